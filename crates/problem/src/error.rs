@@ -1,0 +1,42 @@
+//! The one error of problem construction and of line parsing.
+
+/// Why a convolution problem cannot exist, or a line cannot be read.
+///
+/// Every value names the field, what it was and the rule it breaks; the `Display` text is one line
+/// that a user can act on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProblemError {
+    /// A field's value breaks a rule that can be checked on that field (with its neighbours) alone.
+    #[error("{field} = {value}: {rule}")]
+    Field {
+        /// The field in the field's own terms: `n`, `stride_h`, `groups`, ...
+        field: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What the value must satisfy.
+        rule: String,
+    },
+    /// A derived size does not fit in 63 bits.
+    #[error("{what} is too large: {terms} overflows 63 bits; make the problem smaller")]
+    Overflow {
+        /// The quantity that overflows, e.g. `input elements`.
+        what: &'static str,
+        /// The product, as text, e.g. `n*c*h*w = 1*2*3*4`.
+        terms: String,
+    },
+    /// A MIOpenDriver line that cannot be read.
+    #[error("cannot read the line at `{token}`: {rule}")]
+    Line {
+        /// The word of the line that is wrong.
+        token: String,
+        /// What was expected there.
+        rule: String,
+    },
+}
+
+impl ProblemError {
+    pub(crate) fn field(field: &'static str, value: impl ToString, rule: impl Into<String>) -> Self {
+        Self::Field { field, value: value.to_string(), rule: rule.into() }
+    }
+}

@@ -1,0 +1,101 @@
+//! [`Plan`]: what to launch, as data. The same plan runs on every GPU device.
+
+use serde::{Deserialize, Serialize};
+use wave32_problem::ConvProblem;
+
+/// Which tensor of the problem (in the caller's own terms) a launch binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Role {
+    /// x or dx.
+    X,
+    /// w or dw.
+    W,
+    /// y or dy.
+    Y,
+    /// Bias of a forward pass.
+    Bias,
+    /// Scratch memory, [`Plan::workspace_bytes`] long; its content before and after means nothing.
+    Workspace,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 5] = [Self::X, Self::W, Self::Y, Self::Bias, Self::Workspace];
+}
+
+/// A buffer range bound to one kernel argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Binding {
+    /// Which tensor.
+    pub role: Role,
+    /// First byte of the range; a multiple of the device's offset alignment.
+    pub offset: u64,
+    /// Bytes of the range; at most the device's `max_range`.
+    pub size: u64,
+}
+
+/// One kernel launch.
+///
+/// Kernel contract: `bindings[i]` is storage buffer `i` (Vulkan set 0 binding `i`, HIP pointer
+/// argument `i`); `params` are 32-bit words in order (Vulkan push constants, HIP by value after the
+/// pointers). `params[0]` is always the first workgroup's x index, so that a device may cut a
+/// launch along x into several (see [`Launch::cut`]); the planner sets it to 0.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Launch {
+    /// Kernel variant, by its name in the variants table.
+    pub kernel: String,
+    /// Workgroups along x, y, z.
+    pub grid: [u32; 3],
+    /// Scalar arguments.
+    pub params: Vec<u32>,
+    /// Buffer arguments.
+    pub bindings: Vec<Binding>,
+    /// FLOP of this launch, tile padding left out: for time budgets and reports.
+    pub flops: u64,
+    /// Bytes it has to move through memory at least.
+    pub bytes: u64,
+    /// True where it reads what an earlier launch of the plan wrote, or overwrites what one reads.
+    pub depends: bool,
+}
+
+impl Launch {
+    /// The part of this launch that starts at workgroup `x` and is `count` workgroups wide.
+    pub fn cut(&self, x: u32, count: u32) -> Self {
+        let mut part = self.clone();
+        part.params[0] = self.params[0] + x;
+        part.grid[0] = count;
+        let share = |total: u64| (total as f64 * f64::from(count) / f64::from(self.grid[0])) as u64;
+        (part.flops, part.bytes) = (share(self.flops), share(self.bytes));
+        part.depends = self.depends && x == 0;
+        part
+    }
+}
+
+/// How to compute one problem: printable, serialisable, free of any device.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Plan {
+    /// The problem as the caller gave it.
+    pub problem: ConvProblem,
+    /// Name of the solver that made the plan.
+    pub solver: &'static str,
+    /// The solver's choice of variant and split, for people.
+    pub config: String,
+    /// Scratch bytes the launches need.
+    pub workspace_bytes: u64,
+    /// In order.
+    pub launches: Vec<Launch>,
+}
+
+impl Plan {
+    /// Bytes of the buffer for `role`, 0 where the plan's problem has none.
+    pub fn role_bytes(&self, role: Role) -> u64 {
+        let (p, size) = (&self.problem, self.problem.spec().dtype.size());
+        match role {
+            Role::X => p.x_elements() * size,
+            Role::W => p.w_elements() * size,
+            Role::Y => p.y_elements() * size,
+            Role::Bias => if p.spec().epilogue.bias { p.spec().k as u64 * size } else { 0 },
+            Role::Workspace => self.workspace_bytes,
+        }
+    }
+}
