@@ -313,3 +313,9 @@ impl TryFrom<ConvSpec> for ConvProblem {
         Self::new(spec)
     }
 }
+
+impl std::fmt::Display for ConvProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.spec)
+    }
+}

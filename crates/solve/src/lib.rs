@@ -3,7 +3,13 @@
 
 mod caps;
 mod plan;
+mod policy;
+mod solvers;
+mod table;
 pub mod variants;
 
 pub use caps::{CARDS, CardModel, DeviceCaps};
 pub use plan::{Binding, Launch, Plan, Role};
+pub use policy::Policy;
+pub use solvers::solvers;
+pub use table::{Candidate, Explanation, Outcome, Refusal, SolveError, Solver, explain, plan, plans};

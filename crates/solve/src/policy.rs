@@ -1,0 +1,65 @@
+//! What the caller allows: forced and skipped solvers, workspace cap.
+
+use serde::{Deserialize, Serialize};
+
+/// Limits on the choice of a plan. The default allows everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Policy {
+    /// Only this solver, by name.
+    pub only: Option<String>,
+    /// Never these, by name.
+    pub skip: Vec<String>,
+    /// Most workspace bytes a plan may need; 0 is always possible, `None` is no cap.
+    pub workspace_cap: Option<u64>,
+    /// Only this configuration of the solver (as [`crate::Plan::config`] prints it).
+    pub config: Option<String>,
+}
+
+impl Policy {
+    /// From the environment: `WAVE32_SOLVER` (name), `WAVE32_SKIP` (names, comma-separated),
+    /// `WAVE32_WORKSPACE` (bytes), `WAVE32_CONFIG`.
+    ///
+    /// # Errors
+    /// [`crate::SolveError::Policy`] for a name that no solver has or a number that is none.
+    pub fn from_env() -> Result<Self, crate::SolveError> {
+        Self::from_vars(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// As [`Policy::from_env`], with the variables from `get`.
+    ///
+    /// # Errors
+    /// As [`Policy::from_env`].
+    pub fn from_vars(get: impl Fn(&str) -> Option<String>) -> Result<Self, crate::SolveError> {
+        let skip = get("WAVE32_SKIP").unwrap_or_default();
+        let workspace_cap = get("WAVE32_WORKSPACE")
+            .map(|value| {
+                value.parse().map_err(|_| {
+                    crate::SolveError::Policy(format!("WAVE32_WORKSPACE={value}: must be a number of bytes"))
+                })
+            })
+            .transpose()?;
+        let policy = Self {
+            only: get("WAVE32_SOLVER"),
+            skip: skip.split(',').map(str::trim).filter(|s| !s.is_empty()).map(String::from).collect(),
+            workspace_cap,
+            config: get("WAVE32_CONFIG"),
+        };
+        policy.check()?;
+        Ok(policy)
+    }
+
+    /// Every name is a solver's.
+    ///
+    /// # Errors
+    /// [`crate::SolveError::Policy`] naming the unknown solver and those there are.
+    pub fn check(&self) -> Result<(), crate::SolveError> {
+        let known: Vec<_> = crate::solvers().iter().map(|s| s.name()).collect();
+        for name in self.only.iter().chain(&self.skip) {
+            if !known.contains(&name.as_str()) {
+                let text = format!("no solver is called `{name}`; there are {}", known.join(", "));
+                return Err(crate::SolveError::Policy(text));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! The solver table and the choice among its rows.
+
+use crate::{DeviceCaps, Plan, Policy, Role};
+use serde::Serialize;
+use std::fmt;
+use wave32_problem::ConvProblem;
+
+/// Why a solver does not take a problem: a stable name and the numbers behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// Stable, kebab-case: `not-pointwise`, `tensor-too-large`, ...
+    pub name: &'static str,
+    /// What was found, for people.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// A refusal with its reason's name and detail.
+    pub fn new(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, detail: detail.into() }
+    }
+}
+
+/// One way a solver can do a problem, with its price.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The plan.
+    pub plan: Plan,
+    /// Modelled seconds on the device asked for.
+    pub cost: f64,
+}
+
+/// A way to convolve. Stateless and pure: looks at numbers only.
+///
+/// Problems reach a solver in plain form ([`ConvProblem::to_plain`]); plans are in its terms and
+/// [`plans`] turns them back.
+pub trait Solver: Sync {
+    /// Stable name, by which it is forced and skipped.
+    fn name(&self) -> &'static str;
+
+    /// Can it do this at all?
+    ///
+    /// # Errors
+    /// The reason why not.
+    fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal>;
+
+    /// The best candidate within the workspace cap, by its own cost model.
+    ///
+    /// # Errors
+    /// The reason why none fits.
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal>;
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SolveError {
+    /// The policy names what does not exist.
+    #[error("{0}")]
+    Policy(String),
+    /// Every solver refused; the text lists each with its reason.
+    #[error("no solver takes `{problem}`: {reasons}")]
+    Refused {
+        /// The problem's line.
+        problem: String,
+        /// `name: reason; ...`
+        reasons: String,
+    },
+}
+
+/// What became of one row of the table.
+#[derive(Debug, Clone, Serialize)]
+pub enum Outcome {
+    /// Not asked, by policy.
+    Skipped,
+    /// It cannot.
+    Refused(Refusal),
+    /// It can, at this modelled cost in seconds.
+    Applicable {
+        /// Modelled seconds.
+        cost: f64,
+        /// The configuration it would use.
+        config: String,
+        /// Workspace bytes of that.
+        workspace_bytes: u64,
+    },
+}
+
+/// The whole chain of a choice.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explanation {
+    /// The problem.
+    pub problem: ConvProblem,
+    /// Each solver in table order with what became of it.
+    pub rows: Vec<(&'static str, Outcome)>,
+    /// The plan that runs, with its modelled seconds; none if all refused.
+    pub chosen: Option<(Plan, f64)>,
+    /// The capabilities it was chosen for.
+    pub caps: DeviceCaps,
+}
+
+fn candidates(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Vec<(&'static str, Result<Candidate, Outcome>)> {
+    let plain = problem.to_plain();
+    let rows = crate::solvers().iter().map(|solver| {
+        let name = solver.name();
+        if policy.only.as_deref().is_some_and(|only| only != name) || policy.skip.iter().any(|s| s == name) {
+            return (name, Err(Outcome::Skipped));
+        }
+        let result = solver.applicable(&plain, caps).and_then(|()| solver.plan(&plain, caps, policy));
+        (name, result.map(|c| to_callers_terms(c, problem)).map_err(Outcome::Refused))
+    });
+    rows.collect()
+}
+
+/// Undoes [`ConvProblem::to_plain`]: the plain problem's x is a transposed problem's y.
+fn to_callers_terms(mut candidate: Candidate, problem: &ConvProblem) -> Candidate {
+    if problem.spec().transposed {
+        for binding in candidate.plan.launches.iter_mut().flat_map(|l| &mut l.bindings) {
+            binding.role = match binding.role {
+                Role::X => Role::Y,
+                Role::Y => Role::X,
+                other => other,
+            };
+        }
+    }
+    candidate.plan.problem = problem.clone();
+    candidate
+}
+
+/// Every applicable solver's best plan, cheapest first; ties keep the table's order.
+pub fn plans(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Vec<Plan> {
+    let mut found: Vec<Candidate> =
+        candidates(problem, caps, policy).into_iter().filter_map(|(_, result)| result.ok()).collect();
+    found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    found.into_iter().map(|c| c.plan).collect()
+}
+
+/// The plan to run.
+///
+/// # Errors
+/// [`SolveError::Refused`] with every solver's reason; [`SolveError::Policy`] for unknown names.
+pub fn plan(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, SolveError> {
+    policy.check()?;
+    let explanation = explain(problem, caps, policy);
+    match explanation.chosen {
+        Some((plan, _)) => Ok(plan),
+        None => Err(SolveError::Refused { problem: problem.to_string(), reasons: explanation.reasons() }),
+    }
+}
+
+/// How the choice comes about.
+pub fn explain(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Explanation {
+    let mut chosen: Option<(Plan, f64)> = None;
+    let mut rows = Vec::new();
+    for (name, result) in candidates(problem, caps, policy) {
+        let outcome = match result {
+            Ok(Candidate { plan, cost }) => {
+                let (config, workspace_bytes) = (plan.config.clone(), plan.workspace_bytes);
+                if chosen.as_ref().is_none_or(|(_, best)| cost < *best) {
+                    chosen = Some((plan, cost));
+                }
+                Outcome::Applicable { cost, config, workspace_bytes }
+            }
+            Err(outcome) => outcome,
+        };
+        rows.push((name, outcome));
+    }
+    Explanation { problem: problem.clone(), rows, chosen, caps: caps.clone() }
+}
+
+impl Explanation {
+    fn reasons(&self) -> String {
+        let reason = |(name, outcome): &(&str, Outcome)| match outcome {
+            Outcome::Skipped => format!("{name}: skipped by policy"),
+            Outcome::Refused(r) => format!("{name}: {} ({})", r.name, r.detail),
+            Outcome::Applicable { .. } => format!("{name}: applicable"),
+        };
+        self.rows.iter().map(reason).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let p = &self.problem;
+        let (flops, bytes) = (p.flops(), p.bytes());
+        writeln!(f, "{p}")?;
+        writeln!(f, "  {:.4} GFLOP, {:.3} MB to move at least", flops as f64 / 1e9, bytes as f64 / 1e6)?;
+        writeln!(f, "solvers")?;
+        for (name, outcome) in &self.rows {
+            match outcome {
+                Outcome::Skipped => writeln!(f, "  {name:<16} skipped by policy")?,
+                Outcome::Refused(r) => writeln!(f, "  {name:<16} refused: {} ({})", r.name, r.detail)?,
+                Outcome::Applicable { cost, config, workspace_bytes } => writeln!(
+                    f,
+                    "  {name:<16} {:>10.1} us modelled, {config}, workspace {workspace_bytes} B",
+                    cost * 1e6
+                )?,
+            }
+        }
+        let Some((plan, cost)) = &self.chosen else {
+            return writeln!(f, "no plan");
+        };
+        writeln!(f, "plan: {} {}, workspace {} B", plan.solver, plan.config, plan.workspace_bytes)?;
+        for launch in &plan.launches {
+            let [x, y, z] = launch.grid;
+            let after = if launch.depends { ", after the one before" } else { "" };
+            writeln!(f, "  {} grid {x}x{y}x{z}{after}", launch.kernel)?;
+        }
+        let (compute, memory) = self.caps.floors(flops, bytes);
+        writeln!(
+            f,
+            "modelled {:.1} us; floors: {:.1} us arithmetic, {:.1} us memory",
+            cost * 1e6,
+            compute * 1e6,
+            memory * 1e6
+        )
+    }
+}
