@@ -1,0 +1,199 @@
+//! The child's side: creates each pipeline on RADV's null device and writes down what it became.
+
+use ash::{khr, vk};
+use std::ffi::{CStr, c_char};
+use std::path::Path;
+
+/// Reads `list` and the SPIR-V in `folder`, writes `driver` and each kernel's `.stats` and `.isa`.
+pub(super) fn serve(folder: &Path) -> Result<(), String> {
+    // SAFETY: the loader is the system's Vulkan loader, whose initialisation has no preconditions.
+    let entry =
+        unsafe { ash::Entry::load() }.map_err(|e| format!("the Vulkan loader (libvulkan.so.1): {e}"))?;
+    let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
+    let create = vk::InstanceCreateInfo::default().application_info(&application);
+    // SAFETY: `create` and what it points to live through the call; no allocator.
+    let instance =
+        unsafe { entry.create_instance(&create, None) }.map_err(|e| format!("vkCreateInstance: {e}"))?;
+    let result = with_instance(&instance, folder);
+    // SAFETY: `with_instance` has destroyed all that it made from the instance.
+    unsafe { instance.destroy_instance(None) };
+    result
+}
+
+fn with_instance(instance: &ash::Instance, folder: &Path) -> Result<(), String> {
+    // SAFETY: the instance is alive.
+    let devices = unsafe { instance.enumerate_physical_devices() };
+    let devices = devices.map_err(|e| format!("vkEnumeratePhysicalDevices: {e}"))?;
+    let physical = *devices.first().ok_or("RADV shows no null device")?;
+    let mut driver = vk::PhysicalDeviceDriverProperties::default();
+    let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut driver);
+    // SAFETY: the chain is well-formed and lives through the call.
+    unsafe { instance.get_physical_device_properties2(physical, &mut properties) };
+    let driver = format!("{} {}", text(&driver.driver_name), text(&driver.driver_info));
+    std::fs::write(folder.join("driver"), driver).map_err(|e| e.to_string())?;
+
+    let mut v11 = vk::PhysicalDeviceVulkan11Features::default();
+    let mut v12 = vk::PhysicalDeviceVulkan12Features::default();
+    let mut v13 = vk::PhysicalDeviceVulkan13Features::default();
+    let mut executable = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default();
+    let mut features = vk::PhysicalDeviceFeatures2::default()
+        .push_next(&mut v11)
+        .push_next(&mut v12)
+        .push_next(&mut v13)
+        .push_next(&mut executable);
+    // SAFETY: as above. What it reports as supported is then asked for in full.
+    unsafe { instance.get_physical_device_features2(physical, &mut features) };
+    features.features.robust_buffer_access = vk::FALSE; // the product leaves it off; it changes the code
+    let queue = [vk::DeviceQueueCreateInfo::default().queue_family_index(0).queue_priorities(&[1.0])];
+    let extensions = [khr::pipeline_executable_properties::NAME.as_ptr()];
+    let create = vk::DeviceCreateInfo::default()
+        .queue_create_infos(&queue)
+        .enabled_extension_names(&extensions)
+        .push_next(&mut features);
+    // SAFETY: `create` and its chain live through the call; queue family 0 always exists.
+    let device = unsafe { instance.create_device(physical, &create, None) };
+    let device = device.map_err(|e| format!("vkCreateDevice: {e}"))?;
+    let query = khr::pipeline_executable_properties::Device::new(instance, &device);
+    let result = compile_all(&device, &query, folder);
+    // SAFETY: `compile_all` has destroyed all that it made from the device, and submits nothing.
+    unsafe { device.destroy_device(None) };
+    result
+}
+
+fn compile_all(
+    device: &ash::Device,
+    query: &khr::pipeline_executable_properties::Device,
+    folder: &Path,
+) -> Result<(), String> {
+    let list = std::fs::read_to_string(folder.join("list")).map_err(|e| e.to_string())?;
+    for line in list.lines() {
+        let mut words = line.split(' ');
+        let (Some(name), Some(buffers), Some(params)) = (words.next(), words.next(), words.next()) else {
+            return Err(format!("list: {line}"));
+        };
+        let number = |word: &str| word.parse::<u32>().map_err(|e| format!("list: {line}: {e}"));
+        let spirv = std::fs::read(folder.join(format!("{name}.spv"))).map_err(|e| e.to_string())?;
+        let words =
+            ash::util::read_spv(&mut std::io::Cursor::new(&spirv)).map_err(|e| format!("{name}: {e}"))?;
+        let pipeline = Pipeline::new(device, &words, number(buffers)?, number(params)?);
+        let (statistics, isa) =
+            pipeline.and_then(|p| read_back(query, p.pipeline)).map_err(|e| format!("{name}: {e}"))?;
+        std::fs::write(folder.join(format!("{name}.stats")), statistics).map_err(|e| e.to_string())?;
+        std::fs::write(folder.join(format!("{name}.isa")), isa).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// A compute pipeline with what it is made of; destroyed together.
+struct Pipeline<'a> {
+    device: &'a ash::Device,
+    module: vk::ShaderModule,
+    set: vk::DescriptorSetLayout,
+    layout: vk::PipelineLayout,
+    pipeline: vk::Pipeline,
+}
+
+impl<'a> Pipeline<'a> {
+    fn new(device: &'a ash::Device, spirv: &[u32], buffers: u32, params: u32) -> Result<Self, String> {
+        // Filled from the top; what is still null at an error is skipped by Vulkan's destroy calls.
+        let mut made = Self {
+            device,
+            module: vk::ShaderModule::null(),
+            set: vk::DescriptorSetLayout::null(),
+            layout: vk::PipelineLayout::null(),
+            pipeline: vk::Pipeline::null(),
+        };
+        let create = vk::ShaderModuleCreateInfo::default().code(spirv);
+        // SAFETY: the words are glslang's output for this very environment.
+        made.module =
+            unsafe { device.create_shader_module(&create, None) }.map_err(|e| format!("module: {e}"))?;
+        let binding = |index| {
+            vk::DescriptorSetLayoutBinding::default()
+                .binding(index)
+                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                .descriptor_count(1)
+                .stage_flags(vk::ShaderStageFlags::COMPUTE)
+        };
+        let bindings: Vec<_> = (0..buffers).map(binding).collect();
+        let create = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
+        // SAFETY: the bindings live through the call.
+        made.set =
+            unsafe { device.create_descriptor_set_layout(&create, None) }.map_err(|e| format!("set: {e}"))?;
+        let sets = [made.set];
+        let ranges =
+            [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(4 * params)];
+        let ranges = if params == 0 { &ranges[..0] } else { &ranges[..] };
+        let create = vk::PipelineLayoutCreateInfo::default().set_layouts(&sets).push_constant_ranges(ranges);
+        // SAFETY: the set layout is alive.
+        made.layout =
+            unsafe { device.create_pipeline_layout(&create, None) }.map_err(|e| format!("layout: {e}"))?;
+        // As the product asks: waves of 32 lanes.
+        let mut size =
+            vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default().required_subgroup_size(32);
+        let stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(made.module)
+            .name(c"main")
+            .push_next(&mut size);
+        let create = vk::ComputePipelineCreateInfo::default().stage(stage).layout(made.layout).flags(
+            vk::PipelineCreateFlags::CAPTURE_STATISTICS_KHR
+                | vk::PipelineCreateFlags::CAPTURE_INTERNAL_REPRESENTATIONS_KHR,
+        );
+        // SAFETY: module and layout are alive; the stage's chain lives through the call.
+        let result = unsafe { device.create_compute_pipelines(vk::PipelineCache::null(), &[create], None) };
+        made.pipeline = result.map_err(|(_, e)| format!("pipeline: {e}"))?[0];
+        Ok(made)
+    }
+}
+
+impl Drop for Pipeline<'_> {
+    fn drop(&mut self) {
+        // SAFETY: all four are this device's own or null, and nothing was submitted that uses them.
+        unsafe {
+            self.device.destroy_pipeline(self.pipeline, None);
+            self.device.destroy_pipeline_layout(self.layout, None);
+            self.device.destroy_descriptor_set_layout(self.set, None);
+            self.device.destroy_shader_module(self.module, None);
+        }
+    }
+}
+
+/// The statistics as `name<TAB>value` lines, and the ISA.
+fn read_back(
+    query: &khr::pipeline_executable_properties::Device,
+    pipeline: vk::Pipeline,
+) -> Result<(String, String), String> {
+    let info = vk::PipelineExecutableInfoKHR::default().pipeline(pipeline).executable_index(0);
+    // SAFETY: the pipeline was made with CAPTURE_STATISTICS and has one executable, its shader.
+    let statistics = unsafe { query.get_pipeline_executable_statistics(&info) };
+    let mut lines = String::new();
+    for statistic in statistics.map_err(|e| format!("statistics: {e}"))? {
+        if statistic.format == vk::PipelineExecutableStatisticFormatKHR::UINT64 {
+            // SAFETY: the format says which member of the union is set.
+            let value = unsafe { statistic.value.u64 };
+            lines += &format!("{}\t{value}\n", text(&statistic.name));
+        }
+    }
+    let failed = |e| format!("internal representations: {e}");
+    // SAFETY: as above; the first call asks for the number and sizes of the texts.
+    let mut texts =
+        unsafe { query.get_pipeline_executable_internal_representations(&info) }.map_err(failed)?;
+    let mut buffers: Vec<Vec<u8>> = texts.iter().map(|t| vec![0; t.data_size]).collect();
+    for (text, buffer) in texts.iter_mut().zip(&mut buffers) {
+        text.p_data = buffer.as_mut_ptr().cast();
+    }
+    let mut count = texts.len() as u32;
+    let fetch = query.fp().get_pipeline_executable_internal_representations_khr;
+    // SAFETY: `texts` has `count` elements, each with a buffer of the size that the driver asked for.
+    unsafe { fetch(query.device(), &info, &mut count, texts.as_mut_ptr()) }.result().map_err(failed)?;
+    let assembly = texts.iter().zip(&buffers).find(|(t, _)| text(&t.name).contains("Assembly"));
+    let (_, bytes) = assembly.ok_or("the driver gives no ISA")?;
+    let isa = CStr::from_bytes_until_nul(bytes).map_err(|e| e.to_string())?;
+    Ok((lines, isa.to_string_lossy().into_owned()))
+}
+
+/// The text in a fixed array of a Vulkan struct.
+fn text(array: &[c_char]) -> String {
+    let bytes: Vec<u8> = array.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,39 @@
+//! GLSL to SPIR-V, by the vendored glslang.
+
+use crate::{CompileError, Source};
+use glslang::{
+    Compiler, CompilerOptions, Shader, ShaderInput, ShaderMessage, ShaderSource, ShaderStage, SourceLanguage,
+    SpirvVersion, Target, VulkanVersion,
+};
+
+/// Changes whenever the bytes made from one text may change: part of cache keys.
+pub const VERSION: &str = "glslang crate 0.9, Vulkan 1.1, SPIR-V 1.3";
+
+/// Compiles a text of [`crate::Target::Glsl`]; the entry point is `main`.
+///
+/// # Errors
+/// [`CompileError::Rejected`] with glslang's messages.
+pub fn spirv(source: &Source) -> Result<Vec<u32>, CompileError> {
+    let rejected = |log: String| CompileError::Rejected {
+        compiler: "glslang".to_string(),
+        variant: source.name.clone(),
+        log: log.trim().to_string(),
+    };
+    let compiler =
+        Compiler::acquire().ok_or_else(|| CompileError::Tool("glslang does not start".to_string()))?;
+    let options = CompilerOptions {
+        source_language: SourceLanguage::GLSL,
+        target: Target::Vulkan { version: VulkanVersion::Vulkan1_1, spirv_version: SpirvVersion::SPIRV1_3 },
+        version_profile: None,
+        messages: ShaderMessage::DEFAULT | ShaderMessage::SPV_RULES | ShaderMessage::VULKAN_RULES,
+    };
+    if source.text.contains('\0') {
+        return Err(rejected("the text contains a NUL character".to_string()));
+    }
+    let text = ShaderSource::from(source.text.as_str());
+    let no_defines: Option<&[(&str, Option<&str>)]> = None;
+    let input = ShaderInput::new(&text, ShaderStage::Compute, &options, no_defines, None);
+    let input = input.map_err(|e| rejected(e.to_string()))?;
+    let shader = Shader::new(compiler, input).parse().map_err(|e| rejected(e.to_string()))?;
+    shader.compile().map_err(|e| rejected(e.to_string()))
+}

@@ -1,0 +1,259 @@
+//! What the hottest loop of a kernel consists of, from its disassembly.
+//!
+//! Reads llvm-objdump's text (branch targets as `<kernel+0x1c4>`, addresses in the comment) and the
+//! text of RADV's compiler (branch targets as labels `BB4`).
+//!
+//! What is counted: every instruction line is one instruction, `s_nop`, `s_waitcnt`, `s_clause` and
+//! the loop's own branches among them. A backward branch makes a loop of everything from its target to
+//! itself. A loop's own instructions are those not in a loop inside it; the hottest loop is the one
+//! with the most own multiply-adds. Counting is static: an instruction that is jumped over in the
+//! loop counts as if it ran.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// The hottest loop's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LoopStats {
+    /// Multiply-add instructions.
+    pub fma: u32,
+    /// All instructions.
+    pub instructions: u32,
+}
+
+impl LoopStats {
+    /// Multiply-adds among all instructions, 0 to 1; 0 for a kernel without a loop.
+    pub fn share(&self) -> f64 {
+        if self.instructions == 0 { 0.0 } else { f64::from(self.fma) / f64::from(self.instructions) }
+    }
+}
+
+/// Does one instruction of this name do a multiply-add on f32 (or packed f16) data?
+///
+/// A dual-issue line of gfx11 and later (`v_dual_fmac_f32 ... :: v_dual_fmac_f32 ...`) is one
+/// instruction and counts once.
+pub fn is_fma(mnemonic: &str) -> bool {
+    let name = mnemonic.strip_prefix("v_dual_").or_else(|| mnemonic.strip_prefix("v_"));
+    let Some(name) = name else { return false };
+    let f32_data = ["fma_", "fmac_", "fmaak_", "fmamk_", "mac_", "mad_", "madak_", "madmk_", "mad_legacy_"]
+        .iter()
+        .any(|p| name.strip_prefix(p).is_some_and(|rest| rest.starts_with("f32")));
+    f32_data
+        || name.starts_with("fma_mix")
+        || name.starts_with("pk_fma_f16")
+        || name.starts_with("pk_fmac_f16")
+}
+
+#[derive(Debug)]
+struct Instruction<'a> {
+    mnemonic: &'a str,
+    /// What a branch names: a label, or `<symbol+offset>`.
+    branch: Option<&'a str>,
+    /// llvm-objdump only.
+    address: Option<u64>,
+}
+
+/// Splits `text` into kernels by their symbol lines; text without any is one kernel named "".
+pub fn kernels(text: &str) -> BTreeMap<&str, &str> {
+    let mut found = BTreeMap::new();
+    let (mut name, mut start, mut offset) = ("", 0, 0);
+    for line in text.split_inclusive('\n') {
+        if let Some((_, symbol)) = symbol_line(line) {
+            found.insert(name, &text[start..offset]);
+            (name, start) = (symbol, offset);
+        }
+        offset += line.len();
+    }
+    found.insert(name, &text[start..]);
+    if found.len() > 1 {
+        found.remove(""); // the file header before the first symbol
+    }
+    found
+}
+
+/// `0000000000001600 <conv_igemm>:`
+fn symbol_line(line: &str) -> Option<(u64, &str)> {
+    let (address, symbol) = line.trim_end().strip_suffix(">:")?.split_once(" <")?;
+    Some((u64::from_str_radix(address, 16).ok()?, symbol))
+}
+
+/// `BB4:`, but not `Disassembly of section .text:`
+fn label_line(line: &str) -> Option<&str> {
+    let label = line.split(';').next()?.trim().strip_suffix(':')?;
+    (!label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.'))
+        .then_some(label)
+}
+
+fn instruction_line(line: &str) -> Option<Instruction<'_>> {
+    let (code, address) = match line.split_once("//") {
+        Some((code, comment)) => (code, u64::from_str_radix(comment.trim().split(':').next()?, 16).ok()),
+        None => (line.split(';').next()?, None),
+    };
+    let mut words = code.split_whitespace();
+    let mnemonic = words.next()?;
+    if !["v_", "s_", "ds_", "buffer_", "global_", "flat_", "scratch_", "image_", "exp"]
+        .iter()
+        .any(|p| mnemonic.starts_with(p))
+    {
+        return None;
+    }
+    let is_branch = mnemonic.starts_with("s_cbranch") || mnemonic == "s_branch";
+    let target = if is_branch {
+        // Where llvm-objdump knows the target it is in the comment, else it is the operand.
+        line.rsplit_once('<').map(|(_, t)| t.trim_end().trim_end_matches('>')).or_else(|| words.next())
+    } else {
+        None
+    };
+    Some(Instruction { mnemonic, branch: target, address })
+}
+
+/// The loops as inclusive ranges of instruction indices, widest range for each first instruction.
+fn loops(
+    instructions: &[Instruction],
+    labels: &HashMap<&str, usize>,
+    symbol: Option<(u64, &str)>,
+) -> Vec<(usize, usize)> {
+    let index_of = |target: &str| -> Option<usize> {
+        if let Some(&index) = labels.get(target) {
+            return Some(index);
+        }
+        let (start, name) = symbol?;
+        let offset = match target.strip_prefix(name)? {
+            "" => 0,
+            rest => u64::from_str_radix(rest.strip_prefix("+0x")?, 16).ok()?,
+        };
+        instructions.iter().position(|i| i.address == Some(start + offset))
+    };
+    let mut widest: BTreeMap<usize, usize> = BTreeMap::new();
+    for (last, instruction) in instructions.iter().enumerate() {
+        if let Some(first) = instruction.branch.and_then(index_of).filter(|&first| first <= last) {
+            widest.insert(first, last);
+        }
+    }
+    widest.into_iter().collect()
+}
+
+/// The hottest loop of one kernel's disassembly; all zero where it has no loop with a multiply-add.
+pub fn hottest_loop(isa: &str) -> LoopStats {
+    let (mut instructions, mut labels, mut symbol) = (Vec::new(), HashMap::new(), None);
+    for line in isa.lines() {
+        if let Some(found) = symbol_line(line) {
+            symbol = Some(found);
+        } else if let Some(label) = label_line(line) {
+            labels.insert(label, instructions.len());
+        } else if let Some(instruction) = instruction_line(line) {
+            instructions.push(instruction);
+        }
+    }
+    let loops = loops(&instructions, &labels, symbol);
+    let own = |&(first, last): &(usize, usize)| {
+        let inside = |index: usize, (f, l): (usize, usize)| {
+            (f, l) != (first, last) && first <= f && l <= last && (f..=l).contains(&index)
+        };
+        let mut stats = LoopStats::default();
+        for (index, instruction) in instructions.iter().enumerate().take(last + 1).skip(first) {
+            if !loops.iter().any(|&inner| inside(index, inner)) {
+                stats.instructions += 1;
+                stats.fma += u32::from(is_fma(instruction.mnemonic));
+            }
+        }
+        stats
+    };
+    let hottest = loops.iter().map(own).max_by_key(|stats| stats.fma).unwrap_or_default();
+    if hottest.fma == 0 { LoopStats::default() } else { hottest }
+}
+
+/// Instructions of one kernel's disassembly.
+pub fn instruction_count(isa: &str) -> u32 {
+    isa.lines().filter(|line| label_line(line).is_none() && instruction_line(line).is_some()).count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_the_inner_loop_of_objdump_text() {
+        let isa = "\
+0000000000001600 <k_a>:
+\tv_fma_f32 v0, v1, v2, v3                       // 000000001600: D54B0000
+\ts_mov_b32 s0, 0                                // 000000001608: BE800380
+\tds_read_b128 v[0:3], v4                        // 00000000160C: D9FC0000
+\ts_waitcnt lgkmcnt(0)                           // 000000001614: BF8CC07F
+\tv_fmac_f32_e32 v0, v1, v2                      // 000000001618: 56000501
+\tv_fma_mix_f32 v0, v1, v2, v0                   // 00000000161C: CC200000
+\tv_add_f32_e32 v0, v1, v2                       // 000000001624: 06000501
+\ts_cbranch_scc1 65530                           // 000000001628: BF85FFFA <k_a+0x14>
+\ts_cbranch_scc0 65500                           // 00000000162C: BF84FFF5 <k_a+0x8>
+\ts_endpgm                                       // 000000001630: BF810000
+";
+        assert_eq!(hottest_loop(isa), LoopStats { fma: 2, instructions: 5 });
+        assert_eq!(instruction_count(isa), 10);
+    }
+
+    #[test]
+    fn counts_labels_of_the_aco_text() {
+        let isa = "\
+BB0:
+\ts_mov_b32 s0, 0                       ; be800380
+BB1:
+\tv_fmac_f32_e32 v0, v1, v2             ; 56000501
+\tv_pk_fma_f16 v0, v1, v2, v0           ; cc0e4000
+\ts_cbranch_scc0 BB3                    ; bf840002
+BB2:
+\ts_branch BB1                          ; bf82fffb
+BB3:
+\ts_endpgm                              ; bf810000
+";
+        assert_eq!(hottest_loop(isa), LoopStats { fma: 2, instructions: 4 });
+    }
+
+    #[test]
+    fn takes_the_loop_with_most_own_multiply_adds() {
+        // The outer loop holds the arithmetic itself; a small loop inside has one stray multiply-add.
+        let isa = "\
+BB0:
+\tv_fma_f32 v0, v1, v2, v3
+\tv_fma_f32 v0, v1, v2, v3
+BB1:
+\tv_mad_f32 v0, v1, v2, v3
+\ts_cbranch_vccnz BB1
+\ts_nop 0
+\ts_cbranch_scc1 BB0
+\tv_fma_f32 v0, v1, v2, v3
+";
+        assert_eq!(hottest_loop(isa), LoopStats { fma: 2, instructions: 4 });
+    }
+
+    #[test]
+    fn forward_branches_and_loops_without_arithmetic_are_no_hot_loop() {
+        let isa = "BB0:\n\ts_cbranch_scc1 BB1\n\tv_fma_f32 v0, v1, v2, v3\nBB1:\n\ts_nop 0\n\ts_branch BB1\n";
+        assert_eq!(hottest_loop(isa), LoopStats::default());
+        assert_eq!(hottest_loop("").share(), 0.0);
+    }
+
+    #[test]
+    fn knows_multiply_adds() {
+        for name in
+            ["v_fma_f32", "v_fmac_f32_e32", "v_fmac_f32_e64", "v_mad_f32", "v_mac_f32_e32", "v_fmaak_f32"]
+        {
+            assert!(is_fma(name), "{name}");
+        }
+        for name in ["v_fma_mix_f32", "v_fma_mixlo_f16", "v_pk_fma_f16", "v_dual_fmac_f32", "v_mad_mix_f32"] {
+            assert_eq!(is_fma(name), name != "v_mad_mix_f32", "{name}");
+        }
+        for name in
+            ["v_mul_f32_e32", "v_mad_u32_u24", "v_mad_u64_u32", "s_fma_f32", "v_fma_f64", "v_mad_i32_i24"]
+        {
+            assert!(!is_fma(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn splits_objdump_text_into_kernels() {
+        let text = "\nk.so:\tfile format elf64-amdgpu\n\n0000000000000100 <a>:\n\ts_nop 0 // 000000000100: BF\n\n\
+                    0000000000000200 <b>:\n\ts_nop 0 // 000000000200: BF\n\ts_nop 0 // 000000000204: BF\n";
+        let found = kernels(text);
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!((instruction_count(found["a"]), instruction_count(found["b"])), (1, 2));
+    }
+}
