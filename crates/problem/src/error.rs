@@ -33,10 +33,43 @@ pub enum ProblemError {
         /// What was expected there.
         rule: String,
     },
+    /// A MIOpenDriver line that leaves a size out.
+    #[error("the line has no {flag}: {rule}")]
+    Missing {
+        /// The flag in both spellings, e.g. `-n/--batchsize`.
+        flag: String,
+        /// What it is for.
+        rule: String,
+    },
+    /// An error of one line of a text of many.
+    #[error("line {number}: {error}")]
+    At {
+        /// Counted from 1.
+        number: usize,
+        /// What is wrong with the line.
+        error: Box<ProblemError>,
+    },
 }
 
 impl ProblemError {
     pub(crate) fn field(field: &'static str, value: impl ToString, rule: impl Into<String>) -> Self {
         Self::Field { field, value: value.to_string(), rule: rule.into() }
     }
+
+    /// A [`ProblemError::Line`]; the token comes from outside, so control characters are escaped and a
+    /// long one is cut: the message stays one readable line whatever was pasted.
+    pub(crate) fn line(token: &str, rule: impl Into<String>) -> Self {
+        const LONGEST: usize = 60;
+        let mut shown: String = token.chars().take(LONGEST).flat_map(printable).collect();
+        if token.chars().nth(LONGEST).is_some() {
+            shown.push_str("...");
+        }
+        Self::Line { token: shown, rule: rule.into() }
+    }
+}
+
+/// The character itself, or its escape where a terminal would act on it instead of showing it.
+fn printable(c: char) -> impl Iterator<Item = char> {
+    let (escape, plain) = if c.is_control() { (Some(c.escape_default()), None) } else { (None, Some(c)) };
+    escape.into_iter().flatten().chain(plain)
 }

@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod line;
 mod problem;
 mod types;
 
 pub use error::ProblemError;
+pub use line::{parse_line, parse_lines};
 pub use problem::{ConvProblem, ConvSpec};
 pub use types::{Activation, DType, Direction, Epilogue, Layout};

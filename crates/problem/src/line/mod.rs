@@ -1,0 +1,71 @@
+//! MIOpenDriver lines, the words in which people and MIOpen's logs name a convolution.
+//!
+//! [`parse_line`] reads what MIOpen prints with `MIOPEN_ENABLE_LOGGING_CMD=1`, prefix and all, or what
+//! somebody typed after `MIOpenDriver`; `Display` of [`ConvProblem`] prints the same form again.
+//!
+//! A flag means here what it means to MIOpenDriver (as of ROCm 7; older names of flags too), with the last
+//! of several winning, except that
+//! - a missing size is an error, for MIOpenDriver's silent `100x3x32x32` helps nobody;
+//! - numbers must be numbers (MIOpenDriver reads `3x` as 3 and `x` as 0);
+//! - what would change the arithmetic in a way that [`ConvProblem`] cannot say (3-D, vectorised layouts,
+//!   casts to fp8) is refused, and what only steers the driver's own run is read and dropped;
+//! - `--key=value` works as well as `--key value`, and `--activ relu` is ours: ReLU after the bias (`-b 1`).
+//!
+//! MIOpen's log gives the output channels *of one group* as `-k` of a transposed convolution, where
+//! MIOpenDriver's own `-k` is all of them. A line with the log's `[LogCmd...]` mark is read the first way.
+
+mod flags;
+mod print;
+mod read;
+mod words;
+
+use crate::{ConvProblem, ProblemError};
+use std::str::FromStr;
+
+/// The problems that a MIOpenDriver line names: one for each direction of `-F`, forward first.
+///
+/// Bias and activation belong to the forward one alone.
+///
+/// # Errors
+/// [`ProblemError::Line`] at the word that cannot be read, [`ProblemError::Missing`] for a size left out,
+/// or what [`ConvProblem::new`] finds.
+pub fn parse_line(line: &str) -> Result<Vec<ConvProblem>, ProblemError> {
+    let clean = words::without_escapes(line);
+    read::problems(&words::split(&clean)?)
+}
+
+/// The problems of a text with one MIOpenDriver line a line; blank ones and those that start with `#`
+/// are skipped.
+///
+/// # Errors
+/// [`ProblemError::At`] with the first bad line's number and error.
+pub fn parse_lines(text: &str) -> Result<Vec<ConvProblem>, ProblemError> {
+    let mut problems = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text); // editors on Windows put it there
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.trim_start().starts_with('#') {
+            continue;
+        }
+        let found = parse_line(line);
+        problems.extend(found.map_err(|e| ProblemError::At { number: index + 1, error: Box::new(e) })?);
+    }
+    Ok(problems)
+}
+
+impl FromStr for ConvProblem {
+    type Err = ProblemError;
+
+    /// As [`parse_line`], for a line that names one direction.
+    fn from_str(line: &str) -> Result<Self, ProblemError> {
+        let mut problems = parse_line(line)?;
+        if problems.len() > 1 {
+            let rule = format!(
+                "names {} directions where one is wanted: give -F 1 (forward), 2 (backward data) or 4 \
+                 (backward weights)",
+                problems.len()
+            );
+            return Err(ProblemError::line("-F", rule));
+        }
+        problems.pop().ok_or_else(|| ProblemError::line("-F", "names no direction"))
+    }
+}
