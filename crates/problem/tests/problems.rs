@@ -109,6 +109,16 @@ proptest! {
     }
 }
 
+/// The test above would prove little if its random problems were all of one sort.
+#[test]
+fn random_problems_are_of_both_sorts() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut draw = || any_spec().new_tree(&mut runner).expect("no filter in it").current();
+    let legal = (0..4000).filter(|_| ConvProblem::new(draw()).is_ok()).count();
+    assert!((200..3800).contains(&legal), "{legal} of 4000 are legal");
+}
+
 /// `[h, w, r, s]`, stride, pad, dilation, output pad -> output size, worked out on paper.
 #[test]
 fn output_sizes_by_hand() {

@@ -71,10 +71,10 @@ fn find(word: &str) -> Result<(usize, Option<&str>), ProblemError> {
     let index = FLAGS.iter().position(|f| f.short == Some(letter)).ok_or_else(unknown)?;
     let tail = &short[letter.len_utf8()..];
     if !tail.is_empty() {
-        let rule = format!(
-            "MIOpenDriver takes the value as a word of its own: write `-{letter} {}`",
-            tail.trim_start_matches('=')
-        );
+        // Only a number is repeated in the advice: anything else may be as long and odd as it likes.
+        let value = tail.trim_start_matches('=').parse::<i64>();
+        let value = value.map_or_else(|_| "VALUE".to_string(), |number| number.to_string());
+        let rule = format!("the value must be a word of its own: write `-{letter} {value}`");
         return Err(ProblemError::line(word, rule));
     }
     Ok((index, None))
