@@ -4,12 +4,16 @@
 //! text of RADV's compiler (branch targets as labels `BB4`).
 //!
 //! What is counted: every instruction line is one instruction, `s_nop`, `s_waitcnt`, `s_clause` and
-//! the loop's own branches among them. A backward branch makes a loop of everything from its target to
-//! itself. A loop's own instructions are those not in a loop inside it; the hottest loop is the one
-//! with the most own multiply-adds. Counting is static: an instruction that is jumped over in the
-//! loop counts as if it ran.
+//! the loop's own branches among them ("then repeated 3 times" is three more). A backward branch makes
+//! a loop of everything from its target to itself. A loop's own instructions are those not in a loop
+//! inside it. The hottest loop is the one with the most own multiply-adds, each level of nesting taken
+//! to run [`TURNS`] times as often as the one around it. Counting is static: an instruction that is
+//! jumped over in the loop counts as if it ran.
 
 use std::collections::{BTreeMap, HashMap};
+
+/// How often a loop is taken to run where nothing is known: decides only which loop is the hottest.
+const TURNS: u32 = 8;
 
 /// The hottest loop's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,7 +47,7 @@ pub fn is_fma(mnemonic: &str) -> bool {
         || name.starts_with("pk_fmac_f16")
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Instruction<'a> {
     mnemonic: &'a str,
     /// What a branch names: a label, or `<symbol+offset>`.
@@ -106,6 +110,11 @@ fn instruction_line(line: &str) -> Option<Instruction<'_>> {
     Some(Instruction { mnemonic, branch: target, address })
 }
 
+/// RADV's `(then repeated 3 times)`.
+fn repeated(line: &str) -> Option<usize> {
+    line.trim().strip_prefix("(then repeated ")?.strip_suffix(" times)")?.parse().ok()
+}
+
 /// The loops as inclusive ranges of instruction indices, widest range for each first instruction.
 fn loops(
     instructions: &[Instruction],
@@ -132,8 +141,14 @@ fn loops(
     widest.into_iter().collect()
 }
 
-/// The hottest loop of one kernel's disassembly; all zero where it has no loop with a multiply-add.
-pub fn hottest_loop(isa: &str) -> LoopStats {
+/// A disassembly's instructions, where its labels point, and its symbol.
+struct Code<'a> {
+    instructions: Vec<Instruction<'a>>,
+    labels: HashMap<&'a str, usize>,
+    symbol: Option<(u64, &'a str)>,
+}
+
+fn parse(isa: &str) -> Code<'_> {
     let (mut instructions, mut labels, mut symbol) = (Vec::new(), HashMap::new(), None);
     for line in isa.lines() {
         if let Some(found) = symbol_line(line) {
@@ -142,8 +157,16 @@ pub fn hottest_loop(isa: &str) -> LoopStats {
             labels.insert(label, instructions.len());
         } else if let Some(instruction) = instruction_line(line) {
             instructions.push(instruction);
+        } else if let (Some(times), Some(&last)) = (repeated(line), instructions.last()) {
+            instructions.extend(std::iter::repeat_n(last, times));
         }
     }
+    Code { instructions, labels, symbol }
+}
+
+/// The hottest loop of one kernel's disassembly; all zero where it has no loop with a multiply-add.
+pub fn hottest_loop(isa: &str) -> LoopStats {
+    let Code { instructions, labels, symbol } = parse(isa);
     let loops = loops(&instructions, &labels, symbol);
     let own = |&(first, last): &(usize, usize)| {
         let inside = |index: usize, (f, l): (usize, usize)| {
@@ -158,13 +181,19 @@ pub fn hottest_loop(isa: &str) -> LoopStats {
         }
         stats
     };
-    let hottest = loops.iter().map(own).max_by_key(|stats| stats.fma).unwrap_or_default();
-    if hottest.fma == 0 { LoopStats::default() } else { hottest }
+    let heat = |&(first, last): &(usize, usize), fma: u32| {
+        let around =
+            loops.iter().filter(|&&(f, l)| f <= first && last <= l && (f, l) != (first, last)).count();
+        u64::from(fma) * u64::from(TURNS).saturating_pow(around as u32)
+    };
+    let all = loops.iter().map(|l| (own(l), l));
+    let hottest = all.max_by_key(|(stats, l)| heat(l, stats.fma)).map(|(stats, _)| stats);
+    hottest.filter(|stats| stats.fma > 0).unwrap_or_default()
 }
 
 /// Instructions of one kernel's disassembly.
 pub fn instruction_count(isa: &str) -> u32 {
-    isa.lines().filter(|line| label_line(line).is_none() && instruction_line(line).is_some()).count() as u32
+    parse(isa).instructions.len() as u32
 }
 
 #[cfg(test)]
@@ -208,20 +237,26 @@ BB3:
     }
 
     #[test]
-    fn takes_the_loop_with_most_own_multiply_adds() {
-        // The outer loop holds the arithmetic itself; a small loop inside has one stray multiply-add.
-        let isa = "\
-BB0:
-\tv_fma_f32 v0, v1, v2, v3
-\tv_fma_f32 v0, v1, v2, v3
-BB1:
-\tv_mad_f32 v0, v1, v2, v3
-\ts_cbranch_vccnz BB1
-\ts_nop 0
-\ts_cbranch_scc1 BB0
-\tv_fma_f32 v0, v1, v2, v3
-";
-        assert_eq!(hottest_loop(isa), LoopStats { fma: 2, instructions: 4 });
+    fn weighs_multiply_adds_by_depth() {
+        // `outer` of them in the outer loop, two in the loop inside it, one after both.
+        let isa = |outer: usize| {
+            format!(
+                "BB0:\n{}BB1:\n\tv_mad_f32 v0, v1, v2, v3\n\tv_mad_f32 v0, v1, v2, v3\n\ts_cbranch_vccnz BB1\n\
+                 \ts_nop 0\n\ts_cbranch_scc1 BB0\n\tv_fma_f32 v0, v1, v2, v3\n",
+                "\tv_fma_f32 v0, v1, v2, v3\n".repeat(outer)
+            )
+        };
+        // An epilogue or a peeled last turn around the hot loop is not the hot loop ...
+        assert_eq!(hottest_loop(&isa(15)), LoopStats { fma: 2, instructions: 3 });
+        // ... and a stray multiply-add inside does not make a small loop hot.
+        assert_eq!(hottest_loop(&isa(17)), LoopStats { fma: 17, instructions: 19 });
+    }
+
+    #[test]
+    fn counts_repeated_lines() {
+        let isa = "BB0:\n\tv_fma_f32 v0, v1, v2, v3\n\ts_nop 0\n\t(then repeated 3 times)\n\ts_branch BB0\n";
+        assert_eq!(hottest_loop(isa), LoopStats { fma: 1, instructions: 6 });
+        assert_eq!(instruction_count(isa), 6);
     }
 
     #[test]
