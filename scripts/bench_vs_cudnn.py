@@ -1,0 +1,427 @@
+#!/usr/bin/env python3
+"""wave32 beside cuDNN on one NVIDIA GPU, in one run.
+
+    bench_vs_cudnn.py --wave32 target/release/wave32 --results run.json --out docs/bench_h200.md
+
+For each problem of suites/conv_shapes.json and each pass: cuDNN through PyTorch (TF32 off, autotuning on), then
+wave32 through Vulkan, then both again, --rounds times; a figure is the median over the rounds. cuDNN is timed twice:
+as a replayed CUDA graph (no launch gaps: the peer of wave32's command buffer) and as plain calls from Python.
+Needs PyTorch with CUDA and the wave32 binary. Results are written after every problem; --merge-only makes the
+table again from them, and --ours-json takes wave32's figures from files of `wave32 bench shapes --json` instead.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PASSES = ("fwd", "bwd", "wrw")
+MODES = ("graph", "eager")
+
+
+# ---- pure: problems, merging, tables
+
+
+def line(shape, dtype):
+    """The problem in MIOpenDriver's words, its name as the comment."""
+    mode = {"f32": "conv", "f16": "convfp16", "bf16": "convbfp16"}[dtype]
+    s = shape
+    return (
+        f"MIOpenDriver {mode} -n {s['n']} -c {s['c']} -H {s['h']} -W {s['w']} -k {s['k']} -y {s['r']} -x {s['s']} "
+        f"-p {s['pad']} -q {s['pad']} -u {s['stride']} -v {s['stride']} -l {s['dilation']} -j {s['dilation']} "
+        f"-m conv -g {s['groups']} -F 0 # {s['name']}"
+    )
+
+
+def new_row(shape, direction, dtype):
+    return {
+        "name": shape["name"], "direction": direction, "dtype": dtype, "gflop": shape["gflop"],
+        "graph_ms": [], "eager_ms": [], "ours_ms": [], "solver": "", "config": "", "backend": "", "errors": [],
+    }  # fmt: skip
+
+
+def add_ours(rows, report, note=None):
+    """Adds the chosen rows of one `wave32 bench --json` report to the rows of the same problem; how many."""
+    index = {(r["name"], r["direction"], r["dtype"]): r for r in rows}
+    found = 0
+    for ours in report["rows"]:
+        row = index.get((ours["label"], ours["direction"], ours["dtype"]))
+        if row is None or not ours["chosen"]:
+            continue
+        found += 1
+        if ours.get("error"):
+            row["errors"].append(f"wave32: {ours['error']}")
+            continue
+        row["ours_ms"].append(ours["time"]["median_ms"])
+        row["solver"], row["config"] = ours["solver"], ours["config"]
+    if note is not None:
+        subject = report["subject"]
+        note["wave32"] = f"{report['wave32']}, {subject['id']} {subject['name']}, {subject['driver']}"
+    return found
+
+
+def middle(values):
+    return statistics.median(values) if values else None
+
+
+def geometric_mean(values):
+    logs = [math.log(v) for v in values if v is not None and v > 0]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def share(row, mode):
+    """wave32's speed as a share of cuDNN's: above 1 wave32 is faster."""
+    theirs, ours = middle(row[f"{mode}_ms"]), middle(row["ours_ms"])
+    return theirs / ours if theirs and ours else None
+
+
+def spread(row, key):
+    """Largest deviation of one round from the median, as a share of it."""
+    values = row[key]
+    return max(abs(v / middle(values) - 1) for v in values) if len(values) > 1 else 0.0
+
+
+def figure(value, digits=3):
+    if value is None:
+        return "-"
+    if value <= 0:
+        return str(value)
+    decimals = max(0, digits - 1 - math.floor(math.log10(value)))
+    return f"{value:.{decimals}f}"
+
+
+def means(rows):
+    """(dtype, pass, mode) -> (geometric mean of the shares, how many problems)."""
+    out = {}
+    for dtype in dict.fromkeys(r["dtype"] for r in rows):
+        for direction in PASSES:
+            for mode in MODES:
+                of = [share(r, mode) for r in rows if (r["dtype"], r["direction"]) == (dtype, direction)]
+                of = [v for v in of if v is not None]
+                if of:
+                    out[dtype, direction, mode] = (geometric_mean(of), len(of))
+    return out
+
+
+def render(results):
+    """The whole document."""
+    meta, rows = results["meta"], results["rows"]
+    out = ["# wave32 beside cuDNN", ""]
+    out += [f"- {key}: {value}" for key, value in meta.items()]
+    out += [
+        "",
+        "Made by `scripts/bench_vs_cudnn.py`: both timed in the same run, alternating per problem; medians over the",
+        "rounds. *graph* is cuDNN replayed as a CUDA graph, without launch gaps, the peer of wave32's back-to-back",
+        "command buffer; *eager* is cuDNN called from Python as a script would. wave32 is timed by Vulkan timestamps.",
+        "A share is wave32's speed over cuDNN's: above 1 wave32 is faster.",
+        "",
+        "## Geometric means of the shares",
+        "",
+        "| type | pass | problems | share of cuDNN, graph | share of cuDNN, eager |",
+        "|---|---|---:|---:|---:|",
+    ]
+    mean = means(rows)
+    for dtype, direction in dict.fromkeys((d, p) for d, p, _ in mean):
+        graph, count = mean.get((dtype, direction, "graph"), (None, 0))
+        eager, eager_count = mean.get((dtype, direction, "eager"), (None, 0))
+        out.append(f"| {dtype} | {direction} | {max(count, eager_count)} | {figure(graph)} | {figure(eager)} |")
+    out += [
+        "",
+        "## Problems",
+        "",
+        "| problem | type | pass | GFLOP | cuDNN graph ms | cuDNN eager ms | wave32 ms | wave32 TFLOPS | solver "
+        "| share, graph | share, eager |",
+        "|---|---|---|---:|---:|---:|---:|---:|---|---:|---:|",
+    ]
+    for r in rows:
+        ours = middle(r["ours_ms"])
+        solver = f"{r['solver']} {r['config']}".strip().replace("|", "/")
+        cells = [r["name"], r["dtype"], r["direction"], figure(r["gflop"])]
+        cells += [figure(middle(r["graph_ms"])), figure(middle(r["eager_ms"])), figure(ours)]
+        cells += [figure(r["gflop"] / ours if ours else None), solver or "-"]
+        cells += [figure(share(r, "graph")), figure(share(r, "eager"))]
+        out.append("| " + " | ".join(cells) + " |")
+    others = sorted({f"{r['backend']}: {r['name']} {r['direction']}" for r in rows if "Cudnn" not in r["backend"]})
+    others = [o for o in others if not o.startswith(":")]
+    if others:
+        out += ["", "PyTorch does not take cuDNN for " + "; ".join(others) + "."]
+    spreads = [(spread(r, key), r, key) for r in rows for key in ("graph_ms", "ours_ms") if len(r[key]) > 1]
+    if spreads:
+        widest, r, key = max(spreads, key=lambda item: item[0])
+        what = "wave32" if key == "ours_ms" else "cuDNN graph"
+        text = f"{r['name']} {r['direction']} {r['dtype']}, {what}"
+        out += ["", f"Widest spread between rounds: {widest:.1%} of the median ({text})."]
+    errors = [f"- {r['name']} {r['direction']} {r['dtype']}: {e}" for r in rows for e in dict.fromkeys(r["errors"])]
+    if errors:
+        out += ["", "## Not measured", ""] + errors
+    return "\n".join(out) + "\n"
+
+
+def save(path, text):
+    """Writes the whole file at once, so that a reader never sees half of it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    draft.write_text(text)
+    os.replace(draft, path)
+
+
+# ---- wave32
+
+
+def run_ours(args, shape, dtype, seconds):
+    """The report of one `wave32 bench` over all passes of the problem."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ours.json"
+        command = [args.wave32, "bench", line(shape, dtype), "--device", args.device, "--direction", ",".join(PASSES)]
+        command += ["--json", str(path)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"no answer within {seconds:.0f} s") from None
+        # Exit code 1 is a report with a failed row in it: the row says why.
+        if done.returncode not in (0, 1) or not path.exists() or not path.stat().st_size:
+            last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+            raise RuntimeError(f"exit code {done.returncode}: {last}")
+        return json.loads(path.read_text())
+
+
+# ---- cuDNN
+
+
+class Cudnn:
+    """Times convolutions of PyTorch on its current CUDA device."""
+
+    def __init__(self):
+        try:
+            import torch
+        except ImportError as error:
+            sys.exit(f"error: PyTorch cannot be imported ({error}); install it with CUDA, or use --merge-only")
+        if not torch.cuda.is_available() or not torch.backends.cudnn.is_available():
+            sys.exit("error: PyTorch sees no CUDA GPU with cuDNN here; run this on a machine with one")
+        self.torch = torch
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = False
+        self.check_tf32_is_off()
+
+    def check_tf32_is_off(self):
+        torch = self.torch
+        generator = torch.Generator().manual_seed(1)
+        x = torch.randn(2, 64, 32, 32, generator=generator)
+        w = torch.randn(64, 64, 3, 3, generator=generator)
+        right = torch.nn.functional.conv2d(x.double(), w.double(), padding=1)
+        got = torch.nn.functional.conv2d(x.cuda(), w.cuda(), padding=1).cpu().double()
+        error = ((got - right).norm() / right.norm()).item()
+        if not error < 2e-5:
+            sys.exit(f"error: cuDNN's f32 error is {error:.1e}: TF32 is on although it was turned off")
+
+    def meta(self):
+        torch = self.torch
+        driver = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True
+        )
+        lines = driver.stdout.strip().splitlines()
+        return {
+            "GPU": torch.cuda.get_device_name(),
+            "driver": lines[0] if lines else "unknown",
+            "PyTorch": torch.__version__,
+            "cuDNN": torch.backends.cudnn.version(),
+        }
+
+    def calls(self, shape, dtype):
+        """(pass -> function that launches it once, backend that PyTorch takes)."""
+        torch = self.torch
+        kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+        n, c, h, w, k, r, s = (shape[f] for f in "nchwkrs")
+        both = {f: [shape[f]] * 2 for f in ("stride", "pad", "dilation")}
+        x = torch.randn(n, c, h, w, device="cuda").to(kind)
+        weight = torch.randn(k, c // shape["groups"], r, s, device="cuda").to(kind)
+        geometry = (both["stride"], both["pad"], both["dilation"])
+
+        def forward():
+            return torch.nn.functional.conv2d(x, weight, None, *geometry, shape["groups"])
+
+        dy = torch.randn_like(forward())
+
+        def backward(mask):
+            return lambda: torch.ops.aten.convolution_backward(
+                dy, x, weight, None, *geometry, False, [0, 0], shape["groups"], mask
+            )
+
+        try:
+            chosen = torch._C._select_conv_backend(
+                x, weight, None, *geometry, False, [0, 0], shape["groups"], [k]
+            )
+            backend = str(chosen).rsplit(".", 1)[-1]
+        except (AttributeError, TypeError, RuntimeError):
+            backend = ""  # a private function: without it the table only says less
+        calls = {"fwd": forward, "bwd": backward([True, False, False]), "wrw": backward([False, True, False])}
+        return calls, backend
+
+    def elapsed(self, launch):
+        """Milliseconds of `launch` on the GPU's clock."""
+        torch = self.torch
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        launch()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end)
+
+    def eager(self, call, fill_ms=100.0):
+        """Milliseconds a call, from Python, back to back."""
+        for _ in range(3):
+            call()  # autotunes, then warms up
+        self.torch.cuda.synchronize()
+        once = max(min(self.elapsed(call) for _ in range(3)), 1e-3)
+        count = int(min(max(10.0 / once, 1), 100))
+
+        def batch():
+            for _ in range(count):
+                call()
+
+        batch()
+        batches = int(min(max(fill_ms / (once * count), 5), 50))
+        return statistics.median(self.elapsed(batch) / count for _ in range(batches))
+
+    def graph(self, call, once_ms, fill_ms=200.0):
+        """Milliseconds a call within a replayed CUDA graph of many."""
+        torch = self.torch
+        count = int(min(max(4.0 / once_ms, 1), 100))
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(count):
+                call()
+        for _ in range(3):
+            graph.replay()
+        once = self.elapsed(graph.replay)
+        replays = int(min(max(fill_ms / max(once, 1e-3), 5), 100))
+        return statistics.median(self.elapsed(graph.replay) / count for _ in range(replays))
+
+
+def measure_cudnn(cudnn, shape, rows):
+    """One round of cuDNN over the problem's rows."""
+    try:
+        calls, backend = cudnn.calls(shape, rows[0]["dtype"])
+    except cudnn.torch.cuda.OutOfMemoryError as error:
+        for row in rows:
+            row["errors"].append(f"cuDNN: {first_line(error)}")
+        return
+    for row in rows:
+        try:
+            row["backend"] = backend
+            eager = cudnn.eager(calls[row["direction"]])
+            row["eager_ms"].append(eager)
+            row["graph_ms"].append(cudnn.graph(calls[row["direction"]], eager))
+        except RuntimeError as error:  # a pass that PyTorch refuses must not end the run
+            row["errors"].append(f"cuDNN: {first_line(error)}")
+    cudnn.torch.cuda.synchronize()
+
+
+def first_line(error):
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+# ---- the run
+
+
+def measure(args, shapes, results):
+    began = time.monotonic()
+    left = lambda: args.time_limit - (time.monotonic() - began)  # noqa: E731
+    cudnn = Cudnn()
+    results["meta"].update(cudnn.meta())
+    for index, shape in enumerate(shapes):
+        if left() <= 0:
+            skipped = ", ".join(s["name"] for s in shapes[index:])
+            results["meta"]["time limit"] = f"{args.time_limit:.0f} s reached before {skipped}"
+            print(f"time limit reached: {len(shapes) - index} problems left out", file=sys.stderr)
+            return
+        for dtype in args.dtype:
+            rows = [new_row(shape, direction, dtype) for direction in PASSES]
+            results["rows"] += rows
+            for _ in range(args.rounds):
+                measure_cudnn(cudnn, shape, rows)
+                if args.ours_json:
+                    continue
+                try:
+                    add_ours(rows, run_ours(args, shape, dtype, max(10.0, min(180.0, left()))), results["meta"])
+                except (OSError, RuntimeError, ValueError) as error:
+                    for row in rows:
+                        row["errors"].append(f"wave32: {first_line(error)}")
+            cudnn.torch.cuda.empty_cache()
+            shares = " ".join(f"{r['direction']} {figure(share(r, 'graph'))}" for r in rows)
+            print(f"[{index + 1}/{len(shapes)} {time.monotonic() - began:.0f} s] {shape['name']} {dtype}: {shares}")
+            sys.stdout.flush()
+            save(args.results, json.dumps(results, indent=1))
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wave32", default=str(ROOT / "target/release/wave32"), help="the binary")
+    parser.add_argument("--device", default="vulkan", help="wave32's --device")
+    parser.add_argument("--shapes", type=Path, default=ROOT / "suites/conv_shapes.json")
+    parser.add_argument("--only", default="", help="only problems whose name contains this")
+    parser.add_argument("--dtype", default="f32", help="f32, f16, bf16, or several with commas")
+    parser.add_argument("--rounds", type=int, default=2, help="how often cuDNN and wave32 alternate per problem")
+    parser.add_argument("--time-limit", type=float, default=540.0, help="seconds after which no problem is begun")
+    parser.add_argument("--results", type=Path, default=Path("bench_vs_cudnn.json"), help="measurements, kept up to date")
+    parser.add_argument("--ours-json", type=Path, nargs="+", help="wave32's reports, instead of running it")
+    parser.add_argument("--merge-only", action="store_true", help="measure nothing: take --results as they are")
+    parser.add_argument("--out", type=Path, help="write the table here (Markdown) as well as to standard output")
+    args = parser.parse_args(argv)
+    args.dtype = args.dtype.split(",")
+    if not set(args.dtype) <= {"f32", "f16", "bf16"}:
+        parser.error(f"--dtype {','.join(args.dtype)}: must be f32, f16 or bf16")
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    if not args.merge_only and not args.ours_json and not os.access(args.wave32, os.X_OK):
+        parser.error(f"--wave32 {args.wave32}: no such program; build it with `cargo build --release`")
+    return args
+
+
+def read_json(path):
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {path}: {error}")
+
+
+def main(argv=None):
+    args = arguments(argv)
+    if args.merge_only:
+        results = read_json(args.results)
+    else:
+        shapes = [s for s in read_json(args.shapes) if args.only in s["name"]]
+        if not shapes:
+            sys.exit(f"error: no problem of {args.shapes} contains `{args.only}`")
+        results = {"meta": {"date": datetime.date.today().isoformat(), "rounds": args.rounds}, "rows": []}
+        try:
+            measure(args, shapes, results)
+        except KeyboardInterrupt:
+            results["meta"]["interrupted"] = "yes: the problems at the end are missing"
+    for path in args.ours_json or []:
+        if not add_ours(results["rows"], read_json(path), results["meta"]):
+            sys.exit(f"error: {path} has no problem in common with these; make it with `wave32 bench shapes --json`")
+    save(args.results, json.dumps(results, indent=1))
+    text = render(results)
+    if args.out:
+        save(args.out, text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
