@@ -12,7 +12,7 @@ use wave32_solve::{DeviceCaps, Plan, Role};
 mod budget;
 pub mod conformance;
 
-pub use budget::Budget;
+pub use budget::{Budget, Cursor};
 
 /// A device's identity, for people and caches.
 #[derive(Debug, Clone, serde::Serialize)]

@@ -1,0 +1,274 @@
+//! One physical device: what it is, what it can do, and whether it can run our kernels.
+
+use crate::caps;
+use crate::error::at;
+use crate::instance::{Instance, version_text};
+use ash::{ext, vk};
+use std::ffi::CStr;
+use wave32_device::{DeviceError, DeviceInfo};
+use wave32_solve::DeviceCaps;
+
+/// Everything that is asked of a physical device, once.
+pub(crate) struct Adapter {
+    pub(crate) physical: vk::PhysicalDevice,
+    pub(crate) info: DeviceInfo,
+    pub(crate) caps: DeviceCaps,
+    pub(crate) features: Features,
+    pub(crate) limits: Limits,
+    pub(crate) identity: Identity,
+    /// Why it cannot be used, or the queue family that it is used through.
+    pub(crate) family: Result<Family, String>,
+}
+
+/// Optional features, enabled wherever they are there.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Features {
+    pub(crate) timeline: bool,
+    pub(crate) storage16: bool,
+    pub(crate) float16: bool,
+    pub(crate) int16: bool,
+    pub(crate) int64: bool,
+    pub(crate) robust: bool,
+    pub(crate) memory_budget: bool,
+    pub(crate) device_fault: bool,
+    /// The subgroup size control feature and its extension (core since 1.3).
+    pub(crate) subgroup_control: bool,
+    pub(crate) subgroup_extension: bool,
+    pub(crate) full_subgroups: bool,
+    /// Kinds of subgroup operations, as VkSubgroupFeatureFlags.
+    pub(crate) subgroup_operations: u32,
+    /// Subgroup size to require of pipelines; none where there is no choice.
+    pub(crate) require_wave: Option<u32>,
+}
+
+/// Limits that are checked before calls, beyond those of [`DeviceCaps`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) push_bytes: u32,
+    pub(crate) storage_buffers: u32,
+    pub(crate) max_buffer: u64,
+    pub(crate) timestamp_period_ns: f64,
+    pub(crate) max_subgroups: u32,
+    /// The larger of the device-local heaps.
+    pub(crate) heap_bytes: u64,
+}
+
+/// What a pipeline cache belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) vendor: u32,
+    pub(crate) device: u32,
+    pub(crate) driver_version: u32,
+    pub(crate) driver_uuid: [u8; 16],
+    pub(crate) device_uuid: [u8; 16],
+    pub(crate) cache_uuid: [u8; 16],
+}
+
+/// The queue family in use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Family {
+    pub(crate) index: u32,
+    pub(crate) timestamp_bits: u32,
+}
+
+/// Every physical device, in the loader's order.
+pub(crate) fn all(instance: &Instance) -> Result<Vec<Adapter>, DeviceError> {
+    // SAFETY: the instance is alive.
+    let devices = unsafe { instance.raw.enumerate_physical_devices() }.map_err(at("vkEnumeratePhysicalDevices"))?;
+    devices.into_iter().enumerate().map(|(index, physical)| describe(instance, index, physical)).collect()
+}
+
+fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> Result<Adapter, DeviceError> {
+    // SAFETY (this and the queries below): `physical` is of this instance, and every out-structure chained
+    // in is one that the device's version or a listed extension defines.
+    let extensions = unsafe { instance.raw.enumerate_device_extension_properties(physical) }
+        .map_err(at("vkEnumerateDeviceExtensionProperties"))?;
+    let has = |name: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
+    // SAFETY: as above.
+    let basic = unsafe { instance.raw.get_physical_device_properties(physical) };
+    let api = basic.api_version.min(instance.api);
+    // SAFETY: as above.
+    let memory = unsafe { instance.raw.get_physical_device_memory_properties(physical) };
+    let heaps = memory.memory_heaps_as_slice().iter();
+    let local = heaps.filter(|h| h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL)).map(|h| h.size);
+    let memory_bytes = local.max().unwrap_or(0);
+
+    let kind = match basic.device_type {
+        vk::PhysicalDeviceType::DISCRETE_GPU => "discrete",
+        vk::PhysicalDeviceType::INTEGRATED_GPU => "integrated",
+        vk::PhysicalDeviceType::CPU => "cpu",
+        vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual",
+        _ => "other",
+    };
+    let name = basic.device_name_as_c_str().map_or_else(|_| "unnamed".into(), CStr::to_string_lossy).into_owned();
+    let mut info = DeviceInfo {
+        id: format!("vulkan:{index}"),
+        name,
+        driver: version_text(basic.driver_version),
+        kind,
+        memory_bytes,
+    };
+    let has_subgroup_control = api >= vk::API_VERSION_1_3 || has(ext::subgroup_size_control::NAME);
+    let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
+    let mut driver = vk::PhysicalDeviceDriverProperties::default();
+    let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
+    let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default();
+    let mut vendor = caps::VendorProperties::default();
+    let mut properties = vk::PhysicalDeviceProperties2::default();
+    let mut f11 = vk::PhysicalDeviceVulkan11Features::default();
+    let mut f12 = vk::PhysicalDeviceVulkan12Features::default();
+    let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
+    let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default();
+    let mut features = vk::PhysicalDeviceFeatures2::default();
+    if api >= vk::API_VERSION_1_2 {
+        properties = properties.push_next(&mut p11).push_next(&mut driver);
+        features = features.push_next(&mut f11).push_next(&mut f12);
+        if has_subgroup_control {
+            properties = properties.push_next(&mut sizes);
+            features = features.push_next(&mut control);
+        }
+        if api >= vk::API_VERSION_1_3 {
+            properties = properties.push_next(&mut maintenance4);
+        }
+        if has(ext::device_fault::NAME) {
+            features = features.push_next(&mut fault);
+        }
+        properties = vendor.chain(properties, &has);
+        // SAFETY: as above.
+        unsafe {
+            instance.raw.get_physical_device_properties2(physical, &mut properties);
+            instance.raw.get_physical_device_features2(physical, &mut features);
+        }
+    }
+    let core = features.features;
+    let compute = vk::ShaderStageFlags::COMPUTE;
+    let may_choose = control.subgroup_size_control == vk::TRUE
+        && sizes.required_subgroup_size_stages.contains(compute)
+        && sizes.min_subgroup_size < sizes.max_subgroup_size
+        && (sizes.min_subgroup_size..=sizes.max_subgroup_size).contains(&32);
+    let features = Features {
+        timeline: f12.timeline_semaphore == vk::TRUE,
+        storage16: f11.storage_buffer16_bit_access == vk::TRUE,
+        float16: f12.shader_float16 == vk::TRUE,
+        int16: core.shader_int16 == vk::TRUE,
+        int64: core.shader_int64 == vk::TRUE,
+        robust: core.robust_buffer_access == vk::TRUE,
+        memory_budget: has(ext::memory_budget::NAME),
+        device_fault: fault.device_fault == vk::TRUE,
+        subgroup_control: control.subgroup_size_control == vk::TRUE,
+        subgroup_extension: has(ext::subgroup_size_control::NAME),
+        full_subgroups: control.compute_full_subgroups == vk::TRUE,
+        subgroup_operations: match p11.subgroup_supported_stages.contains(compute) {
+            true => p11.subgroup_supported_operations.as_raw(),
+            false => 0,
+        },
+        require_wave: may_choose.then_some(32),
+    };
+    if let (Ok(name), Ok(text)) = (driver.driver_name_as_c_str(), driver.driver_info_as_c_str()) {
+        let text = format!("{} {}", name.to_string_lossy(), text.to_string_lossy());
+        if !text.trim().is_empty() {
+            info.driver = text.trim().to_string();
+        }
+    }
+    let limits = Limits {
+        push_bytes: basic.limits.max_push_constants_size,
+        storage_buffers: basic
+            .limits
+            .max_per_stage_descriptor_storage_buffers
+            .min(basic.limits.max_descriptor_set_storage_buffers),
+        max_buffer: match maintenance4.max_buffer_size {
+            0 => memory_bytes,
+            bytes => bytes,
+        },
+        timestamp_period_ns: f64::from(basic.limits.timestamp_period),
+        max_subgroups: sizes.max_compute_workgroup_subgroups,
+        heap_bytes: memory_bytes,
+    };
+    let wave = features.require_wave.unwrap_or(p11.subgroup_size.max(1));
+    let caps = caps::model(&basic, kind, memory_bytes, wave, &vendor, features.storage16);
+    // SAFETY: as above.
+    let families = unsafe { instance.raw.get_physical_device_queue_family_properties(physical) };
+    let family = if api < vk::API_VERSION_1_2 {
+        let text = version_text(basic.api_version);
+        Err(format!("its driver offers Vulkan {text}, 1.2 is needed: update the driver"))
+    } else if !features.timeline {
+        Err("its driver lacks timeline semaphores: update the driver".into())
+    } else if basic.limits.timestamp_period <= 0.0 {
+        Err("its driver has no GPU timestamps: update the driver".into())
+    } else {
+        choose_family(&families, basic.vendor_id == caps::AMD && kind == "discrete")
+    };
+    let identity = Identity {
+        vendor: basic.vendor_id,
+        device: basic.device_id,
+        driver_version: basic.driver_version,
+        driver_uuid: p11.driver_uuid,
+        device_uuid: p11.device_uuid,
+        cache_uuid: basic.pipeline_cache_uuid,
+    };
+    Ok(Adapter { physical, info, caps, features, limits, identity, family })
+}
+
+/// A family with compute and timestamps: on discrete AMD cards one without graphics, whose ring the
+/// desktop does not share; elsewhere the first, which is the one that drivers are tuned on.
+fn choose_family(families: &[vk::QueueFamilyProperties], prefer_compute_only: bool) -> Result<Family, String> {
+    let usable = families
+        .iter()
+        .zip(0u32..)
+        .filter(|(f, _)| f.queue_flags.contains(vk::QueueFlags::COMPUTE) && f.queue_count > 0);
+    if usable.clone().next().is_none() {
+        return Err("it has no compute queue".into());
+    }
+    let timed = usable.filter(|(f, _)| f.timestamp_valid_bits > 0);
+    timed
+        .min_by_key(|(f, _)| prefer_compute_only && f.queue_flags.contains(vk::QueueFlags::GRAPHICS))
+        .map(|(f, index)| Family { index, timestamp_bits: f.timestamp_valid_bits })
+        .ok_or_else(|| "its compute queues have no timestamps: update the driver".into())
+}
+
+/// Rank for the automatic choice; larger is better.
+pub(crate) fn rank(info: &DeviceInfo) -> (u8, u64) {
+    let kind = match info.kind {
+        "discrete" => 4,
+        "integrated" => 3,
+        "virtual" => 2,
+        "cpu" => 1,
+        _ => 0,
+    };
+    (kind, info.memory_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(flags: vk::QueueFlags, bits: u32) -> vk::QueueFamilyProperties {
+        vk::QueueFamilyProperties::default().queue_flags(flags).queue_count(1).timestamp_valid_bits(bits)
+    }
+
+    #[test]
+    fn families_are_chosen_by_timestamps_and_kind() {
+        let (g, c, t) = (vk::QueueFlags::GRAPHICS, vk::QueueFlags::COMPUTE, vk::QueueFlags::TRANSFER);
+        let both = [family(t, 64), family(g | c, 64), family(c, 48)];
+        assert_eq!(choose_family(&both, true).map(|f| (f.index, f.timestamp_bits)), Ok((2, 48)));
+        assert_eq!(choose_family(&both, false).map(|f| f.index), Ok(1));
+        let untimed = [family(g | c, 64), family(c, 0)];
+        assert_eq!(choose_family(&untimed, true).map(|f| f.index), Ok(0));
+        assert!(choose_family(&[family(c, 0)], true).is_err_and(|e| e.contains("timestamps")));
+        assert!(choose_family(&[family(t, 64)], false).is_err_and(|e| e.contains("no compute queue")));
+    }
+
+    #[test]
+    fn discrete_cards_come_first_then_memory() {
+        let info = |kind, memory_bytes| DeviceInfo {
+            id: String::new(),
+            name: String::new(),
+            driver: String::new(),
+            kind,
+            memory_bytes,
+        };
+        let order = [("other", 99), ("cpu", 99), ("virtual", 9), ("integrated", 64), ("discrete", 4), ("discrete", 8)];
+        let ranks: Vec<_> = order.iter().map(|&(kind, bytes)| rank(&info(kind, bytes))).collect();
+        assert!(ranks.is_sorted(), "{ranks:?}");
+    }
+}

@@ -1,0 +1,241 @@
+//! The logical device, its one queue and its timeline: submit, wait with a deadline, know when it is lost.
+
+use crate::adapter::{Adapter, Family};
+use crate::error::at;
+use crate::instance::Instance;
+use ash::{ext, vk};
+use std::ffi::{CStr, c_char};
+use std::time::{Duration, Instant};
+use wave32_device::DeviceError;
+
+/// How long dropping a device waits for work in flight before it leaks the device instead.
+const DROP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A point in time until which to wait, and how to word it when it passes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline {
+    until: Option<Instant>,
+    length: Duration,
+}
+
+impl Deadline {
+    /// From now on; one that the clock cannot hold never passes.
+    pub(crate) fn after(length: Duration) -> Self {
+        Self { until: Instant::now().checked_add(length), length }
+    }
+
+    /// Nanoseconds left, capped far below what drivers mistake for "for ever".
+    fn left_ns(self) -> u64 {
+        const YEAR: Duration = Duration::from_secs(365 * 86400);
+        let left = self.until.map_or(YEAR, |until| until.saturating_duration_since(Instant::now()));
+        left.min(YEAR).as_nanos() as u64
+    }
+}
+
+/// A logical device. Dropping it destroys it; whatever was made from it must be gone or leaked with it.
+pub(crate) struct Gpu {
+    pub(crate) raw: ash::Device,
+    pub(crate) adapter: Adapter,
+    pub(crate) family: Family,
+    queue: vk::Queue,
+    timeline: vk::Semaphore,
+    /// The value that the latest submit signals.
+    submitted: u64,
+    fault: Option<ext::device_fault::Device>,
+    /// Why no call is possible any more.
+    given_up: Option<String>,
+    /// The process that opened it: no driver survives a fork.
+    process: u32,
+    // Last, so that it is destroyed after the device.
+    pub(crate) instance: Instance,
+}
+
+impl Gpu {
+    /// Opens `adapter`, which is of `instance`, with every optional feature it has.
+    pub(crate) fn new(instance: Instance, adapter: Adapter, robust: bool) -> Result<Self, DeviceError> {
+        let family = match &adapter.family {
+            Ok(family) => *family,
+            Err(why) => {
+                let text = format!("{} ({}) cannot be used: {why}", adapter.info.id, adapter.info.name);
+                return Err(DeviceError::Unavailable(text));
+            }
+        };
+        let has = adapter.features;
+        let mut extensions: Vec<*const c_char> = Vec::new();
+        let wanted: [(bool, &CStr); 3] = [
+            (has.device_fault, ext::device_fault::NAME),
+            (has.memory_budget, ext::memory_budget::NAME),
+            (has.subgroup_control && has.subgroup_extension, ext::subgroup_size_control::NAME),
+        ];
+        extensions.extend(wanted.iter().filter(|(present, _)| *present).map(|(_, name)| name.as_ptr()));
+        let core = vk::PhysicalDeviceFeatures::default()
+            .shader_int16(has.int16)
+            .shader_int64(has.int64)
+            .robust_buffer_access(robust && has.robust);
+        let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(has.storage16);
+        let mut f12 =
+            vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true).shader_float16(has.float16);
+        let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()
+            .subgroup_size_control(true)
+            .compute_full_subgroups(has.full_subgroups);
+        let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
+        let priorities = [1.0];
+        let queues =
+            [vk::DeviceQueueCreateInfo::default().queue_family_index(family.index).queue_priorities(&priorities)];
+        let mut info = vk::DeviceCreateInfo::default()
+            .queue_create_infos(&queues)
+            .enabled_extension_names(&extensions)
+            .enabled_features(&core)
+            .push_next(&mut f11)
+            .push_next(&mut f12);
+        if has.subgroup_control {
+            info = info.push_next(&mut control);
+        }
+        if has.device_fault {
+            info = info.push_next(&mut fault);
+        }
+        // SAFETY: the physical device is of this instance; every feature and extension enabled is one it
+        // listed; `info` and all it points to live until the call returns.
+        let raw = unsafe { instance.raw.create_device(adapter.physical, &info, None) }.map_err(at("vkCreateDevice"))?;
+        // SAFETY: the family was created with one queue.
+        let queue = unsafe { raw.get_device_queue(family.index, 0) };
+        let mut kind =
+            vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE).initial_value(0);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: timeline semaphores are enabled.
+        let timeline = match unsafe { raw.create_semaphore(&info, None) } {
+            Ok(semaphore) => semaphore,
+            Err(code) => {
+                // SAFETY: nothing was made from the device.
+                unsafe { raw.destroy_device(None) };
+                return Err(at("vkCreateSemaphore")(code));
+            }
+        };
+        let fault = has.device_fault.then(|| ext::device_fault::Device::new(&instance.raw, &raw));
+        let process = std::process::id();
+        Ok(Self { raw, adapter, family, queue, timeline, submitted: 0, fault, given_up: None, process, instance })
+    }
+
+    /// Refuses calls on a device that was lost, or that another process opened.
+    pub(crate) fn guard(&self) -> Result<(), DeviceError> {
+        if self.forked() {
+            return Err(DeviceError::Misuse(
+                "the Vulkan device was opened before a fork; open one in each process, after forking".into(),
+            ));
+        }
+        match &self.given_up {
+            None => Ok(()),
+            Some(why) => Err(DeviceError::Lost(format!("{why} (the device was given up then; open it anew)"))),
+        }
+    }
+
+    fn forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// The error of a failed call; a lost device is remembered, with what the driver says of it.
+    pub(crate) fn failed(&mut self, call: &'static str, code: vk::Result) -> DeviceError {
+        if code != vk::Result::ERROR_DEVICE_LOST {
+            return at(call)(code);
+        }
+        let mut text = call.to_string();
+        if let Some(fault) = self.fault_text() {
+            text.push_str(&format!(": {fault}"));
+        }
+        self.given_up = Some(text.clone());
+        DeviceError::Lost(text)
+    }
+
+    /// What VK_EXT_device_fault says of a lost device.
+    fn fault_text(&self) -> Option<String> {
+        let fault = self.fault.as_ref()?;
+        let query = fault.fp().get_device_fault_info_ext;
+        let mut counts = vk::DeviceFaultCountsEXT::default();
+        // SAFETY: the device is lost, as the call demands; a null info asks for the counts only.
+        unsafe { query(self.raw.handle(), &mut counts, std::ptr::null_mut()) }.result().ok()?;
+        let mut addresses = vec![vk::DeviceFaultAddressInfoEXT::default(); counts.address_info_count as usize];
+        let mut vendor = vec![vk::DeviceFaultVendorInfoEXT::default(); counts.vendor_info_count as usize];
+        counts.vendor_binary_size = 0;
+        let mut info = vk::DeviceFaultInfoEXT {
+            p_address_infos: addresses.as_mut_ptr(),
+            p_vendor_infos: vendor.as_mut_ptr(),
+            ..Default::default()
+        };
+        // SAFETY: both arrays have the lengths in `counts`, and no vendor binary is asked for.
+        let answer = unsafe { query(self.raw.handle(), &mut counts, &mut info) };
+        if !matches!(answer, vk::Result::SUCCESS | vk::Result::INCOMPLETE) {
+            return None;
+        }
+        let mut text = info.description_as_c_str().ok()?.to_string_lossy().into_owned();
+        for address in addresses.iter().take(4) {
+            text.push_str(&format!(", address {:#x}", address.reported_address));
+        }
+        Some(text)
+    }
+
+    /// Submits one recorded command buffer; the value returned is signalled when it is done.
+    pub(crate) fn submit(&mut self, commands: vk::CommandBuffer) -> Result<u64, DeviceError> {
+        let (buffers, semaphores, values) = ([commands], [self.timeline], [self.submitted + 1]);
+        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
+        let info = vk::SubmitInfo::default()
+            .command_buffers(&buffers)
+            .signal_semaphores(&semaphores)
+            .push_next(&mut timeline);
+        // SAFETY: the command buffer is recorded and not in flight; `&mut self` is the queue's external
+        // synchronisation; the signalled value is above all earlier ones.
+        match unsafe { self.raw.queue_submit(self.queue, &[info], vk::Fence::null()) } {
+            Ok(()) => {
+                self.submitted += 1;
+                Ok(self.submitted)
+            }
+            Err(code) => Err(self.failed("vkQueueSubmit", code)),
+        }
+    }
+
+    /// Waits until the timeline reaches `value`. A deadline that passes gives the device up: what is in
+    /// flight can neither be stopped nor trusted.
+    pub(crate) fn wait(&mut self, value: u64, what: &str, deadline: Deadline) -> Result<(), DeviceError> {
+        match self.wait_raw(value, deadline.left_ns()) {
+            Ok(()) => Ok(()),
+            Err(vk::Result::TIMEOUT) => {
+                self.given_up = Some(format!("{what}, which took longer than {:?}", deadline.length));
+                Err(DeviceError::Timeout { what: what.into(), deadline: deadline.length })
+            }
+            Err(code) => Err(self.failed("vkWaitSemaphores", code)),
+        }
+    }
+
+    fn wait_raw(&self, value: u64, timeout_ns: u64) -> Result<(), vk::Result> {
+        let (semaphores, values) = ([self.timeline], [value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: the semaphore is a timeline of this device, both arrays have one element.
+        unsafe { self.raw.wait_semaphores(&info, timeout_ns) }
+    }
+
+    /// True once nothing is in flight, so that everything may be destroyed. Waits, but not for ever;
+    /// false in a forked child, whose driver state is the parent's.
+    pub(crate) fn quiet(&self) -> bool {
+        !self.forked()
+            && match self.wait_raw(self.submitted, DROP_DEADLINE.as_nanos() as u64) {
+                // A lost device runs nothing any more.
+                Ok(()) | Err(vk::Result::ERROR_DEVICE_LOST) => true,
+                Err(_) => false,
+            }
+    }
+
+    /// True where the device still answers.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.given_up.is_none()
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // SAFETY: the owner drops a Gpu only when nothing is in flight, after everything made from it;
+        // the instance goes after this.
+        unsafe {
+            self.raw.destroy_semaphore(self.timeline, None);
+            self.raw.destroy_device(None);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What the device tests share: fixture kernels, and a device or the reason why there is none.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use wave32_device::DeviceError;
+use wave32_device::conformance::{FIXTURE_THREADS, Fixture};
+use wave32_vulkan::{Kernel, Options, VulkanDevice};
+
+pub const FIXTURE: Fixture = Fixture { step: "step", spin: "spin" };
+
+/// The fixtures' SPIR-V with their metadata.
+pub fn kernel(name: &str) -> Option<Kernel> {
+    let (spirv, buffers, params): (&'static [u8], u32, u32) = match name {
+        "step" => (include_bytes!("../fixtures/step.spv"), 2, 4),
+        "spin" => (include_bytes!("../fixtures/spin.spv"), 1, 3),
+        "needs_f64" => (include_bytes!("../fixtures/needs_f64.spv"), 1, 1),
+        "truncated" => (&include_bytes!("../fixtures/step.spv")[..10], 2, 4),
+        _ => return None,
+    };
+    Some(Kernel { spirv: Cow::Borrowed(spirv), threads: FIXTURE_THREADS, buffers, params })
+}
+
+/// Options with the fixture kernels, a cache in `dir`, and the validation layer where it is installed.
+pub fn options(dir: &std::path::Path) -> Options {
+    Options {
+        cache_dir: Some(dir.to_path_buf()),
+        validation: wave32_vulkan::validation_available(),
+        kernels: Arc::new(kernel),
+        ..Options::default()
+    }
+}
+
+/// The best device, or `None` with the reason printed where this machine has no Vulkan. Where
+/// `WAVE32_REQUIRE_VULKAN` is set (CI), its absence is a failure.
+pub fn open(options: Options) -> Option<VulkanDevice> {
+    match wave32_vulkan::open(None, options) {
+        Ok(device) => Some(device),
+        Err(DeviceError::Unavailable(why)) if std::env::var_os("WAVE32_REQUIRE_VULKAN").is_none() => {
+            eprintln!("skipped: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The validation layer had nothing to say.
+pub fn assert_clean(device: &VulkanDevice) {
+    let messages = device.validation_messages();
+    assert!(messages.is_empty(), "{} validation messages: {messages:#?}", messages.len());
+}
+
+/// A fresh seed, printed for whoever has to repeat a failure.
+pub fn seed() -> u64 {
+    let seed = rand::random();
+    eprintln!("seed {seed}");
+    seed
+}
