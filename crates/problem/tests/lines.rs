@@ -224,6 +224,26 @@ fn pasted_lines_read_as_their_canonical_form() {
             "conv -n 1 -c 4 -H 8 -W 8 -k 6 -y 1 -x 1 -F 1 --in_layout NHWC --out_layout NHWC".into(),
             format!("MIOpenDriver conv -n 1 -c 4 -H 8 -W 8 -k 6 -y 1 -x 1 {}", tail.replace("-m", &format!("{nhwc} -m"))),
         ),
+        // A 1x1 filter has nothing to dilate, so its padding is set.
+        (
+            "conv -n 1 -c 4 -H 8 -W 8 -k 6 -y 1 -x 1 -l 2 -j 3 -p 5 -q 5 -z valid -F 1".into(),
+            "MIOpenDriver conv -n 1 -c 4 -H 8 -W 8 -k 6 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 2 -j 3 -m conv -g 1 -F 1 -t 1"
+                .into(),
+        ),
+        // One channel is the same memory in both layouts, on either side ...
+        (
+            "conv -n 1 -c 4 -H 8 -W 8 -k 1 -y 3 -x 3 -F 1 -I NHWC -f NHWC".into(),
+            format!("MIOpenDriver conv -n 1 -c 4 -H 8 -W 8 -k 1 -y 3 -x 3 {}", tail.replace("-m", &format!("{nhwc} -m"))),
+        ),
+        (
+            "conv -n 1 -c 1 -H 8 -W 8 -k 4 -y 3 -x 3 -F 1 -O NHWC".into(),
+            format!("MIOpenDriver conv -n 1 -c 1 -H 8 -W 8 -k 4 -y 3 -x 3 {}", tail.replace("-m", &format!("{nhwc} -m"))),
+        ),
+        // ... and so is everything of one pixel, where the first layout wins.
+        (
+            "conv -n 1 -c 4 -H 1 -W 1 -k 4 -y 1 -x 1 -F 1 -O NHWC".into(),
+            format!("MIOpenDriver conv -n 1 -c 4 -H 1 -W 1 -k 4 -y 1 -x 1 {tail}"),
+        ),
         // So are a depthwise filter, and an output of one pixel.
         (
             "conv -n 1 -c 4 -H 8 -W 8 -k 4 -y 8 -x 8 -g 4 -F 1 --in_layout NHWC".into(),

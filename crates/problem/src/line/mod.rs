@@ -26,6 +26,15 @@ use std::str::FromStr;
 ///
 /// Bias and activation belong to the forward one alone.
 ///
+/// ```
+/// let line = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 16 -H 48 -W 48 \
+///             -k 32 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1";
+/// let problems = wave32_problem::parse_line(line)?;
+/// assert_eq!((problems[0].spec().c, problems[0].out_h()), (16, 48));
+/// assert!(line.ends_with(&problems[0].to_string()));
+/// # Ok::<(), wave32_problem::ProblemError>(())
+/// ```
+///
 /// # Errors
 /// [`ProblemError::Line`] at the word that cannot be read, [`ProblemError::Missing`] for a size left out,
 /// or what [`ConvProblem::new`] finds.
