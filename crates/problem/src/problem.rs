@@ -191,6 +191,18 @@ impl ConvProblem {
         (self.spec.n * self.spec.k * self.out[0] * self.out[1]) as u64
     }
 
+    /// Elements of the bias: output channels of the pass, 0 without a bias.
+    pub fn bias_elements(&self) -> u64 {
+        let s = &self.spec;
+        match s.direction {
+            _ if !s.epilogue.bias => 0,
+            Direction::Forward => s.k as u64,
+            // The plain form of a transposed forward.
+            Direction::BackwardData => s.c as u64,
+            Direction::BackwardWeights => 0,
+        }
+    }
+
     /// Elements the pass writes.
     pub fn output_elements(&self) -> u64 {
         match self.spec.direction {
@@ -222,8 +234,8 @@ impl ConvProblem {
 
     /// Fewest bytes through memory: both operands read once, the result written once.
     pub fn bytes(&self) -> u64 {
-        let bias = if self.spec.epilogue.bias { self.spec.k as u64 } else { 0 };
-        (self.x_elements() + self.w_elements() + self.y_elements() + bias) * self.spec.dtype.size()
+        let elements = self.x_elements() + self.w_elements() + self.y_elements() + self.bias_elements();
+        elements * self.spec.dtype.size()
     }
 
     /// True where every group has one input channel (and so `groups == c`).

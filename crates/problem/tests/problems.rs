@@ -95,6 +95,9 @@ proptest! {
         prop_assert_eq!(plain.output_elements(), problem.output_elements());
         prop_assert_eq!(plain.reduction_len(), problem.reduction_len());
         prop_assert_eq!(plain.flops(), problem.flops());
+        prop_assert_eq!(plain.bytes(), problem.bytes());
+        prop_assert_eq!(plain.bias_elements(), problem.bias_elements());
+        prop_assert_eq!(problem.bias_elements(), if spec.epilogue.bias { spec.k as u64 } else { 0 });
         let direction = match spec.direction {
             Direction::Forward => Direction::BackwardData,
             Direction::BackwardData => Direction::Forward,
