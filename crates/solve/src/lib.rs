@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod caps;
+mod model;
 mod plan;
 mod policy;
 mod solvers;

@@ -1,0 +1,157 @@
+//! Direct convolution: the choice for few channels a group, and the last row of the table.
+
+use super::build::{Buffer, Builder, NewLaunch, epilogue_flags, gather_flops, partial_stride, pass};
+use super::gather::{self, FLAG_PARTIAL, Gather};
+use super::tensors::{Shape, fits};
+use super::wrw::Words;
+use crate::model::{launch_seconds, stream_seconds};
+use crate::variants::{self, Variant};
+use crate::{Candidate, DeviceCaps, Policy, Refusal, Role, Solver};
+use wave32_problem::{ConvProblem, Direction};
+
+/// Most launches worth making for the stride phases of backward-data.
+const MAX_PHASES: u64 = 4096;
+/// FMAs a clock it reaches of the peak: loads, bounds and addresses take the rest.
+const EFFICIENCY: f64 = 0.12;
+
+/// One thread an output pixel (backward-weights: one workgroup a few filter elements).
+pub struct Direct;
+
+impl Solver for Direct {
+    fn name(&self) -> &'static str {
+        "direct"
+    }
+
+    fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
+        fits(problem, caps)?;
+        let phases = gather::phase_count(&Shape::of(problem));
+        if problem.spec().direction == Direction::BackwardData && phases > MAX_PHASES {
+            let detail = format!("{phases} stride phases, takes {MAX_PHASES}");
+            return Err(Refusal::new("too-many-phases", detail));
+        }
+        Ok(())
+    }
+
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal> {
+        let shape = Shape::of(problem);
+        match problem.spec().direction {
+            Direction::Forward => gathering(&shape, &[gather::forward(&shape)], problem, caps, policy),
+            Direction::BackwardData => {
+                gathering(&shape, &gather::backward_data(&shape), problem, caps, policy)
+            }
+            Direction::BackwardWeights => weights(&shape, problem, caps, policy),
+        }
+    }
+}
+
+/// Seconds for `macs` multiply-adds spread over `threads`, and `bytes` through memory.
+fn seconds(macs: f64, threads: f64, bytes: u64, caps: &DeviceCaps) -> f64 {
+    let lanes = f64::from(caps.compute_units) * f64::from(caps.fma_per_clock);
+    // Latency is hidden from about four wavefronts a SIMD on.
+    let filled = (threads / (4.0 * lanes)).min(1.0);
+    let rate = lanes * f64::from(caps.clock_mhz) * 1e6 * EFFICIENCY * filled;
+    (macs / rate).max(stream_seconds(bytes, caps)) + 2e-6
+}
+
+fn gathering(
+    p: &Shape,
+    gathers: &[Gather],
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> Result<Candidate, Refusal> {
+    let mut builder = Builder::new(problem, caps);
+    let forward = problem.spec().direction == Direction::Forward;
+    let (source, role) = if forward { (Role::X, Role::Y) } else { (Role::Y, Role::X) };
+    let mut cost = launch_seconds(caps);
+    let mut config = String::new();
+    for g in gathers {
+        let variant = choose(g, problem, policy)?;
+        let oc = variant.define("OC") as u32;
+        let mut words = *g;
+        words.flags = epilogue_flags(problem);
+        let grid = [g.cols.div_ceil(variant.threads), g.rows.div_ceil(oc), p.groups];
+        let bytes = problem.bytes() / gathers.len() as u64;
+        let flops = gather_flops(g, p.groups);
+        let threads = f64::from(grid[0]) * f64::from(variant.threads) * f64::from(grid[1]) * f64::from(grid[2]);
+        // A thread's loads are shared by its OC channels; one channel alone is bound by them.
+        let macs = flops as f64 / 2.0 * if oc == 1 { 2.0 } else { 1.0 };
+        cost += seconds(macs, threads, bytes, caps) + 0.25 * launch_seconds(caps);
+        builder.launch(NewLaunch {
+            variant,
+            grid,
+            words: words.words(),
+            buffers: &[
+                Buffer::Tensor(source),
+                Buffer::Tensor(Role::W),
+                Buffer::Tensor(role),
+                Buffer::Tensor(Role::Bias),
+            ],
+            flops,
+            bytes,
+            depends: false,
+        });
+        config.clone_from(&variant.tag);
+    }
+    let plan = builder.finish("direct", config, policy.workspace_cap)?;
+    Ok(Candidate { plan, cost })
+}
+
+/// The variant for this gather: four channels a thread where there are that many, filter size known if 3 or 5.
+fn choose(g: &Gather, problem: &ConvProblem, policy: &Policy) -> Result<&'static Variant, Refusal> {
+    let fits = |v: &&Variant| {
+        let (oc, kt) = (v.define("OC"), v.define("KT"));
+        let size_fits = kt == 0 || g.taps == [kt as u32, kt as u32];
+        let forced = policy.config.as_ref().is_none_or(|name| *name == v.tag);
+        size_fits && forced && (oc == 1 || g.rows >= 4)
+    };
+    let all = variants::of("direct", problem.spec().dtype).filter(fits);
+    all.max_by_key(|v| (v.define("OC"), v.define("KT")))
+        .ok_or_else(|| Refusal::new("no-config", "the configuration asked for does not fit"))
+}
+
+fn weights(p: &Shape, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal> {
+    let variant = pass("direct_wrw", problem.spec().dtype);
+    let cb = variant.define("CB") as u32;
+    let columns = (p.cg * p.taps()).div_ceil(cb);
+    let channels = p.groups * p.kg;
+    let depth = p.n * p.pixels();
+    let stride = partial_stride(problem.w_elements());
+    // Enough workgroups for eight on every compute unit, at least four pixels a thread, short f32 chains.
+    let want = (8 * caps.compute_units).div_ceil(columns * channels);
+    let most = depth.div_ceil(4 * variant.threads);
+    let mut splits = want.clamp(1, most.max(1));
+    let partial = |splits: u32| 4 * u64::from(splits) * u64::from(stride);
+    while splits > 1 && policy.workspace_cap.is_some_and(|cap| partial(splits) > cap) {
+        splits /= 2;
+    }
+    let mut builder = Builder::new(problem, caps);
+    let part = (splits > 1).then(|| builder.reserve(partial(splits)));
+    let mut words = Words::of(p);
+    words.splits = splits;
+    words.slices = depth.div_ceil(splits);
+    words.partial = stride;
+    words.flags = if part.is_some() { FLAG_PARTIAL } else { 0 };
+    let grid = [splits, columns, channels];
+    let to = part.map_or(Buffer::Tensor(Role::W), Buffer::Region);
+    builder.launch(NewLaunch {
+        variant,
+        grid,
+        words: words.words(),
+        buffers: &[Buffer::Tensor(Role::Y), Buffer::Tensor(Role::X), Buffer::Tensor(Role::W), to],
+        flops: problem.flops(),
+        bytes: problem.bytes() + part.map_or(0, |_| partial(splits)),
+        depends: false,
+    });
+    if let Some(part) = part {
+        builder.reduce(part, splits, stride, Role::W, p);
+    }
+    let threads = f64::from(variant.threads) * f64::from(splits) * f64::from(columns) * f64::from(channels);
+    let macs = f64::from(columns * cb) * f64::from(channels) * f64::from(depth) * 2.0;
+    let mut cost = launch_seconds(caps) + seconds(macs, threads, problem.bytes(), caps);
+    if part.is_some() {
+        cost += launch_seconds(caps) + stream_seconds(partial(splits), caps);
+    }
+    let plan = builder.finish("direct", format!("{}/{splits}", variant.tag), policy.workspace_cap)?;
+    Ok(Candidate { plan, cost })
+}

@@ -1,0 +1,233 @@
+//! The words of `kernels/gather.h`: forward, and backward-data as one gathering convolution per stride phase.
+//!
+//! Backward-data gathers: dx[i] takes dy[o] through tap r where o*stride - pad + r*dilation = i. For i of one
+//! residue class (phase) modulo the stride, the taps that hit whole o are an arithmetic progression, and o
+//! moves by one when i moves by the stride: a stride-1 convolution over dy with a fixed sub-filter.
+
+use super::tensors::{Shape, Strides, halves};
+
+pub const FLAG_BIAS: u32 = 1;
+pub const FLAG_RELU: u32 = 2;
+pub const FLAG_VEC: u32 = 4;
+pub const FLAG_PARTIAL: u32 = 8;
+
+/// Scalar words of a gathering convolution, named as in the kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct Gather {
+    pub flags: u32,
+    pub rows: u32,
+    pub cols: u32,
+    pub pixels: u32,
+    pub jw: u32,
+    pub kc: u32,
+    /// Taps along y and x; `kc` is 0 where there are none.
+    pub taps: [u32; 2],
+    pub src: Strides,
+    pub h: u32,
+    pub w: u32,
+    pub str: [u32; 2],
+    pub org: [i32; 2],
+    pub dil: [i32; 2],
+    pub am: u32,
+    pub ak: u32,
+    pub at: u32,
+    pub au: u32,
+    pub a0: u32,
+    pub ag: u32,
+    pub dst: Strides,
+    pub o0: u32,
+    /// Element of src that the first image starts at.
+    pub src0: u32,
+    pub splits: u32,
+    pub slices: u32,
+    pub chunk: u32,
+    pub partial: u32,
+}
+
+impl Gather {
+    pub fn words(&self) -> Vec<u32> {
+        let Self { src, dst, .. } = self;
+        vec![
+            0,
+            self.flags | self.splits << 16,
+            self.rows,
+            self.cols,
+            self.pixels,
+            self.jw,
+            self.kc,
+            halves(self.taps[0] as i32, self.taps[1] as i32),
+            src.n,
+            src.c,
+            src.h,
+            src.w,
+            self.h,
+            self.w,
+            halves(self.str[0] as i32, self.str[1] as i32),
+            halves(self.org[0], self.org[1]),
+            halves(self.dil[0], self.dil[1]),
+            self.am,
+            self.ak,
+            self.at,
+            self.au,
+            self.a0,
+            self.ag,
+            dst.n,
+            dst.c,
+            dst.h,
+            dst.w,
+            self.o0,
+            self.src0,
+            self.slices,
+            self.chunk,
+            self.partial,
+        ]
+    }
+
+    /// Length of the reduction.
+    pub fn depth(&self) -> u32 {
+        self.kc * self.taps[0] * self.taps[1]
+    }
+
+    /// Runs of four columns are four neighbouring, aligned elements of dst.
+    pub fn stores_vectors(&self) -> bool {
+        let d = &self.dst;
+        let plane = d.h == self.jw && self.pixels.is_multiple_of(4);
+        let rows = self.jw.is_multiple_of(4) && d.h.is_multiple_of(4);
+        d.w == 1 && (plane || rows) && [d.n, d.c, self.o0].iter().all(|v| v.is_multiple_of(4))
+    }
+
+    /// Source pixels are the columns themselves, in aligned runs of four.
+    pub fn loads_vectors(&self) -> bool {
+        let s = &self.src;
+        self.taps == [1, 1]
+            && self.str == [1, 1]
+            && self.org == [0, 0]
+            && s.w == 1
+            && s.h == self.jw
+            && self.w == self.jw
+            && self.h * self.w == self.pixels
+            && [self.pixels, s.n, s.c, self.src0].iter().all(|v| v.is_multiple_of(4))
+    }
+}
+
+/// The forward pass.
+pub fn forward(p: &Shape) -> Gather {
+    Gather {
+        flags: 0,
+        rows: p.kg,
+        cols: p.n * p.pixels(),
+        pixels: p.pixels(),
+        jw: p.ow,
+        kc: p.cg,
+        taps: [p.r, p.s],
+        src: p.x,
+        h: p.h,
+        w: p.w,
+        str: p.stride,
+        org: p.pad.map(|v| -v),
+        dil: p.dilation,
+        am: p.f.n,
+        ak: p.f.c,
+        at: p.f.h,
+        au: p.f.w,
+        a0: 0,
+        ag: p.kg * p.f.n,
+        dst: p.y,
+        o0: 0,
+        src0: 0,
+        splits: 1,
+        slices: 0,
+        chunk: 0,
+        partial: 0,
+    }
+}
+
+/// One axis of one phase of backward-data.
+struct Phase {
+    /// Positions of dx in this phase.
+    count: u32,
+    /// First tap and distance between taps.
+    tap0: u32,
+    tap_step: u32,
+    taps: u32,
+    /// Position in dy that the first tap of position 0 meets, and how far a tap moves it.
+    org: i32,
+    dil: i32,
+}
+
+fn phase(phase: u32, size: u32, filter: u32, stride: u32, pad: i32, dilation: i32) -> Phase {
+    let (stride, start) = (i64::from(stride), i64::from(phase) + i64::from(pad));
+    let dilation = i64::from(dilation);
+    let step = stride / gcd(stride, dilation);
+    let hits = |tap: &i64| (start - tap * dilation).rem_euclid(stride) == 0;
+    // Within one period of taps every residue that can be met is met once.
+    let first = (0..step.min(i64::from(filter))).find(hits);
+    let count = (i64::from(size) - i64::from(phase) + stride - 1) / stride;
+    let (tap0, taps) = match first {
+        Some(tap) => (tap, (i64::from(filter) - tap + step - 1) / step),
+        None => (0, 0),
+    };
+    Phase {
+        count: count as u32,
+        tap0: tap0 as u32,
+        tap_step: step as u32,
+        taps: taps as u32,
+        org: (start - tap0 * dilation).div_euclid(stride) as i32,
+        dil: -(step * dilation / stride) as i32,
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Phases of backward-data: the product of the strides, as far as the image has such rows and columns.
+pub fn phase_count(p: &Shape) -> u64 {
+    u64::from(p.stride[0].min(p.h)) * u64::from(p.stride[1].min(p.w))
+}
+
+/// Backward-data, a convolution for each phase; together they write every element of dx once.
+pub fn backward_data(p: &Shape) -> Vec<Gather> {
+    let mut phases = Vec::new();
+    for py in 0..p.stride[0].min(p.h) {
+        let v = phase(py, p.h, p.r, p.stride[0], p.pad[0], p.dilation[0]);
+        for px in 0..p.stride[1].min(p.w) {
+            let u = phase(px, p.w, p.s, p.stride[1], p.pad[1], p.dilation[1]);
+            let empty = v.taps == 0 || u.taps == 0;
+            phases.push(Gather {
+                flags: 0,
+                rows: p.cg,
+                cols: p.n * v.count * u.count,
+                pixels: v.count * u.count,
+                jw: u.count,
+                kc: if empty { 0 } else { p.kg },
+                taps: if empty { [1, 1] } else { [v.taps, u.taps] },
+                src: p.y,
+                h: p.oh,
+                w: p.ow,
+                str: [1, 1],
+                org: [v.org, u.org],
+                dil: [v.dil, u.dil],
+                am: p.f.c,
+                ak: p.f.n,
+                at: v.tap_step * p.f.h,
+                au: u.tap_step * p.f.w,
+                a0: v.tap0 * p.f.h + u.tap0 * p.f.w,
+                ag: p.kg * p.f.n,
+                dst: Strides {
+                    n: p.x.n,
+                    c: p.x.c,
+                    h: p.stride[0] * p.x.h,
+                    w: p.stride[1] * p.x.w,
+                },
+                o0: py * p.x.h + px * p.x.w,
+                src0: 0,
+                splits: 1,
+                slices: 0,
+                chunk: 0,
+                partial: 0,
+            });
+        }
+    }
+    phases
+}

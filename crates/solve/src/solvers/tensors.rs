@@ -1,0 +1,127 @@
+//! Strides of the three tensors and the words kernels pack geometry into.
+
+use crate::{DeviceCaps, Refusal};
+use wave32_problem::{ConvProblem, Layout};
+
+/// Element strides of a four-dimensional tensor: images (or filters), channels, rows, columns.
+#[derive(Debug, Clone, Copy)]
+pub struct Strides {
+    pub n: u32,
+    pub c: u32,
+    pub h: u32,
+    pub w: u32,
+}
+
+impl Strides {
+    fn new(layout: Layout, channels: i64, height: i64, width: i64) -> Self {
+        let [c, h, w] = [channels, height, width].map(|v| v as u32);
+        match layout {
+            Layout::Nchw => Self { n: c * h * w, c: h * w, h: w, w: 1 },
+            Layout::Nhwc => Self { n: c * h * w, c: 1, h: w * c, w: c },
+        }
+    }
+}
+
+/// A plain problem's sizes as kernels want them. Only made of problems that [`fits`] admitted.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub n: u32,
+    pub groups: u32,
+    /// Input channels of a group.
+    pub cg: u32,
+    /// Output channels of a group.
+    pub kg: u32,
+    pub h: u32,
+    pub w: u32,
+    pub oh: u32,
+    pub ow: u32,
+    pub r: u32,
+    pub s: u32,
+    pub stride: [u32; 2],
+    pub pad: [i32; 2],
+    pub dilation: [i32; 2],
+    pub x: Strides,
+    pub f: Strides,
+    pub y: Strides,
+}
+
+impl Shape {
+    pub fn of(problem: &ConvProblem) -> Self {
+        let s = problem.spec();
+        let layout = s.layout;
+        Self {
+            n: s.n as u32,
+            groups: s.groups as u32,
+            cg: (s.c / s.groups) as u32,
+            kg: (s.k / s.groups) as u32,
+            h: s.h as u32,
+            w: s.w as u32,
+            oh: problem.out_h() as u32,
+            ow: problem.out_w() as u32,
+            r: s.r as u32,
+            s: s.s as u32,
+            stride: s.stride.map(|v| v as u32),
+            pad: s.pad.map(|v| v as i32),
+            dilation: s.dilation.map(|v| v as i32),
+            x: Strides::new(layout, s.c, s.h, s.w),
+            f: Strides::new(layout, s.c / s.groups, s.r, s.s),
+            y: Strides::new(layout, s.k, problem.out_h(), problem.out_w()),
+        }
+    }
+
+    pub fn taps(&self) -> u32 {
+        self.r * self.s
+    }
+
+    /// Output pixels of an image.
+    pub fn pixels(&self) -> u32 {
+        self.oh * self.ow
+    }
+
+    /// The filter is one pixel and output pixels are input pixels.
+    pub fn is_pointwise(&self) -> bool {
+        self.taps() == 1 && self.stride == [1, 1] && self.pad == [0, 0]
+    }
+}
+
+/// Two 16-bit halves in a word: y low, x high.
+pub fn halves(y: i32, x: i32) -> u32 {
+    (y as u32 & 0xffff) | (x as u32) << 16
+}
+
+/// What every kernel needs of a problem: 32-bit indices and 16-bit geometry.
+///
+/// # Errors
+/// `tensor-too-large`, `geometry-too-wide`, `no-16bit-storage`.
+pub fn fits(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
+    let s = problem.spec();
+    let size = s.dtype.size();
+    if size == 2 && !caps.storage_16bit {
+        return Err(Refusal::new("no-16bit-storage", "the device has no 16-bit buffer access"));
+    }
+    let limit = caps.max_range.min(u64::from(u32::MAX));
+    for (name, elements) in
+        [("x", problem.x_elements()), ("w", problem.w_elements()), ("y", problem.y_elements())]
+    {
+        // Indices are 32-bit, and so are byte offsets of f32 intermediates of the same shape.
+        if elements * size > limit || elements > 1 << 30 {
+            let detail = format!("{name} has {elements} elements of {size} bytes; a kernel addresses {limit} bytes");
+            return Err(Refusal::new("tensor-too-large", detail));
+        }
+    }
+    for (name, value, limit) in [
+        ("r", s.r, 0xffff),
+        ("s", s.s, 0xffff),
+        ("stride_h", s.stride[0], 0xffff),
+        ("stride_w", s.stride[1], 0xffff),
+        ("pad_h", s.pad[0], 0x7fff),
+        ("pad_w", s.pad[1], 0x7fff),
+        ("dilation_h", s.dilation[0], 0x7fff),
+        ("dilation_w", s.dilation[1], 0x7fff),
+    ] {
+        if value > limit {
+            return Err(Refusal::new("geometry-too-wide", format!("{name} = {value}, kernels take up to {limit}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Implicit GEMM of backward-weights (`kernels/wrw.kern`): the plan of [`super::igemm::Igemm`] for that
+//! direction. The reduction runs over all output pixels of the batch, so it is nearly always split.
+
+use super::build::{Buffer, Builder, NewLaunch, partial_stride};
+use super::gather::FLAG_PARTIAL;
+use super::tensors::{Shape, Strides, halves};
+use crate::model::{SPLITS, TileWork, chunk, launch_seconds, stream_seconds, tile_seconds};
+use crate::variants::{self, Variant};
+use crate::{Candidate, DeviceCaps, Policy, Refusal, Role};
+use wave32_problem::{ConvProblem, DType};
+
+/// `wrw.kern` adds to the partial result that is there.
+pub const FLAG_ADD: u32 = 16;
+const CHANNELS: i64 = 1;
+
+/// Scalar words of `wrw.kern` and `direct_wrw.kern`.
+#[derive(Debug, Clone, Copy)]
+pub struct Words {
+    pub flags: u32,
+    pub rows: u32,
+    pub kc: u32,
+    pub taps: [u32; 2],
+    pub imgs: u32,
+    pub oh: u32,
+    pub ow: u32,
+    pub y: Strides,
+    pub x: Strides,
+    pub h: u32,
+    pub w: u32,
+    pub str: [u32; 2],
+    pub org: [i32; 2],
+    pub dil: [i32; 2],
+    pub f: Strides,
+    pub splits: u32,
+    pub slices: u32,
+    pub chunk: u32,
+    pub partial: u32,
+    pub blocks: u32,
+    /// Element of y that the first image starts at.
+    pub y_first: u32,
+}
+
+impl Words {
+    pub fn of(p: &Shape) -> Self {
+        Self {
+            flags: 0,
+            rows: p.kg,
+            kc: p.cg,
+            taps: [p.r, p.s],
+            imgs: p.n,
+            oh: p.oh,
+            ow: p.ow,
+            y: p.y,
+            x: p.x,
+            h: p.h,
+            w: p.w,
+            str: p.stride,
+            org: p.pad.map(|v| -v),
+            dil: p.dilation,
+            f: p.f,
+            splits: 1,
+            slices: 0,
+            chunk: 0,
+            partial: 0,
+            blocks: 0,
+            y_first: 0,
+        }
+    }
+
+    pub fn words(&self) -> Vec<u32> {
+        let Self { y, x, f, .. } = self;
+        vec![
+            0,
+            self.flags,
+            self.rows,
+            self.kc,
+            halves(self.taps[0] as i32, self.taps[1] as i32),
+            self.imgs,
+            self.oh,
+            self.ow,
+            y.n,
+            y.c,
+            y.h,
+            y.w,
+            x.n,
+            x.c,
+            x.h,
+            x.w,
+            self.h,
+            self.w,
+            halves(self.str[0] as i32, self.str[1] as i32),
+            halves(self.org[0], self.org[1]),
+            halves(self.dil[0], self.dil[1]),
+            f.n,
+            f.c,
+            f.h,
+            f.w,
+            self.splits,
+            self.slices,
+            self.chunk,
+            self.partial,
+            self.blocks,
+            self.y_first,
+        ]
+    }
+}
+
+struct Config {
+    variant: &'static Variant,
+    splits: u32,
+}
+
+impl Config {
+    fn name(&self) -> String {
+        format!("{}/{}", self.variant.tag, self.splits)
+    }
+
+    /// Workgroups along x, and column blocks of a tap.
+    fn columns(&self, p: &Shape) -> (u32, u32) {
+        let bn = self.variant.define("BN") as u32;
+        if self.variant.define("MODE") == CHANNELS {
+            let blocks = p.cg.div_ceil(bn);
+            (p.taps() * blocks, blocks)
+        } else {
+            ((p.cg * p.taps()).div_ceil(bn), 0)
+        }
+    }
+
+    fn slices(&self, p: &Shape) -> u32 {
+        (p.n * p.pixels()).div_ceil(self.variant.define("BK") as u32)
+    }
+}
+
+/// The cheapest configuration's plan.
+pub fn plan(
+    solver: &'static str,
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> Result<Candidate, Refusal> {
+    let p = Shape::of(problem);
+    let mut best: Option<(Config, f64)> = None;
+    for variant in variants::of("wrw", problem.spec().dtype) {
+        for splits in SPLITS {
+            let config = Config { variant, splits };
+            let fits = splits == 1 || splits * 2 <= config.slices(&p);
+            if !fits || policy.config.as_ref().is_some_and(|name| *name != config.name()) {
+                continue;
+            }
+            let Some(cost) = price(&config, &p, problem, caps, policy) else { continue };
+            if best.as_ref().is_none_or(|(_, least)| cost < *least) {
+                best = Some((config, cost));
+            }
+        }
+    }
+    let (config, cost) =
+        best.ok_or_else(|| Refusal::new("no-config", "no tile configuration fits this problem"))?;
+    let plan = emit(solver, &config, &p, problem, caps, policy)?;
+    Ok(Candidate { plan, cost })
+}
+
+fn price(config: &Config, p: &Shape, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Option<f64> {
+    let v = config.variant;
+    let partial = 4 * u64::from(config.splits) * u64::from(partial_stride(problem.w_elements()));
+    let mut seconds = launch_seconds(caps);
+    let mut bytes = problem.bytes();
+    if config.splits > 1 {
+        if policy.workspace_cap.is_some_and(|cap| partial > cap) {
+            return None;
+        }
+        bytes += partial;
+        seconds += launch_seconds(caps) + stream_seconds(partial, caps);
+    }
+    let groups = u64::from(config.columns(p).0)
+        * u64::from(p.kg.div_ceil(v.define("BM") as u32))
+        * u64::from(p.groups)
+        * u64::from(config.splits);
+    let slices = config.slices(p).div_ceil(config.splits);
+    let depth = u64::from(slices) * v.define("BK") as u64;
+    let efficiency = v.define("EFF") as f64 / 100.0;
+    Some(seconds + tile_seconds(v, &TileWork { groups, depth, efficiency, bytes }, caps))
+}
+
+fn emit(
+    solver: &'static str,
+    config: &Config,
+    p: &Shape,
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> Result<crate::Plan, Refusal> {
+    let mut builder = Builder::new(problem, caps);
+    let v = config.variant;
+    let slices = config.slices(p).div_ceil(config.splits);
+    let (grid_x, blocks) = config.columns(p);
+    let stride = partial_stride(problem.w_elements());
+    let mut words = Words::of(p);
+    words.splits = config.splits;
+    words.slices = slices;
+    words.chunk = chunk(slices, v.define("BK") as u32, problem.spec().dtype == DType::F32);
+    words.partial = stride;
+    words.blocks = blocks;
+    let partial = 4 * u64::from(config.splits) * u64::from(stride);
+    let part = (config.splits > 1).then(|| builder.reserve(partial));
+    words.flags = if part.is_some() { FLAG_PARTIAL } else { 0 };
+    let to = part.map_or(Buffer::Tensor(Role::W), Buffer::Region);
+    builder.launch(NewLaunch {
+        variant: v,
+        grid: [grid_x, p.kg.div_ceil(v.define("BM") as u32), p.groups * config.splits],
+        words: words.words(),
+        buffers: &[Buffer::Tensor(Role::Y), Buffer::Tensor(Role::X), Buffer::Tensor(Role::W), to],
+        flops: problem.flops(),
+        bytes: problem.bytes() + part.map_or(0, |_| partial),
+        depends: false,
+    });
+    if let Some(part) = part {
+        builder.reduce(part, config.splits, stride, Role::W, p);
+    }
+    builder.finish(solver, config.name(), policy.workspace_cap)
+}
