@@ -1,1 +1,54 @@
-//! placeholder
+//! The compiled kernels: SPIR-V for Vulkan and one ELF code object per gfx target for HIP.
+//!
+//! The build script makes them from `kernels/` (docs/kernels.md tells how) and this crate embeds them.
+//! What a kernel needs to be launched (threads, buffers, parameter words) is in
+//! `wave32_solve::variants`; its entry point is `main` in SPIR-V and the variant's name in a code object.
+#![forbid(unsafe_code)]
+
+/// Why there is no code object for a target.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no kernels for {target} in this build: {reason}")]
+pub struct Missing {
+    /// The target asked for.
+    pub target: String,
+    /// What to know about it: the compiler was missing, or which targets there are.
+    pub reason: &'static str,
+}
+
+/// Aligned for what reads it: SPIR-V is 32-bit words, ELF headers want 8 bytes.
+#[repr(C, align(8))]
+struct Aligned<B: ?Sized>(B);
+
+/// The bytes of a file, aligned.
+macro_rules! embed {
+    ($path:literal) => {{
+        static ALIGNED: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
+        &ALIGNED.0
+    }};
+}
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// The SPIR-V 1.3 module of the variant called `name`: little-endian words, at an address divisible by 4.
+pub fn spirv(name: &str) -> Option<&'static [u8]> {
+    SPIRV.binary_search_by_key(&name, |(n, _)| n).ok().map(|index| SPIRV[index].1)
+}
+
+/// Every variant's name with its SPIR-V, sorted by name.
+pub fn modules() -> impl ExactSizeIterator<Item = (&'static str, &'static [u8])> {
+    SPIRV.iter().copied()
+}
+
+/// The code object (ELF, version 4) that holds every variant for `target`, e.g. `gfx1010`.
+///
+/// # Errors
+/// [`Missing`] where this build has none for it, with the reason.
+pub fn code_object(target: &str) -> Result<&'static [u8], Missing> {
+    let found = CODE_OBJECTS.iter().find(|(name, _)| *name == target);
+    found.map(|(_, bytes)| *bytes).ok_or_else(|| Missing { target: target.to_string(), reason: LEFT_OUT })
+}
+
+/// The gfx targets this build has code objects for; empty where it was built without clang.
+pub fn targets() -> &'static [&'static str] {
+    TARGETS
+}

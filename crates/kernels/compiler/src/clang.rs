@@ -94,12 +94,14 @@ impl Clang {
     }
 
     /// The flags that shape the code; part of cache keys.
-    pub fn flags(target: &str) -> Vec<String> {
+    pub fn flags(name: &str, target: &str) -> Vec<String> {
         let mut flags: Vec<String> =
             ["-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-nostdinc"]
                 .map(String::from)
                 .into();
-        flags.extend(["-O3", "-fuse-cuid=none", "-mcode-object-version=4"].map(String::from));
+        flags.extend(["-O3", "-mcode-object-version=4"].map(String::from));
+        // HIP marks each compilation unit with a symbol of this name: reproducible, and distinct in one link.
+        flags.push(format!("-cuid={name}"));
         flags.push(format!("--offload-arch={target}"));
         flags
     }
@@ -137,7 +139,7 @@ impl Clang {
             log,
         };
         let mut compile = Command::new(&self.clang);
-        compile.args(Self::flags(target)).arg("-S").arg(&text).arg("-o").arg(&assembly);
+        compile.args(Self::flags(&source.name, target)).arg("-S").arg(&text).arg("-o").arg(&assembly);
         run(&mut compile).map_err(rejected)?;
         let mut assemble = Command::new(&self.clang);
         assemble.args([

@@ -1,0 +1,219 @@
+//! Compiles every kernel variant ahead of time and writes the Rust tables that embed the results.
+//!
+//! Objects are kept in OUT_DIR by a hash of all that shapes them, so an edit recompiles only the
+//! kernels that it touches.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use wave32_kernelc::clang::{Clang, TARGETS};
+use wave32_kernelc::{Source, Target, glsl, parallel, source};
+use wave32_solve::variants::{self, Variant};
+
+fn main() -> ExitCode {
+    match build() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            for line in reason.lines() {
+                println!("cargo::error={line}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build() -> Result<(), String> {
+    let variable = |name: &str| std::env::var(name).map_err(|e| format!("{name}: {e}"));
+    let kernels = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("../../kernels");
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    println!("cargo::rerun-if-changed={}", kernels.display());
+    println!("cargo::rerun-if-changed=build.rs");
+    for name in ["WAVE32_CLANG", "WAVE32_GFX_TARGETS"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    let all = variants::parse(variants::TABLE).map_err(|e| format!("kernels/variants.txt: {e}"))?;
+    let cache = Cache::open(out.join("cache"))?;
+    let mut generated = spirv(&kernels, &all, &cache)?;
+    let objects = match Gfx::choose(&out)? {
+        Ok(gfx) => gfx.build(&kernels, &all, &cache, &out)?,
+        Err(reason) => {
+            println!("cargo::warning=no gfx code objects (the `rocm` route will be missing): {reason}");
+            CodeObjects { built: Vec::new(), reason }
+        }
+    };
+    cache.sweep()?;
+    let rows = objects.built.iter().map(|(target, path)| row(target, path)).collect::<String>();
+    write!(generated, "static CODE_OBJECTS: &[(&str, &[u8])] = &[{rows}];\n")
+        .expect("a String takes every write");
+    let names: Vec<_> = objects.built.iter().map(|(target, _)| *target).collect();
+    write!(
+        generated,
+        "static TARGETS: &[&str] = &{names:?};\nconst LEFT_OUT: &str = {:?};\n",
+        objects.reason
+    )
+    .expect("a String takes every write");
+    save(&out.join("embedded.rs"), generated.as_bytes())
+}
+
+/// One row of an embedded table.
+fn row(name: &str, path: &Path) -> String {
+    format!("({name:?}, embed!({:?})),\n", path.display().to_string())
+}
+
+fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    fs::write(path, bytes).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Compiles all SPIR-V; returns the table, sorted by name.
+fn spirv(kernels: &Path, all: &[Variant], cache: &Cache) -> Result<String, String> {
+    let compile = |variant: &Variant| {
+        let text = source::source(kernels, variant, Target::Glsl).map_err(|e| e.to_string())?;
+        let made = cache.get(&text, &[glsl::VERSION], |path| {
+            let words = glsl::spirv(&text).map_err(|e| e.to_string())?;
+            save(path, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>())
+        })?;
+        Ok(row(&variant.name, &made))
+    };
+    let rows: Result<Vec<String>, String> = parallel::map(all, compile).into_iter().collect();
+    let mut rows = rows?;
+    rows.sort();
+    Ok(format!("static SPIRV: &[(&str, &[u8])] = &[{}];\n", rows.concat()))
+}
+
+/// The clang to use and the targets to build for.
+struct Gfx {
+    clang: Clang,
+    targets: Vec<&'static str>,
+    scratch: PathBuf,
+}
+
+/// What was linked, and why other targets are not there.
+struct CodeObjects {
+    built: Vec<(&'static str, PathBuf)>,
+    reason: String,
+}
+
+impl Gfx {
+    /// The inner error is the reason to go on without code objects.
+    fn choose(out: &Path) -> Result<Result<Self, String>, String> {
+        let scratch = out.join("scratch");
+        fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
+        let asked = std::env::var("WAVE32_GFX_TARGETS").unwrap_or_default();
+        if asked == "none" {
+            return Ok(Err("WAVE32_GFX_TARGETS=none was set when wave32 was built".to_string()));
+        }
+        let asked: Vec<&str> = asked.split(',').map(str::trim).filter(|t| !t.is_empty()).collect();
+        if let Some(unknown) = asked.iter().find(|t| !TARGETS.contains(t)) {
+            return Err(format!(
+                "WAVE32_GFX_TARGETS: {unknown} is none of {}; or say `none`",
+                TARGETS.join(", ")
+            ));
+        }
+        let clang = match Clang::find() {
+            Ok(clang) => clang,
+            Err(reason) => {
+                // A compiler that is installed later must be seen: watch where it would appear.
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                for folder in std::env::split_paths(&path).filter(|f| f.is_dir()) {
+                    println!("cargo::rerun-if-changed={}", folder.display());
+                }
+                return Ok(Err(reason.to_string()));
+            }
+        };
+        let wanted: Vec<_> = TARGETS.into_iter().filter(|t| asked.is_empty() || asked.contains(t)).collect();
+        let known: Vec<bool> = parallel::map(&wanted, |target| clang.knows(target, &scratch));
+        let mut targets = Vec::new();
+        for (target, known) in wanted.into_iter().zip(known) {
+            if known {
+                targets.push(target);
+            } else if asked.is_empty() {
+                println!("cargo::warning=no code object for {target}: {} cannot make it", clang.version);
+            } else {
+                return Err(format!("WAVE32_GFX_TARGETS: {} cannot make code for {target}", clang.version));
+            }
+        }
+        Ok(Ok(Self { clang, targets, scratch }))
+    }
+
+    fn build(
+        &self,
+        kernels: &Path,
+        all: &[Variant],
+        cache: &Cache,
+        out: &Path,
+    ) -> Result<CodeObjects, String> {
+        let jobs: Vec<(&Variant, &str)> =
+            all.iter().flat_map(|v| self.targets.iter().map(move |&t| (v, t))).collect();
+        let compile = |&(variant, target): &(&Variant, &'static str)| {
+            let text = source::source(kernels, variant, Target::Hip).map_err(|e| e.to_string())?;
+            let flags = Clang::flags(&variant.name, target).join(" ");
+            cache.get(&text, &[&self.clang.version, &flags], |path| {
+                let object =
+                    self.clang.relocatable(&text, target, &self.scratch).map_err(|e| e.to_string())?;
+                fs::rename(&object, path).map_err(|e| format!("{}: {e}", path.display()))
+            })
+        };
+        let objects: Result<Vec<PathBuf>, String> = parallel::map(&jobs, compile).into_iter().collect();
+        let objects = objects?;
+        let mut built = Vec::new();
+        for &target in &self.targets {
+            let parts = jobs.iter().zip(&objects).filter(|((_, t), _)| *t == target);
+            let parts: Vec<PathBuf> = parts.map(|(_, object)| object.clone()).collect();
+            let path = out.join(format!("{target}.elf"));
+            self.clang.link(&parts, &path).map_err(|e| format!("linking for {target}: {e}"))?;
+            built.push((target, path));
+        }
+        let reason = format!("this build has code for {} only", self.targets.join(", "));
+        Ok(CodeObjects { built, reason })
+    }
+}
+
+/// Compiled objects by a hash of what they are made from.
+struct Cache {
+    folder: PathBuf,
+    used: std::sync::Mutex<HashSet<PathBuf>>,
+}
+
+impl Cache {
+    fn open(folder: PathBuf) -> Result<Self, String> {
+        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        Ok(Self { folder, used: std::sync::Mutex::default() })
+    }
+
+    /// The object made from `text` and `key`; `make` writes it to a path if it is not there yet.
+    fn get(
+        &self,
+        text: &Source,
+        key: &[&str],
+        make: impl FnOnce(&Path) -> Result<(), String>,
+    ) -> Result<PathBuf, String> {
+        let hash = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            (salt, &text.name, &text.text, key).hash(&mut hasher);
+            hasher.finish()
+        };
+        let path = self.folder.join(format!("{:016x}{:016x}", hash(0), hash(1)));
+        if !path.is_file() {
+            // By way of another name: an interrupted build leaves no half object.
+            let partial = path.with_extension("partial");
+            make(&partial)?;
+            fs::rename(&partial, &path).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        self.used.lock().unwrap_or_else(|e| e.into_inner()).insert(path.clone());
+        Ok(path)
+    }
+
+    /// Removes what this build did not use.
+    fn sweep(&self) -> Result<(), String> {
+        let used = self.used.lock().unwrap_or_else(|e| e.into_inner());
+        let entries = fs::read_dir(&self.folder).map_err(|e| format!("{}: {e}", self.folder.display()))?;
+        for path in entries.flatten().map(|e| e.path()).filter(|p| !used.contains(p)) {
+            // Best effort: a file left over costs disk space, nothing else.
+            let _ = fs::remove_file(path);
+        }
+        Ok(())
+    }
+}

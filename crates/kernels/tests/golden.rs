@@ -1,0 +1,105 @@
+//! The golden table of resources against what is embedded, and the gates on it.
+//!
+//! Code objects are read back from this build's own; RADV compiles this build's SPIR-V. Rows are compared
+//! exactly where the compiler is the one of the table's header; otherwise only the gates decide. A
+//! compiler that is not installed is said on the test's output; `WAVE32_REQUIRE_COMPILERS=1` (set by `make test`)
+//! makes that a failure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::ExitCode;
+use wave32_kernelc::clang::{Clang, TARGETS};
+use wave32_kernelc::table::{self, Row};
+use wave32_kernelc::{CompileError, aco, parallel, readback};
+use wave32_solve::variants::{self, Variant};
+
+fn main() -> ExitCode {
+    aco::serve_if_child();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/resources.tsv");
+    let golden = match std::fs::read_to_string(&golden) {
+        Ok(text) => text,
+        Err(e) => return fail(&[format!("{}: {e}", golden.display())]),
+    };
+    let variants: Vec<&Variant> = variants::all().iter().collect();
+    let required = std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_some();
+    let mut failures = Vec::new();
+    for (compiler, result) in [("clang", llvm(&variants)), ("driver", radv(&variants))] {
+        match result {
+            Ok((rows, version)) => failures.extend(check(&golden, compiler, &rows, &version, &variants)),
+            Err(CompileError::Tool(reason)) if !required => println!("golden: {compiler} not checked: {reason}"),
+            Err(reason) => failures.push(reason.to_string()),
+        }
+    }
+    if failures.is_empty() { ExitCode::SUCCESS } else { fail(&failures) }
+}
+
+fn fail(reasons: &[String]) -> ExitCode {
+    reasons.iter().for_each(|reason| eprintln!("golden: {reason}"));
+    eprintln!("golden: if the change is meant: cargo run -p wave32-kernelc --example golden -- --write");
+    ExitCode::FAILURE
+}
+
+/// What is embedded, read back; and the clang that made it.
+fn llvm(variants: &[&Variant]) -> Result<(Vec<Row>, String), CompileError> {
+    let clang = Clang::find()?;
+    let scratch = std::env::temp_dir().join(format!("wave32-golden-test-{}", std::process::id()));
+    let io = |e: std::io::Error| CompileError::Tool(format!("{}: {e}", scratch.display()));
+    std::fs::create_dir_all(&scratch).map_err(io)?;
+    let read = |target: &&str| {
+        let bytes = wave32_kernels::code_object(target).map_err(|e| CompileError::Tool(e.to_string()))?;
+        let path = scratch.join(format!("{target}.elf"));
+        std::fs::write(&path, bytes).map_err(io)?;
+        readback::code_object(&clang, &path, target, variants)
+    };
+    let rows: Result<Vec<Vec<Row>>, CompileError> = parallel::map(&TARGETS, read).into_iter().collect();
+    // Best effort: it is in the system's temporary folder.
+    let _ = std::fs::remove_dir_all(&scratch);
+    Ok((rows?.concat(), clang.version))
+}
+
+fn radv(variants: &[&Variant]) -> Result<(Vec<Row>, String), CompileError> {
+    let spirv = |v: &&Variant| {
+        let bytes = wave32_kernels::spirv(&v.name).ok_or_else(|| CompileError::ReadBack {
+            what: "the embedded SPIR-V".to_string(),
+            reason: format!("{} is not there", v.name),
+        })?;
+        Ok(readback::aco_input(v, bytes.to_vec()))
+    };
+    let inputs = variants.iter().map(spirv).collect::<Result<Vec<_>, CompileError>>()?;
+    let (mut rows, mut driver) = (Vec::new(), String::new());
+    for result in parallel::map(&aco::FAMILIES, |family| readback::radv_spirv(variants, &inputs, family)) {
+        let (found, version) = result?;
+        rows.extend(found);
+        driver = version;
+    }
+    Ok((rows, driver))
+}
+
+/// What is wrong with `rows`: gates, and differences from the table where the versions agree.
+fn check(golden: &str, compiler: &str, rows: &[Row], version: &str, variants: &[&Variant]) -> Vec<String> {
+    let mut failures = table::problems(rows, variants);
+    let header = format!("# {compiler}: ");
+    let Some(golden_version) = golden.lines().find_map(|line| line.strip_prefix(&header)) else {
+        failures.push(format!("resources.tsv has no line `{header}...`"));
+        return failures;
+    };
+    if golden_version != version {
+        println!("golden: {compiler} is {version}, the table's is {golden_version}: only the gates are checked");
+        return failures;
+    }
+    let key = |line: &str| line.splitn(4, '\t').take(3).map(String::from).collect::<Vec<_>>();
+    let family = if compiler == "clang" { "\tllvm\t" } else { "\taco\t" };
+    let lines = |text: &str| -> BTreeMap<Vec<String>, String> {
+        let rows = text.lines().filter(|l| l.contains(family) && !l.starts_with('#'));
+        rows.map(|l| (key(l), l.to_string())).collect()
+    };
+    let (want, have) = (lines(golden), lines(&table::render(&[], rows)));
+    let keys: BTreeSet<_> = want.keys().chain(have.keys()).collect();
+    for key in keys {
+        let show = |side: &BTreeMap<Vec<String>, String>| side.get(key).map_or("no such row".to_string(), String::clone);
+        if want.get(key) != have.get(key) {
+            failures.push(format!("{compiler}\n  table: {}\n  now:   {}", show(&want), show(&have)));
+        }
+    }
+    failures
+}
