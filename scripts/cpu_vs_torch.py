@@ -10,6 +10,7 @@ if the forward's geometric mean of torch_time / our_time is below --want.
 import argparse
 import json
 import math
+import os
 import pathlib
 import platform
 import statistics
@@ -56,6 +57,9 @@ def main():
     parser.add_argument("--want", type=float, default=0.6)
     parser.add_argument("--out", help="also write the table to this Markdown file")
     args = parser.parse_args()
+    # On a busy machine PyTorch's spinning waiters lose whole time slices at each barrier (13 ms instead of
+    # 0.04 measured); sleeping ones cost it microseconds. Set it to ACTIVE to see.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import torch
 
     torch.set_num_threads(args.threads)
@@ -117,8 +121,8 @@ def main():
     if args.out:
         head = ["# The CPU backend beside PyTorch", "",
                 f"Written by `scripts/cpu_vs_torch.py`: f32, NCHW, batch <= {args.batch}, {args.threads} threads each, "
-                f"alternating in one run, medians of {args.rounds} rounds. PyTorch {torch.__version__} "
-                f"({torch.backends.cpu.get_cpu_capability()}), {cpu}. Ratio is PyTorch's time over ours; above 1 we are faster.",
+                f"alternating in one run, medians of {args.rounds} rounds, OpenMP waiting {os.environ['OMP_WAIT_POLICY'].lower()}. PyTorch {torch.__version__} "
+                f"({torch.backends.cpu.get_cpu_capability()}), {cpu}. Ratio is PyTorch's time over ours; above 1 we are faster. Each call allocates its result, on both sides.",
                 "", f"Geometric mean of the ratios: **{summary}**.", ""]
         pathlib.Path(args.out).write_text("\n".join(head + lines) + "\n")
     return 1 if "fwd" in means and means["fwd"] < args.want else 0

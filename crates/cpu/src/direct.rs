@@ -11,11 +11,20 @@ use crate::simd::{Correlate, Dot, TAPS, VECTOR};
 use std::ops::Range;
 
 /// Bytes of a band: a fraction of an L2 cache.
-const BAND: u64 = 128 << 10;
+const BAND: u64 = 256 << 10;
+
+/// Longest sum this adds up in one chain of f32.
+const CHAIN: usize = 1024;
 
 /// True where a GEMM would be mostly padding.
 pub fn suits(pass: &Pass) -> bool {
     pass.groups > 1 && pass.ic <= 8 && pass.oc <= 8
+}
+
+/// True where im2col would copy much for few output channels.
+pub fn suits_gather(pass: &Pass) -> bool {
+    let most = pass.phases.iter().map(|phase| pass.ic * phase.taps.len()).max();
+    pass.oc <= 4 && most.is_some_and(|most| most <= CHAIN) && pass.output.w >= VECTOR || suits(pass)
 }
 
 /// Layout of a band of input rows that `rows` rows of output pixels read.

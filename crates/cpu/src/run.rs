@@ -179,11 +179,10 @@ fn compute<T: Element>(
 ) -> Report {
     let plain = p.to_plain();
     let pass = Pass::new(&plain);
-    let small = direct::suits(&pass);
     let way = if plain.spec().direction == Direction::BackwardWeights {
         // The plain problem's x is a transposed problem's y.
         let operands = if p.spec().transposed { [b, a] } else { [a, b] };
-        if small && direct::weights(&pass, operands, out, arena, team) {
+        if direct::suits(&pass) && direct::weights(&pass, operands, out, arena, team) {
             "direct"
         } else if weights::run(&pass, operands, out, arena, team) {
             "gemm"
@@ -193,7 +192,7 @@ fn compute<T: Element>(
         }
     } else {
         let finish = Finish { bias, relu: p.spec().epilogue.activation == Activation::Relu };
-        if small && direct::gather(&pass, [a, b], out, finish, arena, team) {
+        if direct::suits_gather(&pass) && direct::gather(&pass, [a, b], out, finish, arena, team) {
             "direct"
         } else if gather::run(&pass, [a, b], out, finish, arena, team) {
             "gemm"

@@ -47,12 +47,16 @@ impl WithSimd for Correlate<'_> {
             S::as_mut_simd_f32s(&mut out[first..][..WIDE * S::F32_LANES]).0.copy_from_slice(&sums);
             first += WIDE * S::F32_LANES;
         }
+        // One vector wide, so four sums over the taps instead: a chain of one waits for each addition.
         while first < out.len() {
-            let mut sum = simd.splat_f32s(0.0);
-            for (offset, weight) in offsets.iter().zip(weights) {
-                let from = S::as_simd_f32s(&data[offset + first..][..S::F32_LANES]).0;
-                sum = simd.mul_add_f32s(simd.splat_f32s(*weight), from[0], sum);
+            let mut sums = [simd.splat_f32s(0.0); WIDE];
+            for (offsets, weights) in offsets.chunks(WIDE).zip(weights.chunks(WIDE)) {
+                for (sum, (offset, weight)) in sums.iter_mut().zip(offsets.iter().zip(weights)) {
+                    let from = S::as_simd_f32s(&data[offset + first..][..S::F32_LANES]).0;
+                    *sum = simd.mul_add_f32s(simd.splat_f32s(*weight), from[0], *sum);
+                }
             }
+            let sum = simd.add_f32s(simd.add_f32s(sums[0], sums[1]), simd.add_f32s(sums[2], sums[3]));
             let end = out.len().min(first + S::F32_LANES);
             simd.partial_store_f32s(&mut out[first..end], sum);
             first = end;
@@ -96,5 +100,49 @@ impl WithSimd for Dot<'_> {
             }
         }
         sums.map(|sum| simd.reduce_sum_f32s(sum))
+    }
+}
+
+/// `to[j][i] = from[i][j]` for a square of [`VECTOR`] rows and columns.
+pub struct Transpose<'a> {
+    pub to: &'a mut [f32],
+    pub to_row: usize,
+    pub from: &'a [f32],
+    pub from_row: usize,
+}
+
+impl Transpose<'_> {
+    /// Runs it.
+    pub fn run(self) {
+        arch().dispatch(self);
+    }
+}
+
+impl WithSimd for Transpose<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        // Perfect shuffles: each of the four rounds interleaves row i with row i + 8.
+        let mut rows = [[0.0f32; VECTOR]; VECTOR];
+        for (i, row) in rows.iter_mut().enumerate() {
+            row.copy_from_slice(&self.from[i * self.from_row..][..VECTOR]);
+        }
+        for _ in 0..4 {
+            let mut next = [[0.0f32; VECTOR]; VECTOR];
+            for i in 0..VECTOR / 2 {
+                let (a, b) = (rows[i], rows[i + VECTOR / 2]);
+                for j in 0..VECTOR / 2 {
+                    next[2 * i][2 * j] = a[j];
+                    next[2 * i][2 * j + 1] = b[j];
+                    next[2 * i + 1][2 * j] = a[j + VECTOR / 2];
+                    next[2 * i + 1][2 * j + 1] = b[j + VECTOR / 2];
+                }
+            }
+            rows = next;
+        }
+        for (j, row) in rows.iter().enumerate() {
+            self.to[j * self.to_row..][..VECTOR].copy_from_slice(row);
+        }
     }
 }

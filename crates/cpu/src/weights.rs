@@ -10,6 +10,7 @@ use crate::geometry::Pass;
 use crate::im2col::Recipe;
 use crate::matmul::{LANES, PANEL, panel_times, panels};
 use crate::scatter::Shared;
+use crate::simd::Transpose;
 use std::ops::Range;
 
 /// Chunks summed in f32 before they are folded into f64.
@@ -37,7 +38,8 @@ impl Tiling {
         let all = pass.groups * depth;
         let chunk = pixels.min(512);
         let block = (all / 16).next_multiple_of(8).clamp(8, 128);
-        let mut t = Self { chunk, batch: FOLD, rows: all, block, fold: false };
+        let batch = FOLD.min(pass.n * pixels.div_ceil(chunk));
+        let mut t = Self { chunk, batch, rows: all, block, fold: false };
         loop {
             t.fold = pass.n * pixels.div_ceil(t.chunk) > FOLD;
             let sums = t.rows.saturating_mul(k * if t.fold { 3 } else { 1 });
@@ -180,13 +182,29 @@ fn slab<T: Element>(
         || (),
         |index, ()| {
             let (group, first) = (groups.start + index % groups.len(), index / groups.len() * LANES);
-            for row in rows.start.max(group * depth)..rows.end.min((group + 1) * depth) {
+            let last = pass.oc.min(first + LANES);
+            let mut row = rows.start.max(group * depth);
+            let end = rows.end.min((group + 1) * depth);
+            // Squares where a filter's rows lie in order and nothing has to be folded.
+            if !t.fold && f.tap == 1 && f.input == taps && last - first == LANES {
+                let mut square = [0.0f32; LANES * LANES];
+                while row + LANES <= end {
+                    let from = &sums[(row - rows.start) * k + first..];
+                    Transpose { to: &mut square, to_row: LANES, from, from_row: k }.run();
+                    for (i, from) in square.chunks_exact(LANES).enumerate() {
+                        let at = group * f.group + (first + i) * f.out + row - group * depth;
+                        // SAFETY: each task has its own output channels.
+                        T::narrow(from, unsafe { dw.part(at..at + LANES) });
+                    }
+                    row += LANES;
+                }
+            }
+            for row in row..end {
                 let (input, tap) = ((row - group * depth) / taps, (row - group * depth) % taps);
                 let at = group * f.group + input * f.input + tap * f.tap;
-                for out in first..pass.oc.min(first + LANES) {
-                    let element = at + out * f.out;
-                    // SAFETY: each task has its own output channels.
-                    unsafe { dw.set(element, T::from_f32(value((row - rows.start) * k + out))) };
+                for out in first..last {
+                    // SAFETY: as above.
+                    unsafe { dw.set(at + out * f.out, T::from_f32(value((row - rows.start) * k + out))) };
                 }
             }
         },
@@ -218,8 +236,16 @@ fn turn<T: Element>(
     for first in (0..inside).step_by(LANES) {
         let count = LANES.min(inside - first);
         for (square, rows) in to.chunks_mut(LANES * height).enumerate() {
+            let at = base + first * sc + square * LANES;
+            match T::as_f32(dy) {
+                Some(dy) if count == LANES && rows.len() == LANES * height => {
+                    Transpose { to: &mut rows[first..], to_row: height, from: &dy[at..], from_row: sc }.run();
+                    continue;
+                }
+                _ => {}
+            }
             for c in 0..count {
-                let from = &dy[base + (first + c) * sc + square * LANES..][..rows.len() / height];
+                let from = &dy[at + c * sc..][..rows.len() / height];
                 for (row, from) in rows.chunks_exact_mut(height).zip(from) {
                     row[first + c] = from.to_f32();
                 }

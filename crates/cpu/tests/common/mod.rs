@@ -1,5 +1,7 @@
 //! Random problems and operands for the tests; every failure prints the seed that makes it again.
 
+#![allow(dead_code)] // each test file uses its own part
+
 use half::{bf16, f16};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
