@@ -1,1 +1,75 @@
-fn main() {}
+//! The `wave32` command.
+
+mod bench;
+mod devices;
+mod ending;
+mod explain;
+mod output;
+mod verify;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Convolutions on AMD RDNA and any other Vulkan GPU: right, quick, and never hanging.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 all well, 1 something failed its check, 2 wrong use, 3 no such device."
+)]
+struct Cli {
+    /// Say more: -v information, -vv debugging, -vvv everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What could run convolutions here, by route
+    Devices(devices::Args),
+    /// Right and hang-free? Each problem in a guarded child; table, JSON, HTML
+    Verify(Box<verify::Args>),
+    /// How fast, beside the floors; table, JSON, SVG
+    Bench(Box<bench::Args>),
+    /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
+    Explain(explain::Args),
+    /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
+    ///
+    /// For tests only: WAVE32_PLANT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
+    /// this process; FAULT is hang, crash, oom, wrong, flaky or lost.
+    #[command(name = "__verify-child", hide = true)]
+    VerifyChild,
+}
+
+fn main() -> ExitCode {
+    // Whatever is wrong, the user gets one line; a panic is a bug of ours and says so.
+    std::panic::set_hook(Box::new(|info| {
+        let text = info.to_string().replace('\n', " ");
+        eprintln!("error: internal error, please report it: {text}");
+        std::process::exit(1);
+    }));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ending::usage(&error),
+    };
+    let level = match cli.verbose {
+        0 => log::LevelFilter::Warn,
+        1 => log::LevelFilter::Info,
+        2 => log::LevelFilter::Debug,
+        _ => log::LevelFilter::Trace,
+    };
+    env_logger::Builder::new().filter_level(level).format_target(false).format_timestamp(None).init();
+    let result = match &cli.command {
+        Command::Devices(args) => devices::main(args),
+        Command::Verify(args) => verify::main(args),
+        Command::Bench(args) => bench::main(args),
+        Command::Explain(args) => explain::main(args),
+        Command::VerifyChild => {
+            wave32_verify::child::serve();
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    result.unwrap_or_else(|error| ending::error(&error))
+}

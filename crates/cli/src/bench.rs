@@ -1,0 +1,223 @@
+//! `wave32 bench`: how fast, beside the floors.
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wave32_device::Device;
+use wave32_problem::{DType, Direction};
+use wave32_solve::Policy;
+use wave32_verify::bench::{self, CpuMeter, GpuMeter, Meter, Mode, Report, Selection, Settings, Wish};
+use wave32_verify::suites;
+
+/// Largest problem that a processor (lavapipe included) times unless told otherwise: above, one run
+/// alone takes the better part of a second.
+const CPU_MAX_GFLOP: f64 = 2.0;
+
+/// Seconds between two writes of the partial JSON report.
+const SAVE_EVERY: Duration = Duration::from_secs(5);
+
+/// Times convolutions: GPU time by the device's timestamps, median of many warm runs.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Suites (seeds, nets, nets:NAME, shapes), MIOpenDriver lines, or files of such lines [default: seeds]
+    #[arg(value_name = "SUITE|LINE|FILE")]
+    what: Vec<String>,
+    /// vulkan (the best one), vulkan:N or cpu
+    #[arg(long, default_value = "vulkan", value_name = "DEVICE")]
+    device: String,
+    /// Passes: fwd, bwd, wrw, separated by commas [default: those of each line]
+    #[arg(long, value_delimiter = ',', value_parser = direction)]
+    direction: Option<Vec<Direction>>,
+    /// Storage types: f32, f16, bf16, separated by commas [default: that of each line]
+    #[arg(long, value_delimiter = ',', value_parser = dtype)]
+    dtype: Option<Vec<DType>>,
+    /// This batch size instead of each line's
+    #[arg(long, value_name = "N")]
+    batch: Option<i64>,
+    /// Time every applicable solver, not only the chosen one
+    #[arg(long)]
+    all_solvers: bool,
+    /// Time only this solver
+    #[arg(long, value_name = "NAME")]
+    solver: Option<String>,
+    /// Timed runs of each [default: as many as fill 0.2 s]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    reps: Option<u32>,
+    /// Rotate through operands larger than the caches, so that every run reads memory
+    #[arg(long)]
+    cold: bool,
+    /// Leave larger problems out [default: none on a GPU, 2 where a processor does the work]
+    #[arg(long, value_name = "GFLOP")]
+    max_gflop: Option<f64>,
+    /// Seconds to wait for one plan at most
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    deadline: f64,
+    /// Write the measurements as JSON, `-` to standard output in the table's place
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the medians as bars
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Compare two JSON reports instead of measuring
+    #[arg(long, num_args = 2, value_names = ["A.json", "B.json"], conflicts_with_all = ["what", "json", "svg"])]
+    compare: Option<Vec<PathBuf>>,
+}
+
+fn direction(word: &str) -> Result<Direction, String> {
+    Direction::ALL.into_iter().find(|d| d.name() == word).ok_or_else(|| "must be fwd, bwd or wrw".to_string())
+}
+
+fn dtype(word: &str) -> Result<DType, String> {
+    DType::ALL.into_iter().find(|d| d.name() == word).ok_or_else(|| "must be f32, f16 or bf16".to_string())
+}
+
+/// Runs the subcommand. Exit code 1 where a problem could not be timed.
+///
+/// # Errors
+/// Wrong use, a file that cannot be read or written, or a [`wave32_device::DeviceError`] for a device
+/// that is not there.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    if let Some([a, b]) = args.compare.as_deref() {
+        return compare(a, b);
+    }
+    let settings = settings(args)?;
+    let mut entries = Vec::new();
+    let default = ["seeds".to_string()];
+    for word in if args.what.is_empty() { &default } else { args.what.as_slice() } {
+        entries.extend(suites::select(word)?);
+    }
+    for path in [&args.json, &args.svg].into_iter().flatten() {
+        writable(path)?;
+    }
+    let mut wish = Wish {
+        directions: args.direction.clone(),
+        dtypes: args.dtype.clone(),
+        batch: args.batch,
+        max_gflop: args.max_gflop,
+    };
+    let report = if args.device == "cpu" {
+        wish.max_gflop.get_or_insert(CPU_MAX_GFLOP);
+        let mut options = wave32_cpu::Options::default();
+        if let Some(cap) = settings.policy.workspace_cap {
+            options.workspace_cap = cap;
+        }
+        measure(&mut CpuMeter::new(options), &bench::select(&entries, &wish)?, &settings, args)?
+    } else {
+        let mut device = wave32_vulkan::open(vulkan_index(&args.device)?, wave32_vulkan::Options::default())?;
+        if device.info().kind == "cpu" {
+            wish.max_gflop.get_or_insert(CPU_MAX_GFLOP);
+        }
+        measure(&mut GpuMeter::new(&mut device), &bench::select(&entries, &wish)?, &settings, args)?
+    };
+    if to_stdout(args) {
+        println!("{}", report.json());
+    } else {
+        print!("{}", bench::table(&report));
+    }
+    if let Some(path) = &args.svg {
+        bench::save_text(path, &bench::svg(&report))?;
+    }
+    let failed = report.ended_early.is_some() || report.failures().next().is_some();
+    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn compare(a: &Path, b: &Path) -> Result<ExitCode> {
+    let (a, b) = (Report::load(a)?, Report::load(b)?);
+    let comparison = bench::compare(&a, &b);
+    if comparison.pairs.is_empty() {
+        bail!("the two reports have no timed problem in common");
+    }
+    print!("{}", bench::comparison_table(&a, &b, &comparison));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings(args: &Args) -> Result<Settings> {
+    let mut policy = Policy::from_env()?;
+    if args.solver.is_some() {
+        policy.only = args.solver.clone();
+    }
+    policy.check()?;
+    let deadline = Duration::try_from_secs_f64(args.deadline).ok().filter(|d| !d.is_zero());
+    Ok(Settings {
+        policy,
+        all_solvers: args.all_solvers,
+        repeats: args.reps,
+        mode: if args.cold { Mode::Cold } else { Mode::Warm },
+        deadline: deadline
+            .with_context(|| format!("--deadline {}: must be a number of seconds above 0", args.deadline))?,
+        ..Settings::default()
+    })
+}
+
+fn vulkan_index(device: &str) -> Result<Option<usize>> {
+    match device.split_once(':') {
+        None if device == "vulkan" => Ok(None),
+        Some(("vulkan", index)) => {
+            let index =
+                index.parse().with_context(|| format!("--device {device}: `{index}` is no number"))?;
+            Ok(Some(index))
+        }
+        _ => bail!("--device {device}: must be cpu, vulkan or vulkan:N"),
+    }
+}
+
+fn to_stdout(args: &Args) -> bool {
+    args.json.as_deref() == Some(Path::new("-"))
+}
+
+/// Finds out now, rather than after an hour of measuring, that a file cannot be written.
+fn writable(path: &Path) -> Result<()> {
+    if path != Path::new("-") {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        file.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Measures, shows where it is, and keeps the JSON file up to date on the way.
+fn measure(meter: &mut dyn Meter, selection: &Selection, settings: &Settings, args: &Args) -> Result<Report> {
+    if selection.cases.is_empty() {
+        bail!("nothing to time: all {} problems are above --max-gflop", selection.too_large.len());
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::SeqCst) {
+            std::process::exit(1); // asked twice: do not wait for the problem at hand
+        }
+    })?;
+    let file = args.json.as_deref().filter(|_| !to_stdout(args));
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(selection.cases.len() as u64), target);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} left  {wide_msg}")?);
+    if let Some(first) = selection.cases.first() {
+        bar.set_message(first.label.clone());
+    }
+    let (mut saved, mut broken) = (Instant::now(), None);
+    let report = bench::run(meter, selection, settings, |report, done| {
+        bar.set_position(done as u64);
+        bar.set_message(selection.cases.get(done).map_or(String::new(), |c| c.label.clone()));
+        if let Some(path) = file.filter(|_| saved.elapsed() > SAVE_EVERY) {
+            broken = report.save(path).err();
+            saved = Instant::now();
+        }
+        broken.is_none() && !interrupted.load(Ordering::SeqCst)
+    });
+    bar.finish_and_clear();
+    if let Some(error) = broken {
+        return Err(error.into());
+    }
+    if let Some(path) = file {
+        report.save(path)?;
+    }
+    Ok(report)
+}

@@ -1,0 +1,101 @@
+//! `wave32 explain`: the choice of a solver, laid open.
+
+use crate::devices::look;
+use crate::output::print;
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use wave32_problem::{ConvProblem, parse_line};
+use wave32_solve::{CARDS, DeviceCaps, Policy, explain};
+
+/// Shows the chain of refusals, the plan, bytes and FLOP, and the modelled time.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A MIOpenDriver line
+    line: String,
+    /// A device that is here (vulkan, vulkan:N) rather than the modelled cards
+    #[arg(long, value_name = "DEVICE", conflicts_with = "card")]
+    device: Option<String>,
+    /// Only this modelled card, e.g. 'RX 5600 XT'
+    #[arg(long, value_name = "NAME")]
+    card: Option<String>,
+    /// Only this solver
+    #[arg(long, value_name = "NAME")]
+    solver: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `wave32 explain`.
+///
+/// # Errors
+/// A line that cannot be read, an unknown card, solver or device.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let problems = parse_line(&args.line)?;
+    let mut policy = Policy::from_env()?;
+    policy.only = args.solver.clone().or(policy.only);
+    policy.check()?;
+    let targets = targets(args)?;
+    let mut texts = Vec::new();
+    let mut values = Vec::new();
+    for problem in &problems {
+        for (index, (name, caps)) in targets.iter().enumerate() {
+            let explanation = explain(problem, caps, &policy);
+            values.push(serde_json::json!({ "on": name, "explanation": explanation }));
+            // On the first device all of it; on the next what differs most: the modelled time.
+            let text = match (&explanation.chosen, index) {
+                (Some((plan, cost)), 1..) => {
+                    let (compute, memory) = caps.floors(problem.flops(), problem.bytes());
+                    format!(
+                        "on {name}: {} {}, modelled {:.1} us; floors: {:.1} us arithmetic, {:.1} us memory\n",
+                        plan.solver,
+                        plan.config,
+                        cost * 1e6,
+                        compute * 1e6,
+                        memory * 1e6
+                    )
+                }
+                _ => format!("on {name}\n{explanation}"),
+            };
+            texts.push(text);
+        }
+    }
+    print(&if args.json { serde_json::to_string_pretty(&values)? + "\n" } else { texts.concat() });
+    Ok(if problems.iter().all(|p| possible(p, &targets, &policy)) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+fn possible(problem: &ConvProblem, targets: &[(String, DeviceCaps)], policy: &Policy) -> bool {
+    targets.iter().all(|(_, caps)| explain(problem, caps, policy).chosen.is_some())
+}
+
+/// Where to explain for: the device asked for, the card asked for, or every modelled card.
+fn targets(args: &Args) -> Result<Vec<(String, DeviceCaps)>> {
+    if let Some(name) = &args.device {
+        if name == "cpu" {
+            bail!(
+                "the CPU backend has one way only, im2col and GEMM; explain works for vulkan devices and cards"
+            );
+        }
+        let found = look(&AtomicBool::new(false))?;
+        let ready = found.vulkan(name)?;
+        let Some(caps) = &ready.caps else { bail!("{name} does not say what it can") };
+        return Ok(vec![(format!("{} {}", ready.device.id, ready.device.name), caps.clone())]);
+    }
+    let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "");
+    let wanted = |name: &str| args.card.as_ref().is_none_or(|card| plain(name).contains(&plain(card)));
+    let cards: Vec<_> = CARDS
+        .iter()
+        .filter(|c| wanted(c.name))
+        .map(|c| (format!("{} (modelled)", c.name), c.caps()))
+        .collect();
+    if cards.is_empty() {
+        let known: Vec<&str> = CARDS.iter().map(|c| c.name).collect();
+        bail!("no modelled card is called that; there are {}", known.join(", "));
+    }
+    Ok(cards)
+}

@@ -1,0 +1,197 @@
+//! Times plans on a [`Device`] by its own timestamps.
+
+use super::stats::repeats;
+use super::{Case, Gone, Meter, Mode, Rates, Row, Settings, Subject};
+use crate::inputs::{Inputs, Kind};
+use std::time::Duration;
+use wave32_device::{BufferId, Device, DeviceError, Operands};
+use wave32_problem::{ConvProblem, Direction};
+use wave32_solve::{Plan, Role, plan, plans};
+
+/// Device time that the timed runs of one plan should fill.
+const FILL: Duration = Duration::from_millis(200);
+
+/// Bytes of operands that cold runs rotate through: twice the largest last-level cache of any GPU we
+/// know of (256 MiB).
+const COLD_BYTES: u64 = 512 << 20;
+
+/// Most operand sets of a cold measurement: more would only cost upload time, as even tiny operands are
+/// then separated by this many others.
+const COLD_SETS: u64 = 64;
+
+/// A GPU's meter.
+pub struct GpuMeter<'a> {
+    device: &'a mut dyn Device,
+    rates: Rates,
+}
+
+impl<'a> GpuMeter<'a> {
+    /// Of this device.
+    pub fn new(device: &'a mut dyn Device) -> Self {
+        let rates = Subject::modelled(device.caps());
+        Self { device, rates }
+    }
+
+    fn upload(
+        &mut self,
+        problem: &ConvProblem,
+        plans: &[Plan],
+        settings: &Settings,
+    ) -> Result<Sets, Failure> {
+        let size = |role: Role| plans.iter().map(|p| p.role_bytes(role)).max().unwrap_or(0);
+        let per_set: u64 = Role::ALL.into_iter().map(size).sum();
+        let count = match settings.mode {
+            Mode::Warm => 1,
+            Mode::Cold => (COLD_BYTES / per_set.max(1) + 1).clamp(2, COLD_SETS),
+        };
+        let inputs =
+            Inputs::new(problem, Kind::Random, settings.seed, 0).map_err(|e| Failure::Row(e.to_string()))?;
+        let (a, b) = operand_roles(problem.spec().direction);
+        let mut sets = Sets::default();
+        for _ in 0..count {
+            let mut operands = Operands::new();
+            for role in Role::ALL {
+                if size(role) == 0 {
+                    continue;
+                }
+                let buffer = match self.device.alloc(size(role)) {
+                    Ok(buffer) => buffer,
+                    Err(error) => return Err(self.give_up(sets, error)),
+                };
+                sets.buffers.push(buffer);
+                operands = operands.with(role, buffer, 0);
+                let data = match role {
+                    _ if role == a => Some(&inputs.a),
+                    _ if role == b => Some(&inputs.b),
+                    Role::Bias => inputs.bias.as_ref(),
+                    _ => None,
+                };
+                if let Some(data) = data {
+                    if let Err(error) = self.device.write(buffer, 0, data.bytes()) {
+                        return Err(self.give_up(sets, error));
+                    }
+                }
+            }
+            sets.operands.push(operands);
+        }
+        Ok(sets)
+    }
+
+    fn give_up(&mut self, sets: Sets, error: DeviceError) -> Failure {
+        sets.free(self.device);
+        error.into()
+    }
+
+    fn time(&mut self, plan: &Plan, sets: &Sets, settings: &Settings) -> Result<Vec<f64>, Failure> {
+        self.device.prepare(plan)?;
+        // The first run is cold in every way; it also teaches the device its time budget.
+        self.device.run(plan, &sets.operands[0], settings.deadline)?;
+        let once = self.device.run(plan, &sets.operands[0], settings.deadline)?.total;
+        let count = settings.repeats.unwrap_or_else(|| repeats(once, FILL, 5, 1000));
+        let runs = self.device.time(plan, &sets.operands, count.max(1), settings.deadline)?;
+        Ok(runs.iter().map(|run| run.as_secs_f64() * 1e3).collect())
+    }
+}
+
+/// Roles of the first and second operand.
+fn operand_roles(direction: Direction) -> (Role, Role) {
+    match direction {
+        Direction::Forward => (Role::X, Role::W),
+        Direction::BackwardData => (Role::Y, Role::W),
+        Direction::BackwardWeights => (Role::X, Role::Y),
+    }
+}
+
+/// Operands on the device.
+#[derive(Default)]
+struct Sets {
+    operands: Vec<Operands>,
+    buffers: Vec<BufferId>,
+}
+
+impl Sets {
+    fn free(self, device: &mut dyn Device) {
+        for buffer in self.buffers {
+            device.free(buffer);
+        }
+    }
+}
+
+/// Ends a row, or everything.
+enum Failure {
+    Row(String),
+    Gone(String),
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Timeout { .. } | DeviceError::Lost(_) => Self::Gone(error.to_string()),
+            other => Self::Row(other.to_string()),
+        }
+    }
+}
+
+impl Meter for GpuMeter<'_> {
+    fn subject(&self) -> Subject {
+        let info = self.device.info();
+        Subject {
+            id: info.id.clone(),
+            name: info.name.clone(),
+            driver: info.driver.clone(),
+            rates: Some(self.rates.clone()),
+            clock: "device timestamps".to_string(),
+        }
+    }
+
+    fn measure(&mut self, case: &Case, settings: &Settings, rows: &mut Vec<Row>) -> Result<(), Gone> {
+        let row = || Row::new(case, Some(&self.rates));
+        let caps = self.device.caps();
+        let chosen = match plan(&case.problem, caps, &settings.policy) {
+            Ok(chosen) => chosen,
+            Err(error) => {
+                rows.push(row().failed(error));
+                return Ok(());
+            }
+        };
+        let mut candidates = vec![chosen];
+        if settings.all_solvers {
+            let others = plans(&case.problem, caps, &settings.policy);
+            let first = candidates[0].solver;
+            candidates.extend(others.into_iter().filter(|p| p.solver != first));
+        }
+        let planned = |rates: &Rates, index: usize, plan: &Plan| Row {
+            solver: plan.solver.to_string(),
+            config: plan.config.clone(),
+            chosen: index == 0,
+            workspace_bytes: plan.workspace_bytes,
+            ..Row::new(case, Some(rates))
+        };
+        let sets = match self.upload(&case.problem, &candidates, settings) {
+            Ok(sets) => sets,
+            Err(Failure::Row(error)) => {
+                rows.push(planned(&self.rates, 0, &candidates[0]).failed(error));
+                return Ok(());
+            }
+            Err(Failure::Gone(error)) => {
+                rows.push(planned(&self.rates, 0, &candidates[0]).failed(&error));
+                return Err(Gone(error));
+            }
+        };
+        let mut gone = None;
+        for (index, plan) in candidates.iter().enumerate() {
+            let row = planned(&self.rates, index, plan);
+            match self.time(plan, &sets, settings) {
+                Ok(runs) => rows.push(row.timed(&runs)),
+                Err(Failure::Row(error)) => rows.push(row.failed(error)),
+                Err(Failure::Gone(error)) => {
+                    rows.push(row.failed(&error));
+                    gone = Some(Gone(error));
+                    break;
+                }
+            }
+        }
+        sets.free(self.device);
+        gone.map_or(Ok(()), Err)
+    }
+}

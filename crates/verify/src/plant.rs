@@ -1,0 +1,100 @@
+//! Faults planted for our own tests: `WAVE32_PLANT=hang:SUBSTR,crash:SUBSTR,...`.
+//!
+//! Only the child looks at the variable, and only at problems whose line contains SUBSTR. Each fault
+//! happens to the thing itself (the process, the bytes of the result), so that what is tested is the
+//! real detection.
+
+use crate::data::Data;
+use std::time::Duration;
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Never comes back.
+    Hang,
+    /// Dies.
+    Crash,
+    /// Takes memory without end.
+    OutOfMemory,
+    /// The last element of every result is changed.
+    Wrong,
+    /// The last element of the second run's result alone is changed.
+    Flaky,
+    /// The device says that it is lost.
+    Lost,
+}
+
+const NAMES: [(&str, Fault); 6] = [
+    ("hang", Fault::Hang),
+    ("crash", Fault::Crash),
+    ("oom", Fault::OutOfMemory),
+    ("wrong", Fault::Wrong),
+    ("flaky", Fault::Flaky),
+    ("lost", Fault::Lost),
+];
+
+/// What is planted in this process.
+#[derive(Debug, Clone, Default)]
+pub struct Plants(Vec<(Fault, String)>);
+
+impl Plants {
+    /// From `WAVE32_PLANT`. Words that name no fault are ignored.
+    pub fn from_env() -> Self {
+        Self::parse(&std::env::var("WAVE32_PLANT").unwrap_or_default())
+    }
+
+    /// From the variable's text.
+    pub fn parse(text: &str) -> Self {
+        let one = |word: &str| {
+            let (name, needle) = word.split_once(':')?;
+            let (_, fault) = NAMES.iter().find(|(n, _)| *n == name.trim())?;
+            (!needle.is_empty()).then(|| (*fault, needle.to_string()))
+        };
+        Self(text.split(',').filter_map(one).collect())
+    }
+
+    /// True where `fault` is planted for the problem of this line.
+    pub fn has(&self, fault: Fault, line: &str) -> bool {
+        self.0.iter().any(|(f, needle)| *f == fault && line.contains(needle.as_str()))
+    }
+
+    /// Hangs, dies or eats memory, where that is planted for this line.
+    pub fn strike(&self, line: &str) {
+        if self.has(Fault::Crash, line) {
+            std::process::abort();
+        }
+        while self.has(Fault::Hang, line) {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        let mut hoard: Vec<Vec<u8>> = Vec::new();
+        while self.has(Fault::OutOfMemory, line) {
+            // Slow enough that the parent's watch sees it long before the machine suffers.
+            hoard.push(vec![1; 8 << 20]);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Spoils a result, where that is planted for this line. `run` counts the runs from 0.
+    pub fn spoil(&self, line: &str, run: u32, out: &mut Data) {
+        if self.has(Fault::Wrong, line) || (run == 2 && self.has(Fault::Flaky, line)) {
+            if let Some(byte) = out.bytes_mut().last_mut() {
+                *byte ^= 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_matching_lines_are_struck() {
+        let plants = Plants::parse("hang:-H 42,wrong:-H 43,nonsense:x,crash:");
+        assert!(plants.has(Fault::Hang, "conv -n 1 -H 42 -W 42"));
+        assert!(!plants.has(Fault::Hang, "conv -n 1 -H 43"));
+        assert!(plants.has(Fault::Wrong, "conv -n 1 -H 43"));
+        assert!(!plants.has(Fault::Crash, "anything"));
+        plants.strike("conv -n 1 -H 43"); // returns: neither hang nor crash is planted here
+    }
+}

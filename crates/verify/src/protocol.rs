@@ -1,0 +1,229 @@
+//! What parent and child say to each other: one JSON object a line.
+//!
+//! A driver may print to the child's standard output too, so the child's lines carry [`MARK`]; the
+//! parent skips any other.
+
+use serde::{Deserialize, Serialize};
+use wave32_device::{DeviceError, DeviceInfo};
+use wave32_problem::ConvSpec;
+use wave32_solve::{DeviceCaps, Policy};
+
+/// Start of each line that is the child's own.
+pub const MARK: &str = "@wave32 ";
+
+/// What the parent asks for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Request {
+    /// Which Vulkan devices there are; answered by [`Reply::Listed`].
+    List,
+    /// Open this device (`cpu`, `vulkan:N`, or `vulkan` for the best); answered by [`Reply::Ready`].
+    Open(String),
+    /// Verify one problem on the open device; answered by [`Reply::Stage`]s, then [`Reply::Done`].
+    Check(Job),
+}
+
+/// One problem to verify.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    /// The problem.
+    pub spec: ConvSpec,
+    /// Its line, for planted faults and seeds.
+    pub line: String,
+    /// The campaign's seed; the problem's own follows from it and the line.
+    pub seed: u64,
+    /// Runs beyond the first that must agree bit for bit.
+    pub repeat: u32,
+    /// Every applicable solver rather than the chosen one.
+    pub all_solvers: bool,
+    /// What the user allows.
+    pub policy: Policy,
+    /// Seconds one run on the device may take.
+    pub run_deadline_s: f64,
+    /// Host bytes the child may use.
+    pub memory_cap: u64,
+}
+
+/// What the child answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Reply {
+    /// The Vulkan devices, or why there are none.
+    Listed(Result<Vec<Ready>, String>),
+    /// The device is open.
+    Ready(Box<Ready>),
+    /// The device could not be opened.
+    NotOpen(String),
+    /// What the child does now: the detail of a later hang or crash.
+    Stage(String),
+    /// The problem's outcome.
+    Done(Outcome),
+}
+
+/// A device with what it can do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Ready {
+    /// Its identity.
+    pub device: Device,
+    /// What solvers know of it; the CPU has none.
+    pub caps: Option<DeviceCaps>,
+}
+
+/// A device's identity, as reports keep it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// `cpu` or `vulkan:N`.
+    pub id: String,
+    /// The card's name.
+    pub name: String,
+    /// Driver and version.
+    pub driver: String,
+    /// `discrete`, `integrated`, `cpu`, `virtual` or `other`.
+    pub kind: String,
+    /// Bytes of memory on it.
+    pub memory_bytes: u64,
+    /// Why it cannot be used; empty where it can.
+    #[serde(default)]
+    pub unusable: Option<String>,
+}
+
+impl From<&DeviceInfo> for Device {
+    fn from(info: &DeviceInfo) -> Self {
+        Self {
+            id: info.id.clone(),
+            name: info.name.clone(),
+            driver: info.driver.clone(),
+            kind: info.kind.to_string(),
+            memory_bytes: info.memory_bytes,
+            unusable: None,
+        }
+    }
+}
+
+/// What came of a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Verdict {
+    /// Right.
+    Pass,
+    /// A wrong result, a touched guard band or input, or runs that differ.
+    Wrong,
+    /// The child died.
+    Crash,
+    /// The deadline passed.
+    Hang,
+    /// Host or device memory did not suffice, or the cap was reached.
+    OutOfMemory,
+    /// The driver lost the device.
+    DeviceLost,
+    /// The driver, or wave32 itself, answered with any other error.
+    Error,
+    /// No solver takes the problem on this device.
+    Unsupported,
+}
+
+impl Verdict {
+    /// As tables print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Wrong => "WRONG",
+            Self::Crash => "CRASH",
+            Self::Hang => "HANG",
+            Self::OutOfMemory => "OUT_OF_MEMORY",
+            Self::DeviceLost => "DEVICE_LOST",
+            Self::Error => "ERROR",
+            Self::Unsupported => "UNSUPPORTED",
+        }
+    }
+
+    /// True where something is wrong: neither right nor refused beforehand.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Self::Pass | Self::Unsupported)
+    }
+
+    /// True where the child's device cannot be trusted with another problem.
+    pub fn spoils_device(self) -> bool {
+        matches!(self, Self::Crash | Self::Hang | Self::DeviceLost | Self::OutOfMemory | Self::Error)
+    }
+}
+
+/// Why a problem did not pass.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Failure {
+    /// The verdict it leads to.
+    pub verdict: Verdict,
+    /// One line for people.
+    pub detail: String,
+}
+
+impl Failure {
+    /// A verdict and its reason.
+    pub fn new(verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self { verdict, detail: detail.into() }
+    }
+}
+
+impl From<crate::data::NoMemory> for Failure {
+    fn from(error: crate::data::NoMemory) -> Self {
+        Self::new(Verdict::OutOfMemory, format!("{error}; use a smaller problem or a larger --memory-cap"))
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        let verdict = match &error {
+            DeviceError::OutOfMemory { .. } => Verdict::OutOfMemory,
+            DeviceError::Timeout { .. } => Verdict::Hang,
+            DeviceError::Lost(_) => Verdict::DeviceLost,
+            // A plan that a solver made for this device and that does not run on it is a fault, not a refusal.
+            _ => Verdict::Error,
+        };
+        Self::new(verdict, error.to_string())
+    }
+}
+
+/// What one solver made of the problem.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SolverResult {
+    /// The solver.
+    pub solver: String,
+    /// Its configuration.
+    pub config: String,
+    /// Scratch bytes it used.
+    pub workspace_bytes: u64,
+    /// Normwise error on random inputs, where that check was reached.
+    pub error: Option<f64>,
+    /// What the error had to stay below.
+    pub bound: f64,
+    /// Runs made.
+    pub runs: u32,
+    /// Why it did not pass.
+    pub failure: Option<Failure>,
+}
+
+/// What the child found out about a problem.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The worst of the solvers' verdicts.
+    pub verdict: Verdict,
+    /// Why it did not pass, in one line.
+    pub detail: String,
+    /// Each solver that was run.
+    pub solvers: Vec<SolverResult>,
+    /// What the exact check compared with.
+    pub exact_against: String,
+    /// What the tolerance check compared with.
+    pub close_against: String,
+}
+
+impl Outcome {
+    /// An outcome reached before any solver ran.
+    pub fn early(verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self {
+            verdict,
+            detail: detail.into(),
+            solvers: Vec::new(),
+            exact_against: String::new(),
+            close_against: String::new(),
+        }
+    }
+}

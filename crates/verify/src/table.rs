@@ -1,0 +1,133 @@
+//! The summary that a tired person can read.
+
+use crate::protocol::Verdict;
+use crate::report::{Report, Row, Tally};
+use std::fmt::Write;
+
+/// Failures printed in full; the rest is counted. JSON and HTML have all.
+const SHOWN: usize = 40;
+
+/// The end-of-run text: one line for each device, type and direction; then the failures with their
+/// repro; then one line that says how it went.
+pub fn summary(report: &Report) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(report, &mut out);
+    out
+}
+
+fn write(report: &Report, out: &mut String) -> std::fmt::Result {
+    for d in &report.devices {
+        writeln!(out, "{:<10} {} ({})", d.device.id, d.device.name, d.device.driver)?;
+        let scaled =
+            report.rows.iter().filter(|r| r.device == d.device.id && r.scaled_from.is_some()).count();
+        if let (Some(max), true) = (d.max_gflop, scaled > 0) {
+            let (named, distinct) = (d.named, d.distinct);
+            writeln!(
+                out,
+                "           suites scaled down to {max} GFLOP a problem here: {named} problems became {distinct} \
+                 different ones, {scaled} of them smaller (--max-gflop none runs full size)"
+            )?;
+        }
+    }
+    writeln!(out)?;
+    let header = ["device", "dtype", "pass", "passed", "failed", "unsupported", "worst error"];
+    let mut lines = vec![header.map(String::from)];
+    lines.extend(report.groups().iter().map(|([device, dtype, direction], tally)| {
+        [
+            device.clone(),
+            dtype.clone(),
+            direction.clone(),
+            tally.of(Verdict::Pass).to_string(),
+            failures(tally),
+            tally.of(Verdict::Unsupported).to_string(),
+            tally.worst.map_or("-".into(), |(error, bound)| format!("{error:.1e} of {bound:.1e} allowed")),
+        ]
+    }));
+    let width = |i: usize| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    let failed: Vec<&Row> = report.rows.iter().filter(|r| r.outcome.verdict.is_failure()).collect();
+    if !failed.is_empty() {
+        writeln!(out, "\nfailures")?;
+    }
+    for row in failed.iter().take(SHOWN) {
+        failure(row, out)?;
+    }
+    if failed.len() > SHOWN {
+        writeln!(out, "  ... and {} more; --json or --html has them all", failed.len() - SHOWN)?;
+    }
+    unsupported(report, out)?;
+    writeln!(out, "\n{}", verdict(report))
+}
+
+/// `0`, or the counts by verdict.
+fn failures(tally: &Tally) -> String {
+    let counts: Vec<String> = tally
+        .verdicts
+        .iter()
+        .filter(|(v, _)| v.is_failure())
+        .map(|(v, n)| format!("{n} {}", v.name()))
+        .collect();
+    if counts.is_empty() { "0".into() } else { counts.join(", ") }
+}
+
+fn failure(row: &Row, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "  {:<13} {} {}", row.outcome.verdict.name(), row.device, row.label)?;
+    writeln!(out, "      {}", row.outcome.detail)?;
+    if let Some(repro) = &row.repro {
+        writeln!(out, "      {repro}")?;
+    }
+    if let Some(shrunk) = &row.shrunk {
+        writeln!(out, "      smallest found: {shrunk}")?;
+    }
+    Ok(())
+}
+
+/// One example a device of what no solver takes.
+fn unsupported(report: &Report, out: &mut String) -> std::fmt::Result {
+    for d in &report.devices {
+        let here = |r: &&Row| r.device == d.device.id && r.outcome.verdict == Verdict::Unsupported;
+        if let Some(first) = report.rows.iter().find(here) {
+            let count = report.rows.iter().filter(here).count();
+            writeln!(
+                out,
+                "\n{count} problems are unsupported on {}, the first: {}",
+                d.device.id, first.outcome.detail
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// How it went, in one line.
+pub fn verdict(report: &Report) -> String {
+    let total = report.total();
+    let (passed, failed) = (total.of(Verdict::Pass), total.failed());
+    let unsupported = match total.of(Verdict::Unsupported) {
+        0 => String::new(),
+        n => format!(", {n} unsupported"),
+    };
+    let time = format!("{} in {}, seed {}", unsupported, duration(report.elapsed_s), report.seed);
+    if report.interrupted {
+        let left = report.not_run;
+        return format!("INTERRUPTED with {left} problems not run: {passed} passed, {failed} failed{time}");
+    }
+    match (passed, failed) {
+        (0, 0) => format!("NOTHING VERIFIED: 0 passed, 0 failed{time}"),
+        (_, 0) => format!("ALL RIGHT: {passed} passed, 0 failed{time}"),
+        _ => format!("FAILED: {passed} passed, {failed} failed{time}"),
+    }
+}
+
+/// `42 s`, `3 min 7 s`.
+pub fn duration(seconds: f64) -> String {
+    if seconds < 10.0 {
+        return format!("{seconds:.1} s");
+    }
+    let whole = seconds.round() as u64;
+    if whole < 60 { format!("{whole} s") } else { format!("{} min {} s", whole / 60, whole % 60) }
+}
