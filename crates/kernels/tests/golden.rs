@@ -26,7 +26,9 @@ fn main() -> ExitCode {
     for (compiler, result) in [("clang", llvm(&variants)), ("driver", radv(&variants))] {
         match result {
             Ok((rows, version)) => failures.extend(check(&golden, compiler, &rows, &version, &variants)),
-            Err(CompileError::Tool(reason)) if !required => println!("golden: {compiler} not checked: {reason}"),
+            Err(CompileError::Tool(reason)) if !required => {
+                println!("golden: {compiler} not checked: {reason}")
+            }
             Err(reason) => failures.push(reason.to_string()),
         }
     }
@@ -84,7 +86,9 @@ fn check(golden: &str, compiler: &str, rows: &[Row], version: &str, variants: &[
         return failures;
     };
     if golden_version != version {
-        println!("golden: {compiler} is {version}, the table's is {golden_version}: only the gates are checked");
+        println!(
+            "golden: {compiler} is {version}, the table's is {golden_version}: only the gates are checked"
+        );
         return failures;
     }
     let key = |line: &str| line.splitn(4, '\t').take(3).map(String::from).collect::<Vec<_>>();
@@ -96,7 +100,9 @@ fn check(golden: &str, compiler: &str, rows: &[Row], version: &str, variants: &[
     let (want, have) = (lines(golden), lines(&table::render(&[], rows)));
     let keys: BTreeSet<_> = want.keys().chain(have.keys()).collect();
     for key in keys {
-        let show = |side: &BTreeMap<Vec<String>, String>| side.get(key).map_or("no such row".to_string(), String::clone);
+        let show = |side: &BTreeMap<Vec<String>, String>| {
+            side.get(key).map_or("no such row".to_string(), String::clone)
+        };
         if want.get(key) != have.get(key) {
             failures.push(format!("{compiler}\n  table: {}\n  now:   {}", show(&want), show(&have)));
         }

@@ -31,8 +31,10 @@ pub struct KernelMetadata {
     pub wave_size: u32,
     /// Most threads of a workgroup.
     pub max_threads: u32,
-    /// Bytes of the arguments, hidden ones included.
-    pub kernarg_bytes: u32,
+    /// Pointer arguments to buffers.
+    pub buffers: u32,
+    /// 32-bit words of the arguments passed by value.
+    pub params: u32,
 }
 
 /// NT_AMDGPU_METADATA
@@ -79,6 +81,11 @@ fn kernel_metadata(kernel: &Value) -> Result<(String, KernelMetadata), String> {
         let value = field(kernel, key).and_then(Value::as_u64).and_then(|v| u32::try_from(v).ok());
         value.ok_or_else(|| format!("{name} has no number {key}"))
     };
+    let arguments = field(kernel, ".args").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let of_kind = |kind: &'static str| {
+        arguments.iter().filter(move |a| field(a, ".value_kind").and_then(Value::as_str) == Some(kind))
+    };
+    let size = |a: &Value| field(a, ".size").and_then(Value::as_u64).unwrap_or(0) as u32;
     let figures = KernelMetadata {
         vgprs: number(".vgpr_count")?,
         sgprs: number(".sgpr_count")?,
@@ -89,7 +96,8 @@ fn kernel_metadata(kernel: &Value) -> Result<(String, KernelMetadata), String> {
         code_bytes: 0,
         wave_size: number(".wavefront_size")?,
         max_threads: number(".max_flat_workgroup_size")?,
-        kernarg_bytes: number(".kernarg_segment_size")?,
+        buffers: of_kind("global_buffer").count() as u32,
+        params: of_kind("by_value").map(size).sum::<u32>() / 4,
     };
     Ok((name.to_string(), figures))
 }

@@ -1,0 +1,89 @@
+//! What is embedded is what the variants table says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use wave32_kernelc::elf;
+use wave32_solve::variants;
+
+/// What a SPIR-V module declares of its interface.
+#[derive(Default)]
+struct Interface {
+    bindings: BTreeSet<u32>,
+    local_size: Option<[u32; 3]>,
+    push_words: u32,
+}
+
+/// Reads the few instructions that matter ("SPIR-V Specification", section 3: opcodes and operands).
+fn interface(words: &[u32]) -> Interface {
+    let (mut found, mut members, mut pointees, mut push) =
+        (Interface::default(), BTreeMap::new(), BTreeMap::new(), None);
+    let mut at = 5;
+    while at < words.len() {
+        let (opcode, length) = (words[at] & 0xffff, (words[at] >> 16) as usize);
+        let operands = &words[at + 1..at + length];
+        match (opcode, operands) {
+            (16, [_, 17, x, y, z]) => found.local_size = Some([*x, *y, *z]), // OpExecutionMode LocalSize
+            (71, [_, 33, binding]) => {
+                found.bindings.insert(*binding); // OpDecorate Binding
+            }
+            (30, [id, rest @ ..]) => {
+                members.insert(*id, rest.len() as u32); // OpTypeStruct
+            }
+            (32, [id, 9, pointee]) => {
+                pointees.insert(*id, *pointee); // OpTypePointer PushConstant
+            }
+            (59, [pointer, _, 9, ..]) => push = Some(*pointer), // OpVariable PushConstant
+            _ => {}
+        }
+        at += length;
+    }
+    found.push_words = push.map_or(0, |pointer| members[&pointees[&pointer]]);
+    found
+}
+
+#[test]
+fn every_variant_has_spirv_with_the_tables_interface() {
+    assert_eq!(wave32_kernels::modules().len(), variants::all().len());
+    for variant in variants::all() {
+        let bytes =
+            wave32_kernels::spirv(&variant.name).unwrap_or_else(|| panic!("{} is missing", variant.name));
+        assert_eq!(bytes.as_ptr() as usize % 4, 0, "{}", variant.name);
+        let words: Vec<u32> =
+            bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        assert_eq!(words[..2], [0x0723_0203, 0x0001_0300], "{}: SPIR-V 1.3", variant.name);
+        let found = interface(&words);
+        assert_eq!(found.local_size, Some([variant.threads, 1, 1]), "{}: threads", variant.name);
+        assert_eq!(found.bindings, (0..variant.buffers).collect(), "{}: buffers", variant.name);
+        assert_eq!(found.push_words, variant.params, "{}: params", variant.name);
+    }
+    assert_eq!(wave32_kernels::spirv("no_such_kernel"), None);
+}
+
+#[test]
+fn every_code_object_holds_every_variant() {
+    for target in wave32_kernels::targets() {
+        let bytes = wave32_kernels::code_object(target).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!((bytes[7], bytes[8]), (64, 2), "{target}: amdhsa ABI, code object v4");
+        let kernels = elf::metadata(bytes).unwrap_or_else(|e| panic!("{target}: {e}"));
+        assert_eq!(kernels.len(), variants::all().len(), "{target}");
+        for variant in variants::all() {
+            let figures = &kernels[&variant.name];
+            assert_eq!(
+                (figures.wave_size, figures.max_threads),
+                (32, variant.threads),
+                "{target} {}",
+                variant.name
+            );
+            assert_eq!(figures.buffers, variant.buffers, "{target} {}: buffers", variant.name);
+            assert_eq!(figures.params, variant.params, "{target} {}: params", variant.name);
+        }
+    }
+}
+
+#[test]
+fn a_missing_target_says_why() {
+    let error = wave32_kernels::code_object("gfx000").expect_err("there is no such target").to_string();
+    assert!(
+        error.contains("gfx000") && error.len() > "no kernels for gfx000 in this build: ".len(),
+        "{error}"
+    );
+}
