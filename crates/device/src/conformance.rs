@@ -6,8 +6,11 @@
 
 use crate::{BufferId, Device, DeviceError, Operands};
 use std::time::{Duration, Instant};
-use wave32_problem::{ConvProblem, ConvSpec};
-use wave32_solve::{Binding, Launch, Plan, Role};
+use wave32_solve::{Launch, Plan, Role};
+
+mod bench;
+
+use bench::{Bench, Random, ensure, expect_misuse, fixture_plan, same, spin, text, to_bytes};
 
 /// Threads of a workgroup of the fixture kernels.
 pub const FIXTURE_THREADS: u32 = 64;
@@ -76,7 +79,9 @@ pub fn run(
         let result = bench.case(case);
         bench.free_all();
         let plan = &case.plan;
-        result.map_err(|what| format!("{} {} {}: {what} (seed {seed})", plan.problem, plan.solver, plan.config))?;
+        result.map_err(|what| {
+            format!("{} {} {}: {what} (seed {seed})", plan.problem, plan.solver, plan.config)
+        })?;
         passed.push("case");
     }
     Ok(passed)
@@ -135,169 +140,6 @@ pub fn deadline(
 
 type Check = fn(&mut Bench<'_>) -> Result<(), String>;
 
-/// SplitMix64 (Steele, Lea, Flood 2014): enough for test data, and the same on every platform.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
-
-    fn words(&mut self, len: usize) -> Vec<u32> {
-        (0..len).map(|_| self.next() as u32).collect()
-    }
-}
-
-/// A check's tools: the device, and every buffer it made.
-struct Bench<'a> {
-    device: &'a mut dyn Device,
-    fixture: &'a Fixture,
-    random: Random,
-    made: Vec<BufferId>,
-}
-
-fn text(error: DeviceError) -> String {
-    error.to_string()
-}
-
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
-}
-
-/// Where two equally long byte strings differ first, if they do.
-fn same(found: &[u8], expected: &[u8], what: &str) -> Result<(), String> {
-    let differs = found.iter().zip(expected).position(|(a, b)| a != b);
-    match differs {
-        None => ensure(found.len() == expected.len(), || format!("{what}: lengths differ")),
-        Some(at) => {
-            let (found, expected) = (found[at], expected[at]);
-            Err(format!("{what}: byte {at} is {found:#04x}, expected {expected:#04x}"))
-        }
-    }
-}
-
-fn to_bytes(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-/// A plan around fixture launches; its problem is a placeholder that they do not compute.
-fn fixture_plan(launches: Vec<Launch>) -> Plan {
-    let problem = ConvProblem::new(ConvSpec::default()).expect("the default is a valid problem");
-    Plan { problem, solver: "fixture", config: String::new(), workspace_bytes: 0, launches }
-}
-
-fn spin(fixture: &Fixture, rounds: u32) -> Launch {
-    let count = FIXTURE_THREADS;
-    Launch {
-        kernel: fixture.spin.into(),
-        grid: [1, 1, 1],
-        params: vec![0, count, rounds],
-        bindings: vec![Binding { role: Role::Y, offset: 0, size: 4 * u64::from(count) }],
-        flops: 6 * u64::from(rounds) * u64::from(count),
-        bytes: 4 * u64::from(count),
-        depends: false,
-    }
-}
-
-impl Bench<'_> {
-    /// `dst = src * mul + add` on the first `count` words.
-    fn step(&self, (src, dst): (Role, Role), count: u32, mul: u32, add: u32) -> Launch {
-        let range = |role| Binding { role, offset: 0, size: 4 * u64::from(count) };
-        Launch {
-            kernel: self.fixture.step.into(),
-            grid: [count.div_ceil(FIXTURE_THREADS), 1, 1],
-            params: vec![0, count, mul, add],
-            bindings: vec![range(src), range(dst)],
-            flops: 2 * u64::from(count),
-            bytes: 8 * u64::from(count),
-            depends: false,
-        }
-    }
-
-    fn alloc(&mut self, bytes: usize) -> Result<BufferId, String> {
-        let id = self.device.alloc(bytes as u64).map_err(text)?;
-        self.made.push(id);
-        Ok(id)
-    }
-
-    fn with(&mut self, content: &[u8]) -> Result<BufferId, String> {
-        let id = self.alloc(content.len())?;
-        self.device.write(id, 0, content).map_err(text)?;
-        Ok(id)
-    }
-
-    fn read(&mut self, id: BufferId, bytes: usize) -> Result<Vec<u8>, String> {
-        // Poisoned, so that a read that does nothing is seen.
-        let mut data = vec![0xdb; bytes];
-        self.device.read(id, 0, &mut data).map_err(text)?;
-        Ok(data)
-    }
-
-    fn free_all(&mut self) {
-        self.made.drain(..).for_each(|id| self.device.free(id));
-    }
-
-    /// The launches with each one cut at random columns.
-    fn cut(&mut self, launches: &[Launch]) -> Vec<Launch> {
-        let mut parts = Vec::new();
-        for launch in launches {
-            let mut x = 0;
-            while x < launch.grid[0] {
-                let count = 1 + self.random.below(u64::from(launch.grid[0] - x)) as u32;
-                parts.push(launch.cut(x, count));
-                x += count;
-            }
-        }
-        parts
-    }
-
-    /// The plan makes the expected bytes: twice, whatever is in the workspace, and when cut.
-    fn case(&mut self, case: &Case) -> Result<(), String> {
-        let mut operands = Operands::new();
-        for (role, content) in &case.inputs {
-            operands = operands.with(*role, self.with(content)?, 0);
-        }
-        let guard = 256;
-        let output = self.alloc(case.expected.len() + guard)?;
-        operands = operands.with(case.output, output, 0);
-        let workspace = case.plan.workspace_bytes as usize;
-        let scratch = if workspace > 0 { Some(self.alloc(workspace)?) } else { None };
-        if let Some(scratch) = scratch {
-            operands = operands.with(Role::Workspace, scratch, 0);
-        }
-        let cut = Plan { launches: self.cut(&case.plan.launches), ..case.plan.clone() };
-        for (plan, poison, what) in
-            [(&case.plan, 0xa5, "first run"), (&case.plan, 0xff, "second run"), (&cut, 0x7f, "cut run")]
-        {
-            if let Some(scratch) = scratch {
-                self.device.write(scratch, 0, &vec![poison; workspace]).map_err(text)?;
-            }
-            self.device.write(output, 0, &vec![poison; case.expected.len() + guard]).map_err(text)?;
-            self.device.run(plan, &operands, PATIENCE).map_err(text)?;
-            let found = self.read(output, case.expected.len() + guard)?;
-            let (inside, outside) = found.split_at(case.expected.len());
-            same(inside, &case.expected, what)?;
-            same(outside, &vec![poison; guard], &format!("{what}, past the end"))?;
-        }
-        for (role, content) in &case.inputs {
-            let (id, _) = operands.get(*role).ok_or("an input went missing")?;
-            same(&self.read(id, content.len())?, content, &format!("{role:?}, an input, was changed"))?;
-        }
-        Ok(())
-    }
-}
-
 fn round_trips(b: &mut Bench<'_>) -> Result<(), String> {
     // The last sizes are past any staging chunk.
     for size in [1, 2, 3, 4, 5, 15, 63, 64, 65, 255, 4095, 4097, (1 << 20) + 3, (17 << 20) + 1] {
@@ -335,10 +177,6 @@ fn buffers_are_apart(b: &mut Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn expect_misuse<T: std::fmt::Debug>(result: Result<T, DeviceError>, what: &str) -> Result<(), String> {
-    ensure(matches!(result, Err(DeviceError::Misuse(_))), || format!("{what}: expected misuse, got {result:?}"))
-}
-
 fn freed_buffers_are_gone(b: &mut Bench<'_>) -> Result<(), String> {
     let id = b.with(&[1; 64])?;
     b.device.free(id);
@@ -359,7 +197,10 @@ fn ranges_are_checked(b: &mut Bench<'_>) -> Result<(), String> {
     for (offset, len) in [(0u64, 101usize), (100, 1), (101, 0), (u64::MAX, 1), (u64::MAX - 1, 4), (99, 2)] {
         let mut data = vec![0; len];
         expect_misuse(b.device.write(id, offset, &data), &format!("writing {len} bytes at {offset} of 100"))?;
-        expect_misuse(b.device.read(id, offset, &mut data), &format!("reading {len} bytes at {offset} of 100"))?;
+        expect_misuse(
+            b.device.read(id, offset, &mut data),
+            &format!("reading {len} bytes at {offset} of 100"),
+        )?;
     }
     b.device.write(id, 100, &[]).map_err(text)?;
     same(&b.read(id, 100)?, &[7; 100], "after refused writes")
@@ -446,7 +287,11 @@ fn kernels_compute(b: &mut Bench<'_>) -> Result<(), String> {
 }
 
 /// A chain of `links` steps Y = f(X), W = f(Y), Y = f(W), ... with its host result.
-fn chain(b: &mut Bench<'_>, links: usize, count: usize) -> Result<(Vec<Launch>, Operands, BufferId, Vec<u8>), String> {
+fn chain(
+    b: &mut Bench<'_>,
+    links: usize,
+    count: usize,
+) -> Result<(Vec<Launch>, Operands, BufferId, Vec<u8>), String> {
     let mut model = b.random.words(count);
     let (x, y, w) = (b.with(&to_bytes(&model))?, b.alloc(4 * count)?, b.alloc(4 * count)?);
     let operands = Operands::new().with(Role::X, x, 0).with(Role::Y, y, 0).with(Role::Workspace, w, 0);
@@ -467,7 +312,9 @@ fn dependent_launches(b: &mut Bench<'_>) -> Result<(), String> {
     for links in [2, 33] {
         let (launches, operands, result, expected) = chain(b, links, 200_000)?;
         let timing = b.device.run(&fixture_plan(launches), &operands, PATIENCE).map_err(text)?;
-        ensure(timing.launches.len() == links, || format!("{} times for {links} launches", timing.launches.len()))?;
+        ensure(timing.launches.len() == links, || {
+            format!("{} times for {links} launches", timing.launches.len())
+        })?;
         same(&b.read(result, expected.len())?, &expected, &format!("a chain of {links}"))?;
         b.free_all();
     }
@@ -480,7 +327,11 @@ fn cuts_change_nothing(b: &mut Bench<'_>) -> Result<(), String> {
         b.device.write(result, 0, &vec![0xa5; expected.len()]).map_err(text)?;
         let plan = fixture_plan(b.cut(&launches));
         b.device.run(&plan, &operands, PATIENCE).map_err(text)?;
-        same(&b.read(result, expected.len())?, &expected, &format!("cut {round}, {} parts", plan.launches.len()))?;
+        same(
+            &b.read(result, expected.len())?,
+            &expected,
+            &format!("cut {round}, {} parts", plan.launches.len()),
+        )?;
     }
     Ok(())
 }
@@ -508,7 +359,9 @@ fn timing_is_sane(b: &mut Bench<'_>) -> Result<(), String> {
     let timing = b.device.run(&plan, &operands, PATIENCE).map_err(text)?;
     let wall = start.elapsed();
     // Two clocks: allow for a tenth and a millisecond between them.
-    ensure(timing.total <= wall.mul_f64(1.1) + Duration::from_millis(1), || format!("{timing:?} within {wall:?}"))?;
+    ensure(timing.total <= wall.mul_f64(1.1) + Duration::from_millis(1), || {
+        format!("{timing:?} within {wall:?}")
+    })?;
     ensure(timing.submits >= 1 && timing.launches.len() == 3, || format!("{timing:?}"))?;
     let longest = timing.launches.iter().max().copied().unwrap_or_default();
     ensure(longest <= timing.total, || format!("a launch is longer than the whole: {timing:?}"))?;

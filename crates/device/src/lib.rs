@@ -44,7 +44,9 @@ pub enum DeviceError {
     #[error("{0}")]
     Unavailable(String),
     /// Device (or host-visible) memory is exhausted.
-    #[error("out of device memory: {requested} bytes wanted, {in_use} in use; use a smaller problem, batch or workspace cap")]
+    #[error(
+        "out of device memory: {requested} bytes wanted, {in_use} in use; use a smaller problem, batch or workspace cap"
+    )]
     OutOfMemory {
         /// Bytes of the failed allocation.
         requested: u64,

@@ -74,7 +74,8 @@ pub(crate) struct Family {
 /// Every physical device, in the loader's order.
 pub(crate) fn all(instance: &Instance) -> Result<Vec<Adapter>, DeviceError> {
     // SAFETY: the instance is alive.
-    let devices = unsafe { instance.raw.enumerate_physical_devices() }.map_err(at("vkEnumeratePhysicalDevices"))?;
+    let devices =
+        unsafe { instance.raw.enumerate_physical_devices() }.map_err(at("vkEnumeratePhysicalDevices"))?;
     devices.into_iter().enumerate().map(|(index, physical)| describe(instance, index, physical)).collect()
 }
 
@@ -100,7 +101,8 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
         vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual",
         _ => "other",
     };
-    let name = basic.device_name_as_c_str().map_or_else(|_| "unnamed".into(), CStr::to_string_lossy).into_owned();
+    let name =
+        basic.device_name_as_c_str().map_or_else(|_| "unnamed".into(), CStr::to_string_lossy).into_owned();
     let mut info = DeviceInfo {
         id: format!("vulkan:{index}"),
         name,
@@ -211,7 +213,10 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
 
 /// A family with compute and timestamps: on discrete AMD cards one without graphics, whose ring the
 /// desktop does not share; elsewhere the first, which is the one that drivers are tuned on.
-fn choose_family(families: &[vk::QueueFamilyProperties], prefer_compute_only: bool) -> Result<Family, String> {
+fn choose_family(
+    families: &[vk::QueueFamilyProperties],
+    prefer_compute_only: bool,
+) -> Result<Family, String> {
     let usable = families
         .iter()
         .zip(0u32..)
@@ -267,7 +272,14 @@ mod tests {
             kind,
             memory_bytes,
         };
-        let order = [("other", 99), ("cpu", 99), ("virtual", 9), ("integrated", 64), ("discrete", 4), ("discrete", 8)];
+        let order = [
+            ("other", 99),
+            ("cpu", 99),
+            ("virtual", 9),
+            ("integrated", 64),
+            ("discrete", 4),
+            ("discrete", 8),
+        ];
         let ranks: Vec<_> = order.iter().map(|&(kind, bytes)| rank(&info(kind, bytes))).collect();
         assert!(ranks.is_sorted(), "{ranks:?}");
     }

@@ -50,11 +50,15 @@ impl DiskCache {
     /// What was saved, if it is all there and belongs to this driver and card.
     pub(crate) fn load(&self) -> Option<Vec<u8>> {
         let mut content = Vec::new();
-        let read = std::fs::File::open(&self.path).and_then(|file| file.take(LIMIT).read_to_end(&mut content));
+        let read =
+            std::fs::File::open(&self.path).and_then(|file| file.take(LIMIT).read_to_end(&mut content));
         match read {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                log::warn!("pipeline cache {} cannot be read, going on without it: {error}", self.path.display());
+                log::warn!(
+                    "pipeline cache {} cannot be read, going on without it: {error}",
+                    self.path.display()
+                );
                 return None;
             }
             Ok(_) => {}
@@ -72,7 +76,8 @@ impl DiskCache {
         let (header, payload) = content.split_at_checked(HEADER).ok_or("it is truncated")?;
         let (magic, rest) = header.split_at(MAGIC.len());
         let (identity, numbers) = rest.split_at(IDENTITY);
-        let number = |at: usize| numbers[at..at + 8].iter().rev().fold(0u64, |n, &byte| n << 8 | u64::from(byte));
+        let number =
+            |at: usize| numbers[at..at + 8].iter().rev().fold(0u64, |n, &byte| n << 8 | u64::from(byte));
         if magic != MAGIC {
             return Err("it is not a pipeline cache of this version of wave32");
         }
@@ -93,7 +98,9 @@ impl DiskCache {
     pub(crate) fn save(&self, payload: &[u8]) {
         if let Err(error) = self.write(payload) {
             let path = self.path.display();
-            log::warn!("pipeline cache {path} cannot be written, kernels will be compiled again next time: {error}");
+            log::warn!(
+                "pipeline cache {path} cannot be written, kernels will be compiled again next time: {error}"
+            );
         }
     }
 
@@ -122,7 +129,9 @@ impl DiskCache {
 
 /// FNV-1a, 64 bits: against accidents, not against attackers, who could write the folder anyway.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

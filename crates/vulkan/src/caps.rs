@@ -42,7 +42,9 @@ impl VendorProperties {
     fn units(&self) -> Option<u32> {
         let a = &self.amd;
         let all = a.shader_engine_count * a.shader_arrays_per_engine_count * a.compute_units_per_shader_array;
-        [self.amd2.active_compute_unit_count, all, self.nv.shader_sm_count].into_iter().find(|&units| units > 0)
+        [self.amd2.active_compute_unit_count, all, self.nv.shader_sm_count]
+            .into_iter()
+            .find(|&units| units > 0)
     }
 }
 
@@ -101,7 +103,9 @@ pub(crate) fn model(
             NVIDIA => lds_per_group.max(96 << 10),
             _ => lds_per_group.saturating_mul(2),
         },
-        max_group_threads: limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]),
+        max_group_threads: limits
+            .max_compute_work_group_invocations
+            .min(limits.max_compute_work_group_size[0]),
         max_groups: limits.max_compute_work_group_count,
         max_range: u64::from(limits.max_storage_buffer_range),
         offset_alignment: limits.min_storage_buffer_offset_alignment.max(1),

@@ -51,7 +51,7 @@ impl VulkanDevice {
         let dir = options.cache_dir.or_else(default_dir);
         let disk = dir.map(|dir| DiskCache::new(&dir, &adapter.identity));
         let gpu = Gpu::new(instance, adapter, options.robust)?;
-        let memory = Memory::new(&gpu, options.memory_cap)?;
+        let memory = Memory::new(&gpu, options.memory_cap, options.always_stage)?;
         let parts = Parts {
             budget,
             ring: Ring::default(),
@@ -153,7 +153,9 @@ impl Device for VulkanDevice {
 impl Drop for VulkanDevice {
     fn drop(&mut self) {
         if !self.parts.gpu.quiet() {
-            log::warn!("a Vulkan device is leaked: it is busy, or this process is a fork of the one that opened it");
+            log::warn!(
+                "a Vulkan device is leaked: it is busy, or this process is a fork of the one that opened it"
+            );
             return;
         }
         let Parts { ring, sets, pipelines, staging, memory, gpu, .. } = &mut *self.parts;

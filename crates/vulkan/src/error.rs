@@ -11,9 +11,9 @@ pub(crate) fn driver(call: &'static str, code: vk::Result) -> DeviceError {
         vk::Result::ERROR_OUT_OF_HOST_MEMORY | vk::Result::ERROR_OUT_OF_DEVICE_MEMORY => {
             DeviceError::OutOfMemory { requested: 0, in_use: 0 }
         }
-        vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
-            DeviceError::Unavailable("no Vulkan driver works here; install one (Mesa's `mesa-vulkan-drivers`)".into())
-        }
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => DeviceError::Unavailable(
+            "no Vulkan driver works here; install one (Mesa's `mesa-vulkan-drivers`)".into(),
+        ),
         code => DeviceError::Driver { call, code: format!("{code:?}") },
     }
 }

@@ -56,7 +56,8 @@ impl Parts {
         // x may be larger than the limit: it is cut.
         if y > caps.max_groups[1] || z > caps.max_groups[2] {
             let [_, most_y, most_z] = caps.max_groups;
-            let text = format!("kernel `{name}`: a grid of {x}x{y}x{z}, it launches {most_y} in y, {most_z} in z");
+            let text =
+                format!("kernel `{name}`: a grid of {x}x{y}x{z}, it launches {most_y} in y, {most_z} in z");
             return Err(DeviceError::Unsupported(text));
         }
         if let Some(binding) = launch.bindings.iter().find(|binding| binding.size > caps.max_range) {
@@ -80,14 +81,20 @@ impl Parts {
             let mut buffers = Vec::with_capacity(launch.bindings.len());
             for binding in &launch.bindings {
                 let misuse = |what: String| {
-                    DeviceError::Misuse(format!("kernel `{}`, operand {:?}: {what}", launch.kernel, binding.role))
+                    DeviceError::Misuse(format!(
+                        "kernel `{}`, operand {:?}: {what}",
+                        launch.kernel, binding.role
+                    ))
                 };
-                let (id, start) = operands.get(binding.role).ok_or_else(|| misuse("it is not bound".into()))?;
+                let (id, start) =
+                    operands.get(binding.role).ok_or_else(|| misuse("it is not bound".into()))?;
                 let buffer = self.memory.get(id)?;
                 let offset = start.checked_add(binding.offset);
                 let end = offset.and_then(|offset| offset.checked_add(binding.size));
                 let (offset, size) = match (offset, end) {
-                    (Some(offset), Some(end)) if end <= buffer.bytes && binding.size > 0 => (offset, binding.size),
+                    (Some(offset), Some(end)) if end <= buffer.bytes && binding.size > 0 => {
+                        (offset, binding.size)
+                    }
                     _ => {
                         return Err(misuse(format!(
                             "{} bytes from {start} + {} are not in a buffer of {} bytes",
@@ -119,14 +126,26 @@ impl Parts {
         unsafe {
             raw.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, bound.pipeline.raw);
             let layout = bound.pipeline.layout;
-            raw.cmd_bind_descriptor_sets(commands, vk::PipelineBindPoint::COMPUTE, layout, 0, &[bound.set], &[]);
+            raw.cmd_bind_descriptor_sets(
+                commands,
+                vk::PipelineBindPoint::COMPUTE,
+                layout,
+                0,
+                &[bound.set],
+                &[],
+            );
             raw.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, &params);
             raw.cmd_dispatch(commands, x, y, z);
         }
     }
 
     /// See [`wave32_device::Device::run`].
-    pub(crate) fn run(&mut self, plan: &Plan, operands: &Operands, deadline: Deadline) -> Result<Timing, DeviceError> {
+    pub(crate) fn run(
+        &mut self,
+        plan: &Plan,
+        operands: &Operands,
+        deadline: Deadline,
+    ) -> Result<Timing, DeviceError> {
         let pipelines = self.prepare(plan)?;
         self.sets.trim(&self.gpu);
         let bound = self.bind(plan, &pipelines, operands)?;
@@ -220,10 +239,12 @@ impl Parts {
         let bound = operands.iter().map(|o| self.bind(plan, &pipelines, o)).collect::<Result<Vec<_>, _>>()?;
         // Two runs the careful way: the second says how long one takes.
         self.run_bound(plan, &bound[0], deadline)?;
-        let one = self.run_bound(plan, &bound[bound.len() - 1], deadline)?.total.max(Duration::from_micros(1));
+        let one =
+            self.run_bound(plan, &bound[bound.len() - 1], deadline)?.total.max(Duration::from_micros(1));
         let target = self.budget.target();
         let launches = plan.launches.len().max(1);
-        let too_wide = plan.launches.iter().any(|launch| launch.grid[0] > self.gpu.adapter.caps.max_groups[0]);
+        let too_wide =
+            plan.launches.iter().any(|launch| launch.grid[0] > self.gpu.adapter.caps.max_groups[0]);
         if one > target / 2 || too_wide || launches > MOST_RECORDED {
             let runs = (0..repeats as usize).map(|i| &bound[i % bound.len()]);
             return runs.map(|b| Ok(self.run_bound(plan, b, deadline)?.total)).collect();

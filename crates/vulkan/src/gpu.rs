@@ -72,16 +72,19 @@ impl Gpu {
             .shader_int16(has.int16)
             .shader_int64(has.int64)
             .robust_buffer_access(robust && has.robust);
-        let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(has.storage16);
-        let mut f12 =
-            vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true).shader_float16(has.float16);
+        let mut f11 =
+            vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(has.storage16);
+        let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
+            .timeline_semaphore(true)
+            .shader_float16(has.float16);
         let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()
             .subgroup_size_control(true)
             .compute_full_subgroups(has.full_subgroups);
         let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
         let priorities = [1.0];
-        let queues =
-            [vk::DeviceQueueCreateInfo::default().queue_family_index(family.index).queue_priorities(&priorities)];
+        let queues = [vk::DeviceQueueCreateInfo::default()
+            .queue_family_index(family.index)
+            .queue_priorities(&priorities)];
         let mut info = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
             .enabled_extension_names(&extensions)
@@ -96,11 +99,13 @@ impl Gpu {
         }
         // SAFETY: the physical device is of this instance; every feature and extension enabled is one it
         // listed; `info` and all it points to live until the call returns.
-        let raw = unsafe { instance.raw.create_device(adapter.physical, &info, None) }.map_err(at("vkCreateDevice"))?;
+        let raw = unsafe { instance.raw.create_device(adapter.physical, &info, None) }
+            .map_err(at("vkCreateDevice"))?;
         // SAFETY: the family was created with one queue.
         let queue = unsafe { raw.get_device_queue(family.index, 0) };
-        let mut kind =
-            vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE).initial_value(0);
+        let mut kind = vk::SemaphoreTypeCreateInfo::default()
+            .semaphore_type(vk::SemaphoreType::TIMELINE)
+            .initial_value(0);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: timeline semaphores are enabled.
         let timeline = match unsafe { raw.create_semaphore(&info, None) } {
@@ -113,7 +118,18 @@ impl Gpu {
         };
         let fault = has.device_fault.then(|| ext::device_fault::Device::new(&instance.raw, &raw));
         let process = std::process::id();
-        Ok(Self { raw, adapter, family, queue, timeline, submitted: 0, fault, given_up: None, process, instance })
+        Ok(Self {
+            raw,
+            adapter,
+            family,
+            queue,
+            timeline,
+            submitted: 0,
+            fault,
+            given_up: None,
+            process,
+            instance,
+        })
     }
 
     /// Refuses calls on a device that was lost, or that another process opened.
@@ -125,7 +141,9 @@ impl Gpu {
         }
         match &self.given_up {
             None => Ok(()),
-            Some(why) => Err(DeviceError::Lost(format!("{why} (the device was given up then; open it anew)"))),
+            Some(why) => {
+                Err(DeviceError::Lost(format!("{why} (the device was given up then; open it anew)")))
+            }
         }
     }
 
@@ -153,7 +171,8 @@ impl Gpu {
         let mut counts = vk::DeviceFaultCountsEXT::default();
         // SAFETY: the device is lost, as the call demands; a null info asks for the counts only.
         unsafe { query(self.raw.handle(), &mut counts, std::ptr::null_mut()) }.result().ok()?;
-        let mut addresses = vec![vk::DeviceFaultAddressInfoEXT::default(); counts.address_info_count as usize];
+        let mut addresses =
+            vec![vk::DeviceFaultAddressInfoEXT::default(); counts.address_info_count as usize];
         let mut vendor = vec![vk::DeviceFaultVendorInfoEXT::default(); counts.vendor_info_count as usize];
         counts.vendor_binary_size = 0;
         let mut info = vk::DeviceFaultInfoEXT {
@@ -237,5 +256,36 @@ impl Drop for Gpu {
             self.raw.destroy_semaphore(self.timeline, None);
             self.raw.destroy_device(None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::PoisonError;
+
+    /// The device tests assert that the validation layer is silent; this shows that it can speak.
+    #[test]
+    fn validation_messages_arrive() {
+        if !crate::validation_available() {
+            eprintln!("skipped: the validation layer is not installed");
+            return;
+        }
+        let Ok(instance) = Instance::new(true) else { return eprintln!("skipped: no Vulkan driver") };
+        let adapter = crate::adapter::all(&instance).unwrap().swap_remove(0);
+        let Ok(gpu) = Gpu::new(instance, adapter, false) else {
+            return eprintln!("skipped: no usable device");
+        };
+        let heard = || gpu.instance.messages.lock().unwrap_or_else(PoisonError::into_inner).join("\n");
+        assert_eq!(heard(), "");
+        // SAFETY: breaks one rule (VUID-VkBufferCreateInfo-size-00912, no empty buffers) that drivers
+        // survive and the layer reports; what comes back is destroyed unused.
+        unsafe {
+            let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
+            if let Ok(buffer) = gpu.raw.create_buffer(&vk::BufferCreateInfo::default().usage(usage), None) {
+                gpu.raw.destroy_buffer(buffer, None);
+            }
+        }
+        assert!(heard().contains("size-00912"), "{}", heard());
     }
 }

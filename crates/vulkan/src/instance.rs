@@ -64,8 +64,10 @@ impl Instance {
             ));
         }
         let api = loader.min(vk::API_VERSION_1_3);
-        let application =
-            vk::ApplicationInfo::default().application_name(c"wave32").engine_name(c"wave32").api_version(api);
+        let application = vk::ApplicationInfo::default()
+            .application_name(c"wave32")
+            .engine_name(c"wave32")
+            .api_version(api);
         let layers = [VALIDATION_LAYER.as_ptr()];
         let extensions = [ext::debug_utils::NAME.as_ptr()];
         let mut info = vk::InstanceCreateInfo::default().application_info(&application);
@@ -74,8 +76,7 @@ impl Instance {
         }
         // SAFETY: `info` and all it points to live until the call returns.
         let raw = unsafe { entry.create_instance(&info, None) }.map_err(at("vkCreateInstance"))?;
-        let mut instance =
-            Self { _entry: entry, raw, api, messenger: None, messages: Messages::default() };
+        let mut instance = Self { _entry: entry, raw, api, messenger: None, messages: Messages::default() };
         if validation {
             instance.listen()?;
         }
@@ -90,14 +91,15 @@ impl Instance {
                 vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR,
             )
             .message_type(
-                vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE,
+                vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION
+                    | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE,
             )
             .pfn_user_callback(Some(on_message))
             .user_data(Arc::as_ptr(&self.messages).cast_mut().cast());
         // SAFETY: the user data is the mutex inside `self.messages`, an Arc that the instance holds until
         // after the messenger is destroyed; the callback only takes shared references to it.
-        let messenger =
-            unsafe { utils.create_debug_utils_messenger(&info, None) }.map_err(at("vkCreateDebugUtilsMessengerEXT"))?;
+        let messenger = unsafe { utils.create_debug_utils_messenger(&info, None) }
+            .map_err(at("vkCreateDebugUtilsMessengerEXT"))?;
         self.messenger = Some((utils, messenger));
         Ok(())
     }

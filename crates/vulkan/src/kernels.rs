@@ -2,6 +2,7 @@
 
 use crate::adapter::Features;
 use std::borrow::Cow;
+use wave32_kernels::spirv;
 
 /// A compiled kernel: entry point `main`, storage buffers at set 0 bindings `0..buffers`, push constants
 /// of `params` 32-bit words.
@@ -36,7 +37,7 @@ pub struct Shipped;
 impl KernelSource for Shipped {
     fn kernel(&self, name: &str) -> Option<Kernel> {
         let variant = wave32_solve::variants::find(name)?;
-        let spirv = Cow::Borrowed(spirv(name)?);
+        let spirv = Cow::Borrowed(wave32_kernels::spirv(name)?);
         Some(Kernel { spirv, threads: variant.threads, buffers: variant.buffers, params: variant.params })
     }
 }
@@ -49,7 +50,8 @@ pub(crate) fn words(spirv: &[u8], features: &Features) -> Result<Vec<u32>, Strin
     const MAGIC: u32 = 0x0723_0203;
     const HEADER: usize = 5;
     const OP_CAPABILITY: u32 = 17;
-    let words: Vec<u32> = spirv.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    let words: Vec<u32> =
+        spirv.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
     if words.len() <= HEADER || words[0] != MAGIC || !spirv.len().is_multiple_of(4) {
         return Err("its module is not SPIR-V".into());
     }
@@ -116,4 +118,3 @@ mod tests {
         let _ = words(&good[..24], &Features::default());
     }
 }
-fn spirv(_: &str) -> Option<&'static [u8]> { None } // TEMP

@@ -47,6 +47,9 @@ pub struct Options {
     pub validation: bool,
     /// Let the driver bound every buffer access, where it can: for debugging kernels.
     pub robust: bool,
+    /// Copy through staging buffers even where the host can write the device's memory in place: for
+    /// tests, on devices that would never take the way of a discrete card.
+    pub always_stage: bool,
     /// Most bytes that all buffers together may have.
     pub memory_cap: Option<u64>,
     /// GPU time that one submit should stay under, instead of [`wave32_device::Budget::TARGET`].
@@ -61,6 +64,7 @@ impl Default for Options {
             cache_dir: None,
             validation: false,
             robust: false,
+            always_stage: false,
             memory_cap: None,
             submit_target: None,
             kernels: Arc::new(Shipped),
@@ -74,6 +78,7 @@ impl std::fmt::Debug for Options {
             .field("cache_dir", &self.cache_dir)
             .field("validation", &self.validation)
             .field("robust", &self.robust)
+            .field("always_stage", &self.always_stage)
             .field("memory_cap", &self.memory_cap)
             .field("submit_target", &self.submit_target)
             .finish_non_exhaustive()
@@ -124,10 +129,14 @@ pub fn open(selector: Option<usize>, options: Options) -> Result<VulkanDevice, D
             let usable = (0..adapters.len()).filter(|&index| adapters[index].family.is_ok());
             // The first of equals, so that the choice does not depend on how ties are broken.
             usable.rev().max_by_key(|&index| adapter::rank(&adapters[index].info)).ok_or_else(|| {
-                let why = adapters.iter().filter_map(|a| Some(format!("{}: {}", a.info.name, a.family.as_ref().err()?)));
+                let why = adapters
+                    .iter()
+                    .filter_map(|a| Some(format!("{}: {}", a.info.name, a.family.as_ref().err()?)));
                 let why: Vec<String> = why.collect();
                 DeviceError::Unavailable(match why.is_empty() {
-                    true => "no Vulkan device is here; install a driver (Mesa's `mesa-vulkan-drivers`)".into(),
+                    true => {
+                        "no Vulkan device is here; install a driver (Mesa's `mesa-vulkan-drivers`)".into()
+                    }
                     false => format!("no Vulkan device can be used: {}", why.join("; ")),
                 })
             })?

@@ -19,19 +19,26 @@ pub(crate) struct Buffer {
     pub(crate) raw: vk::Buffer,
     pub(crate) bytes: u64,
     pub(crate) allocation: Allocation,
+    /// False where the memory is to be treated as the device's alone, mapped or not.
+    in_place: bool,
 }
 
 impl Buffer {
     /// Its bytes, where the host may write them in place.
     pub(crate) fn mapped_mut(&mut self) -> Option<&mut [u8]> {
         let bytes = self.bytes as usize;
-        self.allocation.mapped_slice_mut().and_then(|slice| slice.get_mut(..bytes))
+        if self.in_place {
+            self.allocation.mapped_slice_mut().and_then(|slice| slice.get_mut(..bytes))
+        } else {
+            None
+        }
     }
 
     /// Its bytes, where reading them in place is fast: host memory that is not cached is read at a
     /// hundredth of the speed.
     pub(crate) fn mapped_cached(&self) -> Option<&[u8]> {
-        let cached = self.allocation.memory_properties().contains(vk::MemoryPropertyFlags::HOST_CACHED);
+        let cached = self.in_place
+            && self.allocation.memory_properties().contains(vk::MemoryPropertyFlags::HOST_CACHED);
         let bytes = self.bytes as usize;
         if cached { self.allocation.mapped_slice().and_then(|slice| slice.get(..bytes)) } else { None }
     }
@@ -42,8 +49,10 @@ impl Buffer {
         match end {
             Some(end) => Ok(offset as usize..end as usize),
             None => {
-                let text =
-                    format!("bytes {offset}.. of length {len} are not all in a buffer of {} bytes", self.bytes);
+                let text = format!(
+                    "bytes {offset}.. of length {len} are not all in a buffer of {} bytes",
+                    self.bytes
+                );
                 Err(DeviceError::Misuse(text))
             }
         }
@@ -63,7 +72,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// No buffers yet; `cap` bounds the bytes of all together.
-    pub(crate) fn new(gpu: &Gpu, cap: Option<u64>) -> Result<Self, DeviceError> {
+    pub(crate) fn new(gpu: &Gpu, cap: Option<u64>, always_stage: bool) -> Result<Self, DeviceError> {
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: gpu.instance.raw.clone(),
             device: gpu.raw.clone(),
@@ -75,7 +84,7 @@ impl Memory {
         .map_err(|error| memory(&error, 0, 0))?;
         // Where the GPU's memory is the host's, buffers are written in place instead of through staging.
         let location = match gpu.adapter.info.kind {
-            "integrated" | "cpu" => MemoryLocation::CpuToGpu,
+            "integrated" | "cpu" if !always_stage => MemoryLocation::CpuToGpu,
             _ => MemoryLocation::GpuOnly,
         };
         Ok(Self { allocator, buffers: HashMap::new(), next: 1, in_use: 0, cap, location })
@@ -122,7 +131,8 @@ impl Memory {
     ) -> Result<Buffer, DeviceError> {
         let info = vk::BufferCreateInfo::default().size(bytes).usage(usage);
         // SAFETY: the size is at least 1 and at most the device's largest buffer.
-        let raw = unsafe { gpu.raw.create_buffer(&info, None) }.map_err(|code| self.failed(gpu, bytes, code))?;
+        let raw =
+            unsafe { gpu.raw.create_buffer(&info, None) }.map_err(|code| self.failed(gpu, bytes, code))?;
         // SAFETY: the buffer was just made.
         let requirements = unsafe { gpu.raw.get_buffer_memory_requirements(raw) };
         let desc = AllocationCreateDesc {
@@ -142,7 +152,7 @@ impl Memory {
         };
         // SAFETY: the memory meets the buffer's requirements and is bound to nothing else.
         match unsafe { gpu.raw.bind_buffer_memory(raw, allocation.memory(), allocation.offset()) } {
-            Ok(()) => Ok(Buffer { raw, bytes, allocation }),
+            Ok(()) => Ok(Buffer { raw, bytes, allocation, in_place: location != MemoryLocation::GpuOnly }),
             Err(code) => {
                 // Its memory stays with the allocator until the device goes; the driver is in trouble anyway.
                 // SAFETY: never used.

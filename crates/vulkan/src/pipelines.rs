@@ -56,7 +56,8 @@ impl Pipelines {
             return Ok(*pipeline);
         }
         let unsupported = |why: String| DeviceError::Unsupported(format!("kernel `{name}`: {why}"));
-        let kernel = self.source.kernel(name).ok_or_else(|| unsupported("there is none of that name".into()))?;
+        let kernel =
+            self.source.kernel(name).ok_or_else(|| unsupported("there is none of that name".into()))?;
         let words = words(&kernel.spirv, &gpu.adapter.features).map_err(unsupported)?;
         let (caps, limits) = (&gpu.adapter.caps, &gpu.adapter.limits);
         for (what, needed, most) in [
@@ -80,7 +81,11 @@ impl Pipelines {
     }
 
     /// The layout of descriptor sets with that many storage buffers.
-    pub(crate) fn set_layout(&mut self, gpu: &Gpu, buffers: u32) -> Result<vk::DescriptorSetLayout, DeviceError> {
+    pub(crate) fn set_layout(
+        &mut self,
+        gpu: &Gpu,
+        buffers: u32,
+    ) -> Result<vk::DescriptorSetLayout, DeviceError> {
         if let Some(layout) = self.set_layouts.get(&buffers) {
             return Ok(*layout);
         }
@@ -194,7 +199,9 @@ impl Pipelines {
         unsafe {
             self.made.drain().for_each(|(_, pipeline)| gpu.raw.destroy_pipeline(pipeline.raw, None));
             self.layouts.drain().for_each(|(_, layout)| gpu.raw.destroy_pipeline_layout(layout, None));
-            self.set_layouts.drain().for_each(|(_, layout)| gpu.raw.destroy_descriptor_set_layout(layout, None));
+            self.set_layouts
+                .drain()
+                .for_each(|(_, layout)| gpu.raw.destroy_descriptor_set_layout(layout, None));
             if let Some(cache) = self.cache.take() {
                 gpu.raw.destroy_pipeline_cache(cache, None);
             }

@@ -76,7 +76,8 @@ impl Ring {
                 *self.pool.insert(pool)
             }
         };
-        let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(QUERIES);
+        let info =
+            vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(QUERIES);
         // SAFETY: the family has timestamps.
         let queries = unsafe { gpu.raw.create_query_pool(&info, None) }.map_err(at("vkCreateQueryPool"))?;
         let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
@@ -158,7 +159,12 @@ impl Recording {
 
 impl Flight {
     /// The raw timestamps, in order, after waiting for the submit.
-    pub(crate) fn stamps(&self, gpu: &mut Gpu, what: &str, deadline: Deadline) -> Result<Vec<u64>, DeviceError> {
+    pub(crate) fn stamps(
+        &self,
+        gpu: &mut Gpu,
+        what: &str,
+        deadline: Deadline,
+    ) -> Result<Vec<u64>, DeviceError> {
         gpu.wait(self.value, what, deadline)?;
         let mut ticks = vec![0u64; self.stamps as usize];
         if ticks.is_empty() {
@@ -166,8 +172,9 @@ impl Flight {
         }
         // SAFETY: the submit that wrote the queries is done; `ticks` has one 64-bit word for each. Without
         // WAIT the call cannot block.
-        let answer =
-            unsafe { gpu.raw.get_query_pool_results(self.queries, 0, &mut ticks, vk::QueryResultFlags::TYPE_64) };
+        let answer = unsafe {
+            gpu.raw.get_query_pool_results(self.queries, 0, &mut ticks, vk::QueryResultFlags::TYPE_64)
+        };
         answer.map_err(|code| gpu.failed("vkGetQueryPoolResults", code))?;
         Ok(ticks)
     }

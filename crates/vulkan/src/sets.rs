@@ -97,7 +97,8 @@ impl Sets {
             .max_sets(POOL_SETS)
             .pool_sizes(&sizes);
         // SAFETY: plain creation.
-        let pool = unsafe { gpu.raw.create_descriptor_pool(&info, None) }.map_err(at("vkCreateDescriptorPool"))?;
+        let pool =
+            unsafe { gpu.raw.create_descriptor_pool(&info, None) }.map_err(at("vkCreateDescriptorPool"))?;
         self.pools.push(pool);
         try_pool(pool).map_err(at("vkAllocateDescriptorSets"))
     }

@@ -19,8 +19,19 @@ fn conforms() {
 #[test]
 fn conforms_when_submits_are_short() {
     let dir = tempfile::tempdir().unwrap();
-    let short = wave32_vulkan::Options { submit_target: Some(Duration::from_millis(1)), ..options(dir.path()) };
+    let short =
+        wave32_vulkan::Options { submit_target: Some(Duration::from_millis(1)), ..options(dir.path()) };
     let Some(mut device) = open(short) else { return };
+    conformance::run(&mut device, &FIXTURE, &[], seed()).unwrap_or_else(|what| panic!("{what}"));
+    assert_clean(&device);
+}
+
+#[test]
+fn conforms_when_copies_are_staged() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut device) = open(wave32_vulkan::Options { always_stage: true, ..options(dir.path()) }) else {
+        return;
+    };
     conformance::run(&mut device, &FIXTURE, &[], seed()).unwrap_or_else(|what| panic!("{what}"));
     assert_clean(&device);
 }

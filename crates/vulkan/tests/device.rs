@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{FIXTURE, assert_clean, open, options, seed};
+use common::{assert_clean, open, options, seed};
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 use std::time::Duration;
@@ -126,7 +126,9 @@ fn kernels_the_device_cannot_run_are_refused() {
         ("truncated", &[0, 1, 1, 1], &[Role::X, Role::Y], "not SPIR-V"),
     ] {
         match device.prepare(&plan(kernel, 64, params, roles)) {
-            Err(DeviceError::Unsupported(text)) => assert!(text.contains(why) && text.contains(kernel), "{text}"),
+            Err(DeviceError::Unsupported(text)) => {
+                assert!(text.contains(why) && text.contains(kernel), "{text}")
+            }
             other => panic!("{kernel}: {other:?}"),
         }
     }
@@ -135,6 +137,24 @@ fn kernels_the_device_cannot_run_are_refused() {
     wide.launches[0].bindings[0].size = most + 1;
     assert!(matches!(device.prepare(&wide), Err(DeviceError::Unsupported(_))));
     assert_works(&mut device);
+    assert_clean(&device);
+}
+
+#[test]
+fn every_shipped_kernel_becomes_a_pipeline() {
+    let dir = tempfile::tempdir().unwrap();
+    let shipped = Options { kernels: Options::default().kernels, ..options(dir.path()) };
+    let Some(mut device) = open(shipped) else { return };
+    let mut made = 0;
+    for variant in wave32_solve::variants::all() {
+        let roles = vec![Role::X; variant.buffers as usize];
+        match device.prepare(&plan(&variant.name, 64, &vec![0; variant.params as usize], &roles)) {
+            Ok(()) => made += 1,
+            Err(DeviceError::Unsupported(why)) => eprintln!("{why}"), // 16-bit storage, threads, ...
+            Err(error) => panic!("{}: {error}", variant.name),
+        }
+    }
+    assert!(made > 0, "none of {} variants", wave32_solve::variants::all().len());
     assert_clean(&device);
 }
 
@@ -163,7 +183,7 @@ fn many_buffers_and_sets_come_and_go() {
         device.run(&plan("step", 64, &[0, 64, mul, add], &[Role::X, Role::Y]), &operands, PATIENCE).unwrap();
         assert_eq!(output(&mut device, &operands, 256), expected, "round {round}");
         if round % 3 == 0 {
-            [Role::X, Role::Y].map(|role| device.free(operands.get(role).unwrap().0));
+            [Role::X, Role::Y].iter().for_each(|role| device.free(operands.get(*role).unwrap().0));
         }
     }
     assert_clean(&device);
@@ -260,5 +280,4 @@ fn no_driver_is_an_error_with_advice() {
 fn a_device_can_move_between_threads() {
     fn assert_send<T: Send>() {}
     assert_send::<VulkanDevice>();
-    let _ = FIXTURE;
 }

@@ -1,0 +1,206 @@
+//! Every solver in every configuration on a Vulkan device, against the f64 oracle: small problems that reach
+//! every branch of the kernels (tails, splits, chunks of phases, groups, strides, layouts, epilogues).
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::time::Duration;
+use wave32_cpu::{Inputs, oracle};
+use wave32_device::{Device, Operands};
+use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
+use wave32_solve::{Plan, Policy, Role};
+
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Values as the device stores them, and as the oracle sees them.
+fn encode(values: &[f64], dtype: DType) -> (Vec<u8>, Vec<f64>) {
+    let mut bytes = Vec::new();
+    let mut exact = Vec::new();
+    for &v in values {
+        match dtype {
+            DType::F32 => {
+                bytes.extend((v as f32).to_le_bytes());
+                exact.push(f64::from(v as f32));
+            }
+            DType::F16 => {
+                let h = half::f16::from_f64(v);
+                bytes.extend(h.to_le_bytes());
+                exact.push(h.to_f64());
+            }
+            DType::BF16 => {
+                let h = half::bf16::from_f64(v);
+                bytes.extend(h.to_le_bytes());
+                exact.push(h.to_f64());
+            }
+        }
+    }
+    (bytes, exact)
+}
+
+fn decode(bytes: &[u8], dtype: DType) -> Vec<f64> {
+    match dtype {
+        DType::F32 => bytes.chunks_exact(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect(),
+        DType::F16 => bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f64()).collect(),
+        DType::BF16 => bytes.chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f64()).collect(),
+    }
+}
+
+/// Roles of (first operand, second operand, result).
+fn roles(direction: Direction) -> [Role; 3] {
+    match direction {
+        Direction::Forward => [Role::X, Role::W, Role::Y],
+        Direction::BackwardData => [Role::Y, Role::W, Role::X],
+        Direction::BackwardWeights => [Role::X, Role::Y, Role::W],
+    }
+}
+
+/// Runs the plan on fresh random operands; returns the normwise error against the oracle.
+fn error_of(device: &mut dyn Device, plan: &Plan, rng: &mut StdRng) -> f64 {
+    let p = &plan.problem;
+    let dtype = p.spec().dtype;
+    let [a, b, out] = roles(p.spec().direction);
+    let mut operands = Operands::new();
+    let mut buffers = Vec::new();
+    let mut exact: Vec<(Role, Vec<f64>)> = Vec::new();
+    for role in Role::ALL {
+        let bytes = plan.role_bytes(role);
+        if bytes == 0 {
+            continue;
+        }
+        let buffer = device.alloc(bytes).expect("device memory");
+        if role == a || role == b || role == Role::Bias {
+            let values: Vec<f64> = (0..bytes / dtype.size()).map(|_| rng.random_range(-1.0..1.0)).collect();
+            let (encoded, values) = encode(&values, dtype);
+            device.write(buffer, 0, &encoded).expect("write");
+            exact.push((role, values));
+        } else {
+            device.write(buffer, 0, &vec![0xff; bytes as usize]).expect("poison");
+        }
+        operands = operands.with(role, buffer, 0);
+        buffers.push(buffer);
+    }
+    device.run(plan, &operands, DEADLINE).unwrap_or_else(|e| panic!("{p}: {} {}: {e}", plan.solver, plan.config));
+    let mut result = vec![0; plan.role_bytes(out) as usize];
+    let (buffer, _) = operands.get(out).expect("the result's buffer");
+    device.read(buffer, 0, &mut result).expect("read");
+    for buffer in buffers {
+        device.free(buffer);
+    }
+    let of = |role| exact.iter().find(|(r, _)| *r == role).map(|(_, v)| v.as_slice());
+    let inputs = Inputs { a: of(a).expect("a"), b: of(b).expect("b"), bias: of(Role::Bias) };
+    let want = oracle::conv(p, &inputs);
+    let got = decode(&result, dtype);
+    let (mut off, mut norm) = (0.0, 0.0);
+    for (g, w) in got.iter().zip(&want) {
+        off += (g - w).powi(2);
+        norm += w.powi(2);
+    }
+    if norm == 0.0 { off.sqrt() } else { (off / norm).sqrt() }
+}
+
+fn limit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => 1.5e-6,
+        DType::F16 => 7e-3,
+        DType::BF16 => 5.6e-2,
+    }
+}
+
+/// Shapes picked so that each reaches a branch: see the comment of each.
+fn shapes() -> Vec<ConvSpec> {
+    let base = ConvSpec { n: 2, c: 16, h: 9, w: 10, k: 24, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
+    vec![
+        base.clone(),
+        // more rows than a tile, channels no multiple of anything
+        ConvSpec { c: 19, k: 67, ..base.clone() },
+        // stride and dilation with phases that have no taps
+        ConvSpec { stride: [2, 3], dilation: [2, 1], pad: [2, 0], h: 13, w: 11, ..base.clone() },
+        ConvSpec { stride: [4, 4], r: 2, s: 2, pad: [0, 0], h: 14, w: 15, ..base.clone() },
+        // 1x1: vector loads (4 | pixels), and without
+        ConvSpec { r: 1, s: 1, pad: [0, 0], h: 8, w: 6, k: 70, ..base.clone() },
+        ConvSpec { r: 1, s: 1, pad: [0, 0], h: 7, w: 7, c: 40, ..base.clone() },
+        ConvSpec { r: 1, s: 1, pad: [0, 0], stride: [2, 2], ..base.clone() },
+        // groups, depthwise, depthwise with multiplier
+        ConvSpec { groups: 4, c: 32, k: 24, ..base.clone() },
+        ConvSpec { groups: 16, k: 16, ..base.clone() },
+        ConvSpec { groups: 16, k: 32, r: 5, s: 5, pad: [2, 2], ..base.clone() },
+        // 1-D
+        ConvSpec { h: 1, w: 57, r: 1, s: 7, pad: [0, 3], ..base.clone() },
+        // long reduction: chunks and splits
+        ConvSpec { n: 1, c: 600, h: 6, w: 6, k: 9, ..base.clone() },
+        ConvSpec { n: 3, c: 3, h: 40, w: 44, k: 5, ..base.clone() },
+        // a single pixel
+        ConvSpec { n: 1, c: 1, h: 1, w: 1, k: 1, r: 1, s: 1, pad: [0, 0], ..base.clone() },
+        // transposed, with output padding
+        ConvSpec {
+            transposed: true,
+            stride: [2, 2],
+            output_pad: [1, 0],
+            c: 24,
+            k: 8,
+            ..base
+        },
+    ]
+}
+
+fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
+    let mut all = Vec::new();
+    for layout in [Layout::Nchw, Layout::Nhwc] {
+        for direction in Direction::ALL {
+            let epilogue = match direction {
+                Direction::Forward => Epilogue { bias: true, activation: Activation::Relu },
+                _ => Epilogue::default(),
+            };
+            let spec = ConvSpec { layout, direction, epilogue, ..spec.clone() };
+            all.push(ConvProblem::new(spec).expect("valid by hand"));
+        }
+    }
+    all
+}
+
+/// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations.
+fn check(dtype: DType) {
+    let mut device = wave32_vulkan::open(None, wave32_vulkan::Options::default()).expect("a Vulkan device");
+    let seed = std::env::var("WAVE32_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
+    println!("WAVE32_TEST_SEED={seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let caps = device.caps().clone();
+    let mut failures = Vec::new();
+    let mut runs = 0;
+    for spec in shapes() {
+        for problem in problems(&ConvSpec { dtype, ..spec }) {
+            let mut plans = wave32_solve::plans(&problem, &caps, &Policy::default());
+            plans.extend(wave32_solve::plans(&problem, &caps, &Policy { workspace_cap: Some(0), ..Policy::default() }));
+            for config in ["p64x64/3", "p64x64k8/2", "w64x64/2", "g64x64/3", "c64x64/4", "p128x128/1", "c128x128/2"] {
+                let policy = Policy { config: Some(config.into()), ..Policy::default() };
+                plans.extend(wave32_solve::plans(&problem, &caps, &policy));
+            }
+            plans.sort_by(|a, b| (a.solver, &a.config).cmp(&(b.solver, &b.config)));
+            plans.dedup();
+            assert!(!plans.is_empty(), "{problem}: no plan");
+            for plan in plans {
+                let error = error_of(&mut device, &plan, &mut rng);
+                runs += 1;
+                if error.is_nan() || error > limit(dtype) {
+                    failures.push(format!("{problem}: {} {}: error {error:.3e}", plan.solver, plan.config));
+                }
+            }
+        }
+    }
+    println!("{runs} runs");
+    assert!(failures.is_empty(), "{} of {runs} wrong:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_solver_is_right_in_f32() {
+    check(DType::F32);
+}
+
+#[test]
+fn every_solver_is_right_in_f16() {
+    check(DType::F16);
+}
+
+#[test]
+fn every_solver_is_right_in_bf16() {
+    check(DType::BF16);
+}
