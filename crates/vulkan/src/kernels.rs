@@ -2,7 +2,6 @@
 
 use crate::adapter::Features;
 use std::borrow::Cow;
-use wave32_kernels::spirv;
 
 /// A compiled kernel: entry point `main`, storage buffers at set 0 bindings `0..buffers`, push constants
 /// of `params` 32-bit words.

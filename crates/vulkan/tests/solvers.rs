@@ -38,9 +38,15 @@ fn encode(values: &[f64], dtype: DType) -> (Vec<u8>, Vec<f64>) {
 
 fn decode(bytes: &[u8], dtype: DType) -> Vec<f64> {
     match dtype {
-        DType::F32 => bytes.chunks_exact(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect(),
-        DType::F16 => bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f64()).collect(),
-        DType::BF16 => bytes.chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f64()).collect(),
+        DType::F32 => {
+            bytes.chunks_exact(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect()
+        }
+        DType::F16 => {
+            bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f64()).collect()
+        }
+        DType::BF16 => {
+            bytes.chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f64()).collect()
+        }
     }
 }
 
@@ -78,7 +84,9 @@ fn error_of(device: &mut dyn Device, plan: &Plan, rng: &mut StdRng) -> f64 {
         operands = operands.with(role, buffer, 0);
         buffers.push(buffer);
     }
-    device.run(plan, &operands, DEADLINE).unwrap_or_else(|e| panic!("{p}: {} {}: {e}", plan.solver, plan.config));
+    device
+        .run(plan, &operands, DEADLINE)
+        .unwrap_or_else(|e| panic!("{p}: {} {}: {e}", plan.solver, plan.config));
     let mut result = vec![0; plan.role_bytes(out) as usize];
     let (buffer, _) = operands.get(out).expect("the result's buffer");
     device.read(buffer, 0, &mut result).expect("read");
@@ -131,14 +139,7 @@ fn shapes() -> Vec<ConvSpec> {
         // a single pixel
         ConvSpec { n: 1, c: 1, h: 1, w: 1, k: 1, r: 1, s: 1, pad: [0, 0], ..base.clone() },
         // transposed, with output padding
-        ConvSpec {
-            transposed: true,
-            stride: [2, 2],
-            output_pad: [1, 0],
-            c: 24,
-            k: 8,
-            ..base
-        },
+        ConvSpec { transposed: true, stride: [2, 2], output_pad: [1, 0], c: 24, k: 8, ..base },
     ]
 }
 
@@ -160,7 +161,8 @@ fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
 /// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations.
 fn check(dtype: DType) {
     let mut device = wave32_vulkan::open(None, wave32_vulkan::Options::default()).expect("a Vulkan device");
-    let seed = std::env::var("WAVE32_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
+    let seed =
+        std::env::var("WAVE32_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
     println!("WAVE32_TEST_SEED={seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     let caps = device.caps().clone();
@@ -169,8 +171,14 @@ fn check(dtype: DType) {
     for spec in shapes() {
         for problem in problems(&ConvSpec { dtype, ..spec }) {
             let mut plans = wave32_solve::plans(&problem, &caps, &Policy::default());
-            plans.extend(wave32_solve::plans(&problem, &caps, &Policy { workspace_cap: Some(0), ..Policy::default() }));
-            for config in ["p64x64/3", "p64x64k8/2", "w64x64/2", "g64x64/3", "c64x64/4", "p128x128/1", "c128x128/2"] {
+            plans.extend(wave32_solve::plans(
+                &problem,
+                &caps,
+                &Policy { workspace_cap: Some(0), ..Policy::default() },
+            ));
+            for config in
+                ["p64x64/3", "p64x64k8/2", "w64x64/2", "g64x64/3", "c64x64/4", "p128x128/1", "c128x128/2"]
+            {
                 let policy = Policy { config: Some(config.into()), ..Policy::default() };
                 plans.extend(wave32_solve::plans(&problem, &caps, &policy));
             }
