@@ -1,5 +1,6 @@
 //! `wave32 bench`: how fast, beside the floors.
 
+use crate::output;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -91,8 +92,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     for word in if args.what.is_empty() { &default } else { args.what.as_slice() } {
         entries.extend(suites::select(word)?);
     }
-    for path in [&args.json, &args.svg].into_iter().flatten() {
-        writable(path)?;
+    for path in [&args.json, &args.svg].into_iter().flatten().filter(|path| *path != Path::new("-")) {
+        output::writable(path)?;
     }
     let mut wish = Wish {
         directions: args.direction.clone(),
@@ -115,9 +116,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         measure(&mut GpuMeter::new(&mut device), &bench::select(&entries, &wish)?, &settings, args)?
     };
     if to_stdout(args) {
-        println!("{}", report.json());
+        output::print(&format!("{}\n", report.json()));
     } else {
-        print!("{}", bench::table(&report));
+        output::print(&bench::table(&report));
     }
     if let Some(path) = &args.svg {
         bench::save_text(path, &bench::svg(&report))?;
@@ -132,7 +133,7 @@ fn compare(a: &Path, b: &Path) -> Result<ExitCode> {
     if comparison.pairs.is_empty() {
         bail!("the two reports have no timed problem in common");
     }
-    print!("{}", bench::comparison_table(&a, &b, &comparison));
+    output::print(&bench::comparison_table(&a, &b, &comparison));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -168,15 +169,6 @@ fn vulkan_index(device: &str) -> Result<Option<usize>> {
 
 fn to_stdout(args: &Args) -> bool {
     args.json.as_deref() == Some(Path::new("-"))
-}
-
-/// Finds out now, rather than after an hour of measuring, that a file cannot be written.
-fn writable(path: &Path) -> Result<()> {
-    if path != Path::new("-") {
-        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        file.with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
 }
 
 /// Measures, shows where it is, and keeps the JSON file up to date on the way.
