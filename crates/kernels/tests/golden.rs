@@ -3,7 +3,7 @@
 //! Code objects are read back from this build's own; RADV compiles this build's SPIR-V. Rows are compared
 //! exactly where the compiler is the one of the table's header; otherwise only the gates decide. A
 //! compiler that is not installed is said on the test's output; `WAVE32_REQUIRE_COMPILERS=1` (set by `make test`)
-//! makes that a failure.
+//! makes that a failure. `WAVE32_BLESS=1` writes the table instead, if every gate holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,6 +16,15 @@ use wave32_solve::variants::{self, Variant};
 fn main() -> ExitCode {
     aco::serve_if_child();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/resources.tsv");
+    if std::env::var_os("WAVE32_BLESS").is_some() {
+        return match bless(&golden) {
+            Ok(rows) => {
+                println!("golden: {rows} rows written");
+                ExitCode::SUCCESS
+            }
+            Err(reason) => fail(&[reason]),
+        };
+    }
     let golden = match std::fs::read_to_string(&golden) {
         Ok(text) => text,
         Err(e) => return fail(&[format!("{}: {e}", golden.display())]),
@@ -37,8 +46,23 @@ fn main() -> ExitCode {
 
 fn fail(reasons: &[String]) -> ExitCode {
     reasons.iter().for_each(|reason| eprintln!("golden: {reason}"));
-    eprintln!("golden: if the change is meant: cargo run -p wave32-kernelc --example golden -- --write");
+    eprintln!("golden: if the change is meant: WAVE32_BLESS=1 cargo test -p wave32-kernels --test golden");
     ExitCode::FAILURE
+}
+
+/// Writes the table; returns its number of rows.
+fn bless(path: &Path) -> Result<usize, String> {
+    let variants: Vec<&Variant> = variants::all().iter().collect();
+    let (mut rows, clang) = llvm(&variants).map_err(|e| e.to_string())?;
+    let (found, driver) = radv(&variants).map_err(|e| e.to_string())?;
+    rows.extend(found);
+    let problems = table::problems(&rows, &variants);
+    if !problems.is_empty() {
+        return Err(format!("the table is not written:\n{}", problems.join("\n")));
+    }
+    let text = table::render(&[("clang", clang), ("driver", driver)], &rows);
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(rows.len())
 }
 
 /// What is embedded, read back; and the clang that made it.

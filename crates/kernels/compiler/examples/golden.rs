@@ -2,7 +2,6 @@
 //!
 //!     cargo run -q -p wave32-kernelc --example golden -- --report [--only SUBSTRING] [--all-targets]
 //!     cargo run -q -p wave32-kernelc --example golden -- --isa VARIANT [--target gfx1010|navi10]
-//!     cargo run -q -p wave32-kernelc --example golden -- --write
 //!
 //! Works on the texts in kernels/ (or in `--kernels FOLDER`) as they are now; nothing needs to be rebuilt
 //! after an edit.
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wave32_kernelc::clang::{Clang, TARGETS};
-use wave32_kernelc::table::{Row, problems, render};
+use wave32_kernelc::table::{Row, problems};
 use wave32_kernelc::{CompileError, Target, aco, glsl, parallel, readback, source};
 use wave32_solve::variants::{self, Variant};
 
@@ -31,7 +30,6 @@ fn main() -> ExitCode {
 #[derive(Default)]
 struct Options {
     report: bool,
-    write: bool,
     all_targets: bool,
     only: Option<String>,
     isa: Option<String>,
@@ -47,7 +45,6 @@ impl Options {
             let mut value = || words.next().cloned().ok_or_else(|| format!("{word} needs a value"));
             match word.as_str() {
                 "--report" => options.report = true,
-                "--write" => options.write = true,
                 "--all-targets" => options.all_targets = true,
                 "--only" => options.only = Some(value()?),
                 "--isa" => options.isa = Some(value()?),
@@ -56,12 +53,8 @@ impl Options {
                 _ => return Err(format!("unknown word {word}; see the top of examples/golden.rs")),
             }
         }
-        let modes = [options.report, options.write, options.isa.is_some()];
-        if modes.iter().filter(|&&m| m).count() != 1 {
-            return Err("say one of --report, --write, --isa VARIANT".to_string());
-        }
-        if options.write && options.only.is_some() {
-            return Err("--write makes the whole table: leave --only away".to_string());
+        if options.report == options.isa.is_some() {
+            return Err("say one of --report, --isa VARIANT".to_string());
         }
         Ok(options)
     }
@@ -95,32 +88,19 @@ fn run(options: &Options) -> Result<bool, String> {
 }
 
 fn read_back(options: &Options, root: &Path, scratch: &Path, wanted: &[&Variant]) -> Result<bool, String> {
-    let everything = options.write || options.all_targets;
+    let everything = options.all_targets;
     let clang = Clang::find().map_err(|e| e.to_string())?;
     let targets = if everything { known_targets(&clang, scratch)? } else { vec!["gfx1010"] };
     let families = if everything { &aco::FAMILIES[..] } else { &aco::FAMILIES[..1] };
     let text = |e: CompileError| e.to_string();
     let mut rows = readback::llvm(root, &clang, scratch, wanted, &targets).map_err(text)?;
-    let mut driver = String::new();
     let radv = parallel::map(families, |family| readback::radv(root, wanted, family));
     for result in radv {
-        let (found, version) = result.map_err(text)?;
-        rows.extend(found);
-        driver = version;
+        rows.extend(result.map_err(text)?.0);
     }
     let problems = problems(&rows, wanted);
-    if options.write {
-        if !problems.is_empty() {
-            return Err(format!("the table is not written:\n{}", problems.join("\n")));
-        }
-        let versions = [("clang", clang.version.clone()), ("driver", driver)];
-        let path = repository().join("crates/kernels/golden/resources.tsv");
-        std::fs::write(&path, render(&versions, &rows)).map_err(|e| format!("{}: {e}", path.display()))?;
-        println!("{} rows written", rows.len());
-    } else {
-        report(&rows);
-        problems.iter().for_each(|p| println!("GATE {p}"));
-    }
+    report(&rows);
+    problems.iter().for_each(|p| println!("GATE {p}"));
     Ok(problems.is_empty())
 }
 

@@ -187,7 +187,7 @@ pub const COLUMNS: &str = "variant\tcompiler\ttarget\tvgprs\tsgprs\tlds\tvgpr_sp
 
 /// The table as text: versions in the header, rows sorted.
 pub fn render(versions: &[(&str, String)], rows: &[Row]) -> String {
-    let mut text = String::from("# Made by `cargo run -p wave32-kernelc --example golden -- --write`.\n");
+    let mut text = String::from("# Made by `WAVE32_BLESS=1 cargo test -p wave32-kernels --test golden`.\n");
     for (what, version) in versions {
         writeln!(text, "# {what}: {version}").expect("a String takes every write");
     }
