@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wave32_problem::{DType, Direction};
 use wave32_solve::Policy;
 use wave32_verify::campaign::{self, MaxFlops, Observer, Options};
@@ -120,13 +120,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let options = options(args, seed, policy)?;
     let files = [&args.json, &args.html].into_iter().flatten();
     files.filter(|path| !is_stdout(path)).try_for_each(|path| writable(path))?;
-    let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::SeqCst) {
-            std::process::exit(1); // asked twice: leave without a report
-        }
-    })
-    .context("cannot watch for Ctrl-C")?;
+    watch_signals(&stop)?;
     let devices = devices(&args.device, &stop)?;
 
     let mut progress = Progress::new(args.progress);
@@ -153,6 +147,22 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     saved?;
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Sets the flag on Ctrl-C or a termination signal; leaves at once, without a report, on a second one.
+///
+/// Shells and `timeout` may send one signal twice in a row (to the process and to its group): within a
+/// second that counts once.
+fn watch_signals(stop: &Arc<AtomicBool>) -> Result<()> {
+    let flag = Arc::clone(stop);
+    let mut first: Option<Instant> = None;
+    ctrlc::set_handler(move || {
+        flag.store(true, Ordering::SeqCst);
+        if first.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(1) {
+            std::process::exit(1);
+        }
+    })
+    .context("cannot watch for Ctrl-C")
 }
 
 fn is_stdout(path: &Path) -> bool {
