@@ -80,7 +80,7 @@ pub(crate) fn all(instance: &Instance) -> Result<Vec<Adapter>, DeviceError> {
 }
 
 fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> Result<Adapter, DeviceError> {
-    // SAFETY (this and the queries below): `physical` is of this instance, and every out-structure chained
+    // SAFETY: (this and the queries below) `physical` is of this instance, and every out-structure chained
     // in is one that the device's version or a listed extension defines.
     let extensions = unsafe { instance.raw.enumerate_device_extension_properties(physical) }
         .map_err(at("vkEnumerateDeviceExtensionProperties"))?;
