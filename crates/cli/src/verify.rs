@@ -39,7 +39,7 @@ pub struct Args {
     /// Types: f32, f16, bf16, separated by commas [default: f32,f16 for suites, each line's own for lines]
     #[arg(long, value_delimiter = ',', value_parser = dtype)]
     dtype: Option<Vec<DType>>,
-    /// Scale larger problems down to this, or `none` [default: none on GPUs; 0.01 for suites on the CPU and on software drivers]
+    /// Scale larger problems down to this, or `none` [default: none on GPUs; 0.005 for suites on the CPU and on software drivers]
     #[arg(long, value_name = "GFLOP", value_parser = max_flops)]
     max_gflop: Option<MaxFlops>,
     /// Seconds that one problem may take before it counts as hanging

@@ -47,7 +47,12 @@ fn report(plant: &str, args: &[&str]) -> (Option<i32>, Value) {
 
 fn verdicts(report: &Value) -> Vec<(String, String)> {
     let text = |v: &Value| v.as_str().unwrap().to_string();
-    report["rows"].as_array().unwrap().iter().map(|r| (text(&r["line"]), text(&r["outcome"]["verdict"]))).collect()
+    report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| (text(&r["line"]), text(&r["outcome"]["verdict"])))
+        .collect()
 }
 
 #[test]
@@ -64,11 +69,19 @@ fn planted_faults_get_their_verdicts_and_the_rest_passes() {
     let found: Vec<String> = verdicts(&report).into_iter().map(|(_, v)| v).collect();
     assert_eq!(found, ["HANG", "CRASH", "WRONG", "OUT_OF_MEMORY", "WRONG", "DEVICE_LOST", "PASS"]);
     let row = |i: usize| &report["rows"][i];
-    assert!(row(4)["outcome"]["detail"].as_str().unwrap().contains("two runs differ in 1 outputs"), "{}", row(4));
+    assert!(
+        row(4)["outcome"]["detail"].as_str().unwrap().contains("two runs differ in 1 outputs"),
+        "{}",
+        row(4)
+    );
     assert!(row(2)["outcome"]["detail"].as_str().unwrap().contains("1 of "), "{}", row(2));
     for i in 0..6 {
         let repro = row(i)["repro"].as_str().unwrap();
-        assert!(repro.starts_with("wave32 verify 'MIOpenDriver conv ") && repro.contains("--device cpu --seed 11"), "{repro}");
+        assert!(
+            repro.starts_with("wave32 verify 'MIOpenDriver conv ")
+                && repro.contains("--device cpu --seed 11"),
+            "{repro}"
+        );
     }
     assert!(row(6)["repro"].is_null());
 }
@@ -131,7 +144,11 @@ fn ctrl_c_leaves_a_readable_partial_report() {
     let output = child.wait_with_output().unwrap();
     assert!(begin.elapsed() < Duration::from_secs(10), "took {:?} to stop", begin.elapsed());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stdout(&output).contains("INTERRUPTED with 501 problems not run: 2 passed"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("INTERRUPTED with 501 problems not run: 2 passed"),
+        "{}",
+        stdout(&output)
+    );
     let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!((report["interrupted"].as_bool(), report["not_run"].as_u64()), (Some(true), Some(501)));
     assert!(std::fs::read_to_string(&html).unwrap().contains("INTERRUPTED"));
@@ -186,7 +203,8 @@ fn wrong_words_and_flags_are_refused() {
 
 #[test]
 fn unknown_solvers_are_refused() {
-    let output = wave32().args(["verify", LINE, "--device", "cpu"]).env("WAVE32_SOLVER", "magic").output().unwrap();
+    let output =
+        wave32().args(["verify", LINE, "--device", "cpu"]).env("WAVE32_SOLVER", "magic").output().unwrap();
     refused(&output, 2, "WAVE32_SOLVER=magic");
 }
 

@@ -52,7 +52,7 @@ pub enum MaxFlops {
 
 /// What suites are scaled down to on the CPU and on software Vulkan drivers: both suites in all passes
 /// and two types then end in minutes on two cores.
-pub const SLOW_DEVICE_FLOPS: u64 = 10_000_000;
+pub const SLOW_DEVICE_FLOPS: u64 = 5_000_000;
 
 impl MaxFlops {
     fn on(self, device: &Device) -> Option<u64> {

@@ -84,8 +84,8 @@ fn title(out: &mut String, report: &Report) {
     );
     let mut line = format!("median milliseconds by {}, shorter is faster; logarithmic axis", subject.clock);
     if let Some(rates) = &subject.rates {
-        let (peak, bandwidth) = (rates.peak_tflops, rates.bandwidth_gbs);
-        let _ = write!(line, "; floor from {peak:.1} TFLOPS and {bandwidth:.0} GB/s ({})", rates.source);
+        let (peak, bandwidth) = (figure(rates.peak_tflops), figure(rates.bandwidth_gbs));
+        let _ = write!(line, "; floor from {peak} TFLOPS and {bandwidth} GB/s ({})", rates.source);
     }
     text(out, 16.0, 44.0, "start", "#555555", &line);
 }

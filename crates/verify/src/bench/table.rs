@@ -38,10 +38,10 @@ pub fn table(report: &Report) -> String {
     let mut text =
         format!("{} {} ({}), {}, {mode} caches\n", subject.id, subject.name, subject.driver, subject.clock);
     if let Some(rates) = &subject.rates {
-        let (peak, bandwidth) = (rates.peak_tflops, rates.bandwidth_gbs);
+        let (peak, bandwidth) = (figure(rates.peak_tflops), figure(rates.bandwidth_gbs));
         let _ = writeln!(
             text,
-            "floor: the longer of arithmetic at {peak:.1} TFLOPS f32 and memory at {bandwidth:.0} GB/s, both {}",
+            "floor: the longer of arithmetic at {peak} TFLOPS f32 and memory at {bandwidth} GB/s, both {}",
             rates.source
         );
     }
