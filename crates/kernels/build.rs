@@ -1,14 +1,15 @@
 //! Compiles every kernel variant ahead of time and writes the Rust tables that embed the results.
 //!
-//! Objects are kept in OUT_DIR by a hash of all that shapes them, so an edit recompiles only the
-//! kernels that it touches.
+//! Objects are kept by a hash of all that shapes them, so an edit recompiles only the kernels that it
+//! touches; in the target folder rather than OUT_DIR, so that debug, release and test builds, which have
+//! an OUT_DIR each, compile them once.
 
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use wave32_kernelc::clang::{Clang, TARGETS};
 use wave32_kernelc::{Source, Target, glsl, parallel, source};
 use wave32_solve::variants::{self, Variant};
@@ -35,8 +36,10 @@ fn build() -> Result<(), String> {
         println!("cargo::rerun-if-env-changed={name}");
     }
     let all = variants::parse(variants::TABLE).map_err(|e| format!("kernels/variants.txt: {e}"))?;
-    let cache = Cache::open(out.join("cache"))?;
-    let mut generated = spirv(&kernels, &all, &cache)?;
+    // OUT_DIR is target/PROFILE/build/PACKAGE-HASH/out; anywhere above it would do.
+    let shared = out.ancestors().nth(4).unwrap_or(&out);
+    let cache = Cache::open(shared.join("wave32-kernel-objects"))?;
+    let mut generated = spirv(&kernels, &all, &cache, &out)?;
     let objects = match Gfx::choose(&out)? {
         Ok(gfx) => gfx.build(&kernels, &all, &cache, &out)?,
         Err(reason) => {
@@ -46,15 +49,12 @@ fn build() -> Result<(), String> {
     };
     cache.sweep()?;
     let rows = objects.built.iter().map(|(target, path)| row(target, path)).collect::<String>();
-    write!(generated, "static CODE_OBJECTS: &[(&str, &[u8])] = &[{rows}];\n")
-        .expect("a String takes every write");
     let names: Vec<_> = objects.built.iter().map(|(target, _)| *target).collect();
-    write!(
-        generated,
-        "static TARGETS: &[&str] = &{names:?};\nconst LEFT_OUT: &str = {:?};\n",
+    generated += &format!(
+        "static CODE_OBJECTS: &[(&str, &[u8])] = &[{rows}];\nstatic TARGETS: &[&str] = &{names:?};\n\
+         const LEFT_OUT: &str = {:?};\n",
         objects.reason
-    )
-    .expect("a String takes every write");
+    );
     save(&out.join("embedded.rs"), generated.as_bytes())
 }
 
@@ -68,14 +68,17 @@ fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
 }
 
 /// Compiles all SPIR-V; returns the table, sorted by name.
-fn spirv(kernels: &Path, all: &[Variant], cache: &Cache) -> Result<String, String> {
+fn spirv(kernels: &Path, all: &[Variant], cache: &Cache, out: &Path) -> Result<String, String> {
     let compile = |variant: &Variant| {
         let text = source::source(kernels, variant, Target::Glsl).map_err(|e| e.to_string())?;
         let made = cache.get(&text, &[glsl::VERSION], |path| {
             let words = glsl::spirv(&text).map_err(|e| e.to_string())?;
             save(path, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>())
         })?;
-        Ok(row(&variant.name, &made))
+        // A copy: what is embedded must not go when the cache is swept.
+        let copy = out.join(format!("{}.spv", variant.name));
+        fs::copy(&made, &copy).map_err(|e| format!("{}: {e}", copy.display()))?;
+        Ok(row(&variant.name, &copy))
     };
     let rows: Result<Vec<String>, String> = parallel::map(all, compile).into_iter().collect();
     let mut rows = rows?;
@@ -197,8 +200,8 @@ impl Cache {
         };
         let path = self.folder.join(format!("{:016x}{:016x}", hash(0), hash(1)));
         if !path.is_file() {
-            // By way of another name: an interrupted build leaves no half object.
-            let partial = path.with_extension("partial");
+            // By way of another name: an interrupted build leaves no half object, and two at once do not mix.
+            let partial = path.with_extension(format!("partial-{}", std::process::id()));
             make(&partial)?;
             fs::rename(&partial, &path).map_err(|e| format!("{}: {e}", path.display()))?;
         }
@@ -206,13 +209,18 @@ impl Cache {
         Ok(path)
     }
 
-    /// Removes what this build did not use.
+    /// Removes what this build did not use and is older than a day: an edit that is undone, or another
+    /// choice of targets, costs nothing.
     fn sweep(&self) -> Result<(), String> {
         let used = self.used.lock().unwrap_or_else(|e| e.into_inner());
         let entries = fs::read_dir(&self.folder).map_err(|e| format!("{}: {e}", self.folder.display()))?;
-        for path in entries.flatten().map(|e| e.path()).filter(|p| !used.contains(p)) {
+        let old = |entry: &fs::DirEntry| {
+            let modified = entry.metadata().and_then(|m| m.modified()).ok();
+            modified.and_then(|t| t.elapsed().ok()).is_some_and(|age| age > Duration::from_secs(24 * 3600))
+        };
+        for entry in entries.flatten().filter(|e| !used.contains(&e.path()) && old(e)) {
             // Best effort: a file left over costs disk space, nothing else.
-            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(entry.path());
         }
         Ok(())
     }

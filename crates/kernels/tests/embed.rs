@@ -60,6 +60,11 @@ fn every_variant_has_spirv_with_the_tables_interface() {
 
 #[test]
 fn every_code_object_holds_every_variant() {
+    if wave32_kernels::targets().is_empty() {
+        let reason = wave32_kernels::code_object("gfx1010").expect_err("no targets, no object");
+        println!("not checked: {reason}");
+        assert!(std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(), "{reason}");
+    }
     for target in wave32_kernels::targets() {
         let bytes = wave32_kernels::code_object(target).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((bytes[7], bytes[8]), (64, 2), "{target}: amdhsa ABI, code object v4");
