@@ -188,7 +188,7 @@ pub struct Report {
 #[non_exhaustive]
 pub enum ReportError {
     /// The system refuses the file.
-    #[error("{path}: {source}")]
+    #[error("cannot use {path}")]
     File {
         /// The file.
         path: String,
@@ -196,7 +196,7 @@ pub enum ReportError {
         source: std::io::Error,
     },
     /// The file is not a report.
-    #[error("{path} is no report of `wave32 bench --json`: {source}")]
+    #[error("{path} is no report of `wave32 bench --json`")]
     Content {
         /// The file.
         path: String,

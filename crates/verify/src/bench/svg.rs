@@ -130,15 +130,17 @@ fn bar(out: &mut String, row: &Row, axis: &Axis, y: f64, color: usize) {
         out,
         "<rect x=\"{LABELS}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{thickness}\" fill=\"{color}\"><title>{hint}</title></rect>"
     );
+    let mut past = end.max(LABELS);
     if let Some(floor) = row.floor_ms {
         let x = axis.x(floor) - 1.0;
+        past = past.max(x + 2.0);
         let _ = writeln!(
             out,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"2\" height=\"{thickness}\" fill=\"#000000\"/>"
         );
     }
     let figures = format!("{} ms, {} TFLOPS", figure(ms), row.tflops().map_or(String::new(), figure));
-    text(out, end.max(LABELS) + 6.0, y + BAR - 4.0, "start", "#222222", &figures);
+    text(out, past + 6.0, y + BAR - 4.0, "start", "#222222", &figures);
 }
 
 fn text(out: &mut String, x: f64, y: f64, anchor: &str, color: &str, content: &str) {

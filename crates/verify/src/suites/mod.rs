@@ -29,7 +29,7 @@ const NETS: [(&str, &str); 9] = [
 /// One problem of a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Name for people: the comment of its line, or the line itself where it has none.
+    /// Name for people: the comment of its line, or the shape in short where it has none.
     pub label: String,
     /// Layers of the network that share the problem; 1 outside networks.
     pub layers: u32,
@@ -65,7 +65,7 @@ impl Entry {
     }
 }
 
-/// Why a suite cannot be had.
+/// Why a suite cannot be had. What lies beneath is each error's source, not part of its text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuiteError {
@@ -78,7 +78,7 @@ pub enum SuiteError {
         known: String,
     },
     /// A file that cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     File {
         /// The file.
         path: String,
@@ -86,7 +86,7 @@ pub enum SuiteError {
         source: std::io::Error,
     },
     /// A line of a suite or file that is wrong.
-    #[error("{place}: {source}")]
+    #[error("{place}")]
     Line {
         /// `suite:line number`.
         place: String,
@@ -97,7 +97,7 @@ pub enum SuiteError {
     #[error(transparent)]
     Problem(#[from] ProblemError),
     /// The shape table is not what it should be.
-    #[error("conv_shapes.json: {0}")]
+    #[error("conv_shapes.json is not what it should be")]
     Shapes(#[from] serde_json::Error),
     /// A file without any problem.
     #[error("{0} holds no problem; give it one MIOpenDriver line a problem")]
@@ -183,9 +183,29 @@ fn entry(line: &str) -> Result<Entry, ProblemError> {
     let comment = line.split_once('#').map(|(_, comment)| comment.trim()).filter(|c| !c.is_empty());
     let (label, layers) = match comment {
         Some(comment) => counted(comment),
-        None => (line.trim().to_string(), 1),
+        None => (short(&problem), 1),
     };
     Ok(Entry { label, layers, problem, directions })
+}
+
+/// The shape in a few words: sizes always, the rest where it is not the plain case.
+fn short(problem: &ConvProblem) -> String {
+    let s = problem.spec();
+    let mut text = format!("n{} {}->{} {}x{} {}x{}", s.n, s.c, s.k, s.h, s.w, s.r, s.s);
+    for (letter, [h, w], plain) in [('s', s.stride, 1), ('p', s.pad, 0), ('d', s.dilation, 1)] {
+        match (h, w) {
+            _ if [h, w] == [plain; 2] => {}
+            _ if h == w => text.push_str(&format!(" {letter}{h}")),
+            _ => text.push_str(&format!(" {letter}{h}x{w}")),
+        }
+    }
+    if s.groups != 1 {
+        text.push_str(&format!(" g{}", s.groups));
+    }
+    if s.transposed {
+        text.push_str(" transposed");
+    }
+    text
 }
 
 /// `label x3` is three layers; any other comment is a label as it stands.

@@ -152,6 +152,8 @@ fn words_are_suites_lines_or_files() {
     );
     assert_eq!(one.pass(Direction::BackwardData, None).unwrap().spec().dtype, DType::F16);
     assert_eq!(one.clone().with_batch(5).unwrap().problem.spec().n, 5);
+    let bare = "MIOpenDriver conv -n 2 -c 8 -H 9 -W 7 -k 4 -y 3 -x 1 -p 1 -u 2 -v 2 -g 4 -m trans";
+    assert_eq!(select(bare).unwrap()[0].label, "n2 8->4 9x7 3x1 s2 p1x0 g4 transposed");
     assert!(matches!(one.with_batch(0), Err(ProblemError::Field { field: "n", .. })));
 
     let folder = std::env::temp_dir().join(format!("wave32-suites-{}", std::process::id()));
