@@ -388,7 +388,8 @@ def arguments(argv):
         parser.error(f"--dtype {','.join(args.dtype)}: must be f32, f16 or bf16")
     if args.rounds < 1:
         parser.error("--rounds must be at least 1")
-    if not args.merge_only and not args.ours_json and not os.access(args.wave32, os.X_OK):
+    runnable = Path(args.wave32).is_file() and os.access(args.wave32, os.X_OK)
+    if not args.merge_only and not args.ours_json and not runnable:
         parser.error(f"--wave32 {args.wave32}: no such program; build it with `cargo build --release`")
     return args
 

@@ -154,7 +154,7 @@ class Program(unittest.TestCase):
             bench.main(words)
 
     def test_wrong_use_is_said(self):
-        for words in (["--wave32", "/nonexistent"], ["--dtype", "f64", "--merge-only"], ["--rounds", "0", "--merge-only"]):
+        for words in (["--wave32", str(self.path)], ["--dtype", "f64", "--merge-only"], ["--rounds", "0", "--merge-only"]):
             with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit) as stop:
                 bench.arguments(words)
             self.assertEqual(stop.exception.code, 2)

@@ -66,10 +66,9 @@ impl<'a> GpuMeter<'a> {
                     Role::Bias => inputs.bias.as_ref(),
                     _ => None,
                 };
-                if let Some(data) = data {
-                    if let Err(error) = self.device.write(buffer, 0, data.bytes()) {
-                        return Err(self.give_up(sets, error));
-                    }
+                let written = data.map_or(Ok(()), |data| self.device.write(buffer, 0, data.bytes()));
+                if let Err(error) = written {
+                    return Err(self.give_up(sets, error));
                 }
             }
             sets.operands.push(operands);
