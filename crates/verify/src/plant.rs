@@ -76,10 +76,9 @@ impl Plants {
 
     /// Spoils a result, where that is planted for this line. `run` counts the runs from 0.
     pub fn spoil(&self, line: &str, run: u32, out: &mut Data) {
-        if self.has(Fault::Wrong, line) || (run == 2 && self.has(Fault::Flaky, line)) {
-            if let Some(byte) = out.bytes_mut().last_mut() {
-                *byte ^= 1;
-            }
+        let struck = self.has(Fault::Wrong, line) || (run == 2 && self.has(Fault::Flaky, line));
+        if let Some(byte) = out.bytes_mut().last_mut().filter(|_| struck) {
+            *byte ^= 1;
         }
     }
 }

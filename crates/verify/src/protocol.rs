@@ -19,7 +19,7 @@ pub enum Request {
     /// Open this device (`cpu`, `vulkan:N`, or `vulkan` for the best); answered by [`Reply::Ready`].
     Open(String),
     /// Verify one problem on the open device; answered by [`Reply::Stage`]s, then [`Reply::Done`].
-    Check(Job),
+    Check(Box<Job>),
 }
 
 /// One problem to verify.

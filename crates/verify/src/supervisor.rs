@@ -156,7 +156,8 @@ impl Worker {
     /// [`Verdict::spoils_device`] this worker must be dropped.
     pub fn check(&mut self, job: &Job, limits: &Limits, stop: &AtomicBool) -> Option<Outcome> {
         self.stage = "starting".into();
-        let answer = self.ask(&Request::Check(job.clone()), limits.deadline, limits.memory_cap, stop);
+        let answer =
+            self.ask(&Request::Check(Box::new(job.clone())), limits.deadline, limits.memory_cap, stop);
         let during = self.stage.clone();
         Some(match answer {
             Ok(Reply::Done(outcome)) => outcome,
