@@ -63,9 +63,27 @@ pub struct CardModel {
 
 /// The RDNA1 cards that `explain` prints modelled floors for: compute units, boost clock, bandwidth.
 pub const CARDS: [CardModel; 3] = [
-    CardModel { name: "RX 5600 XT", target: "gfx1010", compute_units: 36, clock_mhz: 1560, bandwidth_gbs: 288.0 },
-    CardModel { name: "RX 5700 XT", target: "gfx1010", compute_units: 40, clock_mhz: 1905, bandwidth_gbs: 448.0 },
-    CardModel { name: "RX 5500 XT", target: "gfx1012", compute_units: 22, clock_mhz: 1845, bandwidth_gbs: 224.0 },
+    CardModel {
+        name: "RX 5600 XT",
+        target: "gfx1010",
+        compute_units: 36,
+        clock_mhz: 1560,
+        bandwidth_gbs: 288.0,
+    },
+    CardModel {
+        name: "RX 5700 XT",
+        target: "gfx1010",
+        compute_units: 40,
+        clock_mhz: 1905,
+        bandwidth_gbs: 448.0,
+    },
+    CardModel {
+        name: "RX 5500 XT",
+        target: "gfx1012",
+        compute_units: 22,
+        clock_mhz: 1845,
+        bandwidth_gbs: 224.0,
+    },
 ];
 
 impl CardModel {

@@ -28,7 +28,8 @@ fn registers(variant: &Variant) -> f64 {
 /// Seconds of one launch of a tile kernel, launch overhead left out.
 pub fn tile_seconds(variant: &Variant, work: &TileWork, caps: &DeviceCaps) -> f64 {
     let threads = f64::from(variant.threads);
-    let (bm, bn, bk) = (variant.define("BM") as f64, variant.define("BN") as f64, variant.define("BK") as f64);
+    let (bm, bn, bk) =
+        (variant.define("BM") as f64, variant.define("BN") as f64, variant.define("BK") as f64);
     let lds = 8.0 * bk * (bm + bn);
     let resident = (f64::from(caps.registers_per_cu) / (threads * registers(variant)))
         .min(f64::from(caps.threads_per_cu) / threads)

@@ -94,7 +94,13 @@ impl Plan {
             Role::X => p.x_elements() * size,
             Role::W => p.w_elements() * size,
             Role::Y => p.y_elements() * size,
-            Role::Bias => if p.spec().epilogue.bias { p.spec().k as u64 * size } else { 0 },
+            Role::Bias => {
+                if p.spec().epilogue.bias {
+                    p.spec().k as u64 * size
+                } else {
+                    0
+                }
+            }
             Role::Workspace => self.workspace_bytes,
         }
     }

@@ -99,7 +99,11 @@ pub struct Explanation {
     pub caps: DeviceCaps,
 }
 
-fn candidates(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Vec<(&'static str, Result<Candidate, Outcome>)> {
+fn candidates(
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> Vec<(&'static str, Result<Candidate, Outcome>)> {
     let plain = problem.to_plain();
     let rows = crate::solvers().iter().map(|solver| {
         let name = solver.name();

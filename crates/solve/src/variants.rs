@@ -44,7 +44,8 @@ impl Variant {
 /// The table as text, for build scripts.
 pub const TABLE: &str = include_str!("../../../kernels/variants.txt");
 
-static ALL: LazyLock<Vec<Variant>> = LazyLock::new(|| parse(TABLE).unwrap_or_else(|e| panic!("variants.txt: {e}")));
+static ALL: LazyLock<Vec<Variant>> =
+    LazyLock::new(|| parse(TABLE).unwrap_or_else(|e| panic!("variants.txt: {e}")));
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Variant>> =
     LazyLock::new(|| ALL.iter().map(|v| (v.name.as_str(), v)).collect());
 
@@ -84,13 +85,15 @@ pub fn parse(table: &str) -> Result<Vec<Variant>, String> {
         let defines = defines
             .iter()
             .map(|word| {
-                let (name, value) = word.split_once('=').ok_or_else(|| bad(&format!("{word} is not NAME=VALUE")))?;
+                let (name, value) =
+                    word.split_once('=').ok_or_else(|| bad(&format!("{word} is not NAME=VALUE")))?;
                 let value = value.parse().map_err(|_| bad(&format!("{word}: value is no number")))?;
                 Ok((name.to_string(), value))
             })
             .collect::<Result<BTreeMap<String, i64>, String>>()?;
         for dtype in dtypes.split(',') {
-            let dtype = DType::ALL.into_iter().find(|d| d.name() == dtype).ok_or_else(|| bad("unknown dtype"))?;
+            let dtype =
+                DType::ALL.into_iter().find(|d| d.name() == dtype).ok_or_else(|| bad("unknown dtype"))?;
             let name = format!("{text}_{tag}_{}", dtype.name());
             if variants.iter().any(|v| v.name == name) {
                 return Err(bad(&format!("{name} is there twice")));

@@ -88,17 +88,8 @@ impl<'a> Builder<'a> {
         });
     }
 
-    pub fn workspace(&self) -> u64 {
-        self.workspace
-    }
-
     /// The plan, unless it breaks a limit.
-    pub fn finish(
-        self,
-        solver: &'static str,
-        config: String,
-        cap: Option<u64>,
-    ) -> Result<Plan, Refusal> {
+    pub fn finish(self, solver: &'static str, config: String, cap: Option<u64>) -> Result<Plan, Refusal> {
         if let Some(cap) = cap.filter(|&cap| self.workspace > cap) {
             let detail = format!("needs {} bytes, the cap is {cap}", self.workspace);
             return Err(Refusal::new("workspace-cap", detail));
@@ -107,7 +98,10 @@ impl<'a> Builder<'a> {
             let [_, y, z] = launch.grid;
             let [_, most_y, most_z] = self.caps.max_groups;
             if y > most_y || z > most_z {
-                let detail = format!("{} needs a grid of {y} x {z}, the device has {most_y} x {most_z}", launch.kernel);
+                let detail = format!(
+                    "{} needs a grid of {y} x {z}, the device has {most_y} x {most_z}",
+                    launch.kernel
+                );
                 return Err(Refusal::new("grid-too-large", detail));
             }
             if let Some(b) = launch.bindings.iter().find(|b| b.size > self.caps.max_range) {
@@ -153,7 +147,7 @@ pub fn pass(text: &str, dtype: DType) -> &'static Variant {
 pub fn epilogue_flags(problem: &ConvProblem) -> u32 {
     let e = problem.spec().epilogue;
     let relu = e.activation == Activation::Relu;
-    u32::from(e.bias) * FLAG_BIAS | u32::from(relu) * FLAG_RELU
+    (u32::from(e.bias) * FLAG_BIAS) | (u32::from(relu) * FLAG_RELU)
 }
 
 /// FLOP of a gathering convolution.

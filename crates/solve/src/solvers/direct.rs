@@ -73,7 +73,8 @@ fn gathering(
         let grid = [g.cols.div_ceil(variant.threads), g.rows.div_ceil(oc), p.groups];
         let bytes = problem.bytes() / gathers.len() as u64;
         let flops = gather_flops(g, p.groups);
-        let threads = f64::from(grid[0]) * f64::from(variant.threads) * f64::from(grid[1]) * f64::from(grid[2]);
+        let threads =
+            f64::from(grid[0]) * f64::from(variant.threads) * f64::from(grid[1]) * f64::from(grid[2]);
         // A thread's loads are shared by its OC channels; one channel alone is bound by them.
         let macs = flops as f64 / 2.0 * if oc == 1 { 2.0 } else { 1.0 };
         cost += seconds(macs, threads, bytes, caps) + 0.25 * launch_seconds(caps);
@@ -110,7 +111,12 @@ fn choose(g: &Gather, problem: &ConvProblem, policy: &Policy) -> Result<&'static
         .ok_or_else(|| Refusal::new("no-config", "the configuration asked for does not fit"))
 }
 
-fn weights(p: &Shape, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal> {
+fn weights(
+    p: &Shape,
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> Result<Candidate, Refusal> {
     let variant = pass("direct_wrw", problem.spec().dtype);
     let cb = variant.define("CB") as u32;
     let columns = (p.cg * p.taps()).div_ceil(cb);

@@ -214,12 +214,7 @@ pub fn backward_data(p: &Shape) -> Vec<Gather> {
                 au: u.tap_step * p.f.w,
                 a0: v.tap0 * p.f.h + u.tap0 * p.f.w,
                 ag: p.kg * p.f.n,
-                dst: Strides {
-                    n: p.x.n,
-                    c: p.x.c,
-                    h: p.stride[0] * p.x.h,
-                    w: p.stride[1] * p.x.w,
-                },
+                dst: Strides { n: p.x.n, c: p.x.c, h: p.stride[0] * p.x.h, w: p.stride[1] * p.x.w },
                 o0: py * p.x.h + px * p.x.w,
                 src0: 0,
                 splits: 1,

@@ -145,7 +145,8 @@ fn best(
                 continue;
             }
             let Some(cost) = price(&config, mode, &shape, &gathers, problem, caps, policy) else {
-                refusal = Refusal::new("workspace-cap", "every configuration needs more workspace than the cap");
+                refusal =
+                    Refusal::new("workspace-cap", "every configuration needs more workspace than the cap");
                 continue;
             };
             if best.as_ref().is_none_or(|(_, least)| cost < *least) {
@@ -195,12 +196,10 @@ fn price(
         return None;
     }
     // The phases run side by side: their workgroups add up.
-    let groups: u64 = gathers
-        .iter()
-        .map(|g| u64::from(g.cols.div_ceil(bn)) * u64::from(g.rows.div_ceil(bm)))
-        .sum::<u64>()
-        * u64::from(shape.groups)
-        * u64::from(config.splits);
+    let groups: u64 =
+        gathers.iter().map(|g| u64::from(g.cols.div_ceil(bn)) * u64::from(g.rows.div_ceil(bm))).sum::<u64>()
+            * u64::from(shape.groups)
+            * u64::from(config.splits);
     let slices = gathers.iter().map(|g| g.depth().div_ceil(bk)).max().unwrap_or(0);
     let depth = u64::from(slices.div_ceil(config.splits).max(1)) * u64::from(bk);
     let efficiency = v.define("EFF") as f64 / 100.0;
@@ -234,8 +233,7 @@ fn emit(
         }
     }
     let stride = partial_stride(out);
-    let part = (config.splits > 1)
-        .then(|| builder.reserve(4 * u64::from(config.splits) * u64::from(stride)));
+    let part = (config.splits > 1).then(|| builder.reserve(4 * u64::from(config.splits) * u64::from(stride)));
     for (index, g) in gathers.iter().enumerate() {
         let slices = g.depth().div_ceil(bk).div_ceil(config.splits);
         let mut words = *g;

@@ -64,7 +64,12 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(p: &'a Shape, problem: &'a ConvProblem, caps: &'a DeviceCaps, policy: &Policy) -> Result<Self, Refusal> {
+    fn new(
+        p: &'a Shape,
+        problem: &'a ConvProblem,
+        caps: &'a DeviceCaps,
+        policy: &Policy,
+    ) -> Result<Self, Refusal> {
         let spec = problem.spec();
         let backward_data = spec.direction == Direction::BackwardData;
         // Backward-data sums into its columns: they are f32 whatever the storage type.
@@ -82,7 +87,8 @@ impl<'a> Work<'a> {
             return Err(Refusal::new("workspace-cap", detail));
         }
         if row_count * u64::from(p.pixels()) > 1 << 30 {
-            let detail = format!("the column matrix of one image has {} elements", row_count * u64::from(p.pixels()));
+            let detail =
+                format!("the column matrix of one image has {} elements", row_count * u64::from(p.pixels()));
             return Err(Refusal::new("tensor-too-large", detail));
         }
         let most = ((cap - sums) / image_bytes).min((1 << 30) / (image_bytes / size));
@@ -130,7 +136,8 @@ impl<'a> Work<'a> {
                 self.group_rows(),
             ),
             Direction::BackwardData => (
-                (images * u64::from(self.p.pixels())).div_ceil(bn.into()) * u64::from(self.group_rows().div_ceil(bm)),
+                (images * u64::from(self.p.pixels())).div_ceil(bn.into())
+                    * u64::from(self.group_rows().div_ceil(bm)),
                 self.p.kg,
             ),
             Direction::BackwardWeights => (

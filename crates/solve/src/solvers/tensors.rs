@@ -77,11 +77,6 @@ impl Shape {
     pub fn pixels(&self) -> u32 {
         self.oh * self.ow
     }
-
-    /// The filter is one pixel and output pixels are input pixels.
-    pub fn is_pointwise(&self) -> bool {
-        self.taps() == 1 && self.stride == [1, 1] && self.pad == [0, 0]
-    }
 }
 
 /// Two 16-bit halves in a word: y low, x high.
@@ -105,7 +100,8 @@ pub fn fits(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
     {
         // Indices are 32-bit, and so are byte offsets of f32 intermediates of the same shape.
         if elements * size > limit || elements > 1 << 30 {
-            let detail = format!("{name} has {elements} elements of {size} bytes; a kernel addresses {limit} bytes");
+            let detail =
+                format!("{name} has {elements} elements of {size} bytes; a kernel addresses {limit} bytes");
             return Err(Refusal::new("tensor-too-large", detail));
         }
     }
@@ -120,7 +116,10 @@ pub fn fits(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
         ("dilation_w", s.dilation[1], 0x7fff),
     ] {
         if value > limit {
-            return Err(Refusal::new("geometry-too-wide", format!("{name} = {value}, kernels take up to {limit}")));
+            return Err(Refusal::new(
+                "geometry-too-wide",
+                format!("{name} = {value}, kernels take up to {limit}"),
+            ));
         }
     }
     Ok(())

@@ -159,7 +159,13 @@ pub fn plan(
     Ok(Candidate { plan, cost })
 }
 
-fn price(config: &Config, p: &Shape, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Option<f64> {
+fn price(
+    config: &Config,
+    p: &Shape,
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> Option<f64> {
     let v = config.variant;
     let partial = 4 * u64::from(config.splits) * u64::from(partial_stride(problem.w_elements()));
     let mut seconds = launch_seconds(caps);
