@@ -50,7 +50,7 @@ fn seconds(macs: f64, threads: f64, bytes: u64, caps: &DeviceCaps) -> f64 {
     // Latency is hidden from about four wavefronts a SIMD on.
     let filled = (threads / (4.0 * lanes)).min(1.0);
     let rate = lanes * f64::from(caps.clock_mhz) * 1e6 * EFFICIENCY * filled;
-    (macs / rate).max(stream_seconds(bytes, caps)) + 2e-6
+    (macs / rate).max(stream_seconds(bytes, caps)) + 1e-6
 }
 
 fn gathering(
@@ -63,7 +63,7 @@ fn gathering(
     let mut builder = Builder::new(problem, caps);
     let forward = problem.spec().direction == Direction::Forward;
     let (source, role) = if forward { (Role::X, Role::Y) } else { (Role::Y, Role::X) };
-    let mut cost = launch_seconds(caps);
+    let mut cost = 0.6 * launch_seconds(caps);
     let mut config = String::new();
     for g in gathers {
         let variant = choose(g, problem, policy)?;
@@ -76,7 +76,8 @@ fn gathering(
         let threads =
             f64::from(grid[0]) * f64::from(variant.threads) * f64::from(grid[1]) * f64::from(grid[2]);
         // A thread's loads are shared by its OC channels; one channel alone is bound by them.
-        let macs = flops as f64 / 2.0 * if oc == 1 { 2.0 } else { 1.0 };
+        let unrolled = variant.define("KT") > 0;
+        let macs = flops as f64 / 2.0 * if oc == 1 { 2.4 } else { 1.1 } * if unrolled { 1.0 } else { 2.0 };
         cost += seconds(macs, threads, bytes, caps) + 0.25 * launch_seconds(caps);
         builder.launch(NewLaunch {
             variant,

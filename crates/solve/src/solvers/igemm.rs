@@ -13,6 +13,9 @@ use wave32_problem::{ConvProblem, DType, Direction};
 /// Most stride phases worth a launch each.
 const MAX_PHASES: u64 = 64;
 
+/// Partial results cost more than their bytes: scalar stores, and a pass that cannot overlap (measured).
+const PARTIAL_WEIGHT: u64 = 3;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Generic = 0,
@@ -190,7 +193,7 @@ fn price(
     let partial = 4 * u64::from(config.splits) * u64::from(partial_stride(out));
     if config.splits > 1 {
         workspace += partial;
-        seconds += launch_seconds(caps) + stream_seconds(partial + out * size, caps);
+        seconds += launch_seconds(caps) + stream_seconds(PARTIAL_WEIGHT * partial + out * size, caps);
     }
     if policy.workspace_cap.is_some_and(|cap| workspace > cap) {
         return None;

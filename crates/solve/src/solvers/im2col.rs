@@ -152,7 +152,7 @@ impl<'a> Work<'a> {
             bytes: columns / self.p.n.div_ceil(self.images) as u64,
         };
         passes * (2.0 * launch_seconds(self.caps) + tile_seconds(v, &work, self.caps))
-            + stream_seconds(2 * columns, self.caps)
+            + stream_seconds(4 * columns, self.caps)
     }
 
     fn im2col(&self, builder: &mut Builder<'_>, columns: Region, first: u32, images: u32) {
