@@ -6,6 +6,9 @@ use crate::variants::{self, Variant};
 use crate::{Binding, DeviceCaps, Launch, Plan, Refusal, Role};
 use wave32_problem::{Activation, ConvProblem, DType};
 
+/// `reduce.kern` puts its results into another order.
+const FLAG_PERMUTE: u32 = 32;
+
 /// Grows a plan launch by launch.
 pub struct Builder<'a> {
     problem: &'a ConvProblem,
@@ -66,17 +69,49 @@ impl<'a> Builder<'a> {
 
     /// The second pass of a split: sums `splits` partial results of `role`'s tensor.
     pub fn reduce(&mut self, part: Region, splits: u32, stride: u32, role: Role, shape: &Shape) {
+        let (strides, channels) = match role {
+            Role::X => (shape.x, shape.groups * shape.cg),
+            _ => (shape.y, shape.groups * shape.kg),
+        };
+        let order = [1, 1, 0, 0, 0];
+        self.reduce_in(
+            part,
+            splits,
+            stride,
+            role,
+            epilogue_flags(self.problem),
+            [strides.c, channels],
+            order,
+        );
+    }
+
+    /// The same for partial filters that lie as [tap][filter][channel].
+    pub fn reduce_weights(&mut self, part: Region, splits: u32, stride: u32, shape: &Shape) {
+        // Taps are contiguous rows of s: a tap's distance is that of neighbouring columns.
+        let order = [shape.cg, shape.groups * shape.kg, shape.f.c, shape.f.n, shape.f.w];
+        self.reduce_in(part, splits, stride, Role::W, FLAG_PERMUTE, [1, 1], order);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the kernel's words, named by the two callers above")]
+    fn reduce_in(
+        &mut self,
+        part: Region,
+        splits: u32,
+        stride: u32,
+        role: Role,
+        flags: u32,
+        bias: [u32; 2],
+        order: [u32; 5],
+    ) {
         let total = match role {
             Role::X => self.problem.x_elements(),
             Role::Y => self.problem.y_elements(),
             _ => self.problem.w_elements(),
         } as u32;
-        let (strides, channels) = match role {
-            Role::X => (shape.x, shape.groups * shape.cg),
-            _ => (shape.y, shape.groups * shape.kg),
-        };
         let variant = pass("reduce", self.problem.spec().dtype);
-        let words = vec![0, epilogue_flags(self.problem), total, splits, stride, strides.c, channels];
+        let mut words = vec![0, flags, total, splits, stride];
+        words.extend(bias);
+        words.extend(order);
         self.launch(NewLaunch {
             variant,
             grid: [total.div_ceil(4 * variant.threads), 1, 1],

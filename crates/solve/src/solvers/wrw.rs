@@ -38,6 +38,7 @@ pub struct Words {
     pub blocks: u32,
     /// Element of y that the first image starts at.
     pub y_first: u32,
+    pub groups: u32,
 }
 
 impl Words {
@@ -64,6 +65,7 @@ impl Words {
             partial: 0,
             blocks: 0,
             y_first: 0,
+            groups: p.groups,
         }
     }
 
@@ -101,6 +103,7 @@ impl Words {
             self.partial,
             self.blocks,
             self.y_first,
+            self.groups,
         ]
     }
 }
@@ -175,7 +178,7 @@ fn price(
             return None;
         }
         bytes += partial;
-        seconds += launch_seconds(caps) + stream_seconds(partial, caps);
+        seconds += launch_seconds(caps) + stream_seconds(2 * partial, caps);
     }
     let groups = u64::from(config.columns(p).0)
         * u64::from(p.kg.div_ceil(v.define("BM") as u32))
@@ -220,7 +223,11 @@ fn emit(
         depends: false,
     });
     if let Some(part) = part {
-        builder.reduce(part, config.splits, stride, Role::W, p);
+        if v.define("MODE") == CHANNELS {
+            builder.reduce_weights(part, config.splits, stride, p);
+        } else {
+            builder.reduce(part, config.splits, stride, Role::W, p);
+        }
     }
     builder.finish(solver, config.name(), policy.workspace_cap)
 }
