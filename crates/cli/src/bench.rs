@@ -1,6 +1,6 @@
 //! `wave32 bench`: how fast, beside the floors.
 
-use crate::output;
+use crate::{output, signals};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -177,12 +177,7 @@ fn measure(meter: &mut dyn Meter, selection: &Selection, settings: &Settings, ar
         bail!("nothing to time: all {} problems are above --max-gflop", selection.too_large.len());
     }
     let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::SeqCst) {
-            std::process::exit(1); // asked twice: do not wait for the problem at hand
-        }
-    })?;
+    signals::watch(&interrupted)?;
     let file = args.json.as_deref().filter(|_| !to_stdout(args));
     let target = if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr()

@@ -5,6 +5,7 @@ mod devices;
 mod ending;
 mod explain;
 mod output;
+mod signals;
 mod verify;
 
 use clap::{Parser, Subcommand};

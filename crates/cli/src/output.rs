@@ -15,9 +15,9 @@ pub fn print(text: &str) {
 /// # Errors
 /// One line naming the file.
 pub fn writable(path: &Path) -> Result<()> {
-    if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|f| !f.is_dir()) {
+        anyhow::bail!("cannot write {}: {} is no folder; make it first", path.display(), folder.display());
     }
     if path.is_dir() {
         anyhow::bail!("cannot write {}: it is a folder; name a file", path.display());

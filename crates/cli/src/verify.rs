@@ -3,14 +3,15 @@
 use crate::devices::{launcher, look};
 use crate::ending::NoDevice;
 use crate::output::{print, save, writable};
-use anyhow::{Context, Result, bail};
+use crate::signals;
+use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wave32_problem::{DType, Direction};
 use wave32_solve::Policy;
 use wave32_verify::campaign::{self, MaxFlops, Observer, Options};
@@ -120,7 +121,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let options = options(args, seed, policy)?;
     let files = [&args.json, &args.html].into_iter().flatten();
     files.filter(|path| !is_stdout(path)).try_for_each(|path| writable(path))?;
-    watch_signals(&stop)?;
+    signals::watch(&stop)?;
     let devices = devices(&args.device, &stop)?;
 
     let mut progress = Progress::new(args.progress);
@@ -147,22 +148,6 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     saved?;
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// Sets the flag on Ctrl-C or a termination signal; leaves at once, without a report, on a second one.
-///
-/// Shells and `timeout` may send one signal twice in a row (to the process and to its group): within a
-/// second that counts once.
-fn watch_signals(stop: &Arc<AtomicBool>) -> Result<()> {
-    let flag = Arc::clone(stop);
-    let mut first: Option<Instant> = None;
-    ctrlc::set_handler(move || {
-        flag.store(true, Ordering::SeqCst);
-        if first.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(1) {
-            std::process::exit(1);
-        }
-    })
-    .context("cannot watch for Ctrl-C")
 }
 
 fn is_stdout(path: &Path) -> bool {

@@ -1,36 +1,11 @@
 //! The real binary, with faults planted in its children, and with bad input.
 
+mod common;
+
+use common::{LINE, folder, refused, stderr, stdout, wave32};
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-const LINE: &str = "MIOpenDriver conv -n 1 -c 8 -H 12 -W 12 -k 8 -y 3 -x 3 -p 1 -q 1";
-
-/// The binary, on the CPU unless the test says otherwise, with no driver to be found.
-fn wave32() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wave32"));
-    for name in ["WAVE32_PLANT", "WAVE32_SOLVER", "WAVE32_SKIP", "WAVE32_WORKSPACE", "WAVE32_CONFIG"] {
-        command.env_remove(name);
-    }
-    command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
-    command
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A folder of this test alone.
-fn folder(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("wave32-cli-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
 
 /// Runs verify on the CPU with a JSON report; the exit code and the report.
 fn report(plant: &str, args: &[&str]) -> (Option<i32>, Value) {
@@ -137,10 +112,7 @@ fn ctrl_c_leaves_a_readable_partial_report() {
         .unwrap();
     std::thread::sleep(Duration::from_secs(2));
     let begin = Instant::now();
-    // Twice at once, as `timeout` and some shells do.
-    for _ in 0..2 {
-        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    }
+    common::signal_twice("-INT", child.id());
     let output = child.wait_with_output().unwrap();
     assert!(begin.elapsed() < Duration::from_secs(10), "took {:?} to stop", begin.elapsed());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -153,14 +125,6 @@ fn ctrl_c_leaves_a_readable_partial_report() {
     assert_eq!((report["interrupted"].as_bool(), report["not_run"].as_u64()), (Some(true), Some(501)));
     assert!(std::fs::read_to_string(&html).unwrap().contains("INTERRUPTED"));
     std::fs::remove_dir_all(&folder).unwrap();
-}
-
-/// One line on standard error, no panic, the exit code.
-fn refused(output: &Output, code: i32, what: &str) {
-    let text = stderr(output);
-    assert_eq!(output.status.code(), Some(code), "{what}: {text}");
-    assert!(text.starts_with("error: ") && text.trim_end().lines().count() == 1, "{what}: {text}");
-    assert!(!text.contains("internal error"), "{what}: {text}");
 }
 
 #[test]

@@ -6,6 +6,10 @@ use crate::plant::Plants;
 use crate::protocol::{Device, MARK, Ready, Reply, Request};
 use std::io::{BufRead, Write};
 use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long a child whose standard input ended may take to close its device.
+pub(crate) const LEAVE: Duration = Duration::from_secs(2);
 
 /// Serves until standard input ends. Never returns an error: a parent that is gone ends the process.
 pub fn serve() {
@@ -21,7 +25,7 @@ pub fn serve() {
         drop(sender);
         // The serving thread leaves by itself when idle. Otherwise nothing can stop a driver's call
         // but the end of the process; exit handlers are skipped since they may wait for that call.
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(LEAVE);
         std::process::abort();
     });
     let plants = Plants::from_env();
@@ -47,7 +51,8 @@ pub fn serve() {
             Err(error) => say(&Reply::NotOpen(format!("request not understood: {error}"))),
         }
     }
-    // No destructors: a driver that hangs while it is unloaded must not keep this process.
+    // The device writes its pipeline cache now; where the driver hangs, the thread above ends this process.
+    drop(backend);
     std::process::exit(0);
 }
 

@@ -147,8 +147,17 @@ pub fn exact(out: &Data, reference: &Reference, shape: &Shape, poison: &[u8]) ->
         reference.len(),
         unwritten(out, poison),
         shape.name(index as u64),
-        out.get(index)
+        short(out.get(index))
     ))
+}
+
+/// A number of few characters: what a wrong kernel left may be as small as 1e-38.
+fn short(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() || (1e-3..1e9).contains(&value.abs()) {
+        value.to_string()
+    } else {
+        format!("{value:e}")
+    }
 }
 
 /// Says so where elements still hold the poison they were filled with.

@@ -129,7 +129,9 @@ fn histogram(report: &Report) -> String {
     let highest = counts.iter().copied().max().unwrap_or(0).max(1);
     let (width, height, bar) = (900.0, 180.0, 900.0 / (BINS + 1) as f64);
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {width} {}\" role=\"img\" aria-label=\"error histogram\">",
+        // Half a label of room on either side.
+        "<svg viewBox=\"-20 0 {} {}\" role=\"img\" aria-label=\"error histogram\">",
+        width + 40.0,
         height + 40.0
     );
     for (i, &count) in counts.iter().enumerate() {
@@ -148,7 +150,7 @@ fn histogram(report: &Report) -> String {
     }
     for decade in 0..=6 {
         let x = f64::from(decade) * 4.0 * bar;
-        let label = if decade == 6 { "the bound".to_string() } else { format!("10^{} of it", decade - 6) };
+        let label = if decade == 6 { "bound".to_string() } else { format!("1e{}", decade - 6) };
         let _ = write!(
             svg,
             "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\"/><text class=\"axis\" x=\"{x:.1}\" y=\"{:.1}\">{label}</text>",

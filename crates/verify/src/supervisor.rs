@@ -1,5 +1,6 @@
 //! The parent's side of a child: start it, ask, watch clock and memory, and never wait for ever.
 
+use crate::child::LEAVE;
 use crate::protocol::{Job, MARK, Outcome, Ready, Reply, Request, Verdict};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -72,6 +73,8 @@ pub struct Worker {
     replies: Receiver<Reply>,
     noise: Arc<Mutex<String>>,
     stage: String,
+    /// It answered the last question and waits for another.
+    idle: bool,
 }
 
 impl Worker {
@@ -104,7 +107,7 @@ impl Worker {
             let noise = Arc::clone(&noise);
             std::thread::spawn(move || collect(stderr, &noise));
         }
-        Ok(Self { child, stdin, replies, noise, stage: String::new() })
+        Ok(Self { child, stdin, replies, noise, stage: String::new(), idle: true })
     }
 
     /// Starts a child and opens a device in it.
@@ -192,6 +195,7 @@ impl Worker {
         cap: u64,
         stop: &AtomicBool,
     ) -> Result<Reply, NoAnswer> {
+        self.idle = false;
         let end = Instant::now() + deadline;
         let text =
             serde_json::to_string(request).map_err(|e| NoAnswer::Died(e.to_string(), Verdict::Error))?;
@@ -208,7 +212,10 @@ impl Worker {
             }
             match self.replies.recv_timeout(TICK.min(end - now)) {
                 Ok(Reply::Stage(stage)) => self.stage = stage,
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    self.idle = true;
+                    return Ok(reply);
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(self.autopsy()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -259,9 +266,9 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        // An idle child leaves at once; one inside a driver's call is killed. One that even SIGKILL does
-        // not end (blocked in the kernel) is left behind rather than waited for.
-        if self.stage != "starting" && self.reap(Duration::from_millis(1)).is_some() {
+        // An idle child saves its pipeline cache and leaves; one inside a driver's call is killed. One that even
+        // SIGKILL does not end (blocked in the kernel) is left behind rather than waited for.
+        if self.idle && self.reap(LEAVE + Duration::from_millis(500)).is_some() {
             return;
         }
         let _ = self.child.kill();

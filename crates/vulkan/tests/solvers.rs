@@ -1,6 +1,8 @@
 //! Every solver in every configuration on a Vulkan device, against the f64 oracle: small problems that reach
 //! every branch of the kernels (tails, splits, chunks of phases, groups, strides, layouts, epilogues).
 
+mod common;
+
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::time::Duration;
@@ -160,7 +162,7 @@ fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
 
 /// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations.
 fn check(dtype: DType) {
-    let mut device = wave32_vulkan::open(None, wave32_vulkan::Options::default()).expect("a Vulkan device");
+    let Some(mut device) = common::open(wave32_vulkan::Options::default()) else { return };
     let seed =
         std::env::var("WAVE32_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
     println!("WAVE32_TEST_SEED={seed}");
@@ -211,4 +213,24 @@ fn every_solver_is_right_in_f16() {
 #[test]
 fn every_solver_is_right_in_bf16() {
     check(DType::BF16);
+}
+
+/// Every solver's own choice under the validation layer, where it is installed: nothing to complain of.
+#[test]
+fn solvers_are_clean_under_validation() {
+    let validation = wave32_vulkan::validation_available();
+    let options = wave32_vulkan::Options { validation, ..wave32_vulkan::Options::default() };
+    let Some(mut device) = common::open(options) else { return };
+    let mut rng = StdRng::seed_from_u64(common::seed());
+    let caps = device.caps().clone();
+    let shapes = shapes();
+    for (dtype, spec) in [(DType::F32, &shapes[0]), (DType::F16, &shapes[7]), (DType::F16, &shapes[5])] {
+        for problem in problems(&ConvSpec { dtype, ..spec.clone() }) {
+            for plan in wave32_solve::plans(&problem, &caps, &Policy::default()) {
+                let error = error_of(&mut device, &plan, &mut rng);
+                assert!(error <= limit(dtype), "{problem}: {} {}: {error:.3e}", plan.solver, plan.config);
+            }
+        }
+    }
+    common::assert_clean(&device);
 }

@@ -1,0 +1,55 @@
+//! What the tests of the binary share.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+pub const LINE: &str = "MIOpenDriver conv -n 1 -c 8 -H 12 -W 12 -k 8 -y 3 -x 3 -p 1 -q 1";
+
+/// The binary with the policy's variables cleared, and with the drivers that are installed.
+pub fn with_drivers() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wave32"));
+    for name in ["WAVE32_PLANT", "WAVE32_SOLVER", "WAVE32_SKIP", "WAVE32_WORKSPACE", "WAVE32_CONFIG"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The binary, with no driver to be found.
+pub fn wave32() -> Command {
+    let mut command = with_drivers();
+    command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
+    command
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A folder of this test alone.
+pub fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("wave32-cli-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// One line on standard error, no panic, the exit code.
+#[track_caller]
+pub fn refused(output: &Output, code: i32, what: &str) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{what}: {text}");
+    assert!(text.starts_with("error: ") && text.trim_end().lines().count() == 1, "{what}: {text}");
+    assert!(!text.contains("internal error"), "{what}: {text}");
+}
+
+/// Sends the process a signal, twice at once as `timeout` and some shells do.
+#[cfg(unix)]
+pub fn signal_twice(name: &str, pid: u32) {
+    for _ in 0..2 {
+        assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+    }
+}
