@@ -90,7 +90,7 @@ pub(crate) fn model(
         },
         clock_mhz,
         bandwidth_gbs,
-        launch_us: if cpu { 20.0 } else { 5.0 },
+        launch_us: if cpu { 20.0 } else { 4.0 },
         wave_size,
         threads_per_cu: match vendor.nv.shader_warps_per_sm {
             0 => 2 * 20 * 32,
