@@ -226,3 +226,74 @@ pub fn backward_data(p: &Shape) -> Vec<Gather> {
     }
     phases
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wave32_problem::{ConvProblem, ConvSpec, Direction};
+
+    /// Backward-data on one axis straight from its definition: which (position of dy, tap) each dx takes.
+    fn definition(p: &Shape) -> Vec<Vec<(i64, i64)>> {
+        let mut takes = vec![Vec::new(); p.w as usize];
+        for o in 0..i64::from(p.ow) {
+            for tap in 0..i64::from(p.s) {
+                let i = o * i64::from(p.stride[1]) - i64::from(p.pad[1]) + tap * i64::from(p.dilation[1]);
+                if let Some(list) = usize::try_from(i).ok().and_then(|i| takes.get_mut(i)) {
+                    list.push((o, tap));
+                }
+            }
+        }
+        takes.iter_mut().for_each(|list| list.sort_unstable());
+        takes
+    }
+
+    /// The same from the words of the phases.
+    fn phases(p: &Shape) -> Vec<Vec<(i64, i64)>> {
+        let mut takes: Vec<Option<Vec<(i64, i64)>>> = vec![None; p.w as usize];
+        for g in backward_data(p) {
+            for j in 0..g.jw {
+                let mut list = Vec::new();
+                for u in 0..if g.kc == 0 { 0 } else { g.taps[1] } {
+                    let o = i64::from(j) + i64::from(g.org[1]) + i64::from(u) * i64::from(g.dil[1]);
+                    if (0..i64::from(g.w)).contains(&o) {
+                        list.push((o, i64::from(g.a0 + u * g.au)));
+                    }
+                }
+                list.sort_unstable();
+                let at = &mut takes[(g.o0 + j * g.dst.w) as usize];
+                assert!(at.is_none(), "two phases write one element");
+                *at = Some(list);
+            }
+        }
+        takes.into_iter().map(|list| list.expect("every element is written")).collect()
+    }
+
+    #[test]
+    fn phases_of_backward_data_are_its_definition() {
+        let mut checked = 0;
+        for w in 1..14 {
+            for s in 1..6 {
+                for stride in 1..6 {
+                    for pad in 0..4 {
+                        for dilation in 1..4 {
+                            let spec = ConvSpec {
+                                direction: Direction::BackwardData,
+                                w,
+                                s,
+                                stride: [1, stride],
+                                pad: [0, pad],
+                                dilation: [1, dilation],
+                                ..ConvSpec::default()
+                            };
+                            let Ok(problem) = ConvProblem::new(spec) else { continue };
+                            let shape = Shape::of(&problem);
+                            assert_eq!(phases(&shape), definition(&shape), "{problem}");
+                            checked += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(checked > 1000, "{checked} geometries");
+    }
+}

@@ -1,0 +1,192 @@
+//! What holds of every plan, whatever the problem: limits obeyed, kernels' contracts met, same input same plan.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
+use wave32_solve::{
+    CARDS, DeviceCaps, Outcome, Plan, Policy, Role, SolveError, explain, plan, plans, solvers, variants,
+};
+
+fn caps() -> DeviceCaps {
+    CARDS[0].caps()
+}
+
+fn random_problem(rng: &mut StdRng) -> ConvProblem {
+    loop {
+        let groups = [1, 1, 1, 2, 4, 16][rng.random_range(0..6)];
+        let direction = Direction::ALL[rng.random_range(0..3)];
+        let spec = ConvSpec {
+            direction,
+            dtype: DType::ALL[rng.random_range(0..3)],
+            layout: [Layout::Nchw, Layout::Nhwc][rng.random_range(0..2)],
+            n: rng.random_range(1..40),
+            c: groups * rng.random_range(1..80),
+            h: rng.random_range(1..90),
+            w: rng.random_range(1..90),
+            k: groups * rng.random_range(1..80),
+            r: rng.random_range(1..8),
+            s: rng.random_range(1..8),
+            stride: [rng.random_range(1..4), rng.random_range(1..4)],
+            pad: [rng.random_range(0..4), rng.random_range(0..4)],
+            dilation: [rng.random_range(1..3), rng.random_range(1..3)],
+            groups,
+            transposed: rng.random_range(0..5) == 0,
+            output_pad: [0, 0],
+            epilogue: if direction == Direction::Forward {
+                Epilogue { bias: rng.random(), activation: Activation::Relu }
+            } else {
+                Epilogue::default()
+            },
+        };
+        if let Ok(problem) = ConvProblem::new(spec) {
+            return problem;
+        }
+    }
+}
+
+/// Panics where a plan breaks the contract between planner, device and kernel.
+fn check(plan: &Plan, caps: &DeviceCaps, cap: Option<u64>) {
+    let about = format!("{} by {} {}", plan.problem, plan.solver, plan.config);
+    assert!(
+        plan.workspace_bytes <= cap.unwrap_or(u64::MAX),
+        "{about}: {} bytes over the cap",
+        plan.workspace_bytes
+    );
+    assert!(!plan.launches.is_empty(), "{about}");
+    for launch in &plan.launches {
+        let variant =
+            variants::find(&launch.kernel).unwrap_or_else(|| panic!("{about}: no {}", launch.kernel));
+        assert_eq!(launch.params.len(), variant.params as usize, "{about}: {}", launch.kernel);
+        assert_eq!(launch.bindings.len(), variant.buffers as usize, "{about}: {}", launch.kernel);
+        assert_eq!(variant.dtype, plan.problem.spec().dtype, "{about}: {}", launch.kernel);
+        assert_eq!(launch.params[0], 0, "{about}: a plan starts at workgroup 0");
+        let [x, y, z] = launch.grid;
+        assert!(x > 0 && y > 0 && z > 0, "{about}: empty grid");
+        assert!(y <= caps.max_groups[1] && z <= caps.max_groups[2], "{about}: grid {x}x{y}x{z}");
+        for binding in &launch.bindings {
+            let whole = plan.role_bytes(binding.role);
+            assert!(
+                binding.size > 0 && binding.offset + binding.size <= whole,
+                "{about}: {binding:?} of {whole}"
+            );
+            assert!(binding.offset.is_multiple_of(caps.offset_alignment), "{about}: {binding:?}");
+        }
+    }
+    let writes = |role| plan.launches.iter().any(|l| l.bindings.iter().any(|b| b.role == role));
+    let result = match plan.problem.spec().direction {
+        Direction::Forward => Role::Y,
+        Direction::BackwardData => Role::X,
+        Direction::BackwardWeights => Role::W,
+    };
+    assert!(writes(result), "{about}: nothing binds the result");
+}
+
+#[test]
+fn plans_obey_their_limits_and_their_kernels() {
+    let seed = rand::random();
+    println!("seed {seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    for _ in 0..400 {
+        let problem = random_problem(&mut rng);
+        let caps = CARDS[rng.random_range(0..3)].caps();
+        for cap in [None, Some(0), Some(rng.random_range(0..1 << 22))] {
+            let policy = Policy { workspace_cap: cap, ..Policy::default() };
+            let all = plans(&problem, &caps, &policy);
+            assert!(!all.is_empty(), "seed {seed}: {problem}: no plan under {cap:?}");
+            all.iter().for_each(|plan| check(plan, &caps, cap));
+            assert_eq!(all, plans(&problem, &caps, &policy), "seed {seed}: {problem}: two answers");
+            let chosen = plan(&problem, &caps, &policy).expect("there are plans");
+            assert_eq!(chosen, all[0], "seed {seed}: {problem}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_launch_covers_its_columns_once() {
+    let problem =
+        ConvProblem::new(ConvSpec { c: 8, h: 64, w: 64, k: 8, ..ConvSpec::default() }).expect("valid");
+    let launch = &plan(&problem, &caps(), &Policy::default()).expect("a plan").launches[0];
+    let width = launch.grid[0];
+    let (a, b) = (launch.cut(0, width / 2), launch.cut(width / 2, width - width / 2));
+    assert_eq!((a.params[0], b.params[0]), (0, width / 2));
+    assert_eq!(a.grid[0] + b.grid[0], width);
+    assert_eq!(a.params[1..], launch.params[1..]);
+    let again = b.cut(1, 1);
+    assert_eq!(again.params[0], width / 2 + 1, "cuts add up");
+}
+
+#[test]
+fn forced_and_skipped_by_name() {
+    let problem =
+        ConvProblem::new(ConvSpec { c: 16, h: 32, w: 32, k: 16, r: 3, s: 3, ..ConvSpec::default() });
+    let problem = problem.expect("valid");
+    for solver in solvers() {
+        let name = solver.name();
+        let only = Policy { only: Some(name.into()), ..Policy::default() };
+        match plan(&problem, &caps(), &only) {
+            Ok(plan) => assert_eq!(plan.solver, name),
+            Err(e) => assert!(e.to_string().contains(name), "{e}"),
+        }
+        let skip = Policy { skip: vec![name.into()], ..Policy::default() };
+        assert!(plans(&problem, &caps(), &skip).iter().all(|p| p.solver != name));
+    }
+    let pointwise = Policy { only: Some("gemm_1x1".into()), ..Policy::default() };
+    let refused = plan(&problem, &caps(), &pointwise).expect_err("a 3x3 is not pointwise");
+    assert!(
+        matches!(&refused, SolveError::Refused { reasons, .. } if reasons.contains("not-pointwise")),
+        "{refused}"
+    );
+}
+
+#[test]
+fn policy_from_the_environment() {
+    let vars = |pairs: &'static [(&str, &str)]| {
+        move |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string())
+    };
+    let policy = Policy::from_vars(vars(&[("WAVE32_SKIP", "direct, igemm"), ("WAVE32_WORKSPACE", "4096")]));
+    let policy = policy.expect("both are right");
+    assert_eq!((policy.skip.len(), policy.workspace_cap), (2, Some(4096)));
+    for pairs in
+        [&[("WAVE32_SOLVER", "winograd9000")], &[("WAVE32_WORKSPACE", "lots")], &[("WAVE32_SKIP", "x")]]
+    {
+        let error = Policy::from_vars(vars(pairs)).expect_err("wrong").to_string();
+        assert!(error.contains(pairs[0].1), "{error}");
+    }
+}
+
+#[test]
+fn what_is_too_large_is_refused_by_name() {
+    let huge = ConvSpec { n: 64, c: 256, h: 512, w: 512, k: 8, ..ConvSpec::default() };
+    let problem = ConvProblem::new(huge).expect("a valid problem of 17 GB");
+    let explanation = explain(&problem, &caps(), &Policy::default());
+    assert!(explanation.chosen.is_none());
+    for (name, outcome) in &explanation.rows {
+        let named =
+            matches!(outcome, Outcome::Refused(r) if ["tensor-too-large", "not-pointwise"].contains(&r.name));
+        assert!(named, "{name}: {outcome:?}");
+    }
+    let text = explanation.to_string();
+    assert!(text.contains("tensor-too-large") && text.contains("no plan"), "{text}");
+}
+
+#[test]
+fn every_text_has_every_dtype_and_unique_names() {
+    let all = variants::all();
+    for text in ["igemm", "wrw", "direct", "direct_wrw", "pack", "reduce", "im2col", "col2im"] {
+        for dtype in DType::ALL {
+            assert!(variants::of(text, dtype).count() > 0, "{text} {}", dtype.name());
+        }
+    }
+    for v in all {
+        assert_eq!(variants::find(&v.name), Some(v));
+        if v.text == "igemm" || v.text == "wrw" {
+            let tile = v.define("BM") * v.define("BN") / v.define("TM") / v.define("TN");
+            assert_eq!(tile, i64::from(v.threads), "{}: threads cover the tile", v.name);
+        }
+    }
+    for bad in
+        ["igemm a f32 64 5", "igemm a f99 64 5 32", "a b f32 x 1 1", "a b f32,f32 1 1 1", "a b f32 1 1 1 X"]
+    {
+        assert!(variants::parse(bad).is_err_and(|e| e.starts_with("line 1")), "{bad}");
+    }
+}
