@@ -129,7 +129,8 @@ fn weights(
     let most = depth.div_ceil(4 * variant.threads);
     let mut splits = want.clamp(1, most.max(1));
     let partial = |splits: u32| 4 * u64::from(splits) * u64::from(stride);
-    while splits > 1 && policy.workspace_cap.is_some_and(|cap| partial(splits) > cap) {
+    let bytes = policy.workspace_cap.unwrap_or(u64::MAX).min(caps.max_range);
+    while splits > 1 && partial(splits) > bytes {
         splits /= 2;
     }
     let mut builder = Builder::new(problem, caps);

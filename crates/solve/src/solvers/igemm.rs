@@ -195,7 +195,9 @@ fn price(
         workspace += partial;
         seconds += launch_seconds(caps) + stream_seconds(PARTIAL_WEIGHT * partial + out * size, caps);
     }
-    if policy.workspace_cap.is_some_and(|cap| workspace > cap) {
+    // One binding holds all partial results.
+    let too_wide = config.splits > 1 && partial > caps.max_range;
+    if too_wide || policy.workspace_cap.is_some_and(|cap| workspace > cap) {
         return None;
     }
     // The phases run side by side: their workgroups add up.

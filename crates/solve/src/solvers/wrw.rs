@@ -174,7 +174,7 @@ fn price(
     let mut seconds = launch_seconds(caps);
     let mut bytes = problem.bytes();
     if config.splits > 1 {
-        if policy.workspace_cap.is_some_and(|cap| partial > cap) {
+        if partial > caps.max_range || policy.workspace_cap.is_some_and(|cap| partial > cap) {
             return None;
         }
         bytes += partial;
