@@ -88,7 +88,7 @@ def cases(seed, each, largest):
 
 def check(seed):
     drawn = list(cases(seed, 40, 5000))
-    build = ["cargo", "build", "-q", "-p", "wave32-cpu", "--example", "oracle_stdin", "--message-format=json"]
+    build = ["cargo", "build", "-q", "--workspace", "--example", "oracle_stdin", "--message-format=json"]
     built = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     binary = next(m["executable"] for m in map(json.loads, built.splitlines()) if m.get("executable"))
     lines = "".join(json.dumps({k: c[k] for k in ("spec", "a", "b", "bias")}) + "\n" for c in drawn)
