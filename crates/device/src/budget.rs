@@ -36,9 +36,8 @@ impl Cursor {
     }
 }
 
-/// Work in FLOP-equivalents: bytes are weighted as 16 FLOP, the balance of the cards we model.
 fn work(launch: &Launch) -> f64 {
-    launch.flops as f64 + 16.0 * launch.bytes as f64 + 1e4
+    Budget::work(launch.flops, launch.bytes)
 }
 
 impl Budget {
@@ -58,6 +57,16 @@ impl Budget {
         self
     }
 
+    /// Work in FLOP-equivalents: bytes are weighted as 16 FLOP, the balance of the cards we model.
+    pub fn work(flops: u64, bytes: u64) -> f64 {
+        flops as f64 + 16.0 * bytes as f64 + 1e4
+    }
+
+    /// The work that one submit should stay under, at the rate known now.
+    pub fn capacity(&self) -> f64 {
+        self.rate * self.target.as_secs_f64()
+    }
+
     /// The time one submit should stay under.
     pub fn target(&self) -> Duration {
         self.target
@@ -69,7 +78,7 @@ impl Budget {
     /// Every workgroup column is in exactly one part. A part is at least one column wide, so a column
     /// that alone exceeds the target is a submit of its own, and no wider than the device launches.
     pub fn next(&self, launches: &[Launch], cursor: &mut Cursor, max_parts: usize) -> Vec<(usize, Launch)> {
-        let capacity = self.rate * self.target.as_secs_f64();
+        let capacity = self.capacity();
         let (mut parts, mut used) = (Vec::new(), 0.0);
         while let Some(launch) = launches.get(cursor.launch) {
             if parts.len() >= max_parts.max(1) {
@@ -105,11 +114,16 @@ impl Budget {
 
     /// Learns from one submit: its launches took `elapsed` on the device's clock.
     pub fn learn<'a>(&mut self, parts: impl IntoIterator<Item = &'a Launch>, elapsed: Duration) {
+        self.learn_total(parts.into_iter().map(work).sum(), elapsed);
+    }
+
+    /// As [`Budget::learn`], from the submit's [`Budget::work`].
+    pub fn learn_total(&mut self, total: f64, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
-        if seconds < 1e-4 {
+        if seconds < 1e-4 || total <= 0.0 {
             return; // too short: launch overhead would pass for a slow device
         }
-        let seen = parts.into_iter().map(work).sum::<f64>() / seconds;
+        let seen = total / seconds;
         // Down at once, up by a quarter of the way, to half of what was seen: the next kernel may be slower.
         let target = seen / 2.0;
         self.rate = if target < self.rate { target } else { self.rate + (target - self.rate) / 4.0 };

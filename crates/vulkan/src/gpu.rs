@@ -71,12 +71,15 @@ impl Gpu {
         let core = vk::PhysicalDeviceFeatures::default()
             .shader_int16(has.int16)
             .shader_int64(has.int64)
+            .shader_float64(has.float64)
             .robust_buffer_access(robust && has.robust);
         let mut f11 =
             vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(has.storage16);
         let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
             .timeline_semaphore(true)
-            .shader_float16(has.float16);
+            .shader_float16(has.float16)
+            .storage_buffer8_bit_access(has.storage8)
+            .shader_int8(has.int8);
         let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()
             .subgroup_size_control(true)
             .compute_full_subgroups(has.full_subgroups);
@@ -222,6 +225,18 @@ impl Gpu {
             }
             Err(code) => Err(self.failed("vkWaitSemaphores", code)),
         }
+    }
+
+    /// The timeline value at which everything submitted so far is done.
+    pub(crate) fn last_submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    /// True where nothing is in flight, as far as the driver tells.
+    pub(crate) fn is_idle(&self) -> bool {
+        // SAFETY: the semaphore is a timeline of this device.
+        let reached = unsafe { self.raw.get_semaphore_counter_value(self.timeline) };
+        reached.is_ok_and(|value| value >= self.submitted)
     }
 
     fn wait_raw(&self, value: u64, timeout_ns: u64) -> Result<(), vk::Result> {

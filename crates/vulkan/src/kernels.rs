@@ -74,8 +74,11 @@ fn lacks(capability: u32, features: &Features) -> Option<String> {
         // GroupNonUniform and its kinds, in the order of VkSubgroupFeatureFlagBits.
         61..=68 => (features.subgroup_operations >> (capability - 61) & 1 == 1, "subgroup operations"),
         9 => (features.float16, "shaderFloat16"),
+        10 => (features.float64, "shaderFloat64"),
         11 => (features.int64, "shaderInt64"),
         22 => (features.int16, "shaderInt16"),
+        39 => (features.int8, "shaderInt8"),
+        4448 => (features.storage8, "storageBuffer8BitAccess"),
         4433 => (features.storage16, "storageBuffer16BitAccess"),
         other => return Some(format!("SPIR-V capability {other}")),
     };
@@ -104,7 +107,8 @@ mod tests {
         let ballot = Features { subgroup_operations: 0b1001, ..none };
         assert!(words(&module(&[1, 61, 64]), &ballot).is_ok());
         assert!(words(&module(&[1, 61, 63]), &ballot).is_err_and(|e| e.contains("subgroup")));
-        assert!(words(&module(&[1, 10]), &half).is_err_and(|e| e.contains("capability 10")));
+        assert!(words(&module(&[1, 10]), &half).is_err_and(|e| e.contains("shaderFloat64")));
+        assert!(words(&module(&[1, 12]), &half).is_err_and(|e| e.contains("capability 12")));
     }
 
     #[test]

@@ -27,10 +27,12 @@ mod pipelines;
 mod ring;
 mod sets;
 mod staging;
+mod stream;
 
 pub use device::VulkanDevice;
 pub use instance::validation_available;
 pub use kernels::{Kernel, KernelSource, Shipped};
+pub use stream::{Arg, HeapStats, KernelId, MOST_ARGS, MOST_PARAMS, Profiled, Stream, Work};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,6 +122,23 @@ pub fn list() -> Result<Vec<Listed>, DeviceError> {
 /// `NotFound` for an index that no device has; `Unavailable` where Vulkan or the device cannot be used;
 /// `Driver`.
 pub fn open(selector: Option<usize>, options: Options) -> Result<VulkanDevice, DeviceError> {
+    let (instance, adapter) = choose(selector, &options)?;
+    VulkanDevice::new(instance, adapter, options)
+}
+
+/// As [`open`], an asynchronous queue with its own allocator.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_stream(selector: Option<usize>, options: Options) -> Result<Stream, DeviceError> {
+    let (instance, adapter) = choose(selector, &options)?;
+    Stream::new(instance, adapter, options)
+}
+
+fn choose(
+    selector: Option<usize>,
+    options: &Options,
+) -> Result<(instance::Instance, adapter::Adapter), DeviceError> {
     let instance = instance::Instance::new(options.validation)?;
     let mut adapters = adapter::all(&instance)?;
     let index = match selector {
@@ -142,5 +161,5 @@ pub fn open(selector: Option<usize>, options: Options) -> Result<VulkanDevice, D
             })?
         }
     };
-    VulkanDevice::new(instance, adapters.swap_remove(index), options)
+    Ok((instance, adapters.swap_remove(index)))
 }

@@ -90,6 +90,11 @@ impl Memory {
         Ok(Self { allocator, buffers: HashMap::new(), next: 1, in_use: 0, cap, location })
     }
 
+    /// Bounds the bytes of all buffers made from now on.
+    pub(crate) fn set_cap(&mut self, cap: Option<u64>) {
+        self.cap = cap;
+    }
+
     /// Bytes held.
     pub(crate) fn in_use(&self) -> u64 {
         self.in_use

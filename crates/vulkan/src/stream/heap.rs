@@ -1,0 +1,292 @@
+//! The caching allocator: blocks of large segments, reused in the order of the queue.
+//!
+//! Work runs in the order in which it was launched, so a block that was given back may be handed out again
+//! at once: whoever gets it runs after whoever had it. Blocks are split to size and merged with their
+//! neighbours when they come back. Small and large blocks live in different segments, so that a few
+//! long-lived small ones do not pin large segments (the scheme of PyTorch's CUDA allocator).
+//!
+//! Addresses name bytes of segments and nothing else: they are not canonical on any processor we run on,
+//! so a host that dereferences one faults instead of corrupting memory. They are never reused.
+
+use ash::vk;
+use std::collections::{BTreeSet, HashMap};
+use wave32_device::BufferId;
+
+/// Sizes and addresses are multiples of this: more than any device's offset alignment.
+pub(crate) const ALIGN: u64 = 512;
+const SMALL: u64 = 1 << 20;
+const SMALL_SEGMENT: u64 = 2 << 20;
+const LARGE: u64 = 10 << 20;
+const LARGE_SEGMENT: u64 = 20 << 20;
+const FIRST_ADDRESS: u64 = 0x0050_0000_0000_0000;
+
+/// What the heap holds and has held, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HeapStats {
+    /// In blocks that are in use.
+    pub allocated: u64,
+    /// Most that ever was.
+    pub max_allocated: u64,
+    /// In segments, used or cached.
+    pub reserved: u64,
+    /// Most that ever was.
+    pub max_reserved: u64,
+    /// Blocks in use.
+    pub blocks: u64,
+}
+
+/// A device buffer that blocks are cut from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segment {
+    base: u64,
+    pub(crate) size: u64,
+    pub(crate) buffer: BufferId,
+    pub(crate) raw: vk::Buffer,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    size: u64,
+    used: bool,
+    small: bool,
+    /// The block before this one in its segment, by address.
+    before: Option<u64>,
+}
+
+/// The segments and their blocks.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    /// By base address, ascending.
+    segments: Vec<Segment>,
+    /// By address.
+    blocks: HashMap<u64, Block>,
+    /// Free blocks as (size, address), small ones first.
+    free: [BTreeSet<(u64, u64)>; 2],
+    next: u64,
+    stats: HeapStats,
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        Self {
+            segments: Vec::new(),
+            blocks: HashMap::new(),
+            free: [BTreeSet::new(), BTreeSet::new()],
+            next: FIRST_ADDRESS,
+            stats: HeapStats::default(),
+        }
+    }
+}
+
+/// The size of the block that holds `bytes`; none where that is past 64 bits.
+fn rounded(bytes: u64) -> Option<u64> {
+    bytes.max(1).checked_next_multiple_of(ALIGN)
+}
+
+impl Heap {
+    pub(crate) fn stats(&self) -> HeapStats {
+        self.stats
+    }
+
+    /// Forgets past peaks.
+    pub(crate) fn reset_peaks(&mut self) {
+        self.stats.max_allocated = self.stats.allocated;
+        self.stats.max_reserved = self.stats.reserved;
+    }
+
+    /// The size of a new segment for a block of `bytes`; none where no device has that much.
+    pub(crate) fn segment_size(bytes: u64) -> Option<u64> {
+        let bytes = rounded(bytes)?;
+        match bytes {
+            0..=SMALL => Some(SMALL_SEGMENT),
+            ..LARGE => Some(LARGE_SEGMENT),
+            _ => bytes.checked_next_multiple_of(SMALL_SEGMENT),
+        }
+    }
+
+    /// The address of a block of at least `bytes`, if a segment has room.
+    pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
+        let bytes = rounded(bytes)?;
+        let small = bytes <= SMALL;
+        let free = &mut self.free[usize::from(!small)];
+        let &(size, address) = free.range((bytes, 0)..).next()?;
+        free.remove(&(size, address));
+        let rest = size - bytes;
+        let splits = if small { rest >= ALIGN } else { rest > SMALL };
+        let got = if splits { bytes } else { size };
+        if splits {
+            let behind = address + bytes;
+            self.set_before(address + size, behind);
+            self.blocks.insert(behind, Block { size: rest, used: false, small, before: Some(address) });
+            self.free[usize::from(!small)].insert((rest, behind));
+        }
+        let block = self.blocks.get_mut(&address)?;
+        (block.size, block.used) = (got, true);
+        self.stats.allocated += got;
+        self.stats.max_allocated = self.stats.max_allocated.max(self.stats.allocated);
+        self.stats.blocks += 1;
+        Some(address)
+    }
+
+    /// The block at `address`, if one starts there in the same segment, has `before` before it.
+    fn set_before(&mut self, address: u64, before: u64) {
+        if let Some(block) = self.blocks.get_mut(&address) {
+            block.before = Some(before);
+        }
+    }
+
+    /// Gives a block back; false where `address` is no block in use.
+    pub(crate) fn give(&mut self, address: u64) -> bool {
+        let Some(&Block { mut size, used: true, small, before }) = self.blocks.get(&address) else {
+            return false;
+        };
+        self.stats.allocated -= size;
+        self.stats.blocks -= 1;
+        let free = &mut self.free[usize::from(!small)];
+        let mut start = address;
+        let behind = address + size;
+        if let Some(next) = self.blocks.get(&behind).filter(|next| !next.used && next.before == Some(address))
+        {
+            size += next.size;
+            free.remove(&(next.size, behind));
+            self.blocks.remove(&behind);
+        }
+        let mut first = before;
+        if let Some((at, previous)) =
+            before.and_then(|at| Some((at, *self.blocks.get(&at)?))).filter(|(_, b)| !b.used)
+        {
+            free.remove(&(previous.size, at));
+            self.blocks.remove(&address);
+            (start, size, first) = (at, size + previous.size, previous.before);
+        }
+        free.insert((size, start));
+        self.blocks.insert(start, Block { size, used: false, small, before: first });
+        let end = start + size;
+        // A gap lies between segments, so a block that starts here is of the same one.
+        if self.blocks.contains_key(&end) {
+            self.set_before(end, start);
+        }
+        true
+    }
+
+    /// Adds a segment, made for a block of `bytes`, as one free block.
+    pub(crate) fn add(&mut self, bytes: u64, size: u64, buffer: BufferId, raw: vk::Buffer) {
+        let base = self.next;
+        // The gap keeps blocks of different segments from being neighbours.
+        self.next += size.next_multiple_of(SMALL_SEGMENT) + SMALL_SEGMENT;
+        self.segments.push(Segment { base, size, buffer, raw });
+        let small = rounded(bytes).is_some_and(|bytes| bytes <= SMALL);
+        self.blocks.insert(base, Block { size, used: false, small, before: None });
+        self.free[usize::from(!small)].insert((size, base));
+        self.stats.reserved += size;
+        self.stats.max_reserved = self.stats.max_reserved.max(self.stats.reserved);
+    }
+
+    /// Removes every segment that has no block in use; the caller destroys their buffers.
+    pub(crate) fn remove_unused(&mut self) -> Vec<BufferId> {
+        let mut removed = Vec::new();
+        let Self { segments, blocks, free, stats, .. } = self;
+        segments.retain(|segment| {
+            let Some(&Block { size, used: false, small, .. }) = blocks.get(&segment.base) else {
+                return true;
+            };
+            if size != segment.size {
+                return true;
+            }
+            blocks.remove(&segment.base);
+            free[usize::from(!small)].remove(&(size, segment.base));
+            stats.reserved -= size;
+            removed.push(segment.buffer);
+            false
+        });
+        removed
+    }
+
+    /// The segment that holds `bytes` from `address` on, and the offset there.
+    pub(crate) fn find(&self, address: u64, bytes: u64) -> Option<(&Segment, u64)> {
+        let index = self.segments.partition_point(|segment| segment.base <= address).checked_sub(1)?;
+        let segment = &self.segments[index];
+        let offset = address - segment.base;
+        let end = offset.checked_add(bytes)?;
+        (end <= segment.size).then_some((segment, offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    fn grow(heap: &mut Heap, bytes: u64) -> u64 {
+        heap.take(bytes).unwrap_or_else(|| {
+            let id = BufferId(heap.next);
+            heap.add(bytes, Heap::segment_size(bytes).unwrap(), id, vk::Buffer::null());
+            heap.take(bytes).unwrap()
+        })
+    }
+
+    #[test]
+    fn blocks_are_reused_split_and_merged() {
+        let mut heap = Heap::default();
+        let (a, b) = (grow(&mut heap, 1000), grow(&mut heap, 1));
+        assert_eq!(b - a, 1024);
+        assert_eq!(heap.stats().reserved, SMALL_SEGMENT);
+        assert!(heap.give(a));
+        assert_eq!(grow(&mut heap, 1024), a, "the smallest block that fits");
+        assert!(heap.give(a) && heap.give(b));
+        assert!(!heap.give(b), "given back twice");
+        assert_eq!(heap.stats().allocated, 0);
+        assert_eq!(heap.remove_unused().len(), 1, "all merged into one block again");
+        assert_eq!(heap.stats().reserved, 0);
+        assert!(heap.find(a, 1).is_none());
+        assert!(grow(&mut heap, 1) > a, "addresses do not come back");
+    }
+
+    #[test]
+    fn sizes_past_everything_are_refused() {
+        assert_eq!(Heap::segment_size(u64::MAX), None);
+        assert_eq!(Heap::default().take(u64::MAX), None);
+        let big = 11 << 20;
+        assert_eq!(Heap::segment_size(big + 1), Some(12 << 20));
+        assert_eq!(Heap::segment_size(2 << 20), Some(LARGE_SEGMENT));
+    }
+
+    #[test]
+    fn random_use_keeps_blocks_apart_and_leaks_nothing() {
+        let seed = rand::random();
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut heap = Heap::default();
+        let mut held: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..4000 {
+            if held.is_empty() || (held.len() < 200 && random.random_bool(0.55)) {
+                let bytes = 1u64 << random.random_range(0..24);
+                let bytes = random.random_range(bytes..2 * bytes);
+                let address = grow(&mut heap, bytes);
+                let (segment, offset) = heap.find(address, bytes).unwrap_or_else(|| panic!("seed {seed}"));
+                assert!(offset + bytes <= segment.size && address.is_multiple_of(ALIGN), "seed {seed}");
+                for &(other, size) in &held {
+                    assert!(address + bytes <= other || other + size <= address, "overlap, seed {seed}");
+                }
+                held.push((address, bytes));
+            } else {
+                let (address, _) = held.swap_remove(random.random_range(0..held.len()));
+                assert!(heap.give(address), "seed {seed}");
+            }
+            if random.random_bool(0.01) {
+                heap.remove_unused();
+            }
+        }
+        assert_eq!(heap.stats().blocks, held.len() as u64);
+        for (address, _) in held {
+            assert!(heap.give(address), "seed {seed}");
+        }
+        heap.remove_unused();
+        assert_eq!(
+            (heap.stats().reserved, heap.stats().allocated, heap.blocks.len()),
+            (0, 0, 0),
+            "seed {seed}"
+        );
+        assert!(heap.free.iter().all(BTreeSet::is_empty), "seed {seed}");
+    }
+}
