@@ -11,8 +11,10 @@ use wave32_solve::{DeviceCaps, Plan, Role};
 
 mod budget;
 pub mod conformance;
+mod queue;
 
 pub use budget::{Budget, Cursor};
+pub use queue::{Arg, Queue, Work};
 
 /// A device's identity, for people and caches.
 #[derive(Debug, Clone, serde::Serialize)]

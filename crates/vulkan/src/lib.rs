@@ -32,7 +32,7 @@ mod stream;
 pub use device::VulkanDevice;
 pub use instance::validation_available;
 pub use kernels::{Kernel, KernelSource, Shipped};
-pub use stream::{Arg, HeapStats, KernelId, MOST_ARGS, MOST_PARAMS, Profiled, Stream, Work};
+pub use stream::{HeapStats, KernelId, MOST_ARGS, MOST_PARAMS, Profiled, Stream};
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -29,7 +29,7 @@ use std::collections::HashMap;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 use transfer::Transfer;
-use wave32_device::{Budget, DeviceError, DeviceInfo};
+use wave32_device::{Arg, Budget, DeviceError, DeviceInfo, Queue, Work};
 use wave32_solve::DeviceCaps;
 
 /// Most storage buffers of a launch.
@@ -43,26 +43,6 @@ const EAGER: u32 = 8;
 /// A kernel of one stream, ready to launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KernelId(u32);
-
-/// A range of the stream's memory that a launch binds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arg {
-    /// First byte, from [`Stream::alloc`]; a multiple of the device's offset alignment.
-    pub address: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// True where the launch writes there.
-    pub writes: bool,
-}
-
-/// What a launch costs, for the time budget.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Work {
-    /// Floating-point operations.
-    pub flops: u64,
-    /// Bytes through memory.
-    pub bytes: u64,
-}
 
 /// Everything of one stream. Fields drop in order, so the logical device is last.
 struct Parts {
@@ -589,5 +569,47 @@ impl Drop for Stream {
         parts.memory.destroy(&parts.gpu);
         // SAFETY: this is the end of `self`; the parts are not touched again.
         unsafe { ManuallyDrop::drop(&mut self.parts) };
+    }
+}
+
+impl Queue for Stream {
+    fn caps(&self) -> &DeviceCaps {
+        self.caps()
+    }
+
+    fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.alloc(bytes)
+    }
+
+    fn free(&mut self, address: u64) {
+        self.free(address);
+    }
+
+    fn launch(
+        &mut self,
+        kernel: &str,
+        grid: [u32; 3],
+        params: &[u32],
+        args: &[Arg],
+        work: Work,
+    ) -> Result<(), DeviceError> {
+        let kernel = self.kernel(kernel)?;
+        self.launch(kernel, grid, params, args, work)
+    }
+
+    fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
+        self.fill(address, bytes, word)
+    }
+
+    fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.copy(from, to, bytes)
+    }
+
+    fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
+        self.upload(address, data)
+    }
+
+    fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
+        self.download(address, data)
     }
 }

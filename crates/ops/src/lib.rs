@@ -1,0 +1,43 @@
+//! What a CNN needs besides convolution, on strided tensors of any element type.
+//!
+//! An operation checks its operands, picks kernel variants and launches them on a [`Queue`]; it neither
+//! waits nor allocates results. Operands are [`View`]s: an address, an element type, sizes and strides.
+//! What an operation cannot do it refuses by name ([`OpError::Refused`]) before it launches anything, so
+//! that a framework can go elsewhere.
+#![forbid(unsafe_code)]
+
+mod call;
+mod copy;
+mod dtype;
+mod view;
+
+pub use call::Call;
+pub use copy::copy;
+pub use dtype::{DType, Kind};
+pub use view::{Common, MAX_DIMS, View};
+
+pub use wave32_device::{Arg, Queue, Work};
+
+/// Why an operation did not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpError {
+    /// It cannot do this; nothing was launched. A stable name and the numbers behind it.
+    #[error("{name}: {detail}")]
+    Refused {
+        /// Stable, kebab-case: `too-many-elements`, ...
+        name: &'static str,
+        /// What was found.
+        detail: String,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] wave32_device::DeviceError),
+}
+
+impl OpError {
+    /// A refusal.
+    pub fn refused(name: &'static str, detail: impl Into<String>) -> Self {
+        Self::Refused { name, detail: detail.into() }
+    }
+}

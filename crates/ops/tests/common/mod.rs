@@ -1,0 +1,129 @@
+//! What the tests share: a stream, and tensors whose elements are seen as f64 from here.
+#![allow(dead_code)] // each test file uses a part
+
+use half::{bf16, f16};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use wave32_ops::{DType, Queue, View};
+use wave32_vulkan::{Options, Stream};
+
+/// A stream, or none where no Vulkan driver is (then the test is skipped, unless one is demanded).
+pub fn stream() -> Option<Stream> {
+    match wave32_vulkan::open_stream(None, Options::default()) {
+        Ok(stream) => Some(stream),
+        Err(error) if std::env::var_os("WAVE32_REQUIRE_VULKAN").is_some() => panic!("{error}"),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// A generator with a fresh seed, and the seed to name in failures.
+pub fn random() -> (StdRng, u64) {
+    let seed = rand::random();
+    (StdRng::seed_from_u64(seed), seed)
+}
+
+/// `value` as an element of that type holds it.
+pub fn rounded(dtype: DType, value: f64) -> f64 {
+    read(dtype, &bytes(dtype, value))
+}
+
+/// The bytes of one element.
+pub fn bytes(dtype: DType, value: f64) -> Vec<u8> {
+    match dtype {
+        DType::F32 => (value as f32).to_le_bytes().to_vec(),
+        DType::F16 => f16::from_f64(value).to_le_bytes().to_vec(),
+        DType::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
+        DType::F64 => value.to_le_bytes().to_vec(),
+        DType::I64 => (value as i64).to_le_bytes().to_vec(),
+        DType::I32 => (value as i64 as i32).to_le_bytes().to_vec(),
+        DType::I16 => (value as i64 as i16).to_le_bytes().to_vec(),
+        DType::I8 | DType::U8 => vec![value as i64 as u8],
+        DType::Bool => vec![u8::from(value != 0.0)],
+    }
+}
+
+fn read(dtype: DType, b: &[u8]) -> f64 {
+    let four = || [b[0], b[1], b[2], b[3]];
+    let eight = || [b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]];
+    match dtype {
+        DType::F32 => f32::from_le_bytes(four()).into(),
+        DType::F16 => f16::from_le_bytes([b[0], b[1]]).to_f64(),
+        DType::BF16 => bf16::from_le_bytes([b[0], b[1]]).to_f64(),
+        DType::F64 => f64::from_le_bytes(eight()),
+        DType::I64 => i64::from_le_bytes(eight()) as f64,
+        DType::I32 => i32::from_le_bytes(four()).into(),
+        DType::I16 => i16::from_le_bytes([b[0], b[1]]).into(),
+        DType::I8 => (b[0] as i8).into(),
+        DType::U8 | DType::Bool => b[0].into(),
+    }
+}
+
+/// A view in memory of its own with exactly these values at its elements, in index order; what lies
+/// between them is poison (0xdb).
+pub fn put(stream: &mut Stream, dtype: DType, sizes: &[u64], strides: &[u64], values: &[f64]) -> View {
+    let view = View::new(0, dtype, sizes, strides).unwrap();
+    let size = dtype.size() as usize;
+    let mut data = vec![0xdb; (view.extent() as usize * size).max(1)];
+    for (at, &value) in offsets(&view).into_iter().zip(values) {
+        data[at * size..][..size].copy_from_slice(&bytes(dtype, value));
+    }
+    // Not at the start of the block, so that offsets are put to the test.
+    let skip = 8 * (values.len() as u64 % 5);
+    let address = stream.alloc(data.len() as u64 + skip).unwrap() + skip;
+    Queue::upload(stream, address, &data).unwrap();
+    View::new(address, dtype, sizes, strides).unwrap()
+}
+
+/// As [`put`], contiguous.
+pub fn put_plain(stream: &mut Stream, dtype: DType, sizes: &[u64], values: &[f64]) -> View {
+    let plain = View::contiguous(0, dtype, sizes).unwrap();
+    put(stream, dtype, sizes, plain.strides(), values)
+}
+
+/// A poisoned view for results.
+pub fn room(stream: &mut Stream, dtype: DType, sizes: &[u64]) -> View {
+    let view = put_plain(stream, dtype, sizes, &[]);
+    assert!(view.is_contiguous());
+    view
+}
+
+/// The values of a view's elements, in index order.
+pub fn get(stream: &mut Stream, view: &View) -> Vec<f64> {
+    let size = view.dtype.size() as usize;
+    let mut data = vec![0; view.extent() as usize * size];
+    Queue::download(stream, view.address, &mut data).unwrap();
+    offsets(view).into_iter().map(|at| read(view.dtype, &data[at * size..])).collect()
+}
+
+fn offsets(view: &View) -> Vec<usize> {
+    let mut all = vec![0usize];
+    for (&size, &stride) in view.sizes().iter().zip(view.strides()) {
+        all = all.iter().flat_map(|&at| (0..size).map(move |i| at + (i * stride) as usize)).collect();
+    }
+    all
+}
+
+/// Random values in -range..range that the type holds exactly.
+pub fn values(random: &mut StdRng, dtype: DType, count: u64, range: f64) -> Vec<f64> {
+    let one = |random: &mut StdRng| match dtype {
+        DType::Bool => f64::from(random.random_bool(0.5)),
+        DType::U8 => random.random_range(0.0..range.min(255.0)).trunc(),
+        dtype if dtype.is_float() => rounded(dtype, random.random_range(-range..range)),
+        _ => random.random_range(-range.min(127.0)..range.min(127.0)).trunc(),
+    };
+    (0..count).map(|_| one(random)).collect()
+}
+
+/// Fails unless every value is within `tolerance` of the expected one, relative to the largest of them (NaN
+/// matches NaN, infinities match themselves).
+pub fn close(found: &[f64], expected: &[f64], tolerance: f64, what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let scale = expected.iter().filter(|v| v.is_finite()).fold(1e-30, |m: f64, v| m.max(v.abs()));
+    for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
+        let same = f == e || (f.is_nan() && e.is_nan());
+        assert!(same || (f - e).abs() <= tolerance * scale, "{what}: element {i} is {f}, expected {e}");
+    }
+}
