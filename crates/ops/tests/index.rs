@@ -233,7 +233,7 @@ fn sums_into_rows_and_lines() {
         (DType::F32, 1e-6),
         (DType::F16, 1e-3),
         (DType::BF16, 1e-2),
-        (DType::F64, 1e-15),
+        (DType::F64, 1e-14),
         (DType::I64, 0.0),
         (DType::U8, 0.0),
     ] {

@@ -9,7 +9,7 @@ use wave32_ops::pool::{Divisor, Windows, avg_pool2d, avg_pool2d_backward, max_po
 use wave32_ops::{DType, View};
 
 const FLOATS: [(DType, f64); 4] =
-    [(DType::F32, 3e-7), (DType::F16, 2e-3), (DType::BF16, 1e-2), (DType::F64, 1e-15)];
+    [(DType::F32, 3e-7), (DType::F16, 2e-3), (DType::BF16, 1e-2), (DType::F64, 1e-14)];
 
 struct Case {
     windows: Windows,
