@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod convolution;
 mod copy;
 mod dtype;
 mod view;
 
 pub use call::Call;
+pub use convolution::{ConvOperands, Planner, epilogue, storage};
 pub use copy::copy;
 pub use dtype::{DType, Kind};
 pub use view::{Common, MAX_DIMS, View};
