@@ -93,8 +93,5 @@ class StagedGloo(dist.ProcessGroup):
 
 
 def register():
-    """Makes the backend known; without `torch.distributed` in this build there is nothing to do."""
-    if dist.is_available() and "WAVE" not in dist.Backend.backend_list and not hasattr(dist.Backend, "WAVE"):
-        dist.Backend.register_backend(
-            "wave", lambda store, rank, size, timeout: StagedGloo(store, rank, size, timeout), devices=["wave", "cpu"]
-        )
+    """Makes the backend known."""
+    dist.Backend.register_backend("wave", StagedGloo, devices=["wave", "cpu"])
