@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod convolution;
 mod copy;
 mod dtype;
 pub mod index;
@@ -18,6 +19,7 @@ pub mod upsample;
 mod view;
 
 pub use call::Call;
+pub use convolution::{ConvOperands, Planner, epilogue, storage};
 pub use copy::copy;
 pub use dtype::{DType, Kind};
 pub use view::{Common, MAX_DIMS, View};

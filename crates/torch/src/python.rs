@@ -1,7 +1,7 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
-use crate::{abi, fallback, memory_ops, register, rng, state};
+use crate::{abi, fallback, register, rng, state, tables};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -26,15 +26,17 @@ mod _native {
     fn register_kernels() -> Result<(), Error> {
         abi::load()?;
         state::watch_forks();
-        register::define(memory_ops::SCHEMAS)?;
-        register::register("wave", "PrivateUse1", memory_ops::OWN)?;
-        register::register("aten", "PrivateUse1", memory_ops::OPS)
+        for (schemas, kernels) in tables::OWN {
+            register::define(schemas)?;
+            register::register("wave", "PrivateUse1", kernels)?;
+        }
+        tables::ATEN.iter().try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
     }
 
     /// Names of the operators of aten that have a kernel here.
     #[pyfunction]
     fn native_operators() -> Vec<&'static str> {
-        memory_ops::OPS.iter().map(|op| op.name).collect()
+        tables::ATEN.iter().flat_map(|kernels| kernels.iter().map(|op| op.name)).collect()
     }
 
     /// Which arguments operators write: `aten::add.out` to a bit per position.
