@@ -182,7 +182,7 @@ fn adaptive_max_backward_out(
 
 fn divisor(count_include_pad: bool, fixed: Option<i64>) -> Result<Divisor, Error> {
     match fixed {
-        Some(by) => u32::try_from(by)
+        Some(by) => i32::try_from(by)
             .map(Divisor::Fixed)
             .map_err(|_| Error::NoKernel(format!("an average divided by {by}"))),
         None if count_include_pad => Ok(Divisor::WithPadding),
