@@ -77,7 +77,7 @@ def _index_put(
     try:
         return torch.ops.wave.index_put_(self, indices, values, accumulate)
     except NotImplementedError as refusal:  # Refused before anything was written.
-        return run_on_cpu(aten._index_put_impl_, self, indices, values, accumulate, unsafe, why=str(refusal))
+        return run_on_cpu(aten._index_put_impl_.default, self, indices, values, accumulate, unsafe, why=str(refusal))
 
 
 # Operator of aten: its implementation.

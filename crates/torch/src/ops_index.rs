@@ -81,6 +81,10 @@ fn gather(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<Tensor, 
     if same_elements(out, x) {
         return Err(Error::NoKernel("a gather into its source".into()));
     }
+    if index.numel() == 0 {
+        // Of any type, as PyTorch has it.
+        return out.share();
+    }
     let (from, names, to) = (bits(x)?, view(index)?, bits(out)?);
     let word = index_errors::word()?;
     run(|queue| index::gather(queue, &from, dim, &names, &to, word))?;
@@ -106,6 +110,9 @@ fn scatter(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) 
     }
     let (names, from) = (view(index)?, bits(source)?);
     copied(x, out, &[index, source])?;
+    if index.numel() == 0 {
+        return out.share();
+    }
     let (to, word) = (bits(out)?, index_errors::word()?);
     run(|queue| index::scatter(queue, &to, dim, &names, &from, word))?;
     out.share()
@@ -131,6 +138,9 @@ fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tens
     }
     let (names, from) = (view(index)?, view(source)?);
     copied(x, out, &[index, source])?;
+    if index.numel() == 0 {
+        return out.share();
+    }
     let (to, word) = (view(out)?, index_errors::word()?);
     run(|queue| index::scatter_add(queue, &to, dim, &names, &from, word))?;
     out.share()
