@@ -1,10 +1,14 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
+use crate::register::Op;
 use crate::{abi, fallback, memory_ops, register, rng, state};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::collections::HashMap;
+
+/// Every table of kernels of aten.
+const KERNELS: &[&[Op]] = &[memory_ops::OPS];
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
@@ -28,13 +32,13 @@ mod _native {
         state::watch_forks();
         register::define(memory_ops::SCHEMAS)?;
         register::register("wave", "PrivateUse1", memory_ops::OWN)?;
-        register::register("aten", "PrivateUse1", memory_ops::OPS)
+        KERNELS.iter().try_for_each(|ops| register::register("aten", "PrivateUse1", ops))
     }
 
     /// Names of the operators of aten that have a kernel here.
     #[pyfunction]
     fn native_operators() -> Vec<&'static str> {
-        memory_ops::OPS.iter().map(|op| op.name).collect()
+        KERNELS.iter().copied().flatten().map(|op| op.name).collect()
     }
 
     /// Which arguments operators write: `aten::add.out` to a bit per position.
