@@ -24,15 +24,30 @@ class _Shape(NamedTuple):
 _shapes: dict[Any, _Shape] = {}
 
 
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
+# Arguments that kernels write although their schemas do not say so.
+_UNMARKED = {
+    "aten::native_batch_norm": ("running_mean", "running_var"),
+    "aten::batch_norm_update_stats": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats_with_counts": ("running_mean", "running_var"),
+}
+
+
+def _written(schema: Any) -> list[tuple[int, str]]:
+    """Position and name of the arguments that an operator writes."""
+    unmarked = _UNMARKED.get(schema.name, ())
+    return [
+        (position, argument.name)
+        for position, argument in enumerate(schema.arguments)
+        if argument.name in unmarked or (argument.alias_info is not None and argument.alias_info.is_write)
+    ]
 
 
 def _shape(op: Any) -> _Shape:
     known = _shapes.get(op)
     if known is None:
         schema = op._schema
-        written = [(i, a.name) for i, a in enumerate(schema.arguments) if _is_written(a)]
+        written = _written(schema)
         known = _Shape(
             schema.name + (f".{schema.overload_name}" if schema.overload_name else ""),
             tuple(i for i, _ in written),
@@ -52,7 +67,7 @@ def written_arguments(names: list[str]) -> dict[str, int]:
             schema = torch._C._get_schema(f"aten::{base}", overload)
         except RuntimeError:  # This torch has no such operator.
             continue
-        table[f"aten::{name}"] = sum(1 << i for i, a in enumerate(schema.arguments) if _is_written(a))
+        table[f"aten::{name}"] = sum(1 << position for position, _ in _written(schema))
     return table
 
 
