@@ -10,6 +10,12 @@ mod call;
 mod convolution;
 mod copy;
 mod dtype;
+pub mod index;
+pub mod pad;
+pub mod pool;
+pub mod rearrange;
+mod scratch;
+pub mod upsample;
 mod view;
 
 pub use call::Call;
