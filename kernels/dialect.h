@@ -42,6 +42,8 @@
 #define KERNEL3(a, b, c) HEAD a b c void main()
 #define KERNEL4(a, b, c, d) HEAD a b c d void main()
 #define KERNEL5(a, b, c, d, e) HEAD a b c d e void main()
+#define KERNEL6(a, b, c, d, e, f) HEAD a b c d e f void main()
+#define KERNEL8(a, b, c, d, e, f, g, h) HEAD a b c d e f g h void main()
 #define SHARED4(name, n) shared vec4 name[n];
 #define LANE(name, i) name[(i) >> 2][(i) & 3]
 #define AT(name, i) name[i]
@@ -99,6 +101,8 @@ struct Params { PARAMS };
 #define KERNEL3(a, b, c) HEAD(a, b, c, Params p)
 #define KERNEL4(a, b, c, d) HEAD(a, b, c, d, Params p)
 #define KERNEL5(a, b, c, d, e) HEAD(a, b, c, d, e, Params p)
+#define KERNEL6(a, b, c, d, e, f) HEAD(a, b, c, d, e, f, Params p)
+#define KERNEL8(a, b, c, d, e, f, g, h) HEAD(a, b, c, d, e, f, g, h, Params p)
 #define SHARED4(name, n) static __attribute__((shared)) vec4 name[n];
 #define LANE(name, i) ((__attribute__((address_space(3))) float*)name)[i]
 #define AT(name, i) at(name, i)

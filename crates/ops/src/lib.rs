@@ -6,6 +6,7 @@
 //! that a framework can go elsewhere.
 #![forbid(unsafe_code)]
 
+mod batch_norm;
 mod call;
 mod convolution;
 mod copy;
@@ -18,6 +19,7 @@ mod scratch;
 pub mod upsample;
 mod view;
 
+pub use batch_norm::{BatchNorm, batch_norm, batch_norm_backward};
 pub use call::Call;
 pub use convolution::{ConvOperands, Planner, epilogue, storage};
 pub use copy::copy;

@@ -13,6 +13,7 @@ pub mod fallback;
 pub mod memory_ops;
 mod ops_conv;
 mod ops_matmul;
+mod ops_norm;
 mod python;
 pub mod register;
 pub mod rng;
