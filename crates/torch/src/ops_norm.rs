@@ -48,7 +48,10 @@ fn native_batch_norm(
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let dtype = input.dtype()?;
-    let channels = *input.sizes().get(1).ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
+    let channels = *input
+        .sizes()
+        .get(1)
+        .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
     let x = contiguous(input)?;
     let y = Tensor::empty(input.sizes(), dtype)?;
     let save = Tensor::empty(&[2 * channels], DType::F32)?;
@@ -123,7 +126,10 @@ fn backward(
     mask: &[bool],
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let wanted = |index: usize| mask.get(index).copied().unwrap_or(false);
-    let channels = *input.sizes().get(1).ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
+    let channels = *input
+        .sizes()
+        .get(1)
+        .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
     let (x, dy) = (contiguous(input)?, contiguous(grad)?);
     let gamma = float(weight)?;
     let statistics = if training { (save_mean, save_invstd) } else { (running_mean, running_var) };
