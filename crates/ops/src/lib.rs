@@ -9,11 +9,17 @@
 mod call;
 mod copy;
 mod dtype;
+mod elementwise;
+mod fill;
+mod op;
 mod view;
 
 pub use call::Call;
 pub use copy::copy;
 pub use dtype::{DType, Kind};
+pub use elementwise::{Elementwise, Number, Operand};
+pub use fill::{arange, eye, fill, linspace};
+pub use op::Op;
 pub use view::{Common, MAX_DIMS, View};
 
 pub use wave32_device::{Arg, Queue, Work};
