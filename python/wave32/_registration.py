@@ -52,6 +52,10 @@ def register() -> None:
     _recurrent.register()
     _autocast.register()
     _patches.apply()
+    if torch.distributed.is_available():
+        from wave32 import _distributed
+
+        _distributed.register()
     # Before torch and the interpreter tear themselves down; a fork's exit leaves its parent's device alone.
     atexit.register(_native.close)
     os.register_at_fork(after_in_child=_device._forget)

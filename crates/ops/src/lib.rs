@@ -7,14 +7,22 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod convolution;
 mod copy;
 mod dtype;
 mod elementwise;
 mod fill;
 mod op;
+pub mod index;
+pub mod pad;
+pub mod pool;
+pub mod rearrange;
+mod scratch;
+pub mod upsample;
 mod view;
 
 pub use call::Call;
+pub use convolution::{ConvOperands, Planner, epilogue, storage};
 pub use copy::copy;
 pub use dtype::{DType, Kind};
 pub use elementwise::{Elementwise, Number, Operand};

@@ -1,5 +1,6 @@
 //! Copies within the device and between it and the host.
 
+use crate::bridge::{run, view};
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::state;
@@ -53,10 +54,21 @@ fn within(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     strided(src, dst)
 }
 
-/// Between tensors of the device that differ in strides or type, or overlap.
-///
-/// Through the host, until the device has a kernel for it.
+/// Between tensors of the device that differ in strides or type, or overlap; through the host where the
+/// device has no kernel for that.
 fn strided(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
+    let overlap = src.address() < dst.address() + dst.span_bytes()?
+        && dst.address() < src.address() + src.span_bytes()?;
+    if !overlap {
+        let on_device = view(src).and_then(|from| Ok((from, view(dst)?)));
+        let copied = on_device.and_then(|(from, to)| run(|queue| wave32_ops::copy(queue, &from, &to)));
+        if !matches!(
+            copied,
+            Err(Error::NoKernel(_) | Error::Device(wave32_device::DeviceError::Unsupported(_)))
+        ) {
+            return copied;
+        }
+    }
     upload(&to_host(src)?, dst)
 }
 

@@ -4,15 +4,19 @@
 //! function over [`tensor::Tensor`] with a row in a table ([`register`]). `docs/torch.md` tells how to add one.
 
 pub mod abi;
+pub mod bridge;
 pub mod copies;
 mod dlpack;
 pub mod dtype;
 pub mod error;
 pub mod fallback;
 pub mod memory_ops;
+mod ops_conv;
+mod ops_matmul;
 mod python;
 pub mod register;
 pub mod rng;
 pub mod stack;
 pub mod state;
+mod tables;
 pub mod tensor;

@@ -1,14 +1,10 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
-use crate::register::Op;
-use crate::{abi, fallback, memory_ops, register, rng, state};
+use crate::{abi, fallback, register, rng, state, tables};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::collections::HashMap;
-
-/// Every table of kernels of aten.
-const KERNELS: &[&[Op]] = &[memory_ops::OPS];
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
@@ -30,15 +26,17 @@ mod _native {
     fn register_kernels() -> Result<(), Error> {
         abi::load()?;
         state::watch_forks();
-        register::define(memory_ops::SCHEMAS)?;
-        register::register("wave", "PrivateUse1", memory_ops::OWN)?;
-        KERNELS.iter().try_for_each(|ops| register::register("aten", "PrivateUse1", ops))
+        for (schemas, kernels) in tables::OWN {
+            register::define(schemas)?;
+            register::register("wave", "PrivateUse1", kernels)?;
+        }
+        tables::ATEN.iter().try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
     }
 
     /// Names of the operators of aten that have a kernel here.
     #[pyfunction]
     fn native_operators() -> Vec<&'static str> {
-        KERNELS.iter().copied().flatten().map(|op| op.name).collect()
+        tables::ATEN.iter().flat_map(|kernels| kernels.iter().map(|op| op.name)).collect()
     }
 
     /// Which arguments operators write: `aten::add.out` to a bit per position.

@@ -60,6 +60,17 @@ fn dead() -> MutexGuard<'static, Vec<u64>> {
 /// # Errors
 /// The stream's; `Unavailable` where it cannot be opened, `Misuse` after a fork or after exit.
 pub fn with<T>(work: impl FnOnce(&mut Stream) -> Result<T, DeviceError>) -> Result<T, Error> {
+    perform(work)
+}
+
+/// As [`with`], for work with errors of its own.
+///
+/// # Errors
+/// As [`with`].
+pub fn perform<T, E>(work: impl FnOnce(&mut Stream) -> Result<T, E>) -> Result<T, Error>
+where
+    Error: From<E>,
+{
     if is_forked() {
         return Err(Error::Invalid(
             "Cannot re-initialize wave in forked subprocess. To use wave with multiprocessing, you must use \
