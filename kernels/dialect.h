@@ -1,7 +1,7 @@
 // The dialect: what a kernel text may use, in GLSL (Vulkan) and in HIP (amdgcn code objects).
 //
 // A text defines PARAMS (its scalar words, `uint x0;` first), includes this header, declares LDS with
-// SHARED4, and opens its body with KERNEL3/4/5(buffers). Types: uint, int, float, vec4.
+// SHARED4, and opens its body with KERNEL2/3/4/5/8(buffers). Types: uint, int, float, vec4.
 //
 //   IN(b, T, name) OUT(b, T, name)  storage buffer b of T; IN4/OUT4 also allow LOAD4/STORE4
 //   LOAD(name, i) STORE(name, i, v) one element of storage type (DTYPE) as float
