@@ -19,25 +19,49 @@ class _Shape(NamedTuple):
     written: tuple[int, ...]
     written_names: tuple[str, ...]
     is_view: bool
+    # Positions of tensors that arrive as Python numbers, which the operator called by hand would refuse.
+    tensors: frozenset[int]
 
 
 _shapes: dict[Any, _Shape] = {}
 
 
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
+# Arguments that kernels write although their schemas do not say so.
+_UNMARKED = {
+    "aten::native_batch_norm": ("running_mean", "running_var"),
+    "aten::batch_norm_update_stats": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats_with_counts": ("running_mean", "running_var"),
+}
+
+
+def _written(schema: Any) -> list[tuple[int, str]]:
+    """Position and name of the arguments that an operator writes."""
+    unmarked = _UNMARKED.get(schema.name, ())
+    return [
+        (position, argument.name)
+        for position, argument in enumerate(schema.arguments)
+        if argument.name in unmarked or (argument.alias_info is not None and argument.alias_info.is_write)
+    ]
 
 
 def _shape(op: Any) -> _Shape:
     known = _shapes.get(op)
     if known is None:
         schema = op._schema
-        written = [(i, a.name) for i, a in enumerate(schema.arguments) if _is_written(a)]
+        written = _written(schema)
         known = _Shape(
             schema.name + (f".{schema.overload_name}" if schema.overload_name else ""),
             tuple(i for i, _ in written),
             tuple(name for _, name in written),
             any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns),
+            frozenset(
+                position
+                for position, argument in enumerate(schema.arguments)
+                if str(argument.type) == "Tensor" and not torch._C._should_allow_numbers_as_tensors(
+                    schema.name.split("::")[1]
+                )
+            ),
         )
         _shapes[op] = known
     return known
@@ -71,7 +95,7 @@ def written_arguments(names: list[str]) -> dict[str, int]:
             schema = torch._C._get_schema(f"aten::{base}", overload)
         except RuntimeError:  # This torch has no such operator.
             continue
-        written = sum(1 << i for i, a in enumerate(schema.arguments) if _is_written(a))
+        written = sum(1 << position for position, _ in _written(schema))
         op = getattr(getattr(torch.ops.aten, base), overload or "default")
         table[f"aten::{name}"] = written | _detour(schema, op)
     return table
@@ -102,7 +126,12 @@ def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
             return torch.device("cpu")
         return value
 
-    cpu_args = [_map(value, to_cpu) for value in args]
+    cpu_args = [
+        torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+        if position in shape.tensors and isinstance(value, (bool, int, float, complex))
+        else _map(value, to_cpu)
+        for position, value in enumerate(args)
+    ]
     cpu_kwargs = {name: _map(value, to_cpu) for name, value in kwargs.items() if name != "pin_memory"}
     results = op(*cpu_args, **cpu_kwargs)
 

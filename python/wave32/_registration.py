@@ -45,7 +45,7 @@ class _Guard(torch._C._acc.DeviceGuard):
 
 def register() -> None:
     """Makes `wave` a device of this process. Opens nothing: that is the first use's business."""
-    from wave32 import _autocast, _device, _fallback, _native, _patches, _scalar_ops
+    from wave32 import _autocast, _device, _fallback, _native, _patches, _recurrent, _scalar_ops
 
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _device)
@@ -56,6 +56,7 @@ def register() -> None:
     _native.set_written(_fallback.written_arguments(_native.native_operators()))
     _fallback.register()
     _scalar_ops.register()
+    _recurrent.register()
     _autocast.register()
     _patches.apply()
     if torch.distributed.is_available():

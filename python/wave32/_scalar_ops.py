@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from wave32 import _native
 from wave32._fallback import run_on_cpu
 
 aten = torch.ops.aten
@@ -51,8 +52,9 @@ TABLE = {
     "fill_.Tensor": _fill_tensor,
 }
 
-# Composites that reach for a kernel by device behind the dispatcher's back: to the CPU explicitly.
-ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out"]
+# Composites that reach for a kernel by device behind the dispatcher's back: to the CPU explicitly, as long as
+# there is no kernel.
+ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out", "convolution", "convolution_backward"]
 
 
 def register() -> None:
@@ -63,7 +65,10 @@ def register() -> None:
     wave = library("aten", "PrivateUse1")
     for name, implementation in (TABLE | _index_ops.TABLE).items():
         wave.impl(name, implementation)
+    native = set(_native.native_operators())
     for name in ON_CPU:
+        if name in native:
+            continue
         base, _, overload = name.partition(".")
         op = getattr(getattr(aten, base), overload or "default")
         wave.impl(name, lambda *args, _op=op, **kwargs: run_on_cpu(_op, *args, **kwargs))

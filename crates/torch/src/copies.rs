@@ -95,14 +95,14 @@ fn upload(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
 }
 
 fn send(address: u64, image: &Tensor) -> Result<(), Error> {
-    let bytes = image.cpu_bytes()?;
+    let bytes = image.host_bytes()?;
     state::with(|stream| stream.upload(address, bytes))
 }
 
 /// Reads a tensor of the device into one of the CPU.
 fn download(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     if src.dtype()? == dst.dtype()? && src.is_dense() && same_layout(src, dst) {
-        let (address, bytes) = (src.address(), dst.cpu_bytes()?);
+        let (address, bytes) = (src.address(), dst.host_bytes_mut()?);
         state::with(|stream| stream.download(address, bytes))?;
         return index_errors::check();
     }
@@ -116,7 +116,7 @@ fn download(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
 pub fn to_host(src: &Tensor) -> Result<Tensor, Error> {
     let (sizes, strides, dtype) = (src.sizes(), src.strides(), src.dtype()?);
     let host = Tensor::empty_cpu(sizes, strides, dtype)?;
-    let (address, bytes) = (src.address(), host.cpu_bytes()?);
+    let (address, bytes) = (src.address(), host.host_bytes_mut()?);
     if !bytes.is_empty() {
         state::with(|stream| stream.download(address, bytes))?;
         index_errors::check()?;

@@ -53,7 +53,7 @@ pub(crate) fn tensor(address: u64, sizes: &[i64], strides: &[i64], dtype: DType)
             device_id: 0,
             ndim: sizes.len() as i32,
             code,
-            bits: bits as u8,
+            bits,
             lanes: 1,
             shape: std::ptr::null_mut(),
             strides: std::ptr::null_mut(),

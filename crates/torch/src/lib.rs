@@ -15,6 +15,7 @@ pub mod memory_ops;
 mod ops_conv;
 mod ops_index;
 mod ops_matmul;
+mod ops_norm;
 mod ops_pool;
 mod ops_shape;
 mod ops_upsample;

@@ -339,7 +339,7 @@ fn fill_(x: &Tensor, value: f64) -> Result<Tensor, Error> {
         // `wave::fill_` has no CPU kernel to fall back to: one element on the CPU, spread by the copy.
         let sizes = x.sizes();
         let one = Tensor::empty_cpu(&[], &[], DType::F64)?;
-        one.cpu_bytes()?.copy_from_slice(&value.to_le_bytes());
+        one.host_bytes_mut()?.copy_from_slice(&value.to_le_bytes());
         let cast = Tensor::empty_cpu(&[], &[], dtype)?;
         cast.copy_from(&one)?;
         let spread = Dims::from_elem(0, sizes.len());

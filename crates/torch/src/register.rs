@@ -26,8 +26,9 @@ macro_rules! ops {
                 /// # Safety
                 /// Called by libtorch with the arguments of the operator that it was registered for.
                 unsafe extern "C-unwind" fn call(stack: *mut $crate::abi::Word, arguments: u64, results: u64) {
+                    let kernel = $kernel;
                     // SAFETY: by the caller.
-                    unsafe { $crate::register::enter($name, &$kernel, stack, arguments, results) }
+                    unsafe { $crate::register::enter($name, &kernel, stack, arguments, results) }
                 }
                 call
             },

@@ -438,7 +438,6 @@ macro_rules! tuples {
     ($($name:ident: $tensor:ty),*) => {
         impl Return for ($($tensor,)*) {
             fn put(self, stack: &mut [Word]) -> Result<(), Error> {
-                #[allow(non_snake_case)]
                 let ($($name,)*) = self;
                 for (slot, tensor) in stack.iter_mut().zip([$($name,)*]) {
                     *slot = tensor.into_word();
@@ -447,11 +446,10 @@ macro_rules! tuples {
             }
             unsafe fn from_cpu(stack: &[Word], seen: &[(Tensor, Tensor)]) -> Result<Self, Error> {
                 let mut words = stack.iter();
-                // SAFETY: by the caller; a word that is missing is none of the schema's.
-                Ok(($({
-                    let $name = words.next().copied().unwrap_or_default();
-                    unsafe { tensor_from_cpu($name, seen) }?
-                },)*))
+                $(let $name = words.next().copied().unwrap_or_default();)*
+                // SAFETY: by the caller. All are taken before any error returns, so that none leaks.
+                $(let $name = unsafe { tensor_from_cpu($name, seen) };)*
+                Ok(($($name?,)*))
             }
         }
     };

@@ -1,13 +1,14 @@
 //! Every table of kernels.
 
 use crate::register::Op;
-use crate::{memory_ops, ops_conv, ops_index, ops_matmul, ops_pool, ops_shape, ops_upsample};
+use crate::{memory_ops, ops_conv, ops_index, ops_matmul, ops_norm, ops_pool, ops_shape, ops_upsample};
 
 /// Kernels of `aten`.
 pub const ATEN: &[&[Op]] = &[
     memory_ops::OPS,
     ops_conv::OPS,
     ops_matmul::OPS,
+    ops_norm::OPS,
     ops_pool::OPS,
     ops_upsample::OPS,
     ops_index::OPS,

@@ -307,17 +307,36 @@ impl Tensor {
     ///
     /// # Errors
     /// `Invalid` for a tensor of another device.
-    pub fn cpu_bytes(&self) -> Result<&mut [u8], Error> {
-        if self.is_wave() {
-            return Err(Error::Invalid("a tensor of the wave device has no host memory".into()));
+    pub fn host_bytes(&self) -> Result<&[u8], Error> {
+        let (data, bytes) = self.host_range()?;
+        if bytes == 0 {
+            return Ok(&[]);
         }
-        let bytes = self.span_bytes()? as usize;
+        // SAFETY: CPU tensors have their elements in memory. That nobody writes them meanwhile is up to the
+        // user, as in any call of torch.
+        Ok(unsafe { std::slice::from_raw_parts(data, bytes) })
+    }
+
+    /// As [`Tensor::host_bytes`], to write: to a tensor that this thread may change.
+    ///
+    /// # Errors
+    /// As there.
+    #[allow(clippy::mut_from_ref)]
+    pub fn host_bytes_mut(&self) -> Result<&mut [u8], Error> {
+        let (data, bytes) = self.host_range()?;
         if bytes == 0 {
             return Ok(&mut []);
         }
-        // SAFETY: CPU tensors have their elements in memory; callers use tensors that nobody else writes
-        // meanwhile, as libtorch itself assumes of the operands of a call.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.address() as *mut c_void as *mut u8, bytes) })
+        // SAFETY: as above; tensors are changed through shared handles everywhere in torch, and callers hold
+        // one slice of one tensor at a time.
+        Ok(unsafe { std::slice::from_raw_parts_mut(data, bytes) })
+    }
+
+    fn host_range(&self) -> Result<(*mut u8, usize), Error> {
+        if self.is_wave() {
+            return Err(Error::Invalid("a tensor of the wave device has no host memory".into()));
+        }
+        Ok((self.address() as *mut c_void as *mut u8, self.span_bytes()? as usize))
     }
 }
 
