@@ -9,11 +9,15 @@
 mod call;
 mod copy;
 mod dtype;
+mod lanes;
+mod reduce_pass;
+mod reduction;
 mod view;
 
 pub use call::Call;
 pub use copy::copy;
 pub use dtype::{DType, Kind};
+pub use reduction::{Reduce, extreme, reduce, variance};
 pub use view::{Common, MAX_DIMS, View};
 
 pub use wave32_device::{Arg, Queue, Work};
