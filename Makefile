@@ -1,15 +1,16 @@
-# Two commands: `make demo` proves wave32 on this machine, `make test` runs every test.
+# Two commands: `make demo` trains a CNN with wave32 on this machine, `make test` runs every test.
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test scripts oracle verify lint
+.PHONY: help setup build demo test scripts oracle python verify lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
 help:
-	@echo 'make demo   install what is missing, build, verify the seed and network suites on every device here'
-	@echo 'make test   install what is missing, run every test'
-	@echo 'make lint   rustfmt and clippy, warnings as errors'
+	@echo 'make demo    install what is missing, build, train a small CNN on the best Vulkan device and on the CPU'
+	@echo 'make test    install what is missing, run every test'
+	@echo 'make verify  a short check of the convolutions on every device here (wave32 verify does it in full)'
+	@echo 'make lint    rustfmt and clippy, warnings as errors'
 
 setup:
 	@scripts/setup.sh
@@ -17,25 +18,31 @@ setup:
 build: setup
 	cargo build --release
 
-demo: build
-	@mkdir -p $(TARGET)/demo
-	$(TARGET)/release/wave32 devices
-	$(TARGET)/release/wave32 verify seeds nets --html $(TARGET)/demo/verify.html
+demo: setup
+	@python="$$(scripts/python_env.sh scikit-learn matplotlib tqdm)" && \
+	echo 'building and installing wave32 into .venv' && \
+	CARGO_TARGET_DIR=$(abspath $(TARGET)) "$$python" -m pip install --quiet . && \
+	"$$python" scripts/demo.py --out $(TARGET)/demo
 
 # A test that would be skipped for want of a compiler or of a Vulkan driver fails here: setup installs both.
 test: setup
 	WAVE32_REQUIRE_COMPILERS=1 WAVE32_REQUIRE_VULKAN=1 cargo test --workspace
-	@$(MAKE) --no-print-directory scripts oracle
+	@$(MAKE) --no-print-directory scripts oracle python
 
 scripts:
 	python3 scripts/test_bench_vs_cudnn.py
 
-# The f64 oracle against PyTorch on fresh random problems, where PyTorch is or can be had without its 5 GB of CUDA
-# libraries; everywhere, `cargo test` holds the oracle against results that PyTorch gave for a committed set.
+# The f64 oracle against PyTorch on fresh random problems; `cargo test` holds it against a committed set as well.
 oracle:
-	@python="$$(scripts/torch_python.sh)" || exit 0; "$$python" scripts/oracle_torch.py --check
+	@python="$$(scripts/python_env.sh numpy)" && "$$python" scripts/oracle_torch.py --check
 
-# A short run of the main job in the tests' build: every type, every device.
+# The PyTorch device, from the tests' build.
+python: setup
+	cargo build
+	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
+	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && PYTHONPATH=python "$$python" -m pytest -q python/tests
+
+# A short run of the convolutions in the tests' build: every type, every device.
 verify: setup
 	cargo build
 	$(TARGET)/debug/wave32 verify seeds nets fuzz:60 --max-gflop 0.001 --dtype f32,f16,bf16

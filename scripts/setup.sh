@@ -10,6 +10,7 @@ command -v cargo >/dev/null 2>&1 || {
     exit 1
 }
 command -v c++ >/dev/null 2>&1 || packages="$packages g++"
+python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages="$packages python3-venv"
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
     echo "setup: not a Debian system; the equivalents of these should be there: $packages" >&2

@@ -126,6 +126,10 @@ impl Budget {
         let seen = total / seconds;
         // Down at once, up by a quarter of the way, to half of what was seen: the next kernel may be slower.
         let target = seen / 2.0;
+        // A short submit of many small launches tells of their overhead, not of the rate of a large one.
+        if target < self.rate && elapsed < self.target / 16 {
+            return;
+        }
         self.rate = if target < self.rate { target } else { self.rate + (target - self.rate) / 4.0 };
         self.rate = self.rate.max(self.floor / 1e6);
     }

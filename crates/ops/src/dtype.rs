@@ -62,6 +62,16 @@ impl DType {
         }
     }
 
+    /// The integer type of the same size, for kernels that move elements as they are.
+    pub fn bits(self) -> Self {
+        match self.size() {
+            8 => Self::I64,
+            4 => Self::I32,
+            2 => Self::I16,
+            _ => Self::U8,
+        }
+    }
+
     /// The kernels' code of the type.
     pub fn code(self) -> u32 {
         self as u32

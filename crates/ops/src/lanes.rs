@@ -52,7 +52,9 @@ mod tests {
         for (outs, count) in [(1, 1), (1, 0), (1, 10_000_000), (64, 401_408), (1_000_000, 7), (3, 100_000)] {
             for along in [false, true] {
                 let lanes = Lanes::new(outs, count, along);
-                assert!(lanes.chunk * lanes.splits >= count && lanes.chunk * (lanes.splits - 1) < count.max(1));
+                assert!(
+                    lanes.chunk * lanes.splits >= count && lanes.chunk * (lanes.splits - 1) < count.max(1)
+                );
                 assert!(lanes.groups << (lanes.word & 255) >= outs, "{lanes:?}");
                 assert!(lanes.word & 255 <= 8);
             }

@@ -130,7 +130,13 @@ impl Job {
     }
 
     /// Reduces into `outs`.
-    pub fn run(&self, queue: &mut dyn Queue, family: Family, ops: Ops, outs: &[&View]) -> Result<(), OpError> {
+    pub fn run(
+        &self,
+        queue: &mut dyn Queue,
+        family: Family,
+        ops: Ops,
+        outs: &[&View],
+    ) -> Result<(), OpError> {
         if self.outs == 0 {
             return Ok(());
         }
@@ -152,22 +158,6 @@ impl Job {
             queue.free(scratch.values.address);
             done
         })
-    }
-
-    /// The parts alone: planes of [parts][kept], contiguous in the order of memory of the kept dimensions.
-    pub fn parts(&self, queue: &mut dyn Queue, family: Family, ops: Ops) -> Result<(View, u64), OpError> {
-        if self.reduced.sizes.len() > 4 || self.kept.sizes.len() > 4 {
-            return Err(OpError::refused("too-many-dimensions", format!("{:?}", self.input.sizes())));
-        }
-        let splits = self.lanes().splits;
-        let scratch = Scratch::new(queue, family, splits, self.inner())?;
-        match self.part(queue, family, ops.part, 0, &scratch) {
-            Ok(()) => Ok((scratch.values, splits)),
-            Err(error) => {
-                queue.free(scratch.values.address);
-                Err(error)
-            }
-        }
     }
 
     fn part(

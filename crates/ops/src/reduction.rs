@@ -170,17 +170,3 @@ fn moments(
     let ops = Ops { whole: flags, part: 16, last: flags | 8 };
     job.run(queue, Family::moments(kind), ops, &[one, other])
 }
-
-/// Mean, sum of squared distances and count of parts of the reduced elements, as a tensor
-/// [3][parts][kept] of f32 in scratch memory, which the caller frees; and the number of parts.
-pub(crate) fn parts(
-    queue: &mut dyn Queue,
-    input: &View,
-    dims: &[usize],
-    kept: u64,
-) -> Result<(View, u64), OpError> {
-    let shape = View::contiguous(0, DType::F32, &[kept])?;
-    let job = Job::new(input, dims, &[&shape, &shape], false)?;
-    let ops = Ops { whole: 16, part: 16, last: 0 };
-    job.parts(queue, Family::moments(Kind::Float), ops)
-}

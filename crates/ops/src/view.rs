@@ -106,6 +106,14 @@ impl View {
         Self::new(self.address, self.dtype, sizes, &strides)
     }
 
+    /// `len` indices of dimension `dim` from `start` on.
+    pub fn narrow(&self, dim: usize, start: u64, len: u64) -> Self {
+        let mut view = *self;
+        view.address += start * self.strides[dim] * self.dtype.size();
+        view.sizes[dim] = len;
+        view
+    }
+
     /// One index of dimension `dim`: the view without it.
     pub fn select(&self, dim: usize, index: u64) -> Self {
         let mut view = *self;

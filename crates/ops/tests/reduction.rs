@@ -78,8 +78,7 @@ fn sums_and_extremes_of_every_shape() {
             let count: u64 = sizes.iter().product();
             let data = values(&mut random, DType::F32, count, 3.0);
             let plain = View::contiguous(0, DType::F32, sizes).unwrap();
-            let strides =
-                if shuffle { shuffled(&mut random, sizes, 1) } else { plain.strides().to_vec() };
+            let strides = if shuffle { shuffled(&mut random, sizes, 1) } else { plain.strides().to_vec() };
             let input = put(&mut stream, DType::F32, sizes, &strides, &data);
             for how in [Reduce::Sum, Reduce::Mean, Reduce::Max, Reduce::Min, Reduce::Norm(2.0)] {
                 check(&mut stream, how, &input, dims, &data, DType::F32, 2e-6, seed);
@@ -123,10 +122,8 @@ type Pairs = Vec<(f64, f64)>;
 
 fn places(stream: &mut Stream, input: &View, dims: &[usize], data: &[f64], least: bool) -> (Pairs, Pairs) {
     let groups = groups(input.sizes(), dims, data);
-    let (values, indices) = (
-        room(stream, input.dtype, &[groups.len() as u64]),
-        room(stream, DType::I64, &[groups.len() as u64]),
-    );
+    let (values, indices) =
+        (room(stream, input.dtype, &[groups.len() as u64]), room(stream, DType::I64, &[groups.len() as u64]));
     let kept: Vec<u64> =
         (0..input.rank()).filter(|dim| !dims.contains(dim)).map(|dim| input.sizes()[dim]).collect();
     let shaped = |view: &View| View::contiguous(view.address, view.dtype, &kept).unwrap();

@@ -122,7 +122,7 @@ fn kernels_the_device_cannot_run_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mut device) = open(options(dir.path())) else { return };
     for (kernel, params, roles, why) in [
-        ("needs_f64", &[0][..], &[Role::Y][..], "capability 10"),
+        ("needs_int64_atomics", &[0][..], &[Role::Y][..], "capability 12"),
         ("truncated", &[0, 1, 1, 1], &[Role::X, Role::Y], "not SPIR-V"),
     ] {
         match device.prepare(&plan(kernel, 64, params, roles)) {

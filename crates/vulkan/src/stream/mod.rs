@@ -27,6 +27,7 @@ use profile::Profile;
 use slots::{LAUNCHES, Slots};
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
+use std::sync::PoisonError;
 use std::time::Duration;
 use transfer::Transfer;
 use wave32_device::{Arg, Budget, DeviceError, DeviceInfo, Queue, Work};
@@ -140,6 +141,12 @@ impl Stream {
     /// Forgets the heap's past peaks.
     pub fn reset_peaks(&mut self) {
         self.parts.heap.reset_peaks();
+    }
+
+    /// What the validation layer has said since the device was opened; empty without
+    /// [`Options::validation`].
+    pub fn validation_messages(&self) -> Vec<String> {
+        self.parts.gpu.instance.messages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Submits so far.

@@ -46,10 +46,8 @@ impl Parts {
             let made = self.memory.create(&mut self.gpu, UP, usage, MemoryLocation::CpuToGpu)?;
             self.transfer.up = Some(made);
         }
-        let mut skipped = 0;
-        if self.transfer.head + bytes > UP {
-            skipped = UP - self.transfer.head;
-        }
+        let wraps = self.transfer.head + bytes > UP;
+        let skipped = if wraps { UP - self.transfer.head } else { 0 };
         while self.transfer.used + skipped + bytes > UP {
             let Some(&(length, value)) = self.transfer.flying.front() else { break };
             if value == 0 {
@@ -62,7 +60,7 @@ impl Parts {
             self.transfer.flying.pop_front();
             self.transfer.used -= length;
         }
-        let start = if skipped > 0 { 0 } else { self.transfer.head };
+        let start = if wraps { 0 } else { self.transfer.head };
         self.transfer.head = start + bytes;
         self.transfer.used += skipped + bytes;
         self.transfer.flying.push_back((skipped + bytes, 0));

@@ -11,14 +11,26 @@ pub const FIXTURE: Fixture = Fixture { step: "step", spin: "spin" };
 
 /// The fixtures' SPIR-V with their metadata.
 pub fn kernel(name: &str) -> Option<Kernel> {
+    if name == "needs_int64_atomics" {
+        return Some(needs_int64_atomics());
+    }
     let (spirv, buffers, params): (&'static [u8], u32, u32) = match name {
         "step" => (include_bytes!("../fixtures/step.spv"), 2, 4),
         "spin" => (include_bytes!("../fixtures/spin.spv"), 1, 3),
-        "needs_f64" => (include_bytes!("../fixtures/needs_f64.spv"), 1, 1),
         "truncated" => (&include_bytes!("../fixtures/step.spv")[..10], 2, 4),
         _ => return None,
     };
     Some(Kernel { spirv: Cow::Borrowed(spirv), threads: FIXTURE_THREADS, buffers, params })
+}
+
+/// A kernel with a capability that the device is never asked to enable.
+fn needs_int64_atomics() -> Kernel {
+    let mut spirv = include_bytes!("../fixtures/needs_f64.spv").to_vec();
+    // OpCapability Float64 becomes OpCapability Int64Atomics.
+    let f64_capability = [0x11, 0, 2, 0, 10, 0, 0, 0];
+    let at = spirv.windows(8).position(|window| window == f64_capability).unwrap();
+    spirv[at + 4] = 12;
+    Kernel { spirv: Cow::Owned(spirv), threads: FIXTURE_THREADS, buffers: 1, params: 1 }
 }
 
 /// Options with the fixture kernels, a cache in `dir`, and the validation layer where it is installed.

@@ -1,0 +1,219 @@
+//! Convolutions and matrix products: plans of the solver table, launched on a queue.
+
+use crate::{Arg, DType, OpError, Queue, View, Work, copy};
+use std::collections::HashMap;
+use std::sync::Arc;
+use wave32_problem::{ConvProblem, ConvSpec, Direction, Epilogue};
+use wave32_solve::{Plan, Policy, Role, SolveError};
+
+/// More cached plans than this are all dropped: a program with that many shapes repeats none.
+const MOST: usize = 4096;
+
+/// Makes plans and keeps them: choosing costs far more than launching.
+#[derive(Debug, Default)]
+pub struct Planner {
+    policy: Policy,
+    plans: HashMap<ConvSpec, Result<Arc<Plan>, String>>,
+}
+
+/// The operands of a convolution, in the caller's terms; all contiguous in the problem's layout.
+#[derive(Debug, Clone, Copy)]
+pub struct ConvOperands<'a> {
+    /// x or dx.
+    pub x: &'a View,
+    /// w or dw.
+    pub w: &'a View,
+    /// y or dy.
+    pub y: &'a View,
+    /// Bias of a forward pass.
+    pub bias: Option<&'a View>,
+}
+
+/// The problem's storage type.
+///
+/// # Errors
+/// `element-type` for what is not f32, f16 or bf16.
+pub fn storage(dtype: DType) -> Result<wave32_problem::DType, OpError> {
+    match dtype {
+        DType::F32 => Ok(wave32_problem::DType::F32),
+        DType::F16 => Ok(wave32_problem::DType::F16),
+        DType::BF16 => Ok(wave32_problem::DType::BF16),
+        other => Err(OpError::refused("element-type", format!("{other:?} is not f32, f16 or bf16"))),
+    }
+}
+
+impl Planner {
+    /// Plans within `policy`.
+    pub fn new(policy: Policy) -> Self {
+        Self { policy, plans: HashMap::new() }
+    }
+
+    fn plan(&mut self, queue: &dyn Queue, spec: &ConvSpec) -> Result<Arc<Plan>, OpError> {
+        if let Some(found) = self.plans.get(spec) {
+            return found.clone().map_err(|why| OpError::refused("no-plan", why));
+        }
+        if self.plans.len() >= MOST {
+            self.plans.clear();
+        }
+        let made = ConvProblem::new(spec.clone()).map_err(|e| e.to_string()).and_then(|problem| {
+            wave32_solve::plan(&problem, queue.caps(), &self.policy)
+                .map(Arc::new)
+                .map_err(|e: SolveError| e.to_string())
+        });
+        self.plans.insert(spec.clone(), made.clone());
+        made.map_err(|why| OpError::refused("no-plan", why))
+    }
+
+    /// Runs one convolution. The result operand (by `spec.direction`) is overwritten.
+    ///
+    /// # Errors
+    /// `no-plan` with every solver's reason; `not-contiguous`; `wrong-size`; the device's.
+    pub fn convolve(
+        &mut self,
+        queue: &mut dyn Queue,
+        spec: &ConvSpec,
+        operands: ConvOperands<'_>,
+    ) -> Result<(), OpError> {
+        let plan = self.plan(queue, spec)?;
+        let result = match spec.direction {
+            Direction::Forward => Role::Y,
+            Direction::BackwardData => Role::X,
+            Direction::BackwardWeights => Role::W,
+        };
+        let given = [
+            (Role::X, Some(operands.x)),
+            (Role::W, Some(operands.w)),
+            (Role::Y, Some(operands.y)),
+            (Role::Bias, operands.bias),
+        ];
+        let alignment = queue.caps().offset_alignment.max(16);
+        let mut addresses = [0u64; 5];
+        let mut scratch = Vec::new();
+        let run = (|| {
+            for (role, view) in given {
+                let Some(view) = view else { continue };
+                let bytes = view.elements() * view.dtype.size();
+                if !view.is_contiguous() || bytes != plan.role_bytes(role) {
+                    let detail = format!("{role:?} {:?} with strides {:?}", view.sizes(), view.strides());
+                    return Err(OpError::refused("wrong-size", detail));
+                }
+                addresses[role as usize] = view.address;
+                if !view.address.is_multiple_of(alignment) {
+                    let moved = queue.alloc(bytes)?;
+                    scratch.push(moved);
+                    addresses[role as usize] = moved;
+                    if role != result {
+                        queue.copy(view.address, moved, bytes)?;
+                    }
+                }
+            }
+            if plan.workspace_bytes > 0 {
+                addresses[Role::Workspace as usize] = queue.alloc(plan.workspace_bytes)?;
+                scratch.push(addresses[Role::Workspace as usize]);
+            }
+            launch(queue, &plan, &addresses, result)?;
+            let target = match result {
+                Role::X => operands.x,
+                Role::W => operands.w,
+                _ => operands.y,
+            };
+            let made = addresses[result as usize];
+            if made != target.address {
+                queue.copy(made, target.address, target.elements() * target.dtype.size())?;
+            }
+            Ok(())
+        })();
+        scratch.into_iter().for_each(|address| queue.free(address));
+        run
+    }
+
+    /// `out[g] = a[g] * b[g]` for each of a batch of matrices (`[G, M, K]`, `[G, K, N]`, `[G, M, N]`), of one type of
+    /// f32, f16 or bf16. `out` is contiguous; `a` and `b` may be transposed and have any strides.
+    ///
+    /// A product is a 1x1 convolution: of K channels and N pixels with M filters; its two backward passes
+    /// are the products with one side transposed. The batch is the convolution's groups.
+    ///
+    /// # Errors
+    /// `element-type`, `wrong-size`, `no-plan`, the device's.
+    pub fn matmul(&mut self, queue: &mut dyn Queue, a: &View, b: &View, out: &View) -> Result<(), OpError> {
+        let wrong = || {
+            let detail = format!("{:?} x {:?} to {:?}", a.sizes(), b.sizes(), out.sizes());
+            OpError::refused("wrong-size", detail)
+        };
+        let (&[g, m, k], &[g2, k2, n], &[g3, m3, n3]) = (a.sizes(), b.sizes(), out.sizes()) else {
+            return Err(wrong());
+        };
+        if (g, k) != (g2, k2) || (g, m, n) != (g3, m3, n3) || a.dtype != b.dtype || a.dtype != out.dtype {
+            return Err(wrong());
+        }
+        let dtype = storage(a.dtype)?;
+        if out.elements() == 0 {
+            return Ok(());
+        }
+        if k == 0 {
+            let bytes = out.elements() * out.dtype.size();
+            return if bytes.is_multiple_of(4) && out.address.is_multiple_of(4) {
+                Ok(queue.fill(out.address, bytes, 0)?)
+            } else {
+                Err(OpError::refused("misaligned", "an empty product of odd size"))
+            };
+        }
+        // Stored in order, stored transposed, or to be copied into order.
+        let (plain_a, plain_b) = (a.is_contiguous(), b.is_contiguous());
+        let turned = |v: &View| transposed(v).filter(View::is_contiguous);
+        let (turned_a, turned_b) = (turned(a), turned(b));
+        let mut scratch = Vec::new();
+        let run = (|| {
+            let mut ordered = |queue: &mut dyn Queue, v: &View| -> Result<View, OpError> {
+                let address = queue.alloc(v.elements() * v.dtype.size())?;
+                scratch.push(address);
+                let made = View::contiguous(address, v.dtype, v.sizes())?;
+                copy(queue, v, &made)?;
+                Ok(made)
+            };
+            let base = ConvSpec { dtype, groups: g as i64, ..ConvSpec::default() };
+            let [gm, gk, gn] = [g * m, g * k, g * n].map(|v| v as i64);
+            // A is in order: forward where B is too, else B turned is the input of backward-weights.
+            if let (false, true, Some(b)) = (plain_b, plain_a, turned_b) {
+                let spec =
+                    ConvSpec { direction: Direction::BackwardWeights, c: gn, k: gm, w: k as i64, ..base };
+                return self.convolve(queue, &spec, ConvOperands { x: &b, w: out, y: a, bias: None });
+            }
+            let b = &if plain_b { *b } else { ordered(queue, b)? };
+            if let (false, Some(a)) = (plain_a, turned_a) {
+                let spec = ConvSpec { direction: Direction::BackwardData, c: gm, k: gk, w: n as i64, ..base };
+                return self.convolve(queue, &spec, ConvOperands { x: out, w: &a, y: b, bias: None });
+            }
+            let a = &if plain_a { *a } else { ordered(queue, a)? };
+            let spec = ConvSpec { c: gk, k: gm, w: n as i64, ..base };
+            self.convolve(queue, &spec, ConvOperands { x: b, w: a, y: out, bias: None })
+        })();
+        scratch.into_iter().for_each(|address| queue.free(address));
+        run
+    }
+}
+
+/// A batch of matrices with rows and columns exchanged.
+fn transposed(view: &View) -> Option<View> {
+    let (&[g, m, n], &[sg, sm, sn]) = (view.sizes(), view.strides()) else { return None };
+    View::new(view.address, view.dtype, &[g, n, m], &[sg, sn, sm]).ok()
+}
+
+/// A forward problem's epilogue.
+pub fn epilogue(bias: bool) -> Epilogue {
+    Epilogue { bias, ..Epilogue::default() }
+}
+
+fn launch(queue: &mut dyn Queue, plan: &Plan, addresses: &[u64; 5], result: Role) -> Result<(), OpError> {
+    let mut args = [Arg::default(); 8];
+    for launch in &plan.launches {
+        for (arg, binding) in args.iter_mut().zip(&launch.bindings) {
+            let writes = binding.role == result || binding.role == Role::Workspace;
+            let address = addresses[binding.role as usize] + binding.offset;
+            *arg = Arg { address, bytes: binding.size, writes };
+        }
+        let work = Work { flops: launch.flops, bytes: launch.bytes };
+        queue.launch(&launch.kernel, launch.grid, &launch.params, &args[..launch.bindings.len()], work)?;
+    }
+    Ok(())
+}

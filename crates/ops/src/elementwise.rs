@@ -1,0 +1,288 @@
+//! Elementwise operations: one kernel text for all, which operation is known at run time.
+
+use crate::op::Op;
+use crate::{Call, Common, DType, Kind, MAX_DIMS, OpError, Queue, View};
+
+const PER_GROUP: u64 = 256 * 4;
+const VALUE_TYPE: u32 = 15;
+
+/// A number of the framework's: exact whatever the element type.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// A whole number or truth value.
+    Int(i64),
+    /// Anything else.
+    Float(f64),
+}
+
+impl Number {
+    /// As a float.
+    pub fn float(self) -> f64 {
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+
+    /// As a whole number, truncated.
+    pub fn int(self) -> i64 {
+        match self {
+            Self::Int(value) => value,
+            Self::Float(value) => value as i64,
+        }
+    }
+
+    /// The two words in which kernels of `kind` take it: float and remainder, or low and high.
+    pub(crate) fn words(self, kind: Kind) -> [u32; 2] {
+        let halves = |bits: u64| [bits as u32, (bits >> 32) as u32];
+        match kind {
+            Kind::Float => {
+                let value = self.float();
+                let near = value as f32;
+                let rest = if near.is_finite() { (value - f64::from(near)) as f32 } else { 0.0 };
+                [near.to_bits(), rest.to_bits()]
+            }
+            Kind::Int => halves(self.int() as u64),
+            Kind::Double => halves(self.float().to_bits()),
+        }
+    }
+}
+
+/// What an elementwise operation reads.
+#[derive(Debug, Clone, Copy)]
+pub enum Operand<'a> {
+    /// A tensor, broadcast to the result's sizes.
+    Of(&'a View),
+    /// The same number everywhere.
+    Value(Number),
+}
+
+impl<'a> From<&'a View> for Operand<'a> {
+    fn from(view: &'a View) -> Self {
+        Self::Of(view)
+    }
+}
+
+impl From<f64> for Operand<'_> {
+    fn from(value: f64) -> Self {
+        Self::Value(Number::Float(value))
+    }
+}
+
+impl From<i64> for Operand<'_> {
+    fn from(value: i64) -> Self {
+        Self::Value(Number::Int(value))
+    }
+}
+
+/// An elementwise operation, its type of computation and its parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Elementwise {
+    /// Which.
+    pub op: Op,
+    /// The element type in which it computes (f16 and bf16: in f32): the promoted type of the operands.
+    pub compute: DType,
+    /// The parameters that [`Op`] calls s and t.
+    pub parameters: [Number; 2],
+}
+
+impl Elementwise {
+    /// An operation without parameters.
+    pub fn new(op: Op, compute: DType) -> Self {
+        Self { op, compute, parameters: [Number::Int(0); 2] }
+    }
+
+    /// With parameters.
+    pub fn with(op: Op, compute: DType, s: f64, t: f64) -> Self {
+        Self { op, compute, parameters: [Number::Float(s), Number::Float(t)] }
+    }
+
+    /// `out[i] = op(operands[i]...)`; at most three operands, broadcast to the sizes of `out`. `out` may be an
+    /// operand too, but not overlap one otherwise.
+    ///
+    /// # Errors
+    /// `no-such-kind` where the op does not exist in the type of computation; `no-broadcast`,
+    /// `too-many-elements`, `range-too-large`, the device's.
+    pub fn run(&self, queue: &mut dyn Queue, operands: &[Operand], out: &View) -> Result<(), OpError> {
+        debug_assert!(operands.len() <= 3);
+        let doubles = operands.iter().any(|o| matches!(o, Operand::Of(view) if view.dtype == DType::F64));
+        let kind = if doubles || out.dtype == DType::F64 {
+            Kind::Double
+        } else if self.op.reads_float() {
+            Kind::of([self.compute, DType::F32])
+        } else {
+            Kind::of([self.compute])
+        };
+        if !self.op.exists_in(kind) {
+            return Err(OpError::refused("no-such-kind", format!("{:?} of {kind:?}", self.op)));
+        }
+        if out.elements() == 0 {
+            return Ok(());
+        }
+        if self.fast(queue, kind, operands, out)? { Ok(()) } else { self.strided(queue, kind, operands, out) }
+    }
+
+    fn flops(&self, count: u64) -> u64 {
+        count * if (self.op as u32) < Op::Exp as u32 { 2 } else { 30 }
+    }
+
+    /// The vectorized kernel, where it can.
+    fn fast(
+        &self,
+        queue: &mut dyn Queue,
+        kind: Kind,
+        operands: &[Operand],
+        out: &View,
+    ) -> Result<bool, OpError> {
+        let kernel = match out.dtype {
+            DType::F32 => "ew_fast_v_f32",
+            DType::F16 => "ew_fast_v_f16",
+            DType::BF16 => "ew_fast_v_bf16",
+            _ => return Ok(false),
+        };
+        let misplaced = |view: &View| !(view.address / view.dtype.size()).is_multiple_of(4);
+        let indexes = matches!(self.op, Op::Arange | Op::Linspace);
+        if kind != Kind::Float || indexes || !out.is_contiguous() || misplaced(out) {
+            return Ok(false);
+        }
+        let count = out.elements();
+        let mut modes = 0;
+        let mut repeats = [[1u32; 2]; 3];
+        for (at, operand) in operands.iter().enumerate() {
+            let mode = match operand {
+                Operand::Value(value) => {
+                    repeats[at][0] = value.words(kind)[0];
+                    2
+                }
+                Operand::Of(view) if view.dtype != out.dtype => return Ok(false),
+                Operand::Of(view) if view.sizes() == out.sizes() && view.is_contiguous() => {
+                    if misplaced(view) {
+                        return Ok(false);
+                    }
+                    0
+                }
+                Operand::Of(view) => {
+                    let Some(repeat) = repeated(view, out)? else { return Ok(false) };
+                    repeats[at] = repeat;
+                    1
+                }
+            };
+            modes |= mode << (2 * at);
+        }
+        let mut call = Call::new();
+        let out_at = call.view(queue, out, true)?;
+        let mut starts = [0; 3];
+        let mut bytes = out.dtype.size();
+        for (at, start) in starts.iter_mut().enumerate() {
+            if let Some(Operand::Of(view)) = operands.get(at) {
+                *start = call.view(queue, view, false)?;
+                bytes += view.dtype.size();
+            } else {
+                // Every binding needs something; this is not read.
+                modes = if at < operands.len() { modes } else { modes | 2 << (2 * at) };
+                call.view(queue, out, false)?;
+            }
+        }
+        call.numbers(&[count])?.words([self.op as u32, modes, out_at]).words(starts);
+        call.words(repeats.into_iter().flatten());
+        call.words(self.parameters.map(|p| p.words(kind)[0]));
+        call.work(self.flops(count), count * bytes);
+        call.launch_items(queue, kernel, count, PER_GROUP)?;
+        Ok(true)
+    }
+
+    /// Any strides and types.
+    fn strided(
+        &self,
+        queue: &mut dyn Queue,
+        kind: Kind,
+        operands: &[Operand],
+        out: &View,
+    ) -> Result<(), OpError> {
+        let kernel = match kind {
+            Kind::Float => "ew_f_f32",
+            Kind::Int => "ew_i_f32",
+            Kind::Double => "ew_d_f32",
+        };
+        let order = order(out);
+        let out = permuted(out, &order)?;
+        let mut views = [out; 4];
+        let mut values = [[0; 2]; 4];
+        let mut types = [out.dtype.code(), VALUE_TYPE, VALUE_TYPE, VALUE_TYPE];
+        for (at, operand) in operands.iter().enumerate() {
+            match operand {
+                Operand::Value(value) => values[at + 1] = value.words(kind),
+                Operand::Of(view) => {
+                    let full = broadcast_to(view, out.rank(), &order, &out)?;
+                    (views[at + 1], types[at + 1]) = (full, view.dtype.code());
+                }
+            }
+        }
+        let common = Common::new(&views.each_ref());
+        let sizes = common.sizes4();
+        let count: u64 = sizes.iter().product();
+        let bytes: u64 = views.iter().map(|view| view.dtype.size()).sum();
+        let packed = types.iter().enumerate().fold(0, |word, (at, code)| word | code << (8 * at));
+        common.outer(4, |offsets| {
+            let mut call = Call::new();
+            let mut starts = [0u64; 4];
+            for (at, view) in views.iter().enumerate() {
+                starts[at] = u64::from(call.view(queue, view, at == 0)?) + offsets[at];
+            }
+            call.numbers(&[count])?.words([self.op as u32, packed]).numbers(&starts)?.numbers(&sizes[1..])?;
+            for at in 0..4 {
+                if types[at] == VALUE_TYPE {
+                    call.words(values[at]).words([0, 0]);
+                } else {
+                    call.numbers(&common.strides4(at))?;
+                }
+            }
+            call.words(self.parameters.into_iter().flat_map(|p| p.words(kind)));
+            call.work(self.flops(count), count * bytes);
+            call.launch_items(queue, kernel, count, PER_GROUP)
+        })
+    }
+}
+
+/// `[div, mod]` where the broadcast view's element for the contiguous result's element i is `(i / div) % mod`.
+fn repeated(view: &View, out: &View) -> Result<Option<[u32; 2]>, OpError> {
+    let full = view.broadcast(out.sizes())?;
+    let (mut div, mut modulus, mut stage) = (1u64, 1u64, 0);
+    for (&size, &stride) in full.sizes().iter().zip(full.strides()).rev() {
+        match (size, stride) {
+            (1, _) => {}
+            (size, 0) if stage == 0 => div *= size,
+            (_, 0) => stage = 2,
+            (size, stride) if stage < 2 && stride == modulus => (modulus, stage) = (modulus * size, 1),
+            _ => return Ok(None),
+        }
+    }
+    Ok(u32::try_from(div).ok().zip(u32::try_from(modulus).ok()).map(|(div, modulus)| [div, modulus]))
+}
+
+/// The dimensions by falling stride of the result, so that dense tensors of any order of dimensions merge.
+fn order(out: &View) -> [usize; MAX_DIMS] {
+    let mut order = [0, 1, 2, 3, 4, 5, 6, 7];
+    let strides = out.strides();
+    if !strides.is_sorted_by(|a, b| a >= b) {
+        order[..out.rank()].sort_by_key(|&dim| std::cmp::Reverse(strides[dim]));
+    }
+    order
+}
+
+fn permuted(view: &View, order: &[usize; MAX_DIMS]) -> Result<View, OpError> {
+    let (mut sizes, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
+    for (to, &dim) in order[..view.rank()].iter().enumerate() {
+        (sizes[to], strides[to]) = (view.sizes()[dim], view.strides()[dim]);
+    }
+    View::new(view.address, view.dtype, &sizes[..view.rank()], &strides[..view.rank()])
+}
+
+/// The view broadcast to the result's sizes and its dimensions in the order of the permuted result's.
+fn broadcast_to(view: &View, rank: usize, order: &[usize; MAX_DIMS], out: &View) -> Result<View, OpError> {
+    let mut sizes = [0; MAX_DIMS];
+    for (&dim, &size) in order[..rank].iter().zip(out.sizes()) {
+        sizes[dim] = size;
+    }
+    permuted(&view.broadcast(&sizes[..rank])?, order)
+}

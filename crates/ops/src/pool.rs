@@ -1,0 +1,231 @@
+//! Pooling over two dimensions: maximum and average, sliding and adaptive windows, forward and backward.
+
+use crate::{Call, DType, OpError, Queue, View};
+
+const THREADS: u64 = 256;
+// The bits of `mode` in kernels/pool.kern.
+const AVERAGE: u32 = 1;
+const BACKWARD: u32 = 2;
+const ADAPTIVE: u32 = 4;
+const COUNT_PAD: u32 = 8;
+const CHANNELS_LAST: u32 = 16;
+
+/// Where the windows lie. How many there are is the output's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Windows {
+    /// Windows of one size at regular steps; `[height, width]` each.
+    Sliding {
+        /// Size of a window.
+        kernel: [u64; 2],
+        /// Step from one to the next.
+        stride: [u64; 2],
+        /// Pixels that the first one lies outside.
+        padding: [u64; 2],
+        /// Step within a window; 1 for averages.
+        dilation: [u64; 2],
+    },
+    /// Windows that share the input out evenly.
+    Adaptive,
+}
+
+/// What the sum over a sliding window is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Divisor {
+    /// Its pixels, padding included.
+    WithPadding,
+    /// Its pixels that are in the input.
+    WithoutPadding,
+    /// This number.
+    Fixed(u32),
+}
+
+/// Maxima of the windows of `input` (N, C, H, W), and where they are: `indices` (int64, the sizes of
+/// `output`) become positions in their planes. Of equal ones the first counts, of NaNs the last.
+///
+/// # Errors
+/// `bad-shape`, `bad-type`, `window-too-large`, `too-many-elements`, `range-too-large`, the device's.
+pub fn max_pool2d(
+    queue: &mut dyn Queue,
+    windows: Windows,
+    input: &View,
+    output: &View,
+    indices: &View,
+) -> Result<(), OpError> {
+    check_indices(output, indices)?;
+    Sides { windows, mode: 0, divisor: 0, input, output }.launch(queue, Some(indices))
+}
+
+/// The gradient of [`max_pool2d`]: each pixel's sum over the windows whose maximum it was, in order.
+///
+/// # Errors
+/// As [`max_pool2d`].
+pub fn max_pool2d_backward(
+    queue: &mut dyn Queue,
+    windows: Windows,
+    grad_output: &View,
+    indices: &View,
+    grad_input: &View,
+) -> Result<(), OpError> {
+    check_indices(grad_output, indices)?;
+    let sides = Sides { windows, mode: BACKWARD, divisor: 0, input: grad_input, output: grad_output };
+    sides.launch(queue, Some(indices))
+}
+
+/// Averages of the windows of `input` (N, C, H, W). Adaptive windows have no padding, so that `divisor` then
+/// only matters where it is fixed.
+///
+/// # Errors
+/// As [`max_pool2d`]; `bad-divisor`.
+pub fn avg_pool2d(
+    queue: &mut dyn Queue,
+    windows: Windows,
+    divisor: Divisor,
+    input: &View,
+    output: &View,
+) -> Result<(), OpError> {
+    let (mode, divisor) = average(windows, divisor)?;
+    Sides { windows, mode, divisor, input, output }.launch(queue, None)
+}
+
+/// The gradient of [`avg_pool2d`].
+///
+/// # Errors
+/// As [`avg_pool2d`].
+pub fn avg_pool2d_backward(
+    queue: &mut dyn Queue,
+    windows: Windows,
+    divisor: Divisor,
+    grad_output: &View,
+    grad_input: &View,
+) -> Result<(), OpError> {
+    let (mode, divisor) = average(windows, divisor)?;
+    let sides = Sides { windows, mode: mode | BACKWARD, divisor, input: grad_input, output: grad_output };
+    sides.launch(queue, None)
+}
+
+fn average(windows: Windows, divisor: Divisor) -> Result<(u32, u32), OpError> {
+    if let Windows::Sliding { dilation, .. } = windows
+        && dilation != [1, 1]
+    {
+        return Err(OpError::refused(
+            "bad-shape",
+            format!("an average over windows of dilation {dilation:?}"),
+        ));
+    }
+    match (windows, divisor) {
+        (_, Divisor::Fixed(by)) if by == 0 || by > i32::MAX as u32 => {
+            Err(OpError::refused("bad-divisor", format!("{by}")))
+        }
+        (_, Divisor::Fixed(by)) => Ok((AVERAGE, by)),
+        (Windows::Sliding { .. }, Divisor::WithPadding) => Ok((AVERAGE | COUNT_PAD, 0)),
+        _ => Ok((AVERAGE, 0)),
+    }
+}
+
+fn check_indices(output: &View, indices: &View) -> Result<(), OpError> {
+    if indices.dtype != DType::I64 || indices.sizes() != output.sizes() {
+        let detail = format!("indices {:?} {:?} of {:?}", indices.dtype, indices.sizes(), output.sizes());
+        return Err(OpError::refused("bad-type", detail));
+    }
+    Ok(())
+}
+
+struct Sides<'a> {
+    windows: Windows,
+    mode: u32,
+    divisor: u32,
+    input: &'a View,
+    output: &'a View,
+}
+
+impl Sides<'_> {
+    fn launch(&self, queue: &mut dyn Queue, indices: Option<&View>) -> Result<(), OpError> {
+        let (input, output) = (self.input, self.output);
+        let (&[n, c, in_h, in_w], &[out_n, out_c, out_h, out_w]) = (input.sizes(), output.sizes()) else {
+            return Err(OpError::refused("bad-shape", format!("{:?}", input.sizes())));
+        };
+        if [n, c] != [out_n, out_c] || input.dtype != output.dtype {
+            let detail = format!("{input:?} and {output:?}");
+            return Err(OpError::refused("bad-shape", detail));
+        }
+        let kernel = match input.dtype {
+            DType::F32 => "pool_t_f32",
+            DType::F16 => "pool_t_f16",
+            DType::BF16 => "pool_t_bf16",
+            DType::F64 => "pool_d_f32",
+            dtype => return Err(OpError::refused("bad-type", format!("{dtype:?}"))),
+        };
+        let backward = self.mode & BACKWARD != 0;
+        let (from, to) = if backward { (output, input) } else { (input, output) };
+        if to.elements() == 0 {
+            return Ok(());
+        }
+        if from.elements() == 0 {
+            return Err(OpError::refused("bad-shape", "pooling of nothing"));
+        }
+        let (packed, per_item) = self.windows.pack([in_h, in_w], [out_h, out_w], backward)?;
+        let mut mode = self.mode;
+        if self.windows == Windows::Adaptive {
+            mode |= ADAPTIVE;
+        }
+        // Neighbouring threads on neighbouring addresses.
+        if to.strides()[1] < to.strides()[3] {
+            mode |= CHANNELS_LAST;
+        }
+        let count = to.elements();
+        let mut call = Call::new();
+        let from_at = u64::from(call.view(queue, from, false)?);
+        let to_at = u64::from(call.view(queue, to, true)?);
+        // Averages have no indices; something has to be bound.
+        let index_at = match indices {
+            Some(indices) => call.view(queue, indices, !backward)?,
+            None => call.view(queue, from, false)?,
+        };
+        let (a_at, b_at) = if backward { (to_at, from_at) } else { (from_at, to_at) };
+        call.word(mode).numbers(&[count, c, out_h, out_w, in_h, in_w, a_at, b_at])?;
+        call.word(index_at).words(packed).word(self.divisor);
+        call.numbers(input.strides())?.numbers(output.strides())?;
+        call.numbers(indices.map_or(&[0; 4][..], View::strides))?;
+        let size = input.dtype.size();
+        call.work(2 * count * per_item, (from.elements() + count) * size);
+        call.launch_items(queue, kernel, count, THREADS)
+    }
+}
+
+impl Windows {
+    /// Kernel, stride, padding and dilation, two halves a word; and the pixels (windows in the backward
+    /// direction) that an item goes through.
+    fn pack(self, size: [u64; 2], outs: [u64; 2], backward: bool) -> Result<([u32; 4], u64), OpError> {
+        let too_large = |detail: String| OpError::refused("window-too-large", detail);
+        let Self::Sliding { kernel, stride, padding, dilation } = self else {
+            // The kernel multiplies positions with sizes.
+            if size.iter().zip(outs).any(|(&size, outs)| (size + 1) * (outs + 1) >= 1 << 31) {
+                return Err(too_large(format!("{size:?} to {outs:?}")));
+            }
+            let (from, to) = if backward { (outs, size) } else { (size, outs) };
+            let per_item = (0..2).map(|at| from[at] / to[at] + 2).product();
+            return Ok(([1 | 1 << 16; 4], per_item));
+        };
+        let mut packed = [0; 4];
+        for (at, [h, w]) in [kernel, stride, padding, dilation].into_iter().enumerate() {
+            if h.max(w) > 0xffff || (at != 2 && h.min(w) == 0) {
+                return Err(too_large(format!("{self:?}")));
+            }
+            packed[at] = h as u32 | (w as u32) << 16;
+        }
+        let reaches_far = (0..2).any(|at| {
+            let reach = (kernel[at] - 1) * dilation[at] + 1;
+            size[at] + padding[at] + reach + outs[at] * stride[at] >= 1 << 31
+        });
+        if reaches_far || size[0] * size[1] >= 1 << 31 {
+            return Err(too_large(format!("{self:?} on {size:?}")));
+        }
+        let per_item = match backward {
+            false => kernel[0] * kernel[1],
+            true => {
+                (0..2).map(|at| ((kernel[at] - 1) * dilation[at] / stride[at] + 1).min(outs[at])).product()
+            }
+        };
+        Ok((packed, per_item))
+    }
+}

@@ -1,0 +1,154 @@
+//! Random numbers: counter-based, so that a result depends on seed, offset and index alone.
+
+use crate::{Call, Common, DType, Number, OpError, Queue, View};
+
+/// Seed and first counter of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream {
+    /// Key of the sequence.
+    pub seed: u64,
+    /// The first counter; the call uses [`counters`] of them.
+    pub offset: u64,
+}
+
+/// Counters that any call with so many elements uses at most.
+pub fn counters(elements: u64) -> u64 {
+    elements.div_ceil(2)
+}
+
+/// What to draw.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Draw<'a> {
+    /// Evenly in `low..high`.
+    Uniform {
+        /// Least.
+        low: f64,
+        /// Bound, never reached.
+        high: f64,
+    },
+    /// Normally distributed.
+    Normal {
+        /// Mean.
+        mean: f64,
+        /// Standard deviation.
+        deviation: f64,
+    },
+    /// 1 with this probability, else 0.
+    Bernoulli(f64),
+    /// 1 with the probability at the same place of a tensor that broadcasts to the result.
+    BernoulliOf(&'a View),
+    /// Whole numbers `base..base + range`; a range of 0 stands for 2^64.
+    Integers {
+        /// Least.
+        base: i64,
+        /// How many.
+        range: u64,
+    },
+    /// Exponentially distributed.
+    Exponential {
+        /// Rate.
+        rate: f64,
+    },
+    /// 32 random bits, in an I32 tensor.
+    Bits,
+}
+
+/// Fills `out`, of any strides.
+///
+/// # Errors
+/// `no-such-type` for F64, which kernels have no bits for; `too-many-elements`, `range-too-large`, the device's.
+pub fn random(queue: &mut dyn Queue, stream: Stream, draw: Draw, out: &View) -> Result<(), OpError> {
+    let zero = Number::Int(0);
+    let (mode, s, t, input, range, base) = match draw {
+        Draw::Uniform { low, high } => (0, low, high, None, 0, zero),
+        Draw::Normal { mean, deviation } => (1, mean, deviation, None, 0, zero),
+        Draw::Bernoulli(chance) => (2, chance, 0.0, None, 0, zero),
+        Draw::BernoulliOf(chance) => (3, 0.0, 0.0, Some(chance.broadcast(out.sizes())?), 0, zero),
+        Draw::Integers { base, range } => (4, 0.0, 0.0, None, range, Number::Int(base)),
+        Draw::Exponential { rate } => (6, rate, 0.0, None, 0, zero),
+        Draw::Bits => (7, 0.0, 0.0, None, 0, zero),
+    };
+    Launch { mode, s, t, range, base: base.int() as u64 }.run(queue, stream, input.as_ref(), out, None)
+}
+
+/// `out = input * mask / keep`, where each element of `mask` is true with probability `keep`; a `keep` of 0 gives
+/// zeros. All have the same sizes, `out` and `mask` (a Bool) the same strides too.
+///
+/// # Errors
+/// `different-strides`; as [`random`].
+pub fn dropout(
+    queue: &mut dyn Queue,
+    stream: Stream,
+    input: &View,
+    keep: f64,
+    out: &View,
+    mask: &View,
+) -> Result<(), OpError> {
+    if out.strides() != mask.strides() || input.sizes() != out.sizes() || mask.sizes() != out.sizes() {
+        let detail = format!("{:?} and {:?}", out.strides(), mask.strides());
+        return Err(OpError::refused("different-strides", detail));
+    }
+    let scale = if keep > 0.0 { 1.0 / keep } else { 0.0 };
+    let launch = Launch { mode: 5, s: keep, t: scale, range: 0, base: 0 };
+    launch.run(queue, stream, Some(input), out, Some(mask))
+}
+
+struct Launch {
+    mode: u32,
+    s: f64,
+    t: f64,
+    range: u64,
+    base: u64,
+}
+
+impl Launch {
+    fn run(
+        &self,
+        queue: &mut dyn Queue,
+        stream: Stream,
+        input: Option<&View>,
+        out: &View,
+        mask: Option<&View>,
+    ) -> Result<(), OpError> {
+        if out.dtype == DType::F64 || input.is_some_and(|input| input.dtype == DType::F64) {
+            return Err(OpError::refused("no-such-type", "random numbers of F64"));
+        }
+        if out.elements() == 0 {
+            return Ok(());
+        }
+        let read = input.unwrap_or(out);
+        let common = Common::new(&[out, read]);
+        let sizes = common.sizes4();
+        let count: u64 = sizes.iter().product();
+        let per_counter =
+            if self.mode == 4 && (self.range > u64::from(u32::MAX) || self.range == 0) { 2 } else { 4 };
+        let mut offset = stream.offset;
+        common.outer(4, |offsets| {
+            let mut call = Call::new();
+            let out_at = u64::from(call.view(queue, out, true)?) + offsets[0];
+            let read_at = u64::from(call.view(queue, read, false)?) + offsets[1];
+            let mask_at = match mask {
+                Some(mask) => u64::from(call.view(queue, mask, true)?) + offsets[0],
+                None => u64::from(call.view(queue, read, false)?),
+            };
+            call.numbers(&[count])?.words([self.mode, out.dtype.code(), read.dtype.code()]);
+            call.numbers(&[out_at, read_at, mask_at])?;
+            call.words(halves(stream.seed)).words(halves(offset)).numbers(&sizes[1..])?;
+            call.numbers(&common.strides4(0))?.numbers(&common.strides4(1))?;
+            call.words(halves(self.range)).words(halves(self.base));
+            call.word(match out.dtype {
+                DType::F16 if self.mode == 0 => 11,
+                DType::BF16 if self.mode == 0 => 8,
+                _ => 24,
+            });
+            call.float(self.s as f32).float(self.t as f32);
+            call.work(60 * count, count * (out.dtype.size() + read.dtype.size()));
+            offset = offset.wrapping_add(count.div_ceil(per_counter));
+            call.launch_items(queue, "random_t_f32", count, 256 * per_counter)
+        })
+    }
+}
+
+fn halves(bits: u64) -> [u32; 2] {
+    [bits as u32, (bits >> 32) as u32]
+}

@@ -1,0 +1,162 @@
+//! Elements in another order: flip, roll, concatenation, triangles of matrices.
+
+use crate::{Call, OpError, Queue, View, copy};
+
+const COPIED_PER_GROUP: u64 = 256 * 4;
+const THREADS: u64 = 256;
+
+/// `output[i] = input[i]` with the dimensions of `dims` in reverse order.
+///
+/// # Errors
+/// `different-sizes`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+pub fn flip(queue: &mut dyn Queue, input: &View, dims: &[usize], output: &View) -> Result<(), OpError> {
+    if input.sizes() != output.sizes() {
+        return Err(different(input, output));
+    }
+    if input.dtype != output.dtype {
+        return Err(OpError::refused("bad-type", format!("{:?} to {:?}", input.dtype, output.dtype)));
+    }
+    if input.elements() == 0 {
+        return Ok(());
+    }
+    // What is left of each dimension after merging: size and strides, those of flipped ones negative. They
+    // reach the kernel modulo 2^32, which is how it adds them up.
+    let mut merged: Vec<(u64, i64, i64)> = Vec::new();
+    let mut last_element = 0;
+    for (dim, &size) in input.sizes().iter().enumerate().filter(|&(_, &size)| size != 1) {
+        let (mut from, to) = (input.strides()[dim] as i64, output.strides()[dim] as i64);
+        if dims.contains(&dim) {
+            last_element += (size - 1) * input.strides()[dim];
+            from = -from;
+        }
+        match merged.last_mut() {
+            Some(last) if last.1 == from * size as i64 && last.2 == to * size as i64 => {
+                *last = (last.0 * size, from, to);
+            }
+            _ => merged.push((size, from, to)),
+        }
+    }
+    if merged.len() > 4 {
+        let outermost = input.sizes().iter().position(|&size| size != 1).unwrap_or(0);
+        let size = input.sizes()[outermost];
+        let inner: Vec<usize> = dims
+            .iter()
+            .filter(|&&dim| dim != outermost)
+            .map(|&dim| dim - usize::from(dim > outermost))
+            .collect();
+        return (0..size).try_for_each(|at| {
+            let from = if dims.contains(&outermost) { size - 1 - at } else { at };
+            flip(queue, &input.select(outermost, from), &inner, &output.select(outermost, at))
+        });
+    }
+    let mut four = [(1, 0, 0); 4];
+    let front = 4 - merged.len();
+    four[front..].copy_from_slice(&merged);
+    let (count, code) = (input.elements(), input.dtype.bits().code());
+    let mut call = Call::new();
+    let from_at = u64::from(call.view(queue, input, false)?) + last_element;
+    let to_at = u64::from(call.view(queue, output, true)?);
+    call.numbers(&[count])?.words([code, code]).numbers(&[from_at, to_at])?;
+    call.words(four[1..].iter().map(|dim| dim.0 as u32));
+    call.words(four.iter().map(|dim| dim.1 as u32)).words(four.iter().map(|dim| dim.2 as u32));
+    call.work(0, 2 * count * input.dtype.size());
+    call.launch_items(queue, "copy_i_f32", count, COPIED_PER_GROUP)
+}
+
+/// `output[(i + shift) % size] = input[i]` for each `(dimension, shift)`; no dimension twice.
+///
+/// # Errors
+/// As [`copy`].
+pub fn roll(
+    queue: &mut dyn Queue,
+    input: &View,
+    shifts: &[(usize, i64)],
+    output: &View,
+) -> Result<(), OpError> {
+    if input.sizes() != output.sizes() {
+        return Err(different(input, output));
+    }
+    let Some((&(dim, shift), rest)) = shifts.split_first() else {
+        return copy(queue, input, output);
+    };
+    if input.elements() == 0 {
+        return Ok(());
+    }
+    let size = input.sizes()[dim];
+    let shift = shift.rem_euclid(size as i64) as u64;
+    let (head, tail) = (size - shift, shift);
+    roll(queue, &input.narrow(dim, 0, head), rest, &output.narrow(dim, shift, head))?;
+    roll(queue, &input.narrow(dim, head, tail), rest, &output.narrow(dim, 0, tail))
+}
+
+/// The inputs one after the other along `dim` of `output`, converted to its type.
+///
+/// # Errors
+/// As [`copy`].
+pub fn cat(queue: &mut dyn Queue, inputs: &[View], dim: usize, output: &View) -> Result<(), OpError> {
+    let size = output.sizes().get(dim).copied();
+    let total: u64 = inputs.iter().map(|input| input.sizes().get(dim).copied().unwrap_or(0)).sum();
+    if size != Some(total) {
+        return Err(OpError::refused("different-sizes", format!("{total} in all, {size:?} in the result")));
+    }
+    let mut at = 0;
+    for input in inputs {
+        let len = input.sizes()[dim];
+        copy(queue, input, &output.narrow(dim, at, len))?;
+        at += len;
+    }
+    Ok(())
+}
+
+/// The lower or upper triangle of each matrix (the last two dimensions); 0 elsewhere. `diagonal` counts from
+/// the main one to the upper right.
+///
+/// # Errors
+/// `different-sizes`, `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+pub fn triangle(
+    queue: &mut dyn Queue,
+    input: &View,
+    upper: bool,
+    diagonal: i64,
+    output: &View,
+) -> Result<(), OpError> {
+    if input.sizes() != output.sizes() {
+        return Err(different(input, output));
+    }
+    if input.dtype != output.dtype {
+        return Err(OpError::refused("bad-type", format!("{:?} to {:?}", input.dtype, output.dtype)));
+    }
+    let rank = input.rank();
+    if rank < 2 {
+        return Err(OpError::refused("bad-shape", format!("{:?}", input.sizes())));
+    }
+    if input.elements() == 0 {
+        return Ok(());
+    }
+    if rank > 4 {
+        return (0..input.sizes()[0]).try_for_each(|at| {
+            triangle(queue, &input.select(0, at), upper, diagonal, &output.select(0, at))
+        });
+    }
+    let pad = |values: &[u64], fill: u64| {
+        let mut four = [fill; 4];
+        four[4 - rank..].copy_from_slice(values);
+        four
+    };
+    let count = input.elements();
+    let code = input.dtype.bits().code();
+    let mut call = Call::new();
+    let from_at = u64::from(call.view(queue, input, false)?);
+    let to_at = u64::from(call.view(queue, output, true)?);
+    // All of a matrix lies within a diagonal of +-2^30: no device binds more elements.
+    let diagonal = diagonal.clamp(-(1 << 30), 1 << 30) as i32;
+    call.numbers(&[count])?.words([code, upper.into(), diagonal as u32]).numbers(&[from_at, to_at])?;
+    call.numbers(&pad(input.sizes(), 1)[1..])?;
+    call.numbers(&pad(input.strides(), 0))?.numbers(&pad(output.strides(), 0))?;
+    call.work(0, 2 * count * input.dtype.size());
+    call.launch_items(queue, "triangle_i_f32", count, THREADS)
+}
+
+fn different(input: &View, output: &View) -> OpError {
+    OpError::refused("different-sizes", format!("{:?} to {:?}", input.sizes(), output.sizes()))
+}

@@ -1,0 +1,138 @@
+//! Resampling of planes to another size: nearest and bilinear, forward and backward.
+
+use crate::{Call, DType, OpError, Queue, View};
+
+const THREADS: u64 = 256;
+// The bits of `mode` in kernels/upsample.kern.
+const BILINEAR: u32 = 1;
+const BACKWARD: u32 = 2;
+const EXACT: u32 = 4;
+const ALIGN: u32 = 8;
+const CHANNELS_LAST: u32 = 16;
+
+/// How a pixel of the output is made of the input's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resample {
+    /// The pixel under its upper left corner.
+    Nearest,
+    /// The pixel under its centre.
+    NearestExact,
+    /// The four pixels around it.
+    Bilinear {
+        /// True where the centres of the outermost pixels lie on each other, else their edges do.
+        align_corners: bool,
+    },
+}
+
+/// Resamples `input` (N, C, H, W) to the size of `output`. `factors` are the user's scale factors of height
+/// and width; where there is none, the sizes' quotient.
+///
+/// # Errors
+/// `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+pub fn upsample2d(
+    queue: &mut dyn Queue,
+    how: Resample,
+    factors: [Option<f64>; 2],
+    input: &View,
+    output: &View,
+) -> Result<(), OpError> {
+    launch(queue, how, factors, input, output, false)
+}
+
+/// The gradient of [`upsample2d`].
+///
+/// # Errors
+/// As [`upsample2d`].
+pub fn upsample2d_backward(
+    queue: &mut dyn Queue,
+    how: Resample,
+    factors: [Option<f64>; 2],
+    grad_output: &View,
+    grad_input: &View,
+) -> Result<(), OpError> {
+    launch(queue, how, factors, grad_input, grad_output, true)
+}
+
+fn launch(
+    queue: &mut dyn Queue,
+    how: Resample,
+    factors: [Option<f64>; 2],
+    input: &View,
+    output: &View,
+    backward: bool,
+) -> Result<(), OpError> {
+    let (&[n, c, in_h, in_w], &[out_n, out_c, out_h, out_w]) = (input.sizes(), output.sizes()) else {
+        return Err(OpError::refused("bad-shape", format!("{:?}", input.sizes())));
+    };
+    if [n, c] != [out_n, out_c] || input.dtype != output.dtype {
+        return Err(OpError::refused("bad-shape", format!("{input:?} and {output:?}")));
+    }
+    let kernel = match input.dtype {
+        DType::F32 => "upsample_t_f32",
+        DType::F16 => "upsample_t_f16",
+        DType::BF16 => "upsample_t_bf16",
+        DType::F64 => "upsample_d_f32",
+        dtype => return Err(OpError::refused("bad-type", format!("{dtype:?}"))),
+    };
+    // Beyond that, positions in f32 are off by whole pixels.
+    if [in_h, in_w, out_h, out_w].iter().any(|&size| size > 1 << 20) {
+        return Err(OpError::refused("too-many-elements", format!("{in_h}x{in_w} to {out_h}x{out_w}")));
+    }
+    let (from, to) = if backward { (output, input) } else { (input, output) };
+    if to.elements() == 0 {
+        return Ok(());
+    }
+    if from.elements() == 0 {
+        return Err(OpError::refused("bad-shape", "resampling of nothing"));
+    }
+    let mut mode = match how {
+        Resample::Nearest => 0,
+        Resample::NearestExact => EXACT,
+        Resample::Bilinear { align_corners: false } => BILINEAR,
+        Resample::Bilinear { align_corners: true } => BILINEAR | ALIGN,
+    };
+    if backward {
+        mode |= BACKWARD;
+    }
+    // Neighbouring threads on neighbouring addresses.
+    if to.strides()[1] < to.strides()[3] {
+        mode |= CHANNELS_LAST;
+    }
+    let scales = [how.scale(in_h, out_h, factors[0]), how.scale(in_w, out_w, factors[1])];
+    let mut call = Call::new();
+    let from_at = u64::from(call.view(queue, from, false)?);
+    let to_at = u64::from(call.view(queue, to, true)?);
+    let (a_at, b_at) = if backward { (to_at, from_at) } else { (from_at, to_at) };
+    let count = to.elements();
+    call.word(mode).numbers(&[count, c, out_h, out_w, in_h, in_w, a_at, b_at])?;
+    scales.iter().for_each(|&(single, _)| {
+        call.float(single);
+    });
+    scales.iter().for_each(|&(_, double)| {
+        call.words([double.to_bits() as u32, (double.to_bits() >> 32) as u32]);
+    });
+    call.numbers(input.strides())?.numbers(output.strides())?;
+    let per_item = 16 * if backward { (out_h / in_h + 4) * (out_w / in_w + 4) } else { 2 };
+    call.work(count * per_item, (from.elements() + count) * input.dtype.size());
+    call.launch_items(queue, kernel, count, THREADS)
+}
+
+impl Resample {
+    /// Pixels of the input to one of the output, in PyTorch's f32 and f64 arithmetic.
+    fn scale(self, size: u64, outs: u64, factor: Option<f64>) -> (f32, f64) {
+        let by_factor = factor.filter(|&factor| factor > 0.0).map(|factor| 1.0 / factor);
+        let plain = || match by_factor {
+            Some(scale) => (scale as f32, scale),
+            None => (size as f32 / outs as f32, size as f64 / outs as f64),
+        };
+        match self {
+            Self::Nearest | Self::Bilinear { .. } if outs == size => (1.0, 1.0),
+            Self::Nearest if outs == 2 * size => (0.5, 0.5),
+            Self::Nearest | Self::NearestExact | Self::Bilinear { align_corners: false } => plain(),
+            Self::Bilinear { align_corners: true } if outs > 1 => {
+                ((size - 1) as f32 / (outs - 1) as f32, (size - 1) as f64 / (outs - 1) as f64)
+            }
+            Self::Bilinear { align_corners: true } => (0.0, 0.0),
+        }
+    }
+}

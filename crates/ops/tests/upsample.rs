@@ -1,0 +1,109 @@
+//! Resampling against a direct transcription of PyTorch's documented rules in f64, and gradients by
+//! scattering what each output took.
+
+mod common;
+
+use common::{close, get, put, random, stream, values};
+use rand::Rng;
+use rand::rngs::StdRng;
+use wave32_ops::DType;
+use wave32_ops::upsample::{Resample, upsample2d, upsample2d_backward};
+
+const FLOATS: [(DType, f64); 4] =
+    [(DType::F32, 3e-6), (DType::F16, 2e-3), (DType::BF16, 1e-2), (DType::F64, 1e-14)];
+const HOWS: [Resample; 4] = [
+    Resample::Nearest,
+    Resample::NearestExact,
+    Resample::Bilinear { align_corners: false },
+    Resample::Bilinear { align_corners: true },
+];
+
+/// The pixels that output `o` takes of, with shares.
+fn taken(how: Resample, o: u64, size: u64, outs: u64, factor: Option<f64>) -> Vec<(u64, f64)> {
+    let scale = factor.map_or(size as f64 / outs as f64, |factor| 1.0 / factor);
+    let (o_f, last) = (o as f64, size - 1);
+    let between = |at: f64| {
+        let at = at.max(0.0);
+        let first = (at as u64).min(last);
+        let share = (at - first as f64).min(1.0);
+        vec![(first, 1.0 - share), ((first + 1).min(last), share)]
+    };
+    match how {
+        // f32 as in PyTorch: the product's rounding decides between pixels.
+        Resample::Nearest => vec![(((o as f32 * scale as f32) as u64).min(last), 1.0)],
+        Resample::NearestExact => vec![((((o as f32 + 0.5) * scale as f32) as u64).min(last), 1.0)],
+        Resample::Bilinear { .. } if outs == size => vec![(o, 1.0)],
+        Resample::Bilinear { align_corners: true } if outs == 1 => between(0.0),
+        Resample::Bilinear { align_corners: true } => between(o_f * (size - 1) as f64 / (outs - 1) as f64),
+        Resample::Bilinear { align_corners: false } => between(scale * (o_f + 0.5) - 0.5),
+    }
+}
+
+fn layout(random: &mut StdRng, [_, c, h, w]: [u64; 4]) -> [u64; 4] {
+    match random.random_range(0..3) {
+        0 => [c * h * w, h * w, w, 1],
+        1 => [c * h * w, 1, c * w, c],
+        _ => [h * w * c * 2 + 3, h * w * 2, 2, h * 2],
+    }
+}
+
+#[test]
+fn every_way_forward_and_back() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for turn in 0..48 {
+        let (how, (dtype, tolerance)) = (HOWS[turn % 4], FLOATS[turn / 4 % 4]);
+        let size = [0; 2].map(|_| random.random_range(1..9));
+        let mut outs = [0; 2].map(|_| random.random_range(1..20));
+        let mut factors = [None; 2];
+        match turn / 16 {
+            0 => outs = size.map(|size| size * 2),
+            1 => {
+                factors = [0; 2].map(|_| Some(random.random_range(0.6..3.4)));
+                outs = [0, 1].map(|at| ((size[at] as f64 * factors[at].unwrap()) as u64).max(1));
+            }
+            _ => {}
+        }
+        // PyTorch takes these two cases by the sizes alone.
+        for at in 0..2 {
+            let plain = outs[at] == size[at] || outs[at] == 2 * size[at];
+            if plain && how == Resample::Nearest {
+                factors[at] = None;
+            }
+        }
+        let (inputs, outputs) = ([2, 3, size[0], size[1]], [2, 3, outs[0], outs[1]]);
+        let what = format!("{how:?} {inputs:?} to {outputs:?} by {factors:?} {dtype:?}, seed {seed}");
+        let data = values(&mut random, dtype, inputs.iter().product(), 4.0);
+        let strides = layout(&mut random, inputs);
+        let input = put(&mut stream, dtype, &inputs, &strides, &data);
+        let strides = layout(&mut random, outputs);
+        let output = put(&mut stream, dtype, &outputs, &strides, &[]);
+        upsample2d(&mut stream, how, factors, &input, &output).unwrap();
+
+        let grads = values(&mut random, dtype, outputs.iter().product(), 2.0);
+        let strides = layout(&mut random, outputs);
+        let grad_output = put(&mut stream, dtype, &outputs, &strides, &grads);
+        let strides = layout(&mut random, inputs);
+        let grad_input = put(&mut stream, dtype, &inputs, &strides, &[]);
+        upsample2d_backward(&mut stream, how, factors, &grad_output, &grad_input).unwrap();
+
+        let (mut expected, mut back) = (Vec::new(), vec![0.0; data.len()]);
+        for plane in 0..6 {
+            for y in 0..outs[0] {
+                for x in 0..outs[1] {
+                    let mut sum = 0.0;
+                    for &(row, high) in &taken(how, y, size[0], outs[0], factors[0]) {
+                        for &(column, wide) in &taken(how, x, size[1], outs[1], factors[1]) {
+                            let at = ((plane * size[0] + row) * size[1] + column) as usize;
+                            sum += high * wide * data[at];
+                            back[at] += high * wide * grads[expected.len()];
+                        }
+                    }
+                    expected.push(sum);
+                }
+            }
+        }
+        close(&get(&mut stream, &output), &expected, tolerance, &what);
+        close(&get(&mut stream, &grad_input), &back, tolerance, &format!("gradient: {what}"));
+    }
+}

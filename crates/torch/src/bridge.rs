@@ -1,0 +1,100 @@
+//! From tensors to the views that `wave32_ops` works on.
+
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::state;
+use crate::tensor::Tensor;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use wave32_ops::{OpError, Planner, Queue, View};
+
+impl From<OpError> for Error {
+    fn from(error: OpError) -> Self {
+        match error {
+            OpError::Device(error) => Self::Device(error),
+            refused => Self::NoKernel(refused.to_string()),
+        }
+    }
+}
+
+/// The element types that device operations know.
+impl TryFrom<DType> for wave32_ops::DType {
+    type Error = Error;
+
+    fn try_from(dtype: DType) -> Result<Self, Error> {
+        Ok(match dtype {
+            DType::F32 => Self::F32,
+            DType::F16 => Self::F16,
+            DType::BF16 => Self::BF16,
+            DType::F64 => Self::F64,
+            DType::I64 => Self::I64,
+            DType::I32 => Self::I32,
+            DType::I16 => Self::I16,
+            DType::I8 => Self::I8,
+            DType::U8 => Self::U8,
+            DType::Bool => Self::Bool,
+            other => return Err(Error::NoKernel(format!("an operation on {}", other.name()))),
+        })
+    }
+}
+
+/// A tensor of the device as a view.
+///
+/// # Errors
+/// `NoKernel` for what no operation takes: an exotic type, too many dimensions, another device.
+pub fn view(tensor: &Tensor) -> Result<View, Error> {
+    view_as(tensor, tensor.dtype()?)
+}
+
+/// A tensor of the device as a view of another type of the same size.
+///
+/// # Errors
+/// As [`view`].
+pub fn view_as(tensor: &Tensor, dtype: DType) -> Result<View, Error> {
+    if !tensor.is_wave() {
+        return Err(Error::NoKernel("an operand on another device".into()));
+    }
+    let positive = |dims: &[i64]| dims.iter().map(|&d| d as u64).collect::<smallvec::SmallVec<[u64; 8]>>();
+    let (sizes, strides) = (positive(tensor.sizes()), positive(tensor.strides()));
+    Ok(View::new(tensor.address(), dtype.try_into()?, &sizes, &strides)?)
+}
+
+/// Runs operations on the stream.
+///
+/// # Errors
+/// Theirs; a refusal becomes `NoKernel`, and the call then runs on the CPU.
+pub fn run<T>(work: impl FnOnce(&mut dyn Queue) -> Result<T, OpError>) -> Result<T, Error> {
+    state::perform(|stream| work(stream))
+}
+
+/// As [`run`], with the process' plans.
+///
+/// # Errors
+/// As [`run`].
+pub fn planned<T>(work: impl FnOnce(&mut Planner, &mut dyn Queue) -> Result<T, OpError>) -> Result<T, Error> {
+    static PLANNER: LazyLock<Mutex<Planner>> = LazyLock::new(|| {
+        let policy = wave32_solve::Policy::from_env().unwrap_or_else(|error| {
+            eprintln!("wave: {error}; the environment's choice of solvers is ignored");
+            wave32_solve::Policy::default()
+        });
+        Mutex::new(Planner::new(policy))
+    });
+    run(|queue| {
+        // A panic leaves at worst a plan unmade.
+        let mut planner = PLANNER.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut planner, queue)
+    })
+}
+
+/// The tensor itself where it is contiguous, else a contiguous copy.
+///
+/// # Errors
+/// The stream's.
+pub fn contiguous(tensor: &Tensor) -> Result<Tensor, Error> {
+    if tensor.is_contiguous() {
+        return tensor.share();
+    }
+    let made = Tensor::empty(tensor.sizes(), tensor.dtype()?)?;
+    let (from, to) = (view(tensor)?, view(&made)?);
+    run(|queue| wave32_ops::copy(queue, &from, &to))?;
+    Ok(made)
+}

@@ -1,0 +1,152 @@
+//! Element types of tensors.
+
+use crate::abi::{Api, api};
+use crate::error::Error;
+use std::sync::OnceLock;
+
+macro_rules! dtypes {
+    ($($name:ident, $getter:ident, $bytes:literal, $dlpack:expr, $text:literal;)*) => {
+        /// An element type.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[allow(missing_docs)]
+        pub enum DType { $($name,)* }
+
+        impl DType {
+            /// Every type.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Bytes of an element.
+            pub const fn bytes(self) -> u64 {
+                match self { $(Self::$name => $bytes,)* }
+            }
+
+            /// DLPack's code and bits.
+            pub(crate) const fn dlpack(self) -> (u8, u8) {
+                match self { $(Self::$name => ($dlpack, $bytes * 8),)* }
+            }
+
+            /// As PyTorch prints it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            fn ask(self, api: &Api) -> i32 {
+                // SAFETY: a getter of a constant.
+                match self { $(Self::$name => unsafe { (api.$getter)() },)* }
+            }
+        }
+    };
+}
+
+dtypes! {
+    F32, aoti_torch_dtype_float32, 4, 2, "float32";
+    F16, aoti_torch_dtype_float16, 2, 2, "float16";
+    BF16, aoti_torch_dtype_bfloat16, 2, 4, "bfloat16";
+    F64, aoti_torch_dtype_float64, 8, 2, "float64";
+    I64, aoti_torch_dtype_int64, 8, 0, "int64";
+    I32, aoti_torch_dtype_int32, 4, 0, "int32";
+    I16, aoti_torch_dtype_int16, 2, 0, "int16";
+    I8, aoti_torch_dtype_int8, 1, 0, "int8";
+    U8, aoti_torch_dtype_uint8, 1, 1, "uint8";
+    Bool, aoti_torch_dtype_bool, 1, 6, "bool";
+    U16, aoti_torch_dtype_uint16, 2, 1, "uint16";
+    U32, aoti_torch_dtype_uint32, 4, 1, "uint32";
+    U64, aoti_torch_dtype_uint64, 8, 1, "uint64";
+    C32, aoti_torch_dtype_complex32, 4, 5, "complex32";
+    C64, aoti_torch_dtype_complex64, 8, 5, "complex64";
+    C128, aoti_torch_dtype_complex128, 16, 5, "complex128";
+    F8E5M2, aoti_torch_dtype_float8_e5m2, 1, 12, "float8_e5m2";
+    F8E4M3, aoti_torch_dtype_float8_e4m3fn, 1, 10, "float8_e4m3fn";
+}
+
+struct Codes {
+    to_torch: [i32; DType::ALL.len()],
+    from_torch: [Option<DType>; 64],
+}
+
+fn codes() -> &'static Codes {
+    static CODES: OnceLock<Codes> = OnceLock::new();
+    CODES.get_or_init(|| {
+        let mut codes = Codes { to_torch: [0; DType::ALL.len()], from_torch: [None; 64] };
+        for &dtype in DType::ALL {
+            let code = dtype.ask(api());
+            codes.to_torch[dtype as usize] = code;
+            if let Some(slot) = codes.from_torch.get_mut(code as usize) {
+                *slot = Some(dtype);
+            }
+        }
+        codes
+    })
+}
+
+impl DType {
+    /// libtorch's code.
+    pub fn code(self) -> i32 {
+        codes().to_torch[self as usize]
+    }
+
+    /// The type of libtorch's code.
+    ///
+    /// # Errors
+    /// `Invalid` for types that the device has no memory for (quantised and sub-byte ones).
+    pub fn from_code(code: i32) -> Result<Self, Error> {
+        let known =
+            usize::try_from(code).ok().and_then(|code| codes().from_torch.get(code).copied().flatten());
+        known.ok_or_else(|| Error::Invalid(format!("the wave device has no tensors of ScalarType {code}")))
+    }
+
+    /// True for f16, bf16, f32 and f64.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::BF16 | Self::F64)
+    }
+
+    /// True for complex types.
+    pub const fn is_complex(self) -> bool {
+        matches!(self, Self::C32 | Self::C64 | Self::C128)
+    }
+}
+
+/// How the elements of a new tensor lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryFormat {
+    /// Last dimension fastest.
+    Contiguous,
+    /// Channels fastest, 4-d.
+    ChannelsLast,
+    /// Channels fastest, 5-d.
+    ChannelsLast3d,
+    /// As the input's.
+    Preserve,
+}
+
+impl MemoryFormat {
+    fn codes() -> [(i32, Self); 4] {
+        let api = api();
+        // SAFETY: getters of constants.
+        unsafe {
+            [
+                ((api.aoti_torch_memory_format_contiguous_format)(), Self::Contiguous),
+                ((api.aoti_torch_memory_format_preserve_format)(), Self::Preserve),
+                ((api.aoti_torch_memory_format_channels_last)(), Self::ChannelsLast),
+                ((api.aoti_torch_memory_format_channels_last_3d)(), Self::ChannelsLast3d),
+            ]
+        }
+    }
+
+    /// libtorch's code.
+    pub fn code(self) -> i32 {
+        Self::codes().iter().find(|(_, format)| *format == self).map_or(0, |(code, _)| *code)
+    }
+
+    /// The format of libtorch's code.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown one.
+    pub fn from_code(code: i32) -> Result<Self, Error> {
+        Self::codes()
+            .iter()
+            .find(|(known, _)| *known == code)
+            .map(|(_, format)| *format)
+            .ok_or_else(|| Error::Invalid(format!("unknown memory format {code}")))
+    }
+}

@@ -1,0 +1,111 @@
+//! What kernels can fail with, and how that becomes a Python exception.
+
+use crate::abi::{Api, api};
+use std::ffi::{CString, c_char, c_void};
+use wave32_device::DeviceError;
+
+/// Why a kernel failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// libtorch is not in the process.
+    #[error("libtorch_cpu.so is not loaded: import torch first")]
+    NoTorch,
+    /// libtorch is too old or from another world.
+    #[error("this torch lacks `{0}`: the wave device needs torch 2.10 or newer (tried up to 2.15)")]
+    MissingSymbol(&'static str),
+    /// A call into libtorch failed.
+    #[error("{0}")]
+    Torch(String),
+    /// The device failed.
+    #[error("wave: {0}")]
+    Device(DeviceError),
+    /// Memory of the device is exhausted, caches included.
+    #[error("{0}")]
+    OutOfMemory(String),
+    /// The caller's arguments are wrong; the text says how.
+    #[error("{0}")]
+    Invalid(String),
+    /// An index or dimension is out of range.
+    #[error("{0}")]
+    Index(String),
+    /// No kernel for these arguments: the call runs on the CPU instead.
+    #[error("no kernel of the wave device: {0}")]
+    NoKernel(String),
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+/// `c10::SourceLocation`.
+#[repr(C)]
+pub struct SourceLocation {
+    function: *const c_char,
+    file: *const c_char,
+    line: u32,
+}
+
+/// `std::string` of libstdc++'s current ABI.
+#[repr(C)]
+pub struct CxxString {
+    data: *mut u8,
+    length: usize,
+    capacity: usize,
+    rest: usize,
+}
+
+const FUNCTION: &std::ffi::CStr = c"wave";
+const FILE: &std::ffi::CStr = c"wave32";
+
+/// Raises `error` through libtorch. Nothing that needs dropping may be alive in the frames above the call.
+pub fn raise(error: Error) -> ! {
+    let api = api();
+    let kind = match &error {
+        Error::OutOfMemory(_) => api.out_of_memory_type.zip(api.out_of_memory_vtable),
+        Error::NoKernel(_) => api.not_implemented_type.zip(api.not_implemented_vtable),
+        Error::Index(_) => api.index_type.zip(api.index_vtable),
+        _ => None,
+    };
+    let text = error.to_string().replace('\0', "?");
+    drop(error);
+    let known =
+        kind.filter(|_| api.error_new.is_some() && api.throw.is_some() && api.allocate_exception.is_some());
+    if let Some((kind, vtable)) = known {
+        throw(api, kind, vtable, text);
+    }
+    let text = CString::new(text).unwrap_or_default();
+    // `raise` never returns to drop it, so libtorch gets a copy that lives on the stack.
+    let mut message = [0u8; 4096];
+    let length = text.as_bytes().len().min(message.len() - 1);
+    message[..length].copy_from_slice(&text.as_bytes()[..length]);
+    drop(text);
+    // SAFETY: NUL-terminated texts; the exception unwinds through "C-unwind" frames only.
+    unsafe { (api.aoti_torch_check)(false, FUNCTION.as_ptr(), FILE.as_ptr(), 0, message.as_ptr().cast()) };
+    unreachable!("aoti_torch_check(false) throws")
+}
+
+/// Throws a subclass of `c10::Error`, which adds no members to it.
+fn throw(api: &Api, kind: *mut c_void, vtable: *const usize, text: String) -> ! {
+    let (Some(new), Some(throw), Some(allocate)) = (api.error_new, api.throw, api.allocate_exception) else {
+        unreachable!("the caller checked")
+    };
+    // SAFETY: 512 bytes hold any c10::Error (under 200); the constructor takes the string's buffer, which
+    // operator new made, and leaves nothing to destroy; the vtable's entries start after two words, the
+    // first is the complete destructor.
+    unsafe {
+        let data: *mut u8 = (api._Znwm)(text.len() + 1).cast();
+        std::ptr::copy_nonoverlapping(text.as_ptr(), data, text.len());
+        *data.add(text.len()) = 0;
+        let mut message = CxxString { data, length: text.len(), capacity: text.len(), rest: 0 };
+        drop(text);
+        let object = allocate(512);
+        let place = SourceLocation { function: FUNCTION.as_ptr(), file: FILE.as_ptr(), line: 0 };
+        new(object, place, &raw mut message);
+        let entries = vtable.add(2);
+        object.cast::<*const usize>().write(entries);
+        throw(object, kind, *entries);
+    }
+    unreachable!("__cxa_throw does not return")
+}

@@ -1,0 +1,29 @@
+//! The PyTorch device `wave`: kernels registered with libtorch, and what its Python package asks for.
+//!
+//! libtorch is not linked but found in the process, through its stable C ABI ([`abi`]); a kernel is a plain
+//! function over [`tensor::Tensor`] with a row in a table ([`register`]). `docs/torch.md` tells how to add one.
+
+pub mod abi;
+pub mod bridge;
+pub mod copies;
+mod dlpack;
+pub mod dtype;
+pub mod error;
+pub mod fallback;
+mod index_errors;
+pub mod memory_ops;
+mod ops_conv;
+mod ops_index;
+mod ops_matmul;
+mod ops_norm;
+mod ops_pool;
+mod ops_shape;
+mod ops_upsample;
+mod python;
+pub mod register;
+mod result;
+pub mod rng;
+pub mod stack;
+pub mod state;
+mod tables;
+pub mod tensor;

@@ -1,0 +1,392 @@
+//! Operators that make tensors, look at them otherwise, or move their bytes.
+
+use crate::abi::{BUILD_VERSION, api, check};
+use crate::copies;
+use crate::dtype::{DType, MemoryFormat};
+use crate::error::Error;
+use crate::ops;
+use crate::register::Op;
+use crate::stack::{Device, Layout};
+use crate::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
+
+/// Kernels of `aten`.
+pub const OPS: &[Op] = ops! {
+    "empty.memory_format" => empty,
+    "empty_strided" => empty_strided,
+    "view" => view,
+    "as_strided" => as_strided,
+    "_reshape_alias" => reshape_alias,
+    "unfold" => unfold,
+    "view_as_real" => view_as_real,
+    "view_as_complex" => view_as_complex,
+    "resize_" => resize_,
+    "_copy_from" => copy_from,
+    "_copy_from_and_resize" => copy_from_and_resize,
+    "zero_" => zero_,
+};
+
+/// Operators of this device's own, for its Python side.
+pub const SCHEMAS: &[&str] = &[
+    "take(Tensor self) -> int",
+    "read_int(Tensor self) -> int",
+    "read_float(Tensor self) -> float",
+    "fill_(Tensor(a!) self, float value) -> Tensor(a!)",
+];
+
+/// Kernels of those.
+pub const OWN: &[Op] = ops! {
+    "take" => take,
+    "read_int" => read_int,
+    "read_float" => read_float,
+    "fill_" => fill_,
+};
+
+fn empty(
+    sizes: &[i64],
+    dtype: Option<DType>,
+    layout: Option<Layout>,
+    _device: Option<Device>,
+    _pinned: Option<bool>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor, Error> {
+    strided_only(layout)?;
+    if let Some(size) = sizes.iter().find(|size| **size < 0) {
+        return Err(Error::Invalid(format!(
+            "Trying to create tensor with negative dimension {size}: {sizes:?}"
+        )));
+    }
+    let dtype = dtype.unwrap_or(DType::F32);
+    match format {
+        None | Some(MemoryFormat::Contiguous) => Tensor::empty(sizes, dtype),
+        Some(MemoryFormat::ChannelsLast) if sizes.len() == 4 => {
+            Tensor::empty_strided(sizes, &channels_last(sizes), dtype)
+        }
+        Some(MemoryFormat::ChannelsLast3d) if sizes.len() == 5 => {
+            Tensor::empty_strided(sizes, &channels_last(sizes), dtype)
+        }
+        Some(MemoryFormat::Preserve) => Tensor::empty(sizes, dtype),
+        Some(_) => Err(Error::Invalid("required rank 4 tensor to use channels_last format".into())),
+    }
+}
+
+fn empty_strided(
+    sizes: &[i64],
+    strides: &[i64],
+    dtype: Option<DType>,
+    layout: Option<Layout>,
+    _device: Option<Device>,
+    _pinned: Option<bool>,
+) -> Result<Tensor, Error> {
+    strided_only(layout)?;
+    Tensor::empty_strided(sizes, strides, dtype.unwrap_or(DType::F32))
+}
+
+fn strided_only(layout: Option<Layout>) -> Result<(), Error> {
+    match layout {
+        None | Some(Layout(0)) => Ok(()),
+        Some(_) => Err(Error::Invalid("the wave device has strided tensors only".into())),
+    }
+}
+
+fn view(x: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
+    let sizes = infer(sizes, x.numel())?;
+    let strides = view_strides(x.sizes(), x.strides(), &sizes).ok_or_else(|| {
+        Error::Invalid(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans \
+             across two contiguous subspaces). Use .reshape(...) instead."
+                .into(),
+        )
+    })?;
+    x.alias(&sizes, &strides, x.offset())
+}
+
+/// Sizes with the one -1 replaced.
+fn infer(sizes: &[i64], numel: i64) -> Result<Dims, Error> {
+    let wrong = || Error::Invalid(format!("shape '{sizes:?}' is invalid for input of size {numel}"));
+    let mut inferred = Dims::from_slice(sizes);
+    let known: i64 = sizes.iter().filter(|size| **size != -1).product();
+    match sizes.iter().filter(|size| **size < 0).count() {
+        0 if known == numel => Ok(inferred),
+        1 => {
+            let at = sizes.iter().position(|size| *size == -1).ok_or_else(wrong)?;
+            if known == 0 {
+                return Err(Error::Invalid(format!(
+                    "cannot reshape tensor of 0 elements into shape {sizes:?} because the unspecified dimension \
+                     size -1 can be any value and is ambiguous"
+                )));
+            }
+            if numel % known != 0 {
+                return Err(wrong());
+            }
+            inferred[at] = numel / known;
+            Ok(inferred)
+        }
+        0 => Err(wrong()),
+        _ => Err(Error::Invalid("only one dimension can be inferred".into())),
+    }
+}
+
+/// Strides of a view with `new` sizes; none where the elements would have to move.
+fn view_strides(sizes: &[i64], strides: &[i64], new: &[i64]) -> Option<Dims> {
+    if sizes.contains(&0) {
+        return Some(if sizes == new { Dims::from_slice(strides) } else { contiguous(new) });
+    }
+    let mut made = Dims::from_elem(1, new.len());
+    let mut next = new.len();
+    // Runs of old dimensions that are one piece of memory, last first.
+    let mut run = 1;
+    let mut base = strides.last().copied().unwrap_or(1);
+    for d in (0..sizes.len()).rev() {
+        run *= sizes[d];
+        let ends = d == 0 || sizes[d - 1] != 1 && strides[d - 1] != run * base;
+        if !ends {
+            continue;
+        }
+        let mut covered = 1;
+        while next > 0 && (covered < run || new[next - 1] == 1) {
+            next -= 1;
+            made[next] = covered * base;
+            covered *= new[next];
+        }
+        if covered != run {
+            return None;
+        }
+        if d > 0 {
+            base = strides[d - 1];
+            run = 1;
+        }
+    }
+    // What is left can only be ones: the element counts agree.
+    while next > 0 {
+        next -= 1;
+        made[next] = if next + 1 < new.len() { made[next + 1] * new[next + 1] } else { 1 };
+    }
+    Some(made)
+}
+
+fn as_strided(x: &Tensor, sizes: &[i64], strides: &[i64], offset: Option<i64>) -> Result<Tensor, Error> {
+    let offset = offset.unwrap_or_else(|| x.offset());
+    if sizes.len() != strides.len() || offset < 0 || sizes.iter().chain(strides).any(|n| *n < 0) {
+        return Err(Error::Invalid(format!(
+            "as_strided: sizes {sizes:?}, strides {strides:?} and storage offset {offset} do not describe a view \
+             (Negative strides are not supported at the moment)"
+        )));
+    }
+    let elements = span(sizes, strides);
+    let needed = elements.saturating_add(offset as u64).saturating_mul(x.dtype()?.bytes());
+    if elements > 0 && needed > x.storage_bytes().max(0) as u64 {
+        return Err(Error::Invalid(format!(
+            "setStorage: sizes {sizes:?}, strides {strides:?}, storage offset {offset}, and itemsize {} requiring a \
+             storage size of {needed} are out of bounds for storage of size {}",
+            x.dtype()?.bytes(),
+            x.storage_bytes()
+        )));
+    }
+    x.alias(sizes, strides, offset)
+}
+
+fn reshape_alias(x: &Tensor, sizes: &[i64], strides: &[i64]) -> Result<Tensor, Error> {
+    x.alias(sizes, strides, x.offset())
+}
+
+fn unfold(x: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Tensor, Error> {
+    let rank = x.dim();
+    let wrapped = if dimension < 0 { dimension + rank.max(1) } else { dimension };
+    if !(0..rank.max(1)).contains(&wrapped) {
+        return Err(Error::Index(format!(
+            "Dimension out of range (expected to be in range of [{}, {}], but got {dimension})",
+            -rank.max(1),
+            rank.max(1) - 1
+        )));
+    }
+    let d = wrapped as usize;
+    let length = x.sizes().get(d).copied().unwrap_or(1);
+    if size < 0 || size > length || step <= 0 {
+        return Err(Error::Invalid(format!(
+            "maximum size for tensor at dimension {d} is {length} but size is {size}, step is {step}"
+        )));
+    }
+    let (mut sizes, mut strides) = (Dims::from_slice(x.sizes()), Dims::from_slice(x.strides()));
+    sizes.push(size);
+    strides.push(strides.get(d).copied().unwrap_or(1));
+    if rank > 0 {
+        sizes[d] = (length - size) / step + 1;
+        strides[d] *= step;
+    }
+    x.alias(&sizes, &strides, x.offset())
+}
+
+fn view_as_real(x: &Tensor) -> Result<Tensor, Error> {
+    let part = match x.dtype()? {
+        DType::C32 => DType::F16,
+        DType::C64 => DType::F32,
+        DType::C128 => DType::F64,
+        _ => return Err(Error::Invalid("view_as_real is only supported for complex tensors".into())),
+    };
+    let mut sizes = Dims::from_slice(x.sizes());
+    let mut strides: Dims = x.strides().iter().map(|stride| stride * 2).collect();
+    sizes.push(2);
+    strides.push(1);
+    x.alias_as(part, &sizes, &strides, x.offset() * x.dtype()?.bytes() as i64)
+}
+
+fn view_as_complex(x: &Tensor) -> Result<Tensor, Error> {
+    let whole = match x.dtype()? {
+        DType::F16 => DType::C32,
+        DType::F32 => DType::C64,
+        DType::F64 => DType::C128,
+        other => {
+            return Err(Error::Invalid(format!(
+                "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar \
+                 type: {}",
+                other.name()
+            )));
+        }
+    };
+    let (sizes, strides) = (x.sizes(), x.strides());
+    let rest = match (sizes.split_last(), strides.split_last()) {
+        (Some((2, sizes)), Some((1, strides))) => Some((sizes, strides)),
+        _ => None,
+    };
+    let even = rest.filter(|(_, strides)| strides.iter().all(|s| s % 2 == 0) && x.offset() % 2 == 0);
+    let Some((sizes, strides)) = even else {
+        return Err(Error::Invalid(
+            "view_as_complex needs a last dimension of size 2 and stride 1, and even strides and offset"
+                .into(),
+        ));
+    };
+    let strides: Dims = strides.iter().map(|stride| stride / 2).collect();
+    x.alias_as(whole, sizes, &strides, x.offset() * x.dtype()?.bytes() as i64)
+}
+
+fn resize_(x: &Tensor, sizes: &[i64], format: Option<MemoryFormat>) -> Result<Tensor, Error> {
+    if x.sizes() != sizes {
+        resize(x, sizes)?;
+    }
+    if let Some(MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d) = format {
+        let strides = channels_last(sizes);
+        set_data(x, &x.alias(sizes, &strides, x.offset())?)?;
+    }
+    x.share()
+}
+
+/// Gives `x` new sizes in place; elements keep their place in memory, new ones are undefined.
+///
+/// Where the storage is too small, `x` gets a new one: libtorch has no way to grow a storage of ours.
+///
+/// # Errors
+/// The stream's; `Torch`.
+pub fn resize(x: &Tensor, sizes: &[i64]) -> Result<(), Error> {
+    if let Some(size) = sizes.iter().find(|size| **size < 0) {
+        return Err(Error::Invalid(format!("resize_ got the negative size {size}")));
+    }
+    let (strides, dtype) = (contiguous(sizes), x.dtype()?);
+    let end = (span(sizes, &strides) + x.offset() as u64).saturating_mul(dtype.bytes());
+    if end <= x.storage_bytes().max(0) as u64 {
+        return set_data(x, &x.alias(sizes, &strides, x.offset())?);
+    }
+    let grown = Tensor::empty(sizes, dtype)?;
+    let kept = x.storage_bytes() / dtype.bytes() as i64 - x.offset();
+    if kept > 0 {
+        let (from, to) = (x.alias(&[kept], &[1], x.offset())?, grown.alias(&[kept], &[1], 0)?);
+        copies::copy(&from, &to)?;
+    }
+    set_data(x, &grown)
+}
+
+/// `x.data = new`.
+fn set_data(x: &Tensor, new: &Tensor) -> Result<(), Error> {
+    let mut stack = [x.share()?.into_word(), new.share()?.into_word()];
+    // SAFETY: the operator takes two tensors, which it owns, and answers nothing.
+    let status = unsafe {
+        (api().torch_call_dispatcher)(
+            c"aten::set_data".as_ptr(),
+            c"".as_ptr(),
+            stack.as_mut_ptr(),
+            BUILD_VERSION,
+        )
+    };
+    check(status, "set_data")
+}
+
+fn copy_from(src: &Tensor, dst: &Tensor, _non_blocking: bool) -> Result<Tensor, Error> {
+    copies::copy(src, dst)?;
+    dst.share()
+}
+
+fn copy_from_and_resize(src: &Tensor, dst: &Tensor) -> Result<Tensor, Error> {
+    if src.sizes() != dst.sizes() {
+        if dst.is_wave() {
+            resize(dst, src.sizes())?;
+        } else {
+            let strides = preserved(src.sizes(), src.strides());
+            set_data(dst, &Tensor::empty_cpu(src.sizes(), &strides, dst.dtype()?)?)?;
+        }
+    }
+    copies::copy(src, dst)?;
+    dst.share()
+}
+
+fn zero_(x: &Tensor) -> Result<Tensor, Error> {
+    copies::fill(x, &[0])?;
+    x.share()
+}
+
+fn fill_(x: &Tensor, value: f64) -> Result<Tensor, Error> {
+    let (dtype, element) = (x.dtype()?, copies::element(value, x.dtype()?));
+    let done = element.and_then(|element| copies::fill(x, &element));
+    if let Err(Error::NoKernel(_)) = done {
+        // `wave::fill_` has no CPU kernel to fall back to: one element on the CPU, spread by the copy.
+        let sizes = x.sizes();
+        let one = Tensor::empty_cpu(&[], &[], DType::F64)?;
+        one.host_bytes_mut()?.copy_from_slice(&value.to_le_bytes());
+        let cast = Tensor::empty_cpu(&[], &[], dtype)?;
+        cast.copy_from(&one)?;
+        let spread = Dims::from_elem(0, sizes.len());
+        copies::copy(&cast.alias(sizes, &spread, 0)?, x)?;
+    } else {
+        done?;
+    }
+    x.share()
+}
+
+fn take(x: &Tensor) -> Result<i64, Error> {
+    Ok(x.share()?.into_word() as i64)
+}
+
+fn read<const N: usize>(x: &Tensor) -> Result<[u8; N], Error> {
+    if x.numel() != 1 {
+        return Err(Error::Invalid(format!(
+            "a Tensor with {} elements cannot be converted to Scalar",
+            x.numel()
+        )));
+    }
+    let mut bytes = [0; N];
+    let length = (x.dtype()?.bytes() as usize).min(N);
+    let address = x.address();
+    crate::state::with(|stream| stream.download(address, &mut bytes[..length]))?;
+    crate::index_errors::check()?;
+    Ok(bytes)
+}
+
+fn read_int(x: &Tensor) -> Result<i64, Error> {
+    let raw = i64::from_le_bytes(read(x)?);
+    Ok(match x.dtype()? {
+        DType::Bool | DType::U8 | DType::I64 | DType::U16 | DType::U32 | DType::U64 => raw,
+        DType::I32 => i64::from(raw as i32),
+        DType::I16 => i64::from(raw as i16),
+        DType::I8 => i64::from(raw as i8),
+        other => return Err(Error::Invalid(format!("{} is no integer type", other.name()))),
+    })
+}
+
+fn read_float(x: &Tensor) -> Result<f64, Error> {
+    let raw = u64::from_le_bytes(read(x)?);
+    Ok(match x.dtype()? {
+        DType::F64 => f64::from_bits(raw),
+        DType::F32 => f64::from(f32::from_bits(raw as u32)),
+        DType::F16 => half::f16::from_bits(raw as u16).to_f64(),
+        DType::BF16 => half::bf16::from_bits(raw as u16).to_f64(),
+        other => return Err(Error::Invalid(format!("{} is no floating-point type", other.name()))),
+    })
+}

@@ -1,0 +1,89 @@
+//! Matrix products, through the solver table.
+
+use crate::bridge::{planned, run, view};
+use crate::error::Error;
+use crate::memory_ops::resize;
+use crate::register::Op;
+use crate::tensor::Tensor;
+use wave32_ops::View;
+
+/// Kernels of `aten`. The forms with Scalars come through `wave`'s own operators.
+pub const OPS: &[Op] = crate::ops! {
+    "mm" => mm,
+    "mm.out" => mm_out,
+    "bmm" => bmm,
+    "bmm.out" => bmm_out,
+};
+
+fn checked(a: &Tensor, b: &Tensor, rank: usize, name: &str) -> Result<Vec<i64>, Error> {
+    let (x, y) = (a.sizes(), b.sizes());
+    let fits =
+        x.len() == rank && y.len() == rank && x[rank - 1] == y[rank - 2] && x[..rank - 2] == y[..rank - 2];
+    if !fits {
+        return Err(Error::Invalid(format!(
+            "{name}: mat1 and mat2 shapes cannot be multiplied ({x:?} and {y:?})"
+        )));
+    }
+    if a.dtype()? != b.dtype()? {
+        let (a, b) = (a.dtype()?.name(), b.dtype()?.name());
+        return Err(Error::Invalid(format!("{name}: expected both to have the same dtype, got {a} and {b}")));
+    }
+    let mut sizes = x[..rank - 1].to_vec();
+    sizes.push(y[rank - 1]);
+    Ok(sizes)
+}
+
+/// A matrix as a batch of one.
+fn batched(tensor: &Tensor) -> Result<View, Error> {
+    let plain = view(tensor)?;
+    match (plain.sizes(), plain.strides()) {
+        (&[m, n], &[sm, sn]) => Ok(View::new(plain.address, plain.dtype, &[1, m, n], &[m * n, sm, sn])?),
+        _ => Ok(plain),
+    }
+}
+
+fn product(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<(), Error> {
+    let (x, y, to) = (batched(a)?, batched(b)?, batched(out)?);
+    planned(|planner, queue| planner.matmul(queue, &x, &y, &to))
+}
+
+fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
+    let out = Tensor::empty(&checked(a, b, 2, "mm")?, a.dtype()?)?;
+    product(a, b, &out)?;
+    Ok(out)
+}
+
+fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
+    let out = Tensor::empty(&checked(a, b, 3, "bmm")?, a.dtype()?)?;
+    product(a, b, &out)?;
+    Ok(out)
+}
+
+fn into(
+    out: &Tensor,
+    sizes: &[i64],
+    made: impl FnOnce(&Tensor) -> Result<(), Error>,
+) -> Result<Tensor, Error> {
+    if out.sizes() != sizes {
+        resize(out, sizes)?;
+    }
+    if out.is_contiguous() {
+        made(out)?;
+        return out.share();
+    }
+    let whole = Tensor::empty(sizes, out.dtype()?)?;
+    made(&whole)?;
+    let (from, to) = (view(&whole)?, view(out)?);
+    run(|queue| wave32_ops::copy(queue, &from, &to))?;
+    out.share()
+}
+
+fn mm_out(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    let sizes = checked(a, b, 2, "mm")?;
+    into(out, &sizes, |to| product(a, b, to))
+}
+
+fn bmm_out(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    let sizes = checked(a, b, 3, "bmm")?;
+    into(out, &sizes, |to| product(a, b, to))
+}

@@ -1,0 +1,197 @@
+//! The module `wave32._native`.
+
+use crate::error::Error;
+use crate::{abi, fallback, index_errors, register, rng, state, tables};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NoKernel(_) => PyNotImplementedError::new_err(error.to_string()),
+            _ => PyRuntimeError::new_err(error.to_string()),
+        }
+    }
+}
+
+/// The device's kernels, for torch.
+#[pymodule]
+mod _native {
+    #[allow(clippy::wildcard_imports)]
+    use super::*;
+
+    /// Registers every kernel. Once, after torch was imported and its backend renamed.
+    #[pyfunction]
+    fn register_kernels() -> Result<(), Error> {
+        abi::load()?;
+        state::watch_forks();
+        for (schemas, kernels) in tables::OWN {
+            register::define(schemas)?;
+            register::register("wave", "PrivateUse1", kernels)?;
+        }
+        tables::ATEN.iter().try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
+    }
+
+    /// Names of the operators of aten that have a kernel here.
+    #[pyfunction]
+    fn native_operators() -> Vec<&'static str> {
+        tables::ATEN.iter().flat_map(|kernels| kernels.iter().map(|op| op.name)).collect()
+    }
+
+    /// Which arguments operators write: `aten::add.out` to a bit per position.
+    #[pyfunction]
+    fn set_written(table: HashMap<String, u32>) {
+        fallback::set_written(table);
+    }
+
+    /// Counts a call that runs on the CPU; what to tell the user, if anything.
+    #[pyfunction]
+    fn count_fallback(name: &str, why: &str) -> Result<Option<String>, Error> {
+        fallback::count(name, why)
+    }
+
+    /// Calls on the CPU so far, by operator.
+    #[pyfunction]
+    fn fallbacks() -> Vec<(String, u64)> {
+        fallback::all()
+    }
+
+    /// Forgets them.
+    #[pyfunction]
+    fn reset_fallbacks() {
+        fallback::reset();
+    }
+
+    /// How many devices a process may use: 1, or 0 where none can be.
+    #[pyfunction]
+    fn device_count(py: Python<'_>) -> usize {
+        if state::is_open() {
+            return 1;
+        }
+        py.detach(|| {
+            usize::from(wave32_vulkan::list().is_ok_and(|all| all.iter().any(|d| d.unusable.is_none())))
+        })
+    }
+
+    /// True once the device is open in this process.
+    #[pyfunction]
+    fn is_open() -> bool {
+        state::is_open()
+    }
+
+    /// True in a fork of a process that had opened the device.
+    #[pyfunction]
+    fn is_forked() -> bool {
+        state::is_forked()
+    }
+
+    /// Waits for work in flight.
+    #[pyfunction]
+    fn synchronize(py: Python<'_>) -> Result<(), Error> {
+        if !state::is_open() && !state::is_forked() {
+            return Ok(());
+        }
+        py.detach(|| {
+            state::with(|stream| stream.synchronize())?;
+            index_errors::check()
+        })
+    }
+
+    /// Bytes: allocated, most allocated, reserved, most reserved; then blocks.
+    #[pyfunction]
+    fn heap() -> Result<(u64, u64, u64, u64, u64), Error> {
+        let stats = state::heap()?;
+        Ok((stats.allocated, stats.max_allocated, stats.reserved, stats.max_reserved, stats.blocks))
+    }
+
+    /// Forgets the heap's past peaks.
+    #[pyfunction]
+    fn reset_peaks() -> Result<(), Error> {
+        if !state::is_open() {
+            return Ok(());
+        }
+        state::heap()?;
+        state::with(|stream| {
+            stream.reset_peaks();
+            Ok(())
+        })
+    }
+
+    /// Gives cached memory back to the driver.
+    #[pyfunction]
+    fn empty_cache(py: Python<'_>) -> Result<(), Error> {
+        py.detach(state::empty_cache)
+    }
+
+    /// Most bytes that the device's heap may take; none for no cap.
+    #[pyfunction]
+    fn set_memory_cap(cap: Option<u64>) -> Result<(), Error> {
+        state::set_memory_cap(cap)
+    }
+
+    /// `512M` as a number.
+    #[pyfunction]
+    fn parse_bytes(text: &str) -> Option<u64> {
+        state::parse_bytes(text)
+    }
+
+    /// Name, driver, kind, bytes of memory, compute units, subgroup width, whether f64 and 16-bit kernels run.
+    #[pyfunction]
+    #[allow(clippy::type_complexity)]
+    fn properties(py: Python<'_>) -> Result<(String, String, String, u64, u32, u32, bool, bool), Error> {
+        py.detach(|| {
+            state::with(|stream| {
+                let (info, caps) = (stream.info(), stream.caps());
+                Ok((
+                    info.name.clone(),
+                    info.driver.clone(),
+                    info.kind.to_string(),
+                    info.memory_bytes,
+                    caps.compute_units,
+                    caps.wave_size,
+                    stream.has_float64(),
+                    caps.storage_16bit,
+                ))
+            })
+        })
+    }
+
+    /// Starts the random numbers of `seed`.
+    #[pyfunction]
+    fn seed(seed: u64) {
+        rng::seed(seed);
+    }
+
+    /// Seed and offset of the random numbers.
+    #[pyfunction]
+    fn rng_state() -> (u64, u64) {
+        rng::state()
+    }
+
+    /// Continues where `rng_state` was taken.
+    #[pyfunction]
+    fn set_rng_state(seed: u64, offset: u64) {
+        rng::set_state(seed, offset);
+    }
+
+    /// Starts or ends taking the times of launches; (kernel, start, length) in seconds.
+    #[pyfunction]
+    fn profile(py: Python<'_>, on: bool) -> Result<Vec<(String, f64, f64)>, Error> {
+        let launches = py.detach(|| state::with(|stream| stream.profile(on)))?;
+        let seconds = launches.into_iter().map(|l| (l.kernel, l.start.as_secs_f64(), l.length.as_secs_f64()));
+        Ok(seconds.collect())
+    }
+
+    /// Submits so far.
+    #[pyfunction]
+    fn submits() -> Result<u64, Error> {
+        state::with(|stream| Ok(stream.submits()))
+    }
+
+    /// Waits for work in flight and closes the device for good.
+    #[pyfunction]
+    fn close(py: Python<'_>) {
+        py.detach(state::close);
+    }
+}

@@ -1,0 +1,20 @@
+//! Every table of kernels.
+
+use crate::register::Op;
+use crate::{memory_ops, ops_conv, ops_index, ops_matmul, ops_norm, ops_pool, ops_shape, ops_upsample};
+
+/// Kernels of `aten`.
+pub const ATEN: &[&[Op]] = &[
+    memory_ops::OPS,
+    ops_conv::OPS,
+    ops_matmul::OPS,
+    ops_norm::OPS,
+    ops_pool::OPS,
+    ops_upsample::OPS,
+    ops_index::OPS,
+    ops_shape::OPS,
+];
+
+/// Schemas and kernels of this device's own operators, for its Python side.
+pub const OWN: &[(&[&str], &[Op])] =
+    &[(memory_ops::SCHEMAS, memory_ops::OWN), (ops_index::SCHEMAS, ops_index::OWN)];

@@ -1,0 +1,37 @@
+"""Tests of the device; they need a Vulkan driver (Mesa's lavapipe will do)."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+os.environ.setdefault("WAVE_FALLBACK", "quiet")
+
+import torch  # noqa: E402
+import wave32  # noqa: E402, F401
+
+
+@pytest.fixture(autouse=True)
+def fresh_seed(request):
+    seed = int(os.environ.get("WAVE_TEST_SEED", torch.seed() % 2**31))
+    torch.manual_seed(seed)
+    request.node.user_properties.append(("seed", seed))
+    print(f"WAVE_TEST_SEED={seed}")
+    return seed
+
+
+@pytest.fixture
+def run_python():
+    """Runs a script in a fresh interpreter; its output. Fails on a bad exit or after a minute."""
+
+    def run(script, **environment):
+        done = subprocess.run(
+            [sys.executable, "-X", "faulthandler", "-c", "import torch, wave32\n" + textwrap.dedent(script)],
+            env={**os.environ, **environment}, capture_output=True, text=True, timeout=120,
+        )
+        assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    return run

@@ -1,0 +1,196 @@
+"""`torch.wave`, memory, fallbacks, errors."""
+
+import gc
+
+import pytest
+import torch
+
+
+def test_device_is_known():
+    assert torch.wave.is_available() and torch.wave.device_count() == 1
+    assert torch.device("wave").type == "wave" and torch.zeros(1, device="wave:0").device.index == 0
+    assert torch.accelerator.current_accelerator().type == "wave" or torch.cuda.is_available()
+    properties = torch.wave.get_device_properties()
+    assert properties.name == torch.wave.get_device_name() and properties.total_memory > 1 << 20
+    torch.wave.synchronize()
+    with pytest.raises(RuntimeError):
+        torch.wave.set_device(1)
+
+
+def test_memory_is_accounted():
+    gc.collect()
+    torch.wave.empty_cache()
+    before = torch.wave.memory_allocated()
+    x = torch.empty(1 << 20, device="wave")
+    assert torch.wave.memory_allocated() - before == 4 << 20
+    view = x[5:]
+    del x
+    assert torch.wave.memory_allocated() - before == 4 << 20
+    del view
+    assert torch.wave.memory_allocated() == before
+    assert torch.wave.max_memory_allocated() >= before + (4 << 20)
+    assert torch.wave.memory_reserved() >= 4 << 20
+    torch.wave.reset_peak_memory_stats()
+    assert torch.wave.max_memory_allocated() == before
+    torch.wave.empty_cache()
+    assert torch.wave.memory_reserved() < 4 << 20 or before > 0
+
+
+def test_calls_leak_nothing():
+    w = torch.randn(8, 8, device="wave")
+
+    def calls():
+        y = (w @ w).relu_().t().contiguous().view(-1)
+        torch.cat([y, y]).resize_(500)
+        torch._foreach_add_([w, w], 0.0)
+        y.to("cpu", torch.float64).sum().item()
+        with pytest.raises(RuntimeError):
+            w.view(7)
+
+    calls()
+    gc.collect()
+    before = torch.wave.memory_allocated()
+    for _ in range(50):
+        calls()
+    gc.collect()
+    assert torch.wave.memory_allocated() == before
+
+
+def test_out_of_memory_raises_and_goes_on():
+    torch.wave.set_memory_cap(torch.wave.memory_reserved() + (64 << 20))
+    try:
+        kept = torch.ones(1 << 20, device="wave")
+        with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 512\.00 MiB.*allocated by tensors"):
+            torch.empty(128 << 20, device="wave")
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(1 << 50, device="wave")
+        assert kept.sum().item() == 1 << 20
+    finally:
+        torch.wave.set_memory_cap(None)
+    assert torch.empty(32 << 20, device="wave").numel() == 32 << 20
+    torch.wave.empty_cache()
+
+
+def test_cap_reads_units():
+    with pytest.raises(ValueError):
+        torch.wave.set_memory_cap("a lot")
+    torch.wave.set_memory_cap("100G")
+    torch.wave.set_memory_cap(None)
+
+
+def test_fallbacks_are_counted_and_right():
+    torch.wave.reset_fallbacks()
+    x = torch.randn(5, 5)
+    w = x.to("wave")
+    values, indices = torch.kthvalue(w, 2)
+    expected = torch.kthvalue(x, 2)
+    assert torch.equal(values.cpu(), expected.values) and torch.equal(indices.cpu(), expected.indices)
+    torch.kthvalue(w, 2)
+    assert torch.wave.fallbacks()["aten::kthvalue.values"] == 2
+
+
+def test_fallbacks_write_in_place_out_and_lists():
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    w, v = x.to("wave"), y.to("wave")
+    w.lerp_(v, 0.3)
+    x.lerp_(y, 0.3)
+    assert torch.equal(w.cpu(), x)
+    out = torch.empty(0, device="wave")
+    torch.logcumsumexp(v, 0, out=out)
+    torch.testing.assert_close(out.cpu(), torch.logcumsumexp(y, 0))
+    torch._foreach_addcdiv_([w, v], [v, w], [v.abs() + 1, w.abs() + 1])
+    torch._foreach_addcdiv_([x, y], [y, x], [y.abs() + 1, x.abs() + 1])
+    torch.testing.assert_close([w.cpu(), v.cpu()], [x, y])
+    # A view, through its base.
+    w[1:, ::2].erfinv_()
+    x[1:, ::2].erfinv_()
+    torch.testing.assert_close(w.cpu(), x, equal_nan=True)
+
+
+def test_native_kernels_can_fall_back():
+    # zero_ has a kernel for dense tensors only: with gaps it answers NoKernel and Rust calls the CPU.
+    torch.wave.reset_fallbacks()
+    x = torch.randn(6, 6)
+    w = x.to("wave")
+    assert w[:, ::2].zero_().data_ptr() == w.data_ptr()
+    x[:, ::2].zero_()
+    assert torch.equal(w.cpu(), x)
+    assert torch.wave.fallbacks() == {"aten::zero_": 1}
+
+
+def test_promotion_with_numbers():
+    for x in [torch.randn(3), torch.arange(3), torch.randn(3, dtype=torch.float64), torch.tensor([True, False])]:
+        for call in [lambda t: t + 1, lambda t: t * 2.5, lambda t: 3 - t.to(torch.float16), lambda t: t > 0]:
+            assert call(x.to("wave")).dtype == call(x).dtype
+            assert torch.equal(call(x.to("wave")).cpu(), call(x))
+
+
+def test_refused_fallback(run_python):
+    out = run_python(
+        """
+        x = torch.ones(3, device="wave")
+        try:
+            torch.kthvalue(x, 2)
+        except NotImplementedError as error:
+            print("refused", error)
+        try:
+            torch.zeros(4, 4, device="wave")[:, ::2].zero_()
+        except NotImplementedError as error:
+            print("refused natively", error)
+        print(x.cpu().sum().item(), torch.wave.fallbacks())
+        """,
+        WAVE_FALLBACK="error",
+    )
+    assert "refused " in out and "refused natively" in out and "aten::kthvalue" in out and "3.0 {}" in out
+
+
+def test_fallback_is_told_once(run_python):
+    out = run_python(
+        "x = torch.ones(3, device='wave')\nfor _ in range(3): torch.kthvalue(x, 2)", WAVE_FALLBACK="warn"
+    )
+    assert out.count("aten::kthvalue.values runs on the CPU") == 1
+
+
+def test_environment(run_python):
+    out = run_python(
+        """
+        try:
+            torch.empty(64 << 20, device="wave")
+        except torch.OutOfMemoryError as error:
+            print("capped")
+        """,
+        WAVE_MEMORY_CAP="32M",
+    )
+    assert "capped" in out
+    for name, value in [("WAVE_MEMORY_CAP", "much"), ("WAVE_VISIBLE_DEVICES", "x"), ("WAVE_TIMEOUT", "-1")]:
+        out = run_python(
+            """
+            try:
+                torch.ones(1, device="wave")
+            except RuntimeError as error:
+                print("told:", error)
+            """,
+            **{name: value},
+        )
+        assert f"told: wave: {name}={value}" in out
+
+
+def test_seeds():
+    torch.manual_seed(7)
+    assert torch.wave.initial_seed() == 7
+    state = torch.wave.get_rng_state()
+    a = torch.rand(5, device="wave")
+    torch.manual_seed(7)
+    assert torch.equal(torch.rand(5, device="wave").cpu(), a.cpu())
+    torch.wave.set_rng_state(state)
+    assert torch.equal(torch.wave.get_rng_state(), state)
+    with torch.random.fork_rng(device_type="wave"):
+        torch.wave.manual_seed(9)
+    assert torch.wave.initial_seed() == 7
+
+
+def test_profile(tmp_path):
+    with torch.wave.profile() as times:
+        (torch.ones(10, device="wave") + 1).cpu()
+    assert "kernel" in times.table()
+    times.export_chrome_trace(str(tmp_path / "trace.json"))

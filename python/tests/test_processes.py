@@ -1,0 +1,121 @@
+"""Threads, forks, workers, and how a process ends."""
+
+import threading
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return torch.full((3,), float(index)), index * index
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("pinned", [False, True])
+def test_data_loader_workers(method, pinned):
+    torch.ones(1, device="wave")  # The device is open when the workers start.
+    loader = DataLoader(Squares(), 4, num_workers=2, multiprocessing_context=method, pin_memory=pinned)
+    seen = []
+    for x, y in loader:
+        seen += (x.to("wave", non_blocking=True).sum(1).cpu() / 3).tolist()
+        assert torch.equal(x[:, 0].long() ** 2, y)
+    assert seen == list(range(12))
+
+
+def test_threads():
+    failures = []
+
+    def work(seed):
+        try:
+            generator = torch.Generator().manual_seed(seed)
+            for _ in range(15):
+                x = torch.randn(9, 9, generator=generator)
+                w = x.to("wave").requires_grad_()
+                y = (w @ w.t()).relu().sum()
+                y.backward()
+                v = x.clone().requires_grad_()
+                (v @ v.t()).relu().sum().backward()
+                torch.testing.assert_close(w.grad.cpu(), v.grad)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    assert not failures
+
+
+def test_fork_after_use_is_refused_and_harmless(run_python):
+    out = run_python(
+        """
+        import os
+        x = torch.ones(3, device="wave")
+        child = os.fork()
+        if child == 0:
+            assert torch.wave._is_in_bad_fork() and not torch.wave.is_available()
+            try:
+                x.cpu()
+            except RuntimeError as error:
+                print("told:", error, flush=True)
+            del x
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print(x.sum().item())
+        """
+    )
+    assert "told: Cannot re-initialize wave in forked subprocess" in out and "3.0" in out
+
+
+def test_fork_before_use_is_fine(run_python):
+    out = run_python(
+        """
+        import os
+        child = os.fork()
+        print(torch.ones(3, device="wave").sum().item(), flush=True)
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        """
+    )
+    assert out.count("3.0") == 2
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "",
+        "keep = torch.ones(3, device='wave', requires_grad=True); (keep * 2).sum().backward()",
+        "import builtins; builtins.kept = [torch.ones(3, device='wave') for _ in range(9)]",
+        "import threading; t = threading.Thread(target=lambda: torch.ones(3, device='wave').cpu()); t.start()",
+        "torch.ones(1 << 20, device='wave'); raise SystemExit(0)",
+        "import atexit; x = torch.ones(3, device='wave'); atexit.register(lambda: print(x.cpu()))",
+    ],
+)
+def test_clean_exit(ending, run_python):
+    out = run_python(ending)
+    assert "Segmentation" not in out and "Traceback" not in out
+
+
+def test_interrupt_leaves_no_wedge(run_python):
+    run_python(
+        """
+        import _thread, threading, time
+        threading.Timer(0.5, _thread.interrupt_main).start()
+        try:
+            x = torch.randn(64, 64, device="wave")
+            end = time.time() + 30
+            while time.time() < end:
+                x = (x @ x).tanh()
+            raise SystemExit("was not interrupted")
+        except KeyboardInterrupt:
+            assert torch.isfinite(x).all().item()
+        """
+    )

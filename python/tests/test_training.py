@@ -1,0 +1,189 @@
+"""Modules, autograd, optimizers, autocast, saving, against the CPU."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+
+
+def network():
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 6, 3, stride=2, bias=False), nn.GELU(), nn.Flatten(), nn.Linear(54, 5),
+    )
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, nesterov=True, weight_decay=1e-4),
+    "sgd_foreach": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, foreach=True),
+    "adam": lambda p: torch.optim.Adam(p, 1e-2),
+    "adamw_each": lambda p: torch.optim.AdamW(p, 1e-2, foreach=False),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 1e-3),
+}
+
+
+def train(model, optimizer, data, device):
+    losses = []
+    for x, y in data:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_equals_the_cpu(name):
+    reference = network()
+    model = copy.deepcopy(reference)
+    # The optimizer is older than the move.
+    optimizer = OPTIMIZERS[name](model.parameters())
+    weight = model[0].weight
+    assert model.to("wave")[0].weight is weight and weight.device.type == "wave"
+    data = [(torch.randn(8, 1, 16, 16), torch.randint(0, 5, (8,))) for _ in range(6)]
+    expected = train(reference, OPTIMIZERS[name](reference.parameters()), data, "cpu")
+    losses = train(model, optimizer, data, "wave")
+    torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
+    for (key, value), other in zip(model.state_dict().items(), reference.state_dict().values()):
+        torch.testing.assert_close(value.cpu(), other, rtol=1e-3, atol=1e-4, msg=key)
+
+
+def test_moving_keeps_tied_weights_and_gradients():
+    model = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+    model[1].weight = model[0].weight
+    model[0](torch.randn(2, 3)).sum().backward()
+    gradient = model[0].weight.grad.clone()
+    model.to("wave")
+    assert model[1].weight is model[0].weight
+    assert torch.equal(model[0].weight.grad.cpu(), gradient)
+    model.cpu()
+    assert model[0].weight.device.type == "cpu" and model[1].weight is model[0].weight
+    model.to("wave").half()
+    assert model[0].weight.dtype == torch.float16
+    model.to_empty(device="wave")
+
+
+def test_moving_under_a_live_graph_warns():
+    model = nn.Linear(3, 3)
+    # The gradient of x needs the weight, so the graph keeps it.
+    x = torch.randn(2, 3, requires_grad=True)
+    loss = model(x).sum()
+    with pytest.warns(UserWarning, match="replaced, not moved"):
+        model.to("wave")
+    assert model.weight.device.type == "wave"
+    loss.backward()
+
+
+def test_gradients_of_functions():
+    x = torch.randn(3, 4, dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda t: (t @ t.t()).tanh().sum(1), x.to("wave").requires_grad_(), fast_mode=True
+    )
+    w = x.to("wave").requires_grad_()
+    w[:, 1:].t().reshape(-1).square().sum().backward()
+    expected = 2 * x
+    expected[:, 0] = 0
+    assert torch.equal(w.grad.cpu(), expected)
+    with torch.no_grad(), torch.inference_mode():
+        assert torch.equal((x.to("wave") + 1).cpu(), x + 1)
+
+
+def test_versions_protect_saved_tensors():
+    w = torch.randn(3, device="wave", requires_grad=True)
+    y = w.exp()
+    y.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_copies_and_files(tmp_path):
+    model = network().to("wave")
+    twin = copy.deepcopy(model)
+    assert twin[0].weight.device.type == "wave" and twin[0].weight.data_ptr() != model[0].weight.data_ptr()
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    for location, kind in [(None, "wave"), ("cpu", "cpu"), ("wave", "wave"), ({"wave:0": "cpu"}, "cpu")]:
+        state = torch.load(tmp_path / "model.pt", map_location=location)
+        assert all(value.device.type == kind for value in state.values())
+        other = network().to("wave")
+        other.load_state_dict(state)
+        for key, value in other.state_dict().items():
+            assert torch.equal(value.cpu(), model.state_dict()[key].cpu())
+    base = torch.randn(6, device="wave")
+    file = io.BytesIO()
+    torch.save([base[1:], base[:3]], file)
+    file.seek(0)
+    a, b = torch.load(file)
+    a[0] = 5.0
+    assert b[1].item() == 5.0, "views share their storage after loading"
+
+
+def test_saved_on_cpu_loads_to_wave(tmp_path):
+    torch.save(torch.arange(5), tmp_path / "t.pt")
+    assert torch.load(tmp_path / "t.pt", map_location="wave").device.type == "wave"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_autocast(dtype):
+    model, x = network().to("wave"), torch.randn(8, 1, 16, 16, device="wave")
+    with torch.autocast("wave", dtype):
+        y = model(x)
+        assert y.dtype == dtype
+        loss = nn.functional.cross_entropy(y, torch.zeros(8, dtype=torch.int64, device="wave"))
+        assert loss.dtype == torch.float32
+        assert (y + torch.ones(8, 5, device="wave")).dtype == torch.float32
+        assert torch.cat([y, y.float()]).dtype == torch.float32
+        assert y.softmax(1).dtype == torch.float32 and y.sum().dtype == torch.float32
+        with torch.autocast("wave", enabled=False):
+            assert (x.flatten() @ x.flatten()).dtype == torch.float32
+        with pytest.raises(RuntimeError, match="unsafe to autocast"):
+            nn.functional.binary_cross_entropy(y.sigmoid(), torch.zeros_like(y))
+    loss.backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+    torch.testing.assert_close(y.float().cpu(), copy.deepcopy(model).cpu()(x.cpu()), rtol=0.1, atol=0.1)
+
+
+def test_grad_scaler_skips_infinite_steps():
+    model = nn.Linear(3, 2).to("wave")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("wave", init_scale=1024.0)
+    before = model.weight.detach().cpu().clone()
+    for factor, moves in [(float("inf"), False), (1.0, True)]:
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 3, device="wave")).sum() * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(model.weight.detach().cpu(), before) != moves
+    assert scaler.get_scale() == 512.0
+
+
+def test_recurrent_and_transformer_layers():
+    for make, shape in [
+        (lambda: nn.LSTM(4, 5, batch_first=True), (2, 3, 4)),
+        (lambda: nn.GRU(4, 5), (3, 2, 4)),
+        (lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), (2, 3, 4)),
+    ]:
+        reference = make()
+        model = copy.deepcopy(reference).to("wave")
+        x = torch.randn(shape)
+        outputs = []
+        for layer, device in [(reference, "cpu"), (model, "wave")]:
+            y = layer(x.to(device))
+            y = y[0] if isinstance(y, tuple) else y
+            y.square().sum().backward()
+            outputs.append([y.cpu()] + [p.grad.cpu() for p in layer.parameters()])
+        torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-4, atol=1e-5)
+
+
+def test_checkpointing():
+    from torch.utils.checkpoint import checkpoint
+
+    layer = nn.Linear(4, 4).to("wave")
+    x = torch.randn(2, 4, device="wave", requires_grad=True)
+    checkpoint(lambda t: layer(t).tanh(), x, use_reentrant=False).sum().backward()
+    kept = x.grad.clone()
+    x.grad = None
+    layer(x).tanh().sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), kept.cpu())

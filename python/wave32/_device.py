@@ -1,0 +1,273 @@
+"""`torch.wave`: what a user or torch asks of the device."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Iterator, NamedTuple
+
+import torch
+
+from wave32 import _native
+from wave32._profile import profile
+
+__all__ = [
+    "DeviceProperties", "current_device", "device", "device_count", "empty_cache", "fallbacks",
+    "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties",
+    "get_rng_state", "get_rng_state_all", "initial_seed", "is_available", "is_bf16_supported", "is_initialized",
+    "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
+    "memory_allocated", "memory_reserved", "memory_stats", "profile", "reset_fallbacks",
+    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_memory_cap", "set_rng_state",
+    "set_rng_state_all", "synchronize",
+]
+
+_count: int | None = None
+
+
+def _forget() -> None:
+    """A fork asks anew what it can use."""
+    global _count
+    _count = None
+
+
+def device_count() -> int:
+    """1 where a Vulkan device can be used, else 0. `WAVE_VISIBLE_DEVICES` says which one it is."""
+    global _count
+    if _is_in_bad_fork():
+        return 0
+    if _count is None:
+        _count = _native.device_count()
+    return _count
+
+
+def is_available() -> bool:
+    """True where a Vulkan device can be used."""
+    return device_count() > 0
+
+
+def is_initialized() -> bool:
+    """True once the device is open in this process."""
+    return _native.is_open()
+
+
+def init() -> None:
+    """Nothing: the first use opens the device."""
+
+
+_lazy_init = init
+
+
+def _is_in_bad_fork() -> bool:
+    return _native.is_forked()
+
+
+def _index(device: Any) -> int:
+    if device is None:
+        return 0
+    index = device if isinstance(device, int) else torch.device(device).index
+    if index not in (None, 0, -1):
+        raise RuntimeError(f"a process has one wave device, of index 0: {device} is none (see WAVE_VISIBLE_DEVICES)")
+    return 0
+
+
+def current_device() -> int:
+    """0: a process has one device."""
+    return 0
+
+
+def set_device(device: Any) -> None:
+    """Checks that `device` is the one there is."""
+    _index(device)
+
+
+class device:
+    """A context that selects the device; there is one."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = _index(device)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> bool:
+        return False
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits for all work, at most `WAVE_TIMEOUT` seconds (60)."""
+    _index(device)
+    _native.synchronize()
+
+
+class DeviceProperties(NamedTuple):
+    """What the driver tells of the device."""
+
+    name: str
+    driver: str
+    kind: str
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+    has_float64: bool
+    has_16bit_storage: bool
+
+
+def get_device_properties(device: Any = None) -> DeviceProperties:
+    """What the driver tells; opens the device."""
+    _index(device)
+    return DeviceProperties(*_native.properties())
+
+
+def get_device_name(device: Any = None) -> str:
+    """The driver's name for the card."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: Any = None) -> dict[str, Any]:
+    """Types that tensors may have; see `torch.accelerator.get_device_capability`."""
+    _index(device)
+    return {"supported_dtypes": {torch.float32, torch.float16, torch.bfloat16}}
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes that tensors hold now."""
+    _index(device)
+    return _native.heap()[0]
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most that tensors held since the start or `reset_peak_memory_stats`."""
+    _index(device)
+    return _native.heap()[1]
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes of the driver's memory that the heap holds now."""
+    _index(device)
+    return _native.heap()[2]
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most that the heap held since the start or `reset_peak_memory_stats`."""
+    _index(device)
+    return _native.heap()[3]
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """The figures above, under the names of `torch.cuda.memory_stats`."""
+    _index(device)
+    allocated, most, reserved, most_reserved, blocks = _native.heap()
+    return {
+        "allocated_bytes.all.current": allocated,
+        "allocated_bytes.all.peak": most,
+        "reserved_bytes.all.current": reserved,
+        "reserved_bytes.all.peak": most_reserved,
+        "active.all.current": blocks,
+    }
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """(free, total) bytes, free being what this process' heap does not hold."""
+    total = get_device_properties(device).total_memory
+    return max(total - _native.heap()[2], 0), total
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Starts the peaks anew."""
+    _index(device)
+    _native.reset_peaks()
+
+
+def empty_cache() -> None:
+    """Gives memory that no tensor holds back to the driver."""
+    _native.empty_cache()
+
+
+def set_memory_cap(cap: int | str | None) -> None:
+    """Most bytes of the device's memory from now on: a number, `"2G"`, or none."""
+    if isinstance(cap, str):
+        bytes_ = _native.parse_bytes(cap)
+        if bytes_ is None:
+            raise ValueError(f"{cap!r} is no number of bytes, such as 2G, 512M or 1000000")
+        cap = bytes_
+    _native.set_memory_cap(cap)
+
+
+def fallbacks() -> dict[str, int]:
+    """Calls per operator that ran on the CPU for want of a kernel."""
+    return dict(_native.fallbacks())
+
+
+def reset_fallbacks() -> None:
+    """Forgets them."""
+    _native.reset_fallbacks()
+
+
+def manual_seed(seed: int) -> None:
+    """Seeds the device's random numbers."""
+    _native.seed(seed % (1 << 64))
+
+
+def manual_seed_all(seed: int) -> None:
+    """As `manual_seed`; `torch.manual_seed` calls it."""
+    manual_seed(seed)
+
+
+def seed() -> None:
+    """Seeds with a number drawn from the system."""
+    manual_seed(torch.Generator().seed())
+
+
+seed_all = seed
+
+
+def initial_seed() -> int:
+    """The seed in force."""
+    return _native.rng_state()[0]
+
+
+def get_rng_state(device: Any = "wave") -> torch.Tensor:
+    """Seed and position of the device's random numbers, as bytes."""
+    _index(device)
+    seed, offset = _native.rng_state()
+    words = seed.to_bytes(8, "little") + offset.to_bytes(8, "little")
+    return torch.tensor(list(words), dtype=torch.uint8)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """As `get_rng_state`, for every device."""
+    return [get_rng_state()]
+
+
+def set_rng_state(state: torch.Tensor, device: Any = "wave") -> None:
+    """Takes what `get_rng_state` gave."""
+    _index(device)
+    words = bytes(state.cpu().tolist())
+    if len(words) != 16:
+        raise RuntimeError(f"a state of wave's random numbers has 16 bytes, not {len(words)}")
+    _native.set_rng_state(int.from_bytes(words[:8], "little"), int.from_bytes(words[8:], "little"))
+
+
+def set_rng_state_all(states: list[torch.Tensor]) -> None:
+    """Takes what `get_rng_state_all` gave."""
+    for state in states:
+        set_rng_state(state)
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """True where kernels may store 16-bit numbers."""
+    return get_device_properties().has_16bit_storage
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """Types for `torch.autocast("wave")`."""
+    return [torch.float16, torch.bfloat16]
+
+
+@contextmanager
+def _no_stream() -> Iterator[None]:
+    yield
+
+
+def stream(stream: Any = None) -> Any:
+    """A context that does nothing: the device has one in-order queue."""
+    return _no_stream()

@@ -1,0 +1,151 @@
+"""What torch cannot be told about a device that is registered from Python, and gets told anyway."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+
+def _moves(module: torch.nn.Module, fn: Any) -> bool:
+    """`fn` takes parameters to the device or from it."""
+    for parameter in module.parameters():
+        probe = fn(torch.empty(0, dtype=parameter.dtype, device=parameter.device))
+        kinds = {parameter.device.type, probe.device.type}
+        return len(kinds) == 2 and "wave" in kinds
+    return False
+
+
+def _patch_module_apply() -> None:
+    """`module.to("wave")` keeps its Parameters.
+
+    Tensors of this device cannot be put into a CPU Parameter (`.data = `), so torch would replace it: an optimizer
+    built before would train nothing, and tied weights would part. Swapping keeps the object.
+    """
+    original = torch.nn.Module._apply
+
+    @functools.wraps(original)
+    def apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
+        future = torch.__future__
+        if future.get_swap_module_params_on_conversion() or not _moves(self, fn):
+            return original(self, fn, recurse)
+        future.set_swap_module_params_on_conversion(True)
+        try:
+            return original(self, fn, recurse)
+        except RuntimeError as error:
+            if "swap" not in str(error):
+                raise
+            future.set_swap_module_params_on_conversion(False)
+            warnings.warn(
+                "wave: parameters are used by a live autograd graph, so they were replaced, not moved: build "
+                "optimizers and tie weights after .to()",
+                stacklevel=3,
+            )
+            return original(self, fn, recurse)
+        finally:
+            future.set_swap_module_params_on_conversion(False)
+
+    torch.nn.Module._apply = apply
+
+
+def _is_wave(device: Any) -> bool:
+    return device is not None and torch.device(device).type == "wave"
+
+
+def _patch_storage() -> None:
+    """`torch.UntypedStorage(n, device="wave")` would call an allocator that is not there."""
+    original = torch.UntypedStorage.__new__
+
+    def new(cls: type, *args: Any, **kwargs: Any) -> torch.UntypedStorage:
+        if not _is_wave(kwargs.get("device")):
+            return original(cls, *args, **kwargs)
+        content = args[0] if args else kwargs.get("size", 0)
+        if isinstance(content, int):
+            return torch.empty(content, dtype=torch.uint8, device="wave").untyped_storage()
+        return torch.tensor(list(content), dtype=torch.uint8, device="wave").untyped_storage()
+
+    torch.UntypedStorage.__new__ = new
+
+
+def _register_set() -> None:
+    """`set_` takes a Storage, which the C ABI cannot carry; the CPU's kernel touches no data."""
+    from wave32._registration import library
+
+    wave = library("aten", "PrivateUse1")
+    cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    op = aten.set_.source_Storage_storage_offset
+    wave.impl("set_.source_Storage_storage_offset", lambda *args: op.redispatch(cpu, *args))
+
+    def set_storage(self: torch.Tensor, source: Any) -> torch.Tensor:
+        size = source.nbytes() // self.element_size()
+        return op.redispatch(cpu, self, source, 0, [size], [1])
+
+    def set_tensor(self: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        storage = source.untyped_storage()
+        return op.redispatch(cpu, self, storage, source.storage_offset(), source.size(), source.stride())
+
+    def set_empty(self: torch.Tensor) -> torch.Tensor:
+        return set_tensor(self, torch.empty(0, dtype=self.dtype, device="wave"))
+
+    wave.impl("set_.source_Storage", set_storage)
+    wave.impl("set_.source_Tensor", set_tensor)
+    wave.impl("set_", set_empty)
+
+
+def _register_lazy_copies() -> None:
+    """Copies of tensors with a conjugate or negative bit, which would call themselves for ever."""
+    from wave32._registration import library
+
+    def copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+        conjugate, negative = self.is_conj() != dst.is_conj(), self.is_neg() != dst.is_neg()
+        source = self.conj() if self.is_conj() else self
+        source = torch._neg_view(source) if source.is_neg() else source
+        target = dst.conj() if dst.is_conj() else dst
+        target = torch._neg_view(target) if target.is_neg() else target
+        if conjugate or negative:
+            source = source.cpu()
+            source = source.conj_physical() if conjugate else source
+            source = source.neg() if negative else source
+        aten._copy_from(source, target, non_blocking)
+        return dst
+
+    for key in ["Conjugate", "Negative"]:
+        library("aten", key).impl("_copy_from", copy_from)
+
+
+def _register_pinning() -> None:
+    """`pin_memory()` without CUDA: a plain copy, since uploads go through staging memory anyway."""
+    from wave32._registration import library
+
+    if torch.cuda.is_available():
+        return
+    cpu = library("aten", "CPU")
+    with warnings.catch_warnings():
+        # Torch tells that a kernel is replaced, which is the point.
+        warnings.simplefilter("ignore")
+        cpu.impl("is_pinned", lambda self, device=None: False, allow_override=True)
+        cpu.impl("_pin_memory", lambda self, device=None: self.clone(), allow_override=True)
+
+
+def _patch_printing() -> None:
+    """Printing looks at the values many times: on the CPU, at once."""
+    original = torch._tensor_str._tensor_str
+
+    def tensor_str(self: torch.Tensor, indent: int) -> str:
+        return original(self.cpu() if self.device.type == "wave" else self, indent)
+
+    torch._tensor_str._tensor_str = tensor_str
+
+
+def apply() -> None:
+    """Applies all of them, once."""
+    _patch_printing()
+    _patch_module_apply()
+    _patch_storage()
+    _register_set()
+    _register_lazy_copies()
+    _register_pinning()

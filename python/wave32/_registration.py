@@ -1,0 +1,61 @@
+"""Registers name, hooks, guard, kernels, fallback and patches with torch, in the order that torch needs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+
+import torch
+
+NAME = "wave"
+
+# Libraries live as long as their registrations.
+LIBRARIES: list[torch.library.Library] = []
+
+
+def library(namespace: str, key: str) -> torch.library.Library:
+    """A library of implementations for a dispatch key, kept for the life of the process."""
+    made = torch.library.Library(namespace, "IMPL", key)
+    LIBRARIES.append(made)
+    return made
+
+
+class _Hooks(torch._C._acc.PrivateUse1Hooks):
+    def is_available(self) -> bool:
+        return torch.wave.is_available()
+
+    def has_primary_context(self, device_index: int) -> bool:
+        return torch.wave.is_initialized()
+
+    def is_built(self) -> bool:
+        return True
+
+
+class _Guard(torch._C._acc.DeviceGuard):
+    def type_(self):
+        return torch._C._autograd.DeviceType.PrivateUse1
+
+
+def register() -> None:
+    """Makes `wave` a device of this process. Opens nothing: that is the first use's business."""
+    from wave32 import _autocast, _device, _fallback, _native, _patches, _recurrent, _scalar_ops
+
+    torch.utils.rename_privateuse1_backend(NAME)
+    torch._register_device_module(NAME, _device)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    torch._C._acc.register_python_privateuseone_hook(_Hooks())
+    torch._C._acc.register_python_privateuseone_device_guard(_Guard())
+    _native.register_kernels()
+    _native.set_written(_fallback.written_arguments(_native.native_operators()))
+    _fallback.register()
+    _scalar_ops.register()
+    _recurrent.register()
+    _autocast.register()
+    _patches.apply()
+    if torch.distributed.is_available():
+        from wave32 import _distributed
+
+        _distributed.register()
+    # Before torch and the interpreter tear themselves down; a fork's exit leaves its parent's device alone.
+    atexit.register(_native.close)
+    os.register_at_fork(after_in_child=_device._forget)

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""One training step of real networks on the wave device beside PyTorch's CPU: outputs, gradients, updated weights.
+
+Prints a table (Markdown) of the largest error of each, relative to the largest value of the CPU's in the same tensor,
+and of operations that fell back to the CPU. `--out FILE` writes it to a file.
+"""
+
+import argparse
+import copy
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import wave32  # noqa: F401
+
+
+class UNet(nn.Module):
+    """A U-Net of depth 3 with transposed convolutions."""
+
+    def __init__(self, width=16, classes=4):
+        super().__init__()
+
+        def block(inputs, outputs):
+            return nn.Sequential(
+                nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(True),
+                nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(True),
+            )  # fmt: skip
+
+        self.down = nn.ModuleList([block(3, width), block(width, 2 * width), block(2 * width, 4 * width)])
+        self.bottom = block(4 * width, 8 * width)
+        self.up = nn.ModuleList([nn.ConvTranspose2d(2 * w, w, 2, 2) for w in (4 * width, 2 * width, width)])
+        self.join = nn.ModuleList([block(2 * w, w) for w in (4 * width, 2 * width, width)])
+        self.head = nn.Conv2d(width, classes, 1)
+
+    def forward(self, x):
+        skips = []
+        for block in self.down:
+            x = block(x)
+            skips.append(x)
+            x = F.max_pool2d(x, 2)
+        x = self.bottom(x)
+        for up, join, skip in zip(self.up, self.join, reversed(skips)):
+            x = join(torch.cat([skip, up(x)], 1))
+        return self.head(x)
+
+
+def models():
+    """Name, constructor, image size."""
+    import torchvision.models as tv
+    from torchvision.models import detection, segmentation
+
+    def ssdlite_backbone():
+        return detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None).backbone
+
+    def retinanet_backbone():
+        return detection.retinanet_resnet50_fpn(weights=None, weights_backbone=None).backbone
+
+    return {
+        "resnet18": (lambda: tv.resnet18(), 64),
+        "resnet50": (lambda: tv.resnet50(), 64),
+        "vgg16_bn": (lambda: tv.vgg16_bn(), 32),
+        "mobilenet_v2": (lambda: tv.mobilenet_v2(), 64),
+        "mobilenet_v3_large": (lambda: tv.mobilenet_v3_large(), 64),
+        "efficientnet_b0": (lambda: tv.efficientnet_b0(), 64),
+        "densenet121": (lambda: tv.densenet121(), 64),
+        "shufflenet_v2": (lambda: tv.shufflenet_v2_x1_0(), 64),
+        "deeplabv3_resnet50": (lambda: segmentation.deeplabv3_resnet50(weights=None, weights_backbone=None), 64),
+        "fcn_resnet50": (lambda: segmentation.fcn_resnet50(weights=None, weights_backbone=None), 64),
+        "ssdlite_backbone": (ssdlite_backbone, 96),
+        "retinanet_backbone": (retinanet_backbone, 64),
+        "unet": (lambda: UNet(), 64),
+    }
+
+
+def no_dropout(model):
+    """Random masks differ between devices by nature; everything else is compared."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if type(module).__name__ == "StochasticDepth":
+            module.p = 0.0
+    return model
+
+
+def tensors(output):
+    if isinstance(output, torch.Tensor):
+        return [output]
+    values = output.values() if isinstance(output, dict) else output
+    return [t for value in values for t in tensors(value)]
+
+
+def step(model, image):
+    """Outputs, gradients and updated parameters of one step."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    outputs = tensors(model(image))
+    targets = [torch.arange(o.numel(), dtype=torch.float32).reshape(o.shape).sin().to(o.device) for o in outputs]
+    loss = sum(F.mse_loss(o, t) for o, t in zip(outputs, targets))
+    loss.backward()
+    grads = {name: p.grad.detach().cpu() for name, p in model.named_parameters() if p.grad is not None}
+    optimizer.step()
+    after = {name: p.detach().cpu() for name, p in model.named_parameters()}
+    return [o.detach().cpu() for o in outputs], grads, after
+
+
+def error(found, expected, floor=0.0):
+    """Largest difference relative to the tensor's largest value."""
+    scale = max(expected.abs().max().item(), floor, 1e-30)
+    return ((found - expected).abs().max() / scale).item()
+
+
+def compare(build, size, batch, seed):
+    torch.manual_seed(seed)
+    reference = no_dropout(build()).train()
+    image = torch.rand(batch, 3, size, size)
+    model = copy.deepcopy(reference).to("wave")
+    exact = copy.deepcopy(reference).double()
+    torch.wave.reset_fallbacks()
+    started = time.perf_counter()
+    found = step(model, image.to("wave"))
+    seconds = time.perf_counter() - started
+    fallbacks = dict(torch.wave.fallbacks())
+    cpu = step(reference, image)
+    truth = step(exact, image.double())
+    # Gradients of parameters in front of a batch norm are zero in exact arithmetic: compare with the network's scale.
+    largest = max(g.abs().max().item() for g in truth[1].values())
+
+    def worst(run):
+        out = max(error(a.double(), b) for a, b in zip(run[0], truth[0]))
+        grad = max(error(run[1][name].double(), g, 1e-3 * largest) for name, g in truth[1].items())
+        return out, grad
+
+    updated = max(error(found[2][name].double(), p) for name, p in truth[2].items())
+    return worst(found), worst(cpu), updated, fallbacks, seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="default: all")
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--size", type=int, help="image size of every model; default: small, by model")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="allowed relative to f64 (or 4x the CPU's own error)")
+    parser.add_argument("--out", type=argparse.FileType("w"), default=sys.stdout)
+    options = parser.parse_args()
+    known = models()
+    failed = []
+    print(
+        f"Relative to the same step in f64 on the CPU; batch {options.batch}, on {torch.wave.get_device_name()}, "
+        f"PyTorch {torch.__version__}.\n\n"
+        "| model | image | outputs: wave | cpu f32 | gradients: wave | cpu f32 | weights after a step | fallbacks |\n"
+        "|---|---|---|---|---|---|---|---|",
+        file=options.out,
+    )
+    for name in options.models or known:
+        build, size = known[name]
+        size = options.size or size
+        (out, grad), (cpu_out, cpu_grad), updated, fallbacks, seconds = compare(build, size, options.batch, options.seed)
+        right = all(e <= max(options.tolerance, 4 * c) for e, c in [(out, cpu_out), (grad, cpu_grad)])
+        if not right or fallbacks:
+            failed.append(name)
+        print(
+            f"| {name} | {size} | {out:.1e} | {cpu_out:.1e} | {grad:.1e} | {cpu_grad:.1e} | {updated:.1e} "
+            f"| {', '.join(sorted(fallbacks)) or 'none'} |",
+            file=options.out, flush=True,
+        )  # fmt: skip
+        print(f"{name}: {'right' if right else 'WRONG'}, {seconds:.1f} s", file=sys.stderr, flush=True)
+    if failed:
+        sys.exit(f"not right, or with fallbacks: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
