@@ -236,6 +236,9 @@ fn named(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>, 
 
 /// Waits for the device: how many places there are is a size.
 fn nonzero(x: &Tensor) -> Result<Tensor, Error> {
+    if x.dtype()?.is_complex() {
+        return Err(Error::NoKernel("zeros of complex numbers, which have signs".into()));
+    }
     let plain = contiguous(x)?;
     // Bits will do for types that have no view, but not for the signs of floats.
     let from = if plain.dtype()?.is_float() { view(&plain)? } else { bits(&plain)? };
