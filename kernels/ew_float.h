@@ -94,6 +94,8 @@ FN float ew_backward(uint op, float a, float b, float c, float s, float t) {
     case OP_HUBER: f = FABS(a - b); return f <= s ? 0.5f * f * f : s * (f - 0.5f * s);
     case OP_HUBER_BACKWARD: return d <= -s ? -t * a * s : (d >= s ? t * a * s : t * d * a);
     case OP_BCE: return (b - 1.0f) * ew_max(m_log1p(-a), -100.0f) - b * ew_max(m_log(a), -100.0f);
+    case OP_PRELU: return a > 0.0f ? a : a * b;
+    case OP_PRELU_BACKWARD: return b > 0.0f ? a : a * c;
     case OP_BCE_BACKWARD: return s * a * d / ew_max((1.0f - b) * b, 1e-12f);
   }
   return a;

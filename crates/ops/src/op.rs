@@ -227,11 +227,15 @@ pub enum Op {
     Bce = 108,
     /// Binary cross-entropy, times s.
     BceBackward = 109,
+    /// `a > 0 ? a : a b`.
+    Prelu = 110,
+    /// `b > 0 ? a : a c`.
+    PreluBackward = 111,
 }
 
 impl Op {
     /// Every operation, in the order of the codes.
-    pub const ALL: [Self; 110] = [
+    pub const ALL: [Self; 112] = [
         Self::Add,
         Self::Sub,
         Self::Mul,
@@ -342,6 +346,8 @@ impl Op {
         Self::HuberBackward,
         Self::Bce,
         Self::BceBackward,
+        Self::Prelu,
+        Self::PreluBackward,
     ];
 
     /// True where a kernel of that kind has it.

@@ -162,7 +162,7 @@ fn backward(
 /// Sum over all but the channels.
 fn bias_gradient(grad: &Tensor) -> Result<Tensor, Error> {
     let host = crate::copies::to_host(grad)?;
-    let bytes = host.cpu_bytes()?;
+    let bytes = host.host_bytes()?;
     let (n, k) = (grad.sizes()[0] as usize, grad.sizes()[1] as usize);
     if grad.dtype()? != crate::dtype::DType::F32 {
         return Err(Error::NoKernel("bias gradient".into()));
