@@ -81,22 +81,23 @@ def _add(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     if isinstance(other, Tensor) and isinstance(self, Tensor):
         return torch.ops.wave.add(self, other, _float(alpha))
     if isinstance(self, Tensor):
-        return torch.ops.wave.add_number(self, _float(other * alpha), _promoted(self, other, alpha))
-    raise NotImplementedError("a number plus a tensor")
+        return torch.ops.wave.add_number(self, _float(other * alpha), _promoted(self, other))
+    dtype = _promoted(other, self) or other.dtype
+    return _add_out(self, other, alpha=alpha, out=torch.empty_like(other, dtype=dtype))
 
 
 def _add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     if isinstance(other, Tensor):
         return torch.ops.wave.add_(self, other, _float(alpha))
-    return torch.ops.wave.add_number_(self, _float(other * alpha), _promoted(self, other, alpha))
+    return torch.ops.wave.add_number_(self, _float(other * alpha), _promoted(self, other))
 
 
 def _add_out(self: Any, other: Any, *, alpha: Any = 1, out: Tensor) -> Tensor:
     if isinstance(other, Tensor) and isinstance(self, Tensor):
         return torch.ops.wave.add_out(self, other, _float(alpha), out)
     if isinstance(self, Tensor):
-        return _write(_OPS["Add"], SAME, out, self, other * alpha, dtype=_promoted(self, other, alpha))
-    return _write(_OPS["AddScaled"], SAME, out, self, other, s=alpha, dtype=_promoted(other, self, alpha))
+        return _write(_OPS["Add"], SAME, out, self, other * alpha, dtype=_promoted(self, other))
+    return _write(_OPS["AddScaled"], SAME, out, self, other, s=alpha, dtype=_promoted(other, self))
 
 
 def _no_truth(self: Any, other: Any) -> None:
@@ -126,10 +127,7 @@ def _sub_out(self: Any, other: Any, *, alpha: Any = 1, out: Tensor) -> Tensor:
 
 def _rsub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     _no_truth(self, other)
-    if isinstance(other, Tensor):
-        return torch.ops.wave.add(other, self, _float(-alpha))
-    dtype = _promoted(self, other, alpha) or self.dtype
-    return _write(_OPS["AddScaled"], SAME, torch.empty_like(self, dtype=dtype), other, self, s=-alpha, dtype=dtype)
+    return _add(other, self, alpha=-alpha)
 
 
 def _clamp(self: Tensor, min: Any = None, max: Any = None, *, out: Tensor) -> Tensor:
@@ -265,7 +263,10 @@ def _second_or_one(args: Any) -> Any:
 def _decompose_foreach(name: str) -> Callable[..., None]:
     """One call a tensor: for the types and devices that the list kernels refuse."""
     base, _, overload = name.partition(".")
-    single = getattr(torch.Tensor, base.removeprefix("_foreach_"))
+    method = base.removeprefix("_foreach_")
+    single = getattr(torch.Tensor, method, None) or (
+        lambda x, *args: x.copy_(getattr(torch, method.removesuffix("_"))(x, *args))
+    )
 
     def call(self: list[Tensor], *args: Any, **kwargs: Any) -> None:
         lists = [isinstance(a, (list, tuple)) for a in args]
