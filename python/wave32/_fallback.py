@@ -19,6 +19,8 @@ class _Shape(NamedTuple):
     written: tuple[int, ...]
     written_names: tuple[str, ...]
     is_view: bool
+    # Positions of tensors that arrive as Python numbers, which the operator called by hand would refuse.
+    tensors: frozenset[int]
 
 
 _shapes: dict[Any, _Shape] = {}
@@ -53,6 +55,13 @@ def _shape(op: Any) -> _Shape:
             tuple(i for i, _ in written),
             tuple(name for _, name in written),
             any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns),
+            frozenset(
+                position
+                for position, argument in enumerate(schema.arguments)
+                if str(argument.type) == "Tensor" and not torch._C._should_allow_numbers_as_tensors(
+                    schema.name.split("::")[1]
+                )
+            ),
         )
         _shapes[op] = known
     return known
@@ -96,7 +105,12 @@ def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
             return torch.device("cpu")
         return value
 
-    cpu_args = [_map(value, to_cpu) for value in args]
+    cpu_args = [
+        torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+        if position in shape.tensors and isinstance(value, (bool, int, float, complex))
+        else _map(value, to_cpu)
+        for position, value in enumerate(args)
+    ]
     cpu_kwargs = {name: _map(value, to_cpu) for name, value in kwargs.items() if name != "pin_memory"}
     results = op(*cpu_args, **cpu_kwargs)
 

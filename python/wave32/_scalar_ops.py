@@ -59,10 +59,11 @@ ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out", "convolution",
 
 def register() -> None:
     """Registers both tables."""
+    from wave32 import _index_ops
     from wave32._registration import library
 
     wave = library("aten", "PrivateUse1")
-    for name, implementation in {**TABLE, **_pointwise.table()}.items():
+    for name, implementation in (TABLE | _index_ops.TABLE | _pointwise.table()).items():
         wave.impl(name, implementation)
     native = set(_native.native_operators())
     for name in ON_CPU:

@@ -6,6 +6,7 @@
 //! that a framework can go elsewhere.
 #![forbid(unsafe_code)]
 
+mod batch_norm;
 mod call;
 mod convolution;
 mod copy;
@@ -13,16 +14,20 @@ mod dtype;
 mod elementwise;
 mod fill;
 pub mod index;
+mod lanes;
 mod op;
 pub mod optim;
 pub mod pad;
 pub mod pool;
 pub mod random;
 pub mod rearrange;
+mod reduce_pass;
+mod reduction;
 mod scratch;
 pub mod upsample;
 mod view;
 
+pub use batch_norm::{BatchNorm, batch_norm, batch_norm_backward};
 pub use call::Call;
 pub use convolution::{ConvOperands, Planner, epilogue, storage};
 pub use copy::copy;
@@ -30,6 +35,7 @@ pub use dtype::{DType, Kind};
 pub use elementwise::{Elementwise, Number, Operand};
 pub use fill::{arange, eye, fill, linspace};
 pub use op::Op;
+pub use reduction::{Reduce, extreme, reduce, variance};
 pub use view::{Common, MAX_DIMS, View};
 
 pub use wave32_device::{Arg, Queue, Work};

@@ -276,6 +276,26 @@ fn sums_into_rows_and_lines() {
 }
 
 #[test]
+fn masks() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for dtype in DType::ALL {
+        let data = values(&mut random, dtype, 105, 90.0);
+        let output = tensor(&mut stream, &mut random, dtype, &[3, 5, 7], &data);
+        let kind = [DType::Bool, DType::U8][random.random_range(0..2)];
+        let marks: Vec<f64> = (0..15).map(|_| f64::from(random.random_bool(0.5))).collect();
+        let mask = tensor(&mut stream, &mut random, kind, &[3, 5, 1], &marks);
+        let value = put_plain(&mut stream, dtype, &[], &[1.0]);
+        let errors = errors(&mut stream);
+        index::masked_fill(&mut stream, &output, &mask, &value, errors).unwrap();
+        let expected: Vec<f64> =
+            data.iter().enumerate().map(|(i, &v)| if marks[i / 7] == 1.0 { 1.0 } else { v }).collect();
+        close(&get(&mut stream, &output), &expected, 0.0, &format!("{dtype:?}, seed {seed}"));
+        assert!(!raised(&mut stream, errors));
+    }
+}
+
+#[test]
 fn many_sources_are_summed_in_order_and_alike_every_time() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();

@@ -152,7 +152,9 @@ pub fn load() -> Result<(), Error> {
         unsafe { Library::open(Some(name), RTLD_NOW | RTLD_NOLOAD) }
     };
     let mut libraries = vec![open("libtorch_cpu.so").map_err(|_| Error::NoTorch)?];
-    libraries.extend(["libc10.so", "libstdc++.so.6"].iter().filter_map(|name| open(name).ok()));
+    libraries.extend(
+        ["libc10.so", "libstdc++.so.6", "libtorch_python.so"].iter().filter_map(|name| open(name).ok()),
+    );
     let api = Api::load(&libraries)?;
     // Torch never unloads; neither may the handles that keep it.
     libraries.into_iter().for_each(std::mem::forget);

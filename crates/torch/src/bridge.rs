@@ -42,12 +42,20 @@ impl TryFrom<DType> for wave32_ops::DType {
 /// # Errors
 /// `NoKernel` for what no operation takes: an exotic type, too many dimensions, another device.
 pub fn view(tensor: &Tensor) -> Result<View, Error> {
+    view_as(tensor, tensor.dtype()?)
+}
+
+/// A tensor of the device as a view of another type of the same size.
+///
+/// # Errors
+/// As [`view`].
+pub fn view_as(tensor: &Tensor, dtype: DType) -> Result<View, Error> {
     if !tensor.is_wave() {
         return Err(Error::NoKernel("an operand on another device".into()));
     }
     let positive = |dims: &[i64]| dims.iter().map(|&d| d as u64).collect::<smallvec::SmallVec<[u64; 8]>>();
     let (sizes, strides) = (positive(tensor.sizes()), positive(tensor.strides()));
-    Ok(View::new(tensor.address(), tensor.dtype()?.try_into()?, &sizes, &strides)?)
+    Ok(View::new(tensor.address(), dtype.try_into()?, &sizes, &strides)?)
 }
 
 /// Runs operations on the stream.

@@ -3,6 +3,7 @@
 use crate::bridge::{run, view};
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::index_errors;
 use crate::state;
 use crate::tensor::Tensor;
 
@@ -102,7 +103,8 @@ fn send(address: u64, image: &Tensor) -> Result<(), Error> {
 fn download(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     if src.dtype()? == dst.dtype()? && src.is_dense() && same_layout(src, dst) {
         let (address, bytes) = (src.address(), dst.host_bytes_mut()?);
-        return state::with(|stream| stream.download(address, bytes));
+        state::with(|stream| stream.download(address, bytes))?;
+        return index_errors::check();
     }
     dst.copy_from(&to_host(src)?)
 }
@@ -117,6 +119,7 @@ pub fn to_host(src: &Tensor) -> Result<Tensor, Error> {
     let (address, bytes) = (src.address(), host.host_bytes_mut()?);
     if !bytes.is_empty() {
         state::with(|stream| stream.download(address, bytes))?;
+        index_errors::check()?;
     }
     Ok(host)
 }

@@ -370,6 +370,7 @@ fn read<const N: usize>(x: &Tensor) -> Result<[u8; N], Error> {
     let length = (x.dtype()?.bytes() as usize).min(N);
     let address = x.address();
     crate::state::with(|stream| stream.download(address, &mut bytes[..length]))?;
+    crate::index_errors::check()?;
     Ok(bytes)
 }
 

@@ -1,7 +1,7 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
-use crate::{abi, fallback, register, rng, state, tables};
+use crate::{abi, fallback, index_errors, register, rng, state, tables};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -98,7 +98,10 @@ mod _native {
         if !state::is_open() && !state::is_forked() {
             return Ok(());
         }
-        py.detach(|| state::with(|stream| stream.synchronize()))
+        py.detach(|| {
+            state::with(|stream| stream.synchronize())?;
+            index_errors::check()
+        })
     }
 
     /// Bytes: allocated, most allocated, reserved, most reserved; then blocks.

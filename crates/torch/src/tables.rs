@@ -2,7 +2,8 @@
 
 use crate::register::Op;
 use crate::{
-    memory_ops, ops_binary, ops_conv, ops_loss, ops_matmul, ops_optim, ops_random, ops_scalar, ops_unary,
+    memory_ops, ops_binary, ops_conv, ops_index, ops_loss, ops_matmul, ops_norm, ops_optim, ops_pool,
+    ops_random, ops_scalar, ops_shape, ops_unary, ops_upsample,
 };
 
 /// Kernels of `aten`.
@@ -17,8 +18,16 @@ pub const ATEN: &[&[Op]] = &[
     ops_loss::OPS,
     ops_random::OPS,
     ops_optim::OPS,
+    ops_norm::OPS,
+    ops_pool::OPS,
+    ops_upsample::OPS,
+    ops_index::OPS,
+    ops_shape::OPS,
 ];
 
 /// Schemas and kernels of this device's own operators, for its Python side.
-pub const OWN: &[(&[&str], &[Op])] =
-    &[(memory_ops::SCHEMAS, memory_ops::OWN), (ops_scalar::SCHEMAS, ops_scalar::OWN)];
+pub const OWN: &[(&[&str], &[Op])] = &[
+    (memory_ops::SCHEMAS, memory_ops::OWN),
+    (ops_index::SCHEMAS, ops_index::OWN),
+    (ops_scalar::SCHEMAS, ops_scalar::OWN),
+];

@@ -21,6 +21,7 @@ const TABLE: u32 = 2;
 const MORE: u32 = 4;
 const WRAP: u32 = 8;
 const IGNORE: u32 = 16;
+const MASK: u32 = 32;
 /// Limit of a table's entries, which were checked when it was made.
 const ANYWHERE: u64 = i32::MAX as u64;
 
@@ -132,6 +133,14 @@ pub fn get(
     picked.walk(queue, 0, output, input, errors)
 }
 
+/// The sizes of what [`get`] gives, and of what [`put`] broadcasts its values to.
+///
+/// # Errors
+/// `bad-shape`, `bad-type`, `no-broadcast`.
+pub fn picked_sizes(input: &View, indices: &[Option<View>]) -> Result<Vec<u64>, OpError> {
+    Ok(Picked::new(input, indices)?.sizes)
+}
+
 /// `output[indices] = values`; see [`get`]. `values` broadcasts.
 ///
 /// # Errors
@@ -149,6 +158,34 @@ pub fn put(
         return Err(OpError::refused("bad-type", format!("{:?} to {:?}", values.dtype, output.dtype)));
     }
     picked.walk(queue, WRITE, &values, output, errors)
+}
+
+/// `output = value` wherever `mask` (of bytes) is not 0. Both broadcast; `errors` stays as it is.
+///
+/// # Errors
+/// `no-broadcast`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+pub fn masked_fill(
+    queue: &mut dyn Queue,
+    output: &View,
+    mask: &View,
+    value: &View,
+    errors: Errors,
+) -> Result<(), OpError> {
+    let (mask, value) = (mask.broadcast(output.sizes())?, value.broadcast(output.sizes())?);
+    if !matches!(mask.dtype, DType::Bool | DType::U8) || value.dtype != output.dtype {
+        return Err(bad_shape(output, &mask, &value));
+    }
+    Walk {
+        mode: WRITE | MASK,
+        own: &value,
+        bound: output,
+        places: output,
+        index: &mask,
+        limit: 0,
+        stride: 0,
+        ignored: 0,
+    }
+    .launch_unchecked(queue, errors)
 }
 
 /// A tensor indexed by several others.
@@ -278,6 +315,11 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn launch(&self, queue: &mut dyn Queue, errors: Errors) -> Result<(), OpError> {
         check_index(self.index)?;
+        self.launch_unchecked(queue, errors)
+    }
+
+    /// As [`Walk::launch`], whatever the type of the index.
+    fn launch_unchecked(&self, queue: &mut dyn Queue, errors: Errors) -> Result<(), OpError> {
         if self.own.elements() == 0 {
             return Ok(());
         }

@@ -1,0 +1,310 @@
+//! The launches of a reduction: one, or one for parts of the reduced elements and one that joins them.
+
+use crate::lanes::Lanes;
+use crate::{Call, Common, DType, Kind, OpError, Queue, View, copy};
+
+/// A mode of `kernels/reduction.kern`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Family {
+    kernel: &'static str,
+    partial: DType,
+    mode: Mode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Plain,
+    Extreme,
+    Moments,
+}
+
+impl Family {
+    fn new(kind: Kind, mode: Mode, kernels: [&'static str; 3]) -> Self {
+        let (kernel, partial) = match kind {
+            Kind::Float => (kernels[0], DType::F32),
+            Kind::Int => (kernels[1], DType::I64),
+            Kind::Double => (kernels[2], DType::F64),
+        };
+        Self { kernel, partial, mode }
+    }
+
+    pub fn plain(kind: Kind) -> Self {
+        Self::new(kind, Mode::Plain, ["reduction_f_f32", "reduction_i_f32", "reduction_d_f32"])
+    }
+
+    pub fn extreme(kind: Kind) -> Self {
+        Self::new(kind, Mode::Extreme, ["reduction_argf_f32", "reduction_argi_f32", "reduction_argd_f32"])
+    }
+
+    /// Of floats.
+    pub fn moments(kind: Kind) -> Self {
+        Self::new(kind, Mode::Moments, ["reduction_varf_f32", "reduction_varf_f32", "reduction_vard_f32"])
+    }
+}
+
+/// The kernel's `op` where one launch does it all, for parts, and for what joins them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ops {
+    pub whole: u32,
+    pub part: u32,
+    pub last: u32,
+}
+
+/// What to reduce: kept and reduced dimensions, each merged.
+#[derive(Debug)]
+pub(crate) struct Job {
+    input: View,
+    dims: Vec<usize>,
+    kept: Common,
+    reduced: Common,
+    /// Results.
+    pub outs: u64,
+    /// Reduced elements of each.
+    pub count: u64,
+    /// The kernel's scalar.
+    pub scalar: f32,
+}
+
+/// One side of a launch: a buffer, where it begins, and its strides over the kept dimensions.
+struct Side<'a> {
+    views: [&'a View; 2],
+    offset: u64,
+    strides: [u64; 4],
+}
+
+struct Pass<'a> {
+    op: u32,
+    lanes: Lanes,
+    kept: [u64; 4],
+    count: u64,
+    from: Side<'a>,
+    to: Side<'a>,
+    sizes: [u64; 4],
+    strides: [u64; 4],
+    plane: u64,
+    deep: bool,
+}
+
+impl Job {
+    /// `outs` share sizes and strides. `in_order` keeps the reduced elements' order, which otherwise becomes
+    /// that of memory.
+    pub fn new(input: &View, dims: &[usize], outs: &[&View], in_order: bool) -> Result<Self, OpError> {
+        let out = outs[0];
+        let is_kept = |dim: &usize| !dims.contains(dim);
+        let (rank, keeps_dims) = (input.rank(), out.rank() == input.rank());
+        let mut kept: Vec<(u64, u64, u64)> = Vec::new();
+        for (at, dim) in (0..rank).filter(is_kept).enumerate() {
+            let stride = out.strides().get(if keeps_dims { dim } else { at });
+            kept.push((input.sizes()[dim], input.strides()[dim], stride.copied().unwrap_or(0)));
+        }
+        let expected: Vec<u64> = if keeps_dims {
+            (0..rank).map(|dim| if is_kept(&dim) { input.sizes()[dim] } else { 1 }).collect()
+        } else {
+            kept.iter().map(|dim| dim.0).collect()
+        };
+        if out.sizes() != expected || dims.iter().any(|&dim| dim >= rank) {
+            let detail = format!("{:?} over {dims:?} into {:?}", input.sizes(), out.sizes());
+            return Err(OpError::refused("different-sizes", detail));
+        }
+        if outs.iter().any(|other| (other.sizes(), other.strides()) != (out.sizes(), out.strides())) {
+            return Err(OpError::refused("different-strides", "of the results"));
+        }
+        let mut reduced: Vec<(u64, u64)> = (0..rank)
+            .filter(|dim| dims.contains(dim))
+            .map(|dim| (input.sizes()[dim], input.strides()[dim]))
+            .collect();
+        // Innermost what lies closest.
+        kept.sort_by_key(|dim| std::cmp::Reverse(dim.1));
+        if !in_order {
+            reduced.sort_by_key(|dim| std::cmp::Reverse(dim.1));
+        }
+        let side = |pick: fn(&(u64, u64, u64)) -> u64| {
+            let (sizes, strides): (Vec<u64>, Vec<u64>) = kept.iter().map(|dim| (dim.0, pick(dim))).unzip();
+            View::new(0, DType::F32, &sizes, &strides)
+        };
+        let kept = Common::new(&[&side(|dim| dim.1)?, &side(|dim| dim.2)?]);
+        let (sizes, strides): (Vec<u64>, Vec<u64>) = reduced.into_iter().unzip();
+        let reduced = Common::new(&[&View::new(0, DType::F32, &sizes, &strides)?]);
+        let (outs, count) = (kept.elements(), reduced.elements());
+        Ok(Self { input: *input, dims: dims.to_vec(), kept, reduced, outs, count, scalar: 0.0 })
+    }
+
+    /// Reduces into `outs`.
+    pub fn run(
+        &self,
+        queue: &mut dyn Queue,
+        family: Family,
+        ops: Ops,
+        outs: &[&View],
+    ) -> Result<(), OpError> {
+        if self.outs == 0 {
+            return Ok(());
+        }
+        if self.reduced.sizes.len() > 4 {
+            return self.run_plain(queue, family, ops, outs);
+        }
+        let views = [outs[0], outs[outs.len() - 1]];
+        self.kept.outer(4, |offsets| {
+            let to = Side { views, offset: offsets[1], strides: self.kept.strides4(1) };
+            let lanes = self.lanes();
+            if lanes.splits == 1 {
+                return self.pass(ops.whole, lanes, offsets[0], to).launch(queue, family, self.scalar);
+            }
+            let scratch = Scratch::new(queue, family, lanes.splits, self.inner())?;
+            let done = self.part(queue, family, ops.part, offsets[0], &scratch).and_then(|()| {
+                let pass = scratch.join(ops.last, self.kept.sizes4(), to);
+                pass.launch(queue, family, self.scalar)
+            });
+            queue.free(scratch.values.address);
+            done
+        })
+    }
+
+    fn part(
+        &self,
+        queue: &mut dyn Queue,
+        family: Family,
+        op: u32,
+        offset: u64,
+        scratch: &Scratch,
+    ) -> Result<(), OpError> {
+        let to = Side {
+            views: [&scratch.values, &scratch.places],
+            offset: 0,
+            strides: contiguous(self.kept.sizes4()),
+        };
+        let mut pass = self.pass(op, self.lanes(), offset, to);
+        pass.plane = scratch.plane;
+        pass.launch(queue, family, self.scalar)
+    }
+
+    /// On a copy of the input whose reduced dimensions merge.
+    fn run_plain(
+        &self,
+        queue: &mut dyn Queue,
+        family: Family,
+        ops: Ops,
+        outs: &[&View],
+    ) -> Result<(), OpError> {
+        let rank = self.input.rank();
+        let is_reduced = |dim: &usize| self.dims.contains(dim);
+        let kept = (0..rank).filter(|dim| !is_reduced(dim));
+        let order: Vec<usize> = kept.chain((0..rank).filter(is_reduced)).collect();
+        let (mut strides, mut stride) = (vec![0; rank], 1);
+        for &dim in order.iter().rev() {
+            (strides[dim], stride) = (stride, stride * self.input.sizes()[dim]);
+        }
+        let address = queue.alloc(self.input.elements() * self.input.dtype.size())?;
+        let done = View::new(address, self.input.dtype, self.input.sizes(), &strides).and_then(|plain| {
+            copy(queue, &self.input, &plain)?;
+            let job = Self { scalar: self.scalar, ..Self::new(&plain, &self.dims, outs, true)? };
+            job.run(queue, family, ops, outs)
+        });
+        queue.free(address);
+        done
+    }
+
+    /// The threads' layout.
+    fn lanes(&self) -> Lanes {
+        let stride = |common: &Common| common.strides[0].last().copied().unwrap_or(0);
+        let along = self.inner() == 1 || stride(&self.reduced) <= stride(&self.kept);
+        Lanes::new(self.inner(), self.count, along)
+    }
+
+    /// Results of one launch.
+    fn inner(&self) -> u64 {
+        self.kept.sizes4().iter().product()
+    }
+
+    fn pass<'a>(&'a self, op: u32, lanes: Lanes, offset: u64, to: Side<'a>) -> Pass<'a> {
+        let from = Side { views: [&self.input; 2], offset, strides: self.kept.strides4(0) };
+        Pass {
+            op,
+            lanes,
+            kept: self.kept.sizes4(),
+            count: self.count,
+            from,
+            to,
+            sizes: self.reduced.sizes4(),
+            strides: self.reduced.strides4(0),
+            plane: 0,
+            deep: self.reduced.sizes.len() > 2,
+        }
+    }
+}
+
+impl Pass<'_> {
+    fn launch(&self, queue: &mut dyn Queue, family: Family, scalar: f32) -> Result<(), OpError> {
+        let mut call = Call::new();
+        // Something must be bound where there is nothing to read.
+        let empty = self.count == 0;
+        let input = if empty { self.to.views[0] } else { self.from.views[0] };
+        let in_at = u64::from(call.view(queue, input, false)?) + self.from.offset;
+        let out_at = u64::from(call.view(queue, self.to.views[0], true)?) + self.to.offset;
+        let mut out2_at = 0;
+        if family.mode != Mode::Plain {
+            out2_at = u64::from(call.view(queue, self.to.views[1], true)?) + self.to.offset;
+        }
+        let mut plane = self.plane;
+        if family.mode == Mode::Extreme {
+            plane = u64::from(call.view(queue, self.from.views[1], false)?);
+        }
+        let outs: u64 = self.kept.iter().product();
+        call.numbers(&[outs, self.count])?.word(self.op);
+        call.words([input.dtype.code(), self.to.views[0].dtype.code(), self.to.views[1].dtype.code()]);
+        call.numbers(&[in_at, out_at, out2_at])?.numbers(&self.kept[1..])?;
+        call.numbers(&self.from.strides)?.numbers(&self.to.strides)?;
+        call.numbers(&self.sizes.map(|size| size.max(1))[1..])?.numbers(&self.strides)?;
+        call.word(self.lanes.word | u32::from(self.deep) << 9).numbers(&[self.lanes.chunk])?;
+        call.float(scalar).numbers(&[plane])?;
+        call.work(outs * self.count * 4, outs * self.count * input.dtype.size());
+        let groups = u32::try_from(self.lanes.groups).ok().filter(|_| outs < 1 << 31 && self.count < 1 << 31);
+        let groups = groups
+            .ok_or_else(|| OpError::refused("too-many-elements", format!("{outs} x {}", self.count)))?;
+        call.launch(queue, family.kernel, [groups, self.lanes.splits as u32, 1])
+    }
+}
+
+/// Room for the results of parts: planes of [parts][results].
+struct Scratch {
+    values: View,
+    places: View,
+    outs: u64,
+    splits: u64,
+    plane: u64,
+}
+
+impl Scratch {
+    fn new(queue: &mut dyn Queue, family: Family, splits: u64, outs: u64) -> Result<Self, OpError> {
+        let planes = if family.mode == Mode::Moments { 3 } else { 1 };
+        let (size, plane) = (family.partial.size(), splits * outs);
+        let values = (planes * plane * size).next_multiple_of(16);
+        let address = queue.alloc(values + if family.mode == Mode::Extreme { plane * 4 } else { 0 })?;
+        let values_view = View::new(address, family.partial, &[planes, splits, outs], &[plane, outs, 1])?;
+        let mut places = values_view;
+        if family.mode == Mode::Extreme {
+            places = View::contiguous(address + values, DType::I32, &[splits, outs])?;
+        }
+        Ok(Self { values: values_view, places, outs, splits, plane })
+    }
+
+    /// The launch that joins the parts.
+    fn join<'a>(&'a self, op: u32, kept: [u64; 4], to: Side<'a>) -> Pass<'a> {
+        Pass {
+            op,
+            lanes: Lanes::whole(self.outs, self.splits, false),
+            kept,
+            count: self.splits,
+            from: Side { views: [&self.values, &self.places], offset: 0, strides: contiguous(kept) },
+            to,
+            sizes: [1, 1, 1, self.splits],
+            strides: [0, 0, 0, self.outs],
+            plane: self.plane,
+            deep: false,
+        }
+    }
+}
+
+fn contiguous(sizes: [u64; 4]) -> [u64; 4] {
+    [sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1]
+}

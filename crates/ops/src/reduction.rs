@@ -1,0 +1,172 @@
+//! Reductions over any dimensions of strided tensors.
+//!
+//! `dims` are the reduced dimensions. A result has the other dimensions, or all of them with size 1 for the
+//! reduced ones. The order of sums depends on sizes and strides only: results repeat bit by bit.
+
+use crate::reduce_pass::{Family, Job, Ops};
+use crate::{DType, Kind, OpError, Queue, View};
+
+/// What becomes of the elements.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reduce {
+    /// Their sum.
+    Sum,
+    /// Their mean (floats).
+    Mean,
+    /// Their product.
+    Prod,
+    /// The largest; NaN if one is.
+    Max,
+    /// The smallest; NaN if one is.
+    Min,
+    /// True if one is not zero.
+    Any,
+    /// True if none is zero.
+    All,
+    /// How many are not zero.
+    CountNonzero,
+    /// The norm of that order, which may be infinite (floats).
+    Norm(f64),
+}
+
+const SUM: u32 = 0;
+const PROD: u32 = 1;
+const MAX: u32 = 2;
+const MIN: u32 = 3;
+
+impl Reduce {
+    /// The kernel's codes of what is done to an element, how two combine, what is done to the result.
+    fn codes(self) -> [u32; 3] {
+        match self {
+            Self::Sum => [0, SUM, 0],
+            Self::Mean => [0, SUM, 1],
+            Self::Prod => [0, PROD, 0],
+            Self::Max => [0, MAX, 0],
+            Self::Min => [0, MIN, 0],
+            Self::Any => [1, MAX, 0],
+            Self::All => [1, MIN, 0],
+            Self::CountNonzero | Self::Norm(0.0) => [1, SUM, 0],
+            Self::Norm(1.0) => [2, SUM, 0],
+            Self::Norm(2.0) => [3, SUM, 2],
+            Self::Norm(f64::INFINITY) => [2, MAX, 0],
+            Self::Norm(f64::NEG_INFINITY) => [2, MIN, 0],
+            Self::Norm(_) => [4, SUM, 3],
+        }
+    }
+}
+
+/// Reduces `input` over `dims` into `out`, in the precision of the wider type (f32 at least for floats).
+///
+/// # Errors
+/// `different-sizes`, `empty-extreme`, `not-a-float`, `no-double-power`, `too-many-elements`,
+/// `range-too-large`, the device's.
+pub fn reduce(
+    queue: &mut dyn Queue,
+    how: Reduce,
+    input: &View,
+    dims: &[usize],
+    out: &View,
+) -> Result<(), OpError> {
+    let mut job = Job::new(input, dims, &[out], false)?;
+    let [map, combine, finish] = how.codes();
+    let counts = matches!(how, Reduce::Any | Reduce::All | Reduce::CountNonzero);
+    let kind = Kind::of([input.dtype].into_iter().chain((!counts).then_some(out.dtype)));
+    let bad = |name, detail: String| Err(OpError::refused(name, detail));
+    if job.count == 0 && !counts && combine >= MAX {
+        return bad("empty-extreme", format!("{how:?} of no elements"));
+    }
+    if matches!(how, Reduce::Mean | Reduce::Norm(_)) && kind == Kind::Int {
+        return bad("not-a-float", format!("{how:?} of {:?}", input.dtype));
+    }
+    if map == 4 && kind == Kind::Double {
+        return bad("no-double-power", format!("{how:?}"));
+    }
+    let is_counted = how == Reduce::CountNonzero && kind == Kind::Float;
+    if (is_counted || how == Reduce::Mean && kind == Kind::Double) && job.count >= 1 << 24 {
+        return bad("too-many-elements", format!("{} counted in floats", job.count));
+    }
+    job.scalar = match how {
+        Reduce::Norm(p) => p as f32,
+        _ => job.count as f32,
+    };
+    let op = |map, finish| map | combine << 4 | finish << 8;
+    let ops = Ops { whole: op(map, finish), part: op(map, 0), last: op(0, finish) };
+    job.run(queue, Family::plain(kind), ops, &[out])
+}
+
+/// The largest (or with `least` the smallest) elements of `input` over `dims`, and where they are: the index
+/// among the reduced elements. NaN comes before all, of equal ones the first.
+///
+/// # Errors
+/// `different-sizes`, `different-strides`, `empty-extreme`, `too-many-elements`, `range-too-large`, the device's.
+pub fn extreme(
+    queue: &mut dyn Queue,
+    least: bool,
+    input: &View,
+    dims: &[usize],
+    values: Option<&View>,
+    places: Option<&View>,
+) -> Result<(), OpError> {
+    let (Some(first), Some(second)) = (values.or(places), places.or(values)) else { return Ok(()) };
+    let job = Job::new(input, dims, &[first, second], true)?;
+    if job.count == 0 && job.outs > 0 {
+        return Err(OpError::refused("empty-extreme", "of no elements"));
+    }
+    let wanted = u32::from(values.is_some()) | u32::from(places.is_some()) << 1;
+    let least = u32::from(least) << 2;
+    let ops = Ops { whole: wanted | least, part: 3 | least, last: wanted | least | 8 };
+    let family = Family::extreme(Kind::of([input.dtype]));
+    job.run(queue, family, ops, &[first, second])
+}
+
+/// Variance (with `root` the standard deviation) with divisor count - `correction`, and mean.
+///
+/// # Errors
+/// As [`reduce`]; `different-strides`.
+pub fn variance(
+    queue: &mut dyn Queue,
+    input: &View,
+    dims: &[usize],
+    correction: f32,
+    root: bool,
+    variances: Option<&View>,
+    means: Option<&View>,
+) -> Result<(), OpError> {
+    let flags = u32::from(variances.is_some()) | u32::from(means.is_some()) << 1 | u32::from(root) << 2;
+    moments(queue, input, dims, correction, flags, variances, means)
+}
+
+/// 1 / sqrt(variance + `eps`) and mean, the variance with divisor count.
+///
+/// # Errors
+/// As [`variance`].
+pub(crate) fn inverse_deviation(
+    queue: &mut dyn Queue,
+    input: &View,
+    dims: &[usize],
+    eps: f32,
+    inverse: &View,
+    means: &View,
+) -> Result<(), OpError> {
+    moments(queue, input, dims, eps, 1 | 2 | 32, Some(inverse), Some(means))
+}
+
+fn moments(
+    queue: &mut dyn Queue,
+    input: &View,
+    dims: &[usize],
+    scalar: f32,
+    flags: u32,
+    first: Option<&View>,
+    second: Option<&View>,
+) -> Result<(), OpError> {
+    let (Some(one), Some(other)) = (first.or(second), second.or(first)) else { return Ok(()) };
+    let kind = Kind::of([input.dtype, one.dtype, other.dtype]);
+    if kind == Kind::Int {
+        return Err(OpError::refused("not-a-float", format!("variance of {:?}", input.dtype)));
+    }
+    let mut job = Job::new(input, dims, &[one, other], false)?;
+    job.scalar = scalar;
+    let ops = Ops { whole: flags, part: 16, last: flags | 8 };
+    job.run(queue, Family::moments(kind), ops, &[one, other])
+}

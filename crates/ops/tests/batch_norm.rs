@@ -1,0 +1,116 @@
+//! Batch norm, forward and backward, against f64.
+
+mod common;
+
+use common::{close, get, put_plain, random, room, stream, values};
+use rand::Rng;
+use wave32_ops::{BatchNorm, DType, View, batch_norm, batch_norm_backward};
+
+/// Mean and variance of each channel of N x C x L.
+fn statistics(x: &[f64], (n, c, l): (usize, usize, usize)) -> (Vec<f64>, Vec<f64>) {
+    let channel = |k: usize| (0..n).flat_map(move |i| (0..l).map(move |j| (i * c + k) * l + j));
+    let mean: Vec<f64> = (0..c).map(|k| channel(k).map(|i| x[i]).sum::<f64>() / (n * l) as f64).collect();
+    let variance =
+        (0..c).map(|k| channel(k).map(|i| (x[i] - mean[k]).powi(2)).sum::<f64>() / (n * l) as f64).collect();
+    (mean, variance)
+}
+
+#[test]
+fn forward_and_backward_match_f64() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for (sizes, dtype, training, affine) in [
+        ([3u64, 5, 7, 4], DType::F32, true, true),
+        ([2, 3, 11, 13], DType::F32, true, false),
+        ([70, 2, 8, 16], DType::F32, true, true),
+        ([2, 70, 1, 1], DType::F32, true, true),
+        ([3, 4, 5, 5], DType::F32, false, true),
+        ([3, 4, 8, 8], DType::F16, true, true),
+        ([3, 4, 5, 3], DType::BF16, true, true),
+    ] {
+        let what = format!("{sizes:?} {dtype:?} training {training} affine {affine}, seed {seed}");
+        let tolerance: f64 = if dtype == DType::F32 { 3e-6 } else { 2e-2 };
+        let (n, c, l) = (sizes[0] as usize, sizes[1] as usize, (sizes[2] * sizes[3]) as usize);
+        let count = (n * l) as f64;
+        // Far from zero: squares would cancel. (Of two elements the mean itself has no digits to spare.)
+        let offset = if dtype == DType::F32 && count > 4.0 { 50.0 } else { 0.0 };
+        let x: Vec<f64> = values(&mut random, dtype, (n * c * l) as u64, 1.0)
+            .iter()
+            .map(|v| common::rounded(dtype, v + offset))
+            .collect();
+        let dy = values(&mut random, dtype, (n * c * l) as u64, 1.0);
+        let mut per_channel = |low: f64, high: f64| -> Vec<f64> {
+            (0..c).map(|_| common::rounded(DType::F32, random.random_range(low..high))).collect()
+        };
+        let (gamma, beta) = (per_channel(0.5, 2.0), per_channel(-1.0, 1.0));
+        let (rmean, rvar) = (per_channel(offset - 1.0, offset + 1.0), per_channel(0.5, 2.0));
+        let (eps, momentum) = (1e-5, 0.3);
+        let (batch_mean, batch_var) = statistics(&x, (n, c, l));
+        let (mean, var) = if training { (&batch_mean, &batch_var) } else { (&rmean, &rvar) };
+        let invstd: Vec<f64> = var.iter().map(|v| 1.0 / (v + eps).sqrt()).collect();
+        let g = |k: usize| if affine { gamma[k] } else { 1.0 };
+        let b = |k: usize| if affine { beta[k] } else { 0.0 };
+        let channel_of = |i: usize| i / l % c;
+        let hat = |i: usize| (x[i] - mean[channel_of(i)]) * invstd[channel_of(i)];
+        let y: Vec<f64> = (0..x.len()).map(|i| hat(i) * g(channel_of(i)) + b(channel_of(i))).collect();
+
+        let channels = [c as u64];
+        let vx = put_plain(&mut stream, dtype, &sizes, &x);
+        let vdy = put_plain(&mut stream, dtype, &sizes, &dy);
+        let [vg, vb, vm, vv] =
+            [&gamma, &beta, &rmean, &rvar].map(|v| put_plain(&mut stream, DType::F32, &channels, v));
+        let (vy, vdx) = (room(&mut stream, dtype, &sizes), room(&mut stream, dtype, &sizes));
+        let save = room(&mut stream, DType::F32, &[2 * c as u64]);
+        let grads = room(&mut stream, DType::F32, &[2 * c as u64]);
+        let norm = BatchNorm {
+            gamma: affine.then_some(&vg),
+            beta: affine.then_some(&vb),
+            running: Some((&vm, &vv)),
+            training,
+            momentum: momentum as f32,
+            eps: eps as f32,
+        };
+        batch_norm(&mut stream, &vx, &norm, &vy, &save).unwrap();
+        close(&get(&mut stream, &vy), &y, tolerance.max(1e-5), &what);
+        if training {
+            let unbiased = count / (count - 1.0);
+            let moved = |old: &[f64], new: &dyn Fn(usize) -> f64| -> Vec<f64> {
+                (0..c).map(|k| old[k] + momentum * (new(k) - old[k])).collect()
+            };
+            close(&get(&mut stream, &vm), &moved(&rmean, &|k| batch_mean[k]), 1e-5, &what);
+            close(&get(&mut stream, &vv), &moved(&rvar, &|k| batch_var[k] * unbiased), 1e-5, &what);
+        }
+        let half = |at: u64| View::contiguous(save.address + at * 4, DType::F32, &channels).unwrap();
+        let (saved_mean, saved_invstd) = (half(0), half(c as u64));
+        let stats = if training { (&saved_mean, &saved_invstd) } else { (&vm, &vv) };
+        let gamma_view = affine.then_some(&vg);
+        batch_norm_backward(
+            &mut stream,
+            &vx,
+            &vdy,
+            stats,
+            gamma_view,
+            (training, eps as f32),
+            Some(&vdx),
+            &grads,
+        )
+        .unwrap();
+        let (mut dgamma, mut dbeta) = (vec![0.0; c], vec![0.0; c]);
+        for i in 0..x.len() {
+            dgamma[channel_of(i)] += dy[i] * hat(i);
+            dbeta[channel_of(i)] += dy[i];
+        }
+        let dx: Vec<f64> = (0..x.len())
+            .map(|i| {
+                let k = channel_of(i);
+                let centred = if training { (dbeta[k] + hat(i) * dgamma[k]) / count } else { 0.0 };
+                g(k) * invstd[k] * (dy[i] - centred)
+            })
+            .collect();
+        // Two elements a channel: dx is the small difference of large numbers.
+        let loose = if count < 4.0 { 1e-3 } else { tolerance.max(2e-5) };
+        close(&get(&mut stream, &vdx), &dx, loose, &format!("dx {what}"));
+        let expected: Vec<f64> = dgamma.into_iter().chain(dbeta).collect();
+        close(&get(&mut stream, &grads), &expected, tolerance.max(2e-5), &format!("grads {what}"));
+    }
+}

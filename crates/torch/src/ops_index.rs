@@ -1,0 +1,328 @@
+//! Elements named by other tensors.
+
+use crate::abi::{BUILD_VERSION, api, check};
+use crate::bridge::{contiguous, run, view};
+use crate::copies;
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::index_errors;
+use crate::register::Op;
+use crate::result::{bits, prepare, same_elements, wrap};
+use crate::tensor::{Dims, Tensor};
+use wave32_ops::{View, index};
+
+/// Kernels of `aten`.
+pub const OPS: &[Op] = crate::ops! {
+    "index_select" => select,
+    "index_select.out" => select_out,
+    "gather.out" => |x: &Tensor, dim: i64, index: &Tensor, _sparse_grad: bool, out: &Tensor| gather(x, dim, index, out),
+    "scatter.src_out" => scatter,
+    "scatter_add.out" => scatter_add,
+    "index_copy.out" => index_copy,
+    "index_fill_.int_Tensor" => index_fill,
+    "index.Tensor_out" => get,
+    "_index_put_impl_" => put,
+    "embedding_dense_backward" => embedding_backward,
+};
+
+/// Schemas of the forms with a `Scalar`, for `python/wave32/_index_ops.py`.
+pub const SCHEMAS: &[&str] = &[
+    "scatter_value_(Tensor(a!) self, int dim, Tensor index, float value) -> Tensor(a!)",
+    "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
+];
+
+/// Kernels of those.
+pub const OWN: &[Op] = crate::ops! {
+    "scatter_value_" => scatter_value,
+    "index_add_" => index_add,
+};
+
+fn select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor, Error> {
+    let sizes = selected_sizes(x, dim, index)?;
+    let out = Tensor::empty(&sizes, x.dtype()?)?;
+    select_into(x, dim, index, &out)?;
+    Ok(out)
+}
+
+fn select_out(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    prepare(out, &selected_sizes(x, dim, index)?, x.dtype()?, &[x, index])?;
+    if same_elements(out, x) {
+        return Err(Error::NoKernel("a selection into its source".into()));
+    }
+    select_into(x, dim, index, out)?;
+    out.share()
+}
+
+fn selected_sizes(x: &Tensor, dim: i64, index: &Tensor) -> Result<Dims, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    if index.dim() > 1 || !matches!(index.dtype()?, DType::I64 | DType::I32) || !index.is_wave() {
+        return Err(Error::NoKernel(format!("a selection by sizes {:?}", index.sizes())));
+    }
+    let mut sizes = Dims::from_slice(x.sizes());
+    if let Some(size) = sizes.get_mut(dim) {
+        *size = index.numel();
+    }
+    Ok(sizes)
+}
+
+fn select_into(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<(), Error> {
+    let (from, names, to) = (bits(x)?, view(index)?, bits(out)?);
+    let (dim, word) = (wrap(dim, x.sizes().len())?, index_errors::word()?);
+    run(|queue| index::select(queue, &from, dim, &names, &to, word))
+}
+
+fn gather(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    prepare(out, index.sizes(), x.dtype()?, &[x, index])?;
+    if same_elements(out, x) {
+        return Err(Error::NoKernel("a gather into its source".into()));
+    }
+    let (from, names, to) = (bits(x)?, view(index)?, bits(out)?);
+    let word = index_errors::word()?;
+    run(|queue| index::gather(queue, &from, dim, &names, &to, word))?;
+    out.share()
+}
+
+/// Makes `out` a copy of `x` to write into; `operands` must not be part of it.
+fn copied(x: &Tensor, out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
+    prepare(out, x.sizes(), x.dtype()?, &[x])?;
+    prepare(out, x.sizes(), x.dtype()?, operands)?;
+    if out.sizes().iter().zip(out.strides()).any(|(&size, &stride)| size > 1 && stride == 0)
+        || operands.iter().any(|operand| operand.numel() > 0 && same_elements(out, operand))
+    {
+        return Err(Error::NoKernel("a result that overlaps itself or an operand".into()));
+    }
+    if same_elements(x, out) { Ok(()) } else { copies::copy(x, out) }
+}
+
+fn scatter(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    if source.dtype()? != x.dtype()? {
+        return Err(Error::NoKernel("a source of another type".into()));
+    }
+    let (names, from) = (view(index)?, bits(source)?);
+    copied(x, out, &[index, source])?;
+    let (to, word) = (bits(out)?, index_errors::word()?);
+    run(|queue| index::scatter(queue, &to, dim, &names, &from, word))?;
+    out.share()
+}
+
+/// The caller has checked that a float holds the value.
+fn scatter_value(x: &Tensor, dim: i64, index: &Tensor, value: f64) -> Result<Tensor, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    let one = Tensor::empty(&[], x.dtype()?)?;
+    let element = copies::element(value, x.dtype()?)?;
+    let address = one.address();
+    crate::state::with(|stream| stream.upload(address, &element))?;
+    let (names, from, to) = (view(index)?, bits(&one)?, bits(x)?);
+    let word = index_errors::word()?;
+    run(|queue| index::scatter(queue, &to, dim, &names, &from, word))?;
+    x.share()
+}
+
+fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    if source.dtype()? != x.dtype()? {
+        return Err(Error::NoKernel("a source of another type".into()));
+    }
+    let (names, from) = (view(index)?, view(source)?);
+    copied(x, out, &[index, source])?;
+    let (to, word) = (view(out)?, index_errors::word()?);
+    run(|queue| index::scatter_add(queue, &to, dim, &names, &from, word))?;
+    out.share()
+}
+
+fn index_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    let (names, from, to) = (listed(index)?, view(source)?, view(x)?);
+    let word = index_errors::word()?;
+    run(|queue| index::add(queue, &to, dim, &names, &from, None, word))?;
+    x.share()
+}
+
+/// An index of one dimension; a scalar names one place.
+fn listed(index: &Tensor) -> Result<View, Error> {
+    let plain = view(index)?;
+    match plain.rank() {
+        0 => Ok(View::new(plain.address, plain.dtype, &[1], &[1])?),
+        1 => Ok(plain),
+        _ => Err(Error::NoKernel(format!("an index of sizes {:?}", index.sizes()))),
+    }
+}
+
+fn index_copy(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    let names = listed(index)?;
+    let mut expected = Dims::from_slice(x.sizes());
+    if let Some(size) = expected.get_mut(dim) {
+        *size = names.sizes()[0] as i64;
+    }
+    if source.dtype()? != x.dtype()? || x.dim() == 0 || source.sizes() != expected.as_slice() {
+        return Err(Error::NoKernel(format!("a source of sizes {:?}", source.sizes())));
+    }
+    let from = bits(source)?;
+    copied(x, out, &[index, source])?;
+    put_along(&bits(out)?, dim, names, &from)?;
+    out.share()
+}
+
+fn put_along(to: &View, dim: usize, names: View, from: &View) -> Result<(), Error> {
+    let mut indices = vec![None; dim];
+    indices.push(Some(names));
+    let word = index_errors::word()?;
+    run(|queue| index::put(queue, to, &indices, from, word))
+}
+
+fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    if x.dim() == 0 || value.dim() != 0 || value.dtype()? != x.dtype()? {
+        return Err(Error::NoKernel(format!("a fill with a value of sizes {:?}", value.sizes())));
+    }
+    let value = on_device(value)?;
+    put_along(&bits(x)?, dim, listed(index)?, &bits(&value)?)?;
+    x.share()
+}
+
+fn on_device(tensor: &Tensor) -> Result<Tensor, Error> {
+    if tensor.is_wave() { tensor.share() } else { copies::to_device(tensor) }
+}
+
+/// Indices per dimension as PyTorch takes them: masks become the places that they mark (which waits for the
+/// device: how many there are decides sizes), those of the CPU come over.
+fn named(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>, Error> {
+    let mut all = Vec::new();
+    for index in indices {
+        let Some(index) = index.as_ref().filter(|index| index.is_defined()) else {
+            all.push(None);
+            continue;
+        };
+        let index = on_device(index)?;
+        match index.dtype()? {
+            DType::I64 | DType::I32 => all.push(Some(index)),
+            DType::Bool | DType::U8 => {
+                let marked = x.sizes().get(all.len()..all.len() + index.sizes().len());
+                if index.dim() == 0 || marked != Some(index.sizes()) {
+                    return Err(Error::NoKernel(format!("a mask of sizes {:?}", index.sizes())));
+                }
+                let places = nonzero(&index)?;
+                let (count, rank) = (places.sizes()[0], places.sizes()[1]);
+                let (down, across) = (places.strides()[0], places.strides()[1]);
+                for dim in 0..rank {
+                    all.push(Some(places.alias(&[count], &[down], places.offset() + dim * across)?));
+                }
+            }
+            other => return Err(Error::NoKernel(format!("an index of {}", other.name()))),
+        }
+    }
+    Ok(all)
+}
+
+fn nonzero(mask: &Tensor) -> Result<Tensor, Error> {
+    let mut stack = [mask.share()?.into_word()];
+    // SAFETY: the operator takes a tensor, which it owns, and answers with one.
+    unsafe {
+        let status = (api().torch_call_dispatcher)(
+            c"aten::nonzero".as_ptr(),
+            c"".as_ptr(),
+            stack.as_mut_ptr(),
+            BUILD_VERSION,
+        );
+        check(status, "nonzero")?;
+        Ok(Tensor::from_handle(stack[0] as crate::abi::Handle))
+    }
+}
+
+fn views(indices: &[Option<Tensor>]) -> Result<Vec<Option<View>>, Error> {
+    indices.iter().map(|index| index.as_ref().map(view).transpose()).collect()
+}
+
+fn get(x: &Tensor, indices: &[Option<Tensor>], out: &Tensor) -> Result<Tensor, Error> {
+    let indices = named(x, indices)?;
+    let (from, names) = (bits(x)?, views(&indices)?);
+    let sizes: Dims = index::picked_sizes(&from, &names)?.into_iter().map(|size| size as i64).collect();
+    prepare(out, &sizes, x.dtype()?, &[x])?;
+    if out.numel() > 0 && same_elements(out, x) {
+        return Err(Error::NoKernel("a result that overlaps an operand".into()));
+    }
+    let (to, word) = (bits(out)?, index_errors::word()?);
+    run(|queue| index::get(queue, &from, &names, &to, word))?;
+    out.share()
+}
+
+fn put(
+    x: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+    accumulate: bool,
+    _unchecked: bool,
+) -> Result<Tensor, Error> {
+    if values.dtype()? != x.dtype()? {
+        return Err(Error::NoKernel("values of another type".into()));
+    }
+    let values = if values.numel() == 1 { on_device(values)? } else { values.share()? };
+    prepare(x, x.sizes(), x.dtype()?, &[&values])?;
+    if x.sizes().iter().zip(x.strides()).any(|(&size, &stride)| size > 1 && stride == 0) {
+        return Err(Error::NoKernel("a tensor that overlaps itself".into()));
+    }
+    if !accumulate && values.numel() == 1 && fill_marked(x, indices, &values)? {
+        return x.share();
+    }
+    let indices = named(x, indices)?;
+    let names = views(&indices)?;
+    let word = index_errors::word()?;
+    if accumulate {
+        let (to, from) = (view(x)?, view(&values)?);
+        run(|queue| index::put_add(queue, &to, &names, &from, word))?;
+    } else {
+        let (to, from) = (bits(x)?, bits(&values)?);
+        run(|queue| index::put(queue, &to, &names, &from, word))?;
+    }
+    x.share()
+}
+
+/// `x[mask] = value` without waiting for the device; false where the indices are not one mask.
+fn fill_marked(x: &Tensor, indices: &[Option<Tensor>], value: &Tensor) -> Result<bool, Error> {
+    let [Some(mask)] = indices else { return Ok(false) };
+    let marks = mask.is_defined() && matches!(mask.dtype()?, DType::Bool | DType::U8) && mask.is_wave();
+    if !marks || x.sizes().get(..mask.sizes().len()) != Some(mask.sizes()) {
+        return Ok(false);
+    }
+    let (to, plain) = (bits(x)?, view(mask)?);
+    let missing = to.rank() - plain.rank();
+    let sizes = [plain.sizes(), &vec![1; missing][..]].concat();
+    let strides = [plain.strides(), &vec![0; missing][..]].concat();
+    let plain = View::new(plain.address, plain.dtype, &sizes, &strides)?;
+    let one = bits(value)?;
+    let one = View::new(one.address, one.dtype, &[], &[])?;
+    let word = index_errors::word()?;
+    run(|queue| index::masked_fill(queue, &to, &plain, &one, word))?;
+    Ok(true)
+}
+
+fn embedding_backward(
+    grad: &Tensor,
+    indices: &Tensor,
+    rows: i64,
+    padding: i64,
+    scale_by_frequency: bool,
+) -> Result<Tensor, Error> {
+    if scale_by_frequency || !grad.dtype()?.is_float() {
+        return Err(Error::NoKernel("gradients scaled by frequency".into()));
+    }
+    let width = grad.sizes().last().copied().unwrap_or(0);
+    let (grad, indices) = (contiguous(grad)?, contiguous(indices)?);
+    if grad.numel() != indices.numel() * width {
+        return Err(Error::NoKernel(format!("gradients of sizes {:?}", grad.sizes())));
+    }
+    let out = Tensor::empty(&[rows, width], grad.dtype()?)?;
+    copies::fill(&out, &[0])?;
+    if grad.numel() == 0 {
+        return Ok(out);
+    }
+    let names = indices.alias(&[indices.numel()], &[1], indices.offset())?;
+    let lines = grad.alias(&[indices.numel(), width], &[width, 1], grad.offset())?;
+    let (names, from, to) = (view(&names)?, view(&lines)?, view(&out)?);
+    let word = index_errors::word()?;
+    run(|queue| index::add(queue, &to, 0, &names, &from, u32::try_from(padding).ok(), word))?;
+    Ok(out)
+}

@@ -1,0 +1,168 @@
+//! Batch norm.
+
+use crate::bridge::{contiguous, run, view};
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::register::Op;
+use crate::tensor::Tensor;
+use wave32_ops::{BatchNorm, View, batch_norm, batch_norm_backward};
+
+/// The kernels of this file.
+pub const OPS: &[Op] = crate::ops! {
+    "native_batch_norm" => native_batch_norm,
+    "_native_batch_norm_legit" => native_batch_norm_legit,
+    "_native_batch_norm_legit.no_stats" => no_stats,
+    "native_batch_norm_backward" => backward,
+};
+
+/// A parameter or statistic as contiguous f32, kept alive by the tensor.
+fn float(tensor: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
+    let Some(tensor) = tensor else { return Ok(None) };
+    if tensor.dtype()? == DType::F32 {
+        return contiguous(tensor).map(Some);
+    }
+    let made = Tensor::empty(tensor.sizes(), DType::F32)?;
+    let (from, to) = (view(tensor)?, view(&made)?);
+    run(|queue| wave32_ops::copy(queue, &from, &to))?;
+    Ok(Some(made))
+}
+
+fn half_of(save: &Tensor, index: i64) -> Result<Tensor, Error> {
+    let channels = save.numel() / 2;
+    save.alias(&[channels], &[1], index * channels)
+}
+
+fn viewed(tensor: &Option<Tensor>) -> Result<Option<View>, Error> {
+    tensor.as_ref().map(view).transpose()
+}
+
+#[allow(clippy::too_many_arguments)] // the schema's
+fn native_batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    let dtype = input.dtype()?;
+    let channels = *input
+        .sizes()
+        .get(1)
+        .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
+    let x = contiguous(input)?;
+    let y = Tensor::empty(input.sizes(), dtype)?;
+    let save = Tensor::empty(&[2 * channels], DType::F32)?;
+    let saved = || Ok::<_, Error>((half_of(&save, 0)?, half_of(&save, 1)?));
+    if input.numel() == 0 {
+        return saved().map(|(mean, invstd)| (y, mean, invstd));
+    }
+    let (gamma, beta) = (float(weight)?, float(bias)?);
+    let (rmean, rvar) = (float(running_mean)?, float(running_var)?);
+    let (xv, yv, sv) = (view(&x)?, view(&y)?, view(&save)?);
+    let (g, b, m, v) = (viewed(&gamma)?, viewed(&beta)?, viewed(&rmean)?, viewed(&rvar)?);
+    let norm = BatchNorm {
+        gamma: g.as_ref(),
+        beta: b.as_ref(),
+        running: m.as_ref().zip(v.as_ref()),
+        training,
+        momentum: momentum as f32,
+        eps: eps as f32,
+    };
+    run(|queue| batch_norm(queue, &xv, &norm, &yv, &sv))?;
+    // Running statistics that are not contiguous f32 were updated in a copy.
+    for (given, used) in [(running_mean, &rmean), (running_var, &rvar)] {
+        if let (true, Some(given), Some(used)) = (training, given, used) {
+            if !given.is_same(used) {
+                let (from, to) = (view(used)?, view(given)?);
+                run(|queue| wave32_ops::copy(queue, &from, &to))?;
+            }
+        }
+    }
+    if !training {
+        return Ok((y, Tensor::empty(&[0], DType::F32)?, Tensor::empty(&[0], DType::F32)?));
+    }
+    saved().map(|(mean, invstd)| (y, mean, invstd))
+}
+
+#[allow(clippy::too_many_arguments)] // the schema's
+fn native_batch_norm_legit(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: &Tensor,
+    running_var: &Tensor,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    native_batch_norm(input, weight, bias, Some(running_mean), Some(running_var), training, momentum, eps)
+}
+
+fn no_stats(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
+}
+
+#[allow(clippy::too_many_arguments)] // the schema's
+fn backward(
+    grad: &Tensor,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    save_mean: Option<&Tensor>,
+    save_invstd: Option<&Tensor>,
+    training: bool,
+    eps: f64,
+    mask: &[bool],
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    let wanted = |index: usize| mask.get(index).copied().unwrap_or(false);
+    let channels = *input
+        .sizes()
+        .get(1)
+        .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
+    let (x, dy) = (contiguous(input)?, contiguous(grad)?);
+    let gamma = float(weight)?;
+    let statistics = if training { (save_mean, save_invstd) } else { (running_mean, running_var) };
+    let (Some(mean), Some(invstd)) = (float(statistics.0)?, float(statistics.1)?) else {
+        return Err(Error::NoKernel("batch norm's backward pass without statistics".into()));
+    };
+    let dx = if wanted(0) { Tensor::empty(input.sizes(), input.dtype()?)? } else { Tensor::undefined()? };
+    let grads = Tensor::empty(&[2 * channels], DType::F32)?;
+    if input.numel() == 0 {
+        crate::copies::fill(&grads, &[0; 4])?;
+    } else {
+        let (xv, dyv, mv, iv, gv) = (view(&x)?, view(&dy)?, view(&mean)?, view(&invstd)?, viewed(&gamma)?);
+        let dxv = if wanted(0) { Some(view(&dx)?) } else { None };
+        let to = view(&grads)?;
+        run(|queue| {
+            let mode = (training, eps as f32);
+            batch_norm_backward(queue, &xv, &dyv, (&mv, &iv), gv.as_ref(), mode, dxv.as_ref(), &to)
+        })?;
+    }
+    let part = |index: i64| -> Result<Tensor, Error> {
+        if !wanted(index as usize + 1) {
+            return Tensor::undefined();
+        }
+        let half = half_of(&grads, index)?;
+        match weight.map(Tensor::dtype).transpose()? {
+            None | Some(DType::F32) => Ok(half),
+            Some(other) => {
+                let made = Tensor::empty(&[channels], other)?;
+                let (from, to) = (view(&half)?, view(&made)?);
+                run(|queue| wave32_ops::copy(queue, &from, &to))?;
+                Ok(made)
+            }
+        }
+    };
+    Ok((dx, part(0)?, part(1)?))
+}

@@ -1,0 +1,67 @@
+"""Indexed operators with a `Scalar`; see `_scalar_ops`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from wave32._fallback import run_on_cpu
+
+aten = torch.ops.aten
+
+
+def _is_plain(self: torch.Tensor, value: Any, out: torch.Tensor) -> bool:
+    """A float carries the value to an operator of the device, which fills or adds in `out`."""
+    exact = not isinstance(value, complex) and (isinstance(value, float) or abs(value) <= 1 << 53)
+    return exact and not self.is_complex() and out.dtype == self.dtype and out.device == self.device
+
+
+def _start(self: torch.Tensor, out: torch.Tensor) -> None:
+    if out is not self:
+        if out.shape != self.shape:
+            out.resize_(self.shape)
+        out.copy_(self)
+
+
+def _scatter_value(
+    self: torch.Tensor, dim: int, index: torch.Tensor, value: Any, *, out: torch.Tensor
+) -> torch.Tensor:
+    if _is_plain(self, value, out):
+        _start(self, out)
+        try:
+            return torch.ops.wave.scatter_value_(out, dim, index, float(value))
+        except NotImplementedError:  # Refused before anything was written.
+            pass
+    return run_on_cpu(aten.scatter.value_out, self, dim, index, value, out=out)
+
+
+def _index_add(
+    self: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    source: torch.Tensor,
+    *,
+    alpha: Any = 1,
+    out: torch.Tensor,
+) -> torch.Tensor:
+    scaled = source if alpha == 1 else source * alpha
+    if _is_plain(self, alpha, out) and scaled.dtype == self.dtype and scaled.dim() == self.dim() > 0:
+        _start(self, out)
+        try:
+            return torch.ops.wave.index_add_(out, dim, index, scaled)
+        except NotImplementedError:  # Refused before anything was written.
+            pass
+    return run_on_cpu(aten.index_add.out, self, dim, index, source, alpha=alpha, out=out)
+
+
+def _index_fill(self: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor:
+    return aten.index_fill_.int_Tensor(self, dim, index, torch.full((), value, dtype=self.dtype))
+
+
+# Operator of aten: its implementation.
+TABLE = {
+    "scatter.value_out": _scatter_value,
+    "index_add.out": _index_add,
+    "index_fill_.int_Scalar": _index_fill,
+}
