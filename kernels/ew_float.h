@@ -102,15 +102,21 @@ FN float ew_backward(uint op, float a, float b, float c, float s, float t) {
 }
 #endif
 
+// A variant has one family, op >> 4: software devices execute every branch of a switch.
 FN NUM ew(uint op, NUM a, NUM b, NUM c, NUM s, NUM t, uint i, uint count, NUM s_low, NUM t_low) {
-  uint family = op >> 4;
-  if (family == 0u) return ew_arithmetic(op, a, b, c, s, t);
-#if KIND == 0
-  if (family == 4u) return ew_smooth(op, a, s, t);
-  if (family == 5u) return ew_activation(op, a, b, c, s, t);
-  if (family == 6u) return ew_backward(op, a, b, c, s, t);
-  if (family == 3u) return ew_function(op, a, b);
-#endif
-  if (family == 2u) return ew_whole(op, a, b, s);
+#if FAMILY == 0
+  return ew_arithmetic(op, a, b, c, s, t);
+#elif FAMILY == 1
   return ew_choice(op, a, b, c, s, t, i, count, s_low, t_low);
+#elif FAMILY == 2
+  return ew_whole(op, a, b, s);
+#elif FAMILY == 3
+  return ew_function(op, a, b);
+#elif FAMILY == 4
+  return ew_smooth(op, a, s, t);
+#elif FAMILY == 5
+  return ew_activation(op, a, b, c, s, t);
+#else
+  return ew_backward(op, a, b, c, s, t);
+#endif
 }

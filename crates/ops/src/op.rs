@@ -363,6 +363,19 @@ impl Op {
         }
     }
 
+    /// Which kernels have it: those of one family.
+    pub(crate) fn family(self) -> usize {
+        self as usize >> 4
+    }
+
+    /// True where the kernel for the most frequent operations has it.
+    pub(crate) fn is_hot(self) -> bool {
+        matches!(
+            self,
+            Self::Add | Self::Sub | Self::Mul | Self::AddScaled | Self::Relu | Self::ThresholdBackward
+        )
+    }
+
     /// True where whole numbers are taken as floats.
     pub(crate) fn reads_float(self) -> bool {
         self as u32 >= Self::Exp as u32 || matches!(self, Self::Div | Self::Sqrt)
