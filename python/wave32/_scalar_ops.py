@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from wave32 import _native
+from wave32 import _native, _pointwise
 from wave32._fallback import run_on_cpu
 
 aten = torch.ops.aten
@@ -45,7 +45,7 @@ def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return self.copy_(value)
 
 
-# Operator of aten: its implementation.
+# Operator of aten: its implementation; pointwise ones are in _pointwise.py.
 TABLE = {
     "_local_scalar_dense": _local_scalar_dense,
     "fill_.Scalar": _fill_scalar,
@@ -63,7 +63,7 @@ def register() -> None:
     from wave32._registration import library
 
     wave = library("aten", "PrivateUse1")
-    for name, implementation in (TABLE | _index_ops.TABLE).items():
+    for name, implementation in (TABLE | _index_ops.TABLE | _pointwise.table()).items():
         wave.impl(name, implementation)
     native = set(_native.native_operators())
     for name in ON_CPU:
