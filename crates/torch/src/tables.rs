@@ -1,7 +1,10 @@
 //! Every table of kernels.
 
 use crate::register::Op;
-use crate::{memory_ops, ops_conv, ops_index, ops_matmul, ops_norm, ops_pool, ops_shape, ops_upsample};
+use crate::{
+    memory_ops, ops_conv, ops_index, ops_loss, ops_matmul, ops_norm, ops_pool, ops_reduction, ops_shape,
+    ops_upsample,
+};
 
 /// Kernels of `aten`.
 pub const ATEN: &[&[Op]] = &[
@@ -13,8 +16,13 @@ pub const ATEN: &[&[Op]] = &[
     ops_upsample::OPS,
     ops_index::OPS,
     ops_shape::OPS,
+    ops_reduction::OPS,
+    ops_loss::OPS,
 ];
 
 /// Schemas and kernels of this device's own operators, for its Python side.
-pub const OWN: &[(&[&str], &[Op])] =
-    &[(memory_ops::SCHEMAS, memory_ops::OWN), (ops_index::SCHEMAS, ops_index::OWN)];
+pub const OWN: &[(&[&str], &[Op])] = &[
+    (memory_ops::SCHEMAS, memory_ops::OWN),
+    (ops_index::SCHEMAS, ops_index::OWN),
+    (ops_reduction::SCHEMAS, ops_reduction::OWN),
+];
