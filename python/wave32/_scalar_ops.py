@@ -59,11 +59,12 @@ ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out", "convolution",
 
 def register() -> None:
     """Registers both tables."""
-    from wave32 import _index_ops
+    from wave32 import _index_ops, _reduction_ops
     from wave32._registration import library
 
     wave = library("aten", "PrivateUse1")
-    for name, implementation in (TABLE | _index_ops.TABLE | _pointwise.table()).items():
+    tables = TABLE | _index_ops.TABLE | _pointwise.table() | _reduction_ops.TABLE
+    for name, implementation in tables.items():
         wave.impl(name, implementation)
     native = set(_native.native_operators())
     for name in ON_CPU:
