@@ -54,7 +54,7 @@ TABLE = {
 
 # Composites that reach for a kernel by device behind the dispatcher's back: to the CPU explicitly, as long as
 # there is no kernel.
-ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out", "convolution", "convolution_backward"]
+ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out"]
 
 
 def register() -> None:
