@@ -119,3 +119,42 @@ def test_interrupt_leaves_no_wedge(run_python):
             assert torch.isfinite(x).all().item()
         """
     )
+
+
+def test_host_memory_does_not_grow(run_python):
+    run_python(
+        """
+        import gc, warnings
+
+        def resident():
+            gc.collect()
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * 4096
+
+        w = torch.randn(4, 4, device="wave")
+        # Touch the whole ring of staging memory, which a process pays for once.
+        for _ in range(40):
+            torch.ones(1 << 18).to("wave").cpu()
+
+        def calls():
+            w.view(2, 8).unfold(0, 1, 1).as_strided((2, 2), (1, 2), 1)       # lists, optional ints
+            w[:, ::2].zero_()                                              # falls back from Rust
+            torch.empty(2, 3, 4, 5, device="wave", memory_format=torch.channels_last).resize_(300)
+            torch.fft.fft(w, norm="ortho")                                 # strings
+            torch._foreach_mul_([w, w], 0.5)
+            for wrong in [lambda: w.view(7), lambda: w.unfold(5, 1, 1), lambda: torch.empty(1 << 50, device="wave")]:
+                try:
+                    wrong()
+                except (RuntimeError, IndexError):
+                    pass
+
+        for _ in range(300):
+            calls()
+        before = resident()
+        for _ in range(1000):
+            calls()
+        grown = resident() - before
+        # A tensor has over 200 bytes, so one leaked a call would be twice this.
+        assert grown < 100_000, f"{grown} bytes more"
+        """
+    )
