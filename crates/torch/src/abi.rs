@@ -112,6 +112,8 @@ table! {
         delete_generator = "torch_delete_generator": unsafe extern "C" fn(Handle) -> i32,
         // 2.14 and newer.
         tensor_from_pyobject = "torch_tensor_from_pyobject": unsafe extern "C" fn(*mut c_void, *mut Handle) -> i32,
+        tensor_to_pyobject = "torch_tensor_to_pyobject":
+            unsafe extern "C" fn(Handle, *mut c_void, *mut *mut c_void) -> i32,
         // at::fromDLPack(DLManagedTensor*, std::function<void(void*)>): makes a tensor without the GIL.
         from_dlpack = "_ZN2at10fromDLPackEP15DLManagedTensorSt8functionIFvPvEE":
             unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut [usize; 4]) -> Handle,
@@ -152,7 +154,9 @@ pub fn load() -> Result<(), Error> {
         unsafe { Library::open(Some(name), RTLD_NOW | RTLD_NOLOAD) }
     };
     let mut libraries = vec![open("libtorch_cpu.so").map_err(|_| Error::NoTorch)?];
-    libraries.extend(["libc10.so", "libstdc++.so.6", "libtorch_python.so"].iter().filter_map(|name| open(name).ok()));
+    libraries.extend(
+        ["libc10.so", "libstdc++.so.6", "libtorch_python.so"].iter().filter_map(|name| open(name).ok()),
+    );
     let api = Api::load(&libraries)?;
     // Torch never unloads; neither may the handles that keep it.
     libraries.into_iter().for_each(std::mem::forget);

@@ -13,6 +13,7 @@ pub mod memory_ops;
 mod python;
 pub mod register;
 pub mod rng;
+pub mod scalar;
 pub mod stack;
 pub mod state;
 pub mod tensor;

@@ -2,18 +2,28 @@
 
 use crate::error::Error;
 use crate::register::Op;
-use crate::{abi, fallback, memory_ops, register, rng, state};
-use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
+use crate::scalar::ScalarOp;
+use crate::{abi, fallback, memory_ops, register, rng, scalar, state};
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyString};
 use std::collections::HashMap;
 
 /// Every table of kernels of aten.
 const KERNELS: &[&[Op]] = &[memory_ops::OPS];
+/// Every table of kernels of aten that have a `Scalar`.
+const SCALAR_KERNELS: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS];
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::NoKernel(_) => PyNotImplementedError::new_err(error.to_string()),
+            Error::Index(_) => PyIndexError::new_err(error.to_string()),
+            Error::OutOfMemory(text) => Python::attach(|py| {
+                let made =
+                    py.import("torch").and_then(|torch| torch.getattr("OutOfMemoryError")?.call1((text,)));
+                made.map_or_else(|failure| failure, PyErr::from_value)
+            }),
             _ => PyRuntimeError::new_err(error.to_string()),
         }
     }
@@ -31,6 +41,8 @@ mod _native {
         abi::load()?;
         state::watch_forks();
         register::define(memory_ops::SCHEMAS)?;
+        register::define(memory_ops::FREE_SCHEMAS)?;
+        register::register("wave", "CompositeExplicitAutograd", memory_ops::FREE)?;
         register::register("wave", "PrivateUse1", memory_ops::OWN)?;
         KERNELS.iter().try_for_each(|ops| register::register("aten", "PrivateUse1", ops))
     }
@@ -39,6 +51,26 @@ mod _native {
     #[pyfunction]
     fn native_operators() -> Vec<&'static str> {
         KERNELS.iter().copied().flatten().map(|op| op.name).collect()
+    }
+
+    /// Names of the operators of aten that have a kernel with a `Scalar`.
+    #[pyfunction]
+    fn scalar_operators() -> Vec<&'static str> {
+        SCALAR_KERNELS.iter().copied().flatten().map(|op| op.name).collect()
+    }
+
+    /// The builtin for one of them, from the names and defaults of its schema's arguments.
+    #[pyfunction]
+    fn scalar_kernel<'py>(
+        py: Python<'py>,
+        name: &str,
+        names: Vec<Py<PyString>>,
+        defaults: Vec<Py<PyAny>>,
+        fallback: Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyCFunction>> {
+        let op = SCALAR_KERNELS.iter().copied().flatten().find(|op| op.name == name);
+        let op = op.ok_or_else(|| PyRuntimeError::new_err(format!("no kernel {name}")))?;
+        scalar::builtin(py, op, names, defaults, fallback)
     }
 
     /// Which arguments operators write: `aten::add.out` to a bit per position.
