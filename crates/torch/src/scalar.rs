@@ -281,12 +281,15 @@ fn wave_operator<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>
     py.import("torch")?.getattr("ops")?.getattr("wave")?.getattr(name)?.getattr("default")
 }
 
+/// Takes all arguments of a schema, in order.
+type FromArguments = for<'py> fn(Python<'py>, &[Bound<'py, PyAny>]) -> Result<Py<PyAny>, Error>;
+
 /// A kernel that Python calls.
 pub struct ScalarOp {
     /// Name and overload, without the namespace.
     pub name: &'static str,
-    /// Takes all arguments of the schema, in order.
-    pub call: for<'py> fn(Python<'py>, &[Bound<'py, PyAny>]) -> Result<Py<PyAny>, Error>,
+    /// What the builtin calls.
+    pub call: FromArguments,
 }
 
 /// A table of kernels with [`Scalar`]s: `scalar_ops! { "fill_.Scalar" => fill_ }`.
