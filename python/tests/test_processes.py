@@ -104,6 +104,36 @@ def test_clean_exit(ending, run_python):
     assert "Segmentation" not in out and "Traceback" not in out
 
 
+def test_a_wait_past_its_deadline_raises_and_the_process_goes_on(run_python):
+    out = run_python(
+        """
+        import os
+        x = torch.empty(1 << 22, device="wave")
+        try:
+            for _ in range(100):
+                x.copy_(x.clone())
+            x.cpu()
+        except RuntimeError as error:
+            print("told:", error)
+        try:
+            torch.ones(3, device="wave")
+        except RuntimeError as error:
+            print("later:", error)
+        os.environ["WAVE_TIMEOUT"] = "60"
+        torch.wave.reopen()
+        y = torch.ones(3, device="wave")
+        try:
+            x.cpu()
+        except RuntimeError as error:
+            print("gone:", error)
+        del x
+        print(y.sum().item())
+        """,
+        WAVE_TIMEOUT="0.000001",
+    )
+    assert "told: wave: the GPU did not finish" in out and "later:" in out and "gone:" in out and "3.0" in out
+
+
 def test_interrupt_leaves_no_wedge(run_python):
     run_python(
         """

@@ -15,7 +15,7 @@ __all__ = [
     "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties",
     "get_rng_state", "get_rng_state_all", "initial_seed", "is_available", "is_bf16_supported", "is_initialized",
     "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
-    "memory_allocated", "memory_reserved", "memory_stats", "profile", "reset_fallbacks",
+    "memory_allocated", "memory_reserved", "memory_stats", "profile", "reopen", "reset_fallbacks",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_memory_cap", "set_rng_state",
     "set_rng_state_all", "stream", "synchronize",
 ]
@@ -96,6 +96,14 @@ def synchronize(device: Any = None) -> None:
     """Waits for all work, at most `WAVE_TIMEOUT` seconds (60)."""
     _index(device)
     _native.synchronize()
+
+
+def reopen() -> None:
+    """Gives up the device with every tensor on it; the next use opens it anew.
+
+    For after a lost device or a passed deadline: load the last checkpoint and go on.
+    """
+    _native.reopen()
 
 
 class DeviceProperties(NamedTuple):

@@ -220,6 +220,12 @@ mod _native {
         state::with(|stream| Ok(stream.submits()))
     }
 
+    /// Gives the device up with all tensors on it; the next use opens it anew.
+    #[pyfunction]
+    fn reopen(py: Python<'_>) {
+        py.detach(state::reopen);
+    }
+
     /// Waits for work in flight and closes the device for good.
     #[pyfunction]
     fn close(py: Python<'_>) {
