@@ -85,7 +85,7 @@ pub type Give<'a> = &'a dyn Fn(&mut Vec<(Tensor, Tensor)>) -> Result<Word, Error
 pub unsafe fn run<R: Return>(name: &str, why: &str, arguments: &[Give<'_>]) -> Result<R, Error> {
     let full = format!("aten::{name}");
     let Some(written) = WRITTEN.get().and_then(|table| table.get(&full)).copied() else {
-        // An operator of our own: its caller, in Python, knows which one of aten it stands for.
+        // One of this device's own: whoever called it knows what to call instead.
         return Err(Error::NoKernel(why.into()));
     };
     if let Some(text) = count(&full, why)? {

@@ -1,20 +1,36 @@
 //! Every table of kernels.
 
 use crate::register::Op;
-use crate::{memory_ops, ops_conv, ops_index, ops_matmul, ops_norm, ops_pool, ops_shape, ops_upsample};
+use crate::{
+    memory_ops, ops_binary, ops_conv, ops_index, ops_loss, ops_matmul, ops_nll, ops_norm, ops_optim,
+    ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_unary, ops_upsample,
+};
 
 /// Kernels of `aten`.
 pub const ATEN: &[&[Op]] = &[
     memory_ops::OPS,
     ops_conv::OPS,
     ops_matmul::OPS,
+    ops_unary::OPS,
+    ops_unary::MORE,
+    ops_binary::OPS,
+    ops_binary::MORE,
+    ops_loss::OPS,
+    ops_random::OPS,
+    ops_optim::OPS,
     ops_norm::OPS,
     ops_pool::OPS,
     ops_upsample::OPS,
     ops_index::OPS,
     ops_shape::OPS,
+    ops_reduction::OPS,
+    ops_nll::OPS,
 ];
 
 /// Schemas and kernels of this device's own operators, for its Python side.
-pub const OWN: &[(&[&str], &[Op])] =
-    &[(memory_ops::SCHEMAS, memory_ops::OWN), (ops_index::SCHEMAS, ops_index::OWN)];
+pub const OWN: &[(&[&str], &[Op])] = &[
+    (memory_ops::SCHEMAS, memory_ops::OWN),
+    (ops_index::SCHEMAS, ops_index::OWN),
+    (ops_scalar::SCHEMAS, ops_scalar::OWN),
+    (ops_reduction::SCHEMAS, ops_reduction::OWN),
+];
