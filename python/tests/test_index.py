@@ -96,6 +96,19 @@ def test_index_lists_stay_whole():
     check(lambda x, i, v: x.index_put((i,), v, accumulate=True), x, i, torch.randn(2, 4))
 
 
+def test_operands_that_are_written():
+    for size in (1, 9):
+        x = torch.randint(0, size, (size,))
+        y = x.to("wave")
+        x[x.clone()], y[y] = 1, 1
+        assert torch.equal(y.cpu(), x)
+        x[x.clone()], y[y] = x.clone(), y
+    mask = torch.rand(3, 4) > 0.5
+    there = mask.to("wave")
+    mask[mask.clone()], there[there] = False, False
+    assert torch.equal(there.cpu(), mask)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_masks(dtype):
     x, mask = values((4, 5, 3), dtype), torch.rand(4, 5) > 0.5
