@@ -15,6 +15,7 @@ mod elementwise;
 mod fill;
 pub mod index;
 mod lanes;
+mod loss;
 mod op;
 pub mod optim;
 pub mod pad;
@@ -24,6 +25,7 @@ pub mod rearrange;
 mod reduce_pass;
 mod reduction;
 mod scratch;
+mod softmax;
 pub mod upsample;
 mod view;
 
@@ -34,8 +36,10 @@ pub use copy::copy;
 pub use dtype::{DType, Kind};
 pub use elementwise::{Elementwise, Number, Operand};
 pub use fill::{arange, eye, fill, linspace};
+pub use loss::{NllLoss, Reduction, nll_loss, nll_loss_backward};
 pub use op::Op;
 pub use reduction::{Reduce, extreme, reduce, variance};
+pub use softmax::{softmax, softmax_backward};
 pub use view::{Common, MAX_DIMS, View};
 
 pub use wave32_device::{Arg, Queue, Work};

@@ -4,7 +4,7 @@
 //! reduced ones. The order of sums depends on sizes and strides only: results repeat bit by bit.
 
 use crate::reduce_pass::{Family, Job, Ops};
-use crate::{DType, Kind, OpError, Queue, View};
+use crate::{Kind, OpError, Queue, View};
 
 /// What becomes of the elements.
 #[derive(Debug, Clone, Copy, PartialEq)]

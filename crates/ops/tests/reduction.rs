@@ -254,7 +254,13 @@ fn variance_is_sound_far_from_zero() {
                 let (expected, expected_means): (Vec<f64>, Vec<f64>) = reference.unzip();
                 let what = format!("{dtype:?} {sizes:?} {dims:?} + {offset} seed {seed}");
                 close(&get(&mut stream, &spread), &expected, tolerance, &what);
-                close(&get(&mut stream, &means), &expected_means, tolerance, &what);
+                // Means of values around zero cancel: errors are relative to the values.
+                for (found, mean) in get(&mut stream, &means).iter().zip(expected_means) {
+                    assert!(
+                        (found - mean).abs() <= tolerance * (3.0 + offset),
+                        "{what}: {found}, not {mean}"
+                    );
+                }
             }
         }
     }

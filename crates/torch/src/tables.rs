@@ -2,8 +2,8 @@
 
 use crate::register::Op;
 use crate::{
-    memory_ops, ops_binary, ops_conv, ops_index, ops_loss, ops_matmul, ops_norm, ops_optim, ops_pool,
-    ops_random, ops_scalar, ops_shape, ops_unary, ops_upsample,
+    memory_ops, ops_binary, ops_conv, ops_index, ops_loss, ops_matmul, ops_nll, ops_norm, ops_optim,
+    ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_unary, ops_upsample,
 };
 
 /// Kernels of `aten`.
@@ -23,6 +23,8 @@ pub const ATEN: &[&[Op]] = &[
     ops_upsample::OPS,
     ops_index::OPS,
     ops_shape::OPS,
+    ops_reduction::OPS,
+    ops_nll::OPS,
 ];
 
 /// Schemas and kernels of this device's own operators, for its Python side.
@@ -30,4 +32,5 @@ pub const OWN: &[(&[&str], &[Op])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
     (ops_index::SCHEMAS, ops_index::OWN),
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
+    (ops_reduction::SCHEMAS, ops_reduction::OWN),
 ];

@@ -1,0 +1,228 @@
+//! Reductions.
+
+use crate::bridge::{run, view};
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::register::Op;
+use crate::result::{prepare, wrap};
+use crate::tensor::{Dims, Tensor};
+use smallvec::SmallVec;
+use wave32_ops::{Reduce, extreme, reduce, variance};
+
+/// Kernels of `aten`.
+pub const OPS: &[Op] = crate::ops! {
+    "sum.dim_IntList" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>| {
+        reduced(Reduce::Sum, x, dims, keep, sum_type(x, dtype)?)
+    },
+    "sum.IntList_out" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>, out: &Tensor| {
+        reduced_into(Reduce::Sum, x, dims, keep, dtype, out)
+    },
+    "mean.dim" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>| {
+        reduced(Reduce::Mean, x, dims, keep, float_type(dtype.unwrap_or(x.dtype()?))?)
+    },
+    "mean.out" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>, out: &Tensor| {
+        float_type(dtype.unwrap_or(x.dtype()?))?;
+        reduced_into(Reduce::Mean, x, dims, keep, dtype, out)
+    },
+    "prod" => |x: &Tensor, dtype: Option<DType>| reduced(Reduce::Prod, x, None, false, sum_type(x, dtype)?),
+    "prod.int_out" => |x: &Tensor, dim: i64, keep: bool, dtype: Option<DType>, out: &Tensor| {
+        reduced_into(Reduce::Prod, x, Some(&[dim]), keep, dtype, out)
+    },
+    "amax.out" => |x: &Tensor, dims: &[i64], keep: bool, out: &Tensor| {
+        reduced_into(Reduce::Max, x, Some(dims), keep, Some(x.dtype()?), out)
+    },
+    "amin.out" => |x: &Tensor, dims: &[i64], keep: bool, out: &Tensor| {
+        reduced_into(Reduce::Min, x, Some(dims), keep, Some(x.dtype()?), out)
+    },
+    "max" => |x: &Tensor| reduced(Reduce::Max, x, None, false, x.dtype()?),
+    "min" => |x: &Tensor| reduced(Reduce::Min, x, None, false, x.dtype()?),
+    "max.unary_out" => |x: &Tensor, out: &Tensor| {
+        reduced_into(Reduce::Max, x, None, false, Some(x.dtype()?), out)
+    },
+    "min.unary_out" => |x: &Tensor, out: &Tensor| {
+        reduced_into(Reduce::Min, x, None, false, Some(x.dtype()?), out)
+    },
+    "aminmax.out" => |x: &Tensor, dim: Option<i64>, keep: bool, least: &Tensor, most: &Tensor| {
+        let dims = dim.map(|dim| [dim]);
+        let dims = dims.as_ref().map(|dims| &dims[..]);
+        let dtype = Some(x.dtype()?);
+        let least = reduced_into(Reduce::Min, x, dims, keep, dtype, least)?;
+        Ok((least, reduced_into(Reduce::Max, x, dims, keep, dtype, most)?))
+    },
+    "max.dim_max" => |x: &Tensor, dim: i64, keep: bool, values: &Tensor, places: &Tensor| {
+        extreme_into(false, x, dim, keep, values, places)
+    },
+    "min.dim_min" => |x: &Tensor, dim: i64, keep: bool, values: &Tensor, places: &Tensor| {
+        extreme_into(true, x, dim, keep, values, places)
+    },
+    "argmax.out" => |x: &Tensor, dim: Option<i64>, keep: bool, out: &Tensor| place_into(false, x, dim, keep, out),
+    "argmin.out" => |x: &Tensor, dim: Option<i64>, keep: bool, out: &Tensor| place_into(true, x, dim, keep, out),
+    "any.out" => |x: &Tensor, dim: i64, keep: bool, out: &Tensor| truth(Reduce::Any, x, Some(&[dim]), keep, out),
+    "all.out" => |x: &Tensor, dim: i64, keep: bool, out: &Tensor| truth(Reduce::All, x, Some(&[dim]), keep, out),
+    "any.dims_out" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, out: &Tensor| {
+        truths(Reduce::Any, x, dims, keep, out)
+    },
+    "all.dims_out" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, out: &Tensor| {
+        truths(Reduce::All, x, dims, keep, out)
+    },
+    "any.all_out" => |x: &Tensor, out: &Tensor| truth(Reduce::Any, x, None, false, out),
+    "all.all_out" => |x: &Tensor, out: &Tensor| truth(Reduce::All, x, None, false, out),
+    "count_nonzero.dim_IntList" => |x: &Tensor, dims: &[i64]| {
+        reduced(Reduce::CountNonzero, x, Some(dims), false, DType::I64)
+    },
+};
+
+/// Schemas of this device's own operators, for those of `aten` with a `Scalar`.
+pub const SCHEMAS: &[&str] = &[
+    "vector_norm(Tensor self, float ord, int[]? dim, bool keepdim, ScalarType dtype) -> Tensor",
+    "variance(Tensor self, int[]? dim, float correction, bool keepdim, bool root) -> Tensor",
+    "variance_and_mean(Tensor self, int[]? dim, float correction, bool keepdim, bool root) -> (Tensor, Tensor)",
+];
+
+/// Their kernels.
+pub const OWN: &[Op] = crate::ops! {
+    "vector_norm" => |x: &Tensor, order: f64, dims: Option<&[i64]>, keep: bool, dtype: DType| {
+        reduced(Reduce::Norm(order), x, dims, keep, float_type(dtype)?)
+    },
+    "variance" => |x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool, root: bool| {
+        let shape = Shape::new(x, dims, keep)?;
+        let spread = Tensor::empty(&shape.sizes, float_type(x.dtype()?)?)?;
+        let (from, to) = (view(x)?, view(&spread)?);
+        run(|queue| variance(queue, &from, &shape.dims, correction as f32, root, Some(&to), None))?;
+        Ok(spread)
+    },
+    "variance_and_mean" => |x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool, root: bool| {
+        let shape = Shape::new(x, dims, keep)?;
+        let dtype = float_type(x.dtype()?)?;
+        let (spread, mean) = (Tensor::empty(&shape.sizes, dtype)?, Tensor::empty(&shape.sizes, dtype)?);
+        let (from, to, mean_to) = (view(x)?, view(&spread)?, view(&mean)?);
+        run(|queue| variance(queue, &from, &shape.dims, correction as f32, root, Some(&to), Some(&mean_to)))?;
+        Ok((spread, mean))
+    },
+};
+
+/// Reduced dimensions and the sizes of the result.
+struct Shape {
+    dims: SmallVec<[usize; 8]>,
+    sizes: Dims,
+}
+
+impl Shape {
+    /// No dimensions named are all of them.
+    fn new(x: &Tensor, named: Option<&[i64]>, keep: bool) -> Result<Self, Error> {
+        let rank = x.sizes().len();
+        let mut dims = SmallVec::new();
+        for &dim in named.unwrap_or_default() {
+            let dim = wrap(dim, rank)?;
+            if dims.contains(&dim) {
+                return Err(Error::NoKernel(format!("dimension {dim} appears twice")));
+            }
+            dims.push(dim);
+        }
+        if dims.is_empty() {
+            dims.extend(0..rank);
+        }
+        // A scalar has no dimension to reduce, though it may be called 0.
+        dims.retain(|dim| *dim < rank);
+        let mut sizes = Dims::new();
+        for (dim, &size) in x.sizes().iter().enumerate() {
+            match (dims.contains(&dim), keep) {
+                (false, _) => sizes.push(size),
+                (true, true) => sizes.push(1),
+                (true, false) => {}
+            }
+        }
+        Ok(Self { dims, sizes })
+    }
+}
+
+fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
+}
+
+fn float_type(dtype: DType) -> Result<DType, Error> {
+    if is_float(dtype) {
+        Ok(dtype)
+    } else {
+        Err(Error::NoKernel(format!("a mean or norm in {}", dtype.name())))
+    }
+}
+
+/// Sums of whole numbers are `int64`.
+fn sum_type(x: &Tensor, dtype: Option<DType>) -> Result<DType, Error> {
+    let own = x.dtype()?;
+    let whole = matches!(own, DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool);
+    Ok(dtype.unwrap_or(if whole { DType::I64 } else { own }))
+}
+
+fn reduced(how: Reduce, x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: DType) -> Result<Tensor, Error> {
+    let shape = Shape::new(x, dims, keep)?;
+    let out = Tensor::empty(&shape.sizes, dtype)?;
+    launch(how, x, &shape, &out)?;
+    Ok(out)
+}
+
+fn reduced_into(
+    how: Reduce,
+    x: &Tensor,
+    dims: Option<&[i64]>,
+    keep: bool,
+    dtype: Option<DType>,
+    out: &Tensor,
+) -> Result<Tensor, Error> {
+    let shape = Shape::new(x, dims, keep)?;
+    prepare(out, &shape.sizes, dtype.unwrap_or(out.dtype()?), &[x])?;
+    if x.numel() != 0 && out.address() == x.address() {
+        return Err(Error::NoKernel("a reduction into its operand".into()));
+    }
+    launch(how, x, &shape, out)?;
+    out.share()
+}
+
+fn launch(how: Reduce, x: &Tensor, shape: &Shape, out: &Tensor) -> Result<(), Error> {
+    // The CPU converts each element first, which for floats to whole numbers is something else.
+    let counts = matches!(how, Reduce::Any | Reduce::All | Reduce::CountNonzero);
+    if !counts && is_float(x.dtype()?) && !is_float(out.dtype()?) {
+        return Err(Error::NoKernel(format!("a reduction into {}", out.dtype()?.name())));
+    }
+    let (from, to) = (view(x)?, view(out)?);
+    run(|queue| reduce(queue, how, &from, &shape.dims, &to))
+}
+
+fn truth(how: Reduce, x: &Tensor, dims: Option<&[i64]>, keep: bool, out: &Tensor) -> Result<Tensor, Error> {
+    let dtype = if x.dtype()? == DType::U8 { DType::U8 } else { DType::Bool };
+    reduced_into(how, x, dims, keep, Some(dtype), out)
+}
+
+/// Here an empty list of dimensions reduces none.
+fn truths(how: Reduce, x: &Tensor, dims: Option<&[i64]>, keep: bool, out: &Tensor) -> Result<Tensor, Error> {
+    if dims.is_some_and(<[i64]>::is_empty) {
+        return Err(Error::NoKernel("a reduction over no dimension".into()));
+    }
+    truth(how, x, dims, keep, out)
+}
+
+fn extreme_into(
+    least: bool,
+    x: &Tensor,
+    dim: i64,
+    keep: bool,
+    values: &Tensor,
+    places: &Tensor,
+) -> Result<(Tensor, Tensor), Error> {
+    let shape = Shape::new(x, Some(&[dim]), keep)?;
+    prepare(values, &shape.sizes, x.dtype()?, &[x])?;
+    prepare(places, &shape.sizes, DType::I64, &[x, values])?;
+    let (from, to, places_to) = (view(x)?, view(values)?, view(places)?);
+    run(|queue| extreme(queue, least, &from, &shape.dims, Some(&to), Some(&places_to)))?;
+    Ok((values.share()?, places.share()?))
+}
+
+fn place_into(least: bool, x: &Tensor, dim: Option<i64>, keep: bool, out: &Tensor) -> Result<Tensor, Error> {
+    let dims = dim.map(|dim| [dim]);
+    let shape = Shape::new(x, dims.as_ref().map(|dims| &dims[..]), keep)?;
+    prepare(out, &shape.sizes, DType::I64, &[x])?;
+    let (from, to) = (view(x)?, view(out)?);
+    run(|queue| extreme(queue, least, &from, &shape.dims, None, Some(&to)))?;
+    out.share()
+}
