@@ -67,19 +67,6 @@ def _shape(op: Any) -> _Shape:
     return known
 
 
-def written_arguments(names: list[str]) -> dict[str, int]:
-    """The arguments that operators of aten write, as a bit per position."""
-    table = {}
-    for name in names:
-        base, _, overload = name.partition(".")
-        try:
-            schema = torch._C._get_schema(f"aten::{base}", overload)
-        except RuntimeError:  # This torch has no such operator.
-            continue
-        table[f"aten::{name}"] = sum(1 << position for position, _ in _written(schema))
-    return table
-
-
 def _map(value: Any, change: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([_map(item, change) for item in value])
@@ -137,6 +124,24 @@ def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
         return value.to("wave") if original is None else original
 
     return _map(results, to_wave)
+
+
+def operator(name: str) -> Any:
+    """`add.out` of aten."""
+    base, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, base), overload or "default")
+
+
+def run_by_name(name: str, why: str, arguments: list[Any]) -> Any:
+    """As `run_on_cpu`, for kernels in Rust, which pass all arguments in the schema's order."""
+    op = operator(name)
+    positional, keywords = [], {}
+    for argument, value in zip(op._schema.arguments, arguments):
+        if argument.kwarg_only:
+            keywords[argument.name] = value
+        else:
+            positional.append(value)
+    return run_on_cpu(op, *positional, why=why, **keywords)
 
 
 def register() -> None:

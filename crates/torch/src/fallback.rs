@@ -1,13 +1,11 @@
 //! Calls that run on the CPU and come back: counted, told once per operator, refused on wish.
 
-use crate::abi::{BUILD_VERSION, Word, api, check};
-use crate::copies;
 use crate::error::Error;
 use crate::stack::Return;
-use crate::tensor::Tensor;
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::CString;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What to do about a call without a kernel (`WAVE_FALLBACK`).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,11 +42,11 @@ pub fn reset() {
 /// Counts one call of `name` (`aten::relu`); a text for the user where this is the first.
 ///
 /// # Errors
-/// `NoKernel` where fallbacks are refused.
+/// `Refused` where fallbacks are refused.
 pub fn count(name: &str, why: &str) -> Result<Option<String>, Error> {
     let policy = policy();
     if policy == Policy::Refuse {
-        return Err(Error::NoKernel(format!(
+        return Err(Error::Refused(format!(
             "{name}: {why}; WAVE_FALLBACK=error forbids to run it on the CPU"
         )));
     }
@@ -63,62 +61,18 @@ pub fn count(name: &str, why: &str) -> Result<Option<String>, Error> {
         .then(|| format!("wave: {name} runs on the CPU ({why}); torch.wave.fallbacks() counts such calls")))
 }
 
-/// Which arguments an operator writes, from its schema: `aten::add.out` to a bit per position.
-static WRITTEN: OnceLock<HashMap<String, u32>> = OnceLock::new();
+/// An argument as Python takes it.
+pub type Give<'a> = &'a dyn Fn(Python<'_>) -> Result<Py<PyAny>, Error>;
 
-/// Sets that table, once, at load.
-pub fn set_written(table: HashMap<String, u32>) {
-    WRITTEN.get_or_init(|| table);
-}
-
-/// An argument, copied for a call on the CPU; pairs of tensor and copy are appended.
-pub type Give<'a> = &'a dyn Fn(&mut Vec<(Tensor, Tensor)>) -> Result<Word, Error>;
-
-/// Runs `aten::{name}` on copies of its arguments.
+/// Runs `aten::{name}` on the CPU, through the same Python that runs operators without any kernel: only there
+/// does torch take every type that a schema may have.
 ///
-/// # Safety
-/// The arguments are those of that operator, and `R` its results.
-pub unsafe fn run<R: Return>(name: &str, why: &str, arguments: &[Give<'_>]) -> Result<R, Error> {
-    let full = format!("aten::{name}");
-    if let Some(text) = count(&full, why)? {
-        warn(&text);
-    }
-    let written = WRITTEN.get().and_then(|table| table.get(&full)).copied().unwrap_or(0);
-    let mut seen = Vec::new();
-    let mut back = Vec::new();
-    let mut stack = Vec::with_capacity(arguments.len().max(8));
-    for (position, give) in arguments.iter().enumerate() {
-        let before = seen.len();
-        stack.push(give(&mut seen)?);
-        if written & (1 << position) != 0 {
-            back.extend(before..seen.len());
-        }
-    }
-    stack.resize(arguments.len().max(8), 0);
-    let (base, overload) = full.split_once('.').unwrap_or((&full, ""));
-    let (base, overload) = (CString::new(base), CString::new(overload));
-    let (Ok(base), Ok(overload)) = (base, overload) else {
-        return Err(Error::Invalid(format!("{name} is no operator's name")));
-    };
-    // SAFETY: by the caller; the stack has room for the results of any operator with a kernel here.
-    let status = unsafe {
-        (api().torch_call_dispatcher)(base.as_ptr(), overload.as_ptr(), stack.as_mut_ptr(), BUILD_VERSION)
-    };
-    check(status, "a call on the CPU")?;
-    for (original, copy) in back.into_iter().map(|index: usize| &seen[index]) {
-        if original.sizes() != copy.sizes() {
-            crate::memory_ops::resize(original, copy.sizes())?;
-        }
-        copies::copy(copy, original)?;
-    }
-    // SAFETY: by the caller.
-    unsafe { R::from_cpu(&stack, &seen) }
-}
-
-fn warn(text: &str) {
-    if let Ok(text) = CString::new(text) {
-        // SAFETY: NUL-terminated texts. The warning cannot throw here: Python's filters are applied when
-        // the interpreter is back.
-        unsafe { (api().aoti_torch_warn)(c"wave".as_ptr(), c"wave32".as_ptr(), 0, text.as_ptr()) };
-    }
+/// # Errors
+/// Those of the call.
+pub fn run<R: Return>(name: &str, why: &str, arguments: &[Give<'_>]) -> Result<R, Error> {
+    Python::attach(|py| {
+        let arguments: Result<Vec<_>, _> = arguments.iter().map(|give| give(py)).collect();
+        let run = py.import("wave32._fallback")?.getattr("run_by_name")?;
+        R::from_python(&run.call1((name, why, PyList::new(py, arguments?)?))?)
+    })
 }
