@@ -276,7 +276,7 @@ struct Scratch {
 
 impl Scratch {
     fn new(queue: &mut dyn Queue, family: Family, splits: u64, outs: u64) -> Result<Self, OpError> {
-        let planes = if family.mode == Mode::Moments { 3 } else { 1 };
+        let planes = if family.mode == Mode::Moments { 4 } else { 1 };
         let (size, plane) = (family.partial.size(), splits * outs);
         let values = (planes * plane * size).next_multiple_of(16);
         let address = queue.alloc(values + if family.mode == Mode::Extreme { plane * 4 } else { 0 })?;
