@@ -32,6 +32,11 @@ impl Family {
         Self::new(kind, Mode::Plain, ["reduction_f_f32", "reduction_i_f32", "reduction_d_f32"])
     }
 
+    /// Of floats: with elements to any power.
+    pub fn power() -> Self {
+        Self { kernel: "reduction_pow_f32", ..Self::plain(Kind::Float) }
+    }
+
     pub fn extreme(kind: Kind) -> Self {
         Self::new(kind, Mode::Extreme, ["reduction_argf_f32", "reduction_argi_f32", "reduction_argd_f32"])
     }

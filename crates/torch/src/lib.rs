@@ -14,6 +14,7 @@ mod index_errors;
 pub mod memory_ops;
 mod ops_conv;
 mod ops_index;
+mod ops_layer_norm;
 mod ops_loss;
 mod ops_matmul;
 mod ops_norm;

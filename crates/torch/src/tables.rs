@@ -2,7 +2,7 @@
 
 use crate::register::Op;
 use crate::{
-    memory_ops, ops_conv, ops_index, ops_loss, ops_matmul, ops_norm, ops_pool, ops_reduction, ops_shape,
+    memory_ops, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_norm, ops_pool, ops_reduction, ops_shape,
     ops_upsample,
 };
 
@@ -18,6 +18,7 @@ pub const ATEN: &[&[Op]] = &[
     ops_shape::OPS,
     ops_reduction::OPS,
     ops_loss::OPS,
+    ops_layer_norm::OPS,
 ];
 
 /// Schemas and kernels of this device's own operators, for its Python side.
