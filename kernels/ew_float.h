@@ -94,21 +94,29 @@ FN float ew_backward(uint op, float a, float b, float c, float s, float t) {
     case OP_HUBER: f = FABS(a - b); return f <= s ? 0.5f * f * f : s * (f - 0.5f * s);
     case OP_HUBER_BACKWARD: return d <= -s ? -t * a * s : (d >= s ? t * a * s : t * d * a);
     case OP_BCE: return (b - 1.0f) * ew_max(m_log1p(-a), -100.0f) - b * ew_max(m_log(a), -100.0f);
+    case OP_PRELU: return a > 0.0f ? a : a * b;
+    case OP_PRELU_BACKWARD: return b > 0.0f ? a : a * c;
     case OP_BCE_BACKWARD: return s * a * d / ew_max((1.0f - b) * b, 1e-12f);
   }
   return a;
 }
 #endif
 
+// A variant has one family, op >> 4: software devices execute every branch of a switch.
 FN NUM ew(uint op, NUM a, NUM b, NUM c, NUM s, NUM t, uint i, uint count, NUM s_low, NUM t_low) {
-  uint family = op >> 4;
-  if (family == 0u) return ew_arithmetic(op, a, b, c, s, t);
-#if KIND == 0
-  if (family == 4u) return ew_smooth(op, a, s, t);
-  if (family == 5u) return ew_activation(op, a, b, c, s, t);
-  if (family == 6u) return ew_backward(op, a, b, c, s, t);
-  if (family == 3u) return ew_function(op, a, b);
-#endif
-  if (family == 2u) return ew_whole(op, a, b, s);
+#if FAMILY == 0
+  return ew_arithmetic(op, a, b, c, s, t);
+#elif FAMILY == 1
   return ew_choice(op, a, b, c, s, t, i, count, s_low, t_low);
+#elif FAMILY == 2
+  return ew_whole(op, a, b, s);
+#elif FAMILY == 3
+  return ew_function(op, a, b);
+#elif FAMILY == 4
+  return ew_smooth(op, a, s, t);
+#elif FAMILY == 5
+  return ew_activation(op, a, b, c, s, t);
+#else
+  return ew_backward(op, a, b, c, s, t);
+#endif
 }

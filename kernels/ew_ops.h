@@ -118,6 +118,9 @@
 #define OP_HUBER_BACKWARD 107u
 #define OP_BCE 108u
 #define OP_BCE_BACKWARD 109u
+// PReLU: b is the weight; backward: b the input, c the weight
+#define OP_PRELU 110u
+#define OP_PRELU_BACKWARD 111u
 
 #ifdef TARGET_GLSL
 #define SQRT_N(v) sqrt(v)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from wave32 import _native
+from wave32 import _native, _pointwise
 from wave32._fallback import run_on_cpu
 
 aten = torch.ops.aten
@@ -45,7 +45,7 @@ def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return self.copy_(value)
 
 
-# Operator of aten: its implementation.
+# Operator of aten: its implementation; pointwise ones are in _pointwise.py.
 TABLE = {
     "_local_scalar_dense": _local_scalar_dense,
     "fill_.Scalar": _fill_scalar,
@@ -59,11 +59,12 @@ ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out", "convolution",
 
 def register() -> None:
     """Registers both tables."""
-    from wave32 import _index_ops, _reduction_ops
+    from wave32 import _index_ops, _pointwise, _reduction_ops
     from wave32._registration import library
 
     wave = library("aten", "PrivateUse1")
-    for name, implementation in (TABLE | _index_ops.TABLE | _reduction_ops.TABLE).items():
+    families = (TABLE, _index_ops.TABLE, _reduction_ops.TABLE, _pointwise.table())
+    for name, implementation in (row for table in families for row in table.items()):
         wave.impl(name, implementation)
     native = set(_native.native_operators())
     for name in ON_CPU:

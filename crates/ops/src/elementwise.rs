@@ -6,6 +6,28 @@ use crate::{Call, Common, DType, Kind, MAX_DIMS, OpError, Queue, View};
 const PER_GROUP: u64 = 256 * 4;
 const VALUE_TYPE: u32 = 15;
 
+/// Kernels by element type.
+const HOT: [&str; 3] = ["ew_fast_hot_f32", "ew_fast_hot_f16", "ew_fast_hot_bf16"];
+
+macro_rules! families {
+    ($text:literal, $dtype:literal) => {
+        [
+            concat!($text, "0_", $dtype),
+            concat!($text, "1_", $dtype),
+            concat!($text, "2_", $dtype),
+            concat!($text, "3_", $dtype),
+            concat!($text, "4_", $dtype),
+            concat!($text, "5_", $dtype),
+            concat!($text, "6_", $dtype),
+        ]
+    };
+}
+
+/// Kernels by family; vectorized ones by element type first.
+const FAST: [[&str; 7]; 3] =
+    [families!("ew_fast_v", "f32"), families!("ew_fast_v", "f16"), families!("ew_fast_v", "bf16")];
+const STRIDED_FLOAT: [&str; 7] = families!("ew_f", "f32");
+
 /// A number of the framework's: exact whatever the element type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
@@ -134,12 +156,13 @@ impl Elementwise {
         operands: &[Operand],
         out: &View,
     ) -> Result<bool, OpError> {
-        let kernel = match out.dtype {
-            DType::F32 => "ew_fast_v_f32",
-            DType::F16 => "ew_fast_v_f16",
-            DType::BF16 => "ew_fast_v_bf16",
+        let of_dtype = match out.dtype {
+            DType::F32 => &FAST[0],
+            DType::F16 => &FAST[1],
+            DType::BF16 => &FAST[2],
             _ => return Ok(false),
         };
+        let kernel = if self.op.is_hot() { HOT[out.dtype as usize] } else { of_dtype[self.op.family()] };
         let misplaced = |view: &View| !(view.address / view.dtype.size()).is_multiple_of(4);
         let indexes = matches!(self.op, Op::Arange | Op::Linspace);
         if kind != Kind::Float || indexes || !out.is_contiguous() || misplaced(out) {
@@ -199,10 +222,11 @@ impl Elementwise {
         operands: &[Operand],
         out: &View,
     ) -> Result<(), OpError> {
+        let family = self.op.family();
         let kernel = match kind {
-            Kind::Float => "ew_f_f32",
-            Kind::Int => "ew_i_f32",
-            Kind::Double => "ew_d_f32",
+            Kind::Float => STRIDED_FLOAT[family],
+            Kind::Int => ["ew_i0_f32", "ew_i1_f32", "ew_i2_f32"][family],
+            Kind::Double => ["ew_d0_f32", "ew_d1_f32"][family],
         };
         let order = order(out);
         let out = permuted(out, &order)?;

@@ -227,11 +227,15 @@ pub enum Op {
     Bce = 108,
     /// Binary cross-entropy, times s.
     BceBackward = 109,
+    /// `a > 0 ? a : a b`.
+    Prelu = 110,
+    /// `b > 0 ? a : a c`.
+    PreluBackward = 111,
 }
 
 impl Op {
     /// Every operation, in the order of the codes.
-    pub const ALL: [Self; 110] = [
+    pub const ALL: [Self; 112] = [
         Self::Add,
         Self::Sub,
         Self::Mul,
@@ -342,6 +346,8 @@ impl Op {
         Self::HuberBackward,
         Self::Bce,
         Self::BceBackward,
+        Self::Prelu,
+        Self::PreluBackward,
     ];
 
     /// True where a kernel of that kind has it.
@@ -355,6 +361,19 @@ impl Op {
             }
             Kind::Double => code < Self::BitwiseAnd as u32,
         }
+    }
+
+    /// Which kernels have it: those of one family.
+    pub(crate) fn family(self) -> usize {
+        self as usize >> 4
+    }
+
+    /// True where the kernel for the most frequent operations has it.
+    pub(crate) fn is_hot(self) -> bool {
+        matches!(
+            self,
+            Self::Add | Self::Sub | Self::Mul | Self::AddScaled | Self::Relu | Self::ThresholdBackward
+        )
     }
 
     /// True where whole numbers are taken as floats.

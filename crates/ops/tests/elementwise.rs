@@ -190,6 +190,8 @@ fn activations_and_losses_match_their_definitions() {
         (Op::HardsigmoidBackward, Box::new(|a, b, _| a * derivative(hardsigmoid, b))),
         (Op::HardtanhBackward, Box::new(|a, b, _| if b > s && b < t { a } else { 0.0 })),
         (Op::PreluBackwardWeight, Box::new(|a, b, _| if b > 0.0 { 0.0 } else { a * b })),
+        (Op::Prelu, Box::new(|a, b, _| if a > 0.0 { a } else { a * b })),
+        (Op::PreluBackward, Box::new(|a, b, c| if b > 0.0 { a } else { a * c })),
         (Op::SigmoidBackward, Box::new(|a, b, _| a * b * (1.0 - b))),
         (Op::TanhBackward, Box::new(|a, b, _| a * (1.0 - b * b))),
         (Op::SiluBackward, Box::new(|a, b, _| a * derivative(silu, b))),

@@ -80,6 +80,10 @@ pub type Give<'a> = &'a dyn Fn(&mut Vec<(Tensor, Tensor)>) -> Result<Word, Error
 /// The arguments are those of that operator, and `R` its results.
 pub unsafe fn run<R: Return>(name: &str, why: &str, arguments: &[Give<'_>]) -> Result<R, Error> {
     let full = format!("aten::{name}");
+    if !WRITTEN.get().is_some_and(|table| table.contains_key(&full)) {
+        // One of this device's own: whoever called it knows what to call instead.
+        return Err(Error::NoKernel(why.into()));
+    }
     if let Some(text) = count(&full, why)? {
         warn(&text);
     }

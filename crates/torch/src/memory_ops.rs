@@ -328,13 +328,18 @@ fn copy_from_and_resize(src: &Tensor, dst: &Tensor) -> Result<Tensor, Error> {
 }
 
 fn zero_(x: &Tensor) -> Result<Tensor, Error> {
-    copies::fill(x, &[0])?;
-    x.share()
+    match copies::fill(x, &[0]) {
+        Err(Error::NoKernel(_)) => fill_(x, 0.0),
+        done => done.and_then(|()| x.share()),
+    }
 }
 
 fn fill_(x: &Tensor, value: f64) -> Result<Tensor, Error> {
     let (dtype, element) = (x.dtype()?, copies::element(value, x.dtype()?));
-    let done = element.and_then(|element| copies::fill(x, &element));
+    let done = element.and_then(|element| copies::fill(x, &element)).or_else(|_| {
+        let view = crate::bridge::view(x)?;
+        crate::bridge::run(|queue| wave32_ops::fill(queue, &view, wave32_ops::Number::Float(value)))
+    });
     if let Err(Error::NoKernel(_)) = done {
         // `wave::fill_` has no CPU kernel to fall back to: one element on the CPU, spread by the copy.
         let sizes = x.sizes();

@@ -1,10 +1,10 @@
 //! Convolutions, through the solver table.
 
-use crate::bridge::{contiguous, planned, view};
+use crate::bridge::{contiguous, planned, run, view};
 use crate::error::Error;
 use crate::register::Op;
 use crate::tensor::Tensor;
-use wave32_ops::{ConvOperands, epilogue, storage};
+use wave32_ops::{ConvOperands, Reduce, epilogue, reduce, storage};
 use wave32_problem::{ConvProblem, ConvSpec, Direction};
 
 /// The kernels of this file.
@@ -161,20 +161,9 @@ fn backward(
 
 /// Sum over all but the channels.
 fn bias_gradient(grad: &Tensor) -> Result<Tensor, Error> {
-    let host = crate::copies::to_host(grad)?;
-    let bytes = host.host_bytes()?;
-    let (n, k) = (grad.sizes()[0] as usize, grad.sizes()[1] as usize);
-    if grad.dtype()? != crate::dtype::DType::F32 {
-        return Err(Error::NoKernel("bias gradient".into()));
-    }
-    let inner = bytes.len() / 4 / n.max(1) / k.max(1);
-    let mut sums = vec![0f64; k];
-    for (i, b) in bytes.chunks_exact(4).enumerate() {
-        sums[i / inner % k] += f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-    }
-    let made = Tensor::empty(&[k as i64], grad.dtype()?)?;
-    let data: Vec<u8> = sums.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
-    let address = made.address();
-    crate::state::with(|stream| stream.upload(address, &data))?;
+    let made = Tensor::empty(&[grad.sizes()[1]], grad.dtype()?)?;
+    let dims: smallvec::SmallVec<[usize; 4]> = (0..grad.dim() as usize).filter(|d| *d != 1).collect();
+    let (from, to) = (view(grad)?, view(&made)?);
+    run(|queue| reduce(queue, Reduce::Sum, &from, &dims, &to))?;
     Ok(made)
 }

@@ -91,9 +91,9 @@ fn backward(
 fn layer(x: &Tensor, normalized: &[i64]) -> Result<(NormShape, Dims), Error> {
     let sizes = x.sizes();
     let front = sizes.len().checked_sub(normalized.len()).filter(|&front| sizes[front..] == *normalized);
-    let front = front.filter(|_| !normalized.is_empty()).ok_or_else(|| {
-        Error::NoKernel(format!("a layer norm of {sizes:?} over {normalized:?}"))
-    })?;
+    let front = front
+        .filter(|_| !normalized.is_empty())
+        .ok_or_else(|| Error::NoKernel(format!("a layer norm of {sizes:?} over {normalized:?}")))?;
     let rows = sizes[..front].iter().product::<i64>() as u64;
     let mut statistics = Dims::from_slice(&sizes[..front]);
     statistics.extend(normalized.iter().map(|_| 1));

@@ -1,188 +1,133 @@
-//! Softmax and losses.
+//! Losses between a prediction and a target, and their gradients.
 
-use crate::bridge::{contiguous, run, view};
-use crate::dtype::DType;
+use crate::abi::{BUILD_VERSION, api, check};
+use crate::copies;
 use crate::error::Error;
-use crate::register::Op;
-use crate::result::{prepare, same_elements, wrap};
-use crate::tensor::{Dims, Tensor};
-use wave32_ops::{NllLoss, Reduction, nll_loss, nll_loss_backward, softmax, softmax_backward};
+use crate::memory_ops::resize;
+use crate::pointwise::{Input, Pointwise, Rule};
+use crate::register::Op as Row;
+use crate::tensor::Tensor;
+use std::ffi::CStr;
+use wave32_ops::Op;
 
 /// Kernels of `aten`.
-pub const OPS: &[Op] = crate::ops! {
-    "_softmax.out" => |x: &Tensor, dim: i64, wider: bool, out: &Tensor| softmax_into(false, x, dim, wider, out),
-    "_log_softmax.out" => |x: &Tensor, dim: i64, wider: bool, out: &Tensor| softmax_into(true, x, dim, wider, out),
-    "_softmax_backward_data.out" => |grad: &Tensor, y: &Tensor, dim: i64, dtype: DType, to: &Tensor| {
-        softmax_backward_into(false, grad, y, dim, dtype, to)
+pub const OPS: &[Row] = crate::ops! {
+    "mse_loss.out" => |x: &Tensor, y: &Tensor, reduction: i64, out: &Tensor| {
+        loss(Op::Mse, x, y, None, reduction, 0.0, Some(out))
     },
-    "_log_softmax_backward_data.out" => |grad: &Tensor, y: &Tensor, dim: i64, dtype: DType, to: &Tensor| {
-        softmax_backward_into(true, grad, y, dim, dtype, to)
+    "mse_loss_backward" => |g: &Tensor, x: &Tensor, y: &Tensor, reduction: i64| {
+        backward(Op::MseBackward, [g, x, y], 2.0 * share(x, reduction), 0.0, None)
     },
-    "nll_loss_forward.output" => nll_into,
-    "nll_loss_backward.grad_input" => nll_backward_into,
-    "nll_loss2d_forward" => nll2d,
-    "nll_loss2d_forward.output" => nll_into,
-    "nll_loss2d_backward" => nll2d_backward,
-    "nll_loss2d_backward.grad_input" => nll_backward_into,
+    "mse_loss_backward.grad_input" => |g: &Tensor, x: &Tensor, y: &Tensor, reduction: i64, out: &Tensor| {
+        backward(Op::MseBackward, [g, x, y], 2.0 * share(x, reduction), 0.0, Some(out))
+    },
+    "smooth_l1_loss.out" => |x: &Tensor, y: &Tensor, reduction: i64, beta: f64, out: &Tensor| {
+        loss(Op::SmoothL1, x, y, None, reduction, beta, Some(out))
+    },
+    "smooth_l1_loss_backward.grad_input" =>
+        |g: &Tensor, x: &Tensor, y: &Tensor, reduction: i64, beta: f64, out: &Tensor| {
+            backward(Op::SmoothL1Backward, [g, x, y], beta, share(x, reduction), Some(out))
+        },
+    "huber_loss" => |x: &Tensor, y: &Tensor, reduction: i64, delta: f64| {
+        loss(Op::Huber, x, y, None, reduction, delta, None)
+    },
+    "huber_loss.out" => |x: &Tensor, y: &Tensor, reduction: i64, delta: f64, out: &Tensor| {
+        loss(Op::Huber, x, y, None, reduction, delta, Some(out))
+    },
+    "huber_loss_backward.out" =>
+        |g: &Tensor, x: &Tensor, y: &Tensor, reduction: i64, delta: f64, out: &Tensor| {
+            backward(Op::HuberBackward, [g, x, y], delta, share(x, reduction), Some(out))
+        },
+    "binary_cross_entropy" => |x: &Tensor, y: &Tensor, weight: Option<&Tensor>, reduction: i64| {
+        loss(Op::Bce, x, y, weight, reduction, 0.0, None)
+    },
+    "binary_cross_entropy.out" =>
+        |x: &Tensor, y: &Tensor, weight: Option<&Tensor>, reduction: i64, out: &Tensor| {
+            loss(Op::Bce, x, y, weight, reduction, 0.0, Some(out))
+        },
+    "binary_cross_entropy_backward" =>
+        |g: &Tensor, x: &Tensor, y: &Tensor, weight: Option<&Tensor>, reduction: i64| {
+            bce_backward(g, x, y, weight, reduction, None)
+        },
+    "binary_cross_entropy_backward.grad_input" =>
+        |g: &Tensor, x: &Tensor, y: &Tensor, weight: Option<&Tensor>, reduction: i64, out: &Tensor| {
+            bce_backward(g, x, y, weight, reduction, Some(out))
+        },
 };
 
-fn softmax_into(log: bool, x: &Tensor, dim: i64, wider: bool, out: &Tensor) -> Result<Tensor, Error> {
-    let dim = wrap(dim, x.sizes().len())?;
-    let dtype = if wider { DType::F32 } else { x.dtype()? };
-    prepare(out, x.sizes(), dtype, &[x])?;
-    let (from, to) = (rows(x)?, rows(out)?);
-    run(|queue| softmax(queue, log, &from, dim, &to))?;
+const MEAN: i64 = 1;
+
+/// What each element's gradient is multiplied by.
+fn share(x: &Tensor, reduction: i64) -> f64 {
+    if reduction == MEAN { 1.0 / x.numel() as f64 } else { 1.0 }
+}
+
+fn put(pointwise: Pointwise, inputs: &[Input], out: Option<&Tensor>) -> Result<Tensor, Error> {
+    match out {
+        Some(out) => pointwise.write(inputs, out),
+        None => pointwise.make(inputs),
+    }
+}
+
+fn loss(
+    op: Op,
+    x: &Tensor,
+    y: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    s: f64,
+    out: Option<&Tensor>,
+) -> Result<Tensor, Error> {
+    let each = Pointwise::with(op, Rule::Same, s, 0.0);
+    let inputs = [x.into(), y.into()];
+    if reduction == 0 && weight.is_none() {
+        return put(each, &inputs, out);
+    }
+    let made = each.make(&inputs)?;
+    if let Some(weight) = weight {
+        Pointwise::new(Op::Mul, Rule::Same).in_place(&made, &[weight.into()])?;
+    }
+    let reduced = match reduction {
+        0 => made,
+        MEAN => reduce(c"aten::mean", &made)?,
+        _ => reduce(c"aten::sum", &made)?,
+    };
+    let Some(out) = out else { return Ok(reduced) };
+    if out.sizes() != reduced.sizes() {
+        resize(out, reduced.sizes())?;
+    }
+    copies::copy(&reduced, out)?;
     out.share()
 }
 
-/// A scalar is a row of one element.
-fn rows(x: &Tensor) -> Result<wave32_ops::View, Error> {
-    let plain = view(x)?;
-    if plain.rank() > 0 {
-        return Ok(plain);
+/// `aten::sum` or `aten::mean` over all.
+fn reduce(name: &CStr, x: &Tensor) -> Result<Tensor, Error> {
+    // No dtype: a null pointer.
+    let mut stack = [x.share()?.into_word(), 0];
+    // SAFETY: the operators take a tensor, which they own, and an optional type; they answer a tensor, ours.
+    unsafe {
+        let status =
+            (api().torch_call_dispatcher)(name.as_ptr(), c"".as_ptr(), stack.as_mut_ptr(), BUILD_VERSION);
+        check(status, "a reduction")?;
+        Ok(Tensor::from_handle(stack[0] as crate::abi::Handle))
     }
-    Ok(wave32_ops::View::contiguous(plain.address, plain.dtype, &[1])?)
 }
 
-fn softmax_backward_into(
-    log: bool,
+fn backward(op: Op, inputs: [&Tensor; 3], s: f64, t: f64, out: Option<&Tensor>) -> Result<Tensor, Error> {
+    put(Pointwise::with(op, Rule::Same, s, t), &inputs.map(Input::from), out)
+}
+
+fn bce_backward(
     grad: &Tensor,
+    x: &Tensor,
     y: &Tensor,
-    dim: i64,
-    dtype: DType,
-    grad_input: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    out: Option<&Tensor>,
 ) -> Result<Tensor, Error> {
-    let dim = wrap(dim, y.sizes().len())?;
-    prepare(grad_input, y.sizes(), dtype, &[grad, y])?;
-    let (from, result, to) = (rows(grad)?, rows(y)?, rows(grad_input)?);
-    run(|queue| softmax_backward(queue, log, &from, &result, dim, &to))?;
-    grad_input.share()
-}
-
-fn reduction_of(code: i64) -> Result<Reduction, Error> {
-    match code {
-        0 => Ok(Reduction::None),
-        1 => Ok(Reduction::Mean),
-        2 => Ok(Reduction::Sum),
-        _ => Err(Error::NoKernel(format!("reduction {code}"))),
+    let made = backward(Op::BceBackward, [grad, x, y], share(x, reduction), 0.0, out)?;
+    match weight {
+        Some(weight) => Pointwise::new(Op::Mul, Rule::Same).in_place(&made, &[weight.into()]),
+        None => Ok(made),
     }
-}
-
-/// Sizes of the items of an input (N, C, ...) or (C); what PyTorch refuses becomes `NoKernel`.
-fn item_sizes(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<Dims, Error> {
-    let sizes = x.sizes();
-    let refused = || Error::NoKernel(format!("a loss of {sizes:?} for targets {:?}", target.sizes()));
-    let classes = if sizes.len() == 1 { 0 } else { 1 };
-    let items: Dims = sizes.iter().enumerate().filter(|(dim, _)| *dim != classes).map(|(_, &n)| n).collect();
-    let is_alike = target.sizes() == items.as_slice() || (items.is_empty() && target.numel() == 1);
-    let classes = *sizes.get(classes).ok_or_else(refused)?;
-    let weights = weight.is_none_or(|weight| weight.sizes() == [classes]);
-    if !is_alike || !weights || !matches!(target.dtype()?, DType::I64 | DType::U8) || classes == 0 {
-        return Err(refused());
-    }
-    Ok(items)
-}
-
-/// Input and target with the dimension of items, and with the inner ones merged where they can be.
-fn batched(x: &Tensor, target: &Tensor) -> Result<(Tensor, Tensor), Error> {
-    if x.sizes().len() == 1 {
-        let classes = x.sizes()[0];
-        return Ok((
-            x.alias(&[1, classes], &[classes, x.strides()[0]], x.offset())?,
-            target.alias(&[1], &[1], target.offset())?,
-        ));
-    }
-    if x.sizes().len() == 2 {
-        return Ok((x.share()?, target.share()?));
-    }
-    // Channels last suits as well: one stride leads through all inner dimensions.
-    let merges = |strides: &[i64], sizes: &[i64]| {
-        (1..sizes.len()).all(|dim| strides[dim - 1] == strides[dim] * sizes[dim] || sizes[dim - 1] == 1)
-    };
-    let inner = if merges(&x.strides()[2..], &x.sizes()[2..]) { x.share()? } else { contiguous(x)? };
-    Ok((inner, contiguous(target)?))
-}
-
-fn nll_into(
-    x: &Tensor,
-    target: &Tensor,
-    weight: Option<&Tensor>,
-    reduction: i64,
-    ignore_index: i64,
-    out: &Tensor,
-    total: &Tensor,
-) -> Result<(Tensor, Tensor), Error> {
-    let (items, reduction) = (item_sizes(x, target, weight)?, reduction_of(reduction)?);
-    let dtype = x.dtype()?;
-    let sizes: &[i64] = if reduction == Reduction::None { &items } else { &[] };
-    prepare(out, sizes, dtype, &[x])?;
-    prepare(total, &[], dtype, &[x])?;
-    let (input, targets) = batched(x, target)?;
-    let (from, wanted, mut to, sum) = (view(&input)?, view(&targets)?, view(out)?, view(total)?);
-    if to.rank() == 0 && reduction == Reduction::None {
-        to = wave32_ops::View::contiguous(to.address, to.dtype, &[1])?;
-    }
-    let weights = weight.map(view).transpose()?;
-    let loss = NllLoss { weight: weights.as_ref(), reduction, ignore_index };
-    run(|queue| nll_loss(queue, &from, &wanted, &loss, &to, &sum))?;
-    Ok((out.share()?, total.share()?))
-}
-
-fn nll2d(
-    x: &Tensor,
-    target: &Tensor,
-    weight: Option<&Tensor>,
-    reduction: i64,
-    ignore_index: i64,
-) -> Result<(Tensor, Tensor), Error> {
-    let items = item_sizes(x, target, weight)?;
-    let sizes: &[i64] = if reduction == 0 { &items } else { &[] };
-    let (out, total) = (Tensor::empty(sizes, x.dtype()?)?, Tensor::empty(&[], x.dtype()?)?);
-    nll_into(x, target, weight, reduction, ignore_index, &out, &total)
-}
-
-#[allow(clippy::too_many_arguments)] // the schema's
-fn nll_backward_into(
-    grad: &Tensor,
-    x: &Tensor,
-    target: &Tensor,
-    weight: Option<&Tensor>,
-    reduction: i64,
-    ignore_index: i64,
-    total: &Tensor,
-    grad_input: &Tensor,
-) -> Result<Tensor, Error> {
-    let (items, reduction) = (item_sizes(x, target, weight)?, reduction_of(reduction)?);
-    let expected = if reduction == Reduction::None { items.as_slice() } else { &[] };
-    if grad.sizes() != expected && grad.numel() != 1 {
-        return Err(Error::NoKernel(format!("a gradient of sizes {:?}", grad.sizes())));
-    }
-    prepare(grad_input, x.sizes(), x.dtype()?, &[x])?;
-    let (to, targets) = batched(grad_input, target)?;
-    let grads = contiguous(grad)?;
-    let (mut from, wanted, sum, into) = (view(&grads)?, view(&targets)?, view(total)?, view(&to)?);
-    if from.rank() == 0 {
-        from = wave32_ops::View::contiguous(from.address, from.dtype, &[1])?;
-    }
-    let weights = weight.map(view).transpose()?;
-    let loss = NllLoss { weight: weights.as_ref(), reduction, ignore_index };
-    run(|queue| nll_loss_backward(queue, &from, &wanted, &loss, &sum, &into))?;
-    if !same_elements(&to, grad_input) && x.sizes().len() > 1 {
-        grad_input.copy_from(&to)?;
-    }
-    grad_input.share()
-}
-
-#[allow(clippy::too_many_arguments)] // the schema's
-fn nll2d_backward(
-    grad: &Tensor,
-    x: &Tensor,
-    target: &Tensor,
-    weight: Option<&Tensor>,
-    reduction: i64,
-    ignore_index: i64,
-    total: &Tensor,
-) -> Result<Tensor, Error> {
-    let grad_input = x.empty_like(x.dtype()?)?;
-    nll_backward_into(grad, x, target, weight, reduction, ignore_index, total, &grad_input)
 }

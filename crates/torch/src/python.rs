@@ -39,6 +39,12 @@ mod _native {
         tables::ATEN.iter().flat_map(|kernels| kernels.iter().map(|op| op.name)).collect()
     }
 
+    /// Names of the elementwise operations, by their number.
+    #[pyfunction]
+    fn pointwise_ops() -> Vec<String> {
+        wave32_ops::Op::ALL.iter().map(|op| format!("{op:?}")).collect()
+    }
+
     /// Which arguments operators write: `aten::add.out` to a bit per position.
     #[pyfunction]
     fn set_written(table: HashMap<String, u32>) {

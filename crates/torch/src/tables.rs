@@ -2,8 +2,8 @@
 
 use crate::register::Op;
 use crate::{
-    memory_ops, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_norm, ops_pool, ops_reduction, ops_shape,
-    ops_upsample,
+    memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_norm, ops_optim,
+    ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_softmax, ops_unary, ops_upsample,
 };
 
 /// Kernels of `aten`.
@@ -11,13 +11,20 @@ pub const ATEN: &[&[Op]] = &[
     memory_ops::OPS,
     ops_conv::OPS,
     ops_matmul::OPS,
+    ops_unary::OPS,
+    ops_unary::MORE,
+    ops_binary::OPS,
+    ops_binary::MORE,
+    ops_loss::OPS,
+    ops_random::OPS,
+    ops_optim::OPS,
     ops_norm::OPS,
     ops_pool::OPS,
     ops_upsample::OPS,
     ops_index::OPS,
     ops_shape::OPS,
     ops_reduction::OPS,
-    ops_loss::OPS,
+    ops_softmax::OPS,
     ops_layer_norm::OPS,
 ];
 
@@ -26,4 +33,5 @@ pub const OWN: &[(&[&str], &[Op])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
     (ops_index::SCHEMAS, ops_index::OWN),
     (ops_reduction::SCHEMAS, ops_reduction::OWN),
+    (ops_scalar::SCHEMAS, ops_scalar::OWN),
 ];

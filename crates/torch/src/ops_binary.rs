@@ -1,0 +1,164 @@
+//! Functions of two and three tensors.
+
+use crate::error::Error;
+use crate::pointwise::{Input, Pointwise, Rule};
+use crate::register::Op as Row;
+use crate::tensor::Tensor;
+use wave32_ops::Op;
+
+/// A row each: `out=` of a function; functional and in-place forms follow from it.
+macro_rules! functions {
+    ($($name:literal => $op:ident, $rule:ident;)*) => {
+        crate::ops! {
+            $($name => |a: &Tensor, b: &Tensor, out: &Tensor| {
+                Pointwise::new(Op::$op, Rule::$rule).write(&[a.into(), b.into()], out)
+            },)*
+        }
+    };
+}
+
+/// Kernels of `aten`.
+pub const OPS: &[Row] = functions! {
+    "mul.out" => Mul, Same;
+    "div.out" => Div, Float;
+    "floor_divide.out" => DivFloor, Same;
+    "remainder.Tensor_out" => Remainder, Same;
+    "fmod.Tensor_out" => Fmod, Same;
+    "pow.Tensor_Tensor_out" => Pow, Same;
+    "maximum.out" => Maximum, Same;
+    "minimum.out" => Minimum, Same;
+    "atan2.out" => Atan2, Float;
+    "eq.Tensor_out" => Eq, Truth;
+    "ne.Tensor_out" => Ne, Truth;
+    "lt.Tensor_out" => Lt, Truth;
+    "le.Tensor_out" => Le, Truth;
+    "gt.Tensor_out" => Gt, Truth;
+    "ge.Tensor_out" => Ge, Truth;
+    "logical_and.out" => LogicalAnd, Truth;
+    "logical_or.out" => LogicalOr, Truth;
+    "logical_xor.out" => LogicalXor, Truth;
+    "bitwise_and.Tensor_out" => BitwiseAnd, Same;
+    "bitwise_or.Tensor_out" => BitwiseOr, Same;
+    "bitwise_xor.Tensor_out" => BitwiseXor, Same;
+    "clamp_min.Tensor_out" => Maximum, Same;
+    "clamp_max.Tensor_out" => Minimum, Same;
+    "sigmoid_backward.grad_input" => SigmoidBackward, Same;
+    "tanh_backward.grad_input" => TanhBackward, Same;
+    "silu_backward.grad_input" => SiluBackward, Same;
+    "hardsigmoid_backward.grad_input" => HardsigmoidBackward, Same;
+};
+
+/// Kernels of `aten` with more to them, or hot ones in all their forms.
+pub const MORE: &[Row] = crate::ops! {
+    "mul.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Mul, Rule::Same).make(&[a.into(), b.into()]),
+    "mul_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Mul, Rule::Same).in_place(a, &[b.into()]),
+    "div.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Div, Rule::Float).make(&[a.into(), b.into()]),
+    "div_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Div, Rule::Float).in_place(a, &[b.into()]),
+    "floor_divide" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::DivFloor, Rule::Same).make(&[a.into(), b.into()]),
+    "floor_divide_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::DivFloor, Rule::Same).in_place(a, &[b.into()]),
+    "div.out_mode" => div_mode,
+    "bitwise_left_shift.Tensor_out" => |a: &Tensor, b: &Tensor, out: &Tensor| shift(Op::ShiftLeft, a, b, out),
+    "bitwise_right_shift.Tensor_out" => |a: &Tensor, b: &Tensor, out: &Tensor| shift(Op::ShiftRight, a, b, out),
+    "clamp.Tensor_out" => clamp,
+    "where.self" => |c: &Tensor, a: &Tensor, b: &Tensor| choose(c, a, b, None),
+    "where.self_out" => |c: &Tensor, a: &Tensor, b: &Tensor, out: &Tensor| choose(c, a, b, Some(out)),
+    "masked_fill_.Tensor" => |x: &Tensor, mask: &Tensor, value: &Tensor| masked_fill(x, mask, value.into()),
+    "lerp.Tensor_out" => |a: &Tensor, b: &Tensor, w: &Tensor, out: &Tensor| {
+        Pointwise::new(Op::Lerp, Rule::Same).write(&[a.into(), b.into(), w.into()], out)
+    },
+    "mish_backward" => |g: &Tensor, x: &Tensor| Pointwise::new(Op::MishBackward, Rule::Same).make(&[g.into(), x.into()]),
+    "hardswish_backward" => |g: &Tensor, x: &Tensor| {
+        Pointwise::new(Op::HardswishBackward, Rule::Same).make(&[g.into(), x.into()])
+    },
+    "gelu_backward.grad_input" => gelu_backward,
+    "log_sigmoid_backward" => |g: &Tensor, x: &Tensor, _buffer: &Tensor| {
+        Pointwise::new(Op::LogSigmoidBackward, Rule::Same).make(&[g.into(), x.into()])
+    },
+    "log_sigmoid_backward.grad_input" => |g: &Tensor, x: &Tensor, _buffer: &Tensor, out: &Tensor| {
+        Pointwise::new(Op::LogSigmoidBackward, Rule::Same).write(&[g.into(), x.into()], out)
+    },
+    "_prelu_kernel" => |x: &Tensor, weight: &Tensor| Pointwise::new(Op::Prelu, Rule::Same).make(&[x.into(), weight.into()]),
+    "_prelu_kernel_backward" => prelu_backward,
+};
+
+fn div_mode(a: &Tensor, b: &Tensor, mode: Option<&str>, out: &Tensor) -> Result<Tensor, Error> {
+    let (op, rule) = match mode {
+        None => (Op::Div, Rule::Float),
+        Some("floor") => (Op::DivFloor, Rule::Same),
+        Some("trunc") => (Op::DivTrunc, Rule::Same),
+        Some(other) => {
+            let text = "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found";
+            return Err(Error::Invalid(format!("{text} '{other}'")));
+        }
+    };
+    Pointwise::new(op, rule).write(&[a.into(), b.into()], out)
+}
+
+fn shift(op: Op, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    let bits = 8 * crate::pointwise::promoted(&[a.into(), b.into()])?.bytes();
+    Pointwise::with(op, Rule::Same, bits as f64, 0.0).write(&[a.into(), b.into()], out)
+}
+
+fn clamp(x: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>, out: &Tensor) -> Result<Tensor, Error> {
+    let same = |op| Pointwise::new(op, Rule::Same);
+    match (min, max) {
+        (Some(min), Some(max)) => same(Op::Clamp).write(&[x.into(), min.into(), max.into()], out),
+        (Some(min), None) => same(Op::Maximum).write(&[x.into(), min.into()], out),
+        (None, Some(max)) => same(Op::Minimum).write(&[x.into(), max.into()], out),
+        (None, None) => {
+            Err(Error::Invalid("torch.clamp: At least one of 'min' or 'max' must not be None".into()))
+        }
+    }
+}
+
+fn choose(condition: &Tensor, a: &Tensor, b: &Tensor, out: Option<&Tensor>) -> Result<Tensor, Error> {
+    let to = crate::pointwise::promoted(&[a.into(), b.into()])?;
+    let inputs = [condition.into(), a.into(), b.into()];
+    let pointwise = Pointwise::new(Op::Where, Rule::As(to));
+    match out {
+        Some(out) => pointwise.write(&inputs, out),
+        None => pointwise.make(&inputs),
+    }
+}
+
+/// `x[mask] = value`; the mask broadcasts.
+///
+/// # Errors
+/// `Invalid` for a value with dimensions or a mask of another type; the stream's.
+pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Error> {
+    if let Input::Of(value) = value {
+        if value.dim() != 0 {
+            let text = "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with";
+            return Err(Error::Invalid(format!("{text} {} dimension(s).", value.dim())));
+        }
+        crate::pointwise::castable(crate::pointwise::promoted(&[x.into(), value.into()])?, x.dtype()?)?;
+    }
+    if mask.dtype()? != crate::dtype::DType::Bool {
+        let name = mask.dtype()?.name();
+        return Err(Error::Invalid(format!(
+            "masked_fill_ only supports boolean masks, but got mask with dtype {name}"
+        )));
+    }
+    let sizes = crate::pointwise::broadcast(&[x.into(), mask.into()])?;
+    if x.sizes() != &sizes[..] {
+        return Err(Error::Invalid(format!(
+            "output with shape {:?} doesn't match the broadcast shape {:?}",
+            x.sizes(),
+            &sizes[..]
+        )));
+    }
+    Pointwise::new(Op::Where, Rule::As(x.dtype()?)).write(&[mask.into(), value, x.into()], x)
+}
+
+fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
+    let op = if approximate == "tanh" { Op::GeluTanhBackward } else { Op::GeluBackward };
+    Pointwise::new(op, Rule::Same).write(&[grad.into(), x.into()], out)
+}
+
+fn prelu_backward(grad: &Tensor, x: &Tensor, weight: &Tensor) -> Result<(Tensor, Tensor), Error> {
+    // Of the input: the gradient, scaled where it was negative; the op reads (gradient, input, weight).
+    let of_input =
+        Pointwise::new(Op::PreluBackward, Rule::Same).make(&[grad.into(), x.into(), weight.into()])?;
+    let of_weight = Pointwise::new(Op::PreluBackwardWeight, Rule::Same).make(&[grad.into(), x.into()])?;
+    Ok((of_input, of_weight))
+}

@@ -1,0 +1,151 @@
+//! Random fills and dropout, from the device's own generator ([`crate::rng`]).
+
+use crate::bridge::{run, view};
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::pointwise::{Pointwise, Rule};
+use crate::register::Op as Row;
+use crate::rng;
+use crate::stack::Generator;
+use crate::tensor::Tensor;
+use wave32_ops::Op;
+use wave32_ops::random::{Draw, Stream, counters, dropout, random};
+
+/// Kernels of `aten`.
+pub const OPS: &[Row] = crate::ops! {
+    "uniform_" => uniform,
+    "normal_" => normal,
+    "exponential_" => exponential,
+    "bernoulli_.float" => bernoulli,
+    "bernoulli_.Tensor" => bernoulli_of,
+    "bernoulli.out" => bernoulli_out,
+    "random_" => |x: &Tensor, generator: Option<&Generator>| integers(x, 0, range_of(x)?, generator),
+    "random_.to" => |x: &Tensor, to: i64, generator: Option<&Generator>| from_to(x, 0, Some(to), generator),
+    "random_.from" => from_to,
+    "native_dropout" => native_dropout,
+    "native_dropout_backward" => native_dropout_backward,
+};
+
+fn take(elements: i64) -> Stream {
+    let (seed, offset) = rng::reserve(counters(elements.max(0) as u64));
+    Stream { seed, offset }
+}
+
+fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    if generator.is_some() {
+        return Err(Error::NoKernel("a generator= of its own".into()));
+    }
+    let to = view(x)?;
+    run(|queue| random(queue, take(x.numel()), draw, &to))?;
+    x.share()
+}
+
+fn floats(x: &Tensor, name: &str) -> Result<(), Error> {
+    if x.dtype()?.is_float() || x.dtype()?.is_complex() {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("\"{name}\" not implemented for '{}'", x.dtype()?.name())))
+}
+
+fn uniform(x: &Tensor, low: f64, high: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    floats(x, "uniform_")?;
+    if !(low <= high) {
+        return Err(Error::Invalid(format!(
+            "uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
+        )));
+    }
+    draw(x, Draw::Uniform { low, high }, generator)
+}
+
+fn normal(x: &Tensor, mean: f64, deviation: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    floats(x, "normal_")?;
+    if !(deviation >= 0.0) {
+        return Err(Error::Invalid(format!("normal expects std >= 0.0, but found std {deviation}")));
+    }
+    draw(x, Draw::Normal { mean, deviation }, generator)
+}
+
+fn exponential(x: &Tensor, rate: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    floats(x, "exponential_")?;
+    if !(rate > 0.0) {
+        return Err(Error::Invalid(format!("exponential_ expects lambda > 0.0, but found lambda={rate}")));
+    }
+    draw(x, Draw::Exponential { rate }, generator)
+}
+
+fn bernoulli(x: &Tensor, chance: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    if !(0.0..=1.0).contains(&chance) {
+        return Err(Error::Invalid(format!("bernoulli_ expects p to be in [0, 1], but got p={chance}")));
+    }
+    draw(x, Draw::Bernoulli(chance), generator)
+}
+
+fn bernoulli_of(x: &Tensor, chance: &Tensor, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    let chance = view(chance)?;
+    draw(x, Draw::BernoulliOf(&chance), generator)
+}
+
+fn bernoulli_out(chance: &Tensor, generator: Option<&Generator>, out: &Tensor) -> Result<Tensor, Error> {
+    if out.sizes() != chance.sizes() {
+        crate::memory_ops::resize(out, chance.sizes())?;
+    }
+    bernoulli_of(out, chance, generator)
+}
+
+/// How many whole numbers `random_()` draws from: as many as the type holds exactly.
+fn range_of(x: &Tensor) -> Result<u64, Error> {
+    Ok(match x.dtype()? {
+        DType::F32 => (1 << 24) + 1,
+        DType::F16 => (1 << 11) + 1,
+        DType::BF16 => (1 << 8) + 1,
+        DType::Bool => 2,
+        DType::U8 => 1 << 8,
+        DType::I8 => 1 << 7,
+        DType::I16 => 1 << 15,
+        DType::I32 => 1 << 31,
+        DType::I64 => 1 << 63,
+        other => return Err(Error::NoKernel(format!("random_ of {}", other.name()))),
+    })
+}
+
+fn from_to(x: &Tensor, from: i64, to: Option<i64>, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    match to {
+        Some(to) if from >= to => Err(Error::Invalid(format!(
+            "random_ expects 'from' to be less than 'to', but got from={from} >= to={to}"
+        ))),
+        Some(to) => {
+            let room = range_of(x)? as i128;
+            if i128::from(to) - 1 > room.max(1) || i128::from(from) < -room {
+                return Err(Error::NoKernel("bounds beyond the type's".into()));
+            }
+            integers(x, from, to.wrapping_sub(from) as u64, generator)
+        }
+        // Up to the type's largest.
+        None => integers(x, from, range_of(x)?.wrapping_sub(from as u64), generator),
+    }
+}
+
+fn integers(x: &Tensor, base: i64, range: u64, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    draw(x, Draw::Integers { base, range }, generator)
+}
+
+fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Tensor), Error> {
+    let out = x.empty_like(x.dtype()?)?;
+    let mask = Tensor::empty_strided(x.sizes(), out.strides(), DType::Bool)?;
+    let (from, to, kept) = (view(x)?, view(&out)?, view(&mask)?);
+    if train == Some(false) {
+        run(|queue| {
+            wave32_ops::copy(queue, &from, &to)?;
+            wave32_ops::fill(queue, &kept, wave32_ops::Number::Int(1))
+        })?;
+    } else {
+        run(|queue| dropout(queue, take(x.numel()), &from, 1.0 - p, &to, &kept))?;
+    }
+    Ok((out, mask))
+}
+
+fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64) -> Result<Tensor, Error> {
+    // 0 + scale * mask * grad.
+    let inputs = [crate::pointwise::Input::Value(0.0), grad.into(), mask.into()];
+    Pointwise::with(Op::Addcmul, Rule::As(grad.dtype()?), scale, 0.0).make(&inputs)
+}

@@ -1,0 +1,113 @@
+//! Functions of one tensor.
+
+use crate::error::Error;
+use crate::pointwise::{Pointwise, Rule};
+use crate::register::Op as Row;
+use crate::tensor::Tensor;
+use wave32_ops::Op;
+
+/// A row each: `out=` of a function; functional and in-place forms follow from it.
+macro_rules! functions {
+    ($($name:literal => $op:ident, $rule:ident;)*) => {
+        crate::ops! {
+            $($name => |x: &Tensor, out: &Tensor| Pointwise::new(Op::$op, Rule::$rule).write(&[x.into()], out),)*
+        }
+    };
+}
+
+/// Kernels of `aten`.
+pub const OPS: &[Row] = functions! {
+    "abs.out" => Abs, Same;
+    "neg.out" => Neg, Same;
+    "sign.out" => Sign, Same;
+    "sgn.out" => Sign, Same;
+    "floor.out" => Floor, Same;
+    "ceil.out" => Ceil, Same;
+    "round.out" => Round, Same;
+    "trunc.out" => Trunc, Same;
+    "frac.out" => Frac, Same;
+    "logical_not.out" => LogicalNot, Truth;
+    "bitwise_not.out" => BitwiseNot, Same;
+    "exp.out" => Exp, Float;
+    "expm1.out" => Expm1, Float;
+    "exp2.out" => Exp2, Float;
+    "log.out" => Log, Float;
+    "log2.out" => Log2, Float;
+    "log10.out" => Log10, Float;
+    "log1p.out" => Log1p, Float;
+    "sqrt.out" => Sqrt, Float;
+    "rsqrt.out" => Rsqrt, Float;
+    "reciprocal.out" => Reciprocal, Float;
+    "sin.out" => Sin, Float;
+    "cos.out" => Cos, Float;
+    "tan.out" => Tan, Float;
+    "asin.out" => Asin, Float;
+    "acos.out" => Acos, Float;
+    "atan.out" => Atan, Float;
+    "sinh.out" => Sinh, Float;
+    "cosh.out" => Cosh, Float;
+    "tanh.out" => Tanh, Float;
+    "asinh.out" => Asinh, Float;
+    "acosh.out" => Acosh, Float;
+    "atanh.out" => Atanh, Float;
+    "erf.out" => Erf, Float;
+    "erfc.out" => Erfc, Float;
+    "erfinv.out" => Erfinv, Float;
+    "sigmoid.out" => Sigmoid, Float;
+};
+
+/// Kernels of `aten` whose other forms do not follow from `out=`.
+pub const MORE: &[Row] = crate::ops! {
+    "isnan" => |x: &Tensor| Pointwise::new(Op::Ne, Rule::Truth).make(&[x.into(), x.into()]),
+    "relu" => |x: &Tensor| relu().make(&[x.into()]),
+    "relu_" => |x: &Tensor| relu().in_place(x, &[]),
+    "hardswish" => |x: &Tensor| hardswish().make(&[x.into()]),
+    "hardswish_" => |x: &Tensor| hardswish().in_place(x, &[]),
+    "hardswish.out" => |x: &Tensor, out: &Tensor| hardswish().write(&[x.into()], out),
+    "silu.out" => |x: &Tensor, out: &Tensor| Pointwise::new(Op::Silu, Rule::Same).write(&[x.into()], out),
+    "mish.out" => |x: &Tensor, out: &Tensor| Pointwise::new(Op::Mish, Rule::Same).write(&[x.into()], out),
+    "hardsigmoid.out" => |x: &Tensor, out: &Tensor| {
+        Pointwise::new(Op::Hardsigmoid, Rule::Same).write(&[x.into()], out)
+    },
+    "gelu.out" => gelu,
+    "log_sigmoid_forward" => log_sigmoid,
+    "log_sigmoid_forward.output" => log_sigmoid_out,
+    "eye.m_out" => eye,
+    "eye.out" => |n: i64, out: &Tensor| eye(n, n, out),
+};
+
+fn relu() -> Pointwise {
+    Pointwise::new(Op::Relu, Rule::Same)
+}
+
+fn hardswish() -> Pointwise {
+    Pointwise::new(Op::Hardswish, Rule::Same)
+}
+
+fn gelu(x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
+    let op = if approximate == "tanh" { Op::GeluTanh } else { Op::Gelu };
+    Pointwise::new(op, Rule::Same).write(&[x.into()], out)
+}
+
+/// The buffer is the CPU kernels' own; ours need none.
+fn log_sigmoid(x: &Tensor) -> Result<(Tensor, Tensor), Error> {
+    let made = Pointwise::new(Op::LogSigmoid, Rule::Same).make(&[x.into()])?;
+    Ok((made, Tensor::empty(&[0], x.dtype()?)?))
+}
+
+fn log_sigmoid_out(x: &Tensor, out: &Tensor, buffer: &Tensor) -> Result<(Tensor, Tensor), Error> {
+    let made = Pointwise::new(Op::LogSigmoid, Rule::Same).write(&[x.into()], out)?;
+    Ok((made, buffer.share()?))
+}
+
+fn eye(rows: i64, columns: i64, out: &Tensor) -> Result<Tensor, Error> {
+    if rows < 0 || columns < 0 {
+        return Err(Error::Invalid(format!("n must be greater or equal to 0, got {}", rows.min(columns))));
+    }
+    if out.sizes() != [rows, columns] {
+        crate::memory_ops::resize(out, &[rows, columns])?;
+    }
+    let view = crate::bridge::view(out)?;
+    crate::bridge::run(|queue| wave32_ops::eye(queue, &view))?;
+    out.share()
+}

@@ -1,0 +1,63 @@
+"""Optimizers on the device against the same on the CPU, and gradient scaling."""
+
+import pytest
+import torch
+
+CASES = {
+    "sgd": lambda p, **k: torch.optim.SGD(p, lr=0.1, **k),
+    "momentum": lambda p, **k: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, **k),
+    "dampening": lambda p, **k: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.3, maximize=True, **k),
+    "nesterov": lambda p, **k: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, **k),
+    "adam": lambda p, **k: torch.optim.Adam(p, lr=0.01, **k),
+    "adam_decay": lambda p, **k: torch.optim.Adam(p, lr=0.01, weight_decay=0.1, maximize=True, **k),
+    "amsgrad": lambda p, **k: torch.optim.Adam(p, lr=0.01, amsgrad=True, **k),
+    "adamw": lambda p, **k: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, **k),
+    "adamw_amsgrad": lambda p, **k: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, amsgrad=True, **k),
+}
+SHAPES = [(7, 5), (33,), (), (2, 3, 3, 3)]
+
+
+def steps(make, starts, grads, device, **options):
+    params = [x.clone().to(device).requires_grad_() for x in starts]
+    params[3].data = params[3].data.contiguous(memory_format=torch.channels_last)
+    optimizer = make(params, **options)
+    for step in grads:
+        for param, grad in zip(params, step, strict=True):
+            param.grad = grad.clone().to(device).as_strided(grad.shape, grad.stride())
+        params[3].grad = params[3].grad.contiguous(memory_format=torch.channels_last)
+        optimizer.step()
+    return [param.detach().cpu() for param in params]
+
+
+@pytest.mark.parametrize("way", ["default", "foreach", "fused", "single"])
+@pytest.mark.parametrize("name", CASES)
+def test_steps(name, way):
+    options = {"default": {}, "foreach": {"foreach": True}, "fused": {"fused": True}, "single": {"foreach": False}}
+    starts = [torch.randn(shape) for shape in SHAPES]
+    grads = [[torch.randn(shape) for shape in SHAPES] for _ in range(4)]
+    torch.wave.reset_fallbacks()
+    found = steps(CASES[name], starts, grads, "wave", **options[way])
+    assert torch.wave.fallbacks() == {}
+    for a, b in zip(found, steps(CASES[name], starts, grads, "cpu"), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("way", ["fused", "foreach"])
+def test_gradient_scaling(way):
+    """A step with finite gradients is the unscaled step; one without changes nothing and lowers the scale."""
+    p, q = torch.randn(9, device="wave"), torch.randn(4, 3, device="wave")
+    expected = [x.cpu() - 0.1 * 2 * x.cpu() for x in (p, q)]
+    params = [x.clone().requires_grad_() for x in (p, q)]
+    optimizer = torch.optim.SGD(params, lr=0.1, **{way: True})
+    scaler = torch.amp.GradScaler("wave", init_scale=1024.0, growth_interval=2)
+    for finite in (True, False):
+        for x in params:
+            x.grad = 2 * x.detach() * scaler.scale(torch.ones((), device="wave"))
+        if not finite:
+            params[1].grad[2, 1] = float("inf")
+        torch.wave.reset_fallbacks()
+        scaler.step(optimizer)
+        scaler.update()
+        for found, e in zip(params, expected, strict=True):
+            torch.testing.assert_close(found.detach().cpu(), e)
+    assert scaler.get_scale() == 512.0
