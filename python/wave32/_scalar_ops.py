@@ -59,7 +59,7 @@ ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out", "convolution",
 
 def register() -> None:
     """Registers both tables."""
-    from wave32 import _index_ops, _pointwise, _reduction_ops
+    from wave32 import _index_ops, _reduction_ops
     from wave32._registration import library
 
     wave = library("aten", "PrivateUse1")
