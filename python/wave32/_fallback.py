@@ -67,6 +67,25 @@ def _shape(op: Any) -> _Shape:
     return known
 
 
+# Beside an operator's bits: its CPU kernel is called through an operator of ours (`DETOUR` in Rust).
+_DETOUR = 1 << 31
+
+
+def _detour(schema: Any, op: Any) -> int:
+    """Defines that operator where kernels cannot take the C ABI's lists, of symbolic integers."""
+    text = str(schema)
+    if "SymInt[" not in text:
+        return 0
+    from wave32._registration import fragment
+
+    base, _, overload = text.partition("(")[0].removeprefix("aten::").partition(".")
+    name = f"cpu_{base}" + (f".{overload}" if overload else "")
+    ours = fragment("wave")
+    ours.define(name + "(" + text.partition("(")[2].replace("SymInt", "int"))
+    ours.impl(name, lambda *args, **kwargs: op(*args, **kwargs), "CompositeExplicitAutograd")
+    return _DETOUR
+
+
 def written_arguments(names: list[str]) -> dict[str, int]:
     """The arguments that operators of aten write, as a bit per position."""
     table = {}
@@ -76,7 +95,9 @@ def written_arguments(names: list[str]) -> dict[str, int]:
             schema = torch._C._get_schema(f"aten::{base}", overload)
         except RuntimeError:  # This torch has no such operator.
             continue
-        table[f"aten::{name}"] = sum(1 << position for position, _ in _written(schema))
+        written = sum(1 << position for position, _ in _written(schema))
+        op = getattr(getattr(torch.ops.aten, base), overload or "default")
+        table[f"aten::{name}"] = written | _detour(schema, op)
     return table
 
 

@@ -1,4 +1,5 @@
-"""Indexed operators with a `Scalar`; see `_scalar_ops`."""
+"""Indexed operators that libtorch's C ABI cannot carry: with a `Scalar` (see `_scalar_ops`), or with a list of optional
+tensors, which it empties for whoever shares the list. Lists that come to Python are copies."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def _index_add(
     out: torch.Tensor,
 ) -> torch.Tensor:
     scaled = source if alpha == 1 else source * alpha
-    if _is_plain(self, alpha, out) and scaled.dtype == self.dtype and scaled.dim() == self.dim() > 0:
+    if _is_plain(self, alpha, out) and scaled.dtype == self.dtype:
         _start(self, out)
         try:
             return torch.ops.wave.index_add_(out, dim, index, scaled)
@@ -59,9 +60,31 @@ def _index_fill(self: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -
     return aten.index_fill_.int_Tensor(self, dim, index, torch.full((), value, dtype=self.dtype))
 
 
+def _index(self: torch.Tensor, indices: list[Any], *, out: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.ops.wave.index_get(self, indices, out=out)
+    except NotImplementedError as refusal:  # Refused before anything was written.
+        return run_on_cpu(aten.index.Tensor_out, self, indices, why=str(refusal), out=out)
+
+
+def _index_put(
+    self: torch.Tensor,
+    indices: list[Any],
+    values: torch.Tensor,
+    accumulate: bool = False,
+    unsafe: bool = False,
+) -> torch.Tensor:
+    try:
+        return torch.ops.wave.index_put_(self, indices, values, accumulate)
+    except NotImplementedError as refusal:  # Refused before anything was written.
+        return run_on_cpu(aten._index_put_impl_.default, self, indices, values, accumulate, unsafe, why=str(refusal))
+
+
 # Operator of aten: its implementation.
 TABLE = {
     "scatter.value_out": _scatter_value,
     "index_add.out": _index_add,
     "index_fill_.int_Scalar": _index_fill,
+    "index.Tensor_out": _index,
+    "_index_put_impl_": _index_put,
 }

@@ -20,6 +20,13 @@ def library(namespace: str, key: str) -> torch.library.Library:
     return made
 
 
+def fragment(namespace: str) -> torch.library.Library:
+    """A library that defines operators, kept for the life of the process."""
+    made = torch.library.Library(namespace, "FRAGMENT")
+    LIBRARIES.append(made)
+    return made
+
+
 class _Hooks(torch._C._acc.PrivateUse1Hooks):
     def is_available(self) -> bool:
         return torch.wave.is_available()

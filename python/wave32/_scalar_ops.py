@@ -54,7 +54,7 @@ TABLE = {
 
 # Composites that reach for a kernel by device behind the dispatcher's back: to the CPU explicitly, as long as
 # there is no kernel.
-ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out", "convolution", "convolution_backward"]
+ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out"]
 
 
 def register() -> None:
@@ -63,8 +63,8 @@ def register() -> None:
     from wave32._registration import library
 
     wave = library("aten", "PrivateUse1")
-    families = (TABLE, _index_ops.TABLE, _reduction_ops.TABLE, _pointwise.table())
-    for name, implementation in (row for table in families for row in table.items()):
+    tables = TABLE | _index_ops.TABLE | _pointwise.table() | _reduction_ops.TABLE
+    for name, implementation in tables.items():
         wave.impl(name, implementation)
     native = set(_native.native_operators())
     for name in ON_CPU:

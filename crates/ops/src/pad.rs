@@ -15,14 +15,15 @@ pub enum Padding {
     Replicate,
 }
 
-/// Pads the last dimensions of `input` by `sides` elements before and after, outermost dimension first.
+/// Pads the last dimensions of `input` by `sides` elements before and after, outermost dimension first;
+/// negative ones cut off, which leaves what the other side mirrors or repeats as it was.
 ///
 /// # Errors
 /// `bad-shape` where sizes do not fit or a reflection would reach past the other edge; those of [`copy`].
 pub fn pad(
     queue: &mut dyn Queue,
     padding: Padding,
-    sides: &[[u64; 2]],
+    sides: &[[i64; 2]],
     input: &View,
     output: &View,
 ) -> Result<(), OpError> {
@@ -36,7 +37,7 @@ pub fn pad(
 
 struct Filling<'a> {
     padding: Padding,
-    sides: &'a [[u64; 2]],
+    sides: &'a [[i64; 2]],
     front: usize,
 }
 
@@ -51,30 +52,37 @@ impl Filling<'_> {
         from: &View,
         to: &View,
     ) -> Result<(), OpError> {
-        let Some(&[before, after]) = self.sides.get(at) else {
+        let Some(&[before, _]) = self.sides.get(at) else {
             return flip(queue, from, flipped, to);
         };
         let dim = self.front + at;
-        let size = from.sizes()[dim];
-        self.fill(queue, at + 1, flipped, from, &to.narrow(dim, before, size))?;
-        for (len, start, first, edge) in
-            [(before, 0, 1, 0), (after, before + size, size.wrapping_sub(1 + after), size - 1)]
+        let (size, outs) = (from.sizes()[dim] as i64, to.sizes()[dim] as i64);
+        // Where along `to` the input itself begins and ends.
+        let (begin, end) = (before.clamp(0, outs), (before + size).clamp(0, outs));
+        if begin < end {
+            let inside = from.narrow(dim, (begin - before) as u64, (end - begin) as u64);
+            self.fill(queue, at + 1, flipped, &inside, &to.narrow(dim, begin as u64, (end - begin) as u64))?;
+        }
+        // What lies before and after: its place, and the first of the mirrored elements in ascending order.
+        let after = [before + 2 * size - 1 - outs, size - 1];
+        for (start, len, [mirrored, edge]) in [(0, begin, [before - begin + 1, 0]), (end, outs - end, after)]
         {
             if len == 0 {
                 continue;
             }
-            let to = to.narrow(dim, start, len);
+            let to = to.narrow(dim, start as u64, len as u64);
             match self.padding {
                 Padding::Reflect => {
                     flipped.push(dim);
-                    let done = self.fill(queue, at + 1, flipped, &from.narrow(dim, first, len), &to);
+                    let from = from.narrow(dim, mirrored as u64, len as u64);
+                    let done = self.fill(queue, at + 1, flipped, &from, &to);
                     flipped.pop();
                     done?;
                 }
                 Padding::Replicate => {
-                    let edge = from.narrow(dim, edge, 1);
+                    let edge = from.narrow(dim, edge as u64, 1);
                     let mut sizes = edge.sizes().to_vec();
-                    sizes[dim] = len;
+                    sizes[dim] = len as u64;
                     self.fill(queue, at + 1, flipped, &edge.broadcast(&sizes)?, &to)?;
                 }
             }
@@ -90,7 +98,7 @@ impl Filling<'_> {
 pub fn pad_backward(
     queue: &mut dyn Queue,
     padding: Padding,
-    sides: &[[u64; 2]],
+    sides: &[[i64; 2]],
     grad_output: &View,
     grad_input: &View,
 ) -> Result<(), OpError> {
@@ -117,7 +125,7 @@ pub fn pad_backward(
 fn unpad(
     queue: &mut dyn Queue,
     padding: Padding,
-    sides: &[[u64; 2]],
+    sides: &[[i64; 2]],
     at: usize,
     from: &View,
     to: &View,
@@ -127,7 +135,7 @@ fn unpad(
     };
     let dim = to.rank() - sides.len() + at;
     if sides[at + 1..].iter().all(|side| *side == [0, 0]) {
-        return unpad_one(queue, padding, dim, side, from, to);
+        return unpad_one(queue, padding, dim, side[0], from, to);
     }
     if side == [0, 0] {
         return unpad(queue, padding, sides, at + 1, from, to);
@@ -135,7 +143,7 @@ fn unpad(
     let mut sizes = from.sizes().to_vec();
     sizes[dim] = to.sizes()[dim];
     scratch(queue, to.dtype, &sizes, |queue, between| {
-        unpad_one(queue, padding, dim, side, from, between)?;
+        unpad_one(queue, padding, dim, side[0], from, between)?;
         unpad(queue, padding, sides, at + 1, between, to)
     })
 }
@@ -144,7 +152,7 @@ fn unpad_one(
     queue: &mut dyn Queue,
     padding: Padding,
     dim: usize,
-    [before, after]: [u64; 2],
+    before: i64,
     from: &View,
     to: &View,
 ) -> Result<(), OpError> {
@@ -159,12 +167,13 @@ fn unpad_one(
     let from_at = u64::from(call.view(queue, from, false)?);
     let to_at = u64::from(call.view(queue, to, true)?);
     call.numbers(&[count])?.words([from.dtype.code(), (padding == Padding::Reflect).into()]);
-    call.numbers(&[size, before, after, inner, from_at, to_at])?;
+    call.numbers(&[size])?.word(before as i32 as u32);
+    call.numbers(&[from.sizes()[dim], inner, from_at, to_at])?;
     call.work(4 * count, (from.elements() + count) * to.dtype.size());
     call.launch_items(queue, kernel, count, THREADS)
 }
 
-fn check(padding: Padding, sides: &[[u64; 2]], input: &View, output: &View) -> Result<(), OpError> {
+fn check(padding: Padding, sides: &[[i64; 2]], input: &View, output: &View) -> Result<(), OpError> {
     let bad = || OpError::refused("bad-shape", format!("{input:?} to {output:?} by {sides:?}"));
     let front = input.rank().checked_sub(sides.len()).ok_or_else(bad)?;
     if input.dtype != output.dtype || input.rank() != output.rank() {
@@ -172,11 +181,12 @@ fn check(padding: Padding, sides: &[[u64; 2]], input: &View, output: &View) -> R
     }
     for (dim, (&size, &padded)) in input.sizes().iter().zip(output.sizes()).enumerate() {
         let [before, after] = if dim < front { [0, 0] } else { sides[dim - front] };
+        let (size, padded) = (size as i64, padded as i64);
         let too_far = match padding {
             Padding::Reflect => before.max(after) >= size.max(1),
-            Padding::Replicate => size == 0 && before + after > 0,
+            Padding::Replicate => size == 0 && padded > 0,
         };
-        if padded != size + before + after || too_far {
+        if padded != size + before + after || too_far || before.unsigned_abs() > 1 << 30 {
             return Err(bad());
         }
     }

@@ -115,17 +115,27 @@ fn padding_and_its_gradient() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let types = [(DType::F32, 1e-6), (DType::F16, 4e-3), (DType::BF16, 3e-2), (DType::F64, 1e-13)];
-    for turn in 0..24 {
+    for turn in 0..48 {
         let (dtype, tolerance) = types[turn % 4];
         let padding = [Padding::Reflect, Padding::Replicate][turn / 4 % 2];
-        let padded = 1 + turn / 8;
+        let padded = 1 + turn / 8 % 3;
         let sizes: Vec<u64> = (0..padded + 1 + turn % 2).map(|_| random.random_range(1..6)).collect();
         let front = sizes.len() - padded;
-        let most = |size: u64| if padding == Padding::Reflect { size - 1 } else { 4 };
-        let sides: Vec<[u64; 2]> =
-            sizes[front..].iter().map(|&size| [0; 2].map(|_| random.random_range(0..=most(size)))).collect();
+        let most = |size: u64| if padding == Padding::Reflect { size as i64 - 1 } else { 4 };
+        let sides: Vec<[i64; 2]> = sizes[front..]
+            .iter()
+            .map(|&size| {
+                let before = random.random_range(-2..=most(size));
+                // At least one element is left.
+                [before, random.random_range((1 - size as i64 - before).max(-2).min(most(size))..=most(size))]
+            })
+            .collect();
+        if sizes[front..].iter().zip(&sides).any(|(&size, side)| size as i64 + side[0] + side[1] < 1) {
+            continue;
+        }
         let mut outs = sizes.clone();
-        (0..padded).for_each(|k| outs[front + k] += sides[k][0] + sides[k][1]);
+        (0..padded)
+            .for_each(|k| outs[front + k] = (outs[front + k] as i64 + sides[k][0] + sides[k][1]) as u64);
         let what = format!("{padding:?} {sizes:?} by {sides:?} {dtype:?}, seed {seed}");
         let mut strides = |sizes: &[u64]| {
             let plain = View::contiguous(0, dtype, sizes).unwrap();
@@ -146,7 +156,7 @@ fn padding_and_its_gradient() {
         let (mut expected, mut back) = (Vec::new(), vec![0.0; data.len()]);
         for (mut place, grad) in places(&outs).into_iter().zip(&grads) {
             for k in 0..padded {
-                let (size, i) = (sizes[front + k] as i64, place[front + k] as i64 - sides[k][0] as i64);
+                let (size, i) = (sizes[front + k] as i64, place[front + k] as i64 - sides[k][0]);
                 let inside = match padding {
                     Padding::Replicate => i.clamp(0, size - 1),
                     Padding::Reflect if i < 0 => -i,

@@ -63,6 +63,10 @@ pub fn count(name: &str, why: &str) -> Result<Option<String>, Error> {
         .then(|| format!("wave: {name} runs on the CPU ({why}); torch.wave.fallbacks() counts such calls")))
 }
 
+/// Set beside an operator's written arguments where its CPU kernel cannot be called with lists from here (the C
+/// ABI's `SymInt[]` is none to kernels that take `int[]`): `wave::cpu_...`, defined in Python, is called instead.
+const DETOUR: u32 = 1 << 31;
+
 /// Which arguments an operator writes, from its schema: `aten::add.out` to a bit per position.
 static WRITTEN: OnceLock<HashMap<String, u32>> = OnceLock::new();
 
@@ -80,14 +84,13 @@ pub type Give<'a> = &'a dyn Fn(&mut Vec<(Tensor, Tensor)>) -> Result<Word, Error
 /// The arguments are those of that operator, and `R` its results.
 pub unsafe fn run<R: Return>(name: &str, why: &str, arguments: &[Give<'_>]) -> Result<R, Error> {
     let full = format!("aten::{name}");
-    if !WRITTEN.get().is_some_and(|table| table.contains_key(&full)) {
+    let Some(written) = WRITTEN.get().and_then(|table| table.get(&full)).copied() else {
         // One of this device's own: whoever called it knows what to call instead.
         return Err(Error::NoKernel(why.into()));
-    }
+    };
     if let Some(text) = count(&full, why)? {
         warn(&text);
     }
-    let written = WRITTEN.get().and_then(|table| table.get(&full)).copied().unwrap_or(0);
     let mut seen = Vec::new();
     let mut back = Vec::new();
     let mut stack = Vec::with_capacity(arguments.len().max(8));
@@ -99,7 +102,8 @@ pub unsafe fn run<R: Return>(name: &str, why: &str, arguments: &[Give<'_>]) -> R
         }
     }
     stack.resize(arguments.len().max(8), 0);
-    let (base, overload) = full.split_once('.').unwrap_or((&full, ""));
+    let called = if written & DETOUR != 0 { format!("wave::cpu_{name}") } else { full };
+    let (base, overload) = called.split_once('.').unwrap_or((&called, ""));
     let (base, overload) = (CString::new(base), CString::new(overload));
     let (Ok(base), Ok(overload)) = (base, overload) else {
         return Err(Error::Invalid(format!("{name} is no operator's name")));

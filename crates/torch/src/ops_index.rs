@@ -20,21 +20,25 @@ pub const OPS: &[Op] = crate::ops! {
     "scatter_add.out" => scatter_add,
     "index_copy.out" => index_copy,
     "index_fill_.int_Tensor" => index_fill,
-    "index.Tensor_out" => get,
-    "_index_put_impl_" => put,
     "embedding_dense_backward" => embedding_backward,
 };
 
-/// Schemas of the forms with a `Scalar`, for `python/wave32/_index_ops.py`.
+/// Schemas of what `python/wave32/_index_ops.py` calls: forms with a `Scalar`, and with lists of optional tensors.
+/// The C ABI takes the latter's elements out of a list that the caller may share (autograd does), so that they may
+/// only come with a list made for the call.
 pub const SCHEMAS: &[&str] = &[
     "scatter_value_(Tensor(a!) self, int dim, Tensor index, float value) -> Tensor(a!)",
     "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
+    "index_get(Tensor self, Tensor?[] indices, *, Tensor(a!) out) -> Tensor(a!)",
+    "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate) -> Tensor(a!)",
 ];
 
 /// Kernels of those.
 pub const OWN: &[Op] = crate::ops! {
     "scatter_value_" => scatter_value,
     "index_add_" => index_add,
+    "index_get" => get,
+    "index_put_" => put,
 };
 
 fn select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor, Error> {
@@ -77,6 +81,10 @@ fn gather(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<Tensor, 
     if same_elements(out, x) {
         return Err(Error::NoKernel("a gather into its source".into()));
     }
+    if index.numel() == 0 {
+        // Of any type, as PyTorch has it.
+        return out.share();
+    }
     let (from, names, to) = (bits(x)?, view(index)?, bits(out)?);
     let word = index_errors::word()?;
     run(|queue| index::gather(queue, &from, dim, &names, &to, word))?;
@@ -102,6 +110,9 @@ fn scatter(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) 
     }
     let (names, from) = (view(index)?, bits(source)?);
     copied(x, out, &[index, source])?;
+    if index.numel() == 0 {
+        return out.share();
+    }
     let (to, word) = (bits(out)?, index_errors::word()?);
     run(|queue| index::scatter(queue, &to, dim, &names, &from, word))?;
     out.share()
@@ -127,6 +138,9 @@ fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tens
     }
     let (names, from) = (view(index)?, view(source)?);
     copied(x, out, &[index, source])?;
+    if index.numel() == 0 {
+        return out.share();
+    }
     let (to, word) = (view(out)?, index_errors::word()?);
     run(|queue| index::scatter_add(queue, &to, dim, &names, &from, word))?;
     out.share()
@@ -134,7 +148,7 @@ fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tens
 
 fn index_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
-    let (names, from, to) = (listed(index)?, view(source)?, view(x)?);
+    let (names, from, to) = (listed(index)?, listed_view(view(source)?)?, listed_view(view(x)?)?);
     let word = index_errors::word()?;
     run(|queue| index::add(queue, &to, dim, &names, &from, None, word))?;
     x.share()
@@ -142,12 +156,15 @@ fn index_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Te
 
 /// An index of one dimension; a scalar names one place.
 fn listed(index: &Tensor) -> Result<View, Error> {
-    let plain = view(index)?;
-    match plain.rank() {
-        0 => Ok(View::new(plain.address, plain.dtype, &[1], &[1])?),
-        1 => Ok(plain),
-        _ => Err(Error::NoKernel(format!("an index of sizes {:?}", index.sizes()))),
+    match view(index)? {
+        plain if plain.rank() > 1 => Err(Error::NoKernel(format!("an index of sizes {:?}", index.sizes()))),
+        plain => listed_view(plain),
     }
+}
+
+/// A scalar as a tensor of one dimension.
+fn listed_view(plain: View) -> Result<View, Error> {
+    if plain.rank() > 0 { Ok(plain) } else { Ok(View::new(plain.address, plain.dtype, &[1], &[1])?) }
 }
 
 fn index_copy(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
@@ -157,12 +174,12 @@ fn index_copy(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tenso
     if let Some(size) = expected.get_mut(dim) {
         *size = names.sizes()[0] as i64;
     }
-    if source.dtype()? != x.dtype()? || x.dim() == 0 || source.sizes() != expected.as_slice() {
+    if source.dtype()? != x.dtype()? || source.sizes() != expected.as_slice() {
         return Err(Error::NoKernel(format!("a source of sizes {:?}", source.sizes())));
     }
-    let from = bits(source)?;
+    let from = listed_view(bits(source)?)?;
     copied(x, out, &[index, source])?;
-    put_along(&bits(out)?, dim, names, &from)?;
+    put_along(&listed_view(bits(out)?)?, dim, names, &from)?;
     out.share()
 }
 
@@ -175,11 +192,11 @@ fn put_along(to: &View, dim: usize, names: View, from: &View) -> Result<(), Erro
 
 fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
-    if x.dim() == 0 || value.dim() != 0 || value.dtype()? != x.dtype()? {
+    if value.dim() != 0 || value.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("a fill with a value of sizes {:?}", value.sizes())));
     }
     let value = on_device(value)?;
-    put_along(&bits(x)?, dim, listed(index)?, &bits(&value)?)?;
+    put_along(&listed_view(bits(x)?)?, dim, listed(index)?, &bits(&value)?)?;
     x.share()
 }
 
@@ -249,13 +266,7 @@ fn get(x: &Tensor, indices: &[Option<Tensor>], out: &Tensor) -> Result<Tensor, E
     out.share()
 }
 
-fn put(
-    x: &Tensor,
-    indices: &[Option<Tensor>],
-    values: &Tensor,
-    accumulate: bool,
-    _unchecked: bool,
-) -> Result<Tensor, Error> {
+fn put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Tensor, Error> {
     if values.dtype()? != x.dtype()? {
         return Err(Error::NoKernel("values of another type".into()));
     }

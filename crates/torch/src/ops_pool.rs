@@ -132,6 +132,7 @@ fn maxima_backward(
     grad_input.share()
 }
 
+#[allow(clippy::too_many_arguments)] // the schema's
 fn max_out(
     x: &Tensor,
     kernel: &[i64],
@@ -146,6 +147,7 @@ fn max_out(
     maxima(windows, &sizes, x, out, indices)
 }
 
+#[allow(clippy::too_many_arguments)] // the schema's
 fn max_backward_out(
     grad: &Tensor,
     x: &Tensor,
@@ -182,7 +184,7 @@ fn adaptive_max_backward_out(
 
 fn divisor(count_include_pad: bool, fixed: Option<i64>) -> Result<Divisor, Error> {
     match fixed {
-        Some(by) => u32::try_from(by)
+        Some(by) => i32::try_from(by)
             .map(Divisor::Fixed)
             .map_err(|_| Error::NoKernel(format!("an average divided by {by}"))),
         None if count_include_pad => Ok(Divisor::WithPadding),
@@ -190,6 +192,7 @@ fn divisor(count_include_pad: bool, fixed: Option<i64>) -> Result<Divisor, Error
     }
 }
 
+#[allow(clippy::too_many_arguments)] // the schema's
 fn avg_out(
     x: &Tensor,
     kernel: &[i64],
@@ -208,6 +211,7 @@ fn avg_out(
     out.share()
 }
 
+#[allow(clippy::too_many_arguments)] // the schema's
 fn avg_backward_out(
     grad: &Tensor,
     x: &Tensor,

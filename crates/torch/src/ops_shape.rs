@@ -1,6 +1,6 @@
 //! Concatenation, reversal, triangles, padding.
 
-use crate::bridge::{run, view};
+use crate::bridge::{contiguous, run, view};
 use crate::copies;
 use crate::error::Error;
 use crate::register::Op;
@@ -51,7 +51,11 @@ fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<Tensor, Error> {
     // An empty tensor of one dimension fits everywhere, as ever.
     let parts: Vec<&Tensor> = tensors.iter().filter(|part| part.sizes() != [0]).collect();
     let Some(first) = parts.first() else {
-        return Err(Error::NoKernel("a concatenation of nothing".into()));
+        if tensors.is_empty() {
+            return Err(Error::NoKernel("a concatenation of nothing".into()));
+        }
+        prepare(out, &[0], out.dtype()?, &[])?;
+        return out.share();
     };
     let dim = wrap(dim, first.sizes().len())?;
     let mut sizes = Dims::from_slice(first.sizes());
@@ -101,9 +105,14 @@ fn flip(x: &Tensor, dims: &[i64]) -> Result<Tensor, Error> {
 }
 
 fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor, Error> {
+    if let (&[_], []) = (shifts, dims) {
+        // It is the flattened tensor that rolls.
+        let plain = contiguous(x)?;
+        let rolled = roll(&plain.alias(&[x.numel()], &[1], plain.offset())?, shifts, &[0])?;
+        return rolled.alias(plain.sizes(), plain.strides(), 0);
+    }
     let (from, rank) = (bits(x)?, x.sizes().len());
     if shifts.is_empty() || shifts.len() != dims.len() || rank == 0 {
-        // Without dimensions it is the flattened tensor that rolls: the CPU's, as are bad arguments.
         return Err(Error::NoKernel(format!("a roll by {shifts:?} along {dims:?}")));
     }
     // A dimension named twice rolls twice.
@@ -154,22 +163,22 @@ fn triangle(x: &Tensor, upper: bool, diagonal: i64, out: &Tensor) -> Result<Tens
     out.share()
 }
 
-/// Sides as (before, after) from the outermost padded dimension on (PyTorch names the last one first), and the
+/// Sides as (before, after), negative ones cropping, from the outermost padded dimension on (PyTorch names the last one first), and the
 /// padded sizes. What PyTorch refuses becomes `NoKernel`: the CPU words the error.
-fn geometry(padding: Padding, x: &Tensor, flat: &[i64]) -> Result<(Vec<[u64; 2]>, Dims), Error> {
+fn geometry(padding: Padding, x: &Tensor, flat: &[i64]) -> Result<(Vec<[i64; 2]>, Dims), Error> {
     let (rank, axes) = (x.sizes().len(), flat.len() / 2);
     let refused = || Error::NoKernel(format!("{padding:?} padding of {:?} by {flat:?}", x.sizes()));
     let odd = flat.len() % 2 == 1 || (rank != axes + 1 && rank != axes + 2);
-    if odd || flat.iter().any(|&side| side < 0) || x.sizes()[rank.saturating_sub(axes + 1)..].contains(&0) {
+    if odd || x.sizes()[rank.saturating_sub(axes + 1)..].contains(&0) {
         return Err(refused());
     }
     let mut sizes = Dims::from_slice(x.sizes());
-    let sides: Vec<[u64; 2]> = flat.chunks(2).rev().map(|side| [side[0] as u64, side[1] as u64]).collect();
+    let sides: Vec<[i64; 2]> = flat.chunks(2).rev().map(|side| [side[0], side[1]]).collect();
     for (size, side) in sizes[rank - axes..].iter_mut().zip(&sides) {
-        if padding == Padding::Reflect && side.iter().any(|&by| by >= *size as u64) {
+        if padding == Padding::Reflect && side.iter().any(|by| by >= size) || *size + side[0] + side[1] < 1 {
             return Err(refused());
         }
-        *size += (side[0] + side[1]) as i64;
+        *size += side[0] + side[1];
     }
     Ok((sides, sizes))
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::{abi, fallback, index_errors, register, rng, state, tables};
-use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
@@ -10,6 +10,7 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::NoKernel(_) => PyNotImplementedError::new_err(error.to_string()),
+            Error::Index(_) => PyIndexError::new_err(error.to_string()),
             _ => PyRuntimeError::new_err(error.to_string()),
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::register::Op;
 use crate::{
-    memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_norm, ops_optim,
-    ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_softmax, ops_unary, ops_upsample,
+    memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_nll, ops_norm,
+    ops_optim, ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_unary, ops_upsample,
 };
 
 /// Kernels of `aten`.
@@ -24,7 +24,7 @@ pub const ATEN: &[&[Op]] = &[
     ops_index::OPS,
     ops_shape::OPS,
     ops_reduction::OPS,
-    ops_softmax::OPS,
+    ops_nll::OPS,
     ops_layer_norm::OPS,
 ];
 
@@ -32,6 +32,6 @@ pub const ATEN: &[&[Op]] = &[
 pub const OWN: &[(&[&str], &[Op])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
     (ops_index::SCHEMAS, ops_index::OWN),
-    (ops_reduction::SCHEMAS, ops_reduction::OWN),
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
+    (ops_reduction::SCHEMAS, ops_reduction::OWN),
 ];

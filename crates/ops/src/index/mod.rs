@@ -357,7 +357,7 @@ fn lines(tensor: &View, dim: usize, indices: &View) -> Result<View, OpError> {
     let inside = sizes.len() == most.len()
         && sizes.iter().zip(most).enumerate().all(|(at, (a, b))| at == dim || a <= b);
     // A scalar counts as one element.
-    if !inside && !(sizes.len() <= 1 && most.len() <= 1) {
+    if !inside && (sizes.len() > 1 || most.len() > 1) {
         return Err(bad_shape(tensor, indices, tensor));
     }
     let mut strides = tensor.strides().to_vec();

@@ -1,4 +1,4 @@
-//! Softmax and the losses of classes.
+//! Softmax and losses.
 
 use crate::bridge::{contiguous, run, view};
 use crate::dtype::DType;
