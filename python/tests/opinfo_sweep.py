@@ -1,6 +1,6 @@
-"""Every operator that torch's own tests know, on the device against the CPU.
+"""Every operator, or with --modules every module, that torch's own tests know, on the device against the CPU.
 
-    python python/tests/opinfo_sweep.py [--samples N] [--dtype float32] [--only NAME]... [--json FILE]
+    python python/tests/opinfo_sweep.py [--modules] [--samples N] [--dtype float32] [--only NAME]... [--json FILE]
 
 Forward, backward, out= and in-place variants of up to N samples each. A child does the work, so that a crash or a
 hang costs one operator. Exits with 1 where an operator that is not in SKIPS fails.
@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 
 os.environ.setdefault("WAVE_FALLBACK", "quiet")
 
@@ -146,24 +147,78 @@ def check(op, dtype, most):
             check_sample(op, sample, variants)
 
 
-def child(names, dtype_name, most):
+def check_module(info, dtype, most):
+    import copy
+
+    import torch
+
+    samples = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=True)
+    for index, sample in enumerate(samples):
+        if index >= most:
+            break
+        made, forward = sample.constructor_input, sample.forward_input
+        module = info.module_cls(*made.args, **made.kwargs)
+        module = module.to(dtype) if dtype.is_floating_point else module
+        if any(isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.p for part in module.modules()):
+            module.eval()
+        for part in module.modules():
+            if getattr(part, "dropout", 0.0) and isinstance(part.dropout, float):
+                part.dropout = 0.0
+        sides = []
+        for device in ("wave", "cpu"):
+            twin = copy.deepcopy(module).to(device)
+            args, kwargs = move(list(forward.args), device), move(forward.kwargs, device)
+            torch.manual_seed(0)
+            result, refused = attempt(lambda: twin(*args, **kwargs))
+            if refused and device == "wave":
+                # The CPU decides whether this is an error of the sample.
+                failure = refused
+                sides.append(None)
+                continue
+            if refused:
+                break
+            if sides and sides[0] is None:
+                raise failure
+            roots = [t for t in tensors(result) if t.requires_grad]
+            for root in roots:
+                root.sum().backward(retain_graph=True)
+            grads = [p.grad for p in twin.parameters()] + [t.grad for t in tensors([args, kwargs]) if t.is_leaf]
+            state = list(twin.state_dict().values())
+            sides.append((result, [g for g in grads if g is not None], state))
+        else:
+            for (wave, cpu), what in zip(zip(*sides), ["forward", "backward", "state"]):
+                same(wave, cpu, what)
+
+
+def known_operators(dtype):
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {full_name(op): op for op in op_db if dtype in op.supported_dtypes("cpu")}
+
+
+def known_modules(dtype):
+    from torch.testing._internal.common_modules import module_db
+
+    return {info.name: info for info in module_db if dtype in info.dtypes}
+
+
+def child(names, options):
     import torch
     import wave32  # noqa: F401
-    from torch.testing._internal.common_methods_invocations import op_db
 
     def late(*_):
         raise TimeoutError(f"took over {SECONDS} s")
 
     signal.signal(signal.SIGALRM, late)
-    dtype = getattr(torch, dtype_name)
-    by_name = {full_name(op): op for op in op_db}
+    dtype = getattr(torch, options.dtype)
+    known = (known_modules if options.modules else known_operators)(dtype)
     for name in names:
         print(f"START\t{name}", flush=True)
-        torch.manual_seed(hash(name) % 1000)
+        torch.manual_seed(zlib.crc32(name.encode()) + options.seed)
         torch.wave.reset_fallbacks()
         signal.alarm(SECONDS)
         try:
-            check(by_name[name], dtype, most)
+            (check_module if options.modules else check)(known[name], dtype, options.samples)
             outcome = "pass"
         except (Exception, TimeoutError) as error:
             text = str(error).strip().splitlines() or [""]
@@ -182,22 +237,24 @@ def main():
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--only", action="append")
     parser.add_argument("--json")
+    parser.add_argument("--modules", action="store_true")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 10**6)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(json.loads(sys.stdin.readline()), options.dtype, options.samples)
+        child(json.loads(sys.stdin.readline()), options)
         return 0
     import torch
-    from torch.testing._internal.common_methods_invocations import op_db
 
-    dtype = getattr(torch, options.dtype)
-    known = [op for op in op_db if dtype in op.supported_dtypes("cpu")]
-    names = [full_name(op) for op in known if op.name not in SKIPS]
+    known = (known_modules if options.modules else known_operators)(getattr(torch, options.dtype))
+    names = [name for name in known if not any(name == skip or name.startswith(f"{skip}.") for skip in SKIPS)]
+    names = [name for name in names if not name.startswith("nn.Lazy")] if options.modules else names
     if options.only:
         names = [name for name in names if name in options.only or name.split(".")[0] in options.only]
     results, native, start = {}, [], time.time()
     while pending := [name for name in names if name not in results]:
         command = [sys.executable, __file__, "--child", "--dtype", options.dtype, "--samples", str(options.samples)]
+        command += ["--seed", str(options.seed)] + (["--modules"] if options.modules else [])
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -223,7 +280,7 @@ def main():
             return 1
     failed = {name: outcome for name, outcome in results.items() if outcome != "pass"}
     print(
-        f"{options.dtype}: {len(results) - len(failed)} of {len(results)} pass "
+        f"{options.dtype}, seed {options.seed}: {len(results) - len(failed)} of {len(results)} pass "
         f"({len(native)} without any fallback), {len(known) - len(names)} left out, {time.time() - start:.0f} s"
     )
     if options.json:

@@ -194,3 +194,27 @@ def test_profile(tmp_path):
         (torch.ones(10, device="wave") + 1).cpu()
     assert "kernel" in times.table()
     times.export_chrome_trace(str(tmp_path / "trace.json"))
+
+
+def test_accelerator_module_and_events():
+    if torch.accelerator.current_accelerator().type != "wave":
+        pytest.skip("another accelerator comes first here")
+    torch.accelerator.synchronize()
+    if hasattr(torch.accelerator, "memory_allocated"):
+        assert torch.accelerator.memory_allocated() == torch.wave.memory_allocated()
+        torch.accelerator.empty_cache()
+    start, end = torch.wave.Event(enable_timing=True), torch.wave.Event(enable_timing=True)
+    start.record()
+    torch.ones(1 << 20, device="wave").add_(1)
+    end.record()
+    assert 0 < start.elapsed_time(end) < 60_000
+    with torch.wave.stream(torch.wave.Stream()):
+        torch.wave.current_stream().synchronize()
+
+
+def test_a_kernel_with_a_scalar_takes_keywords_and_defaults():
+    x = torch.zeros(3, device="wave")
+    torch.ops.aten.fill_.Scalar(self=x, value=2)
+    assert x.tolist() == [2, 2, 2]
+    with pytest.raises((RuntimeError, TypeError)):
+        torch.ops.aten.fill_.Scalar(x, "two")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import Any, Iterator, NamedTuple
+import time
+from typing import Any, NamedTuple
 
 import torch
 
@@ -11,13 +11,13 @@ from wave32 import _native
 from wave32._profile import profile
 
 __all__ = [
-    "DeviceProperties", "current_device", "device", "device_count", "empty_cache", "fallbacks",
+    "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache", "fallbacks",
     "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties",
     "get_rng_state", "get_rng_state_all", "initial_seed", "is_available", "is_bf16_supported", "is_initialized",
     "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
-    "memory_allocated", "memory_reserved", "memory_stats", "profile", "reset_fallbacks",
+    "memory_allocated", "memory_reserved", "memory_stats", "profile", "reopen", "reset_fallbacks",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_memory_cap", "set_rng_state",
-    "set_rng_state_all", "synchronize",
+    "set_rng_state_all", "stream", "synchronize",
 ]
 
 _count: int | None = None
@@ -96,6 +96,14 @@ def synchronize(device: Any = None) -> None:
     """Waits for all work, at most `WAVE_TIMEOUT` seconds (60)."""
     _index(device)
     _native.synchronize()
+
+
+def reopen() -> None:
+    """Gives up the device with every tensor on it; the next use opens it anew.
+
+    For after a lost device or a passed deadline: load the last checkpoint and go on.
+    """
+    _native.reopen()
 
 
 class DeviceProperties(NamedTuple):
@@ -263,11 +271,80 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.float16, torch.bfloat16]
 
 
-@contextmanager
-def _no_stream() -> Iterator[None]:
-    yield
+class Stream:
+    """The one in-order queue; as a context it changes nothing."""
+
+    def __init__(self, device: Any = None, priority: int = 0) -> None:
+        _index(device)
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: Any) -> bool:
+        return False
+
+    def synchronize(self) -> None:
+        """Waits for all work."""
+        synchronize()
+
+    def query(self) -> bool:
+        """True after waiting for all work."""
+        synchronize()
+        return True
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing: there is one queue."""
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing: there is one queue."""
+
+    def record_event(self, event: Any = None) -> "Event":
+        """Records `event`, or a new one."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
 
 
-def stream(stream: Any = None) -> Any:
-    """A context that does nothing: the device has one in-order queue."""
-    return _no_stream()
+class Event:
+    """A point in the queue. Recording waits for the work before it, so times are right but not free."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self._at: float | None = None
+
+    def record(self, stream: Any = None) -> None:
+        """Waits for all work and takes the time."""
+        synchronize()
+        self._at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """Nothing: `record` waited."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing: there is one queue."""
+
+    def query(self) -> bool:
+        """True: `record` waited."""
+        return True
+
+    def elapsed_time(self, end: "Event") -> float:
+        """Milliseconds from here to `end`."""
+        if self._at is None or end._at is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return (end._at - self._at) * 1e3
+
+
+_stream = Stream()
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The one queue."""
+    _index(device)
+    return _stream
+
+
+default_stream = current_stream
+
+
+def stream(stream: Any = None) -> Stream:
+    """A context that changes nothing."""
+    return _stream

@@ -131,6 +131,25 @@ def _register_pinning() -> None:
         cpu.impl("_pin_memory", lambda self, device=None: self.clone(), allow_override=True)
 
 
+def _patch_accelerator() -> None:
+    """`torch.accelerator` reaches for C++ objects that the device does not have."""
+    for name in [
+        "synchronize", "empty_cache", "memory_allocated", "max_memory_allocated", "memory_reserved",
+        "max_memory_reserved", "memory_stats", "reset_peak_memory_stats",
+    ]:
+        original = getattr(torch.accelerator, name, None)
+        if original is None:  # Newer than this torch.
+            continue
+
+        def call(*args: Any, _name: str = name, _original: Any = original, **kwargs: Any) -> Any:
+            accelerator = torch.accelerator.current_accelerator()
+            if accelerator is None or accelerator.type != "wave":
+                return _original(*args, **kwargs)
+            return getattr(torch.wave, _name)(*args, **kwargs)
+
+        setattr(torch.accelerator, name, functools.wraps(original)(call))
+
+
 def _patch_printing() -> None:
     """Printing looks at the values many times: on the CPU, at once."""
     original = torch._tensor_str._tensor_str
@@ -144,6 +163,7 @@ def _patch_printing() -> None:
 def apply() -> None:
     """Applies all of them, once."""
     _patch_printing()
+    _patch_accelerator()
     _patch_module_apply()
     _patch_storage()
     _register_set()

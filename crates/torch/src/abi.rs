@@ -112,6 +112,8 @@ table! {
         delete_generator = "torch_delete_generator": unsafe extern "C" fn(Handle) -> i32,
         // 2.14 and newer.
         tensor_from_pyobject = "torch_tensor_from_pyobject": unsafe extern "C" fn(*mut c_void, *mut Handle) -> i32,
+        tensor_to_pyobject = "torch_tensor_to_pyobject":
+            unsafe extern "C" fn(Handle, *mut c_void, *mut *mut c_void) -> i32,
         // at::fromDLPack(DLManagedTensor*, std::function<void(void*)>): makes a tensor without the GIL.
         from_dlpack = "_ZN2at10fromDLPackEP15DLManagedTensorSt8functionIFvPvEE":
             unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut [usize; 4]) -> Handle,

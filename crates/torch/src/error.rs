@@ -35,7 +35,10 @@ pub enum Error {
 
 impl From<DeviceError> for Error {
     fn from(error: DeviceError) -> Self {
-        Self::Device(error)
+        match error {
+            DeviceError::OutOfMemory { .. } => Self::OutOfMemory(format!("wave {error}")),
+            other => Self::Device(other),
+        }
     }
 }
 

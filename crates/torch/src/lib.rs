@@ -33,6 +33,7 @@ mod python;
 pub mod register;
 mod result;
 pub mod rng;
+pub mod scalar;
 pub mod stack;
 pub mod state;
 mod tables;

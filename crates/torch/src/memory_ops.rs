@@ -4,10 +4,11 @@ use crate::abi::{BUILD_VERSION, api, check};
 use crate::copies;
 use crate::dtype::{DType, MemoryFormat};
 use crate::error::Error;
-use crate::ops;
 use crate::register::Op;
+use crate::scalar::{Scalar, ScalarOp};
 use crate::stack::{Device, Layout};
 use crate::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
+use crate::{ops, scalar_ops};
 
 /// Kernels of `aten`.
 pub const OPS: &[Op] = ops! {
@@ -25,21 +26,23 @@ pub const OPS: &[Op] = ops! {
     "zero_" => zero_,
 };
 
-/// Operators of this device's own, for its Python side.
-pub const SCHEMAS: &[&str] = &[
-    "take(Tensor self) -> int",
-    "read_int(Tensor self) -> int",
-    "read_float(Tensor self) -> float",
-    "fill_(Tensor(a!) self, float value) -> Tensor(a!)",
-];
+/// Kernels with a `Scalar`.
+pub const SCALAR_OPS: &[ScalarOp] = scalar_ops! {
+    "fill_.Scalar" => fill_,
+    "_local_scalar_dense" => local_scalar_dense,
+};
+
+/// Operators of this device's own, for its Python side: handles to and from torch before 2.14.
+pub const SCHEMAS: &[&str] = &["take(Tensor self) -> int"];
 
 /// Kernels of those.
-pub const OWN: &[Op] = ops! {
-    "take" => take,
-    "read_int" => read_int,
-    "read_float" => read_float,
-    "fill_" => fill_,
-};
+pub const OWN: &[Op] = ops! { "take" => take };
+
+/// Operators of this device's own that get no tensor, so that no device's key selects them.
+pub const FREE_SCHEMAS: &[&str] = &["give(int handle) -> Tensor"];
+
+/// Kernels of those.
+pub const FREE: &[Op] = ops! { "give" => give };
 
 fn empty(
     sizes: &[i64],
@@ -329,26 +332,21 @@ fn copy_from_and_resize(src: &Tensor, dst: &Tensor) -> Result<Tensor, Error> {
 
 fn zero_(x: &Tensor) -> Result<Tensor, Error> {
     match copies::fill(x, &[0]) {
-        Err(Error::NoKernel(_)) => fill_(x, 0.0),
+        Err(Error::NoKernel(_)) => fill_(x, Scalar::Int(0)),
         done => done.and_then(|()| x.share()),
     }
 }
 
-fn fill_(x: &Tensor, value: f64) -> Result<Tensor, Error> {
-    let (dtype, element) = (x.dtype()?, copies::element(value, x.dtype()?));
-    let done = element.and_then(|element| copies::fill(x, &element)).or_else(|_| {
-        let view = crate::bridge::view(x)?;
-        crate::bridge::run(|queue| wave32_ops::fill(queue, &view, wave32_ops::Number::Float(value)))
-    });
+fn fill_(x: &Tensor, value: Scalar) -> Result<Tensor, Error> {
+    let word = value.float().and_then(|value| copies::element(value, x.dtype()?));
+    let done = word.and_then(|element| copies::fill(x, &element));
     if let Err(Error::NoKernel(_)) = done {
-        // `wave::fill_` has no CPU kernel to fall back to: one element on the CPU, spread by the copy.
-        let sizes = x.sizes();
-        let one = Tensor::empty_cpu(&[], &[], DType::F64)?;
-        one.host_bytes_mut()?.copy_from_slice(&value.to_le_bytes());
-        let cast = Tensor::empty_cpu(&[], &[], dtype)?;
-        cast.copy_from(&one)?;
-        let spread = Dims::from_elem(0, sizes.len());
-        copies::copy(&cast.alias(sizes, &spread, 0)?, x)?;
+        let number = match value {
+            Scalar::Int(value) => wave32_ops::Number::Int(value),
+            other => wave32_ops::Number::Float(other.float()?),
+        };
+        let view = crate::bridge::view(x)?;
+        crate::bridge::run(|queue| wave32_ops::fill(queue, &view, number))?;
     } else {
         done?;
     }
@@ -359,39 +357,35 @@ fn take(x: &Tensor) -> Result<i64, Error> {
     Ok(x.share()?.into_word() as i64)
 }
 
-fn read<const N: usize>(x: &Tensor) -> Result<[u8; N], Error> {
+fn give(handle: i64) -> Result<Tensor, Error> {
+    // SAFETY: called by `scalar.rs` only, with a handle that it gives away.
+    Ok(unsafe { Tensor::from_handle(handle as u64 as _) })
+}
+
+fn local_scalar_dense(x: &Tensor) -> Result<Scalar, Error> {
     if x.numel() != 1 {
         return Err(Error::Invalid(format!(
             "a Tensor with {} elements cannot be converted to Scalar",
             x.numel()
         )));
     }
-    let mut bytes = [0; N];
-    let length = (x.dtype()?.bytes() as usize).min(N);
-    let address = x.address();
-    crate::state::with(|stream| stream.download(address, &mut bytes[..length]))?;
+    let (dtype, address, mut raw) = (x.dtype()?, x.address(), [0u8; 16]);
+    crate::state::with(|stream| stream.download(address, &mut raw[..dtype.bytes() as usize]))?;
     crate::index_errors::check()?;
-    Ok(bytes)
-}
-
-fn read_int(x: &Tensor) -> Result<i64, Error> {
-    let raw = i64::from_le_bytes(read(x)?);
-    Ok(match x.dtype()? {
-        DType::Bool | DType::U8 | DType::I64 | DType::U16 | DType::U32 | DType::U64 => raw,
-        DType::I32 => i64::from(raw as i32),
-        DType::I16 => i64::from(raw as i16),
-        DType::I8 => i64::from(raw as i8),
-        other => return Err(Error::Invalid(format!("{} is no integer type", other.name()))),
-    })
-}
-
-fn read_float(x: &Tensor) -> Result<f64, Error> {
-    let raw = u64::from_le_bytes(read(x)?);
-    Ok(match x.dtype()? {
-        DType::F64 => f64::from_bits(raw),
-        DType::F32 => f64::from(f32::from_bits(raw as u32)),
-        DType::F16 => half::f16::from_bits(raw as u16).to_f64(),
-        DType::BF16 => half::bf16::from_bits(raw as u16).to_f64(),
-        other => return Err(Error::Invalid(format!("{} is no floating-point type", other.name()))),
+    let [a, b, c, d, ..] = raw;
+    let word = u64::from_le_bytes([a, b, c, d, raw[4], raw[5], raw[6], raw[7]]);
+    let float = f32::from_bits(word as u32);
+    Ok(match dtype {
+        DType::Bool => Scalar::Bool(a != 0),
+        DType::U8 | DType::U16 | DType::U32 | DType::I64 => Scalar::Int(word as i64),
+        DType::I32 => Scalar::Int(i64::from(word as i32)),
+        DType::I16 => Scalar::Int(i64::from(word as i16)),
+        DType::I8 => Scalar::Int(i64::from(word as i8)),
+        DType::F64 => Scalar::Float(f64::from_bits(word)),
+        DType::F32 => Scalar::Float(f64::from(float)),
+        DType::F16 => Scalar::Float(half::f16::from_le_bytes([a, b]).to_f64()),
+        DType::BF16 => Scalar::Float(half::bf16::from_le_bytes([a, b]).to_f64()),
+        DType::C64 => Scalar::Complex(f64::from(float), f64::from(f32::from_bits((word >> 32) as u32))),
+        other => return Err(Error::NoKernel(format!("the value of a {}", other.name()))),
     })
 }

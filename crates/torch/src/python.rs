@@ -1,16 +1,26 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
-use crate::{abi, fallback, index_errors, register, rng, state, tables};
+use crate::scalar::ScalarOp;
+use crate::{abi, fallback, index_errors, memory_ops, register, rng, scalar, state, tables};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyString};
 use std::collections::HashMap;
+
+/// Every table of kernels of aten that have a `Scalar`.
+const SCALAR_KERNELS: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS];
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::NoKernel(_) => PyNotImplementedError::new_err(error.to_string()),
             Error::Index(_) => PyIndexError::new_err(error.to_string()),
+            Error::OutOfMemory(text) => Python::attach(|py| {
+                let made =
+                    py.import("torch").and_then(|torch| torch.getattr("OutOfMemoryError")?.call1((text,)));
+                made.map_or_else(|failure| failure, PyErr::from_value)
+            }),
             _ => PyRuntimeError::new_err(error.to_string()),
         }
     }
@@ -27,6 +37,8 @@ mod _native {
     fn register_kernels() -> Result<(), Error> {
         abi::load()?;
         state::watch_forks();
+        register::define(memory_ops::FREE_SCHEMAS)?;
+        register::register("wave", "CompositeExplicitAutograd", memory_ops::FREE)?;
         for (schemas, kernels) in tables::OWN {
             register::define(schemas)?;
             register::register("wave", "PrivateUse1", kernels)?;
@@ -44,6 +56,26 @@ mod _native {
     #[pyfunction]
     fn pointwise_ops() -> Vec<String> {
         wave32_ops::Op::ALL.iter().map(|op| format!("{op:?}")).collect()
+    }
+
+    /// Names of the operators of aten that have a kernel with a `Scalar`.
+    #[pyfunction]
+    fn scalar_operators() -> Vec<&'static str> {
+        SCALAR_KERNELS.iter().copied().flatten().map(|op| op.name).collect()
+    }
+
+    /// The builtin for one of them, from the names and defaults of its schema's arguments.
+    #[pyfunction]
+    fn scalar_kernel<'py>(
+        py: Python<'py>,
+        name: &str,
+        names: Vec<Py<PyString>>,
+        defaults: Vec<Py<PyAny>>,
+        fallback: Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyCFunction>> {
+        let op = SCALAR_KERNELS.iter().copied().flatten().find(|op| op.name == name);
+        let op = op.ok_or_else(|| PyRuntimeError::new_err(format!("no kernel {name}")))?;
+        scalar::builtin(py, op, names, defaults, fallback)
     }
 
     /// Which arguments operators write: `aten::add.out` to a bit per position.
@@ -194,6 +226,12 @@ mod _native {
     #[pyfunction]
     fn submits() -> Result<u64, Error> {
         state::with(|stream| Ok(stream.submits()))
+    }
+
+    /// Gives the device up with all tensors on it; the next use opens it anew.
+    #[pyfunction]
+    fn reopen(py: Python<'_>) {
+        py.detach(state::reopen);
     }
 
     /// Waits for work in flight and closes the device for good.

@@ -142,7 +142,8 @@ unsafe fn expect_arguments<Marker, K: Kernel<Marker>>(
     unsafe { kernel.run(name, stack) }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic")
 }

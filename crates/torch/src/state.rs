@@ -159,7 +159,7 @@ pub fn alloc(bytes: u64) -> Result<u64, Error> {
         block
     });
     match block {
-        Err(Error::Device(DeviceError::OutOfMemory { .. })) => Err(Error::OutOfMemory(format!(
+        Err(Error::OutOfMemory(_)) => Err(Error::OutOfMemory(format!(
             "wave out of memory. Tried to allocate {}. {} is allocated by tensors, {} reserved by the device's heap \
              (caches were given back before this was raised). Use a smaller batch or smaller images, autocast, or \
              gradient checkpointing; WAVE_MEMORY_CAP or torch.wave.set_memory_cap may be in force.",
@@ -228,6 +228,19 @@ pub fn set_memory_cap(cap: Option<u64>) -> Result<(), Error> {
         stream.set_memory_cap(cap);
         Ok(())
     })
+}
+
+/// Gives the device up with all tensors on it; the next use opens it anew. For after a device loss or a timeout.
+///
+/// Tensors of before fail in every use: no address of a stream means anything to another.
+pub fn reopen() {
+    if is_forked() {
+        return;
+    }
+    let mut state = lock();
+    let before = std::mem::replace(&mut *state, State::Unopened);
+    drop(state);
+    drop(before);
 }
 
 /// Waits for work in flight and closes the device for good. Tensors that are still alive stay readable

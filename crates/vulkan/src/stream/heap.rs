@@ -10,6 +10,7 @@
 
 use ash::vk;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use wave32_device::BufferId;
 
 /// Sizes and addresses are multiples of this: more than any device's offset alignment.
@@ -66,13 +67,17 @@ pub(crate) struct Heap {
     stats: HeapStats,
 }
 
+/// Each heap of a process has addresses of its own, so that one of a stream that is gone means nothing to the next.
+static HEAPS: AtomicU64 = AtomicU64::new(0);
+const HEAP_BITS: u32 = 47;
+
 impl Default for Heap {
     fn default() -> Self {
         Self {
             segments: Vec::new(),
             blocks: HashMap::new(),
             free: [BTreeSet::new(), BTreeSet::new()],
-            next: FIRST_ADDRESS,
+            next: FIRST_ADDRESS + (HEAPS.fetch_add(1, Ordering::Relaxed) << HEAP_BITS),
             stats: HeapStats::default(),
         }
     }
