@@ -2,8 +2,8 @@
 
 use crate::register::Op;
 use crate::{
-    memory_ops, ops_binary, ops_conv, ops_index, ops_loss, ops_matmul, ops_nll, ops_norm, ops_optim,
-    ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_unary, ops_upsample,
+    memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_nll, ops_norm,
+    ops_optim, ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_unary, ops_upsample,
 };
 
 /// Kernels of `aten`.
@@ -25,6 +25,7 @@ pub const ATEN: &[&[Op]] = &[
     ops_shape::OPS,
     ops_reduction::OPS,
     ops_nll::OPS,
+    ops_layer_norm::OPS,
 ];
 
 /// Schemas and kernels of this device's own operators, for its Python side.
