@@ -124,6 +124,16 @@ pub fn to_host(src: &Tensor) -> Result<Tensor, Error> {
     Ok(host)
 }
 
+/// A copy on the device.
+///
+/// # Errors
+/// The stream's; `Torch`.
+pub fn to_device(src: &Tensor) -> Result<Tensor, Error> {
+    let made = src.empty_like(src.dtype()?)?;
+    copy(src, &made)?;
+    Ok(made)
+}
+
 /// Fills a dense tensor with copies of one element's bytes, where whole words make that.
 ///
 /// # Errors
