@@ -33,5 +33,4 @@ pub const OWN: &[(&[&str], &[Op])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
     (ops_index::SCHEMAS, ops_index::OWN),
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
-    (ops_reduction::SCHEMAS, ops_reduction::OWN),
 ];
