@@ -255,3 +255,23 @@ def test_large_integers_do_not_pass_through_floats():
     assert (x == big).all().item()
     assert (x + 1).tolist() == [big + 1] * 3
     torch.wave.reset_fallbacks()  # `all` and numbers past 53 bits are others' business
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_reduced(name, reduction):
+    x, y = torch.randn(6, 11), torch.randn(6, 11)
+    found, expected = (a.clone().requires_grad_() for a in (x.to("wave"), x))
+    a = LOSSES[name](found, y.to("wave"), reduction=reduction)
+    b = LOSSES[name](expected, y, reduction=reduction)
+    same(a.detach(), b.detach(), 1e-5)
+    a.backward()
+    b.backward()
+    same(found.grad, expected.grad, 1e-5)
+    weight = torch.rand(11)
+    if name == "bce":
+        p = x.sigmoid()
+        same(
+            F.binary_cross_entropy(p.to("wave"), p.flip(0).to("wave"), weight.to("wave"), reduction=reduction),
+            F.binary_cross_entropy(p, p.flip(0), weight, reduction=reduction), 1e-5,
+        )

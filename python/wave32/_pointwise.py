@@ -151,11 +151,10 @@ def _arange(start: Any, end: Any, step: Any = 1, *, out: Tensor) -> Tensor:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    whole = all(isinstance(number, int) for number in (start, end, step))
+    length = -((start - end) // step) if whole else math.ceil((end - start) / step)
     if not out.is_floating_point():
-        start, end, step = int(start), int(end), int(step)
-        length = -((start - end) // step)
-    else:
-        length = math.ceil((end - start) / step)
+        start, step = int(start), int(step)
     if out.numel() != length:
         out.resize_(length)
     return torch.ops.wave.arange_(out, _float(start), _float(step))

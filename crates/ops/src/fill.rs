@@ -8,10 +8,9 @@ use crate::{DType, Elementwise, Number, Op, OpError, Operand, Queue, View};
 /// As [`Elementwise::run`].
 pub fn fill(queue: &mut dyn Queue, out: &View, value: Number) -> Result<(), OpError> {
     let bytes = out.elements() * out.dtype.size();
-    if out.is_contiguous() && bytes != 0 && out.address.is_multiple_of(4) && bytes.is_multiple_of(4) {
-        if let Some(word) = word(out.dtype, value) {
-            return Ok(queue.fill(out.address, bytes, word)?);
-        }
+    let words = bytes != 0 && out.address.is_multiple_of(4) && bytes.is_multiple_of(4);
+    if let Some(word) = word(out.dtype, value).filter(|_| words && out.is_contiguous()) {
+        return Ok(queue.fill(out.address, bytes, word)?);
     }
     Elementwise::new(Op::Identity, out.dtype).run(queue, &[Operand::Value(value)], out)
 }

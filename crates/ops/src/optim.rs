@@ -115,8 +115,8 @@ fn step(
     let count = param.elements();
     let flags = flags
         | u32::from(settings.maximize)
-        | u32::from(settings.found_inf.is_some()) * 32
-        | u32::from(settings.grad_scale.is_some()) * 64;
+        | (u32::from(settings.found_inf.is_some()) * 32)
+        | (u32::from(settings.grad_scale.is_some()) * 64);
     let mut call = Call::new();
     call.numbers(&[count])?.words([mode, flags]);
     let mut bytes = 0;
@@ -132,7 +132,7 @@ fn step(
         call.word(start);
     }
     let code = |at: usize| tensors[at].map_or(0, |tensor| tensor.dtype.code());
-    call.words([code(0) | code(1) << 8 | code(2) << 16 | code(3) << 24, code(4)]);
+    call.words([code(0) | (code(1) << 8) | (code(2) << 16) | (code(3) << 24), code(4)]);
     call.float(settings.lr as f32).float(settings.decay as f32);
     floats.into_iter().for_each(|value| {
         call.float(value as f32);

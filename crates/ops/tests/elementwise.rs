@@ -55,6 +55,8 @@ fn near(found: &[f64], expected: &[f64], tolerance: f64, inputs: &[f64], what: &
     }
 }
 
+type Binary<R> = (Op, fn(f64, f64) -> R);
+type OfWhole = (Op, Box<dyn Fn(i64, i64) -> i64>);
 type Unary = (Op, fn(f64) -> f64, f64, f64);
 
 #[test]
@@ -262,7 +264,7 @@ fn quotients_and_remainders_are_exact() {
         }
         let [x, y] = [&a, &b].map(|v| put_plain(&mut stream, F, &[n], v));
         let out = room(&mut stream, F, &[n]);
-        let cases: [(Op, fn(f64, f64) -> f64); 5] = [
+        let cases: [Binary<f64>; 5] = [
             (Op::Div, |a, b| f64::from(a as f32 / b as f32)),
             (Op::DivTrunc, |a, b| f64::from((a as f32 / b as f32).trunc())),
             (Op::Fmod, |a, b| a % b),
@@ -337,7 +339,7 @@ fn whole_numbers_are_exact() {
         let x = put(&mut stream, dtype, &sizes, &strides, &a);
         let y = put_plain(&mut stream, dtype, &sizes, &b);
         let bits = 8 * dtype.size() as i64;
-        let cases: Vec<(Op, Box<dyn Fn(i64, i64) -> i64>)> = vec![
+        let cases: Vec<OfWhole> = vec![
             (Op::Add, Box::new(|a, b| a + b)),
             (Op::Sub, Box::new(|a, b| a - b)),
             (Op::Mul, Box::new(|a, b| a * b)),
@@ -410,7 +412,7 @@ fn comparisons_and_choices_take_any_types() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let sizes = [3, 4, 5, 6];
-    let cases: [(Op, fn(f64, f64) -> bool); 9] = [
+    let cases: [Binary<bool>; 9] = [
         (Op::Eq, |a, b| a == b),
         (Op::Ne, |a, b| a != b),
         (Op::Lt, |a, b| a < b),

@@ -6,7 +6,6 @@ use crate::{abi, fallback, index_errors, memory_ops, ops_reduction, register, rn
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
-use std::collections::HashMap;
 
 /// Every table of kernels of aten that have a `Scalar`.
 const SCALAR_KERNELS: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS, ops_reduction::SCALAR_OPS];
@@ -14,7 +13,7 @@ const SCALAR_KERNELS: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS, ops_reduction::
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
-            Error::NoKernel(_) => PyNotImplementedError::new_err(error.to_string()),
+            Error::NoKernel(_) | Error::Refused(_) => PyNotImplementedError::new_err(error.to_string()),
             Error::Index(_) => PyIndexError::new_err(error.to_string()),
             Error::OutOfMemory(text) => Python::attach(|py| {
                 let made =
@@ -76,12 +75,6 @@ mod _native {
         let op = SCALAR_KERNELS.iter().copied().flatten().find(|op| op.name == name);
         let op = op.ok_or_else(|| PyRuntimeError::new_err(format!("no kernel {name}")))?;
         scalar::builtin(py, op, names, defaults, fallback)
-    }
-
-    /// Which arguments operators write: `aten::add.out` to a bit per position.
-    #[pyfunction]
-    fn set_written(table: HashMap<String, u32>) {
-        fallback::set_written(table);
     }
 
     /// Counts a call that runs on the CPU; what to tell the user, if anything.

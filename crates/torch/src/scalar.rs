@@ -46,8 +46,8 @@ impl Owned for Scalar {
     unsafe fn take(_: Word) -> Result<Self, Error> {
         Err(Error::Invalid("a Scalar cannot come through the C ABI: use scalar_ops!".into()))
     }
-    fn give(&self, _: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error> {
-        Err(Error::Invalid("a Scalar cannot go through the C ABI".into()))
+    fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
+        ToPython::to_python(*self, py)
     }
 }
 
