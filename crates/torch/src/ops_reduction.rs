@@ -8,7 +8,7 @@ use crate::result::{prepare, wrap};
 use crate::scalar::{Scalar, ScalarOp};
 use crate::tensor::{Dims, Tensor};
 use smallvec::SmallVec;
-use wave32_ops::{Reduce, extreme, reduce, variance};
+use wave32_ops::{Reduce, cumsum, extreme, reduce, variance};
 
 /// Kernels of `aten`.
 pub const OPS: &[Op] = crate::ops! {
@@ -71,6 +71,7 @@ pub const OPS: &[Op] = crate::ops! {
     "count_nonzero.dim_IntList" => |x: &Tensor, dims: &[i64]| {
         reduced(Reduce::CountNonzero, x, Some(dims), false, DType::I64)
     },
+    "cumsum.out" => cumsum_into,
 };
 
 /// Kernels of `aten` with a `Scalar`.
@@ -311,6 +312,22 @@ fn truths(how: Reduce, x: &Tensor, dims: Option<&[i64]>, keep: bool, out: &Tenso
         return Err(Error::NoKernel("a reduction over no dimension".into()));
     }
     truth(how, x, dims, keep, out)
+}
+
+fn cumsum_into(x: &Tensor, dim: i64, dtype: Option<DType>, out: &Tensor) -> Result<Tensor, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    prepare(out, x.sizes(), dtype.unwrap_or(out.dtype()?), &[x])?;
+    // A scalar is its own sum, but converted; the CPU converts floats to whole numbers one by one.
+    if x.sizes().is_empty() || (is_float(x.dtype()?) && !is_float(out.dtype()?)) {
+        return Err(Error::NoKernel(format!(
+            "a running sum of {:?} into {}",
+            x.sizes(),
+            out.dtype()?.name()
+        )));
+    }
+    let (from, to) = (view(x)?, view(out)?);
+    run(|queue| cumsum(queue, &from, dim, &to))?;
+    out.share()
 }
 
 fn extreme_into(
