@@ -29,10 +29,8 @@ fn running_sums() {
             cumsum(&mut stream, &x, dim, &y).unwrap();
             let step = sizes[dim + 1..].iter().product::<u64>() as usize;
             let mut expected = data.clone();
-            for i in 0..expected.len() {
-                if (i / step) as u64 % sizes[dim] != 0 {
-                    expected[i] += expected[i - step];
-                }
+            for i in (0..data.len()).filter(|i| (i / step) as u64 % sizes[dim] != 0) {
+                expected[i] += expected[i - step];
             }
             let what = format!("{from:?} to {to:?} {sizes:?} along {dim} seed {seed}");
             close(&get(&mut stream, &y), &expected, tolerance, &what);

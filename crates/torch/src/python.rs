@@ -1,14 +1,10 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
-use crate::scalar::ScalarOp;
-use crate::{abi, fallback, index_errors, memory_ops, ops_reduction, register, rng, scalar, state, tables};
+use crate::{abi, fallback, index_errors, memory_ops, register, rng, scalar, state, tables};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
-
-/// Every table of kernels of aten that have a `Scalar`.
-const SCALAR_KERNELS: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS, ops_reduction::SCALAR_OPS];
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
@@ -60,7 +56,7 @@ mod _native {
     /// Names of the operators of aten that have a kernel with a `Scalar`.
     #[pyfunction]
     fn scalar_operators() -> Vec<&'static str> {
-        SCALAR_KERNELS.iter().copied().flatten().map(|op| op.name).collect()
+        tables::SCALAR.iter().copied().flatten().map(|op| op.name).collect()
     }
 
     /// The builtin for one of them, from the names and defaults of its schema's arguments.
@@ -72,7 +68,7 @@ mod _native {
         defaults: Vec<Py<PyAny>>,
         fallback: Py<PyAny>,
     ) -> PyResult<Bound<'py, PyCFunction>> {
-        let op = SCALAR_KERNELS.iter().copied().flatten().find(|op| op.name == name);
+        let op = tables::SCALAR.iter().copied().flatten().find(|op| op.name == name);
         let op = op.ok_or_else(|| PyRuntimeError::new_err(format!("no kernel {name}")))?;
         scalar::builtin(py, op, names, defaults, fallback)
     }

@@ -1,6 +1,7 @@
 //! Every table of kernels.
 
 use crate::register::Op;
+use crate::scalar::ScalarOp;
 use crate::{
     memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_nll, ops_norm,
     ops_optim, ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_unary, ops_upsample,
@@ -34,3 +35,7 @@ pub const OWN: &[(&[&str], &[Op])] = &[
     (ops_index::SCHEMAS, ops_index::OWN),
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
 ];
+
+/// Kernels of `aten` that have a `Scalar`.
+pub const SCALAR: &[&[ScalarOp]] =
+    &[memory_ops::SCALAR_OPS, ops_matmul::SCALAR_OPS, ops_reduction::SCALAR_OPS];
