@@ -72,6 +72,10 @@ pub const MORE: &[Row] = crate::ops! {
     "gelu.out" => gelu,
     "log_sigmoid_forward" => log_sigmoid,
     "log_sigmoid_forward.output" => log_sigmoid_out,
+    "_foreach_sqrt" => |all: &[Tensor]| {
+        let sqrt = Pointwise::new(Op::Sqrt, Rule::Float);
+        all.iter().map(|x| sqrt.make(&[x.into()])).collect::<Result<Vec<_>, _>>()
+    },
     "eye.m_out" => eye,
     "eye.out" => |n: i64, out: &Tensor| eye(n, n, out),
 };

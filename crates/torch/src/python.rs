@@ -2,14 +2,14 @@
 
 use crate::error::Error;
 use crate::scalar::ScalarOp;
-use crate::{abi, fallback, index_errors, memory_ops, register, rng, scalar, state, tables};
+use crate::{abi, fallback, index_errors, memory_ops, ops_scalar, register, rng, scalar, state, tables};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
 use std::collections::HashMap;
 
 /// Every table of kernels of aten that have a `Scalar`.
-const SCALAR_KERNELS: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS];
+const SCALAR_KERNELS: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS, ops_scalar::SCALAR_OPS];
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
