@@ -43,6 +43,7 @@
 #define KERNEL4(a, b, c, d) HEAD a b c d void main()
 #define KERNEL5(a, b, c, d, e) HEAD a b c d e void main()
 #define KERNEL6(a, b, c, d, e, f) HEAD a b c d e f void main()
+#define KERNEL7(a, b, c, d, e, f, g) HEAD a b c d e f g void main()
 #define KERNEL8(a, b, c, d, e, f, g, h) HEAD a b c d e f g h void main()
 #define SHARED4(name, n) shared vec4 name[n];
 #define LANE(name, i) name[(i) >> 2][(i) & 3]
@@ -102,6 +103,7 @@ struct Params { PARAMS };
 #define KERNEL4(a, b, c, d) HEAD(a, b, c, d, Params p)
 #define KERNEL5(a, b, c, d, e) HEAD(a, b, c, d, e, Params p)
 #define KERNEL6(a, b, c, d, e, f) HEAD(a, b, c, d, e, f, Params p)
+#define KERNEL7(a, b, c, d, e, f, g) HEAD(a, b, c, d, e, f, g, Params p)
 #define KERNEL8(a, b, c, d, e, f, g, h) HEAD(a, b, c, d, e, f, g, h, Params p)
 #define SHARED4(name, n) static __attribute__((shared)) vec4 name[n];
 #define LANE(name, i) ((__attribute__((address_space(3))) float*)name)[i]

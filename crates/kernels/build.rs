@@ -43,7 +43,9 @@ fn build() -> Result<(), String> {
     let objects = match Gfx::choose(&out)? {
         Ok(gfx) => gfx.build(&kernels, &all, &cache, &out)?,
         Err(reason) => {
-            println!("cargo::warning=no gfx code objects (the `rocm` route will be missing): {reason}");
+            if std::env::var_os("CARGO_FEATURE_CODE_OBJECTS").is_some() {
+                println!("cargo::warning=no gfx code objects (the `rocm` route will be missing): {reason}");
+            }
             CodeObjects { built: Vec::new(), reason }
         }
     };
@@ -104,6 +106,9 @@ impl Gfx {
     fn choose(out: &Path) -> Result<Result<Self, String>, String> {
         let scratch = out.join("scratch");
         fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
+        if std::env::var_os("CARGO_FEATURE_CODE_OBJECTS").is_none() {
+            return Ok(Err("wave32 was built without the feature `code-objects`".to_string()));
+        }
         let asked = std::env::var("WAVE32_GFX_TARGETS").unwrap_or_default();
         if asked == "none" {
             return Ok(Err("WAVE32_GFX_TARGETS=none was set when wave32 was built".to_string()));

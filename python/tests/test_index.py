@@ -9,7 +9,6 @@ DTYPES = [
     torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8,
     torch.bool,
 ]
-NONZERO = ["aten::nonzero"]
 # Where autograd itself adds gradients up.
 ADD = ["aten::add.out", "aten::add.Tensor"]
 
@@ -100,7 +99,7 @@ def test_index_lists_stay_whole():
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_masks(dtype):
     x, mask = values((4, 5, 3), dtype), torch.rand(4, 5) > 0.5
-    check(lambda x, m: x[m], x, mask, fallbacks=NONZERO)
+    check(lambda x, m: x[m], x, mask)
 
     def assign(x, m, v):
         y = x.clone()
@@ -111,7 +110,21 @@ def test_masks(dtype):
         value = values((), dtype)
         check(lambda x, m, v: x.index_put((m,), v), x, mask, value)
         check(lambda x, m, v: x.index_put((m,), v), x, mask[:, 0], value)
-    check(assign, x, mask, values((int(mask.sum()), 3), dtype), fallbacks=NONZERO)
+    check(assign, x, mask, values((int(mask.sum()), 3), dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nonzero_and_masked_moves(dtype):
+    x = values((6, 7, 5), dtype) * (torch.rand(6, 7, 5) > 0.7)
+    x = x.to(dtype).transpose(0, 1)
+    check(lambda x: x.nonzero(), x)
+    check(lambda x: torch.where(x), x[0])
+    for other in (x[:0], x[0, 0, 0], torch.zeros(3, dtype=dtype)):
+        check(lambda x: x.nonzero(), other)
+    mask = torch.rand(7, 1, 5) > 0.5
+    check(lambda x, m: x.masked_select(m), x, mask)
+    with torch.no_grad():
+        check(lambda x, m, s: x.masked_scatter(m, s), x, mask, values((300,), dtype))
 
 
 def test_bad_indices_raise_and_touch_nothing():

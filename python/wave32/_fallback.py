@@ -67,40 +67,6 @@ def _shape(op: Any) -> _Shape:
     return known
 
 
-# Beside an operator's bits: its CPU kernel is called through an operator of ours (`DETOUR` in Rust).
-_DETOUR = 1 << 31
-
-
-def _detour(schema: Any, op: Any) -> int:
-    """Defines that operator where kernels cannot take the C ABI's lists, of symbolic integers."""
-    text = str(schema)
-    if "SymInt[" not in text:
-        return 0
-    from wave32._registration import fragment
-
-    base, _, overload = text.partition("(")[0].removeprefix("aten::").partition(".")
-    name = f"cpu_{base}" + (f".{overload}" if overload else "")
-    ours = fragment("wave")
-    ours.define(name + "(" + text.partition("(")[2].replace("SymInt", "int"))
-    ours.impl(name, lambda *args, **kwargs: op(*args, **kwargs), "CompositeExplicitAutograd")
-    return _DETOUR
-
-
-def written_arguments(names: list[str]) -> dict[str, int]:
-    """The arguments that operators of aten write, as a bit per position."""
-    table = {}
-    for name in names:
-        base, _, overload = name.partition(".")
-        try:
-            schema = torch._C._get_schema(f"aten::{base}", overload)
-        except RuntimeError:  # This torch has no such operator.
-            continue
-        written = sum(1 << position for position, _ in _written(schema))
-        op = getattr(getattr(torch.ops.aten, base), overload or "default")
-        table[f"aten::{name}"] = written | _detour(schema, op)
-    return table
-
-
 def _map(value: Any, change: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([_map(item, change) for item in value])
@@ -158,6 +124,24 @@ def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
         return value.to("wave") if original is None else original
 
     return _map(results, to_wave)
+
+
+def operator(name: str) -> Any:
+    """`add.out` of aten."""
+    base, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, base), overload or "default")
+
+
+def run_by_name(name: str, why: str, arguments: list[Any]) -> Any:
+    """As `run_on_cpu`, for kernels in Rust, which pass all arguments in the schema's order."""
+    op = operator(name)
+    positional, keywords = [], {}
+    for argument, value in zip(op._schema.arguments, arguments):
+        if argument.kwarg_only:
+            keywords[argument.name] = value
+        else:
+            positional.append(value)
+    return run_on_cpu(op, *positional, why=why, **keywords)
 
 
 def register() -> None:

@@ -80,6 +80,22 @@ def _index_put(
         return run_on_cpu(aten._index_put_impl_.default, self, indices, values, accumulate, unsafe, why=str(refusal))
 
 
+def _masked_select(self: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    if mask.dtype != torch.bool or mask.device != self.device or self.dtype.itemsize > 8:
+        return run_on_cpu(aten.masked_select.default, self, mask)
+    values, mask = torch.broadcast_tensors(self, mask)
+    return aten.index.Tensor(values.reshape(-1), [mask.reshape(-1)])
+
+
+def _masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    if mask.dtype == torch.bool and source.dtype == self.dtype and self.dim() and mask.device == self.device:
+        places = mask.broadcast_to(self.shape).nonzero().unbind(1)
+        count = len(places[0])
+        if count <= source.numel():
+            return aten._index_put_impl_(self, list(places), source.reshape(-1)[:count])
+    return run_on_cpu(aten.masked_scatter_.default, self, mask, source)
+
+
 # Operator of aten: its implementation.
 TABLE = {
     "scatter.value_out": _scatter_value,
@@ -87,4 +103,6 @@ TABLE = {
     "index_fill_.int_Scalar": _index_fill,
     "index.Tensor_out": _index,
     "_index_put_impl_": _index_put,
+    "masked_select": _masked_select,
+    "masked_scatter_": _masked_scatter,
 }

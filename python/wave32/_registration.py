@@ -53,7 +53,6 @@ def register() -> None:
     torch._C._acc.register_python_privateuseone_hook(_Hooks())
     torch._C._acc.register_python_privateuseone_device_guard(_Guard())
     _native.register_kernels()
-    _native.set_written(_fallback.written_arguments(_native.native_operators()))
     _fallback.register()
     _scalar_ops.register()
     _recurrent.register()

@@ -12,15 +12,7 @@ from typing import Any
 import torch
 
 from wave32 import _native
-from wave32._fallback import run_on_cpu
-
-aten = torch.ops.aten
-
-
-def _operator(name: str) -> Any:
-    base, _, overload = name.partition(".")
-    return getattr(getattr(aten, base), overload or "default")
-
+from wave32._fallback import operator, run_on_cpu
 
 def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return self.copy_(value)
@@ -41,7 +33,7 @@ def register() -> None:
     for name, implementation in (_index_ops.TABLE | _foreach.table() | _reduction_ops.TABLE).items():
         wave.impl(name, implementation)
     for name in _native.scalar_operators():
-        op = _operator(name)
+        op = operator(name)
         arguments = op._schema.arguments
         defaults = [argument.default_value for argument in arguments]
         fallback = functools.partial(run_on_cpu, op)
@@ -49,4 +41,4 @@ def register() -> None:
     native = set(_native.native_operators())
     for name in ON_CPU:
         if name not in native:
-            wave.impl(name, functools.partial(run_on_cpu, _operator(name)))
+            wave.impl(name, functools.partial(run_on_cpu, operator(name)))

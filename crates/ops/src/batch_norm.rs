@@ -88,7 +88,7 @@ fn sums(
         Some((_, mean)) => call.view(queue, mean, false)?,
         None => call.range(queue, x.address, 1, x.dtype.size(), false)?,
     };
-    call.range(queue, part, shape.channels * parts * 2, 4, true)?;
+    call.range(queue, part, shape.channels * parts * 3, 4, true)?;
     call.words([x_at, dy_at, mean_at]);
     let reads = if dy.is_some() { 2 } else { 1 };
     call.work(4 * x.elements(), reads * x.elements() * x.dtype.size());
@@ -134,7 +134,7 @@ pub fn batch_norm(
     save: &View,
 ) -> Result<(), OpError> {
     let shape = shape(x)?;
-    let kernel = format!("bn_finish_x_{}", suffix(x.dtype)?);
+    suffix(x.dtype)?;
     if y.sizes() != x.sizes()
         || y.dtype != x.dtype
         || !y.is_contiguous()
@@ -158,7 +158,7 @@ pub fn batch_norm(
         return Err(OpError::refused("no-statistics", "evaluation without running statistics"));
     }
     let parts = if norm.training { parts(queue, &shape) } else { 1 };
-    let scratch = queue.alloc((shape.channels * (parts * 2 + 4)) * 4 + 16)?;
+    let scratch = queue.alloc((shape.channels * (parts * 3 + 4)) * 4 + 16)?;
     let (coef, part) = (scratch, scratch + shape.channels * 16);
     let run = (|| {
         if norm.training {
@@ -168,7 +168,7 @@ pub fn batch_norm(
         call.numbers(&[shape.channels, parts])?.word(flags);
         let n = shape.count as f64;
         call.float(n as f32).float((n / (n - 1.0).max(1.0)) as f32).float(norm.momentum).float(norm.eps);
-        call.range(queue, part, shape.channels * parts * 2, 4, false)?;
+        call.range(queue, part, shape.channels * parts * 3, 4, false)?;
         let mut ats = [0; 4];
         let running = norm.running;
         let bound = [norm.gamma, norm.beta, running.map(|r| r.0), running.map(|r| r.1)];
@@ -181,10 +181,9 @@ pub fn batch_norm(
         }
         call.view(queue, save, true)?;
         call.range(queue, coef, shape.channels * 4, 4, true)?;
-        let x_at = call.view(queue, x, false)?;
-        call.words(ats).word(x_at).numbers(&[shape.length])?;
-        call.work(10 * shape.channels, shape.channels * (parts * 8 + 40));
-        call.launch_items(queue, &kernel, shape.channels, 64)?;
+        call.words(ats);
+        call.work(10 * shape.channels, shape.channels * (parts * 12 + 40));
+        call.launch_items(queue, "bn_finish_x_f32", shape.channels, 64)?;
         apply(queue, x, None, coef, y, &shape)
     })();
     queue.free(scratch);
@@ -220,14 +219,14 @@ pub fn batch_norm_backward(
         }
     }
     let parts = parts(queue, &shape);
-    let scratch = queue.alloc((shape.channels * (parts * 2 + 4)) * 4 + 16)?;
+    let scratch = queue.alloc((shape.channels * (parts * 3 + 4)) * 4 + 16)?;
     let (coef, part) = (scratch, scratch + shape.channels * 16);
     let run = (|| {
         sums(queue, x, Some((dy, mean)), &shape, parts, part)?;
         let mut call = Call::new();
         let flags = u32::from(gamma.is_some()) + if training { 8 } else { 0 };
         call.numbers(&[shape.channels, parts])?.word(flags).float(shape.count as f32).float(eps);
-        call.range(queue, part, shape.channels * parts * 2, 4, false)?;
+        call.range(queue, part, shape.channels * parts * 3, 4, false)?;
         let gamma_at = match gamma {
             Some(gamma) => call.view(queue, gamma, false)?,
             None => call.range(queue, part, 1, 4, false)?,
@@ -237,7 +236,7 @@ pub fn batch_norm_backward(
         call.view(queue, grads, true)?;
         call.range(queue, coef, shape.channels * 4, 4, true)?;
         call.words([gamma_at, mean_at, invstd_at]);
-        call.work(10 * shape.channels, shape.channels * (parts * 8 + 40));
+        call.work(10 * shape.channels, shape.channels * (parts * 12 + 40));
         call.launch_items(queue, "bn_finish_dy_f32", shape.channels, 64)?;
         match dx {
             Some(dx) => apply(queue, x, Some(dy), coef, dx, &shape),

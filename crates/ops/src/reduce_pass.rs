@@ -32,6 +32,11 @@ impl Family {
         Self::new(kind, Mode::Plain, ["reduction_f_f32", "reduction_i_f32", "reduction_d_f32"])
     }
 
+    /// Of floats: with elements to any power.
+    pub fn power() -> Self {
+        Self { kernel: "reduction_pow_f32", ..Self::plain(Kind::Float) }
+    }
+
     pub fn extreme(kind: Kind) -> Self {
         Self::new(kind, Mode::Extreme, ["reduction_argf_f32", "reduction_argi_f32", "reduction_argd_f32"])
     }
@@ -276,7 +281,7 @@ struct Scratch {
 
 impl Scratch {
     fn new(queue: &mut dyn Queue, family: Family, splits: u64, outs: u64) -> Result<Self, OpError> {
-        let planes = if family.mode == Mode::Moments { 3 } else { 1 };
+        let planes = if family.mode == Mode::Moments { 4 } else { 1 };
         let (size, plane) = (family.partial.size(), splits * outs);
         let values = (planes * plane * size).next_multiple_of(16);
         let address = queue.alloc(values + if family.mode == Mode::Extreme { plane * 4 } else { 0 })?;

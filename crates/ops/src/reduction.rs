@@ -91,7 +91,8 @@ pub fn reduce(
     };
     let op = |map, finish| map | combine << 4 | finish << 8;
     let ops = Ops { whole: op(map, finish), part: op(map, 0), last: op(0, finish) };
-    job.run(queue, Family::plain(kind), ops, &[out])
+    let family = if map == 4 { Family::power() } else { Family::plain(kind) };
+    job.run(queue, family, ops, &[out])
 }
 
 /// The largest (or with `least` the smallest) elements of `input` over `dims`, and where they are: the index

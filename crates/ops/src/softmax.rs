@@ -57,12 +57,12 @@ fn launch(
             starts[at] = u64::from(call.view(queue, view, *writes)?) + offsets[at];
         }
         call.numbers(&[outs, count])?.words([u32::from(log), lanes.word]).numbers(&kept[1..])?;
-        for at in 0..3 {
+        for (at, start) in starts.into_iter().enumerate() {
             let Some((view, _)) = sides.get(at) else {
                 call.words([0; 7]);
                 continue;
             };
-            call.word(view.dtype.code()).numbers(&[starts[at]])?;
+            call.word(view.dtype.code()).numbers(&[start])?;
             call.numbers(&common.strides4(at))?.numbers(&[view.strides()[dim]])?;
         }
         let bytes: u64 = sides.iter().map(|(view, _)| outs * count * view.dtype.size()).sum();

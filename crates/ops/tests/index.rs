@@ -296,6 +296,39 @@ fn masks() {
 }
 
 #[test]
+fn places_that_are_not_zero() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for dtype in DType::ALL {
+        let sizes = [[3, 5, 41], [1, 1, 64], [7, 1, 1]][random.random_range(0..3)];
+        let mut data = values(&mut random, dtype, sizes.iter().product(), 3.0);
+        data.iter_mut().for_each(|v| {
+            if random.random_bool(0.5) {
+                *v = if dtype.is_float() && random.random_bool(0.5) { -0.0 } else { 0.0 };
+            }
+        });
+        if dtype.is_float() {
+            data[0] = f64::NAN;
+        }
+        let input = put_plain(&mut stream, dtype, &sizes, &data);
+        let chunks = index::nonzero_counts(data.len() as u64);
+        let counts = room(&mut stream, DType::I32, &[chunks]);
+        index::count_nonzero(&mut stream, &input, &counts).unwrap();
+        let found = get(&mut stream, &counts);
+        let expected: Vec<f64> =
+            data.chunks(64).map(|some| some.iter().filter(|&&v| v != 0.0).count() as f64).collect();
+        close(&found, &expected, 0.0, &format!("{dtype:?}, seed {seed}"));
+        let starts: Vec<f64> = (0..found.len()).map(|i| found[..i].iter().sum()).collect();
+        let starts = put_plain(&mut stream, DType::I32, &[chunks], &starts);
+        let output = room(&mut stream, DType::I64, &[found.iter().sum::<f64>() as u64, 3]);
+        index::nonzero(&mut stream, &input, &starts, &output).unwrap();
+        let expected = places(&sizes).into_iter().zip(&data).filter(|&(_, &v)| v != 0.0);
+        let expected: Vec<f64> = expected.flat_map(|(place, _)| place).map(|i| i as f64).collect();
+        close(&get(&mut stream, &output), &expected, 0.0, &format!("{dtype:?}, seed {seed}"));
+    }
+}
+
+#[test]
 fn many_sources_are_summed_in_order_and_alike_every_time() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();

@@ -67,7 +67,6 @@ table! {
         aoti_torch_empty_strided: unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> i32,
         aoti_torch_copy_: unsafe extern "C" fn(Handle, Handle, i32) -> i32,
         aoti_torch_check: unsafe extern "C-unwind" fn(bool, *const c_char, *const c_char, u32, *const c_char),
-        aoti_torch_warn: unsafe extern "C-unwind" fn(*const c_char, *const c_char, u32, *const c_char),
         aoti_torch_device_type_cpu: Code,
         aoti_torch_device_type_privateuse1: Code,
         aoti_torch_memory_format_contiguous_format: Code,
@@ -99,14 +98,12 @@ table! {
         torch_delete_list: unsafe extern "C" fn(Handle) -> i32,
         torch_string_length: unsafe extern "C" fn(Handle, *mut usize) -> i32,
         torch_string_c_str: unsafe extern "C" fn(Handle, *mut *const c_char) -> i32,
-        torch_new_string_handle: unsafe extern "C" fn(*const c_char, usize, *mut Handle) -> i32,
         torch_delete_string: unsafe extern "C" fn(Handle) -> i32,
         _Znwm: unsafe extern "C" fn(usize) -> *mut c_void,
         _ZdlPv: unsafe extern "C" fn(*mut c_void),
     }
     optional {
         // 2.13 and newer.
-        new_stable_ivalue = "torch_new_stable_ivalue": unsafe extern "C" fn(*mut *mut Word) -> i32,
         delete_stable_ivalue = "torch_delete_stable_ivalue": unsafe extern "C" fn(*mut Word) -> i32,
         what = "torch_exception_get_what_without_backtrace": unsafe extern "C" fn() -> *const c_char,
         delete_generator = "torch_delete_generator": unsafe extern "C" fn(Handle) -> i32,

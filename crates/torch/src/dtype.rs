@@ -133,9 +133,14 @@ impl MemoryFormat {
         }
     }
 
-    /// libtorch's code.
-    pub fn code(self) -> i32 {
-        Self::codes().iter().find(|(_, format)| *format == self).map_or(0, |(code, _)| *code)
+    /// As PyTorch names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Contiguous => "contiguous_format",
+            Self::ChannelsLast => "channels_last",
+            Self::ChannelsLast3d => "channels_last_3d",
+            Self::Preserve => "preserve_format",
+        }
     }
 
     /// The format of libtorch's code.

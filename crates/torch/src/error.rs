@@ -1,6 +1,8 @@
 //! What kernels can fail with, and how that becomes a Python exception.
 
 use crate::abi::{Api, api};
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError};
+use pyo3::prelude::*;
 use std::ffi::{CString, c_char, c_void};
 use wave32_device::DeviceError;
 
@@ -28,6 +30,9 @@ pub enum Error {
     /// An index or dimension is out of range.
     #[error("{0}")]
     Index(String),
+    /// Nothing can do this, the CPU included, or nothing may.
+    #[error("{0}")]
+    Refused(String),
     /// No kernel for these arguments: the call runs on the CPU instead.
     #[error("no kernel of the wave device: {0}")]
     NoKernel(String),
@@ -39,6 +44,27 @@ impl From<DeviceError> for Error {
             DeviceError::OutOfMemory { .. } => Self::OutOfMemory(format!("wave {error}")),
             other => Self::Device(other),
         }
+    }
+}
+
+impl From<PyErr> for Error {
+    fn from(error: PyErr) -> Self {
+        Python::attach(|py| {
+            let text = error.value(py).to_string();
+            let is = |name: &str| {
+                let kind = py.import("torch").and_then(|torch| torch.getattr(name));
+                kind.is_ok_and(|kind| error.is_instance(py, &kind))
+            };
+            if error.is_instance_of::<PyNotImplementedError>(py) {
+                Self::Refused(text)
+            } else if error.is_instance_of::<PyIndexError>(py) {
+                Self::Index(text)
+            } else if is("OutOfMemoryError") {
+                Self::OutOfMemory(text)
+            } else {
+                Self::Torch(text)
+            }
+        })
     }
 }
 
@@ -67,7 +93,7 @@ pub fn raise(error: Error) -> ! {
     let api = api();
     let kind = match &error {
         Error::OutOfMemory(_) => api.out_of_memory_type.zip(api.out_of_memory_vtable),
-        Error::NoKernel(_) => api.not_implemented_type.zip(api.not_implemented_vtable),
+        Error::NoKernel(_) | Error::Refused(_) => api.not_implemented_type.zip(api.not_implemented_vtable),
         Error::Index(_) => api.index_type.zip(api.index_vtable),
         _ => None,
     };

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use wave32_ops::Queue;
 use wave32_ops::index::Errors;
 
-/// The word, for the life of the process.
+/// The word, for the life of the stream.
 static WORD: Mutex<Option<u64>> = Mutex::new(None);
 /// A kernel that may raise it was launched since it was last looked at.
 static PENDING: AtomicBool = AtomicBool::new(false);
@@ -29,6 +29,12 @@ pub fn word() -> Result<Errors, Error> {
     })?;
     *word = Some(address);
     Ok(Errors(address))
+}
+
+/// Another stream knows nothing of the word.
+pub fn forget() {
+    *WORD.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    PENDING.store(false, Ordering::Relaxed);
 }
 
 /// Called where the device is waited for anyway. Costs nothing where no index was used since.

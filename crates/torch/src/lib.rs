@@ -15,6 +15,7 @@ pub mod memory_ops;
 mod ops_binary;
 mod ops_conv;
 mod ops_index;
+mod ops_layer_norm;
 mod ops_loss;
 mod ops_matmul;
 mod ops_nll;

@@ -9,8 +9,8 @@ use wave32_problem::{ConvProblem, ConvSpec, Direction};
 
 /// The kernels of this file.
 pub const OPS: &[Op] = crate::ops! {
-    "convolution_overrideable" => forward,
-    "convolution_backward_overrideable" => backward,
+    "convolution" => forward,
+    "convolution_backward" => backward,
 };
 
 /// What both passes are told of the geometry.
@@ -115,6 +115,7 @@ fn backward(
     grad: &Tensor,
     input: &Tensor,
     weight: &Tensor,
+    _bias_sizes: Option<&[i64]>,
     stride: &[i64],
     padding: &[i64],
     dilation: &[i64],

@@ -1,6 +1,5 @@
 //! Elements named by other tensors.
 
-use crate::abi::{BUILD_VERSION, api, check};
 use crate::bridge::{contiguous, run, view};
 use crate::copies;
 use crate::dtype::DType;
@@ -20,6 +19,7 @@ pub const OPS: &[Op] = crate::ops! {
     "scatter_add.out" => scatter_add,
     "index_copy.out" => index_copy,
     "index_fill_.int_Tensor" => index_fill,
+    "nonzero" => nonzero,
     "embedding_dense_backward" => embedding_backward,
 };
 
@@ -234,19 +234,35 @@ fn named(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>, 
     Ok(all)
 }
 
-fn nonzero(mask: &Tensor) -> Result<Tensor, Error> {
-    let mut stack = [mask.share()?.into_word()];
-    // SAFETY: the operator takes a tensor, which it owns, and answers with one.
-    unsafe {
-        let status = (api().torch_call_dispatcher)(
-            c"aten::nonzero".as_ptr(),
-            c"".as_ptr(),
-            stack.as_mut_ptr(),
-            BUILD_VERSION,
-        );
-        check(status, "nonzero")?;
-        Ok(Tensor::from_handle(stack[0] as crate::abi::Handle))
+/// Waits for the device: how many places there are is a size.
+fn nonzero(x: &Tensor) -> Result<Tensor, Error> {
+    if x.dtype()?.is_complex() {
+        return Err(Error::NoKernel("zeros of complex numbers, which have signs".into()));
     }
+    let plain = contiguous(x)?;
+    // Bits will do for types that have no view, but not for the signs of floats.
+    let from = if plain.dtype()?.is_float() { view(&plain)? } else { bits(&plain)? };
+    let rank = x.dim();
+    let mut counts = vec![0u8; 4 * index::nonzero_counts(from.elements()) as usize];
+    let starts = Tensor::empty(&[counts.len() as i64 / 4], DType::I32)?;
+    let mut total = 0i64;
+    if !counts.is_empty() {
+        let (to, address) = (view(&starts)?, starts.address());
+        run(|queue| index::count_nonzero(queue, &from, &to))?;
+        crate::state::with(|stream| stream.download(address, &mut counts))?;
+        index_errors::check()?;
+        for count in counts.chunks_exact_mut(4) {
+            let many = i64::from(u32::from_le_bytes([count[0], count[1], count[2], count[3]]));
+            // The device binds fewer than 2^31 elements.
+            count.copy_from_slice(&(total as u32).to_le_bytes());
+            total += many;
+        }
+        crate::state::with(|stream| stream.upload(address, &counts))?;
+    }
+    let out = Tensor::empty(&[total, rank], DType::I64)?;
+    let (starts, to) = (view(&starts)?, view(&out)?);
+    run(|queue| index::nonzero(queue, &from, &starts, &to))?;
+    Ok(out)
 }
 
 fn views(indices: &[Option<Tensor>]) -> Result<Vec<Option<View>>, Error> {

@@ -3,16 +3,24 @@
 use crate::bridge::{planned, run, view};
 use crate::error::Error;
 use crate::memory_ops::resize;
+use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op;
+use crate::scalar::{Scalar, ScalarOp};
 use crate::tensor::Tensor;
-use wave32_ops::View;
+use wave32_ops::{Op as Elementwise, View};
 
-/// Kernels of `aten`. The forms with Scalars come through `wave`'s own operators.
+/// Kernels of `aten`.
 pub const OPS: &[Op] = crate::ops! {
     "mm" => mm,
     "mm.out" => mm_out,
     "bmm" => bmm,
     "bmm.out" => bmm_out,
+};
+
+/// Those with Scalars.
+pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
+    "addmm.out" => addmm_out,
+    "baddbmm.out" => addmm_out,
 };
 
 fn checked(a: &Tensor, b: &Tensor, rank: usize, name: &str) -> Result<Vec<i64>, Error> {
@@ -86,4 +94,47 @@ fn mm_out(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
 fn bmm_out(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let sizes = checked(a, b, 3, "bmm")?;
     into(out, &sizes, |to| product(a, b, to))
+}
+
+/// `out = beta * added + alpha * (a @ b)`, for matrices and batches of them.
+fn addmm_out(
+    added: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    out: &Tensor,
+) -> Result<Tensor, Error> {
+    let sizes = checked(a, b, a.sizes().len().clamp(2, 3), "addmm")?;
+    let (alpha, beta) = (alpha.float()?, beta.float()?);
+    if beta != 0.0 && (out.is_same(added) || added.dtype()? != a.dtype()?) {
+        // What is added is overwritten by the product, or of another type: the product goes elsewhere first.
+        if added.dtype()? != a.dtype()? {
+            return Err(Error::NoKernel("addmm of different types".into()));
+        }
+        let made = Tensor::empty(&sizes, a.dtype()?)?;
+        addmm_into(added, a, b, (beta, alpha), &made)?;
+        crate::copies::copy(&made, out)?;
+        return out.share();
+    }
+    into(out, &sizes, |to| addmm_into(added, a, b, (beta, alpha), to))
+}
+
+fn addmm_into(
+    added: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    (beta, alpha): (f64, f64),
+    to: &Tensor,
+) -> Result<(), Error> {
+    product(a, b, to)?;
+    if alpha != 1.0 {
+        Pointwise::new(Elementwise::Mul, Rule::As(to.dtype()?))
+            .in_place(to, &[Input::Value(alpha.into())])?;
+    }
+    if beta != 0.0 {
+        // With 0 what is added is not even looked at: it may be NaN.
+        Pointwise::with(Elementwise::AddScaled, Rule::Same, beta, 0.0).in_place(to, &[added.into()])?;
+    }
+    Ok(())
 }

@@ -1,20 +1,15 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
-use crate::scalar::ScalarOp;
-use crate::{abi, fallback, index_errors, memory_ops, ops_scalar, register, rng, scalar, state, tables};
+use crate::{abi, fallback, index_errors, memory_ops, register, rng, scalar, state, tables};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
-use std::collections::HashMap;
-
-/// Every table of kernels of aten that have a `Scalar`.
-const SCALAR_KERNELS: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS, ops_scalar::SCALAR_OPS];
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
-            Error::NoKernel(_) => PyNotImplementedError::new_err(error.to_string()),
+            Error::NoKernel(_) | Error::Refused(_) => PyNotImplementedError::new_err(error.to_string()),
             Error::Index(_) => PyIndexError::new_err(error.to_string()),
             Error::OutOfMemory(text) => Python::attach(|py| {
                 let made =
@@ -61,7 +56,7 @@ mod _native {
     /// Names of the operators of aten that have a kernel with a `Scalar`.
     #[pyfunction]
     fn scalar_operators() -> Vec<&'static str> {
-        SCALAR_KERNELS.iter().copied().flatten().map(|op| op.name).collect()
+        tables::SCALAR.iter().copied().flatten().map(|op| op.name).collect()
     }
 
     /// The builtin for one of them, from the names and defaults of its schema's arguments.
@@ -73,15 +68,9 @@ mod _native {
         defaults: Vec<Py<PyAny>>,
         fallback: Py<PyAny>,
     ) -> PyResult<Bound<'py, PyCFunction>> {
-        let op = SCALAR_KERNELS.iter().copied().flatten().find(|op| op.name == name);
+        let op = tables::SCALAR.iter().copied().flatten().find(|op| op.name == name);
         let op = op.ok_or_else(|| PyRuntimeError::new_err(format!("no kernel {name}")))?;
         scalar::builtin(py, op, names, defaults, fallback)
-    }
-
-    /// Which arguments operators write: `aten::add.out` to a bit per position.
-    #[pyfunction]
-    fn set_written(table: HashMap<String, u32>) {
-        fallback::set_written(table);
     }
 
     /// Counts a call that runs on the CPU; what to tell the user, if anything.

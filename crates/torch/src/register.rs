@@ -77,8 +77,7 @@ macro_rules! kernels {
                 $(let $value = $value?;)*
                 let result = match call::<R, $($type::Item<'_>),*>(self, $($type::lend(&$value)),*) {
                     Err(Error::NoKernel(why)) => {
-                        // SAFETY: the arguments are those of this operator, and R its results.
-                        unsafe { fallback::run::<R>(name, &why, &[$(&|seen| $value.give(seen)),*]) }
+                        fallback::run::<R>(name, &why, &[$(&|py| Owned::to_python(&$value, py)),*])
                     }
                     other => other,
                 };

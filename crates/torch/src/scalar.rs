@@ -70,8 +70,11 @@ impl Owned for Either {
     unsafe fn take(_: Word) -> Result<Self, Error> {
         Err(Error::Invalid("numbers come through Python: use scalar_ops!".into()))
     }
-    fn give(&self, _: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error> {
-        Err(Error::Invalid("numbers go through Python".into()))
+    fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
+        match self {
+            Self::Number(number) => ToPython::to_python(*number, py),
+            Self::Tensor(tensor) => Owned::to_python(tensor, py),
+        }
     }
 }
 
@@ -105,8 +108,8 @@ impl Owned for Scalar {
     unsafe fn take(_: Word) -> Result<Self, Error> {
         Err(Error::Invalid("a Scalar cannot come through the C ABI: use scalar_ops!".into()))
     }
-    fn give(&self, _: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error> {
-        Err(Error::Invalid("a Scalar cannot go through the C ABI".into()))
+    fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
+        ToPython::to_python(*self, py)
     }
 }
 

@@ -18,7 +18,10 @@
 use crate::abi::{Handle, Word, api, check};
 use crate::dtype::{DType, MemoryFormat};
 use crate::error::Error;
+use crate::scalar::{FromPython, ToPython};
 use crate::tensor::{Dims, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString};
 use smallvec::SmallVec;
 
 /// The owned form of an argument.
@@ -32,12 +35,11 @@ pub trait Owned: Sized {
     /// `word` is of this type and not yet taken.
     unsafe fn take(word: Word) -> Result<Self, Error>;
 
-    /// The same argument for a call on the CPU, owned by that call. Tensors of the device are copied
-    /// there, and `seen` gets each pair in order.
+    /// The same argument for Python, for a call on the CPU.
     ///
     /// # Errors
-    /// `Torch`, the stream's.
-    fn give(&self, seen: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error>;
+    /// `Torch`; `Invalid` for what cannot follow there.
+    fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error>;
 }
 
 /// A parameter of a kernel.
@@ -58,26 +60,22 @@ pub trait Return: Sized {
     /// `Torch`.
     fn put(self, stack: &mut [Word]) -> Result<(), Error>;
 
-    /// Takes the results of a call on the CPU, as tensors of the device. Results that are one of the
-    /// arguments (`seen`) become that argument.
+    /// Takes the result of a call that Python made.
     ///
     /// # Errors
-    /// `Torch`, the stream's.
-    ///
-    /// # Safety
-    /// `stack` starts with the results of a call with the same schema.
-    unsafe fn from_cpu(stack: &[Word], seen: &[(Tensor, Tensor)]) -> Result<Self, Error>;
+    /// `Torch`; `Invalid` for another type.
+    fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error>;
 }
 
 macro_rules! plain {
-    ($($type:ty, $word:ident => $take:expr, $value:ident => $give:expr;)*) => {$(
+    ($($type:ty, $word:ident => $take:expr, $py:ident, $value:ident => $give:expr;)*) => {$(
         impl Owned for $type {
             unsafe fn take($word: Word) -> Result<Self, Error> {
                 $take
             }
-            fn give(&self, _: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error> {
+            fn to_python(&self, $py: Python<'_>) -> Result<Py<PyAny>, Error> {
                 let $value = *self;
-                Ok($give)
+                $give
             }
         }
         impl Argument for $type {
@@ -91,13 +89,18 @@ macro_rules! plain {
 }
 
 plain! {
-    i64, word => Ok(word as i64), value => value as Word;
-    f64, word => Ok(f64::from_bits(word)), value => value.to_bits();
-    bool, word => Ok(word & 1 != 0), value => Word::from(value);
-    DType, word => Self::from_code(word as i32), value => Word::from(value.code() as u32);
-    MemoryFormat, word => Self::from_code(word as i32), value => Word::from(value.code() as u32);
-    Layout, word => Ok(Self(word as i32)), value => Word::from(value.0 as u32);
-    Device, word => Ok(Self(word)), value => value.0;
+    i64, word => Ok(word as i64), py, value => Ok(PyInt::new(py, value).into_any().unbind());
+    f64, word => Ok(f64::from_bits(word)), py, value => Ok(PyFloat::new(py, value).into_any().unbind());
+    bool, word => Ok(word & 1 != 0), py, value => Ok(PyBool::new(py, value).to_owned().into_any().unbind());
+    DType, word => Self::from_code(word as i32), py, value => of_torch(py, value.name());
+    MemoryFormat, word => Self::from_code(word as i32), py, value => of_torch(py, value.name());
+    Layout, word => Ok(Self(word as i32)), py, _value => of_torch(py, "strided");
+    Device, word => Ok(Self(word)), py, _value => Ok(PyString::new(py, "wave").into_any().unbind());
+}
+
+/// An attribute of the module `torch`.
+fn of_torch(py: Python<'_>, name: &str) -> Result<Py<PyAny>, Error> {
+    Ok(py.import("torch").and_then(|torch| torch.getattr(name))?.unbind())
 }
 
 /// A layout's code; the device has strided tensors only.
@@ -125,7 +128,7 @@ impl Owned for Generator {
     unsafe fn take(word: Word) -> Result<Self, Error> {
         Ok(Self(word as Handle))
     }
-    fn give(&self, _: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error> {
+    fn to_python(&self, _: Python<'_>) -> Result<Py<PyAny>, Error> {
         Err(Error::Invalid("a generator= cannot follow a call to the CPU".into()))
     }
 }
@@ -143,14 +146,8 @@ impl Owned for Tensor {
         // SAFETY: by the caller.
         Ok(unsafe { Self::from_handle(word as Handle) })
     }
-    fn give(&self, seen: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error> {
-        if !self.is_defined() || !self.is_wave() {
-            return Ok(self.share()?.into_word());
-        }
-        let host = crate::copies::to_host(self)?;
-        let word = host.share()?.into_word();
-        seen.push((self.share()?, host));
-        Ok(word)
+    fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
+        ToPython::to_python(self.share()?, py)
     }
 }
 
@@ -180,19 +177,8 @@ impl<T: Owned> Owned for Option<T> {
         };
         inner.map(Some)
     }
-    fn give(&self, seen: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error> {
-        let Some(inner) = self else { return Ok(0) };
-        let inner = inner.give(seen)?;
-        let mut boxed: *mut Word = std::ptr::null_mut();
-        // SAFETY: the callee frees the box the way it was made.
-        unsafe {
-            match api().new_stable_ivalue {
-                Some(new) => check(new(&raw mut boxed), "new_stable_ivalue")?,
-                None => boxed = (api()._Znwm)(size_of::<Word>()).cast(),
-            }
-            *boxed = inner;
-        }
-        Ok(boxed as Word)
+    fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
+        self.as_ref().map_or_else(|| Ok(py.None()), |inner| inner.to_python(py))
     }
 }
 
@@ -274,24 +260,6 @@ unsafe fn take_list<T: Owned>(word: Word, mut each: impl FnMut(T)) -> Result<(),
     result
 }
 
-fn give_list<'a, T: Owned + 'a>(
-    items: impl ExactSizeIterator<Item = &'a T>,
-    seen: &mut Vec<(Tensor, Tensor)>,
-) -> Result<Word, Error> {
-    let mut handle = std::ptr::null_mut();
-    // SAFETY: a place for the answer.
-    check(unsafe { (api().torch_new_list_reserve_size)(items.len(), &raw mut handle) }, "new_list")?;
-    let list = List(handle);
-    for item in items {
-        let word = item.give(seen)?;
-        // SAFETY: a live list; it takes the word's ownership.
-        check(unsafe { (api().torch_list_push_back)(list.0, word) }, "list_push_back")?;
-    }
-    let word = list.0 as Word;
-    std::mem::forget(list);
-    Ok(word)
-}
-
 macro_rules! list {
     ($($element:ty, $owned:ty;)*) => {$(
         impl Owned for $owned {
@@ -301,8 +269,9 @@ macro_rules! list {
                 unsafe { take_list(word, |value: $element| all.push(value)) }?;
                 Ok(all)
             }
-            fn give(&self, seen: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error> {
-                give_list(self.iter(), seen)
+            fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
+                let items: Result<Vec<_>, _> = self.iter().map(|item| item.to_python(py)).collect();
+                Ok(PyList::new(py, items?)?.into_any().unbind())
             }
         }
         impl Argument for &[$element] {
@@ -336,13 +305,8 @@ impl Owned for String {
             Ok(string)
         }
     }
-    fn give(&self, _: &mut Vec<(Tensor, Tensor)>) -> Result<Word, Error> {
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: a text of that length.
-        let status =
-            unsafe { (api().torch_new_string_handle)(self.as_ptr().cast(), self.len(), &raw mut handle) };
-        check(status, "new_string")?;
-        Ok(handle as Word)
+    fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
+        Ok(PyString::new(py, self).into_any().unbind())
     }
 }
 
@@ -362,24 +326,11 @@ impl Argument for Option<&str> {
     }
 }
 
-/// A result of a call on the CPU as a tensor of the device.
-unsafe fn tensor_from_cpu(word: Word, seen: &[(Tensor, Tensor)]) -> Result<Tensor, Error> {
-    // SAFETY: by the caller.
-    let host = unsafe { Tensor::from_handle(word as Handle) };
-    if !host.is_defined() {
-        return Ok(host);
-    }
-    match seen.iter().find(|(_, copy)| copy.is_same(&host)) {
-        Some((original, _)) => original.share(),
-        None => crate::copies::to_device(&host),
-    }
-}
-
 impl Return for () {
     fn put(self, _: &mut [Word]) -> Result<(), Error> {
         Ok(())
     }
-    unsafe fn from_cpu(_: &[Word], _: &[(Tensor, Tensor)]) -> Result<Self, Error> {
+    fn from_python(_: &Bound<'_, PyAny>) -> Result<Self, Error> {
         Ok(())
     }
 }
@@ -389,9 +340,8 @@ impl Return for Tensor {
         stack[0] = self.into_word();
         Ok(())
     }
-    unsafe fn from_cpu(stack: &[Word], seen: &[(Tensor, Tensor)]) -> Result<Self, Error> {
-        // SAFETY: by the caller.
-        unsafe { tensor_from_cpu(stack[0], seen) }
+    fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
+        if object.is_none() { Self::undefined() } else { FromPython::from_python(object) }
     }
 }
 
@@ -409,30 +359,30 @@ impl Return for Vec<Tensor> {
         std::mem::forget(list);
         Ok(())
     }
-    unsafe fn from_cpu(stack: &[Word], seen: &[(Tensor, Tensor)]) -> Result<Self, Error> {
-        let mut hosts: Self = Vec::new();
-        // SAFETY: by the caller.
-        unsafe { take_list(stack[0], |host| hosts.push(host)) }?;
-        // SAFETY: each handle is given on once.
-        hosts.into_iter().map(|host| unsafe { tensor_from_cpu(host.into_word(), seen) }).collect()
+    fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
+        FromPython::from_python(object)
     }
 }
 
 macro_rules! plain_results {
-    ($($type:ty),*) => {$(
+    ($($type:ty, $value:ident => $word:expr;)*) => {$(
         impl Return for $type {
             fn put(self, stack: &mut [Word]) -> Result<(), Error> {
-                stack[0] = self.give(&mut Vec::new())?;
+                let $value = self;
+                stack[0] = $word;
                 Ok(())
             }
-            unsafe fn from_cpu(stack: &[Word], _: &[(Tensor, Tensor)]) -> Result<Self, Error> {
-                // SAFETY: by the caller.
-                unsafe { <$type as Owned>::take(stack[0]) }
+            fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
+                FromPython::from_python(object)
             }
         }
     )*};
 }
-plain_results!(i64, f64, bool);
+plain_results! {
+    i64, value => value as Word;
+    f64, value => value.to_bits();
+    bool, value => Word::from(value);
+}
 
 macro_rules! tuples {
     ($($name:ident: $tensor:ty),*) => {
@@ -444,12 +394,13 @@ macro_rules! tuples {
                 }
                 Ok(())
             }
-            unsafe fn from_cpu(stack: &[Word], seen: &[(Tensor, Tensor)]) -> Result<Self, Error> {
-                let mut words = stack.iter();
-                $(let $name = words.next().copied().unwrap_or_default();)*
-                // SAFETY: by the caller. All are taken before any error returns, so that none leaks.
-                $(let $name = unsafe { tensor_from_cpu($name, seen) };)*
-                Ok(($($name?,)*))
+            fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
+                let mut items = object.try_iter()?;
+                let few = || Error::Invalid("too few results".into());
+                Ok(($({
+                    let $name = items.next().ok_or_else(few)??;
+                    <$tensor as Return>::from_python(&$name)?
+                },)*))
             }
         }
     };

@@ -241,6 +241,7 @@ pub fn reopen() {
     let before = std::mem::replace(&mut *state, State::Unopened);
     drop(state);
     drop(before);
+    crate::index_errors::forget();
 }
 
 /// Waits for work in flight and closes the device for good. Tensors that are still alive stay readable

@@ -1,9 +1,10 @@
 //! Every table of kernels.
 
 use crate::register::Op;
+use crate::scalar::ScalarOp;
 use crate::{
-    memory_ops, ops_binary, ops_conv, ops_index, ops_loss, ops_matmul, ops_nll, ops_norm, ops_optim,
-    ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_unary, ops_upsample,
+    memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_nll, ops_norm,
+    ops_optim, ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_unary, ops_upsample,
 };
 
 /// Kernels of `aten`.
@@ -25,6 +26,7 @@ pub const ATEN: &[&[Op]] = &[
     ops_shape::OPS,
     ops_reduction::OPS,
     ops_nll::OPS,
+    ops_layer_norm::OPS,
 ];
 
 /// Schemas and kernels of this device's own operators, for its Python side.
@@ -34,3 +36,6 @@ pub const OWN: &[(&[&str], &[Op])] = &[
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
     (ops_reduction::SCHEMAS, ops_reduction::OWN),
 ];
+
+/// Kernels of `aten` that have a `Scalar`.
+pub const SCALAR: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS, ops_matmul::SCALAR_OPS, ops_scalar::SCALAR_OPS];

@@ -8,11 +8,13 @@
 //! of them stays is open, as in PyTorch.
 
 mod accumulate;
+mod nonzero;
 
 use crate::scratch::scratch;
 use crate::{Call, Common, DType, OpError, Queue, View};
 
 pub use accumulate::{add, put_add, scatter_add};
+pub use nonzero::{count_nonzero, nonzero, nonzero_counts};
 
 const THREADS: u64 = 256;
 // The bits of `mode` in kernels/index.kern.

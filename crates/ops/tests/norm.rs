@@ -1,0 +1,112 @@
+//! Layer and group norm against sums in f64.
+
+mod common;
+
+use common::{close, get, put_plain, random, room, rounded, stream, values};
+use wave32_ops::{DType, NormGrads, NormShape, norm, norm_backward};
+
+struct Reference {
+    y: Vec<f64>,
+    mean: Vec<f64>,
+    rstd: Vec<f64>,
+    dx: Vec<f64>,
+    dweight: Vec<f64>,
+    dbias: Vec<f64>,
+}
+
+/// By the definition, element by element; `channel` gives an element's weight.
+fn reference(
+    row: usize,
+    eps: f64,
+    channel: &dyn Fn(usize) -> usize,
+    [x, dy, weight, bias]: [&[f64]; 4],
+) -> Reference {
+    let n = row as f64;
+    let mut all = Reference {
+        y: vec![],
+        mean: vec![],
+        rstd: vec![],
+        dx: vec![],
+        dweight: vec![0.0; weight.len()],
+        dbias: vec![0.0; weight.len()],
+    };
+    for (at, (x, dy)) in x.chunks(row).zip(dy.chunks(row)).enumerate() {
+        let mean = x.iter().sum::<f64>() / n;
+        let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+        let rstd = 1.0 / (variance + eps).sqrt();
+        let hat: Vec<f64> = x.iter().map(|v| (v - mean) * rstd).collect();
+        let of = |i: usize| channel(at * row + i);
+        let scaled: Vec<f64> = dy.iter().enumerate().map(|(i, g)| g * weight[of(i)]).collect();
+        let sum: f64 = scaled.iter().sum();
+        let dot: f64 = scaled.iter().zip(&hat).map(|(g, h)| g * h).sum();
+        for i in 0..row {
+            all.y.push(hat[i] * weight[of(i)] + bias[of(i)]);
+            all.dx.push(rstd * (scaled[i] - sum / n - hat[i] * dot / n));
+            all.dweight[of(i)] += dy[i] * hat[i];
+            all.dbias[of(i)] += dy[i];
+        }
+        all.mean.push(mean);
+        all.rstd.push(rstd);
+    }
+    all
+}
+
+#[test]
+fn layer_and_group_norm() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let shapes = [
+        NormShape::layer(37, 101),
+        NormShape::layer(3001, 5),
+        NormShape::layer(2, 9001),
+        NormShape::group(3, 12, 35, 4),
+        NormShape::group(2, 6, 1, 1),
+        NormShape::group(1, 8, 4001, 8),
+    ];
+    for (dtype, tolerance) in [(DType::F32, 5e-6), (DType::F16, 2e-3), (DType::BF16, 1.5e-2)] {
+        for shape in shapes {
+            for affine in [true, false] {
+                let row = shape.channels * shape.inner;
+                let (count, weights) = (shape.rows * row, shape.rows_per_item * shape.channels);
+                let what = format!("{dtype:?} {shape:?} affine {affine} seed {seed}");
+                let data: Vec<f64> = values(&mut random, dtype, count, 2.0);
+                let data: Vec<f64> = data.iter().map(|v| rounded(dtype, v + 3.0)).collect();
+                let grads = values(&mut random, dtype, count, 2.0);
+                let (mut w, mut b) = (
+                    values(&mut random, DType::F32, weights, 2.0),
+                    values(&mut random, DType::F32, weights, 2.0),
+                );
+                let (x, dy) = (
+                    put_plain(&mut stream, dtype, &[count], &data),
+                    put_plain(&mut stream, dtype, &[count], &grads),
+                );
+                let wv = put_plain(&mut stream, DType::F32, &[weights], &w);
+                let bv = put_plain(&mut stream, DType::F32, &[weights], &b);
+                let (y, dx) = (room(&mut stream, dtype, &[count]), room(&mut stream, dtype, &[count]));
+                let mean = room(&mut stream, DType::F32, &[shape.rows]);
+                let rstd = room(&mut stream, DType::F32, &[shape.rows]);
+                let (dw, db) =
+                    (room(&mut stream, DType::F32, &[weights]), room(&mut stream, DType::F32, &[weights]));
+                if !affine {
+                    (w, b) = (vec![1.0; weights as usize], vec![0.0; weights as usize]);
+                }
+                let channel = |i: usize| i / shape.inner as usize % weights as usize;
+                let eps = f64::from(1e-5f32);
+                let expected = reference(row as usize, eps, &channel, [&data, &grads, &w, &b]);
+                let (wv, bv) = (affine.then_some(&wv), affine.then_some(&bv));
+                norm(&mut stream, shape, &x, wv, bv, 1e-5, &y, [&mean, &rstd]).unwrap();
+                close(&get(&mut stream, &y), &expected.y, tolerance, &format!("y, {what}"));
+                close(&get(&mut stream, &mean), &expected.mean, 3e-6, &format!("mean, {what}"));
+                close(&get(&mut stream, &rstd), &expected.rstd, 3e-6, &format!("rstd, {what}"));
+                let wanted = NormGrads { x: Some(&dx), weight: Some(&dw), bias: Some(&db) };
+                norm_backward(&mut stream, shape, &dy, &x, wv, [&mean, &rstd], &wanted).unwrap();
+                close(&get(&mut stream, &dx), &expected.dx, tolerance, &format!("dx, {what}"));
+                close(&get(&mut stream, &dw), &expected.dweight, 1e-5, &format!("dweight, {what}"));
+                close(&get(&mut stream, &db), &expected.dbias, 1e-5, &format!("dbias, {what}"));
+            }
+        }
+    }
+    let wrong = room(&mut stream, DType::F32, &[7]);
+    let all = (None, [&wrong, &wrong]);
+    assert!(norm(&mut stream, NormShape::layer(2, 4), &wrong, all.0, None, 1e-5, &wrong, all.1).is_err());
+}

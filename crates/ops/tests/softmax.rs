@@ -1,0 +1,132 @@
+//! Softmax and negative log likelihood against sums in f64.
+
+mod common;
+
+use common::{close, get, put, put_plain, random, room, rounded, stream, values};
+use rand::Rng;
+use wave32_ops::{DType, NllLoss, Reduction, View, nll_loss, nll_loss_backward, softmax, softmax_backward};
+
+/// For each element of `sizes` in index order: which row along `dim` it is of.
+fn rows(sizes: &[u64], dim: usize) -> Vec<usize> {
+    let inner: u64 = sizes[dim + 1..].iter().product();
+    let count: u64 = sizes.iter().product();
+    (0..count).map(|i| (i / (inner * sizes[dim]) * inner + i % inner) as usize).collect()
+}
+
+#[test]
+fn softmax_and_its_gradient() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for (dtype, tolerance) in [(DType::F32, 2e-6), (DType::F16, 1e-3), (DType::BF16, 8e-3)] {
+        for (sizes, strides, dim) in [
+            (vec![3, 21, 5, 7], vec![735, 1, 147, 21], 1),
+            (vec![5, 1001], vec![1003, 1], 1),
+            (vec![67, 3], vec![4, 1], 0),
+            (vec![2, 3, 2, 3, 2], vec![1, 300, 60, 7, 26], 3),
+        ] {
+            let count: u64 = sizes.iter().product();
+            let data = values(&mut random, dtype, count, 6.0);
+            let x = put(&mut stream, dtype, &sizes, &strides, &data);
+            let rows = rows(&sizes, dim);
+            let totals = |of: &dyn Fn(usize) -> f64| {
+                let mut totals = vec![0.0; rows.iter().max().unwrap() + 1];
+                (0..rows.len()).for_each(|i| totals[rows[i]] += of(i));
+                totals
+            };
+            let sums = totals(&|i| data[i].exp());
+            for log in [false, true] {
+                let what = format!("{dtype:?} {sizes:?} along {dim}, log {log}, seed {seed}");
+                let expected: Vec<f64> = (0..rows.len())
+                    .map(|i| if log { data[i] - sums[rows[i]].ln() } else { data[i].exp() / sums[rows[i]] })
+                    .collect();
+                let y = put(&mut stream, dtype, &sizes, &strides, &[]);
+                softmax(&mut stream, log, &x, dim, &y).unwrap();
+                close(&get(&mut stream, &y), &expected, tolerance, &what);
+
+                let result: Vec<f64> = expected.iter().map(|&v| rounded(dtype, v)).collect();
+                let y = put_plain(&mut stream, dtype, &sizes, &result);
+                let grads = values(&mut random, dtype, count, 2.0);
+                let grad = put(&mut stream, dtype, &sizes, &strides, &grads);
+                let dots = totals(&|i| if log { grads[i] } else { grads[i] * result[i] });
+                let expected: Vec<f64> = (0..rows.len())
+                    .map(|i| match log {
+                        true => grads[i] - result[i].exp() * dots[rows[i]],
+                        false => (grads[i] - dots[rows[i]]) * result[i],
+                    })
+                    .collect();
+                let grad_input = room(&mut stream, dtype, &sizes);
+                softmax_backward(&mut stream, log, &grad, &y, dim, &grad_input).unwrap();
+                close(&get(&mut stream, &grad_input), &expected, tolerance, &what);
+            }
+        }
+    }
+    let double = room(&mut stream, DType::F64, &[2, 2]);
+    assert!(softmax(&mut stream, false, &double, 1, &double).is_err());
+}
+
+#[test]
+fn losses_and_their_gradients() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let (n, c, s) = (5u64, 7u64, 33u64);
+    let data = values(&mut random, DType::F32, n * c * s, 3.0);
+    let input = put(&mut stream, DType::F32, &[n, c, s], &[c * s + 3, 1, c], &data);
+    let targets: Vec<f64> = (0..n * s).map(|_| f64::from(random.random_range(0..c as u32))).collect();
+    let target = put_plain(&mut stream, DType::I64, &[n, s], &targets);
+    let factors = values(&mut random, DType::F32, c, 2.0);
+    let factors: Vec<f64> = factors.iter().map(|v| rounded(DType::F32, v.abs() + 0.1)).collect();
+    let weight = put_plain(&mut stream, DType::F32, &[c], &factors);
+    for reduction in [Reduction::None, Reduction::Mean, Reduction::Sum] {
+        for (weighted, ignore_index) in [(false, -100), (true, -100), (true, 3)] {
+            let what = format!("{reduction:?} weighted {weighted} ignoring {ignore_index}, seed {seed}");
+            let loss = NllLoss { weight: weighted.then_some(&weight), reduction, ignore_index };
+            let factor = |target: f64| match target as i64 == ignore_index {
+                true => 0.0,
+                false if weighted => factors[target as usize],
+                false => 1.0,
+            };
+            let at = |item: usize, class: usize| (item as u64 / s * c + class as u64) * s + item as u64 % s;
+            let each: Vec<f64> = targets
+                .iter()
+                .enumerate()
+                .map(|(item, &t)| -factor(t) * data[at(item, t as usize) as usize])
+                .collect();
+            let total: f64 = targets.iter().map(|&t| factor(t)).sum();
+            let scale = each.iter().map(|v| v.abs()).sum::<f64>();
+            let (expected, sizes) = match reduction {
+                Reduction::None => (each, vec![n, s]),
+                Reduction::Mean => (vec![each.iter().sum::<f64>() / total], vec![]),
+                Reduction::Sum => (vec![each.iter().sum()], vec![]),
+            };
+            let (out, sum) = (room(&mut stream, DType::F32, &sizes), room(&mut stream, DType::F32, &[]));
+            nll_loss(&mut stream, &input, &target, &loss, &out, &sum).unwrap();
+            for (found, expected) in get(&mut stream, &out).iter().zip(&expected) {
+                // A sum may cancel: errors are relative to its terms.
+                assert!((found - expected).abs() < 1e-6 * scale, "{what}: {found}, not {expected}");
+            }
+            let found = get(&mut stream, &sum)[0];
+            let wanted = if reduction == Reduction::None { 0.0 } else { total };
+            assert!((found - wanted).abs() < 1e-4, "{what}: total weight {found}, not {wanted}");
+
+            let grads = values(&mut random, DType::F32, expected.len() as u64, 2.0);
+            let grad = put_plain(&mut stream, DType::F32, &sizes, &grads);
+            let mut expected = vec![0.0; data.len()];
+            for (item, &t) in targets.iter().enumerate() {
+                let grad = if reduction == Reduction::None { grads[item] } else { grads[0] };
+                let divisor = if reduction == Reduction::Mean { found } else { 1.0 };
+                expected[at(item, t as usize) as usize] = -factor(t) * grad / divisor;
+            }
+            let grad_input = put(&mut stream, DType::F32, &[n, c, s], &[c * s, s, 1], &[]);
+            nll_loss_backward(&mut stream, &grad, &target, &loss, &sum, &grad_input).unwrap();
+            close(&get(&mut stream, &grad_input), &expected, 1e-6, &what);
+        }
+    }
+    // A target that is no class reads nothing.
+    let wild = put_plain(&mut stream, DType::I64, &[n, s], &vec![1e9; (n * s) as usize]);
+    let loss = NllLoss { weight: Some(&weight), reduction: Reduction::Sum, ignore_index: -100 };
+    let (out, sum) = (room(&mut stream, DType::F32, &[]), room(&mut stream, DType::F32, &[]));
+    nll_loss(&mut stream, &input, &wild, &loss, &out, &sum).unwrap();
+    assert!(get(&mut stream, &out)[0].is_nan());
+    let other = View::contiguous(target.address, DType::I64, &[s, n]).unwrap();
+    assert!(nll_loss(&mut stream, &input, &other, &loss, &out, &sum).is_err());
+}
