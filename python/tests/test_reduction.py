@@ -63,6 +63,8 @@ def test_sums_and_extremes(dtype: torch.dtype) -> None:
         lambda x: x.any((0, 2)),
         lambda x: x.count_nonzero((0, 2)),
         lambda x: x.aminmax(),
+        lambda x: x.cumsum(1),
+        lambda x: x.transpose(0, 2).cumsum(0),
     ]
     for call in calls:
         same(call, x)

@@ -25,6 +25,7 @@ pub mod random;
 pub mod rearrange;
 mod reduce_pass;
 mod reduction;
+mod scan;
 mod scratch;
 mod softmax;
 pub mod upsample;
@@ -41,6 +42,7 @@ pub use loss::{NllLoss, Reduction, nll_loss, nll_loss_backward};
 pub use norm::{NormGrads, NormShape, norm, norm_backward};
 pub use op::Op;
 pub use reduction::{Reduce, extreme, reduce, variance};
+pub use scan::cumsum;
 pub use softmax::{softmax, softmax_backward};
 pub use view::{Common, MAX_DIMS, View};
 

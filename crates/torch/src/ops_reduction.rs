@@ -5,9 +5,10 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::register::Op;
 use crate::result::{prepare, wrap};
+use crate::scalar::{Scalar, ScalarOp};
 use crate::tensor::{Dims, Tensor};
 use smallvec::SmallVec;
-use wave32_ops::{Reduce, extreme, reduce, variance};
+use wave32_ops::{Reduce, cumsum, extreme, reduce, variance};
 
 /// Kernels of `aten`.
 pub const OPS: &[Op] = crate::ops! {
@@ -70,36 +71,141 @@ pub const OPS: &[Op] = crate::ops! {
     "count_nonzero.dim_IntList" => |x: &Tensor, dims: &[i64]| {
         reduced(Reduce::CountNonzero, x, Some(dims), false, DType::I64)
     },
+    "cumsum.out" => cumsum_into,
 };
 
-/// Schemas of this device's own operators, for those of `aten` with a `Scalar`.
-pub const SCHEMAS: &[&str] = &[
-    "vector_norm(Tensor self, float ord, int[]? dim, bool keepdim, ScalarType dtype) -> Tensor",
-    "variance(Tensor self, int[]? dim, float correction, bool keepdim, bool root) -> Tensor",
-    "variance_and_mean(Tensor self, int[]? dim, float correction, bool keepdim, bool root) -> (Tensor, Tensor)",
-];
-
-/// Their kernels.
-pub const OWN: &[Op] = crate::ops! {
-    "vector_norm" => |x: &Tensor, order: f64, dims: Option<&[i64]>, keep: bool, dtype: DType| {
-        reduced(Reduce::Norm(order), x, dims, keep, float_type(dtype)?)
+/// Kernels of `aten` with a `Scalar`.
+pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
+    "linalg_vector_norm" => |x: &Tensor, order: Scalar, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>| {
+        norm(x, Some(order), dims, keep, dtype)
     },
-    "variance" => |x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool, root: bool| {
-        let shape = Shape::new(x, dims, keep)?;
-        let spread = Tensor::empty(&shape.sizes, float_type(x.dtype()?)?)?;
-        let (from, to) = (view(x)?, view(&spread)?);
-        run(|queue| variance(queue, &from, &shape.dims, correction as f32, root, Some(&to), None))?;
-        Ok(spread)
+    "linalg_vector_norm.out" => vector_norm_out,
+    "norm.ScalarOpt_dim" => |x: &Tensor, order: Option<Scalar>, dims: &[i64], keep: bool| {
+        norm(x, order, Some(dims), keep, None)
     },
-    "variance_and_mean" => |x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool, root: bool| {
-        let shape = Shape::new(x, dims, keep)?;
-        let dtype = float_type(x.dtype()?)?;
-        let (spread, mean) = (Tensor::empty(&shape.sizes, dtype)?, Tensor::empty(&shape.sizes, dtype)?);
-        let (from, to, mean_to) = (view(x)?, view(&spread)?, view(&mean)?);
-        run(|queue| variance(queue, &from, &shape.dims, correction as f32, root, Some(&to), Some(&mean_to)))?;
-        Ok((spread, mean))
+    "norm.out" => |x: &Tensor, order: Option<Scalar>, dims: &[i64], keep: bool, out: &Tensor| {
+        norm_into(x, order, Some(dims), keep, None, out)
+    },
+    "var.correction" => |x: &Tensor, dims: Option<&[i64]>, correction: Option<Scalar>, keep: bool| {
+        spread(false, x, dims, correction, keep)
+    },
+    "std.correction" => |x: &Tensor, dims: Option<&[i64]>, correction: Option<Scalar>, keep: bool| {
+        spread(true, x, dims, correction, keep)
+    },
+    "var.correction_out" => |x: &Tensor, dims: Option<&[i64]>, by: Option<Scalar>, keep: bool, out: &Tensor| {
+        spread_into(false, x, dims, by, keep, out)
+    },
+    "std.correction_out" => |x: &Tensor, dims: Option<&[i64]>, by: Option<Scalar>, keep: bool, out: &Tensor| {
+        spread_into(true, x, dims, by, keep, out)
+    },
+    "var_mean.correction" => |x: &Tensor, dims: Option<&[i64]>, correction: Option<Scalar>, keep: bool| {
+        spread_and_mean(false, x, dims, correction, keep)
+    },
+    "std_mean.correction" => |x: &Tensor, dims: Option<&[i64]>, correction: Option<Scalar>, keep: bool| {
+        spread_and_mean(true, x, dims, correction, keep)
     },
 };
+
+/// How a norm of that order reduces, in that type.
+fn norm_of(x: &Tensor, order: Option<Scalar>, dtype: DType) -> Result<Reduce, Error> {
+    let (own, order) = (x.dtype()?, order.unwrap_or(Scalar::Int(2)).float()?);
+    // A narrower type rounds elements before it squares them; without elements some orders are errors.
+    let narrows = float_type(own)? != dtype && (float_type(dtype)?.bytes() <= own.bytes());
+    if narrows || order.is_nan() || (x.numel() == 0 && !(0.0..f64::INFINITY).contains(&order)) {
+        return Err(Error::NoKernel(format!(
+            "a norm of order {order} of {} in {}",
+            own.name(),
+            dtype.name()
+        )));
+    }
+    Ok(Reduce::Norm(order))
+}
+
+fn norm(
+    x: &Tensor,
+    order: Option<Scalar>,
+    dims: Option<&[i64]>,
+    keep: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor, Error> {
+    let dtype = dtype.unwrap_or(x.dtype()?);
+    reduced(norm_of(x, order, dtype)?, x, dims, keep, dtype)
+}
+
+fn norm_into(
+    x: &Tensor,
+    order: Option<Scalar>,
+    dims: Option<&[i64]>,
+    keep: bool,
+    dtype: Option<DType>,
+    out: &Tensor,
+) -> Result<Tensor, Error> {
+    let dtype = dtype.unwrap_or(x.dtype()?);
+    reduced_into(norm_of(x, order, dtype)?, x, dims, keep, Some(dtype), out)
+}
+
+fn vector_norm_out(
+    x: &Tensor,
+    order: Scalar,
+    dims: Option<&[i64]>,
+    keep: bool,
+    dtype: Option<DType>,
+    out: &Tensor,
+) -> Result<Tensor, Error> {
+    norm_into(x, Some(order), dims, keep, dtype, out)
+}
+
+/// The correction, which is 1 unless told, of a variance that a kernel computes.
+fn correction_of(x: &Tensor, correction: Option<Scalar>) -> Result<f32, Error> {
+    if x.numel() == 0 {
+        return Err(Error::NoKernel("a variance of nothing".into()));
+    }
+    float_type(x.dtype()?)?;
+    Ok(correction.unwrap_or(Scalar::Int(1)).float()? as f32)
+}
+
+fn spread(
+    root: bool,
+    x: &Tensor,
+    dims: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keep: bool,
+) -> Result<Tensor, Error> {
+    let (correction, shape) = (correction_of(x, correction)?, Shape::new(x, dims, keep)?);
+    let out = Tensor::empty(&shape.sizes, x.dtype()?)?;
+    let (from, to) = (view(x)?, view(&out)?);
+    run(|queue| variance(queue, &from, &shape.dims, correction, root, Some(&to), None))?;
+    Ok(out)
+}
+
+fn spread_into(
+    root: bool,
+    x: &Tensor,
+    dims: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keep: bool,
+    out: &Tensor,
+) -> Result<Tensor, Error> {
+    let (correction, shape) = (correction_of(x, correction)?, Shape::new(x, dims, keep)?);
+    prepare_apart(out, &shape.sizes, x.dtype()?, x)?;
+    let (from, to) = (view(x)?, view(out)?);
+    run(|queue| variance(queue, &from, &shape.dims, correction, root, Some(&to), None))?;
+    out.share()
+}
+
+fn spread_and_mean(
+    root: bool,
+    x: &Tensor,
+    dims: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keep: bool,
+) -> Result<(Tensor, Tensor), Error> {
+    let (correction, shape) = (correction_of(x, correction)?, Shape::new(x, dims, keep)?);
+    let (out, mean) = (Tensor::empty(&shape.sizes, x.dtype()?)?, Tensor::empty(&shape.sizes, x.dtype()?)?);
+    let (from, to, mean_to) = (view(x)?, view(&out)?, view(&mean)?);
+    run(|queue| variance(queue, &from, &shape.dims, correction, root, Some(&to), Some(&mean_to)))?;
+    Ok((out, mean))
+}
 
 /// Reduced dimensions and the sizes of the result.
 struct Shape {
@@ -171,12 +277,18 @@ fn reduced_into(
     out: &Tensor,
 ) -> Result<Tensor, Error> {
     let shape = Shape::new(x, dims, keep)?;
-    prepare(out, &shape.sizes, dtype.unwrap_or(out.dtype()?), &[x])?;
+    prepare_apart(out, &shape.sizes, dtype.unwrap_or(out.dtype()?), x)?;
+    launch(how, x, &shape, out)?;
+    out.share()
+}
+
+/// As [`prepare`]; elements are read after others were written, so that a result may not even be the operand.
+fn prepare_apart(out: &Tensor, sizes: &[i64], dtype: DType, x: &Tensor) -> Result<(), Error> {
+    prepare(out, sizes, dtype, &[x])?;
     if x.numel() != 0 && out.address() == x.address() {
         return Err(Error::NoKernel("a reduction into its operand".into()));
     }
-    launch(how, x, &shape, out)?;
-    out.share()
+    Ok(())
 }
 
 fn launch(how: Reduce, x: &Tensor, shape: &Shape, out: &Tensor) -> Result<(), Error> {
@@ -200,6 +312,22 @@ fn truths(how: Reduce, x: &Tensor, dims: Option<&[i64]>, keep: bool, out: &Tenso
         return Err(Error::NoKernel("a reduction over no dimension".into()));
     }
     truth(how, x, dims, keep, out)
+}
+
+fn cumsum_into(x: &Tensor, dim: i64, dtype: Option<DType>, out: &Tensor) -> Result<Tensor, Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    prepare(out, x.sizes(), dtype.unwrap_or(out.dtype()?), &[x])?;
+    // A scalar is its own sum, but converted; the CPU converts floats to whole numbers one by one.
+    if x.sizes().is_empty() || (is_float(x.dtype()?) && !is_float(out.dtype()?)) {
+        return Err(Error::NoKernel(format!(
+            "a running sum of {:?} into {}",
+            x.sizes(),
+            out.dtype()?.name()
+        )));
+    }
+    let (from, to) = (view(x)?, view(out)?);
+    run(|queue| cumsum(queue, &from, dim, &to))?;
+    out.share()
 }
 
 fn extreme_into(

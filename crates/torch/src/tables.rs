@@ -34,8 +34,8 @@ pub const OWN: &[(&[&str], &[Op])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
     (ops_index::SCHEMAS, ops_index::OWN),
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
-    (ops_reduction::SCHEMAS, ops_reduction::OWN),
 ];
 
 /// Kernels of `aten` that have a `Scalar`.
-pub const SCALAR: &[&[ScalarOp]] = &[memory_ops::SCALAR_OPS, ops_matmul::SCALAR_OPS];
+pub const SCALAR: &[&[ScalarOp]] =
+    &[memory_ops::SCALAR_OPS, ops_matmul::SCALAR_OPS, ops_reduction::SCALAR_OPS];

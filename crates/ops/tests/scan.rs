@@ -1,0 +1,42 @@
+//! Running sums against sums in f64.
+
+mod common;
+
+use common::{close, get, put, random, stream, values};
+use wave32_ops::{DType, View, cumsum};
+
+#[test]
+fn running_sums() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for (from, to, tolerance) in [
+        (DType::F32, DType::F32, 2e-6),
+        (DType::F16, DType::F32, 2e-6),
+        (DType::F32, DType::F64, 1e-13),
+        (DType::I8, DType::I64, 0.0),
+        (DType::Bool, DType::I64, 0.0),
+    ] {
+        for (sizes, strides, dim) in [
+            (vec![1500], vec![3], 0),
+            (vec![5, 257, 3], vec![1, 15, 5], 1),
+            (vec![2, 3, 2, 3, 256], vec![3, 1, 7000, 1600, 6], 4),
+            (vec![300, 4], vec![4, 1], 1),
+        ] {
+            let count: u64 = sizes.iter().product();
+            let data = values(&mut random, from, count, 5.0);
+            let x = put(&mut stream, from, &sizes, &strides, &data);
+            let y = put(&mut stream, to, &sizes, &strides, &[]);
+            cumsum(&mut stream, &x, dim, &y).unwrap();
+            let step = sizes[dim + 1..].iter().product::<u64>() as usize;
+            let mut expected = data.clone();
+            for i in (0..data.len()).filter(|i| (i / step) as u64 % sizes[dim] != 0) {
+                expected[i] += expected[i - step];
+            }
+            let what = format!("{from:?} to {to:?} {sizes:?} along {dim} seed {seed}");
+            close(&get(&mut stream, &y), &expected, tolerance, &what);
+        }
+    }
+    let x = put(&mut stream, DType::F32, &[2], &[1], &[1.0, 2.0]);
+    let other = View::contiguous(x.address, DType::F32, &[1, 2]).unwrap();
+    assert!(cumsum(&mut stream, &x, 0, &other).is_err());
+}
