@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::index_errors;
 use crate::register::Op;
-use crate::result::{bits, prepare, same_elements, wrap};
+use crate::result::{apart, bits, prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::{View, index};
 
@@ -125,6 +125,7 @@ fn scatter_value(x: &Tensor, dim: i64, index: &Tensor, value: f64) -> Result<Ten
     let element = copies::element(value, x.dtype()?)?;
     let address = one.address();
     crate::state::with(|stream| stream.upload(address, &element))?;
+    apart(x, &[index])?;
     let (names, from, to) = (view(index)?, bits(&one)?, bits(x)?);
     let word = index_errors::word()?;
     run(|queue| index::scatter(queue, &to, dim, &names, &from, word))?;
@@ -148,6 +149,7 @@ fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tens
 
 fn index_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
+    apart(x, &[index, source])?;
     let (names, from, to) = (listed(index)?, listed_view(view(source)?)?, listed_view(view(x)?)?);
     let word = index_errors::word()?;
     run(|queue| index::add(queue, &to, dim, &names, &from, None, word))?;
@@ -196,6 +198,7 @@ fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: &Tensor) -> Result<Te
         return Err(Error::NoKernel(format!("a fill with a value of sizes {:?}", value.sizes())));
     }
     let value = on_device(value)?;
+    apart(x, &[index, &value])?;
     put_along(&listed_view(bits(x)?)?, dim, listed(index)?, &bits(&value)?)?;
     x.share()
 }
@@ -299,10 +302,7 @@ fn put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool
     let indices = named(x, indices)?;
     // Operands that are written meanwhile would depend on the order of the writes.
     let operands: Vec<&Tensor> = indices.iter().flatten().chain([&values]).collect();
-    prepare(x, x.sizes(), x.dtype()?, &operands)?;
-    if x.numel() > 0 && operands.iter().any(|operand| same_elements(x, operand)) {
-        return Err(Error::NoKernel("an operand that is written".into()));
-    }
+    apart(x, &operands)?;
     let names = views(&indices)?;
     let word = index_errors::word()?;
     if accumulate {
@@ -327,10 +327,7 @@ fn fill_marked(x: &Tensor, indices: &[Option<Tensor>], value: &Tensor) -> Result
     let sizes = [plain.sizes(), &vec![1; missing][..]].concat();
     let strides = [plain.strides(), &vec![0; missing][..]].concat();
     let plain = View::new(plain.address, plain.dtype, &sizes, &strides)?;
-    prepare(x, x.sizes(), x.dtype()?, &[mask, value])?;
-    if same_elements(x, mask) || same_elements(x, value) {
-        return Err(Error::NoKernel("an operand that is written".into()));
-    }
+    apart(x, &[mask, value])?;
     let one = bits(value)?;
     let one = View::new(one.address, one.dtype, &[], &[])?;
     let word = index_errors::word()?;

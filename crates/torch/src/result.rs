@@ -30,6 +30,27 @@ pub fn prepare(out: &Tensor, sizes: &[i64], dtype: DType, operands: &[&Tensor]) 
     Ok(())
 }
 
+/// Refuses to write into `out` where that is an operand's memory.
+///
+/// # Errors
+/// `Invalid`, as PyTorch words it, where both are dense; `NoKernel` where only their ranges overlap.
+pub fn apart(out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
+    for operand in operands {
+        if !overlap(out, operand)? {
+            continue;
+        }
+        if out.is_dense() && operand.is_dense() {
+            return Err(Error::Invalid(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single \
+                 memory location. Please clone() the tensor before performing the operation."
+                    .into(),
+            ));
+        }
+        return Err(Error::NoKernel("a result that overlaps an operand".into()));
+    }
+    Ok(())
+}
+
 fn overlap(a: &Tensor, b: &Tensor) -> Result<bool, Error> {
     let (a_end, b_end) = (a.address() + a.span_bytes()?, b.address() + b.span_bytes()?);
     Ok(a.address() < b_end && b.address() < a_end)
