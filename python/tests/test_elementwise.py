@@ -254,7 +254,6 @@ def test_large_integers_do_not_pass_through_floats():
     x = torch.full((3,), big, device="wave")
     assert (x == big).all().item()
     assert (x + 1).tolist() == [big + 1] * 3
-    torch.wave.reset_fallbacks()  # `all` and numbers past 53 bits are others' business
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -275,3 +274,20 @@ def test_losses_reduced(name, reduction):
             F.binary_cross_entropy(p.to("wave"), p.flip(0).to("wave"), weight.to("wave"), reduction=reduction),
             F.binary_cross_entropy(p, p.flip(0), weight, reduction=reduction), 1e-5,
         )
+
+
+def test_numbers_beside_tensors_without_dimensions():
+    for x in (torch.rand(()), torch.rand(()).half(), torch.tensor(3)):
+        for function in (
+            lambda x: x + 2.5, lambda x: x * 2.5, lambda x: 2 + x, lambda x: 1.5 - x, lambda x: x / 2, lambda x: x > 0.5,
+            lambda x: x + True, lambda x: x.clamp(max=2.5), lambda x: x**2, lambda x: torch.add(x, 3, alpha=2),
+        ):
+            check(function, x)
+    for function in (lambda x: x + 2.5, lambda x: x + 2, lambda x: x + True, lambda x: x * 2, lambda x: x == 1):
+        check(function, torch.tensor([True, False]))
+        check(function, torch.tensor(True))
+    number = torch.tensor(0.5, dtype=torch.float64)
+    check(lambda x: x + number, torch.rand(()))
+    check(lambda x: x + number, torch.rand(3))
+    with pytest.raises(RuntimeError, match="two bool tensors"):
+        torch.ones(2, dtype=torch.bool, device="wave") - True

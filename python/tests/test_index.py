@@ -96,6 +96,26 @@ def test_index_lists_stay_whole():
     check(lambda x, i, v: x.index_put((i,), v, accumulate=True), x, i, torch.randn(2, 4))
 
 
+def test_operands_that_are_written():
+    def outcome(change, device):
+        x = torch.arange(9).flip(0).to(device)
+        try:
+            change(x)
+        except RuntimeError as refusal:
+            return str(refusal)
+        return x.cpu().tolist()
+
+    def assign(x, index, value):
+        x[index] = value
+
+    for change in (lambda x: assign(x, x, 1), lambda x: assign(x, x.clone(), x), lambda x: assign(x, x[:4], x[5:])):
+        assert outcome(change, "wave") == outcome(change, "cpu")
+    mask = torch.rand(3, 4) > 0.5
+    there = mask.to("wave")
+    mask[mask.clone()], there[there] = False, False
+    assert torch.equal(there.cpu(), mask)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_masks(dtype):
     x, mask = values((4, 5, 3), dtype), torch.rand(4, 5) > 0.5

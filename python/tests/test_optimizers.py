@@ -61,3 +61,22 @@ def test_gradient_scaling(way):
         for found, e in zip(params, expected, strict=True):
             torch.testing.assert_close(found.detach().cpu(), e)
     assert scaler.get_scale() == 512.0
+
+
+def test_mixed_precision_training_stays_on_the_device():
+    net = torch.nn.Sequential(torch.nn.Linear(12, 24), torch.nn.SiLU(), torch.nn.Linear(24, 5)).to("wave")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    scaler = torch.amp.GradScaler("wave")
+    x, y = torch.randn(32, 12, device="wave"), torch.randint(5, (32,)).to("wave")
+    losses = []
+    torch.wave.reset_fallbacks()
+    for _ in range(8):
+        with torch.autocast("wave", torch.float16):
+            loss = torch.nn.functional.cross_entropy(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert torch.wave.fallbacks() == {}
+    assert losses[-1] < losses[0]

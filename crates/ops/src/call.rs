@@ -66,6 +66,18 @@ impl Call {
         Ok(self)
     }
 
+    /// The next four parameters: what `quotient` of `kernels/divide.h` divides by channels, width and height with.
+    pub fn divisors(&mut self, divisors: [u64; 3]) -> &mut Self {
+        let mut shifts = 0;
+        for (at, divisor) in divisors.into_iter().enumerate() {
+            // 2^(31 + log) / divisor, rounded up: off by less than one part in 2^31.
+            let log = divisor.max(1).next_power_of_two().trailing_zeros();
+            self.word(((1u64 << (31 + log)) / divisor.max(1) + 1) as u32);
+            shifts |= (31 + log) << (8 * at);
+        }
+        self.word(shifts)
+    }
+
     /// The next buffer: all that a view touches. Its first element's index there, for the kernel to add:
     /// ranges start at the device's alignment, views anywhere.
     ///

@@ -1,6 +1,6 @@
 //! Copies between strided views of any types.
 
-use crate::{Call, Common, Kind, OpError, Queue, View};
+use crate::{Call, Common, DType, Kind, OpError, Queue, View};
 
 const PER_GROUP: u64 = 256 * 4;
 
@@ -20,6 +20,7 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         return Ok(queue.copy(from.address, to.address, from.elements() * from.dtype.size())?);
     }
     let kernel = match Kind::of([from.dtype, to.dtype]) {
+        _ if from.dtype == to.dtype => plain(from.dtype),
         Kind::Float => "copy_f_f32",
         Kind::Int => "copy_i_f32",
         Kind::Double => "copy_d_f32",
@@ -34,7 +35,18 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         call.numbers(&[count])?.words([from.dtype.code(), to.dtype.code()]);
         call.numbers(&[from_at, to_at])?.numbers(&sizes[1..])?;
         call.numbers(&common.strides4(0))?.numbers(&common.strides4(1))?;
+        call.divisors([sizes[1], sizes[2], sizes[3]]);
         call.work(0, count * (from.dtype.size() + to.dtype.size()));
         call.launch_items(queue, kernel, count, PER_GROUP)
     })
+}
+
+/// The kernel that copies elements of this type as they are.
+pub(crate) fn plain(dtype: DType) -> &'static str {
+    match dtype.size() {
+        1 => "copy_s1_f32",
+        2 => "copy_s2_f32",
+        4 => "copy_s4_f32",
+        _ => "copy_s8_f32",
+    }
 }

@@ -37,6 +37,12 @@ pub enum Number {
     Float(f64),
 }
 
+impl From<f64> for Number {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
 impl Number {
     /// As a float.
     pub fn float(self) -> f64 {

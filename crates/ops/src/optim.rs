@@ -68,7 +68,7 @@ pub fn sgd(
 ) -> Result<(), OpError> {
     let buffer = sgd.buffer.filter(|_| sgd.momentum != 0.0);
     let flags = u32::from(sgd.nesterov) * 2 + u32::from(sgd.first) * 4 + u32::from(buffer.is_some()) * 16;
-    let floats = [sgd.momentum, 1.0 - sgd.dampening, 0.0, 0.0, 0.0];
+    let floats = [sgd.momentum, 1.0 - sgd.dampening, 0.0, 0.0, 0.0, 0.0];
     step(queue, 0, flags, [Some(param), Some(grad), buffer, None, None], None, settings, floats)
 }
 
@@ -84,7 +84,7 @@ pub fn adam(
     adam: &Adam,
 ) -> Result<(), OpError> {
     let flags = u32::from(adam.largest.is_some()) * 8 + 16;
-    let floats = [adam.beta1, adam.beta2, adam.eps, adam.beta1.ln(), adam.beta2.ln()];
+    let floats = [1.0 - adam.beta1, adam.beta2, adam.eps, adam.beta1.ln(), adam.beta2.ln(), 1.0 - adam.beta2];
     let tensors = [Some(param), Some(grad), Some(adam.average), Some(adam.square), adam.largest];
     step(queue, 1 + u32::from(adam.decoupled), flags, tensors, Some(adam.step), settings, floats)
 }
@@ -97,7 +97,7 @@ fn step(
     tensors: [Option<&View>; 5],
     steps: Option<&View>,
     settings: &Settings,
-    floats: [f64; 5],
+    floats: [f64; 6],
 ) -> Result<(), OpError> {
     let [Some(param), Some(grad), ..] = tensors else {
         return Err(OpError::refused("no-such-layout", "no parameter"));

@@ -146,14 +146,21 @@ impl Sides<'_> {
             let detail = format!("{input:?} and {output:?}");
             return Err(OpError::refused("bad-shape", detail));
         }
-        let kernel = match input.dtype {
-            DType::F32 => "pool_t_f32",
-            DType::F16 => "pool_t_f16",
-            DType::BF16 => "pool_t_bf16",
-            DType::F64 => "pool_d_f32",
-            dtype => return Err(OpError::refused("bad-type", format!("{dtype:?}"))),
-        };
         let backward = self.mode & BACKWARD != 0;
+        let kernel =
+            match (input.dtype, self.mode & AVERAGE != 0 || self.windows == Windows::Adaptive, backward) {
+                (DType::F32, true, _) => "pool_t_f32",
+                (DType::F16, true, _) => "pool_t_f16",
+                (DType::BF16, true, _) => "pool_t_bf16",
+                (DType::F32, false, false) => "pool_m0_f32",
+                (DType::F16, false, false) => "pool_m0_f16",
+                (DType::BF16, false, false) => "pool_m0_bf16",
+                (DType::F32, false, true) => "pool_m1_f32",
+                (DType::F16, false, true) => "pool_m1_f16",
+                (DType::BF16, false, true) => "pool_m1_bf16",
+                (DType::F64, ..) => "pool_d_f32",
+                (dtype, ..) => return Err(OpError::refused("bad-type", format!("{dtype:?}"))),
+            };
         let (from, to) = if backward { (output, input) } else { (input, output) };
         if to.elements() == 0 {
             return Ok(());
@@ -184,6 +191,7 @@ impl Sides<'_> {
         call.word(index_at).words(packed).word(self.divisor);
         call.numbers(input.strides())?.numbers(output.strides())?;
         call.numbers(indices.map_or(&[0; 4][..], View::strides))?;
+        call.divisors([c, to.sizes()[3], to.sizes()[2]]);
         let size = input.dtype.size();
         call.work(2 * count * per_item, (from.elements() + count) * size);
         call.launch_items(queue, kernel, count, THREADS)
@@ -213,7 +221,8 @@ impl Windows {
         }
         let reaches_far = (0..2).any(|at| {
             let reach = (kernel[at] - 1) * dilation[at] + 1;
-            size[at] + padding[at] + reach + outs[at] * stride[at] >= 1 << 31
+            // Where f32 still tells places apart.
+            size[at] + padding[at] + reach + outs[at] * stride[at] >= 1 << 20
         });
         if reaches_far || size[0] * size[1] >= 1 << 31 {
             return Err(too_large(format!("{self:?} on {size:?}")));

@@ -1,5 +1,6 @@
 //! Elements in another order: flip, roll, concatenation, triangles of matrices.
 
+use crate::copy::plain;
 use crate::{Call, OpError, Queue, View, copy};
 
 const COPIED_PER_GROUP: u64 = 256 * 4;
@@ -59,8 +60,9 @@ pub fn flip(queue: &mut dyn Queue, input: &View, dims: &[usize], output: &View) 
     call.numbers(&[count])?.words([code, code]).numbers(&[from_at, to_at])?;
     call.words(four[1..].iter().map(|dim| dim.0 as u32));
     call.words(four.iter().map(|dim| dim.1 as u32)).words(four.iter().map(|dim| dim.2 as u32));
+    call.divisors([four[1].0, four[2].0, four[3].0]);
     call.work(0, 2 * count * input.dtype.size());
-    call.launch_items(queue, "copy_i_f32", count, COPIED_PER_GROUP)
+    call.launch_items(queue, plain(input.dtype), count, COPIED_PER_GROUP)
 }
 
 /// `output[(i + shift) % size] = input[i]` for each `(dimension, shift)`; no dimension twice.

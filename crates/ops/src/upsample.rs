@@ -67,12 +67,15 @@ fn launch(
     if [n, c] != [out_n, out_c] || input.dtype != output.dtype {
         return Err(OpError::refused("bad-shape", format!("{input:?} and {output:?}")));
     }
-    let kernel = match input.dtype {
-        DType::F32 => "upsample_t_f32",
-        DType::F16 => "upsample_t_f16",
-        DType::BF16 => "upsample_t_bf16",
-        DType::F64 => "upsample_d_f32",
-        dtype => return Err(OpError::refused("bad-type", format!("{dtype:?}"))),
+    let kernel = match (input.dtype, backward) {
+        (DType::F32, false) => "upsample_t0_f32",
+        (DType::F16, false) => "upsample_t0_f16",
+        (DType::BF16, false) => "upsample_t0_bf16",
+        (DType::F32, true) => "upsample_t1_f32",
+        (DType::F16, true) => "upsample_t1_f16",
+        (DType::BF16, true) => "upsample_t1_bf16",
+        (DType::F64, _) => "upsample_d_f32",
+        (dtype, _) => return Err(OpError::refused("bad-type", format!("{dtype:?}"))),
     };
     // Beyond that, positions in f32 are off by whole pixels.
     if [in_h, in_w, out_h, out_w].iter().any(|&size| size > 1 << 20) {
@@ -112,6 +115,7 @@ fn launch(
         call.words([double.to_bits() as u32, (double.to_bits() >> 32) as u32]);
     });
     call.numbers(input.strides())?.numbers(output.strides())?;
+    call.divisors([c, to.sizes()[3], to.sizes()[2]]);
     let per_item = 16 * if backward { (out_h / in_h + 4) * (out_w / in_w + 4) } else { 2 };
     call.work(count * per_item, (from.elements() + count) * input.dtype.size());
     call.launch_items(queue, kernel, count, THREADS)

@@ -94,7 +94,9 @@ fn adam_steps() {
                 let root = (second / (1.0 - beta2.powi(t))).sqrt();
                 x[i] -= lr * m[i] / (1.0 - beta1.powi(t)) / (root + eps);
             }
-            close(&get(&mut stream, &param), &x, 3e-6, &format!("case {case}, step {t}, seed {seed}"));
+            close(&get(&mut stream, &param), &x, 3e-7, &format!("case {case}, step {t}, seed {seed}"));
+            // The step is small beside the parameter: its denominator's error shows in the state only.
+            close(&get(&mut stream, &square), &v, 1e-6, &format!("case {case}, step {t}, seed {seed}"));
         }
         // A gradient that is not finite leaves everything.
         let before = get(&mut stream, &param);

@@ -287,14 +287,22 @@ fn put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool
         return Err(Error::NoKernel("values of another type".into()));
     }
     let values = if values.numel() == 1 { on_device(values)? } else { values.share()? };
-    prepare(x, x.sizes(), x.dtype()?, &[&values])?;
     if x.sizes().iter().zip(x.strides()).any(|(&size, &stride)| size > 1 && stride == 0) {
         return Err(Error::NoKernel("a tensor that overlaps itself".into()));
+    }
+    if !x.is_wave() {
+        return Err(Error::NoKernel("a tensor of another device".into()));
     }
     if !accumulate && values.numel() == 1 && fill_marked(x, indices, &values)? {
         return x.share();
     }
     let indices = named(x, indices)?;
+    // Operands that are written meanwhile would depend on the order of the writes.
+    let operands: Vec<&Tensor> = indices.iter().flatten().chain([&values]).collect();
+    prepare(x, x.sizes(), x.dtype()?, &operands)?;
+    if x.numel() > 0 && operands.iter().any(|operand| same_elements(x, operand)) {
+        return Err(Error::NoKernel("an operand that is written".into()));
+    }
     let names = views(&indices)?;
     let word = index_errors::word()?;
     if accumulate {
@@ -319,6 +327,10 @@ fn fill_marked(x: &Tensor, indices: &[Option<Tensor>], value: &Tensor) -> Result
     let sizes = [plain.sizes(), &vec![1; missing][..]].concat();
     let strides = [plain.strides(), &vec![0; missing][..]].concat();
     let plain = View::new(plain.address, plain.dtype, &sizes, &strides)?;
+    prepare(x, x.sizes(), x.dtype()?, &[mask, value])?;
+    if same_elements(x, mask) || same_elements(x, value) {
+        return Err(Error::NoKernel("an operand that is written".into()));
+    }
     let one = bits(value)?;
     let one = View::new(one.address, one.dtype, &[], &[])?;
     let word = index_errors::word()?;

@@ -129,7 +129,8 @@ fn addmm_into(
 ) -> Result<(), Error> {
     product(a, b, to)?;
     if alpha != 1.0 {
-        Pointwise::new(Elementwise::Mul, Rule::As(to.dtype()?)).in_place(to, &[Input::Value(alpha)])?;
+        Pointwise::new(Elementwise::Mul, Rule::As(to.dtype()?))
+            .in_place(to, &[Input::Value(alpha.into())])?;
     }
     if beta != 0.0 {
         // With 0 what is added is not even looked at: it may be NaN.

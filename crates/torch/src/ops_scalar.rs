@@ -1,99 +1,304 @@
-//! This device's own operators behind those of aten that take a `Scalar` (`python/wave32/_scalar_ops.py`).
+//! Elementwise operators that take a `Scalar`, and lists of them.
 
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::memory_ops::resize;
 use crate::ops_binary;
-use crate::pointwise::{Input, Pointwise, Rule};
+use crate::pointwise::{Input, Pointwise, Rule, category};
 use crate::register::Op as Row;
+use crate::scalar::{Either, Scalar, ScalarOp, default_float};
 use crate::tensor::Tensor;
 use wave32_ops::{Number, Op};
 
-/// What they are called with. `op` is an index into `_native.pointwise_ops()`.
-pub const SCHEMAS: &[&str] = &[
-    "add(Tensor self, Tensor other, float alpha) -> Tensor",
-    "add_(Tensor(a!) self, Tensor other, float alpha) -> Tensor(a!)",
-    "add_out(Tensor self, Tensor other, float alpha, Tensor(a!) out) -> Tensor(a!)",
-    "add_number(Tensor self, float other, ScalarType? dtype) -> Tensor",
-    "add_number_(Tensor(a!) self, float other, ScalarType? dtype) -> Tensor(a!)",
-    "pointwise_out(int op, int rule, Tensor? a, Tensor? b, Tensor? c, float[] values, float s, float t, \
-     ScalarType? dtype, Tensor(a!) out) -> Tensor(a!)",
-    "masked_fill_(Tensor(a!) self, Tensor mask, float value) -> Tensor(a!)",
-    "arange_(Tensor(a!) self, float start, float step) -> Tensor(a!)",
-    "linspace_(Tensor(a!) self, float start, float end) -> Tensor(a!)",
-    "foreach_(int op, Tensor(a!)[] self, Tensor[] b, Tensor[] c, float[] values, float[] s) -> ()",
-];
-
-/// Their kernels.
-pub const OWN: &[Row] = crate::ops! {
-    "add" => |a: &Tensor, b: &Tensor, alpha: f64| added(alpha).make(&[a.into(), b.into()]),
-    "add_" => |a: &Tensor, b: &Tensor, alpha: f64| added(alpha).in_place(a, &[b.into()]),
-    "add_out" => |a: &Tensor, b: &Tensor, alpha: f64, out: &Tensor| added(alpha).write(&[a.into(), b.into()], out),
-    "add_number" => |a: &Tensor, b: f64, dtype: Option<DType>| {
-        added(1.0).promoting_to(dtype).make(&[a.into(), Input::Value(b)])
+/// Kernels of `aten`.
+pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
+    "add.Tensor" => |a: &Either, b: &Either, alpha: Scalar| added(a, b, alpha, false, To::New),
+    "add_.Tensor" => |a: &Tensor, b: &Either, alpha: Scalar| added_in_place(a, b, alpha, false),
+    "add.out" => |a: &Either, b: &Either, alpha: Scalar, out: &Tensor| added(a, b, alpha, false, To::Out(out)),
+    "sub.Tensor" => |a: &Either, b: &Either, alpha: Scalar| added(a, b, alpha, true, To::New),
+    "sub_.Tensor" => |a: &Tensor, b: &Either, alpha: Scalar| added_in_place(a, b, alpha, true),
+    "sub.out" => |a: &Either, b: &Either, alpha: Scalar, out: &Tensor| added(a, b, alpha, true, To::Out(out)),
+    "rsub.Tensor" => |a: &Either, b: &Either, alpha: Scalar| added(b, a, alpha, true, To::New),
+    "clamp.out" => clamp,
+    "clamp_min.out" => |x: &Tensor, min: Scalar, out: &Tensor| clamp(x, Some(min), None, out),
+    "clamp_max.out" => |x: &Tensor, max: Scalar, out: &Tensor| clamp(x, None, Some(max), out),
+    "pow.Tensor_Scalar_out" => power,
+    "pow.Scalar_out" => |base: Scalar, x: &Tensor, out: &Tensor| {
+        same(Op::Pow).promoting_to(promote(x, &[base])?).write(&[Input::Value(base.number()?), x.into()], out)
     },
-    "add_number_" => |a: &Tensor, b: f64, dtype: Option<DType>| {
-        added(1.0).promoting_to(dtype).in_place(a, &[Input::Value(b)])
+    "eq.Scalar_out" => |x: &Tensor, y: Scalar, out: &Tensor| compare(Op::Eq, x, y, out),
+    "ne.Scalar_out" => |x: &Tensor, y: Scalar, out: &Tensor| compare(Op::Ne, x, y, out),
+    "lt.Scalar_out" => |x: &Tensor, y: Scalar, out: &Tensor| compare(Op::Lt, x, y, out),
+    "le.Scalar_out" => |x: &Tensor, y: Scalar, out: &Tensor| compare(Op::Le, x, y, out),
+    "gt.Scalar_out" => |x: &Tensor, y: Scalar, out: &Tensor| compare(Op::Gt, x, y, out),
+    "ge.Scalar_out" => |x: &Tensor, y: Scalar, out: &Tensor| compare(Op::Ge, x, y, out),
+    "addcmul.out" => |a: &Tensor, b: &Tensor, c: &Tensor, value: Scalar, out: &Tensor| {
+        with(Op::Addcmul, value, Scalar::Int(0))?.write(&[a.into(), b.into(), c.into()], out)
     },
-    "pointwise_out" => pointwise_out,
-    "masked_fill_" => |x: &Tensor, mask: &Tensor, value: f64| ops_binary::masked_fill(x, mask, Input::Value(value)),
-    "arange_" => arange,
-    "linspace_" => linspace,
-    "foreach_" => foreach,
+    "addcdiv.out" => |a: &Tensor, b: &Tensor, c: &Tensor, value: Scalar, out: &Tensor| {
+        with(Op::Addcdiv, value, Scalar::Int(0))?.write(&[a.into(), b.into(), c.into()], out)
+    },
+    "lerp.Scalar_out" => |a: &Tensor, b: &Tensor, weight: Scalar, out: &Tensor| {
+        same(Op::Lerp).write(&[a.into(), b.into(), Input::Value(weight.number()?)], out)
+    },
+    "masked_fill_.Scalar" => masked_fill,
+    "arange.start_out" => arange,
+    "linspace.out" => linspace,
+    "threshold.out" => |x: &Tensor, threshold: Scalar, value: Scalar, out: &Tensor| {
+        with(Op::Threshold, threshold, value)?.write(&[x.into()], out)
+    },
+    "threshold_backward.grad_input" => |g: &Tensor, x: &Tensor, threshold: Scalar, out: &Tensor| {
+        backward(Op::ThresholdBackward, g, x, threshold, Scalar::Int(0), out)
+    },
+    "leaky_relu.out" => |x: &Tensor, slope: Scalar, out: &Tensor| {
+        with(Op::LeakyRelu, slope, Scalar::Int(0))?.write(&[x.into()], out)
+    },
+    "leaky_relu_backward.grad_input" => |g: &Tensor, x: &Tensor, slope: Scalar, _of_result: bool, out: &Tensor| {
+        backward(Op::LeakyReluBackward, g, x, slope, Scalar::Int(0), out)
+    },
+    "elu.out" => |x: &Tensor, alpha: Scalar, scale: Scalar, input: Scalar, out: &Tensor| {
+        elu(Op::Elu, [x.into(), x.into()], [alpha, scale, input], out)
+    },
+    "elu_backward.grad_input" =>
+        |g: &Tensor, alpha: Scalar, scale: Scalar, input: Scalar, of_result: bool, x: &Tensor, out: &Tensor| {
+            let op = if of_result { Op::EluBackwardOfResult } else { Op::EluBackward };
+            elu(op, [g.into(), x.into()], [alpha, scale, input], out)
+        },
+    "hardtanh" => |x: &Tensor, min: Scalar, max: Scalar| same(Op::Clamp).make(&hardtanh(x, min, max)?),
+    "hardtanh_" => |x: &Tensor, min: Scalar, max: Scalar| same(Op::Clamp).in_place(x, &hardtanh(x, min, max)?[1..]),
+    "hardtanh.out" => |x: &Tensor, min: Scalar, max: Scalar, out: &Tensor| {
+        same(Op::Clamp).write(&hardtanh(x, min, max)?, out)
+    },
+    "hardtanh_backward" => |g: &Tensor, x: &Tensor, min: Scalar, max: Scalar| {
+        with(Op::HardtanhBackward, min, max)?.make(&[g.into(), x.into()])
+    },
+    "hardtanh_backward.grad_input" => |g: &Tensor, x: &Tensor, min: Scalar, max: Scalar, out: &Tensor| {
+        backward(Op::HardtanhBackward, g, x, min, max, out)
+    },
+    "softplus.out" => |x: &Tensor, beta: Scalar, threshold: Scalar, out: &Tensor| {
+        with(Op::Softplus, beta, threshold)?.write(&[x.into()], out)
+    },
+    "softplus_backward.grad_input" => |g: &Tensor, x: &Tensor, beta: Scalar, threshold: Scalar, out: &Tensor| {
+        backward(Op::SoftplusBackward, g, x, beta, threshold, out)
+    },
+    "hardshrink.out" => |x: &Tensor, lambda: Scalar, out: &Tensor| {
+        with(Op::Hardshrink, lambda, Scalar::Int(0))?.write(&[x.into()], out)
+    },
+    "hardshrink_backward.grad_input" => |g: &Tensor, x: &Tensor, lambda: Scalar, out: &Tensor| {
+        backward(Op::ShrinkBackward, g, x, lambda, Scalar::Int(0), out)
+    },
+    "softshrink.out" => |x: &Tensor, lambda: Scalar, out: &Tensor| {
+        with(Op::Softshrink, lambda, Scalar::Int(0))?.write(&[x.into()], out)
+    },
+    "softshrink_backward.grad_input" => |g: &Tensor, x: &Tensor, lambda: Scalar, out: &Tensor| {
+        backward(Op::ShrinkBackward, g, x, lambda, Scalar::Int(0), out)
+    },
 };
 
-fn added(alpha: f64) -> Pointwise {
-    let op = if alpha == 1.0 { Op::Add } else { Op::AddScaled };
-    Pointwise::with(op, Rule::Same, alpha, 0.0)
+/// Schemas of this device's own operators, for `python/wave32/_foreach.py`. `op` is an index into
+/// `_native.pointwise_ops()`.
+pub const SCHEMAS: &[&str] =
+    &["foreach_(int op, Tensor(a!)[] self, Tensor[] b, Tensor[] c, float[] values, float[] s) -> ()"];
+
+/// Their kernels.
+pub const OWN: &[Row] = crate::ops! { "foreach_" => foreach };
+
+fn same(op: Op) -> Pointwise {
+    Pointwise::new(op, Rule::Same)
 }
 
-fn operation(op: i64) -> Result<Op, Error> {
-    let known = usize::try_from(op).ok().and_then(|op| Op::ALL.get(op).copied());
-    known.ok_or_else(|| Error::Invalid(format!("there is no operation {op}")))
+fn with(op: Op, s: Scalar, t: Scalar) -> Result<Pointwise, Error> {
+    Ok(Pointwise::with(op, Rule::Same, s.number()?, t.number()?))
 }
 
-#[allow(clippy::too_many_arguments)] // as the schema's
-fn pointwise_out(
-    op: i64,
-    rule: i64,
-    a: Option<&Tensor>,
-    b: Option<&Tensor>,
-    c: Option<&Tensor>,
-    values: &[f64],
-    s: f64,
-    t: f64,
-    dtype: Option<DType>,
+fn backward(op: Op, grad: &Tensor, x: &Tensor, s: Scalar, t: Scalar, out: &Tensor) -> Result<Tensor, Error> {
+    with(op, s, t)?.write(&[grad.into(), x.into()], out)
+}
+
+/// The type to compute in where the numbers decide that, which they do by being of a higher category.
+fn promote(x: &Tensor, numbers: &[Scalar]) -> Result<Option<DType>, Error> {
+    let dtype = x.dtype()?;
+    let of = |number: &Scalar| match number {
+        Scalar::Bool(_) => 0,
+        Scalar::Int(_) => 1,
+        Scalar::Float(_) => 2,
+        Scalar::Complex(..) => 3,
+    };
+    let highest = numbers.iter().map(of).max().unwrap_or(0);
+    if highest <= category(dtype) {
+        return Ok(None);
+    }
+    match highest {
+        1 => Ok(Some(DType::I64)),
+        2 => Ok(Some(default_float())),
+        _ => Err(Error::NoKernel("a complex number".into())),
+    }
+}
+
+/// Where a result goes.
+enum To<'a> {
+    New,
+    Out(&'a Tensor),
+}
+
+/// `a + alpha b`, `a - alpha b`.
+fn added(a: &Either, b: &Either, alpha: Scalar, minus: bool, to: To) -> Result<Tensor, Error> {
+    let (pointwise, inputs) = match (a, b) {
+        (Either::Tensor(a), Either::Tensor(b)) => {
+            (sum(alpha, minus, [a.dtype()?, b.dtype()?])?, [a.into(), b.into()])
+        }
+        (Either::Tensor(a), Either::Number(b)) => {
+            let pointwise = sum(alpha, minus, [a.dtype()?, bool_or_more(*b)])?;
+            (pointwise.promoting_to(promote(a, &[*b])?), [a.into(), Input::Value(b.number()?)])
+        }
+        (Either::Number(a), Either::Tensor(b)) => {
+            let pointwise = sum(alpha, minus, [bool_or_more(*a), b.dtype()?])?;
+            (pointwise.promoting_to(promote(b, &[*a])?), [Input::Value(a.number()?), b.into()])
+        }
+        (Either::Number(_), Either::Number(_)) => return Err(Error::Invalid("a sum of two numbers".into())),
+    };
+    match to {
+        To::New => pointwise.make(&inputs),
+        To::Out(out) => pointwise.write(&inputs, out),
+    }
+}
+
+fn added_in_place(x: &Tensor, y: &Either, alpha: Scalar, minus: bool) -> Result<Tensor, Error> {
+    match y {
+        Either::Tensor(y) => sum(alpha, minus, [x.dtype()?, y.dtype()?])?.in_place(x, &[y.into()]),
+        Either::Number(y) => sum(alpha, minus, [x.dtype()?, bool_or_more(*y)])?
+            .promoting_to(promote(x, &[*y])?)
+            .in_place(x, &[Input::Value(y.number()?)]),
+    }
+}
+
+fn bool_or_more(number: Scalar) -> DType {
+    if matches!(number, Scalar::Bool(_)) { DType::Bool } else { DType::I64 }
+}
+
+fn sum(alpha: Scalar, minus: bool, of: [DType; 2]) -> Result<Pointwise, Error> {
+    if minus && of == [DType::Bool; 2] {
+        return Err(Error::Invalid(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or \
+             `logical_xor()` operator instead."
+                .into(),
+        ));
+    }
+    let whole = |dtype: DType| !dtype.is_float() && !dtype.is_complex();
+    if matches!(alpha, Scalar::Float(_)) && of.into_iter().all(whole) {
+        return Err(Error::Invalid(
+            "For integral input tensors, argument alpha must not be a floating point number.".into(),
+        ));
+    }
+    let alpha = match alpha.number()? {
+        Number::Int(1) => return Ok(same(if minus { Op::Sub } else { Op::Add })),
+        Number::Int(alpha) => Number::Int(if minus { alpha.wrapping_neg() } else { alpha }),
+        Number::Float(1.0) => return Ok(same(if minus { Op::Sub } else { Op::Add })),
+        Number::Float(alpha) => Number::Float(if minus { -alpha } else { alpha }),
+    };
+    Ok(Pointwise::with(Op::AddScaled, Rule::Same, alpha, 0.0))
+}
+
+fn clamp(x: &Tensor, min: Option<Scalar>, max: Option<Scalar>, out: &Tensor) -> Result<Tensor, Error> {
+    let value = |number: Scalar| number.number().map(Input::Value);
+    match (min, max) {
+        (Some(min), Some(max)) => {
+            let clamp = same(Op::Clamp).promoting_to(promote(x, &[min, max])?);
+            clamp.write(&[x.into(), value(min)?, value(max)?], out)
+        }
+        (Some(bound), None) => {
+            same(Op::Maximum).promoting_to(promote(x, &[bound])?).write(&[x.into(), value(bound)?], out)
+        }
+        (None, Some(bound)) => {
+            same(Op::Minimum).promoting_to(promote(x, &[bound])?).write(&[x.into(), value(bound)?], out)
+        }
+        (None, None) => {
+            Err(Error::Invalid("torch.clamp: At least one of 'min' or 'max' must not be None".into()))
+        }
+    }
+}
+
+fn power(x: &Tensor, exponent: Scalar, out: &Tensor) -> Result<Tensor, Error> {
+    let to = promote(x, &[exponent])?;
+    match exponent.number()? {
+        Number::Int(2) | Number::Float(2.0) => {
+            same(Op::Mul).promoting_to(to).write(&[x.into(), x.into()], out)
+        }
+        number => same(Op::Pow).promoting_to(to).write(&[x.into(), Input::Value(number)], out),
+    }
+}
+
+fn compare(op: Op, x: &Tensor, y: Scalar, out: &Tensor) -> Result<Tensor, Error> {
+    let compare = Pointwise::new(op, Rule::Truth).promoting_to(promote(x, &[y])?);
+    compare.write(&[x.into(), Input::Value(y.number()?)], out)
+}
+
+/// Its numbers are the products that the kernel multiplies by, and the third operand.
+fn elu(
+    op: Op,
+    [a, b]: [Input; 2],
+    [alpha, scale, input]: [Scalar; 3],
     out: &Tensor,
 ) -> Result<Tensor, Error> {
-    let rule = match rule {
-        0 => Rule::Same,
-        1 => Rule::Float,
-        _ => Rule::Truth,
-    };
-    let value = |at: usize| Input::Value(values.get(at).copied().unwrap_or(0.0));
-    let inputs =
-        [a.map_or(value(0), Input::Of), b.map_or(value(1), Input::Of), c.map_or(value(2), Input::Of)];
-    Pointwise::with(operation(op)?, rule, s, t).promoting_to(dtype).write(&inputs, out)
+    let (alpha, scale) = (alpha.number()?.float(), scale.number()?.float());
+    Pointwise::with(op, Rule::Same, alpha * scale, scale).write(&[a, b, Input::Value(input.number()?)], out)
 }
 
-fn arange(out: &Tensor, start: f64, step: f64) -> Result<Tensor, Error> {
+fn hardtanh(x: &Tensor, min: Scalar, max: Scalar) -> Result<[Input<'_>; 3], Error> {
+    Ok([x.into(), Input::Value(min.number()?), Input::Value(max.number()?)])
+}
+
+fn masked_fill(x: &Tensor, mask: &Tensor, value: Scalar) -> Result<Tensor, Error> {
+    if matches!(value, Scalar::Float(_)) && category(x.dtype()?) < 2 {
+        let name = x.dtype()?.name();
+        return Err(Error::Invalid(format!("value cannot be converted to type {name} without overflow")));
+    }
+    ops_binary::masked_fill(x, mask, Input::Value(value.number()?))
+}
+
+fn arange(start: Scalar, end: Scalar, step: Scalar, out: &Tensor) -> Result<Tensor, Error> {
+    let (from, to, by) = (start.number()?, end.number()?, step.number()?);
+    if by.float() == 0.0 {
+        return Err(Error::Invalid("step must be nonzero".into()));
+    }
+    if (to.float() - from.float()) * by.float() < 0.0 {
+        return Err(Error::Invalid("upper bound and lower bound inconsistent with step sign".into()));
+    }
+    let length = match (from, to, by) {
+        (Number::Int(from), Number::Int(to), Number::Int(by)) => {
+            let (span, by) = (i128::from(to) - i128::from(from), i128::from(by));
+            i64::try_from((span + by - by.signum()) / by).unwrap_or(i64::MAX)
+        }
+        _ => ((to.float() - from.float()) / by.float()).ceil() as i64,
+    };
+    if out.numel() != length {
+        resize(out, &[length])?;
+    }
+    let whole = |number: Number| {
+        if category(out.dtype().unwrap_or(DType::F32)) < 2 { Number::Int(number.int()) } else { number }
+    };
     let view = crate::bridge::view(out)?;
-    let numbers =
-        [start, step].map(|n| if n.fract() == 0.0 { Number::Int(n as i64) } else { Number::Float(n) });
-    crate::bridge::run(|queue| wave32_ops::arange(queue, &view, numbers[0], numbers[1]))?;
+    crate::bridge::run(|queue| wave32_ops::arange(queue, &view, whole(from), whole(by)))?;
     out.share()
 }
 
-fn linspace(out: &Tensor, start: f64, end: f64) -> Result<Tensor, Error> {
+fn linspace(start: Scalar, end: Scalar, steps: i64, out: &Tensor) -> Result<Tensor, Error> {
+    if steps < 0 {
+        return Err(Error::Invalid("number of steps must be non-negative".into()));
+    }
     if !out.dtype()?.is_float() {
         return Err(Error::NoKernel("linspace of whole numbers".into()));
     }
-    let view = crate::bridge::view(out)?;
-    crate::bridge::run(|queue| wave32_ops::linspace(queue, &view, Number::Float(start), Number::Float(end)))?;
+    if out.numel() != steps {
+        resize(out, &[steps])?;
+    }
+    let (start, end, view) = (start.number()?, end.number()?, crate::bridge::view(out)?);
+    crate::bridge::run(|queue| wave32_ops::linspace(queue, &view, start, end))?;
     out.share()
 }
 
 /// In place, `self[i] = op(self[i], b[i], c[i])`; where a list is empty, `values` (one for all, or one each) stands
-/// for `b`, and so does `s` for the parameter.
+/// for `b` and `c`; the parameter is of `s` likewise.
 fn foreach(
     op: i64,
     x: &[Tensor],
@@ -102,8 +307,9 @@ fn foreach(
     values: &[f64],
     s: &[f64],
 ) -> Result<(), Error> {
-    let op = operation(op)?;
-    let at = |list: &[f64], i: usize| list.get(i).or(list.first()).copied().unwrap_or(0.0);
+    let known = usize::try_from(op).ok().and_then(|op| Op::ALL.get(op).copied());
+    let op = known.ok_or_else(|| Error::Invalid(format!("there is no operation {op}")))?;
+    let at = |list: &[f64], i: usize| Number::Float(list.get(i).or(list.first()).copied().unwrap_or(0.0));
     // All of them or none: a refusal halfway would run twice what went before.
     for tensor in x.iter().chain(b).chain(c) {
         if !matches!(tensor.dtype()?, DType::F32 | DType::F16 | DType::BF16) || !tensor.is_wave() {

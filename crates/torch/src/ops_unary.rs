@@ -1,7 +1,7 @@
 //! Functions of one tensor.
 
 use crate::error::Error;
-use crate::pointwise::{Pointwise, Rule};
+use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
 use crate::tensor::Tensor;
 use wave32_ops::Op;
@@ -37,7 +37,6 @@ pub const OPS: &[Row] = functions! {
     "log1p.out" => Log1p, Float;
     "sqrt.out" => Sqrt, Float;
     "rsqrt.out" => Rsqrt, Float;
-    "reciprocal.out" => Reciprocal, Float;
     "sin.out" => Sin, Float;
     "cos.out" => Cos, Float;
     "tan.out" => Tan, Float;
@@ -72,6 +71,14 @@ pub const MORE: &[Row] = crate::ops! {
     "gelu.out" => gelu,
     "log_sigmoid_forward" => log_sigmoid,
     "log_sigmoid_forward.output" => log_sigmoid_out,
+    // As a quotient, which exists in f64 too: gradient scaling asks for that every step.
+    "reciprocal.out" => |x: &Tensor, out: &Tensor| {
+        Pointwise::new(Op::Div, Rule::Float).write(&[Input::Value(1.0.into()), x.into()], out)
+    },
+    "_foreach_sqrt" => |all: &[Tensor]| {
+        let sqrt = Pointwise::new(Op::Sqrt, Rule::Float);
+        all.iter().map(|x| sqrt.make(&[x.into()])).collect::<Result<Vec<_>, _>>()
+    },
     "eye.m_out" => eye,
     "eye.out" => |n: i64, out: &Tensor| eye(n, n, out),
 };

@@ -15,8 +15,8 @@ use wave32_ops::{Elementwise, Number, Op, Operand, View};
 pub enum Input<'a> {
     /// A tensor; of the CPU if it has no dimensions.
     Of(&'a Tensor),
-    /// A number.
-    Value(f64),
+    /// A number, which takes no part in promotion.
+    Value(Number),
 }
 
 impl<'a> From<&'a Tensor> for Input<'a> {
@@ -43,8 +43,8 @@ pub enum Rule {
 pub struct Pointwise {
     op: Op,
     rule: Rule,
-    s: f64,
-    t: f64,
+    s: Number,
+    t: Number,
     compute: Option<DType>,
 }
 
@@ -55,8 +55,8 @@ impl Pointwise {
     }
 
     /// With parameters.
-    pub fn with(op: Op, rule: Rule, s: f64, t: f64) -> Self {
-        Self { op, rule, s, t, compute: None }
+    pub fn with(op: Op, rule: Rule, s: impl Into<Number>, t: impl Into<Number>) -> Self {
+        Self { op, rule, s: s.into(), t: t.into(), compute: None }
     }
 
     /// Operands promote to this type, whatever their tensors' are: numbers among them take part.
@@ -144,7 +144,7 @@ impl Pointwise {
             let mut number = Number::Int(0);
             views.push(match input {
                 Input::Value(value) => {
-                    number = whole_if(*value, compute);
+                    number = *value;
                     None
                 }
                 Input::Of(tensor) if !tensor.is_wave() => {
@@ -168,7 +168,7 @@ impl Pointwise {
             .zip(&values)
             .map(|(view, value)| view.as_ref().map_or(Operand::Value(*value), Operand::Of))
             .collect();
-        let parameters = [whole_if(self.s, compute), whole_if(self.t, compute)];
+        let parameters = [self.s, self.t];
         let elementwise = Elementwise { op: self.fitting(compute), compute: compute.try_into()?, parameters };
         run(|queue| elementwise.run(queue, &operands, &to))
     }
@@ -181,11 +181,6 @@ impl Pointwise {
             op => op,
         }
     }
-}
-
-/// A float that stands for a whole number where whole numbers are computed with.
-fn whole_if(value: f64, compute: DType) -> Number {
-    if compute.is_float() || value.fract() != 0.0 { Number::Float(value) } else { Number::Int(value as i64) }
 }
 
 /// True where writing `to` changes elements of `from` that are still to be read.
@@ -229,7 +224,7 @@ pub fn host_number(tensor: &Tensor) -> Result<Number, Error> {
 }
 
 /// 0 truth value, 1 whole number, 2 float, 3 complex.
-fn category(dtype: DType) -> u32 {
+pub fn category(dtype: DType) -> u32 {
     match dtype {
         DType::Bool => 0,
         dtype if dtype.is_complex() => 3,

@@ -42,6 +42,68 @@ impl Scalar {
     }
 }
 
+impl Scalar {
+    /// As a number of the device's operations.
+    ///
+    /// # Errors
+    /// `NoKernel` for complex ones.
+    pub fn number(self) -> Result<wave32_ops::Number, Error> {
+        match self {
+            Self::Bool(value) => Ok(wave32_ops::Number::Int(value.into())),
+            Self::Int(value) => Ok(wave32_ops::Number::Int(value)),
+            Self::Float(value) => Ok(wave32_ops::Number::Float(value)),
+            Self::Complex(..) => Err(Error::NoKernel("a complex number".into())),
+        }
+    }
+}
+
+/// A number, or a tensor where the schema says so: numbers promote otherwise than tensors without dimensions.
+#[derive(Debug)]
+pub enum Either {
+    /// A Python number.
+    Number(Scalar),
+    /// A tensor.
+    Tensor(Tensor),
+}
+
+impl Owned for Either {
+    unsafe fn take(_: Word) -> Result<Self, Error> {
+        Err(Error::Invalid("numbers come through Python: use scalar_ops!".into()))
+    }
+    fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
+        match self {
+            Self::Number(number) => ToPython::to_python(*number, py),
+            Self::Tensor(tensor) => Owned::to_python(tensor, py),
+        }
+    }
+}
+
+impl Argument for &Either {
+    type Owned = Either;
+    type Item<'x> = &'x Either;
+    fn lend(owned: &Either) -> &Either {
+        owned
+    }
+}
+
+impl FromPython for Either {
+    fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
+        match Scalar::from_python(object) {
+            Ok(number) => Ok(Self::Number(number)),
+            Err(Error::NoKernel(why)) => Err(Error::NoKernel(why)),
+            Err(_) => Tensor::from_python(object).map(Self::Tensor),
+        }
+    }
+}
+
+/// `torch.get_default_dtype()`.
+pub fn default_float() -> DType {
+    Python::attach(|py| {
+        let dtype = py.import("torch").and_then(|torch| torch.getattr("get_default_dtype")?.call0());
+        dtype.ok().and_then(|dtype| DType::from_python(&dtype).ok()).unwrap_or(DType::F32)
+    })
+}
+
 impl Owned for Scalar {
     unsafe fn take(_: Word) -> Result<Self, Error> {
         Err(Error::Invalid("a Scalar cannot come through the C ABI: use scalar_ops!".into()))

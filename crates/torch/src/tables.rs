@@ -38,4 +38,4 @@ pub const OWN: &[(&[&str], &[Op])] = &[
 
 /// Kernels of `aten` that have a `Scalar`.
 pub const SCALAR: &[&[ScalarOp]] =
-    &[memory_ops::SCALAR_OPS, ops_matmul::SCALAR_OPS, ops_reduction::SCALAR_OPS];
+    &[memory_ops::SCALAR_OPS, ops_matmul::SCALAR_OPS, ops_reduction::SCALAR_OPS, ops_scalar::SCALAR_OPS];

@@ -347,6 +347,7 @@ impl Walk<'_> {
             call.numbers(&[self.limit, self.stride])?.word(self.ignored);
             call.numbers(&[own_at, places_at, index_at])?.numbers(&sizes[1..])?;
             (0..3).try_for_each(|view| call.numbers(&common.strides4(view)).map(|_| ()))?;
+            call.divisors([sizes[1], sizes[2], sizes[3]]);
             call.work(0, count * (2 * self.own.dtype.size() + self.index.dtype.size()));
             call.launch_items(queue, "index_i_f32", count, THREADS)
         })
