@@ -16,3 +16,9 @@
   const bool along = (p.lanes & 256u) != 0u; \
   const uint kx = along ? LOCAL_ID / ty : LOCAL_ID % tx, ry = along ? LOCAL_ID % ty : LOCAL_ID / tx; \
   const uint slot = ry * tx + kx;
+
+// Long sums are made of sums of 16, whose rounding errors stay small: BLOCKED(sum) declares one, BLOCKED_ADD adds to it, BLOCKED_END
+// makes `sum` all of it.
+#define BLOCKED(sum) float sum = 0.0f, sum##_block = 0.0f; uint sum##_turn = 0u;
+#define BLOCKED_ADD(sum, v) sum##_block += v; sum##_turn += 1u; if ((sum##_turn & 15u) == 0u) { sum += sum##_block; sum##_block = 0.0f; }
+#define BLOCKED_END(sum) sum += sum##_block;

@@ -286,3 +286,15 @@ fn sizes_that_do_not_fit_are_refused() {
     let refusal = reduce(&mut stream, Reduce::Sum, &input, &[1], &out).unwrap_err();
     assert!(refusal.to_string().starts_with("different-sizes"), "{refusal}");
 }
+
+#[test]
+fn long_sums_of_one_sign_lose_nothing() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for (sizes, dims) in [([60_013, 17], [0usize]), ([3, 400_009], [1])] {
+        let data = values(&mut random, DType::F32, sizes[0] * sizes[1], 1.0);
+        let data: Vec<f64> = data.iter().map(|v| v.abs()).collect();
+        let input = put_plain(&mut stream, DType::F32, &sizes, &data);
+        check(&mut stream, Reduce::Sum, &input, &dims, &data, DType::F32, 5e-7, seed);
+    }
+}

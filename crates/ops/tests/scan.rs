@@ -29,7 +29,7 @@ fn running_sums() {
             cumsum(&mut stream, &x, dim, &y).unwrap();
             let step = sizes[dim + 1..].iter().product::<u64>() as usize;
             let mut expected = data.clone();
-            for i in (0..data.len()).filter(|i| (i / step) as u64 % sizes[dim] != 0) {
+            for i in (0..data.len()).filter(|i| !((i / step) as u64).is_multiple_of(sizes[dim])) {
                 expected[i] += expected[i - step];
             }
             let what = format!("{from:?} to {to:?} {sizes:?} along {dim} seed {seed}");
