@@ -153,8 +153,11 @@ impl Gfx {
         cache: &Cache,
         out: &Path,
     ) -> Result<CodeObjects, String> {
-        let jobs: Vec<(&Variant, &str)> =
-            all.iter().flat_map(|v| self.targets.iter().map(move |&t| (v, t))).collect();
+        let jobs: Vec<(&Variant, &str)> = all
+            .iter()
+            .flat_map(|v| self.targets.iter().map(move |&t| (v, t)))
+            .filter(|(v, t)| v.is_for(t))
+            .collect();
         let compile = |&(variant, target): &(&Variant, &'static str)| {
             let text = source::source(kernels, variant, Target::Hip).map_err(|e| e.to_string())?;
             let flags = Clang::flags(&variant.name, target).join(" ");

@@ -69,8 +69,9 @@ fn every_code_object_holds_every_variant() {
         let bytes = wave32_kernels::code_object(target).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((bytes[7], bytes[8]), (64, 2), "{target}: amdhsa ABI, code object v4");
         let kernels = elf::metadata(bytes).unwrap_or_else(|e| panic!("{target}: {e}"));
-        assert_eq!(kernels.len(), variants::all().len(), "{target}");
-        for variant in variants::all() {
+        let built: Vec<_> = variants::all().iter().filter(|v| v.is_for(target)).collect();
+        assert_eq!(kernels.len(), built.len(), "{target}");
+        for variant in built {
             let figures = &kernels[&variant.name];
             assert_eq!(
                 (figures.wave_size, figures.max_threads),

@@ -75,7 +75,8 @@ fn llvm(variants: &[&Variant]) -> Result<(Vec<Row>, String), CompileError> {
         let bytes = wave32_kernels::code_object(target).map_err(|e| CompileError::Tool(e.to_string()))?;
         let path = scratch.join(format!("{target}.elf"));
         std::fs::write(&path, bytes).map_err(io)?;
-        readback::code_object(&clang, &path, target, variants)
+        let built: Vec<&Variant> = variants.iter().copied().filter(|v| v.is_for(target)).collect();
+        readback::code_object(&clang, &path, target, &built)
     };
     let rows: Result<Vec<Vec<Row>>, CompileError> = parallel::map(&TARGETS, read).into_iter().collect();
     // Best effort: it is in the system's temporary folder.
