@@ -147,7 +147,38 @@ impl Elementwise {
         if out.elements() == 0 {
             return Ok(());
         }
+        let fits = |view: &View| view.fits(queue.caps());
+        let all_fit = fits(out) && operands.iter().all(|o| !matches!(o, Operand::Of(view) if !fits(view)));
+        if !all_fit && !matches!(self.op, Op::Arange | Op::Linspace) {
+            return self.halves(queue, operands, out);
+        }
         if self.fast(queue, kind, operands, out)? { Ok(()) } else { self.strided(queue, kind, operands, out) }
+    }
+
+    /// What is too large to bind, in two launches or more: cut where the largest operand is longest.
+    fn halves(&self, queue: &mut dyn Queue, operands: &[Operand], out: &View) -> Result<(), OpError> {
+        let mut wide = [Operand::Value(Number::Int(0)); 3];
+        let mut full = [*out; 3];
+        for (operand, full) in operands.iter().zip(&mut full) {
+            if let Operand::Of(view) = operand {
+                *full = view.broadcast(out.sizes())?;
+            }
+        }
+        let bytes = |view: &View| view.extent() * view.dtype.size();
+        let largest = full.iter().chain([out]).max_by_key(|view| bytes(view)).unwrap_or(out);
+        let length = |&dim: &usize| (largest.sizes()[dim] - 1) * largest.strides()[dim];
+        let dim = (0..out.rank()).max_by_key(length).filter(|&dim| out.sizes()[dim] > 1);
+        let dim = dim.ok_or_else(|| OpError::refused("range-too-large", "one element"))?;
+        let size = out.sizes()[dim];
+        for (start, size) in [(0, size / 2), (size / 2, size - size / 2)] {
+            let parts = full.map(|view| view.narrow(dim, start, size));
+            for ((wide, operand), part) in wide.iter_mut().zip(operands).zip(&parts) {
+                *wide = if let Operand::Of(_) = operand { Operand::Of(part) } else { *operand };
+            }
+            self.run(queue, &wide[..operands.len()], &out.narrow(dim, start, size))?;
+            wide = [Operand::Value(Number::Int(0)); 3];
+        }
+        Ok(())
     }
 
     fn flops(&self, count: u64) -> u64 {

@@ -112,6 +112,18 @@ fn step(
     for number in [settings.found_inf, settings.grad_scale, steps].into_iter().flatten() {
         single(number, DType::F32)?;
     }
+    if !tensors.into_iter().flatten().all(|tensor| tensor.fits(queue.caps())) {
+        // In halves: order does not matter, and nothing but the step's number is shared.
+        let all = param.elements();
+        for (start, size) in [(0, all / 2), (all / 2, all - all / 2)] {
+            let mut parts = [None; 5];
+            for (part, tensor) in parts.iter_mut().zip(tensors) {
+                *part = tensor.map(|tensor| piece(tensor, start, size)).transpose()?;
+            }
+            step(queue, mode, flags, parts.each_ref().map(Option::as_ref), steps, settings, floats)?;
+        }
+        return Ok(());
+    }
     let count = param.elements();
     let flags = flags
         | u32::from(settings.maximize)
@@ -141,6 +153,11 @@ fn step(
     call.launch_items(queue, "optim_t_f32", count, PER_GROUP)
 }
 
+/// Some elements of a contiguous tensor.
+fn piece(tensor: &View, start: u64, size: u64) -> Result<View, OpError> {
+    View::contiguous(tensor.address + start * tensor.dtype.size(), tensor.dtype, &[size])
+}
+
 fn single(number: &View, dtype: DType) -> Result<(), OpError> {
     if number.elements() == 1 && number.dtype == dtype {
         return Ok(());
@@ -166,6 +183,10 @@ pub fn unscale(
         return Err(OpError::refused("no-such-layout", format!("{:?} {:?}", grad.dtype, grad.strides())));
     }
     let count = grad.elements();
+    if !grad.fits(queue.caps()) {
+        unscale(queue, &piece(grad, 0, count / 2)?, found_inf, inv_scale)?;
+        return unscale(queue, &piece(grad, count / 2, count - count / 2)?, found_inf, inv_scale);
+    }
     let mut call = Call::new();
     call.numbers(&[count])?.word(grad.dtype.code());
     for (view, writes) in [(grad, true), (found_inf, true), (inv_scale, false)] {

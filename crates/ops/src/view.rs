@@ -1,6 +1,7 @@
 //! [`View`]: a strided tensor in device memory, and what strided kernels need of several.
 
 use crate::{DType, OpError};
+use wave32_solve::DeviceCaps;
 
 /// Most dimensions of a view.
 pub const MAX_DIMS: usize = 8;
@@ -74,6 +75,12 @@ impl View {
             return 0;
         }
         1 + self.sizes().iter().zip(self.strides()).map(|(size, stride)| (size - 1) * stride).sum::<u64>()
+    }
+
+    /// True where a launch can bind all that it touches, whatever its address.
+    pub fn fits(&self, caps: &DeviceCaps) -> bool {
+        let slack = caps.offset_alignment.max(16) + 4;
+        self.extent().saturating_mul(self.dtype.size()).saturating_add(slack) <= caps.max_range
     }
 
     /// True where its elements lie one after the other in order.

@@ -576,3 +576,32 @@ fn what_cannot_be_is_refused() {
     let refused = Elementwise::new(Op::Exp, F).run(&mut stream, &[(&wide).into()], &floats).unwrap_err();
     assert!(refused.to_string().starts_with("no-broadcast"), "{refused}");
 }
+
+/// Tensors past what the device binds at once; where it binds gigabytes this takes the ordinary way.
+#[test]
+fn large_tensors_are_cut() {
+    let Some(mut stream) = stream() else { return };
+    let (rows, columns) = (4099, 8750);
+    let make = |stream: &mut Stream| {
+        let address = stream.alloc(4 * rows * columns).unwrap();
+        View::contiguous(address, F, &[rows, columns]).unwrap()
+    };
+    let (x, out) = (make(&mut stream), make(&mut stream));
+    let row: Vec<f64> = (0..columns).map(|i| i as f64 * 0.5).collect();
+    let column: Vec<f64> = (0..rows).map(|i| i as f64).collect();
+    let row_view = put_plain(&mut stream, F, &[columns], &row);
+    let column_view = put_plain(&mut stream, F, &[rows, 1], &column);
+    wave32_ops::fill(&mut stream, &x, Number::Int(3)).unwrap();
+    let mut step = |op, operands: &[Operand], out: &View| {
+        Elementwise::new(op, F).run(&mut stream, operands, out).unwrap();
+    };
+    step(Op::Add, &[(&x).into(), (&row_view).into()], &out);
+    step(Op::Mul, &[(&out).into(), (&column_view).into()], &out);
+    for at in [0, 1, rows / 2 - 1, rows / 2, rows - 1] {
+        let line = View::contiguous(out.address + 4 * at * columns, F, &[columns]).unwrap();
+        let expected: Vec<f64> = row.iter().map(|r| (3.0 + r) * at as f64).collect();
+        close(&get(&mut stream, &line), &expected, 1e-7, &format!("row {at}"));
+    }
+    stream.free(x.address);
+    stream.free(out.address);
+}

@@ -5,8 +5,8 @@ mod common;
 use common::{close, get, put_plain, random, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
-use wave32_ops::DType;
 use wave32_ops::optim::{Adam, Settings, Sgd, adam, sgd, unscale, update_scale};
+use wave32_ops::{DType, Number, View, fill};
 
 const F: DType = DType::F32;
 const N: usize = 1029;
@@ -141,4 +141,29 @@ fn scales_follow_the_gradients() {
         update_scale(&mut stream, &scale, &tracker, &found, [2.0, 0.5], 2).unwrap();
         assert_eq!(get(&mut stream, &scale), [wanted]);
     }
+}
+
+/// Parameters past what the device binds at once; where it binds gigabytes this takes the ordinary way.
+#[test]
+fn large_parameters_are_cut() {
+    let Some(mut stream) = stream() else { return };
+    let sizes = [4099, 8750];
+    let [param, grad] = [0; 2].map(|_| {
+        let address = stream.alloc(4 * 4099 * 8750).unwrap();
+        View::contiguous(address, F, &sizes).unwrap()
+    });
+    fill(&mut stream, &param, Number::Int(2)).unwrap();
+    fill(&mut stream, &grad, Number::Int(8)).unwrap();
+    let [found, inverse] = [0.0, 0.5].map(|n| put_plain(&mut stream, F, &[1], &[n]));
+    unscale(&mut stream, &grad, &found, &inverse).unwrap();
+    let settings =
+        Settings { lr: 0.25, decay: 0.0, maximize: false, found_inf: Some(&found), grad_scale: None };
+    let plain = Sgd { momentum: 0.0, dampening: 0.0, nesterov: false, buffer: None, first: true };
+    sgd(&mut stream, &param, &grad, &settings, &plain).unwrap();
+    for at in [0, 1, 2048, 2049, 2050, 4098] {
+        let line = View::contiguous(param.address + 4 * at * 8750, F, &[8750]).unwrap();
+        assert_eq!(get(&mut stream, &line), vec![1.0; 8750], "row {at}");
+    }
+    stream.free(param.address);
+    stream.free(grad.address);
 }
