@@ -103,8 +103,8 @@ impl Heap {
     pub(crate) fn segment_size(bytes: u64) -> Option<u64> {
         let bytes = rounded(bytes)?;
         match bytes {
-            0..=SMALL => Some(SMALL_SEGMENT),
-            ..LARGE => Some(LARGE_SEGMENT),
+            bytes if bytes <= SMALL => Some(SMALL_SEGMENT),
+            bytes if bytes < LARGE => Some(LARGE_SEGMENT),
             _ => bytes.checked_next_multiple_of(SMALL_SEGMENT),
         }
     }
