@@ -45,18 +45,18 @@ uvec2 words_of(LONG v) { return uvec2(uint(v & LONG(0xffffffffu)), uint(v >> 32)
 #else
 #define ANY(b, name) void* name
 #define LONG long
-#define W8(name, i) at_((unsigned char*)name, i)
-#define W16(name, i) at_((unsigned short*)name, i)
-#define H16(name, i) at_((_Float16*)name, i)
-#define W32(name, i) at_((uint*)name, i)
-#define GET64(name, i) at_((long*)name, i)
-#define SET64(name, i, v) at_((long*)name, i) = v
+#define W8(name, i) element_at((unsigned char*)name, i)
+#define W16(name, i) element_at((unsigned short*)name, i)
+#define H16(name, i) element_at((_Float16*)name, i)
+#define W32(name, i) element_at((uint*)name, i)
+#define GET64(name, i) element_at((long*)name, i)
+#define SET64(name, i, v) element_at((long*)name, i) = v
 #define TO8(v) ((unsigned char)(v))
 #define TO16(v) ((unsigned short)(v))
 #define TOHALF(v) ((_Float16)(v))
 #define DOUBLE double
-#define GETD(name, i) at_((double*)name, i)
-#define SETD(name, i, v) at_((double*)name, i) = v
+#define GETD(name, i) element_at((double*)name, i)
+#define SETD(name, i, v) element_at((double*)name, i) = v
 #endif
 
 // bf16 bits, rounded to nearest even; NaN stays NaN.

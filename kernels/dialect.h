@@ -107,7 +107,7 @@ struct Params { PARAMS };
 #define KERNEL8(a, b, c, d, e, f, g, h) HEAD(a, b, c, d, e, f, g, h, Params p)
 #define SHARED4(name, n) static __attribute__((shared)) vec4 name[n];
 #define LANE(name, i) ((__attribute__((address_space(3))) float*)name)[i]
-#define AT(name, i) at_(name, i)
+#define AT(name, i) element_at(name, i)
 #define BASE GlobalBase
 #define BASE_OF(name, u) base_of(name, u)
 #define AT_BASE(name, base, i) (*(GlobalBase)((__attribute__((address_space(1))) const char*)(base) + (i) * (uint)sizeof(ELEM)))
@@ -128,18 +128,18 @@ struct Params { PARAMS };
 #define FN static inline __attribute__((device, always_inline))
 // Addresses are base + 32-bit byte offset, the form that global_load takes with a scalar base
 // ("RDNA 1.0 ISA", section 9: SADDR). Every buffer is under 4 GiB, which the planner guarantees.
-template <class T> FN T& at_(T* base, uint i) { return *(T*)((char*)base + i * (uint)sizeof(T)); }
-template <class T> FN const T& at_(const T* base, uint i) { return *(const T*)((const char*)base + i * (uint)sizeof(T)); }
+template <class T> FN T& element_at(T* base, uint i) { return *(T*)((char*)base + i * (uint)sizeof(T)); }
+template <class T> FN const T& element_at(const T* base, uint i) { return *(const T*)((const char*)base + i * (uint)sizeof(T)); }
 typedef __attribute__((address_space(1))) const ELEM* GlobalBase;
 FN GlobalBase base_of(const ELEM* all, uint u) {
   GlobalBase base = (GlobalBase)(all + u);
   asm("" : "+s"(base)); // opaque, or the addition goes back into every load
   return base;
 }
-FN ELEM4& vec4_ref(ELEM* base, uint i) { return at_((ELEM4*)base, i); }
-FN const ELEM4& vec4_ref(const ELEM* base, uint i) { return at_((const ELEM4*)base, i); }
+FN ELEM4& vec4_ref(ELEM* base, uint i) { return element_at((ELEM4*)base, i); }
+FN const ELEM4& vec4_ref(const ELEM* base, uint i) { return element_at((const ELEM4*)base, i); }
 #if DTYPE != DTYPE_F32
-FN const vec4& vec4_ref(const float* base, uint i) { return at_((const vec4*)base, i); }
+FN const vec4& vec4_ref(const float* base, uint i) { return element_at((const vec4*)base, i); }
 #endif
 FN void group_barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");

@@ -2,24 +2,28 @@
 """Images a second of the wave device beside PyTorch's CUDA device (eager, TF32 off) on one GPU in one run.
 
 Forward (eval, no gradients) and a training step (SGD with momentum) of torchvision models at full size. Also the
-results of one forward and backward pass against CUDA's, the CPU time that wave needs an operation, and the share of a
-training step in which its GPU idles. Prints Markdown.
+results of one forward and backward pass against CUDA's, the CPU time that an operation takes to launch, and the share
+of a training step in which wave's GPU idles. Prints Markdown. Each device has a process of its own, one after the
+other: torch cannot serve CUDA and an out-of-tree device in one process.
 """
 
 import argparse
 import copy
+import json
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 
-import wave32  # noqa: F401
-
 
 def synchronize(device):
-    torch.cuda.synchronize() if device == "cuda" else torch.wave.synchronize()
+    if device != "cpu":
+        getattr(torch, device).synchronize()
 
 
 def timed(device, call, seconds):
@@ -48,49 +52,43 @@ def trainer(model, image, label):
     return step
 
 
-def relative(found, expected):
-    return ((found.cpu() - expected.cpu()).abs().max() / expected.abs().max().cpu()).item()
-
-
-def overhead():
-    """Microseconds of CPU that a small operation takes to launch, by device."""
+def overhead(device):
+    """Microseconds of CPU that a small operation takes to launch."""
+    x, y = torch.rand(64, device=device), torch.rand(64, device=device)
     found = {}
-    for device in ("cuda", "wave"):
-        x = torch.rand(64, device=device)
-        y = torch.rand(64, device=device)
-        for name, call in (("relu", lambda: torch.relu(x)), ("mul", lambda: x * y), ("add", lambda: x + y)):
-            best = 1e9
-            for _ in range(5):
-                synchronize(device)
-                start = time.perf_counter()
-                for _ in range(200):
-                    call()
-                best = min(best, (time.perf_counter() - start) / 200)
-            found[device, name] = best * 1e6
+    for name, call in (("relu", lambda: torch.relu(x)), ("mul", lambda: x * y), ("add", lambda: x + y)):
+        best = 1e9
+        for _ in range(5):
+            synchronize(device)
+            start = time.perf_counter()
+            for _ in range(200):
+                call()
+            best = min(best, (time.perf_counter() - start) / 200)
+        found[name] = best * 1e6
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=["resnet50", "vgg16_bn", "mobilenet_v2"])
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of timing, each")
-    parser.add_argument("--profile", action="store_true", help="also print wave's kernels by time")
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("PyTorch sees no CUDA device; this comparison needs one that Vulkan sees as well")
+def busy(launches):
+    """Seconds in which at least one launch ran."""
+    total = end = 0.0
+    for _, start, seconds in sorted(launches, key=lambda launch: launch[1]):
+        total += max(0.0, start + seconds - max(start, end))
+        end = max(end, start + seconds)
+    return total
+
+
+def measure(device, options):
+    """Everything of one device: figures, and results to compare."""
     import torchvision.models as tv
 
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
-    print(
-        f"Batch {options.batch}, {options.size}x{options.size}, f32; wave: {torch.wave.get_device_name()}; CUDA: "
-        f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, eager, TF32 off, cudnn.benchmark on.\n\n"
-        "| model | pass | wave images/s | CUDA images/s | ratio | GPU idle | largest error |\n|---|---|---|---|---|---|---|",
-        flush=True,
-    )
+    if device == "wave":
+        import wave32  # noqa: F401
+    if device == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
+    found = {"name": getattr(torch, device).get_device_name() if device != "cpu" else "CPU"}
+    results = {}
     for name in options.models:
         torch.manual_seed(0)
         base = getattr(tv, name)()
@@ -99,46 +97,82 @@ def main():
                 module.p = 0.0
         image = torch.rand(options.batch, 3, options.size, options.size)
         label = torch.randint(1000, (options.batch,))
-        rates, outputs, idle = {}, {}, 0.0
-        for device in ("cuda", "wave"):
-            model = copy.deepcopy(base).to(device)
-            x, y = image.to(device), label.to(device)
-            model.train()
-            out = model(x)
-            F.cross_entropy(out, y).backward()
-            grads = [p.grad.detach().cpu() for p in model.parameters()]
-            outputs[device] = (out.detach().cpu(), grads)
-            step = trainer(model, x, y)
-            rates[device, "train"] = options.batch / timed(device, step, options.seconds)
-            if device == "wave":
+        model = copy.deepcopy(base).to(device)
+        x, y = image.to(device), label.to(device)
+        out = model.train()(x)
+        F.cross_entropy(out, y).backward()
+        results[name] = (out.detach().cpu(), [p.grad.detach().cpu() for p in model.parameters()])
+        step = trainer(model, x, y)
+        train = timed(device, step, options.seconds)
+        figures = {"train": options.batch / train}
+        if device == "wave":
+            with torch.wave.profile() as profiler:
+                step()
                 synchronize(device)
-                with torch.wave.profile() as profiler:
-                    start = time.perf_counter()
-                    step()
-                    synchronize(device)
-                busy = sum(launch.seconds for launch in profiler.launches)
-                idle = max(0.0, 1 - busy / (options.batch / rates[device, "train"]))
-                if options.profile:
-                    print(profiler.table(rows=15), file=sys.stderr, flush=True)
-                print(f"{name}: fallbacks {torch.wave.fallbacks() or 'none'}", file=sys.stderr, flush=True)
-            model.eval()
-            with torch.no_grad():
-                rates[device, "forward"] = options.batch / timed(device, lambda: model(x), options.seconds)
-            del model, step, x, y, out, grads
-        scale = max(g.abs().max().item() for g in outputs["cuda"][1])
-        out_error = relative(outputs["wave"][0], outputs["cuda"][0])
-        grad_error = max(
-            ((a - b).abs().max() / max(b.abs().max().item(), 1e-3 * scale)).item()
-            for a, b in zip(outputs["wave"][1], outputs["cuda"][1])
-        )
-        for kind, error in (("forward", out_error), ("train", grad_error)):
-            wave, cuda = rates["wave", kind], rates["cuda", kind]
-            share = f"{idle:.0%}" if kind == "train" else ""
-            print(f"| {name} | {kind} | {wave:.0f} | {cuda:.0f} | {wave / cuda:.2f} | {share} | {error:.1e} |", flush=True)
-    print("\nCPU microseconds to launch a small operation:\n\n| operation | wave | CUDA |\n|---|---|---|")
-    found = overhead()
-    for name in ("relu", "mul", "add"):
-        print(f"| {name} | {found['wave', name]:.1f} | {found['cuda', name]:.1f} |")
+            figures["idle"] = max(0.0, 1 - busy(profiler.launches) / train)
+            figures["fallbacks"] = dict(torch.wave.fallbacks())
+            if options.profile:
+                print(profiler.table(rows=15), file=sys.stderr, flush=True)
+        model.eval()
+        with torch.no_grad():
+            figures["forward"] = options.batch / timed(device, lambda: model(x), options.seconds)
+        found[name] = figures
+        print(f"{device} {name}: {figures}", file=sys.stderr, flush=True)
+        del model, step, x, y, out
+    found["overhead"] = overhead(device)
+    return found, results
+
+
+def in_child(device, folder):
+    """Runs `measure` in a process of its own."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--only", device, "--folder", str(folder)]
+    subprocess.run(command, check=True, timeout=1200)
+    return json.loads((folder / f"{device}.json").read_text()), torch.load(folder / f"{device}.pt")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=["resnet50", "vgg16_bn", "mobilenet_v2"])
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of timing, each")
+    parser.add_argument("--peer", default="cuda", help="the device to compare with: cuda, or cpu to try the script")
+    parser.add_argument("--profile", action="store_true", help="also print wave's kernels by time")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        found, results = measure(options.only, options)
+        torch.save(results, options.folder / f"{options.only}.pt")
+        (options.folder / f"{options.only}.json").write_text(json.dumps(found))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        wave, ours = in_child("wave", Path(folder))
+        peer, theirs = in_child(options.peer, Path(folder))
+    title = options.peer.upper()
+    print(
+        f"Batch {options.batch}, {options.size}x{options.size}, f32; wave: {wave['name']}; {title}: {peer['name']}, PyTorch "
+        f"{torch.__version__}, eager, TF32 off, cudnn.benchmark on.\n\n"
+        f"| model | pass | wave images/s | {title} images/s | ratio | GPU idle | largest difference | fallbacks |\n"
+        "|---|---|---|---|---|---|---|---|"
+    )
+    for name in options.models:
+        (out, grads), (out2, grads2) = ours[name], theirs[name]
+        scale = max(g.abs().max().item() for g in grads2)
+        differences = {
+            "forward": ((out - out2).abs().max() / out2.abs().max()).item(),
+            "train": max(
+                ((a - b).abs().max() / max(b.abs().max().item(), 1e-3 * scale)).item() for a, b in zip(grads, grads2)
+            ),
+        }
+        for kind in ("forward", "train"):
+            a, b = wave[name][kind], peer[name][kind]
+            idle = f"{wave[name]['idle']:.0%}" if kind == "train" else ""
+            falls = ", ".join(wave[name]["fallbacks"]) or "none"
+            print(f"| {name} | {kind} | {a:.0f} | {b:.0f} | {a / b:.2f} | {idle} | {differences[kind]:.1e} | {falls} |")
+    print(f"\nCPU microseconds to launch a small operation:\n\n| operation | wave | {title} |\n|---|---|---|")
+    for name in wave["overhead"]:
+        print(f"| {name} | {wave['overhead'][name]:.1f} | {peer['overhead'][name]:.1f} |")
 
 
 if __name__ == "__main__":
