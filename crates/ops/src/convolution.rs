@@ -158,6 +158,9 @@ impl Planner {
                 Err(OpError::refused("misaligned", "an empty product of odd size"))
             };
         }
+        if let Some(halves) = self.in_halves(queue, a, b, out) {
+            return halves;
+        }
         // Stored in order, stored transposed, or to be copied into order.
         let (plain_a, plain_b) = (a.is_contiguous(), b.is_contiguous());
         let turned = |v: &View| transposed(v).filter(View::is_contiguous);
@@ -190,6 +193,42 @@ impl Planner {
         })();
         scratch.into_iter().for_each(|address| queue.free(address));
         run
+    }
+
+    /// A product of matrices of which one is too large to bind, as two: half the rows of `a` each, else half the
+    /// columns of `b`.
+    fn in_halves(
+        &mut self,
+        queue: &mut dyn Queue,
+        a: &View,
+        b: &View,
+        out: &View,
+    ) -> Option<Result<(), OpError>> {
+        let most = queue.caps().max_range;
+        let is_large = |view: &View| view.extent() * view.dtype.size() > most;
+        let (m, n) = (out.sizes()[1], out.sizes()[2]);
+        if out.sizes()[0] != 1 {
+            return None;
+        }
+        if (is_large(a) || is_large(out)) && m > 1 {
+            let halves = [(0, m / 2), (m / 2, m - m / 2)];
+            return Some(halves.into_iter().try_for_each(|(start, length)| {
+                self.matmul(queue, &a.narrow(1, start, length), b, &out.narrow(1, start, length))
+            }));
+        }
+        if is_large(b) && n > 1 {
+            let halves = [(0, n / 2), (n / 2, n - n / 2)];
+            return Some(halves.into_iter().try_for_each(|(start, length)| {
+                let scratch = queue.alloc(m * length * out.dtype.size())?;
+                let run = View::contiguous(scratch, out.dtype, &[1, m, length]).and_then(|part| {
+                    self.matmul(queue, a, &b.narrow(2, start, length), &part)?;
+                    copy(queue, &part, &out.narrow(2, start, length))
+                });
+                queue.free(scratch);
+                run
+            }));
+        }
+        None
     }
 }
 

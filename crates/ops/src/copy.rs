@@ -19,6 +19,16 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
     if from.dtype == to.dtype && from.is_contiguous() && to.is_contiguous() {
         return Ok(queue.copy(from.address, to.address, from.elements() * from.dtype.size())?);
     }
+    let wider = if bytes(from) > bytes(to) { from } else { to };
+    if bytes(wider) > queue.caps().max_range {
+        // In halves of the dimension that reaches furthest.
+        let reach = |&dim: &usize| (wider.sizes()[dim] - 1) * wider.strides()[dim];
+        if let Some(dim) = (0..wider.rank()).filter(|&dim| wider.sizes()[dim] > 1).max_by_key(reach) {
+            let (size, half) = (wider.sizes()[dim], wider.sizes()[dim] / 2);
+            copy(queue, &from.narrow(dim, 0, half), &to.narrow(dim, 0, half))?;
+            return copy(queue, &from.narrow(dim, half, size - half), &to.narrow(dim, half, size - half));
+        }
+    }
     let kernel = match Kind::of([from.dtype, to.dtype]) {
         _ if from.dtype == to.dtype => plain(from.dtype),
         Kind::Float => "copy_f_f32",
@@ -39,6 +49,10 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         call.work(0, count * (from.dtype.size() + to.dtype.size()));
         call.launch_items(queue, kernel, count, PER_GROUP)
     })
+}
+
+fn bytes(view: &View) -> u64 {
+    view.extent() * view.dtype.size()
 }
 
 /// The kernel that copies elements of this type as they are.

@@ -4,8 +4,10 @@ mod common;
 
 use common::{close, get, put, put_plain, random, room, stream, values};
 use rand::Rng;
-use wave32_ops::{ConvOperands, DType, Planner, epilogue};
+use wave32_device::DeviceError;
+use wave32_ops::{Arg, ConvOperands, DType, Planner, Queue, Work, epilogue};
 use wave32_problem::{ConvSpec, Direction};
+use wave32_solve::DeviceCaps;
 
 #[test]
 fn products_of_any_arrangement() {
@@ -98,4 +100,76 @@ fn convolutions_take_operands_at_any_address() {
         expected.push(sum);
     }
     close(&get(&mut stream, &y), &expected, 1e-6, &format!("seed {seed}"));
+}
+
+/// A device that binds 16 KiB at most.
+struct Narrow {
+    stream: wave32_vulkan::Stream,
+    caps: DeviceCaps,
+}
+
+impl Queue for Narrow {
+    fn caps(&self) -> &DeviceCaps {
+        &self.caps
+    }
+    fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.stream.alloc(bytes)
+    }
+    fn free(&mut self, address: u64) {
+        self.stream.free(address);
+    }
+    fn launch(
+        &mut self,
+        kernel: &str,
+        grid: [u32; 3],
+        params: &[u32],
+        args: &[Arg],
+        work: Work,
+    ) -> Result<(), DeviceError> {
+        assert!(args.iter().all(|arg| arg.bytes <= self.caps.max_range), "{kernel} binds {args:?}");
+        Queue::launch(&mut self.stream, kernel, grid, params, args, work)
+    }
+    fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
+        self.stream.fill(address, bytes, word)
+    }
+    fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.stream.copy(from, to, bytes)
+    }
+    fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
+        self.stream.upload(address, data)
+    }
+    fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
+        self.stream.download(address, data)
+    }
+}
+
+#[test]
+fn matrices_past_the_devices_range_are_cut() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let mut planner = Planner::default();
+    for (m, k, n) in [(3u64, 50u64, 700u64), (300, 70, 5), (90, 20, 110)] {
+        let (a, b) =
+            (values(&mut random, DType::F32, m * k, 1.0), values(&mut random, DType::F32, k * n, 1.0));
+        for turned in [false, true] {
+            let va = put_plain(&mut stream, DType::F32, &[1, m, k], &a);
+            let strides = if turned { [k * n, 1, k] } else { [k * n, n, 1] };
+            let vb = put(&mut stream, DType::F32, &[1, k, n], &strides, &b);
+            let out = room(&mut stream, DType::F32, &[1, m, n]);
+            let caps = DeviceCaps { max_range: 16 << 10, ..stream.caps().clone() };
+            let mut narrow = Narrow { stream, caps };
+            planner.matmul(&mut narrow, &va, &vb, &out).unwrap();
+            stream = narrow.stream;
+            let mut expected = Vec::new();
+            for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                expected.push((0..k).map(|t| a[(i * k + t) as usize] * b[(t * n + j) as usize]).sum());
+            }
+            close(
+                &get(&mut stream, &out),
+                &expected,
+                1e-6,
+                &format!("{m}x{k}x{n}, turned {turned}, seed {seed}"),
+            );
+        }
+    }
 }

@@ -1,0 +1,13 @@
+"""What torch loads at the end of its own import: `wave32`, unless torch has a GPU of its own here.
+
+torch serves one accelerator a process. Where its CUDA or ROCm finds a card, `wave` waits for an explicit `import wave32`,
+which then takes that place.
+"""
+
+
+def load() -> None:
+    """The entry point `torch.backends`."""
+    import torch
+
+    if not torch.cuda.is_available():
+        import wave32  # noqa: F401
