@@ -136,7 +136,7 @@ fn groups(x: &Tensor, [batch, channels, inner, groups]: [i64; 4]) -> Result<Norm
         && channels % groups == 0
         && batch >= 0
         && inner >= 0
-        && batch * channels * inner == x.numel() as i64;
+        && batch * channels * inner == x.numel();
     if !fits {
         let detail = format!("a group norm of {:?} by {groups} groups", x.sizes());
         return Err(Error::NoKernel(detail));

@@ -74,11 +74,10 @@ fn native_batch_norm(
     run(|queue| batch_norm(queue, &xv, &norm, &yv, &sv))?;
     // Running statistics that are not contiguous f32 were updated in a copy.
     for (given, used) in [(running_mean, &rmean), (running_var, &rvar)] {
-        if let (true, Some(given), Some(used)) = (training, given, used) {
-            if !given.is_same(used) {
-                let (from, to) = (view(used)?, view(given)?);
-                run(|queue| wave32_ops::copy(queue, &from, &to))?;
-            }
+        let moved = given.zip(used.as_ref()).filter(|(given, used)| training && !given.is_same(used));
+        if let Some((given, used)) = moved {
+            let (from, to) = (view(used)?, view(given)?);
+            run(|queue| wave32_ops::copy(queue, &from, &to))?;
         }
     }
     if !training {

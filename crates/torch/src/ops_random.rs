@@ -49,7 +49,7 @@ fn floats(x: &Tensor, name: &str) -> Result<(), Error> {
 
 fn uniform(x: &Tensor, low: f64, high: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
     floats(x, "uniform_")?;
-    if !(low <= high) {
+    if low > high || low.is_nan() || high.is_nan() {
         return Err(Error::Invalid(format!(
             "uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
         )));
@@ -59,7 +59,7 @@ fn uniform(x: &Tensor, low: f64, high: f64, generator: Option<&Generator>) -> Re
 
 fn normal(x: &Tensor, mean: f64, deviation: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
     floats(x, "normal_")?;
-    if !(deviation >= 0.0) {
+    if deviation < 0.0 || deviation.is_nan() {
         return Err(Error::Invalid(format!("normal expects std >= 0.0, but found std {deviation}")));
     }
     draw(x, Draw::Normal { mean, deviation }, generator)
@@ -67,7 +67,7 @@ fn normal(x: &Tensor, mean: f64, deviation: f64, generator: Option<&Generator>) 
 
 fn exponential(x: &Tensor, rate: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
     floats(x, "exponential_")?;
-    if !(rate > 0.0) {
+    if rate <= 0.0 || rate.is_nan() {
         return Err(Error::Invalid(format!("exponential_ expects lambda > 0.0, but found lambda={rate}")));
     }
     draw(x, Draw::Exponential { rate }, generator)

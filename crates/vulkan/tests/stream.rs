@@ -64,9 +64,9 @@ fn random_program(mut stream: Stream, seed: u64, steps: usize) {
             0..5 => {
                 let (mul, add) = (random.random(), random.random());
                 step(&mut stream, a, b, length, mul, add);
-                for i in start..end {
-                    model[to][i] = model[from][i].wrapping_mul(mul).wrapping_add(add);
-                }
+                let made: Vec<u32> =
+                    model[from][start..end].iter().map(|v| v.wrapping_mul(mul).wrapping_add(add)).collect();
+                model[to][start..end].copy_from_slice(&made);
             }
             5 => {
                 let word = random.random();
