@@ -38,13 +38,13 @@ oracle:
 
 # The PyTorch device, from the tests' build.
 python: setup
-	cargo build
+	cargo build --workspace
 	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && PYTHONPATH=python "$$python" -m pytest -q python/tests
 
 # A short run of the convolutions in the tests' build: every type, every device.
 verify: setup
-	cargo build
+	cargo build --workspace
 	$(TARGET)/debug/wave32 verify seeds nets fuzz:60 --max-gflop 0.001 --dtype f32,f16,bf16
 
 lint:
