@@ -1,13 +1,14 @@
-# Two commands: `make demo` trains a CNN with wave32 on this machine, `make test` runs every test.
+# Two commands: `make demo` proves the engine on this machine, `make test` runs every test; `make train` is PyTorch's.
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test scripts oracle python verify lint
+.PHONY: help setup build demo train test scripts oracle python verify lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
 help:
-	@echo 'make demo    install what is missing, build, train a small CNN on the best Vulkan device and on the CPU'
+	@echo 'make demo    install what is missing, build, verify the seed and network suites on every device here'
+	@echo 'make train   install what is missing, train a small CNN with PyTorch on the best Vulkan device and on the CPU'
 	@echo 'make test    install what is missing, run every test'
 	@echo 'make verify  a short check of the convolutions on every device here (wave32 verify does it in full)'
 	@echo 'make lint    rustfmt and clippy, warnings as errors'
@@ -18,7 +19,12 @@ setup:
 build: setup
 	cargo build --release
 
-demo: setup
+demo: build
+	@mkdir -p $(TARGET)/demo
+	$(TARGET)/release/wave32 devices
+	$(TARGET)/release/wave32 verify seeds nets --html $(TARGET)/demo/verify.html
+
+train: setup
 	@python="$$(scripts/python_env.sh scikit-learn matplotlib tqdm)" && \
 	echo 'building and installing wave32 into .venv' && \
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) "$$python" -m pip install --quiet . && \
