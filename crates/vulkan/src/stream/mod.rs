@@ -251,7 +251,7 @@ impl Stream {
         parts.order([((address, address + bytes), true)].into_iter(), slot);
         // SAFETY: recording; the range is of the buffer, in whole words.
         unsafe { parts.gpu.raw.cmd_fill_buffer(parts.slots.all[slot].commands, buffer, offset, bytes, word) };
-        parts.recorded(slot)
+        parts.recorded(slot, bytes as f64 * 16.0)
     }
 
     /// Copies `bytes` between ranges that do not overlap.
@@ -273,7 +273,7 @@ impl Stream {
         let region = vk::BufferCopy::default().src_offset(from_offset).dst_offset(to_offset).size(bytes);
         // SAFETY: recording; both ranges are of their buffers and do not overlap.
         unsafe { parts.gpu.raw.cmd_copy_buffer(parts.slots.all[slot].commands, source, target, &[region]) };
-        parts.recorded(slot)
+        parts.recorded(slot, bytes as f64 * 32.0)
     }
 
     /// Copies `data` to `address`. Returns once `data` may be changed; the copy runs in order.

@@ -83,9 +83,10 @@ impl Parts {
         self.hazards.note(ranges);
     }
 
-    /// Counts one command; submits where the GPU has nothing to do.
-    pub(super) fn recorded(&mut self, slot: usize) -> Result<(), DeviceError> {
+    /// Counts one command of that much work; submits where the GPU has nothing to do.
+    pub(super) fn recorded(&mut self, slot: usize, work: f64) -> Result<(), DeviceError> {
         let slot = &mut self.slots.all[slot];
+        slot.work += work;
         slot.launches += 1;
         if slot.launches.is_multiple_of(EAGER) && self.gpu.is_idle() {
             self.flush()?;
@@ -144,14 +145,12 @@ impl Parts {
             let room = (self.budget.capacity() - self.slots.all[slot].work) / per_column;
             let count = (room.max(1.0) as u64).min(u64::from((columns - column).min(widest))) as u32;
             words[0] = column;
-            if column == 0 {
-                let ranges = args.iter().map(|arg| ((arg.address, arg.address + arg.bytes), arg.writes));
-                self.order(ranges, slot);
-            }
+            // Every part: one that opens a new submit must be known there to the launches after it.
+            let ranges = args.iter().map(|arg| ((arg.address, arg.address + arg.bytes), arg.writes));
+            self.order(ranges, slot);
             self.record(slot, kernel, (pipeline, layout), [count, y, z], &words, &infos[..args.len()])?;
-            self.slots.all[slot].work += per_column * f64::from(count);
             column += count;
-            self.recorded(slot)?;
+            self.recorded(slot, per_column * f64::from(count))?;
         }
         Ok(())
     }

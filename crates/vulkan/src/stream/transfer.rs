@@ -100,8 +100,7 @@ impl Parts {
             // SAFETY: recording; both ranges are of their buffers, which are different; the ring keeps its
             // part until the submit is done.
             unsafe { self.gpu.raw.cmd_copy_buffer(self.slots.all[slot].commands, raw, target, &[region]) };
-            self.slots.all[slot].work += bytes as f64 * 32.0;
-            self.recorded(slot)?;
+            self.recorded(slot, bytes as f64 * 32.0)?;
             if self.open.is_none() {
                 self.mark_flying();
             }
