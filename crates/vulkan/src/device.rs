@@ -27,6 +27,28 @@ pub(crate) struct Parts {
     pub(crate) gpu: Gpu,
 }
 
+/// What a device and a stream both stand on.
+pub(crate) struct Base {
+    pub(crate) budget: Budget,
+    pub(crate) pipelines: Pipelines,
+    pub(crate) memory: Memory,
+    pub(crate) gpu: Gpu,
+}
+
+impl Base {
+    pub(crate) fn new(instance: Instance, adapter: Adapter, options: Options) -> Result<Self, DeviceError> {
+        let mut budget = Budget::new(&adapter.caps);
+        if let Some(target) = options.submit_target {
+            budget = budget.with_target(target);
+        }
+        let dir = options.cache_dir.or_else(default_dir);
+        let disk = dir.map(|dir| DiskCache::new(&dir, &adapter.identity));
+        let gpu = Gpu::new(instance, adapter, options.robust)?;
+        let memory = Memory::new(&gpu, options.memory_cap, options.always_stage)?;
+        Ok(Self { budget, pipelines: Pipelines::new(options.kernels, disk), memory, gpu })
+    }
+}
+
 /// A GPU opened through Vulkan.
 ///
 /// It belongs to the process that opened it: after a fork, the child's calls answer
@@ -44,19 +66,12 @@ impl std::fmt::Debug for VulkanDevice {
 
 impl VulkanDevice {
     pub(crate) fn new(instance: Instance, adapter: Adapter, options: Options) -> Result<Self, DeviceError> {
-        let mut budget = Budget::new(&adapter.caps);
-        if let Some(target) = options.submit_target {
-            budget = budget.with_target(target);
-        }
-        let dir = options.cache_dir.or_else(default_dir);
-        let disk = dir.map(|dir| DiskCache::new(&dir, &adapter.identity));
-        let gpu = Gpu::new(instance, adapter, options.robust)?;
-        let memory = Memory::new(&gpu, options.memory_cap, options.always_stage)?;
+        let Base { budget, pipelines, memory, gpu } = Base::new(instance, adapter, options)?;
         let parts = Parts {
             budget,
             ring: Ring::default(),
             sets: Sets::default(),
-            pipelines: Pipelines::new(options.kernels, disk),
+            pipelines,
             staging: Staging::default(),
             memory,
             gpu,

@@ -166,18 +166,26 @@ impl Flight {
         deadline: Deadline,
     ) -> Result<Vec<u64>, DeviceError> {
         gpu.wait(self.value, what, deadline)?;
-        let mut ticks = vec![0u64; self.stamps as usize];
-        if ticks.is_empty() {
-            return Ok(ticks);
-        }
-        // SAFETY: the submit that wrote the queries is done; `ticks` has one 64-bit word for each. Without
-        // WAIT the call cannot block.
-        let answer = unsafe {
-            gpu.raw.get_query_pool_results(self.queries, 0, &mut ticks, vk::QueryResultFlags::TYPE_64)
-        };
-        answer.map_err(|code| gpu.failed("vkGetQueryPoolResults", code))?;
-        Ok(ticks)
+        read_stamps(gpu, self.queries, self.stamps)
     }
+}
+
+/// The first `count` timestamps of a pool; the submit that wrote them is done.
+pub(crate) fn read_stamps(
+    gpu: &mut Gpu,
+    queries: vk::QueryPool,
+    count: u32,
+) -> Result<Vec<u64>, DeviceError> {
+    let mut ticks = vec![0u64; count as usize];
+    if ticks.is_empty() {
+        return Ok(ticks);
+    }
+    // SAFETY: the submit that wrote the queries is done; `ticks` has one 64-bit word for each. Without WAIT
+    // the call cannot block.
+    let answer =
+        unsafe { gpu.raw.get_query_pool_results(queries, 0, &mut ticks, vk::QueryResultFlags::TYPE_64) };
+    answer.map_err(|code| gpu.failed("vkGetQueryPoolResults", code))?;
+    Ok(ticks)
 }
 
 /// Device time from one timestamp to a later one; the counter may wrap once in between.

@@ -16,7 +16,7 @@ pub use profile::Profiled;
 
 use crate::Options;
 use crate::adapter::Adapter;
-use crate::cache::{DiskCache, default_dir};
+use crate::device::Base;
 use crate::gpu::Gpu;
 use crate::instance::Instance;
 use crate::memory::Memory;
@@ -79,14 +79,7 @@ impl std::fmt::Debug for Stream {
 
 impl Stream {
     pub(crate) fn new(instance: Instance, adapter: Adapter, options: Options) -> Result<Self, DeviceError> {
-        let mut budget = Budget::new(&adapter.caps);
-        if let Some(target) = options.submit_target {
-            budget = budget.with_target(target);
-        }
-        let dir = options.cache_dir.or_else(default_dir);
-        let disk = dir.map(|dir| DiskCache::new(&dir, &adapter.identity));
-        let gpu = Gpu::new(instance, adapter, options.robust)?;
-        let memory = Memory::new(&gpu, options.memory_cap, options.always_stage)?;
+        let Base { budget, pipelines, memory, gpu } = Base::new(instance, adapter, options)?;
         let parts = Parts {
             budget,
             hazards: Hazards::default(),
@@ -97,7 +90,7 @@ impl Stream {
             slots: Slots::default(),
             open: None,
             transfer: Transfer::default(),
-            pipelines: Pipelines::new(options.kernels, disk),
+            pipelines,
             memory,
             deadline: Duration::from_secs(60),
             submits: 0,

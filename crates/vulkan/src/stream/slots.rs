@@ -2,6 +2,7 @@
 
 use crate::error::at;
 use crate::gpu::{Deadline, Gpu};
+use crate::ring::read_stamps;
 use ash::vk;
 use wave32_device::DeviceError;
 
@@ -199,16 +200,6 @@ impl Slot {
 
     /// Its timestamps in order; the submit is done.
     pub(crate) fn stamps(&self, gpu: &mut Gpu) -> Result<Vec<u64>, DeviceError> {
-        let mut ticks = vec![0u64; self.stamps as usize];
-        if ticks.is_empty() {
-            return Ok(ticks);
-        }
-        // SAFETY: the submit that wrote the queries is done; `ticks` has one 64-bit word for each. Without
-        // WAIT the call cannot block.
-        let answer = unsafe {
-            gpu.raw.get_query_pool_results(self.queries, 0, &mut ticks, vk::QueryResultFlags::TYPE_64)
-        };
-        answer.map_err(|code| gpu.failed("vkGetQueryPoolResults", code))?;
-        Ok(ticks)
+        read_stamps(gpu, self.queries, self.stamps)
     }
 }
