@@ -16,6 +16,9 @@ const BAND: u64 = 256 << 10;
 /// Longest sum this adds up in one chain of f32.
 const CHAIN: usize = 1024;
 
+/// Products that one dot sums in f32 (a chain in each lane) before they join f64 totals.
+const DOT: usize = 4096;
+
 /// True where a GEMM would be mostly padding.
 pub fn suits(pass: &Pass) -> bool {
     pass.groups > 1 && pass.ic <= 8 && pass.oc <= 8
@@ -213,6 +216,7 @@ pub fn weights<T: Element>(
     };
     let dw = Shared::new(dw);
     let offsets = band.offsets(phase);
+    let dot_rows = (DOT / len).max(1);
     let size = pass.ic * band.channel + rows * len;
     let make = || (arena.alloc::<f32>(size), arena.alloc::<f64>(pairs * taps));
     team.each(arena, size as u64 * 4 + sums_bytes, pass.groups, make, |group, (scratch, sums)| {
@@ -235,8 +239,12 @@ pub fn weights<T: Element>(
                         let offsets =
                             std::array::from_fn(|i| c * band.channel + at.get(i).copied().unwrap_or(at[0]));
                         let row = phase.step[0] * band.row;
-                        let dots = Dot { dy: &ys[..band_rows * len], len, data, row, offsets }.run();
-                        sums.iter_mut().zip(dots).for_each(|(sum, dot)| *sum += f64::from(dot));
+                        let dy = &ys[..band_rows * len];
+                        for (part, dy) in dy.chunks(dot_rows * len).enumerate() {
+                            let offsets = offsets.map(|at| at + part * dot_rows * row);
+                            let dots = Dot { dy, len, data, row, offsets }.run();
+                            sums.iter_mut().zip(dots).for_each(|(sum, dot)| *sum += f64::from(dot));
+                        }
                     }
                 }
             }

@@ -94,6 +94,18 @@ impl Operands {
     pub fn oracle(&self, p: &ConvProblem) -> Vec<f64> {
         oracle::conv(p, &self.inputs())
     }
+
+    /// The operands squared: the root of their convolution is the spread of the products' sums.
+    pub fn squared(&self) -> Self {
+        let square = |v: &[f64]| v.iter().map(|v| v * v).collect();
+        Self { a: square(&self.a), b: square(&self.b), bias: self.bias.as_deref().map(square) }
+    }
+
+    /// The normwise error of `got`, a whole output.
+    pub fn error(&self, p: &ConvProblem, got: &[f64]) -> f64 {
+        let spread: Vec<f64> = self.squared().oracle(p).into_iter().map(f64::sqrt).collect();
+        normwise(got, &self.oracle(p), &spread)
+    }
 }
 
 fn stored(dtype: DType, value: f32) -> f64 {
@@ -134,9 +146,13 @@ pub fn backend(p: &ConvProblem, o: &Operands, options: &Options) -> Result<(Vec<
 }
 
 /// ||got - want|| / ||want||, NaN if any element is.
-pub fn normwise(got: &[f64], want: &[f64]) -> f64 {
-    assert_eq!(got.len(), want.len());
+///
+/// A few sums may all cancel, and an error relative to what is left says nothing: the norm is at least
+/// that of `spread`, what each sum would be worth if its products had random signs.
+pub fn normwise(got: &[f64], want: &[f64], spread: &[f64]) -> f64 {
+    assert_eq!([got.len(), spread.len()], [want.len(); 2]);
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
     let difference = norm(&mut got.iter().zip(want).map(|(a, b)| a - b));
-    if difference == 0.0 { 0.0 } else { difference / norm(&mut want.iter().copied()) }
+    let scale = norm(&mut want.iter().copied()).max(norm(&mut spread.iter().copied()));
+    if difference == 0.0 { 0.0 } else { difference / scale }
 }
