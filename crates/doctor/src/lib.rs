@@ -1,0 +1,1 @@
+//! What is on this machine, what is wrong, what to change, how to undo it.
