@@ -37,7 +37,7 @@ pub struct Found {
 /// Where the system does not say which program this is.
 pub fn launcher() -> Result<Launcher> {
     let program = std::env::current_exe().context("cannot find this program to start the guarded child")?;
-    Ok(Launcher { program, args: vec!["__verify-child".into()] })
+    Ok(Launcher { program, args: vec!["__verify-child".into()], env: Vec::new() })
 }
 
 /// Looks for devices in a child: a driver that crashes or hangs while it is loaded takes only that.

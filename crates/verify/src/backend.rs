@@ -1,6 +1,7 @@
 //! Where a problem runs: the CPU backend, or a GPU behind the device trait. Each run has guarded,
 //! poisoned buffers of its own.
 
+use crate::bands::{GUARD, fill_guard, guard_damage};
 use crate::data::Data;
 use crate::inputs::Inputs;
 use crate::protocol::{Device as DeviceReport, Failure, Ready, Verdict};
@@ -8,9 +9,6 @@ use std::time::Duration;
 use wave32_device::{BufferId, Device, Operands};
 use wave32_problem::{ConvProblem, Direction};
 use wave32_solve::{Plan, Policy, Role};
-
-/// Fewest bytes before and after each buffer that must stay as they are.
-const GUARD: u64 = 256;
 
 /// A device to verify.
 pub enum Backend {
@@ -163,24 +161,6 @@ pub fn cpu_device() -> DeviceReport {
     }
 }
 
-/// The byte that guard byte `i` holds.
-fn guard_byte(i: usize) -> u8 {
-    (i as u8).wrapping_mul(37) ^ 0x5a
-}
-
-fn fill_guard(bytes: &mut [u8]) {
-    bytes.iter_mut().enumerate().for_each(|(i, b)| *b = guard_byte(i));
-}
-
-/// Says which byte of a guard band was written.
-fn guard_damage(bytes: &[u8], what: &str, side: &str) -> Option<String> {
-    let first = bytes.iter().enumerate().position(|(i, &b)| b != guard_byte(i))?;
-    let count = bytes.iter().enumerate().filter(|&(i, &b)| b != guard_byte(i)).count();
-    Some(format!(
-        "guard band {side} {what} was written: {count} bytes, the first is byte {first} of the band"
-    ))
-}
-
 fn run_cpu(p: &ConvProblem, cap: u64, inputs: &Inputs, poison: u8) -> Result<Run, Failure> {
     let dtype = p.spec().dtype;
     let (size, len) = (dtype.size(), p.output_elements());
@@ -296,16 +276,6 @@ impl Buffers<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_written_guard_byte_is_named() {
-        let mut band = vec![0; 256];
-        fill_guard(&mut band);
-        assert_eq!(guard_damage(&band, "Y", "after"), None);
-        band[3] ^= 0x80;
-        let text = guard_damage(&band, "Y", "after").unwrap();
-        assert!(text.contains("after Y") && text.contains("byte 3"), "{text}");
-    }
 
     #[test]
     fn names_that_are_no_device_say_what_is() {

@@ -6,28 +6,16 @@
 //! is small, the plan that does without is checked too.
 
 use crate::backend::{Backend, Candidate, Run};
-use crate::compare::{Reference, Shape, close, exact, first_not_finite};
+use crate::cases::{Case, POISONS, fits_memory};
+use crate::compare::{Shape, close, exact, first_not_finite};
 use crate::data::Data;
-use crate::inputs::{Inputs, Kind, problem_seed, rng};
+use crate::inputs::{Inputs, problem_seed};
 use crate::plant::{Fault, Plants};
 use crate::protocol::{Failure, Job, Outcome, SolverResult, Verdict};
-use crate::tolerance::{Tolerance, exact_integers};
-use rayon::prelude::*;
+use crate::tolerance::Tolerance;
 use std::time::Duration;
-use wave32_cpu::oracle;
 use wave32_problem::ConvProblem;
 use wave32_solve::Policy;
-
-/// FLOP up to which the f64 oracle computes every output; larger problems are compared with the CPU
-/// backend in full (exact check) and with the oracle at sampled outputs.
-pub const ORACLE_FLOPS: u64 = 100_000_000;
-
-/// Outputs sampled inside, and as many on the border, of a problem too large for the full oracle.
-const SAMPLES: u64 = 4096;
-
-/// Bytes that results and workspaces are filled with before each run. All are NaN in the 16-bit types
-/// or absurd; the first is NaN in every type.
-const POISONS: [u8; 3] = [0xff, 0x7f, 0x55];
 
 /// FLOP up to which the workspace-free plan is checked beside the chosen one.
 const SECOND_PLAN_FLOPS: u64 = 5_000_000_000;
@@ -58,15 +46,9 @@ struct Checker<'a> {
     against: [String; 2],
 }
 
-/// Operands with what must come out.
-struct Case {
-    inputs: Inputs,
-    reference: Reference,
-}
-
 impl Checker<'_> {
     fn all(&mut self, backend: &mut Backend) -> Result<(), Failure> {
-        self.fits_memory()?;
+        fits_memory(&self.problem, self.job.memory_cap)?;
         self.plants.strike(&self.job.line);
         let mut candidates = backend.candidates(&self.problem, &self.job.policy, self.job.all_solvers)?;
         self.add_without_workspace(backend, &mut candidates);
@@ -74,7 +56,8 @@ impl Checker<'_> {
         let on_cpu = matches!(backend, Backend::Cpu);
 
         (self.stage)("the integer check's reference");
-        let integer = self.integer_case(seed, on_cpu)?;
+        let integer = Case::integer(&self.problem, seed, on_cpu)?;
+        self.against[0].clone_from(&integer.against);
         let mut alive = vec![true; candidates.len()];
         for (candidate, alive) in candidates.iter().zip(&mut alive) {
             let (result, ended) = self.integer_check(backend, candidate, &integer);
@@ -85,7 +68,8 @@ impl Checker<'_> {
         drop(integer);
 
         (self.stage)("the random check's reference");
-        let random = self.random_case(seed)?;
+        let random = Case::random(&self.problem, seed)?;
+        self.against[1].clone_from(&random.against);
         for (index, candidate) in candidates.iter().enumerate().filter(|(i, _)| alive[*i]) {
             let mut result = self.solvers[index].clone();
             let failure = self.random_check(backend, candidate, &random, &mut result).err();
@@ -98,21 +82,6 @@ impl Checker<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Refuses what the host's memory cannot hold: operands, result, their wide copies and the buffers' images.
-    fn fits_memory(&self) -> Result<(), Failure> {
-        let p = &self.problem;
-        let elements = u128::from(p.x_elements()) + u128::from(p.w_elements()) + u128::from(p.y_elements());
-        let wanted = elements * u128::from(3 * p.spec().dtype.size() + 8);
-        if wanted <= u128::from(self.job.memory_cap) {
-            return Ok(());
-        }
-        let (wanted, cap) = (wanted as f64 / 1e9, self.job.memory_cap as f64 / 1e9);
-        let text = format!(
-            "checking it takes about {wanted:.1} GB of host memory and the cap is {cap:.1} GB; use --max-gflop, a smaller problem or a larger --memory-cap"
-        );
-        Err(Failure::new(Verdict::OutOfMemory, text))
     }
 
     /// The plan within a workspace cap of 0, unless the policy or a candidate is that already.
@@ -131,78 +100,6 @@ impl Checker<'_> {
 
     fn deadline(&self) -> Duration {
         Duration::try_from_secs_f64(self.job.run_deadline_s).unwrap_or(Duration::from_secs(60))
-    }
-
-    fn oracle_fits(&self) -> bool {
-        self.problem.flops() <= ORACLE_FLOPS
-    }
-
-    fn integer_case(&mut self, seed: u64, on_cpu: bool) -> Result<Case, Failure> {
-        let limit = exact_integers(self.problem.spec().dtype);
-        for attempt in 0..8 {
-            let inputs = Inputs::new(&self.problem, Kind::Integer, seed, attempt)?;
-            let reference = match (self.oracle_fits(), on_cpu) {
-                (true, _) | (false, true) => self.oracle(&inputs, seed, 0)?,
-                (false, false) => self.cpu_reference(&inputs)?,
-            };
-            // Sums of this size are a chance of 10^-14 an element; then the next attempt is sparser.
-            if reference.max_abs() <= limit {
-                return Ok(Case { inputs, reference });
-            }
-        }
-        Err(Failure::new(
-            Verdict::Error,
-            "no integer operands with exact results were found: please report this",
-        ))
-    }
-
-    fn random_case(&mut self, seed: u64) -> Result<Case, Failure> {
-        let inputs = Inputs::new(&self.problem, Kind::Random, seed, 0)?;
-        let reference = self.oracle(&inputs, seed, 1)?;
-        Ok(Case { inputs, reference })
-    }
-
-    /// The f64 oracle: in full, or at sampled outputs.
-    fn oracle(&mut self, inputs: &Inputs, seed: u64, check: usize) -> Result<Reference, Failure> {
-        let (a, b) = (inputs.a.to_f64()?, inputs.b.to_f64()?);
-        let bias = inputs.bias.as_ref().map(Data::to_f64).transpose()?;
-        let wide = wave32_cpu::Inputs { a: &a, b: &b, bias: bias.as_deref() };
-        if self.oracle_fits() {
-            self.against[check] = "f64 oracle, every output".into();
-            return Ok(Reference::Full(oracle::conv(&self.problem, &wide)));
-        }
-        let picked = Shape::of_output(&self.problem).sample(SAMPLES, &mut rng(seed, 9));
-        self.against[check] =
-            format!("f64 oracle at {} outputs, all corners and the border among them", picked.len());
-        let values = picked.par_iter().map(|&i| (i, oracle::conv_at(&self.problem, &wide, i))).collect();
-        Ok(Reference::Sampled(values))
-    }
-
-    /// Every output by the CPU backend in f32, which is exact on integer operands.
-    fn cpu_reference(&mut self, inputs: &Inputs) -> Result<Reference, Failure> {
-        self.against[0] = "CPU backend in f32, every output".into();
-        let dtype = wave32_problem::DType::F32;
-        let spec = wave32_problem::ConvSpec { dtype, ..self.problem.spec().clone() };
-        let wide = ConvProblem::new(spec).map_err(|e| Failure::new(Verdict::Error, e.to_string()))?;
-        let (a, b) = (inputs.a.to_f32()?, inputs.b.to_f32()?);
-        let bias = inputs.bias.as_ref().map(Data::to_f32).transpose()?;
-        let mut out = Data::filled(dtype, wide.output_elements(), POISONS[0])?;
-        let len = out.len();
-        let bias = bias.as_ref().map(Data::view);
-        wave32_cpu::run(
-            &wide,
-            a.view(),
-            b.view(),
-            bias,
-            out.view_mut(0..len),
-            &wave32_cpu::Options::default(),
-        )
-        .map_err(|e| Failure::new(Verdict::Error, format!("the CPU reference failed: {e}")))?;
-        if let Some(index) = first_not_finite(&out) {
-            let at = Shape::of_output(&wide).name(index as u64);
-            return Err(Failure::new(Verdict::Error, format!("the CPU reference is not finite at {at}")));
-        }
-        Ok(Reference::FullF32(out))
     }
 
     /// One run with what was planted, and its guard bands.

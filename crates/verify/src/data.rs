@@ -63,6 +63,15 @@ impl Data {
         Ok(data)
     }
 
+    /// The storage type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Self::F32(_) => DType::F32,
+            Self::F16(_) => DType::F16,
+            Self::BF16(_) => DType::BF16,
+        }
+    }
+
     /// Elements.
     pub fn len(&self) -> usize {
         match self {

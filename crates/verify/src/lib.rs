@@ -1,19 +1,22 @@
 //! Proof on the user's own machine: every problem in a guarded child, six verdicts, one report.
 //!
 //! The parent never loads a driver. It hands problems to a child process over a pipe ([`protocol`]),
-//! watches the clock and the child's memory ([`supervisor`]) and decides the verdict; the child
+//! watches the clock and the child's memory ([`guard`], [`supervisor`]) and decides the verdict; the child
 //! ([`child`]) runs the problem on one [`backend`] and checks it ([`check`]). [`campaign`] walks the
 //! problems, [`report`] keeps what came of them.
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod bands;
 pub mod bench;
 pub mod campaign;
+pub mod cases;
 pub mod check;
 pub mod child;
 pub mod compare;
 pub mod data;
 pub mod fuzz;
+pub mod guard;
 pub mod html;
 pub mod inputs;
 pub mod plant;

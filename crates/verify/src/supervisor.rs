@@ -1,115 +1,25 @@
-//! The parent's side of a child: start it, ask, watch clock and memory, and never wait for ever.
+//! The parent's side of a child that verifies: what [`protocol`](crate::protocol) says, over a [`Guarded`] child.
 
-use crate::child::LEAVE;
-use crate::protocol::{Job, MARK, Outcome, Ready, Reply, Request, Verdict};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use crate::guard::{Answer, Guarded};
+use crate::protocol::{Job, Outcome, Ready, Reply, Request, Verdict};
+use std::sync::atomic::AtomicBool;
 
-/// How often memory, clock and the stop flag are looked at while a child works.
-const TICK: Duration = Duration::from_millis(50);
+pub use crate::guard::{Launcher, Limits, StartError, available_bytes, resident_bytes};
 
-/// How long a killed child may take to disappear before it is left to the system.
-const REAP: Duration = Duration::from_secs(5);
-
-/// Bytes of a child's standard error that are kept for a crash's detail.
-const NOISE: usize = 4096;
-
-/// The command that becomes a child (it must call [`crate::child::serve`]).
-#[derive(Debug, Clone)]
-pub struct Launcher {
-    /// The program; usually this one.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub args: Vec<String>,
+impl Answer for Reply {
+    fn into_stage(self) -> Result<String, Self> {
+        match self {
+            Self::Stage(stage) => Ok(stage),
+            answer => Err(answer),
+        }
+    }
 }
 
-/// What a child may use.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Time for one problem, references included.
-    pub deadline: Duration,
-    /// Time to open the device: drivers may compile or fetch things then.
-    pub startup: Duration,
-    /// Bytes of resident memory.
-    pub memory_cap: u64,
-}
-
-/// A child that could not be asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
-    /// The program could not be started at all.
-    #[error("cannot start the child process: {0}")]
-    Spawn(String),
-    /// It runs but says no.
-    #[error("{0}")]
-    NotOpen(String),
-    /// It died or hung before it answered.
-    #[error("{0}")]
-    Broken(String),
-    /// The user stopped the run.
-    #[error("interrupted")]
-    Interrupted,
-}
-
-/// How a question ended without an answer.
+/// A child with a device. Killed when dropped.
 #[derive(Debug)]
-enum NoAnswer {
-    Deadline,
-    Died(String, Verdict),
-    Memory(u64),
-    Interrupted,
-}
-
-/// A running child. Killed when dropped.
-#[derive(Debug)]
-pub struct Worker {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    replies: Receiver<Reply>,
-    noise: Arc<Mutex<String>>,
-    stage: String,
-    /// It answered the last question and waits for another.
-    idle: bool,
-}
+pub struct Worker(Guarded<Reply>);
 
 impl Worker {
-    /// Starts a child that has not opened anything yet.
-    ///
-    /// # Errors
-    /// [`StartError::Spawn`].
-    pub fn spawn(launcher: &Launcher) -> Result<Self, StartError> {
-        let mut command = Command::new(&launcher.program);
-        command.args(&launcher.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Out of the terminal's group: Ctrl-C is the parent's to handle, and must not look like a crash.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut child = command.spawn().map_err(|e| StartError::Spawn(e.to_string()))?;
-        let (sender, replies) = mpsc::channel();
-        let noise = Arc::new(Mutex::new(String::new()));
-        let stdin = child.stdin.take();
-        if let Some(stdout) = child.stdout.take() {
-            std::thread::spawn(move || {
-                for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-                    let line = String::from_utf8_lossy(&line);
-                    let reply = line.strip_prefix(MARK).and_then(|text| serde_json::from_str(text).ok());
-                    if reply.is_some_and(|reply| sender.send(reply).is_err()) {
-                        break;
-                    }
-                }
-            });
-        }
-        if let Some(stderr) = child.stderr.take() {
-            let noise = Arc::clone(&noise);
-            std::thread::spawn(move || collect(stderr, &noise));
-        }
-        Ok(Self { child, stdin, replies, noise, stage: String::new(), idle: true })
-    }
-
     /// Starts a child and opens a device in it.
     ///
     /// # Errors
@@ -120,13 +30,13 @@ impl Worker {
         limits: &Limits,
         stop: &AtomicBool,
     ) -> Result<(Self, Ready), StartError> {
-        let mut worker = Self::spawn(launcher)?;
-        worker.stage = format!("opening {device}");
-        match worker.ask(&Request::Open(device.to_string()), limits.startup, limits.memory_cap, stop) {
-            Ok(Reply::Ready(ready)) => Ok((worker, *ready)),
+        let mut child = Guarded::spawn(launcher)?;
+        child.stage = format!("opening {device}");
+        match child.ask(&Request::Open(device.to_string()), limits.startup, limits.memory_cap, stop) {
+            Ok(Reply::Ready(ready)) => Ok((Self(child), *ready)),
             Ok(Reply::NotOpen(text)) => Err(StartError::NotOpen(text)),
             Ok(_) => Err(StartError::Broken("the child answered another question".into())),
-            Err(no) => Err(worker.start_error(no, limits.startup)),
+            Err(no) => Err(no.start_error(&child.stage, limits.startup)),
         }
     }
 
@@ -135,203 +45,29 @@ impl Worker {
     /// # Errors
     /// [`StartError`]; `NotOpen` where there is no Vulkan at all.
     pub fn list(launcher: &Launcher, limits: &Limits, stop: &AtomicBool) -> Result<Vec<Ready>, StartError> {
-        let mut worker = Self::spawn(launcher)?;
-        worker.stage = "listing Vulkan devices".into();
-        match worker.ask(&Request::List, limits.startup, limits.memory_cap, stop) {
+        let mut child = Guarded::spawn(launcher)?;
+        child.stage = "listing Vulkan devices".into();
+        match child.ask(&Request::List, limits.startup, limits.memory_cap, stop) {
             Ok(Reply::Listed(list)) => list.map_err(StartError::NotOpen),
             Ok(_) => Err(StartError::Broken("the child answered another question".into())),
-            Err(no) => Err(worker.start_error(no, limits.startup)),
+            Err(no) => Err(no.start_error(&child.stage, limits.startup)),
         }
-    }
-
-    fn start_error(&self, no: NoAnswer, startup: Duration) -> StartError {
-        StartError::Broken(match no {
-            NoAnswer::Deadline => format!("{} did not end within {startup:?}: the driver hangs", self.stage),
-            NoAnswer::Died(how, _) => format!("{} failed: the child {how}", self.stage),
-            NoAnswer::Memory(bytes) => {
-                format!("{} took {} MB and reached the memory cap", self.stage, bytes >> 20)
-            }
-            NoAnswer::Interrupted => return StartError::Interrupted,
-        })
     }
 
     /// Verifies one problem. `None` when the user stopped the run. After a verdict that
     /// [`Verdict::spoils_device`] this worker must be dropped.
     pub fn check(&mut self, job: &Job, limits: &Limits, stop: &AtomicBool) -> Option<Outcome> {
-        self.stage = "starting".into();
-        let answer =
-            self.ask(&Request::Check(Box::new(job.clone())), limits.deadline, limits.memory_cap, stop);
-        let during = self.stage.clone();
-        Some(match answer {
-            Ok(Reply::Done(outcome)) => outcome,
-            Ok(Reply::NotOpen(text)) => Outcome::early(Verdict::Error, text),
-            Ok(_) => Outcome::early(Verdict::Error, "the child answered another question"),
-            Err(NoAnswer::Deadline) => {
-                let text = format!(
-                    "no answer within {:.0?}, during {during}; the child was killed",
-                    limits.deadline
-                );
-                Outcome::early(Verdict::Hang, text)
-            }
-            Err(NoAnswer::Died(how, verdict)) => {
-                Outcome::early(verdict, format!("the child {how}, during {during}"))
-            }
-            Err(NoAnswer::Memory(bytes)) => {
-                let (used, cap) = (bytes >> 20, limits.memory_cap >> 20);
-                let text = format!(
-                    "the child held {used} MB of the {cap} MB it may, during {during}; it was killed"
-                );
-                Outcome::early(Verdict::OutOfMemory, text)
-            }
-            Err(NoAnswer::Interrupted) => return None,
-        })
-    }
-
-    /// Sends a request and waits for the answer that ends it.
-    fn ask(
-        &mut self,
-        request: &Request,
-        deadline: Duration,
-        cap: u64,
-        stop: &AtomicBool,
-    ) -> Result<Reply, NoAnswer> {
-        self.idle = false;
-        let end = Instant::now() + deadline;
-        let text =
-            serde_json::to_string(request).map_err(|e| NoAnswer::Died(e.to_string(), Verdict::Error))?;
-        // A write can only fail on a child that died; how it died is found below.
-        let sent = self.stdin.as_mut().map(|pipe| writeln!(pipe, "{text}").and_then(|()| pipe.flush()));
-        if !matches!(sent, Some(Ok(()))) {
-            return Err(self.autopsy());
-        }
-        let mut looked = Instant::now();
-        loop {
-            let now = Instant::now();
-            if now >= end {
-                return Err(NoAnswer::Deadline);
-            }
-            match self.replies.recv_timeout(TICK.min(end - now)) {
-                Ok(Reply::Stage(stage)) => self.stage = stage,
-                Ok(reply) => {
-                    self.idle = true;
-                    return Ok(reply);
-                }
-                Err(RecvTimeoutError::Disconnected) => return Err(self.autopsy()),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if looked.elapsed() < TICK {
-                continue;
-            }
-            looked = Instant::now();
-            if stop.load(Ordering::Relaxed) {
-                return Err(NoAnswer::Interrupted);
-            }
-            if let Some(bytes) = resident_bytes(self.child.id()).filter(|&bytes| bytes > cap) {
-                return Err(NoAnswer::Memory(bytes));
+        let Self(child) = self;
+        child.stage = "starting".into();
+        let request = Request::Check(Box::new(job.clone()));
+        match child.ask(&request, limits.deadline, limits.memory_cap, stop) {
+            Ok(Reply::Done(outcome)) => Some(outcome),
+            Ok(Reply::NotOpen(text)) => Some(Outcome::early(Verdict::Error, text)),
+            Ok(_) => Some(Outcome::early(Verdict::Error, "the child answered another question")),
+            Err(no) => {
+                let failure = no.failure(&child.stage, limits.deadline, limits.memory_cap)?;
+                Some(Outcome::early(failure.verdict, failure.detail))
             }
         }
     }
-
-    /// How a child that stopped talking ended.
-    fn autopsy(&mut self) -> NoAnswer {
-        let status = self.reap(Duration::from_secs(2));
-        // The reader of standard error may still be at the last line.
-        std::thread::sleep(Duration::from_millis(20));
-        let noise = self.noise.lock().map(|text| text.clone()).unwrap_or_default();
-        let last =
-            noise.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_string();
-        let how = match status {
-            None => "closed its output but still runs".to_string(),
-            Some(status) => describe(status),
-        };
-        let said = if last.is_empty() { how } else { format!("{how} (its last words: {last})") };
-        let starved = noise.contains("memory allocation of") || status.is_some_and(killed);
-        NoAnswer::Died(said, if starved { Verdict::OutOfMemory } else { Verdict::Crash })
-    }
-
-    /// Waits for the child's end, `limit` at most.
-    fn reap(&mut self, limit: Duration) -> Option<ExitStatus> {
-        let end = Instant::now() + limit;
-        while Instant::now() < end {
-            match self.child.try_wait() {
-                Ok(Some(status)) => return Some(status),
-                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-                Err(_) => return None,
-            }
-        }
-        None
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        drop(self.stdin.take());
-        // An idle child saves its pipeline cache and leaves; one inside a driver's call is killed. One that even
-        // SIGKILL does not end (blocked in the kernel) is left behind rather than waited for.
-        if self.idle && self.reap(LEAVE + Duration::from_millis(500)).is_some() {
-            return;
-        }
-        let _ = self.child.kill();
-        let _ = self.reap(REAP);
-    }
-}
-
-/// Keeps the end of what a child says on standard error.
-fn collect(mut pipe: impl Read, noise: &Mutex<String>) {
-    let mut bytes = [0; 1024];
-    while let Ok(count) = pipe.read(&mut bytes) {
-        if count == 0 {
-            break;
-        }
-        let Ok(mut text) = noise.lock() else { break };
-        text.push_str(&String::from_utf8_lossy(&bytes[..count]));
-        if text.len() > NOISE {
-            let cut =
-                (text.len() - NOISE..text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(text.len());
-            text.drain(..cut);
-        }
-    }
-}
-
-#[cfg(unix)]
-fn describe(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match status.signal() {
-        Some(6) => "died of signal 6 (abort)".into(),
-        Some(9) => "was killed (signal 9), by the system's out-of-memory killer most likely".into(),
-        Some(11) => "died of signal 11 (segmentation fault)".into(),
-        Some(signal) => format!("died of signal {signal}"),
-        None => format!("ended with exit code {}", status.code().unwrap_or(-1)),
-    }
-}
-
-#[cfg(not(unix))]
-fn describe(status: ExitStatus) -> String {
-    format!("ended with exit code {}", status.code().unwrap_or(-1))
-}
-
-/// True where somebody else killed the child.
-#[cfg(unix)]
-fn killed(status: ExitStatus) -> bool {
-    std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
-}
-
-#[cfg(not(unix))]
-fn killed(_: ExitStatus) -> bool {
-    false
-}
-
-/// Resident bytes of a process; `None` where the system does not tell.
-pub fn resident_bytes(pid: u32) -> Option<u64> {
-    kib_of(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
-}
-
-/// Bytes of memory that can be had now without swapping; `None` where the system does not tell.
-pub fn available_bytes() -> Option<u64> {
-    kib_of(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
-}
-
-fn kib_of(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
