@@ -5,6 +5,7 @@ mod devices;
 mod ending;
 mod explain;
 mod output;
+mod probe;
 mod signals;
 mod verify;
 
@@ -36,12 +37,17 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
+    /// Which of the vendor's own MIOpen solvers are safe here, shape by shape; table, JSON
+    Probe(Box<probe::Args>),
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
     ///
     /// For tests only: WAVE32_PLANT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
     /// this process; FAULT is hang, crash, oom, wrong, flaky or lost.
     #[command(name = "__verify-child", hide = true)]
     VerifyChild,
+    /// The guarded child of `probe`.
+    #[command(name = "__probe-child", hide = true)]
+    ProbeChild,
 }
 
 fn main() -> ExitCode {
@@ -67,6 +73,11 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Explain(args) => explain::main(args),
+        Command::Probe(args) => probe::main(args),
+        Command::ProbeChild => {
+            wave32_probe::child::serve();
+            Ok(ExitCode::SUCCESS)
+        }
         Command::VerifyChild => {
             wave32_verify::child::serve();
             Ok(ExitCode::SUCCESS)

@@ -73,13 +73,13 @@ pub struct Args {
 }
 
 /// Reads `fwd`, `bwd` or `wrw`.
-fn direction(text: &str) -> Result<Direction, String> {
+pub fn direction(text: &str) -> Result<Direction, String> {
     let found = Direction::ALL.into_iter().find(|d| d.name() == text);
     found.ok_or_else(|| "must be fwd, bwd or wrw".into())
 }
 
 /// Reads `f32`, `f16` or `bf16`.
-fn dtype(text: &str) -> Result<DType, String> {
+pub fn dtype(text: &str) -> Result<DType, String> {
     let found = DType::ALL.into_iter().find(|d| d.name() == text);
     found.ok_or_else(|| "must be f32, f16 or bf16".into())
 }
@@ -95,7 +95,7 @@ fn max_flops(text: &str) -> Result<MaxFlops, String> {
 }
 
 /// Reads `1048576`, `512M`, `4G`.
-fn bytes(text: &str) -> Result<u64, String> {
+pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = match text.trim_end_matches(['B', 'b']).to_uppercase() {
         t if t.ends_with('K') => (t[..t.len() - 1].to_string(), 1u64 << 10),
         t if t.ends_with('M') => (t[..t.len() - 1].to_string(), 1 << 20),
@@ -150,11 +150,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn is_stdout(path: &Path) -> bool {
+pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-fn fresh_seed() -> u64 {
+pub fn fresh_seed() -> u64 {
     // Short enough to be read aloud.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| u64::from(d.subsec_nanos()) ^ d.as_secs())
         % 1_000_000

@@ -1,0 +1,21 @@
+//! Which of the vendor's MIOpen solvers are safe on this machine, shape by shape.
+//!
+//! The process that reports never loads MIOpen. It walks the problems ([`campaign`]) and hands attempts over a pipe
+//! ([`protocol`]) to a guarded child ([`child`]) with a deadline and a memory cap. The child runs the problem through
+//! MIOpen ([`vendor`], over [`ffi`]) and checks it against the f64 oracle ([`attempt`]); a shape that a solver cannot
+//! take safely is tried in other shapes with the same result ([`rewrite`]). What is in flight is on disk before it
+//! starts ([`quarantine`]), and what came of it stays ([`known`]). [`table`] prints it.
+
+pub mod attempt;
+pub mod campaign;
+pub mod child;
+pub mod ffi;
+pub mod known;
+mod lane;
+pub mod locate;
+pub mod protocol;
+pub mod quarantine;
+pub mod rewrite;
+pub mod solvers;
+pub mod table;
+pub mod vendor;

@@ -1,0 +1,189 @@
+//! The table that the cards' owners drew by hand: shapes down, solvers across, what came of each.
+
+use crate::campaign::{FIND, Report, Shape, Tried};
+use crate::protocol::Verdict;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use wave32_verify::table::duration;
+
+/// Failures told in full; the JSON and the table on disk have all.
+const SHOWN: usize = 30;
+
+/// The end-of-run text.
+pub fn text(report: &Report) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(report, &mut out);
+    out
+}
+
+fn write(report: &Report, out: &mut String) -> std::fmt::Result {
+    let id = &report.identity;
+    writeln!(out, "{} ({}), MIOpen {}, HIP {}, Linux {}", id.card, id.target, id.miopen, id.hip, id.kernel)?;
+    writeln!(out, "{}\n", id.library)?;
+    let solvers = solvers(report);
+    grid(report, &solvers, out)?;
+    writeln!(out)?;
+    for (index, solver) in solvers.iter().enumerate() {
+        let name = if solver == FIND { "MIOpen's own choice (Find), what PyTorch runs" } else { solver };
+        writeln!(out, "  [{}] {name}", index + 1)?;
+    }
+    writeln!(
+        out,
+        "  a time: works, right in every bit or within the promise; refuses: MIOpen says no; * see below"
+    )?;
+    rewrites(report, out)?;
+    failures(report, out)?;
+    writeln!(out, "\n{}", verdict(report))
+}
+
+/// The solvers in the order of their columns: Find, then those tried most often. Those that refuse everything have
+/// none.
+fn solvers(report: &Report) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for tried in report.tried.iter().filter(|t| t.row.finding.verdict != Verdict::Refuses) {
+        *counts.entry(&tried.row.key.solver).or_default() += 1;
+    }
+    let mut names: Vec<(&str, usize)> = counts.into_iter().collect();
+    names.sort_by_key(|(name, count)| (*name != FIND, std::cmp::Reverse(*count)));
+    names.into_iter().map(|(name, _)| name.to_string()).collect()
+}
+
+/// What is known of a shape under a solver as it is, and the rewriting that helped.
+fn cell<'r>(report: &'r Report, shape: &Shape, solver: &str) -> (Option<&'r Tried>, Option<&'r Tried>) {
+    let of = |t: &&Tried| t.row.key.problem == shape.line && t.row.key.solver == solver;
+    let plain = report.tried.iter().filter(of).find(|t| t.row.key.rewrite.is_empty());
+    let helped = report.tried.iter().filter(of).find(|t| !t.row.key.rewrite.is_empty() && t.row.is_safe());
+    (plain, helped)
+}
+
+fn grid(report: &Report, solvers: &[String], out: &mut String) -> std::fmt::Result {
+    let mut lines = vec![vec!["shape".to_string(), "pass".to_string()]];
+    lines[0].extend((1..=solvers.len()).map(|i| format!("[{i}]")));
+    for shape in &report.shapes {
+        let spec = shape.problem.spec();
+        let pass = format!("{} {}", spec.dtype.name(), spec.direction.name());
+        let mut line = vec![name(shape), pass];
+        line.extend(solvers.iter().map(|solver| {
+            let (plain, helped) = cell(report, shape, solver);
+            let star = if helped.is_some() { "*" } else { "" };
+            plain.map_or(String::new(), |t| said(t) + star)
+        }));
+        lines.push(line);
+    }
+    let columns = lines[0].len();
+    let width = |i: usize| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// A shape in a few words.
+fn name(shape: &Shape) -> String {
+    let s = shape.problem.spec();
+    let mut text = format!("{}x {}->{} {}x{} {}x{}", s.n, s.c, s.k, s.h, s.w, s.r, s.s);
+    for (letter, value, usual) in
+        [("s", s.stride, [1, 1]), ("p", s.pad, [s.r / 2, s.s / 2]), ("d", s.dilation, [1, 1])]
+    {
+        if value != usual {
+            text += &format!(
+                " {letter}{}",
+                if value[0] == value[1] {
+                    value[0].to_string()
+                } else {
+                    format!("{}x{}", value[0], value[1])
+                }
+            );
+        }
+    }
+    if s.groups > 1 {
+        text += &format!(" g{}", s.groups);
+    }
+    text
+}
+
+fn said(tried: &Tried) -> String {
+    let finding = &tried.row.finding;
+    match (finding.verdict, finding.ms) {
+        (Verdict::Works, Some(ms)) => time(ms),
+        (verdict, _) => verdict.name().to_string(),
+    }
+}
+
+fn time(ms: f64) -> String {
+    if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
+}
+
+fn rewrites(report: &Report, out: &mut String) -> std::fmt::Result {
+    let mut header = false;
+    for tried in report.tried.iter().filter(|t| !t.row.key.rewrite.is_empty() && t.row.is_safe()) {
+        if !std::mem::replace(&mut header, true) {
+            writeln!(out, "\n* made safe, with the same result, by")?;
+        }
+        let ways: Vec<String> = tried.row.key.rewrite.iter().map(ToString::to_string).collect();
+        let (finding, key) = (&tried.row.finding, &tried.row.key);
+        let shape = report.shapes.iter().find(|s| s.line == key.problem);
+        let (label, pass) =
+            shape.map_or((key.problem.clone(), ""), |s| (name(s), s.problem.spec().direction.name()));
+        writeln!(
+            out,
+            "  {label} {pass}, {}: {} ({} launches, {})",
+            key.solver,
+            ways.join(", "),
+            finding.pieces,
+            time(finding.ms.unwrap_or(0.0))
+        )?;
+    }
+    Ok(())
+}
+
+fn failures(report: &Report, out: &mut String) -> std::fmt::Result {
+    let failed = |t: &&Tried| t.row.key.rewrite.is_empty() && t.row.finding.verdict.is_failure();
+    let failed: Vec<&Tried> = report.tried.iter().filter(failed).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nfailures")?;
+    for tried in failed.iter().take(SHOWN) {
+        let (key, finding) = (&tried.row.key, &tried.row.finding);
+        let remembered = if tried.remembered { " (remembered)" } else { "" };
+        writeln!(out, "  {:<7} {}{remembered}", finding.verdict.name(), key.solver)?;
+        writeln!(out, "      {}", key.problem)?;
+        writeln!(out, "      {}", finding.detail)?;
+    }
+    if failed.len() > SHOWN {
+        writeln!(out, "  ... and {} more; --json has them all", failed.len() - SHOWN)?;
+    }
+    Ok(())
+}
+
+/// How it went and what to do, in a few lines.
+fn verdict(report: &Report) -> String {
+    let safe =
+        |shape: &&Shape| report.tried.iter().any(|t| t.row.key.problem == shape.line && t.row.is_safe());
+    let total = report.shapes.len();
+    let found = report.shapes.iter().filter(safe).count();
+    let plain_find =
+        |shape: &&Shape| cell(report, shape, FIND).0.is_some_and(|t| t.row.finding.verdict.is_failure());
+    let broken = report.shapes.iter().filter(plain_find).count();
+    let mut text = format!(
+        "{found} of {total} shapes have a safe way through MIOpen here; its own choice fails on {broken}. {}, seed {}\nkept in {}",
+        duration(report.elapsed_s),
+        report.seed,
+        report.table.display()
+    );
+    if let Some(why) = &report.stopped {
+        let next = if report.interrupted {
+            "run the same command again to go on"
+        } else {
+            "restart the machine, then run the same command again: it goes on behind what did this"
+        };
+        text = format!("STOPPED: {why}; {next}\n{text}");
+    } else if found < total {
+        text += "\nshapes without one: use wave32 on Vulkan for them (`wave32 verify LINE --device vulkan` proves it here)";
+    }
+    text
+}
