@@ -36,7 +36,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let mut policy = Policy::from_env()?;
     policy.only = args.solver.clone().or(policy.only);
     policy.check()?;
-    let targets = targets(args)?;
+    let targets = targets(args.device.as_deref(), args.card.as_deref())?;
     let mut texts = Vec::new();
     let mut values = Vec::new();
     for problem in &problems {
@@ -74,8 +74,11 @@ fn possible(problem: &ConvProblem, targets: &[(String, DeviceCaps)], policy: &Po
 }
 
 /// Where to explain for: the device asked for, the card asked for, or every modelled card.
-fn targets(args: &Args) -> Result<Vec<(String, DeviceCaps)>> {
-    if let Some(name) = &args.device {
+///
+/// # Errors
+/// No such device or card.
+pub fn targets(device: Option<&str>, card: Option<&str>) -> Result<Vec<(String, DeviceCaps)>> {
+    if let Some(name) = device {
         if name == "cpu" {
             bail!(
                 "the CPU backend has one way only, im2col and GEMM; explain works for vulkan devices and cards"
@@ -87,7 +90,7 @@ fn targets(args: &Args) -> Result<Vec<(String, DeviceCaps)>> {
         return Ok(vec![(format!("{} {}", ready.device.id, ready.device.name), caps.clone())]);
     }
     let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "");
-    let wanted = |name: &str| args.card.as_ref().is_none_or(|card| plain(name).contains(&plain(card)));
+    let wanted = |name: &str| card.is_none_or(|card| plain(name).contains(&plain(card)));
     let cards: Vec<_> = CARDS
         .iter()
         .filter(|c| wanted(c.name))

@@ -1,6 +1,7 @@
 //! The `wave32` command.
 
 mod bench;
+mod check;
 mod devices;
 mod ending;
 mod explain;
@@ -37,6 +38,8 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
+    /// Will this network run here? Its convolutions with route, solver, modelled time and the owners' verdict
+    Check(check::Args),
     /// Which of the vendor's own MIOpen solvers are safe here, shape by shape; table, JSON
     Probe(Box<probe::Args>),
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Explain(args) => explain::main(args),
+        Command::Check(args) => check::main(args),
         Command::Probe(args) => probe::main(args),
         Command::ProbeChild => {
             wave32_probe::child::serve();

@@ -1,8 +1,10 @@
 //! The child's side of one attempt: the problem through MIOpen, checked against the f64 oracle.
 
+use crate::memory::Memory;
+use crate::posed::{Posed, Run};
 use crate::protocol::{Attempt, Finding, Verdict, Way};
 use crate::rewrite::{Rewrite, RewriteError};
-use crate::vendor::{Memory, Posed, Run, Vendor};
+use crate::vendor::Vendor;
 use std::collections::HashMap;
 use wave32_problem::ConvProblem;
 use wave32_verify::cases::{Case, POISONS, fits_memory};

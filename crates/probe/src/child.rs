@@ -1,8 +1,9 @@
 //! The child's side: one MIOpen on one device, attempts from standard input, answers on standard output.
 
 use crate::attempt::attempt;
+use crate::posed::Posed;
 use crate::protocol::{Finding, Reply, Request, Verdict};
-use crate::vendor::{Posed, Vendor};
+use crate::vendor::Vendor;
 use wave32_problem::{ConvProblem, ConvSpec};
 use wave32_verify::guard::{requests, say};
 

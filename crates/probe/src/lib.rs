@@ -2,7 +2,7 @@
 //!
 //! The process that reports never loads MIOpen. It walks the problems ([`campaign`]) and hands attempts over a pipe
 //! ([`protocol`]) to a guarded child ([`child`]) with a deadline and a memory cap. The child runs the problem through
-//! MIOpen ([`vendor`], over [`ffi`]) and checks it against the f64 oracle ([`attempt`]); a shape that a solver cannot
+//! MIOpen ([`vendor`], [`posed`], over [`ffi`]) and checks it against the f64 oracle ([`attempt`]); a shape that a solver cannot
 //! take safely is tried in other shapes with the same result ([`rewrite`]). What is in flight is on disk before it
 //! starts ([`quarantine`]), and what came of it stays ([`known`]). [`table`] prints it.
 
@@ -13,6 +13,8 @@ pub mod ffi;
 pub mod known;
 mod lane;
 pub mod locate;
+pub mod memory;
+pub mod posed;
 pub mod protocol;
 pub mod quarantine;
 pub mod rewrite;

@@ -4,6 +4,7 @@ use crate::campaign::{FIND, Report, Shape, Tried};
 use crate::protocol::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use wave32_verify::suites::short;
 use wave32_verify::table::duration;
 
 /// Failures told in full; the JSON and the table on disk have all.
@@ -63,7 +64,7 @@ fn grid(report: &Report, solvers: &[String], out: &mut String) -> std::fmt::Resu
     for shape in &report.shapes {
         let spec = shape.problem.spec();
         let pass = format!("{} {}", spec.dtype.name(), spec.direction.name());
-        let mut line = vec![name(shape), pass];
+        let mut line = vec![short(&shape.problem), pass];
         line.extend(solvers.iter().map(|solver| {
             let (plain, helped) = cell(report, shape, solver);
             let star = if helped.is_some() { "*" } else { "" };
@@ -79,30 +80,6 @@ fn grid(report: &Report, solvers: &[String], out: &mut String) -> std::fmt::Resu
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())
-}
-
-/// A shape in a few words.
-fn name(shape: &Shape) -> String {
-    let s = shape.problem.spec();
-    let mut text = format!("{}x {}->{} {}x{} {}x{}", s.n, s.c, s.k, s.h, s.w, s.r, s.s);
-    for (letter, value, usual) in
-        [("s", s.stride, [1, 1]), ("p", s.pad, [s.r / 2, s.s / 2]), ("d", s.dilation, [1, 1])]
-    {
-        if value != usual {
-            text += &format!(
-                " {letter}{}",
-                if value[0] == value[1] {
-                    value[0].to_string()
-                } else {
-                    format!("{}x{}", value[0], value[1])
-                }
-            );
-        }
-    }
-    if s.groups > 1 {
-        text += &format!(" g{}", s.groups);
-    }
-    text
 }
 
 fn said(tried: &Tried) -> String {
@@ -126,8 +103,8 @@ fn rewrites(report: &Report, out: &mut String) -> std::fmt::Result {
         let ways: Vec<String> = tried.row.key.rewrite.iter().map(ToString::to_string).collect();
         let (finding, key) = (&tried.row.finding, &tried.row.key);
         let shape = report.shapes.iter().find(|s| s.line == key.problem);
-        let (label, pass) =
-            shape.map_or((key.problem.clone(), ""), |s| (name(s), s.problem.spec().direction.name()));
+        let (label, pass) = shape
+            .map_or((key.problem.clone(), ""), |s| (short(&s.problem), s.problem.spec().direction.name()));
         writeln!(
             out,
             "  {label} {pass}, {}: {} ({} launches, {})",

@@ -189,7 +189,7 @@ fn entry(line: &str) -> Result<Entry, ProblemError> {
 }
 
 /// The shape in a few words: sizes always, the rest where it is not the plain case.
-fn short(problem: &ConvProblem) -> String {
+pub fn short(problem: &ConvProblem) -> String {
     let s = problem.spec();
     let mut text = format!("n{} {}->{} {}x{} {}x{}", s.n, s.c, s.k, s.h, s.w, s.r, s.s);
     for (letter, [h, w], plain) in [('s', s.stride, 1), ('p', s.pad, 0), ('d', s.dilation, 1)] {

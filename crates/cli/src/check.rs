@@ -1,0 +1,265 @@
+//! `wave32 check`: will this network run here, on which route, layer by layer?
+
+use crate::explain::targets;
+use crate::output::print;
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::path::Path;
+use std::process::ExitCode;
+use wave32_check::infer::Given;
+use wave32_check::layers::{Layer, layers};
+use wave32_check::notes::{self, SYSTEMS, Verdict};
+use wave32_check::onnx;
+use wave32_problem::{ConvProblem, ConvSpec, Direction, Epilogue};
+use wave32_solve::{DeviceCaps, Policy, explain};
+use wave32_verify::suites;
+
+/// Lists a network's convolutions: on which route each runs, by which solver, in what modelled time, and what a
+/// card's owner saw plain MIOpen do with its shape.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// An ONNX file, a file of MIOpenDriver lines, a line, or a suite (nets:resnet50)
+    model: String,
+    /// The modelled card
+    #[arg(long, value_name = "NAME", default_value = "RX 5600 XT", conflicts_with = "device")]
+    card: String,
+    /// A device that is here (vulkan, vulkan:N) rather than a modelled card
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Images at a time [default: the file's, 1 where that is open]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    batch: Option<i64>,
+    /// Size of the input images, e.g. 224 or 480x640 (height x width) [default: the file's]
+    #[arg(long, value_name = "HxW", value_parser = size)]
+    size: Option<[i64; 2]>,
+    /// The two backward passes as well
+    #[arg(long)]
+    train: bool,
+    /// Whose notes on MIOpen: rocm-5.7, rocm-5.2-gemm or rocm-5.2-implicit-gemm
+    #[arg(long, value_name = "SYSTEM", default_value = SYSTEMS[0].name, value_parser = system)]
+    notes: String,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn size(text: &str) -> Result<[i64; 2], String> {
+    let number = |word: &str| word.parse::<i64>().ok().filter(|&v| v > 0);
+    let (h, w) = text.split_once('x').unwrap_or((text, text));
+    match (number(h), number(w)) {
+        (Some(h), Some(w)) => Ok([h, w]),
+        _ => Err("must be a size such as 224 or 480x640".into()),
+    }
+}
+
+fn system(text: &str) -> Result<String, String> {
+    let known: Vec<&str> = SYSTEMS.iter().map(|s| s.name).collect();
+    if known.contains(&text) { Ok(text.into()) } else { Err(format!("must be one of {}", known.join(", "))) }
+}
+
+/// One convolution, with all layers that share it.
+#[derive(Debug, Serialize)]
+struct Row {
+    names: Vec<String>,
+    /// Layers; names may be fewer, for lists do not name each.
+    layers: u32,
+    line: Option<String>,
+    shape: String,
+    pass: &'static str,
+    route: Option<&'static str>,
+    solver: Option<String>,
+    /// Of one layer.
+    modelled_s: Option<f64>,
+    gflop: f64,
+    notes: Verdict,
+    source: &'static str,
+    /// Why nothing is known of it, or a remark.
+    remark: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    model: String,
+    on: String,
+    notes: &'static str,
+    rows: Vec<Row>,
+}
+
+/// A layer of any kind of model: as often as it comes.
+struct Wanted {
+    layer: Layer,
+    count: u32,
+    passes: Vec<Direction>,
+}
+
+/// Runs `wave32 check`.
+///
+/// # Errors
+/// A model that cannot be read, no such card or device.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let policy = Policy::from_env()?;
+    let card = args.device.is_none().then_some(args.card.as_str());
+    let target = targets(args.device.as_deref(), card)?.into_iter().next();
+    let (on, caps) = target.context("there is no card to model")?;
+    let mut rows: Vec<Row> = Vec::new();
+    for wanted in read(args)? {
+        for &pass in &wanted.passes {
+            let row = row(&wanted, pass, &args.notes, &caps, &policy);
+            let same = rows
+                .iter_mut()
+                .find(|r| r.line.is_some() && (&r.line, &r.remark) == (&row.line, &row.remark));
+            match same {
+                Some(old) => {
+                    old.layers += row.layers;
+                    old.names.extend(row.names);
+                }
+                None => rows.push(row),
+            }
+        }
+    }
+    if rows.is_empty() {
+        bail!("{} holds no convolution", args.model);
+    }
+    let what = SYSTEMS.iter().find(|s| s.name == args.notes).map_or("", |s| s.what);
+    let report = Report { model: args.model.clone(), on, notes: what, rows };
+    print(&if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text(&report) });
+    let all = report.rows.iter().all(|row| row.route.is_some());
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The layers of whatever the word names.
+fn read(args: &Args) -> Result<Vec<Wanted>> {
+    let path = Path::new(&args.model);
+    let passes = if args.train { Direction::ALL.to_vec() } else { vec![Direction::Forward] };
+    if path.is_file() && (path.extension().is_some_and(|e| e == "onnx") || !is_text(path)) {
+        let given = Given { batch: args.batch, size: args.size };
+        let found = layers(&onnx::read(path)?, &given);
+        return Ok(found
+            .into_iter()
+            .map(|layer| Wanted { layer, count: 1, passes: passes.clone() })
+            .collect());
+    }
+    if args.size.is_some() {
+        bail!("--size is for ONNX files: lines say their size themselves");
+    }
+    let entries = suites::select(&args.model)?.into_iter().map(|entry| -> Result<Wanted> {
+        let entry = match args.batch {
+            Some(n) => entry.with_batch(n)?,
+            None => entry,
+        };
+        let passes = if args.train { Direction::ALL.to_vec() } else { entry.directions };
+        let layer = Layer { name: entry.label, problem: Ok(entry.problem), uneven: None };
+        Ok(Wanted { layer, count: entry.layers, passes })
+    });
+    entries.collect()
+}
+
+/// True for what an editor would show: a list of lines, not protobuf.
+fn is_text(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|bytes| !bytes.contains(&0) && std::str::from_utf8(&bytes).is_ok())
+}
+
+fn row(wanted: &Wanted, pass: Direction, system: &str, caps: &DeviceCaps, policy: &Policy) -> Row {
+    let layer = &wanted.layer;
+    let mut row = Row {
+        names: vec![layer.name.clone()],
+        layers: wanted.count,
+        line: None,
+        shape: String::new(),
+        pass: pass.name(),
+        route: None,
+        solver: None,
+        modelled_s: None,
+        gflop: 0.0,
+        notes: Verdict::Unknown,
+        source: "",
+        remark: String::new(),
+    };
+    let problem = match layer.problem.clone().and_then(|p| turned(&p, pass)) {
+        Ok(problem) => problem,
+        Err(why) => {
+            row.remark = why;
+            return row;
+        }
+    };
+    if let Some([t, l, b, r]) = layer.uneven {
+        row.remark = format!("its padding is uneven ({t} {l} {b} {r}): the rest is counted to the image");
+    }
+    row.gflop = problem.flops() as f64 / 1e9;
+    row.shape = suites::short(&problem);
+    (row.notes, row.source) = notes::verdict(system, &problem);
+    match explain(&problem, caps, policy).chosen {
+        Some((plan, seconds)) => {
+            row.route = Some("vulkan");
+            row.solver = Some(plan.solver.to_string());
+            row.modelled_s = Some(seconds);
+        }
+        // It has no limits but memory.
+        None => {
+            row.route = Some("cpu");
+            row.solver = Some("im2col".into());
+        }
+    }
+    row.line = Some(problem.to_string());
+    row
+}
+
+fn turned(p: &ConvProblem, direction: Direction) -> Result<ConvProblem, String> {
+    let epilogue = if direction == Direction::Forward { p.spec().epilogue } else { Epilogue::default() };
+    ConvProblem::new(ConvSpec { direction, epilogue, ..p.spec().clone() }).map_err(|e| e.to_string())
+}
+
+fn text(report: &Report) -> String {
+    let total: u32 = report.rows.iter().map(|r| r.layers).sum();
+    let known: Vec<&Row> = report.rows.iter().filter(|r| r.line.is_some()).collect();
+    let mut out = format!("{} on {}\n\n", report.model, report.on);
+    let header = ["layers", "shape", "pass", "GFLOP", "route", "solver", "modelled", "plain MIOpen", "first"];
+    let mut lines = vec![header.map(String::from)];
+    lines.extend(known.iter().map(|row| {
+        [
+            row.layers.to_string(),
+            row.shape.clone(),
+            row.pass.to_string(),
+            format!("{:.3}", row.gflop),
+            row.route.unwrap_or("none").to_string(),
+            row.solver.clone().unwrap_or_default(),
+            row.modelled_s.map_or("-".into(), |s| time(s * f64::from(row.layers))),
+            row.notes.name().to_string(),
+            row.names.first().cloned().unwrap_or_default(),
+        ]
+    }));
+    let width = |i: usize| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        out += cells.collect::<Vec<_>>().join("  ").trim_end();
+        out += "\n";
+    }
+    for row in report.rows.iter().filter(|r| !r.remark.is_empty()) {
+        let first = row.names.first().map_or("", String::as_str);
+        let state = if row.line.is_none() { "not known: " } else { "" };
+        out += &format!("\n{first}: {state}{}", row.remark);
+    }
+    let count = |f: &dyn Fn(&Row) -> bool| known.iter().filter(|r| f(r)).map(|r| r.layers).sum::<u32>();
+    let seconds: f64 = known.iter().filter_map(|r| Some(r.modelled_s? * f64::from(r.layers))).sum();
+    let gflop: f64 = known.iter().map(|r| r.gflop * f64::from(r.layers)).sum();
+    let (vulkan, cpu) = (count(&|r| r.route == Some("vulkan")), count(&|r| r.route == Some("cpu")));
+    let hang = count(&|r| r.notes == Verdict::Hang);
+    let ok = count(&|r| r.notes == Verdict::Ok);
+    out += &format!(
+        "\n{total} convolutions, {} different, {gflop:.2} GFLOP: {vulkan} on vulkan (modelled {}), {cpu} on the CPU, {} not known\n",
+        known.len(),
+        time(seconds),
+        total - vulkan - cpu
+    );
+    out += &format!(
+        "under plain MIOpen, as an RX 5600 XT's owner noted ({}): {hang} hang, {ok} ok, {} not noted\n",
+        report.notes,
+        total - hang - ok
+    );
+    out
+}
+
+fn time(seconds: f64) -> String {
+    if seconds < 1e-3 { format!("{:.0} us", seconds * 1e6) } else { format!("{:.2} ms", seconds * 1e3) }
+}
