@@ -28,7 +28,8 @@ fn yolo_like_at_another_batch_and_size_has_torchs_shapes() {
     let graph = onnx::read(&model("yolo_like.onnx")).unwrap();
     let mut found: Vec<String> = layers(&graph, &given).iter().map(bare).collect();
     // Two branches meet: the exporter may write either first.
-    (right.sort(), found.sort());
+    right.sort();
+    found.sort();
     assert_eq!(found, right);
 }
 

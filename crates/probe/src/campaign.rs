@@ -266,8 +266,8 @@ impl Campaign<'_> {
     fn all(&mut self, shapes: &[Shape]) -> Result<(), End> {
         let mut failed = Vec::new();
         for (index, shape) in shapes.iter().enumerate() {
-            for target in self.solvers(shape)? {
-                failed.push((index, target));
+            for (target, verdict) in self.solvers(shape)? {
+                failed.push((index, target, verdict));
             }
             self.observer.shape();
         }
@@ -275,7 +275,11 @@ impl Campaign<'_> {
             return Ok(());
         }
         let mut hopeless: HashMap<String, u32> = HashMap::new();
-        for (index, target) in failed {
+        for (index, target, verdict) in failed {
+            // What is wrong everywhere may well come out right once in another shape: that proves nothing.
+            if verdict == Verdict::Wrong && !self.works_somewhere(&target.name) {
+                continue;
+            }
             let count = hopeless.entry(target.name.clone()).or_default();
             if *count < HOPELESS {
                 *count = if self.around(&shapes[index], &target)? { 0 } else { *count + 1 };
@@ -284,15 +288,15 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Every solver on a shape as it is; those that failed.
-    fn solvers(&mut self, shape: &Shape) -> Result<Vec<Target>, End> {
+    /// Every solver on a shape as it is; those that failed, and how.
+    fn solvers(&mut self, shape: &Shape) -> Result<Vec<(Target, Verdict)>, End> {
         let mut failed = Vec::new();
         let mut seen: HashSet<String> = HashSet::new();
         self.offered(shape, &mut seen, &mut failed)?;
         let find = Target { name: FIND.into(), id: None, way: Way::Find };
         let verdict = self.attempt(shape, &find, &[])?;
         if verdict.is_failure() {
-            failed.push(find);
+            failed.push((find, verdict));
         } else if verdict == Verdict::Works {
             // Find leaves what it measured in the children's own find-db: now MIOpen offers all that apply.
             self.offered(shape, &mut seen, &mut failed)?;
@@ -305,8 +309,9 @@ impl Campaign<'_> {
             if seen.insert(solver.name.to_string()) {
                 let way = Way::FindOnly(solver.name.to_string());
                 let target = Target { name: solver.name.into(), id: Some(solver.id), way };
-                if self.attempt(shape, &target, &[])?.is_failure() {
-                    failed.push(target);
+                let verdict = self.attempt(shape, &target, &[])?;
+                if verdict.is_failure() {
+                    failed.push((target, verdict));
                 }
             }
         }
@@ -318,17 +323,26 @@ impl Campaign<'_> {
         &mut self,
         shape: &Shape,
         seen: &mut HashSet<String>,
-        failed: &mut Vec<Target>,
+        failed: &mut Vec<(Target, Verdict)>,
     ) -> Result<(), End> {
         // A refusal to list is no news: Find will say it again, of the same shape.
         for offer in self.lane.offers(&shape.problem)?.unwrap_or_default() {
             let target =
                 Target { name: solvers::name(offer.id), id: Some(offer.id), way: Way::Immediate(offer.id) };
-            if seen.insert(target.name.clone()) && self.attempt(shape, &target, &[])?.is_failure() {
-                failed.push(target);
+            if seen.insert(target.name.clone()) {
+                let verdict = self.attempt(shape, &target, &[])?;
+                if verdict.is_failure() {
+                    failed.push((target, verdict));
+                }
             }
         }
         Ok(())
+    }
+
+    /// True where a solver gave a right result for any shape as it is.
+    fn works_somewhere(&self, solver: &str) -> bool {
+        let works = |row: &Row| row.key.solver == solver && row.key.rewrite.is_empty() && row.is_safe();
+        self.known.rows.iter().any(works)
     }
 
     /// The first rewriting that makes the solver safe for the shape, if any; true where there is one.

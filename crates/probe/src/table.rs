@@ -31,7 +31,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "  a time: works, right in every bit or within the promise; refuses: MIOpen says no; * see below"
+        "  a time: works, exact on integers and within the promise on random numbers; refuses: MIOpen says no; * see below"
     )?;
     rewrites(report, out)?;
     failures(report, out)?;
@@ -107,10 +107,10 @@ fn rewrites(report: &Report, out: &mut String) -> std::fmt::Result {
             .map_or((key.problem.clone(), ""), |s| (short(&s.problem), s.problem.spec().direction.name()));
         writeln!(
             out,
-            "  {label} {pass}, {}: {} ({} launches, {})",
+            "  {label} {pass}, {}: {} ({}{})",
             key.solver,
             ways.join(", "),
-            finding.pieces,
+            if finding.pieces > 1 { format!("{} pieces, ", finding.pieces) } else { String::new() },
             time(finding.ms.unwrap_or(0.0))
         )?;
     }

@@ -44,7 +44,6 @@ const char *miopenGetErrorString(int status) {
 }
 int miopenGetVersion(size_t *major, size_t *minor, size_t *patch) { *major = 2; *minor = 20; *patch = 0; return OK; }
 int miopenCreate(void **handle) {
-    if (getenv("STANDIN_OPEN_HANGS")) pause();
     const char *name = getenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER");
     for (int i = 0; name && i < COUNT; i++) if (!strcmp(name, SOLVERS[i].name)) only = i;
     if (name && only < 0) only = COUNT; /* a real solver of which this library has none */
@@ -178,8 +177,9 @@ static int best(int algorithm, const Problem *p) {
     return -1;
 }
 
-/* One pass's functions: P0, P1, PO make the problem of the descriptors in immediate mode's order, in which A and B
-   are the operands in the order of `execute`. Find and the classic call have x before w in the forward pass. */
+/* One pass's functions. X, W, Y name the descriptors d0, d1, d2 of immediate mode; A, B its operands and CA, CB those
+   of Find and the classic call in the order of `execute`; CD0, CD1 the classic descriptors in immediate mode's order:
+   in the forward pass immediate mode has w before x, the others x before w. */
 #define PASS(Name, PASS_, X, W, Y, A, B, CA, CB, CD0, CD1)                                                             \
     static Problem pose##Name(const Tensor *d0, const Tensor *d1, const Convolution *c, const Tensor *d2) {            \
         (void)d0, (void)d1, (void)d2;                                                                                  \
@@ -234,7 +234,6 @@ static int best(int algorithm, const Problem *p) {
         int i = measured(&p) ? best(algorithm, &p) : -1;                                                               \
         return i < 0 ? BAD_PARAMETER : execute(i, &p, CA, CB, out);                                                    \
     }
-/*   name             pass     x   w   y   immediate: A B   classic: A B, immediate's d0 d1 */
 PASS(Forward,         FORWARD, d1, d0, d2, a1, a0,          b0, b1, e1, e0)
 PASS(BackwardData,    DATA,    d2, d1, d0, a0, a1,          b0, b1, e0, e1)
 PASS(BackwardWeights, WEIGHTS, d1, d2, d0, a0, a1,          b0, b1, e0, e1)
