@@ -1,11 +1,15 @@
 //! The `wave32` command.
 
+mod apply;
 mod bench;
+mod consent;
 mod devices;
 mod ending;
+mod env;
 mod explain;
 mod output;
 mod signals;
+mod undo;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -36,6 +40,12 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
+    /// The environment that this card, stack and route need, for eval or to read
+    Env(env::Args),
+    /// Keeps that environment: shows the diff, asks, writes
+    Apply(Box<apply::Args>),
+    /// Takes back what `apply` changed, around what you edited since
+    Undo(undo::Args),
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
     ///
     /// For tests only: WAVE32_PLANT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
@@ -67,6 +77,9 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Explain(args) => explain::main(args),
+        Command::Env(args) => env::main(args),
+        Command::Apply(args) => apply::main(args),
+        Command::Undo(args) => undo::main(args),
         Command::VerifyChild => {
             wave32_verify::child::serve();
             Ok(ExitCode::SUCCESS)

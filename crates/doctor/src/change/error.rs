@@ -35,6 +35,9 @@ pub enum ChangeError {
     /// A file is not as it was when the plan was made.
     #[error("{} changed in the meantime; nothing was written, run the command again", .0.display())]
     Changed(PathBuf),
+    /// The plan that the user agreed to is no longer the plan.
+    #[error("the files changed while you were asked; nothing was written, run the command again")]
+    Outdated,
     /// The user's edit and ours touch the same lines.
     #[error(
         "{} was edited in the very lines to restore; nothing was changed. Put it right by hand (as it was: {}), or \

@@ -283,7 +283,7 @@ fn twice_changes_nothing() {
     assert!(home.path().join("profile").is_symlink(), "the link stays, its target is edited");
     session.apply(&session.plan_undo(id).unwrap()).unwrap().unwrap();
     assert!(session.plan_undo(id).unwrap().is_empty());
-    assert_eq!(store.history().unwrap()[0].undone, true);
+    assert!(store.history().unwrap()[0].undone);
 }
 
 #[test]

@@ -84,6 +84,12 @@ impl Dialect {
         }
     }
 
+    /// Commands that make the settings, and nothing else: what can be put on one line.
+    #[must_use]
+    pub fn commands(self, settings: &[Setting]) -> String {
+        settings.iter().map(|setting| self.command(&setting.name, &setting.action) + ";\n").collect()
+    }
+
     /// Commands that make the settings, each with its reason above it.
     #[must_use]
     pub fn settings(self, settings: &[Setting]) -> String {
@@ -96,28 +102,29 @@ impl Dialect {
         out
     }
 
-    /// Commands that make the settings and remember what was there, for [`Dialect::restore`].
+    /// Commands that make the settings and remember what was there, for [`Dialect::restore`]; in the environment,
+    /// so that a shell started from this one can restore as well.
     #[must_use]
     pub fn activate(self, settings: &[Setting]) -> String {
         let mut out = String::new();
         for Setting { name, .. } in settings {
             let (old, had) = saved(name);
             let _ = match self {
-                Self::Sh => writeln!(out, "{old}=\"${{{name}-}}\"\n{had}=\"${{{name}+1}}\""),
-                Self::Fish => writeln!(out, "set -q {name}; and set -g {old} ${name}; or set -eg {old}"),
+                Self::Sh => writeln!(out, "export {old}=\"${{{name}-}}\" {had}=\"${{{name}+1}}\""),
+                Self::Fish => writeln!(out, "set -q {name}; and set -gx {old} ${name}; or set -eg {old}"),
                 Self::Csh => {
-                    writeln!(out, "unset {old}\nif ($?{name}) then\n    set {old} = ${name}:q\nendif")
+                    writeln!(out, "unsetenv {old}\nif ($?{name}) then\n    setenv {old} ${name}:q\nendif")
                 }
                 Self::Systemd => Ok(()),
             };
         }
-        out + &self.settings(settings)
-            + match self {
-                Self::Sh => "_WAVE32_ACTIVE=1\n",
-                Self::Fish => "set -g _WAVE32_ACTIVE 1\n",
-                Self::Csh => "set _WAVE32_ACTIVE = 1\n",
-                Self::Systemd => "",
-            }
+        out += &self.settings(settings);
+        out + match self {
+            Self::Sh => "export _WAVE32_ACTIVE=1\n",
+            Self::Fish => "set -gx _WAVE32_ACTIVE 1\n",
+            Self::Csh => "setenv _WAVE32_ACTIVE 1\n",
+            Self::Systemd => "",
+        }
     }
 
     /// Commands that bring back what [`Dialect::activate`] remembered; nothing if it did not run.
@@ -142,7 +149,7 @@ impl Dialect {
                 ),
                 Self::Csh => writeln!(
                     out,
-                    "    if ($?{old}) then\n        setenv {name} ${old}:q\n        unset {old}\n    else\n        \
+                    "    if ($?{old}) then\n        setenv {name} ${old}:q\n        unsetenv {old}\n    else\n        \
                      unsetenv {name}\n    endif"
                 ),
                 Self::Systemd => Ok(()),
@@ -151,7 +158,7 @@ impl Dialect {
         out + match self {
             Self::Sh => "    unset _WAVE32_ACTIVE\nfi\n",
             Self::Fish => "    set -eg _WAVE32_ACTIVE\nend\n",
-            Self::Csh => "    unset _WAVE32_ACTIVE\nendif\n",
+            Self::Csh => "    unsetenv _WAVE32_ACTIVE\nendif\n",
             Self::Systemd => "",
         }
     }

@@ -232,7 +232,7 @@ fn what_activation_sets_deactivation_takes_back() {
     settings.push(Setting::unset("NEVER", "", ""));
     settings.push(Setting::set("HAD", "new value", "", ""));
     for (name, dialect) in shells() {
-        let strict = ["bash", "dash", "zsh"].contains(&name).then_some("set -eu\n").unwrap_or_default();
+        let strict = if dialect == Dialect::Sh { "set -eu\n" } else { "" };
         for script in [
             format!("{strict}{}{}", dialect.activate(&settings), dialect.restore(&settings)),
             // Deactivated once more, and without having been activated.
@@ -376,7 +376,12 @@ fn conda_scripts_come_in_pairs() {
             std::fs::read_to_string(path).unwrap()
         };
         command.env("GONE", "was here");
-        let found = environment(command, &(file("activate") + &file("deactivate")));
+        let active = environment(command, &file("activate"));
+        assert!(active.contains_key("NASTY_0") && !active.contains_key("GONE"), "{name}");
+        // conda deactivates in shells started from the active one as well.
+        let Some(mut command) = shell(name) else { continue };
+        command.envs(active);
+        let found = environment(command, &file("deactivate"));
         assert_eq!(found["GONE"], "was here", "{name}");
         assert!(!found.keys().any(|key| key.starts_with("NASTY")), "{name}");
     }
