@@ -6,6 +6,7 @@ use crate::output::print;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 use wave32_doctor::change::{Made, Root};
 
 /// Takes changes back, to the byte; what you edited since stays. Without a number: the last one.
@@ -87,10 +88,21 @@ fn list(args: &Args, history: &[Made]) -> Result<ExitCode> {
     } else if history.is_empty() {
         print("no changes\n");
     } else {
-        for Made { id, title, undone, .. } in history {
+        for Made { id, title, undone, created } in history {
             let undone = if *undone { "  (undone)" } else { "" };
-            print(&format!("{id:>4}  {title}{undone}\n"));
+            print(&format!("{id:>4}  {:<16}  {title}{undone}\n", ago(*created)));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How long ago a time (in seconds since 1970) was.
+fn ago(then: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    match now.saturating_sub(then) / 60 {
+        0..2 => "just now".into(),
+        minutes @ 2..120 => format!("{minutes} minutes ago"),
+        minutes @ 120..2880 => format!("{} hours ago", minutes / 60),
+        minutes => format!("{} days ago", minutes / 1440),
+    }
 }

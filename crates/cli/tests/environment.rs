@@ -271,9 +271,10 @@ fn folders_and_files_that_may_not_be_written() {
     std::fs::rename(home.file(".local/state/wave32"), home.file("elsewhere")).unwrap_or_default();
     if other.is_some() {
         refused(&run(&apply), 1, "read-only store");
-        // As root, a file of another user keeps its owner.
+        // What root does in another user's home stays that user's, journal and all.
         home.well(&apply);
         assert_eq!(home.file(".profile").metadata().unwrap().uid(), 65534);
+        assert_eq!(run(&["undo", "--yes"]).status.code(), Some(0));
     }
 }
 

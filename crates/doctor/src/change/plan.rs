@@ -139,6 +139,40 @@ impl<'r> Draft<'r> {
         Ok(())
     }
 
+    /// Gives line `number` (from 1) of `path` other words, if it still is `expected`.
+    ///
+    /// # Errors
+    /// It is not, or belongs to a command of several lines; what [`Draft::edit`] refuses.
+    pub fn replace_line(
+        &mut self,
+        path: &Path,
+        number: usize,
+        expected: &str,
+        new: &str,
+    ) -> Result<(), ChangeError> {
+        self.edit(path, 0o644, |old| {
+            let mut lines: Vec<&[u8]> = old.unwrap_or_default().split_inclusive(|&b| b == b'\n').collect();
+            let plain =
+                |line: &[u8]| String::from_utf8_lossy(line).trim_end_matches(['\n', '\r']).to_string();
+            let index = number.wrapping_sub(1);
+            let before = index.checked_sub(1).and_then(|i| lines.get(i)).map(|line| plain(line));
+            let refused = |why: String| {
+                let next = format!("edit it by hand: {expected}");
+                Err(ChangeError::Refused { path: path.into(), why, next })
+            };
+            let Some(line) = lines.get(index).filter(|line| plain(line) == expected) else {
+                return refused(format!("line {number} is no longer what it was"));
+            };
+            if expected.ends_with('\\') || before.is_some_and(|before| before.ends_with('\\')) {
+                return refused(format!("line {number} is part of a longer command"));
+            }
+            let end = &line[expected.len().min(line.len())..];
+            let new = [new.as_bytes(), end].concat();
+            lines[index] = &new;
+            Ok(lines.concat())
+        })
+    }
+
     /// Takes `path` away, whatever it is: a link stands for itself. It is kept until the change is forgotten.
     ///
     /// # Errors

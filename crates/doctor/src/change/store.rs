@@ -88,11 +88,21 @@ impl Store {
     /// Another process holds the lock for longer than `deadline`; what was cut short cannot be taken back.
     pub fn lock(&self, deadline: Duration, force: bool) -> Result<Session<'_>, ChangeError> {
         let parked = self.journal.folder.join("parked");
-        std::fs::create_dir_all(&parked).map_err(ChangeError::io("make the folder", &parked))?;
+        self.make_folders(&parked).map_err(ChangeError::io("make the folder", &parked))?;
         let lock = Lock::take(&self.journal.folder, deadline)?;
+        let path = self.journal.folder.join("lock");
+        give(&path, &self.journal.folder).map_err(ChangeError::io("give away", &path))?;
         let mut session = Session { store: self, _lock: lock, force, recovered: Vec::new() };
         session.recover()?;
         Ok(session)
+    }
+
+    /// Makes `folder` and what is missing above it, as its parent's owner: root may work in a user's home.
+    fn make_folders(&self, folder: &Path) -> io::Result<()> {
+        let Some(parent) = folder.parent().filter(|_| !folder.is_dir()) else { return Ok(()) };
+        self.make_folders(parent)?;
+        std::fs::create_dir(folder).or_else(|e| if folder.is_dir() { Ok(()) } else { Err(e) })?;
+        give(folder, parent)
     }
 
     /// Where the contents of step `k` of a change are kept.
@@ -219,9 +229,10 @@ impl Session<'_> {
     fn prepare(&self, id: u64, manifest: &Manifest, plan: &Plan) -> Result<(), ChangeError> {
         let (store, disk) = (self.store, &*self.store.disk);
         let new = store.journal.folder(id, Stage::New);
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let folder = &store.journal.folder;
+        let found = folder.metadata().map_err(ChangeError::io("look at", folder))?;
         // Private, as old contents may be.
-        let owner = |mode| Meta { mode, uid, gid };
+        let owner = |mode| Meta { mode, ..Meta::from(&found) };
         let write = |path: PathBuf, bytes: &[u8]| {
             disk.write(&path, bytes, owner(0o600), None).map_err(ChangeError::io("write", &path))
         };
@@ -419,6 +430,15 @@ impl Session<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Gives `path` the owner of `like`, where that is another one and we may.
+fn give(path: &Path, like: &Path) -> io::Result<()> {
+    let (now, like) = (path.metadata()?, like.metadata()?);
+    if rustix::process::geteuid().is_root() && (now.uid(), now.gid()) != (like.uid(), like.gid()) {
+        std::os::unix::fs::chown(path, Some(like.uid()), Some(like.gid()))?;
+    }
+    Ok(())
 }
 
 /// A hidden name in the same folder, which no shell, linker or systemd reads.

@@ -102,6 +102,17 @@ impl Dialect {
         out
     }
 
+    /// `line`, made to do nothing and still to be read.
+    #[must_use]
+    pub fn disabled(self, line: &str) -> String {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        match self {
+            // Where this was the only command between `then` and `fi`, a comment alone would be an error.
+            Self::Sh | Self::Csh => format!("{indent}: # taken out by wave32: {}", line.trim_start()),
+            Self::Fish | Self::Systemd => format!("{indent}# taken out by wave32: {}", line.trim_start()),
+        }
+    }
+
     /// Commands that make the settings and remember what was there, for [`Dialect::restore`]; in the environment,
     /// so that a shell started from this one can restore as well.
     #[must_use]

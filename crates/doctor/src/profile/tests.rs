@@ -411,3 +411,30 @@ fn dialects_by_shell() {
         assert_eq!(Dialect::of_shell(name), dialect);
     }
 }
+
+#[test]
+fn a_line_taken_out_leaves_the_rest_working() {
+    let (root, text) = (
+        tempfile::tempdir().unwrap(),
+        "if true; then\n  export GONE='1'  # old\nfi\nexport KEPT=1 \\\n  MORE=2",
+    );
+    std::fs::write(root.path().join("profile"), text).unwrap();
+    let store = Store::new(Root::new(root.path()).unwrap(), "/store");
+    let session = store.lock(Duration::from_secs(5), false).unwrap();
+    let path = Path::new("/profile");
+    let mut draft = Draft::new(store.root(), "test");
+    for (number, line) in [(4, r"export KEPT=1 \"), (5, "  MORE=2"), (1, "fi"), (0, "fi"), (9, "fi")] {
+        draft.replace_line(path, number, line, ":").unwrap_err();
+    }
+    let old = "  export GONE='1'  # old";
+    draft.replace_line(path, 2, old, &Dialect::Sh.disabled(old)).unwrap();
+    let id = session.apply(&draft.finish()).unwrap().unwrap();
+    let now = std::fs::read_to_string(root.path().join("profile")).unwrap();
+    for name in ["bash", "dash", "zsh"] {
+        let Some(command) = shell(name) else { continue };
+        let found = environment(command, &now);
+        assert!(!found.contains_key("GONE") && found["KEPT"] == "1" && found["MORE"] == "2", "{name}: {now}");
+    }
+    session.apply(&session.plan_undo(id).unwrap()).unwrap();
+    assert_eq!(std::fs::read_to_string(root.path().join("profile")).unwrap(), text);
+}
