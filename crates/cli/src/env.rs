@@ -1,5 +1,6 @@
 //! `wave32 env`: the environment that this card, stack and route need.
 
+use crate::ending::NoDevice;
 use crate::output::print;
 use anyhow::{Context, Result, anyhow};
 use std::collections::BTreeSet;
@@ -96,7 +97,9 @@ impl Machine {
         situation.vulkan_device = self.vulkan_device;
         situation.code_objects =
             self.code_objects.as_ref().map(|list| list.iter().cloned().collect::<BTreeSet<_>>());
-        let route = self.route.unwrap_or_else(|| profile::best_route(&situation));
+        let route = self.route.or_else(|| profile::best_route(&situation)).ok_or_else(|| {
+            NoDevice("no AMD card was seen; name it (--card gfx1010), or choose --route vulkan or cpu".into())
+        })?;
         let profile = profile::profile(&situation, route, self.allow_spoof)?;
         for warning in &profile.warnings {
             eprintln!("warning: {warning}");

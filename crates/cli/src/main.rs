@@ -20,7 +20,7 @@ use std::process::ExitCode;
 #[command(
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 all well, 1 something failed its check, 2 wrong use, 3 no such device."
+    after_help = "Exit codes: 0 all well, 1 something failed its check, 2 wrong use, 3 no such device or route."
 )]
 struct Cli {
     /// Say more: -v information, -vv debugging, -vvv everything

@@ -116,6 +116,8 @@ fn routes_and_refusals() {
     // Without being asked for a route that does not work, it takes one that does.
     assert!(home.well(&with(&["env", "--allow-spoof"], &SPOOF)).starts_with("# vulkan: "));
     assert!(home.well(&["env", "--route", "cpu"]).contains("export HIP_VISIBLE_DEVICES='-1'"));
+    let empty = tempfile::tempdir().unwrap();
+    let root = empty.path().to_str().unwrap();
     for (args, code) in [
         (&["env", "--route", "metal"][..], 2),
         (&["env", "--card", "RX5700"], 2),
@@ -128,6 +130,8 @@ fn routes_and_refusals() {
         (&["apply", "--route", "cpu", "--to", "bash=/x"], 2),
         (&["apply", "--route", "cpu", "--to", "venv"], 2),
         (&["apply", "--route", "cpu", "--to", "conda=/nonexistent", "--yes"], 1),
+        (&["env", "--root", root], 3),
+        (&["apply", "--root", root, "--yes"], 3),
         (&["undo", "99", "--yes"], 1),
         (&["undo", "x"], 2),
     ] {

@@ -142,14 +142,16 @@ pub struct NoRoute {
     pub next: String,
 }
 
-/// The route to take if none is asked for: ROCm only where it is known to have this card's own code.
+/// The route to take if none is asked for: ROCm only where it is known to have this card's own code. Nothing is
+/// chosen for a machine without an AMD card: other GPUs must not be hidden unasked.
 #[must_use]
-pub fn best_route(situation: &Situation) -> Route {
-    if situation.cards.is_empty() {
-        return Route::Cpu;
-    }
+pub fn best_route(situation: &Situation) -> Option<Route> {
     let native = |objects| situation.cards.iter().any(|card| rocm::runs(card, objects));
-    if situation.code_objects.as_ref().is_some_and(native) { Route::Rocm } else { Route::Vulkan }
+    match &situation.code_objects {
+        _ if situation.cards.is_empty() => None,
+        Some(objects) if native(objects) => Some(Route::Rocm),
+        _ => Some(Route::Vulkan),
+    }
 }
 
 /// The environment for `route`.
