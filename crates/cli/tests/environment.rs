@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::Instant;
 
 /// A card whose PyTorch has its code.
 const NATIVE: [&str; 4] = ["--card", "gfx1010", "--code-objects", "gfx1010,gfx1030"];
@@ -294,13 +294,15 @@ fn killed_at_any_moment_it_is_before_or_after() {
     std::fs::write(home.file(".zshrc"), "one\n".repeat(1000)).unwrap();
     let before = home.tree();
     let apply = ["apply", "--route", "cpu", "--to", "zsh,fish,systemd,csh,posix", "--yes"];
+    let begin = Instant::now();
     home.well(&apply);
+    let takes = begin.elapsed();
     let after = home.tree();
     home.well(&["undo", "--yes"]);
-    for round in 0..40u64 {
+    for round in 0..40 {
         for (args, from, to) in [(&apply[..], &before, &after), (&["undo", "--yes"], &after, &before)] {
             let mut child = home.wave32(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            std::thread::sleep(Duration::from_micros(700 * round));
+            std::thread::sleep(takes * round / 40);
             child.kill().unwrap();
             child.wait().unwrap();
             // A command that changes nothing here, but recovers.

@@ -8,18 +8,18 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ChangeError {
     /// The system refused; everything that was done before was taken back.
-    #[error("cannot {doing} {}: {source}; nothing was changed{}", .path.display(), advice(.source))]
+    #[error("cannot {doing} {}: {reason}; nothing was changed{}", .path.display(), advice(.reason))]
     Io {
         /// What was being done, as a verb.
         doing: &'static str,
         /// To what.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        reason: io::Error,
     },
     /// Taking back what was done failed as well. The journal is kept.
     #[error(
-        "{cause}; and taking it back stopped at {}: {source}; once that is put right, run `wave32 undo` to finish \
+        "{cause}; and taking it back stopped at {}: {reason}; once that is put right, run `wave32 undo` to finish \
          (nothing is lost: the old files are under {})", .path.display(), .store.display()
     )]
     Stuck {
@@ -28,7 +28,7 @@ pub enum ChangeError {
         /// What cannot be put back now.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        reason: io::Error,
         /// Where the old contents are.
         store: PathBuf,
     },
@@ -40,8 +40,9 @@ pub enum ChangeError {
     Outdated,
     /// The user's edit and ours touch the same lines.
     #[error(
-        "{} was edited in the very lines to restore; nothing was changed. Put it right by hand (as it was: {}), or \
-         run `wave32 undo --force`, which restores it and keeps your version beside it", .path.display(), .before.display()
+        "{} was edited or deleted since, by you or by a later change, in the very lines to restore; nothing was \
+         changed. Put it right by hand (as it was: {}), or run `wave32 undo --force`, which restores it and keeps \
+         your version beside it", .path.display(), .before.display()
     )]
     Conflict {
         /// The file.
@@ -85,7 +86,7 @@ pub enum ChangeError {
 impl ChangeError {
     /// For `map_err`: what was being done, to what.
     pub(crate) fn io(doing: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { doing, path: path.into(), source }
+        move |reason| Self::Io { doing, path: path.into(), reason }
     }
 }
 

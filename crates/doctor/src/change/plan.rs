@@ -30,10 +30,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Nothing to do?
+    /// Nothing to do? (To take back what somebody has taken back by hand is to be written down, at least.)
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.steps.is_empty() && self.undoes.is_none()
     }
 
     /// The steps, for programs.
@@ -45,6 +45,9 @@ impl Plan {
     #[must_use]
     pub fn diff(&self) -> String {
         let mut out = String::new();
+        if self.steps.is_empty() && self.undoes.is_some() {
+            out += "(nothing is left of it; it will be marked as undone)\n";
+        }
         for Planned { step, before, after, note } in &self.steps {
             let _ = match step {
                 Step::MakeFolder { path, .. } => writeln!(out, "new folder {}", shown(path)),

@@ -178,8 +178,8 @@ impl Session<'_> {
         };
         Err(match taken_back {
             Ok(()) => cause,
-            Err(ChangeError::Io { path, source, .. }) => {
-                ChangeError::Stuck { cause: cause.to_string(), path, source, store: journal.folder.clone() }
+            Err(ChangeError::Io { path, reason, .. }) => {
+                ChangeError::Stuck { cause: cause.to_string(), path, reason, store: journal.folder.clone() }
             }
             Err(other) => other,
         })
@@ -223,6 +223,11 @@ impl Session<'_> {
 
     fn exists(&self, path: &Path) -> bool {
         self.store.root.host(path).symlink_metadata().is_ok()
+    }
+
+    /// The user removed the whole folder (a virtual environment, say): nothing of ours is left in it.
+    pub(super) fn folder_is_gone(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|folder| !self.exists(folder))
     }
 
     /// Writes down what will be done, before anything is touched.
@@ -306,6 +311,7 @@ impl Session<'_> {
         let (root, disk) = (&self.store.root, &*self.store.disk);
         for (k, step) in manifest.steps.iter().enumerate().rev() {
             match step {
+                Step::Write { path, .. } if self.folder_is_gone(path) => {}
                 Step::Write { path, before, after } => {
                     let host = root.host(path);
                     let (staged, back) = (beside(&host, id, k, "new"), beside(&host, id, k, "back"));

@@ -354,6 +354,27 @@ fn a_conflict_is_refused_and_force_keeps_both() {
 }
 
 #[test]
+fn a_folder_that_the_user_removed_stays_removed() {
+    let home = home();
+    let store = store(home.path());
+    let session = store.lock(SOON, false).unwrap();
+    let mut draft = Draft::new(store.root(), "test");
+    for path in ["/dots/profile", "/plain"] {
+        draft.edit(Path::new(path), 0o644, |_| Ok(b"ours\n".to_vec())).unwrap();
+    }
+    let id = session.apply(&draft.finish()).unwrap().unwrap();
+    std::fs::remove_dir_all(home.path().join("dots")).unwrap();
+    session.apply(&session.plan_undo(id).unwrap()).unwrap().unwrap();
+    assert_eq!(std::fs::read_to_string(home.path().join("plain")).unwrap(), "no newline at the end");
+    assert!(!home.path().join("dots").exists());
+    // All of it taken back by hand: that is undone as well.
+    let id = session.apply(&plan_of(&store, "/plain")).unwrap().unwrap();
+    std::fs::write(home.path().join("plain"), "no newline at the end").unwrap();
+    session.apply(&session.plan_undo(id).unwrap()).unwrap().unwrap();
+    assert!(store.history().unwrap().iter().all(|made| made.undone));
+}
+
+#[test]
 fn edits_between_crash_and_recovery_are_kept() {
     for at in 0..60 {
         let home = home();

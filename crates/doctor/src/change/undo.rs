@@ -91,6 +91,7 @@ impl Session<'_> {
         let made = history.iter().find(|made| made.id == id).ok_or(ChangeError::NoSuchChange(id))?;
         let mut plan = Plan { title: format!("undo: {}", made.title), undoes: Some(id), steps: Vec::new() };
         if made.undone {
+            plan.undoes = None;
             return Ok(plan);
         }
         let manifest = self.store.journal.read(id, Stage::Done)?;
@@ -104,6 +105,7 @@ impl Session<'_> {
                     Step::MakeFolder { path: path.clone(), meta: *meta }
                 }
                 Step::MakeFolder { .. } | Step::RemoveFolder { .. } => continue,
+                Step::Write { path, .. } if self.folder_is_gone(path) => continue,
                 Step::Move { from, to } => {
                     if !exists(to) {
                         let path = self.store.journal.folder(id, Stage::Done);

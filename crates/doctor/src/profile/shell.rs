@@ -94,10 +94,14 @@ impl Dialect {
     #[must_use]
     pub fn settings(self, settings: &[Setting]) -> String {
         let mut out = String::new();
+        let mut said = "";
         for Setting { name, action, why, .. } in settings {
-            // A comment ends with its line, whatever the reason holds.
-            let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-            let _ = writeln!(out, "# {why}\n{}", self.command(name, action));
+            if said != why {
+                // A comment ends with its line, whatever the reason holds.
+                let _ = writeln!(out, "# {}", why.split_whitespace().collect::<Vec<_>>().join(" "));
+            }
+            said = why;
+            let _ = writeln!(out, "{}", self.command(name, action));
         }
         out
     }
