@@ -187,6 +187,34 @@ fn apply_asks_writes_and_undo_restores_every_byte() {
 }
 
 #[test]
+fn the_active_environment_is_the_place() {
+    let home = Home::new();
+    let venv = home.file("my venv");
+    std::fs::create_dir_all(venv.join("bin")).unwrap();
+    std::fs::write(venv.join("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    std::fs::write(venv.join("bin/activate"), "deactivate () {\n    :\n}\n").unwrap();
+    let before = home.tree();
+    let args = ["apply", "--route", "vulkan", "--vulkan-device", "1", "--yes"];
+    let output = home.wave32(&args).env("VIRTUAL_ENV", &venv).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let script = home.file("script");
+    std::fs::write(
+        &script,
+        ". \"$1\"\necho \"$WAVE_VISIBLE_DEVICES\"\ndeactivate\necho \"${WAVE_VISIBLE_DEVICES-gone}\"\n",
+    )
+    .unwrap();
+    let shell = Command::new("sh").args([&script, &venv.join("bin/activate")]).output().unwrap();
+    assert_eq!(stdout(&shell), "1\ngone\n", "{}", stderr(&shell));
+    std::fs::remove_file(script).unwrap();
+    home.well(&["undo", "--yes"]);
+    assert_eq!(home.tree(), before);
+    // One that is not what it says is refused.
+    std::fs::write(venv.join("bin/activate"), "export PATH\n").unwrap();
+    let output = home.wave32(&args).env("VIRTUAL_ENV", &venv).output().unwrap();
+    refused(&output, 1, "no deactivate");
+}
+
+#[test]
 fn several_changes_and_the_users_lines() {
     let home = Home::new();
     std::fs::write(home.file(".zshrc"), "one\n").unwrap();
