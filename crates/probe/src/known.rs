@@ -2,7 +2,8 @@
 
 use crate::protocol::{Finding, Identity, Verdict};
 use crate::rewrite::Rewrite;
-use fs4::fs_std::FileExt;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -158,13 +159,18 @@ impl Store {
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let file = open.map_err(|e| self.file_error(e))?;
         let end = Instant::now() + PATIENCE;
-        while !file.try_lock_exclusive().map_err(|e| self.file_error(e))? {
-            if Instant::now() > end {
-                return Err(KnownError::Held(path.display().to_string()));
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(file),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                    return Err(KnownError::Held(path.display().to_string()));
+                }
+                Err(error) => return Err(self.file_error(error.into())),
             }
-            std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(file)
     }
 }
 
