@@ -1,7 +1,9 @@
 //! The `wave32` command.
 
 mod bench;
+mod build_torch;
 mod devices;
+mod doctor;
 mod ending;
 mod explain;
 mod output;
@@ -30,6 +32,10 @@ struct Cli {
 enum Command {
     /// What could run convolutions here, by route
     Devices(devices::Args),
+    /// What is wrong on this machine, by route, and what to do
+    Doctor(doctor::Args),
+    /// A recipe for a PyTorch with this card's own code, with what it needs looked up here
+    BuildTorch(build_torch::Args),
     /// Right and hang-free? Each problem in a guarded child; table, JSON, HTML
     Verify(Box<verify::Args>),
     /// How fast, beside the floors; table, JSON, SVG
@@ -64,6 +70,8 @@ fn main() -> ExitCode {
     env_logger::Builder::new().filter_level(level).format_target(false).format_timestamp(None).init();
     let result = match &cli.command {
         Command::Devices(args) => devices::main(args),
+        Command::Doctor(args) => doctor::main(args),
+        Command::BuildTorch(args) => build_torch::main(args),
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Explain(args) => explain::main(args),

@@ -126,8 +126,7 @@ fn plain(head: &[u8], found: &mut CodeObjects) -> Option<u64> {
 
 /// Version 1 to 3 and zlib or zstd, so that four letters in some data are not taken for a bundle.
 fn is_compressed(head: &[u8]) -> bool {
-    head.starts_with(COMPRESSED)
-        && matches!(head.get(4..8), Some([1..=3, 0, 0 | 1, 0]))
+    head.starts_with(COMPRESSED) && matches!(head.get(4..8), Some([1..=3, 0, 0 | 1, 0]))
 }
 
 /// Takes the targets from the beginning of what is compressed; returns the bundle's length, which version 1

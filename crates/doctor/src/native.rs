@@ -11,8 +11,8 @@ const RELEASES: &str = "https://github.com/ROCm/TheRock/blob/main/RELEASES.md";
 /// Targets with a `device-` extra there (RELEASES.md, August 2026).
 const EXTRAS: &[&str] = &[
     "gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1011", "gfx1012", "gfx1030",
-    "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036", "gfx1100", "gfx1101", "gfx1102", "gfx1103",
-    "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201",
+    "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036", "gfx1100", "gfx1101", "gfx1102",
+    "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201",
 ];
 
 /// A way to a native PyTorch.
@@ -57,7 +57,9 @@ fn for_card(facts: &Facts, card: &str) -> Vec<Way> {
                     the system is not used. For RDNA1 they are built and not tested on cards by AMD";
         let commands = vec![
             "python3 -m venv torch-rocm".to_string(),
-            format!("torch-rocm/bin/pip install --index-url {INDEX} \"torch[device-{card}]\" \"torchvision[device-{card}]\""),
+            format!(
+                "torch-rocm/bin/pip install --index-url {INDEX} \"torch[device-{card}]\" \"torchvision[device-{card}]\""
+            ),
             "wave32 doctor --python torch-rocm/bin/python".to_string(),
         ];
         ways.push(way("TheRock wheels", note.to_string(), commands, RELEASES));
@@ -65,12 +67,20 @@ fn for_card(facts: &Facts, card: &str) -> Vec<Way> {
     let ubuntu = facts.host.like.first().is_some_and(|id| id == "ubuntu");
     let release = facts.host.version.as_deref().and_then(|v| v.split('.').next()?.parse::<u32>().ok());
     if ubuntu && release.is_some_and(|r| r >= 26) {
-        let note = format!("Ubuntu's own package; whether it has {card} is seen after installing, by `wave32 doctor`");
+        let note = format!(
+            "Ubuntu's own package; whether it has {card} is seen after installing, by `wave32 doctor`"
+        );
         let commands = vec!["sudo apt install python3-torch-rocm".to_string()];
-        ways.push(way("distribution package", note, commands, "https://packages.ubuntu.com/resolute/python3-torch-rocm"));
+        ways.push(way(
+            "distribution package",
+            note,
+            commands,
+            "https://packages.ubuntu.com/resolute/python3-torch-rocm",
+        ));
     }
     if facts.host.like.iter().any(|l| l == "arch") {
-        let note = format!("Arch's own package; whether it has {card} is seen after installing, by `wave32 doctor`");
+        let note =
+            format!("Arch's own package; whether it has {card} is seen after installing, by `wave32 doctor`");
         let commands = vec!["sudo pacman -S python-pytorch-rocm".to_string()];
         let source = "https://archlinux.org/packages/extra/x86_64/python-pytorch-rocm";
         ways.push(way("distribution package", note, commands, source));

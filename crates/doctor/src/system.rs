@@ -106,8 +106,10 @@ impl System {
     /// # Errors
     /// No folder there, or its record of the process cannot be read.
     pub fn at(root: &Path) -> Result<Self, RootError> {
-        let fail =
-            |reason: std::io::Error| RootError::Root { path: root.display().to_string(), reason: reason.to_string() };
+        let fail = |reason: std::io::Error| RootError::Root {
+            path: root.display().to_string(),
+            reason: reason.to_string(),
+        };
         let root = root.canonicalize().map_err(fail)?;
         if root == Path::new("/") {
             return Ok(Self::live());
@@ -174,7 +176,8 @@ impl System {
                 if links > MAX_LINKS {
                     return None;
                 }
-                let target = std::fs::read_link(self.host(&done)).ok()?.into_os_string().into_string().ok()?;
+                let target =
+                    std::fs::read_link(self.host(&done)).ok()?.into_os_string().into_string().ok()?;
                 done.pop();
                 if target.starts_with('/') {
                     done.clear();

@@ -3,7 +3,8 @@
 use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Gpu};
 
-const KFD_DEVICE: &str = "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdkfd/kfd_device.c";
+const KFD_DEVICE: &str =
+    "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdkfd/kfd_device.c";
 const PREREQUISITES: &str =
     "https://rocm.docs.amd.com/projects/install-on-linux/en/latest/install/prerequisites.html";
 const DOCKER: &str = "https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html";
@@ -156,10 +157,19 @@ fn kernel_driver(facts: &Facts) -> Vec<Found> {
     let found = amd(facts).filter(|g| g.target.is_some() && !bound(g)).map(|gpu| {
         let driver = gpu.driver.as_deref().unwrap_or("no driver");
         let fix = match driver {
-            "vfio-pci" => Fix::text("the card is set aside for a virtual machine; use it there, or give it back"),
-            _ => Fix::run("load the driver and see what the kernel says", &["sudo modprobe amdgpu", "sudo dmesg | grep amdgpu"]),
+            "vfio-pci" => {
+                Fix::text("the card is set aside for a virtual machine; use it there, or give it back")
+            }
+            _ => Fix::run(
+                "load the driver and see what the kernel says",
+                &["sudo modprobe amdgpu", "sudo dmesg | grep amdgpu"],
+            ),
         };
-        Found { what: format!("{} is bound to {driver}, not to amdgpu", label(gpu)), evidence: Vec::new(), fix }
+        Found {
+            what: format!("{} is bound to {driver}, not to amdgpu", label(gpu)),
+            evidence: Vec::new(),
+            fix,
+        }
     });
     found.collect()
 }
@@ -192,8 +202,12 @@ fn no_kfd(facts: &Facts) -> Vec<Found> {
     }
     vec![Found {
         what: "there is no /dev/kfd".into(),
-        evidence: vec![if facts.kfd.present { "KFD's topology is in /sys" } else { "/sys has no KFD topology" }.into()],
-        fix: Fix::text("boot a kernel with CONFIG_HSA_AMD (every large distribution's has it), and see `dmesg | grep kfd`"),
+        evidence: vec![
+            if facts.kfd.present { "KFD's topology is in /sys" } else { "/sys has no KFD topology" }.into(),
+        ],
+        fix: Fix::text(
+            "boot a kernel with CONFIG_HSA_AMD (every large distribution's has it), and see `dmesg | grep kfd`",
+        ),
     }]
 }
 
@@ -224,7 +238,9 @@ fn permission(facts: &Facts, which: fn(&str) -> bool) -> Vec<Found> {
             let command = format!("sudo usermod -aG {group} {user}");
             Fix::run("join the group, then log out and in again", &[&command])
         } else {
-            Fix::text(format!("the group {group} may not write it either: reinstall the udev rules of your distribution"))
+            Fix::text(format!(
+                "the group {group} may not write it either: reinstall the udev rules of your distribution"
+            ))
         };
         Found {
             what: format!("{user} may not open {}", device.path),
@@ -243,7 +259,8 @@ fn not_in_kfd(facts: &Facts) -> Vec<Found> {
         return Vec::new();
     }
     let listed = |gpu: &Gpu| facts.kfd.nodes.iter().any(|n| n.address == gpu.address);
-    let left_out = amd(facts).filter(|g| g.target.is_some() && g.driver.as_deref() == Some("amdgpu") && !listed(g));
+    let left_out =
+        amd(facts).filter(|g| g.target.is_some() && g.driver.as_deref() == Some("amdgpu") && !listed(g));
     let found = left_out.map(|gpu| {
         let said = facts.log.events.iter().find(|e| e.kind == "atomics").map(|e| format!("kernel: {}", e.line));
         Found {

@@ -12,9 +12,14 @@ pub(super) const RULES: &[Rule] = &[
                   journal as they were.",
         source: "docs/environment.md",
         check: |facts| {
-            found(facts, LeftoverKind::HalfApplied, "was interrupted", |_| {
+            let mut found = found(facts, LeftoverKind::HalfApplied, "", |_| {
                 Fix::run("take it back; what you edited since is kept", &["wave32 undo"])
-            })
+            });
+            for finding in &mut found {
+                let path = std::mem::replace(&mut finding.what, "a change by wave32 was interrupted".into());
+                finding.evidence.push(format!("its journal is {}", path.trim_end()));
+            }
+            found
         },
     },
     Rule {
@@ -26,7 +31,8 @@ pub(super) const RULES: &[Rule] = &[
         source: "https://man7.org/linux/man-pages/man1/dpkg.1.html",
         check: |facts| {
             found(facts, LeftoverKind::PatchedLibrary, "was replaced", |leftover| {
-                let package = leftover.evidence.rsplit("package ").next().and_then(|p| p.strip_suffix(" has"));
+                let package =
+                    leftover.evidence.rsplit("package ").next().and_then(|p| p.strip_suffix(" has"));
                 let command = format!("sudo apt install --reinstall {}", package.unwrap_or("PACKAGE"));
                 Fix::run("install the package again", &[&command])
             })
@@ -58,7 +64,15 @@ pub(super) const RULES: &[Rule] = &[
         source: "https://docs.kernel.org/admin-guide/tainted-kernels.html",
         check: |facts| {
             found(facts, LeftoverKind::KernelModule, "is not the installed module", |_| {
-                Fix::run("load the kernel's own module at the next boot", &["sudo depmod -a", "sudo update-initramfs -u", "sudo reboot"])
+                Fix::run(
+                    "remove the amdgpu.ko that was put into /lib/modules by hand (the first line shows which is loaded), then",
+                    &[
+                        "modinfo -n amdgpu",
+                        "sudo depmod -a",
+                        "sudo update-initramfs -u   # or: sudo dracut -f",
+                        "sudo reboot",
+                    ],
+                )
             })
         },
     },
@@ -88,7 +102,9 @@ pub(super) const RULES: &[Rule] = &[
         source: "https://man7.org/linux/man-pages/man8/ldconfig.8.html",
         check: |facts| {
             found(facts, LeftoverKind::Backup, "was put aside", |_| {
-                Fix::text("compare it with the library in use before you remove either; reinstalling the package settles both")
+                Fix::text(
+                    "compare it with the library in use before you remove either; reinstalling the package settles both",
+                )
             })
         },
     },
@@ -113,7 +129,8 @@ fn preload(facts: &Facts) -> Vec<Found> {
     for (finding, leftover) in
         found.iter_mut().zip(facts.leftovers.iter().filter(|l| l.kind == LeftoverKind::Preload))
     {
-        let sets = |v: &&crate::facts::Variable| v.settings().any(|(value, _)| value.contains(&leftover.path));
+        let sets =
+            |v: &&crate::facts::Variable| v.settings().any(|(value, _)| value.contains(&leftover.path));
         match variable.filter(sets) {
             Some(variable) => finding.fix = super::variable::unset(variable, String::new()).fix,
             None => finding.fix = Fix::text("take its line out of /etc/ld.so.preload"),

@@ -13,7 +13,9 @@ pub(super) const RULES: &[Rule] = &[
         source: "https://github.com/ROCm/TheRock/issues/5793",
         check: |facts| {
             said(facts, "preemption", "the kernel could not stop a compute queue", |_| {
-                Fix::text("reboot (a suspend is not enough), and use the route vulkan; unset any HSA_OVERRIDE_GFX_VERSION first")
+                Fix::text(
+                    "reboot (a suspend is not enough), and use the route vulkan; unset any HSA_OVERRIDE_GFX_VERSION first",
+                )
             })
         },
     },
@@ -26,7 +28,11 @@ pub(super) const RULES: &[Rule] = &[
         check: |facts| {
             said(facts, "firmware", "the card's firmware could not be loaded", |facts| {
                 let debian = facts.host.like.iter().any(|l| l == "debian");
-                let package = if debian { "sudo apt install firmware-amd-graphics" } else { "sudo dnf install amd-gpu-firmware" };
+                let package = if debian {
+                    "sudo apt install firmware-amd-graphics"
+                } else {
+                    "sudo dnf install amd-gpu-firmware"
+                };
                 Fix::run("install the firmware, then reboot", &[package])
             })
         },
@@ -40,7 +46,9 @@ pub(super) const RULES: &[Rule] = &[
         source: "https://docs.kernel.org/gpu/amdgpu/module-parameters.html",
         check: |facts| {
             said(facts, "ring-timeout", "the kernel reset a job that took too long", |_| {
-                Fix::text("nothing, if it was a game; if it was wave32, `wave32 verify` tells which problem does it")
+                Fix::text(
+                    "nothing, if it was a game; if it was wave32, `wave32 verify` tells which problem does it",
+                )
             })
         },
     },
@@ -51,7 +59,9 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "The whole card was reset since boot: programs that ran on it lost their memory.",
         source: "https://docs.kernel.org/gpu/amdgpu/module-parameters.html",
         check: |facts| {
-            said(facts, "reset", "the card was reset since boot", |_| Fix::text("restart programs that still run on it"))
+            said(facts, "reset", "the card was reset since boot", |_| {
+                Fix::text("restart programs that still run on it")
+            })
         },
     },
     Rule {
@@ -62,7 +72,9 @@ pub(super) const RULES: &[Rule] = &[
         source: "https://github.com/ROCm/MIOpen/issues/3540",
         check: |facts| {
             said(facts, "page-fault", "a GPU kernel touched memory that was not its own", |_| {
-                Fix::text("unset any HSA_OVERRIDE_GFX_VERSION; `wave32 probe` tells which of MIOpen's solvers does it")
+                Fix::text(
+                    "unset any HSA_OVERRIDE_GFX_VERSION; `wave32 probe` tells which of MIOpen's solvers does it",
+                )
             })
         },
     },
@@ -98,6 +110,8 @@ fn parameters(facts: &Facts) -> Vec<Found> {
     vec![Found {
         what: "amdgpu runs with parameters of its own".into(),
         evidence: set.collect(),
-        fix: Fix::text("if you do not know why, take them out of /etc/modprobe.d and the kernel's command line, then reboot"),
+        fix: Fix::text(
+            "if you do not know why, take them out of /etc/modprobe.d and the kernel's command line, then reboot",
+        ),
     }]
 }

@@ -53,6 +53,11 @@ fn overrides(facts: &Facts) -> impl Iterator<Item = (&Variable, String, Option<S
     })
 }
 
+/// Targets that are claimed, now or by some file.
+pub(super) fn claimed(facts: &Facts) -> Vec<String> {
+    overrides(facts).filter_map(|(_, _, target)| target).collect()
+}
+
 /// Targets of the cards that an override would be applied to.
 fn cards(facts: &Facts) -> Vec<&str> {
     facts.gpus.iter().filter_map(|g| g.target.as_deref()).collect()
@@ -91,5 +96,6 @@ fn within(facts: &Facts) -> Vec<Found> {
 
 fn malformed(facts: &Facts) -> Vec<Found> {
     let bad = overrides(facts).filter(|(_, _, claimed)| claimed.is_none());
-    bad.map(|(variable, value, _)| unset(variable, format!("{}={value} is no version", variable.name))).collect()
+    bad.map(|(variable, value, _)| unset(variable, format!("{}={value} is no version", variable.name)))
+        .collect()
 }

@@ -12,7 +12,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "This PyTorch has no kernels for the card: it fails with \"invalid device function\" or \"no kernel image\", \
                   or needs a spoof. A PyTorch with the card's own code objects needs neither.",
         source: "https://github.com/pytorch/pytorch/issues/106728",
-        check: torch_without_target,
+        check: |facts| torches_without(facts, false),
     },
     Rule {
         id: "rocblas-without-target",
@@ -21,7 +21,24 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "rocBLAS has no kernels for the card: matrix products, and MIOpen's GEMM solvers with them, abort with \
                   \"Cannot read TensileLibrary.dat\".",
         source: "https://github.com/ROCm/Tensile/pull/1897",
-        check: rocblas_without_target,
+        check: |facts| rocblas_without(facts, false),
+    },
+    Rule {
+        id: "torch-spoofed",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "This PyTorch has no kernels for the card, and is made to run another target's: see the spoof above. Without \
+                  the spoof it does not start on this card, so it needs a PyTorch with the card's own code objects.",
+        source: "https://github.com/pytorch/pytorch/issues/106728",
+        check: |facts| torches_without(facts, true),
+    },
+    Rule {
+        id: "rocblas-spoofed",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "rocBLAS has no kernels for the card, and is made to run another target's by the spoof.",
+        source: "https://github.com/ROCm/Tensile/pull/1897",
+        check: |facts| rocblas_without(facts, true),
     },
     Rule {
         id: "torch-rocm-mismatch",
@@ -99,15 +116,26 @@ fn list(targets: &[String]) -> String {
     if targets.is_empty() { "none".into() } else { targets.join(", ") }
 }
 
-fn torch_without_target(facts: &Facts) -> Vec<Found> {
+/// What lacks a card's code, and whether a spoof makes it load another target's instead.
+fn without(facts: &Facts, has: &[String], spoofed: bool) -> Vec<(String, String)> {
+    let lacks = cards(facts).into_iter().filter(|card| !targets::runs_on(has, card));
+    let claimed = super::spoof::claimed(facts);
+    let by = claimed.iter().find(|claimed| targets::runs_on(has, claimed));
+    let words = |card: &str| match by {
+        Some(other) => format!("has no code for {card}; the spoof makes it run {other}'s"),
+        None => format!("has no code for {card}"),
+    };
+    lacks.filter(|_| by.is_some() == spoofed).map(|card| (card.to_string(), words(card))).collect()
+}
+
+fn torches_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
     let mut found = Vec::new();
     for torch in rocm_torches(facts).filter(|t| t.complete) {
-        let missing = cards(facts).into_iter().filter(|card| !targets::runs_on(&torch.targets, card));
-        for card in missing {
+        for (card, lacks) in without(facts, &torch.targets, spoofed) {
             found.push(Found {
-                what: format!("PyTorch {} has no code for {card}", torch.version),
+                what: format!("PyTorch {} {lacks}", torch.version),
                 evidence: vec![format!("{} has code for: {}", torch.path, list(&torch.targets))],
-                fix: native::fix(facts, card),
+                fix: native::fix(facts, &card),
             });
         }
     }
@@ -119,14 +147,14 @@ fn rocblas(facts: &Facts) -> impl Iterator<Item = (&Rocm, &Library)> {
     facts.rocm.iter().filter_map(|rocm| Some((rocm, rocm.library("rocblas")?)))
 }
 
-fn rocblas_without_target(facts: &Facts) -> Vec<Found> {
+fn rocblas_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
     let mut found = Vec::new();
     for (rocm, library) in rocblas(facts).filter(|(_, l)| l.complete) {
-        for card in cards(facts).into_iter().filter(|card| !targets::runs_on(&library.targets, card)) {
+        for (card, lacks) in without(facts, &library.targets, spoofed) {
             found.push(Found {
-                what: format!("rocBLAS of {} has no code for {card}", rocm.path),
+                what: format!("rocBLAS of {} {lacks}", rocm.path),
                 evidence: vec![format!("{} and its kernels have: {}", library.path, list(&library.targets))],
-                fix: native::fix(facts, card),
+                fix: native::fix(facts, &card),
             });
         }
     }
@@ -158,7 +186,9 @@ fn mismatch(facts: &Facts) -> Vec<Found> {
             found.push(Found {
                 what: format!("PyTorch {} is for ROCm {wanted}, and would load ROCm {there}", torch.version),
                 evidence: vec![torch.path.clone(), rocm.path.clone()],
-                fix: Fix::text(format!("install a PyTorch for ROCm {there}, or one whose wheel brings its own ROCm")),
+                fix: Fix::text(format!(
+                    "install a PyTorch for ROCm {there}, or one whose wheel brings its own ROCm"
+                )),
             });
         }
     }
@@ -180,7 +210,10 @@ fn mixed(facts: &Facts) -> Vec<Found> {
             r.version != own.version && folders.any(is_other)
         });
         if let Some(other) = other {
-            let what = format!("LD_LIBRARY_PATH puts {} before the ROCm inside PyTorch {}", other.path, torch.version);
+            let what = format!(
+                "LD_LIBRARY_PATH puts {} before the ROCm inside PyTorch {}",
+                other.path, torch.version
+            );
             found.push(super::variable::unset(variable, what));
         }
     }
@@ -195,7 +228,11 @@ fn no_torch(facts: &Facts) -> Vec<Found> {
     let Some(card) = cards(facts).first().copied().filter(|_| facts.torches.is_empty()) else {
         return Vec::new();
     };
-    vec![Found { what: "there is no PyTorch in reach".into(), evidence: Vec::new(), fix: native::fix(facts, card) }]
+    vec![Found {
+        what: "there is no PyTorch in reach".into(),
+        evidence: Vec::new(),
+        fix: native::fix(facts, card),
+    }]
 }
 
 fn torch_not_rocm(facts: &Facts) -> Vec<Found> {
@@ -206,7 +243,11 @@ fn torch_not_rocm(facts: &Facts) -> Vec<Found> {
     let card = cards(facts).first().copied();
     vec![Found {
         what: "no PyTorch in reach is built for ROCm".into(),
-        evidence: facts.torches.iter().map(|t| format!("{} is {} for {}", t.path, t.version, kind(t))).collect(),
+        evidence: facts
+            .torches
+            .iter()
+            .map(|t| format!("{} is {} for {}", t.path, t.version, kind(t)))
+            .collect(),
         fix: card.map_or(Fix::text("use the route vulkan"), |card| native::fix(facts, card)),
     }]
 }
@@ -238,23 +279,32 @@ fn rdna1(facts: &Facts) -> Vec<Found> {
     let card = cards(facts).into_iter().find(|card| targets::is_rdna1(card));
     let ready = rocm_torches(facts).find(|t| card.is_some_and(|card| targets::runs_on(&t.targets, card)));
     let (Some(card), Some(torch)) = (card, ready) else { return Vec::new() };
-    let databases = facts.rocm.iter().filter_map(|r| r.library("miopen")).map(|l| {
-        format!("{}: databases for {}", l.path, list(&l.targets))
-    });
+    let databases = facts
+        .rocm
+        .iter()
+        .filter_map(|r| r.library("miopen"))
+        .map(|l| format!("{}: databases for {}", l.path, list(&l.targets)));
     vec![Found {
-        what: format!("PyTorch {} runs natively on {card}; MIOpen's solvers are unproven there", torch.version),
+        what: format!(
+            "PyTorch {} runs natively on {card}; MIOpen's solvers are unproven there",
+            torch.version
+        ),
         evidence: databases.collect(),
         fix: Fix::text("`wave32 probe` tries MIOpen's solvers one by one, each in a guarded process"),
     }]
 }
 
 fn several(facts: &Facts) -> Vec<Found> {
-    let whole: Vec<&Rocm> =
-        facts.rocm.iter().filter(|r| matches!(r.kind, "opt" | "distribution") && r.library("hip").is_some()).collect();
+    let whole: Vec<&Rocm> = facts
+        .rocm
+        .iter()
+        .filter(|r| matches!(r.kind, "opt" | "distribution") && r.library("hip").is_some())
+        .collect();
     if whole.len() < 2 {
         return Vec::new();
     }
-    let version = |r: &&Rocm| format!("{}: ROCm {}", r.path, r.version.as_deref().unwrap_or("of unknown version"));
+    let version =
+        |r: &&Rocm| format!("{}: ROCm {}", r.path, r.version.as_deref().unwrap_or("of unknown version"));
     vec![Found {
         what: format!("{} ROCm installations are side by side", whole.len()),
         evidence: whole.iter().map(version).collect(),

@@ -75,7 +75,9 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "Without its cache MIOpen compiles the same kernels again in every process.",
         source: "https://rocm.docs.amd.com/projects/MIOpen/en/latest/conceptual/cache.html",
         check: |facts| {
-            let on = |v: &str| matches!(v.to_lowercase().as_str(), "1" | "yes" | "on" | "true" | "enable" | "enabled");
+            let on = |v: &str| {
+                matches!(v.to_lowercase().as_str(), "1" | "yes" | "on" | "true" | "enable" | "enabled")
+            };
             set(facts, "MIOPEN_DISABLE_CACHE", on, "turns MIOpen's kernel cache off")
         },
     },
@@ -145,8 +147,11 @@ pub(super) fn unset(variable: &Variable, what: String) -> Found {
         evidence.push(format!("{}:{} sets it to {:?}", origin.file, origin.line, origin.value));
     }
     let places = variable.origins.iter().map(|o| Place { file: o.file.clone(), line: o.line });
-    let fix =
-        Fix::UnsetVariable { name: variable.name.clone(), places: places.collect(), now: variable.now.is_some() };
+    let fix = Fix::UnsetVariable {
+        name: variable.name.clone(),
+        places: places.collect(),
+        now: variable.now.is_some(),
+    };
     Found { what, evidence, fix }
 }
 
@@ -230,7 +235,8 @@ fn hidden(facts: &Facts) -> Vec<Found> {
 }
 
 fn unknown_miopen(facts: &Facts) -> Vec<Found> {
-    let unread = |v: &&Variable| v.known == Some(false) || (v.known.is_none() && NEVER.contains(&v.name.as_str()));
+    let unread =
+        |v: &&Variable| v.known == Some(false) || (v.known.is_none() && NEVER.contains(&v.name.as_str()));
     let found = facts.variables.iter().filter(unread).map(|variable| {
         let mut found = unset(variable, format!("{} does nothing", variable.name));
         if variable.known == Some(false) {

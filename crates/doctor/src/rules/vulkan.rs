@@ -26,9 +26,17 @@ pub(super) const RULES: &[Rule] = &[
         id: "vulkan-manifest",
         severity: Severity::Broken,
         routes: &[Route::Vulkan],
-        meaning: "A driver's manifest that the loader reads cannot be used. If it is the only one, there is no device.",
+        meaning: "The loader reads this driver's manifest, cannot use it, and has no other driver for the card.",
         source: LOADER,
-        check: manifest,
+        check: |facts| if has_driver(facts) { Vec::new() } else { manifest(facts) },
+    },
+    Rule {
+        id: "vulkan-stale-manifest",
+        severity: Severity::Note,
+        routes: &[Route::Vulkan],
+        meaning: "A driver's manifest that the loader reads cannot be used; another driver serves.",
+        source: LOADER,
+        check: |facts| if has_driver(facts) { manifest(facts) } else { Vec::new() },
     },
     Rule {
         id: "vulkan-failure",
@@ -95,7 +103,10 @@ fn loader_broken(facts: &Facts) -> Vec<Found> {
         fix: match install(facts) {
             Fix::Run { commands, .. } => Fix::Run {
                 text: "install the loader again".into(),
-                commands: commands.iter().map(|c| c.replace("apt install", "apt install --reinstall")).collect(),
+                commands: commands
+                    .iter()
+                    .map(|c| c.replace("apt install", "apt install --reinstall"))
+                    .collect(),
             },
             other => other,
         },
@@ -113,9 +124,10 @@ fn no_loader(facts: &Facts) -> Vec<Found> {
 }
 
 fn manifest(facts: &Facts) -> Vec<Found> {
-    let forced = facts.variables.iter().find(|v| {
-        v.now.is_some() && matches!(v.name.as_str(), "VK_DRIVER_FILES" | "VK_ICD_FILENAMES")
-    });
+    let forced = facts
+        .variables
+        .iter()
+        .find(|v| v.now.is_some() && matches!(v.name.as_str(), "VK_DRIVER_FILES" | "VK_ICD_FILENAMES"));
     let broken = facts.vulkan.manifests.iter().filter_map(|m| Some((m, m.problem.as_ref()?)));
     let found = broken.map(|(manifest, problem)| {
         let what = format!("{}: {problem}", manifest.path);
@@ -151,17 +163,37 @@ fn is_card(device: &VulkanDevice) -> bool {
     matches!(device.kind.as_str(), "discrete" | "integrated")
 }
 
+/// True if some driver serves what is here: RADV (or AMD's own) an AMD card, any driver else.
+fn has_driver(facts: &Facts) -> bool {
+    if let Some(devices) = &facts.vulkan.devices {
+        return devices.iter().any(|d| d.unusable.is_none());
+    }
+    let amd = facts.gpus.iter().any(|g| g.is_amd());
+    facts
+        .vulkan
+        .manifests
+        .iter()
+        .filter(|m| m.problem.is_none())
+        .any(|m| !amd || m.library.as_ref().is_some_and(radv))
+}
+
+fn radv(library: &String) -> bool {
+    library.contains("radeon") || library.contains("amdvlk")
+}
+
 fn card_missing(facts: &Facts) -> Vec<Found> {
     let Some(card) = facts.gpus.iter().find(|g| g.is_amd() && g.driver.as_deref() == Some("amdgpu")) else {
         return Vec::new();
     };
-    let radv = |library: &String| library.contains("radeon") || library.contains("amdvlk");
-    let driven = facts.vulkan.manifests.iter().any(|m| m.problem.is_none() && m.library.as_ref().is_some_and(radv));
+    let driven =
+        facts.vulkan.manifests.iter().any(|m| m.problem.is_none() && m.library.as_ref().is_some_and(radv));
     let missing = match &facts.vulkan.devices {
         Some(devices) => !devices.iter().any(is_card),
         None => !facts.vulkan.manifests.is_empty() && !driven,
     };
-    if !missing || facts.vulkan.failure.is_some() {
+    // Loader and manifests have rules of their own.
+    let other = facts.vulkan.loader.is_none() || facts.vulkan.manifests.iter().any(|m| m.problem.is_some());
+    if !missing || other || facts.vulkan.failure.is_some() {
         return Vec::new();
     }
     vec![Found {

@@ -137,6 +137,11 @@ const KINDS: &[(&str, &[&[&str]])] = &[
 ];
 
 pub(super) fn log(system: &System) -> Log {
+    if system.live
+        && let Some(text) = messages()
+    {
+        return kernel_log("/dev/kmsg", &text);
+    }
     let files = ["/var/log/kern.log", "/var/log/dmesg", "/var/log/kern.log.1"];
     let found = files.iter().find_map(|path| Some((*path, tail(system, path)?)));
     match found {
@@ -158,6 +163,35 @@ pub fn kernel_log(source: &str, text: &str) -> Log {
         }
     }
     Log { source: Some(source.to_string()), events }
+}
+
+/// The kernel's own buffer, where the user may read it. Every read is one record, and none waits.
+#[cfg(unix)]
+fn messages() -> Option<String> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open("/dev/kmsg").ok()?;
+    let (mut text, mut record) = (String::new(), vec![0; 8 << 10]);
+    while text.len() < LOG_BYTES as usize {
+        match file.read(&mut record) {
+            Ok(0) => break,
+            Ok(length) => {
+                let line = String::from_utf8_lossy(&record[..length]).into_owned();
+                // `priority,number,time,flags;message`, then properties.
+                text += line.split_once(';').map_or("", |(_, m)| m).lines().next().unwrap_or_default();
+                text.push('\n');
+            }
+            // The oldest records were overwritten meanwhile.
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
+            Err(_) => break,
+        }
+    }
+    Some(text)
+}
+
+#[cfg(not(unix))]
+fn messages() -> Option<String> {
+    None
 }
 
 fn tail(system: &System, path: &str) -> Option<String> {

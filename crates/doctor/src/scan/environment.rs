@@ -26,13 +26,8 @@ const PREFIXES: &[&str] = &[
     "WAVE32_",
 ];
 /// Whole names that matter.
-const NAMES: &[&str] = &[
-    "CUDA_VISIBLE_DEVICES",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "PYTORCH_ROCM_ARCH",
-    "WAVE_VISIBLE_DEVICES",
-];
+const NAMES: &[&str] =
+    &["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTORCH_ROCM_ARCH", "WAVE_VISIBLE_DEVICES"];
 
 fn matters(name: &str) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|p| name.starts_with(p))
@@ -78,7 +73,8 @@ fn files(system: &System) -> Vec<String> {
     if let Some(home) = system.home() {
         let config = system.env("XDG_CONFIG_HOME").map_or(format!("{home}/.config"), String::from);
         folder(format!("{config}/environment.d"), ".conf", &mut files);
-        let own = [".pam_environment", ".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_aliases"];
+        let own =
+            [".pam_environment", ".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_aliases"];
         let zsh = [".zshenv", ".zprofile", ".zshrc", ".zlogin", ".xprofile", ".xsessionrc"];
         files.extend(own.iter().chain(&zsh).map(|f| format!("{home}/{f}")));
         files.push(format!("{config}/fish/config.fish"));

@@ -68,9 +68,9 @@ fn target(
     let core = |name: &str, field: &str| {
         system.attribute(&format!("{discovery}/die/0/{name}/0/{field}"))?.parse::<u32>().ok()
     };
-    let version = ["GC", "11"].iter().find_map(|hw| {
-        Some((core(hw, "major")?, core(hw, "minor")?, core(hw, "revision")?))
-    });
+    let version = ["GC", "11"]
+        .iter()
+        .find_map(|hw| Some((core(hw, "major")?, core(hw, "minor")?, core(hw, "revision")?)));
     let node = kfd.nodes.iter().find(|node| node.address == address);
     let found = version.and_then(targets::by_graphics_core).map(|t| (t.to_string(), "ip_discovery"));
     let found = found.or_else(|| targets::by_pci(device).map(|t| (t.to_string(), "pci")));

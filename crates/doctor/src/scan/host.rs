@@ -12,10 +12,8 @@ pub(super) fn host(system: &System) -> Host {
     };
     let like = [field("ID"), field("ID_LIKE")].into_iter().flatten();
     let like = like.flat_map(|text| text.split_whitespace().map(String::from).collect::<Vec<_>>());
-    let container = [
-        ("/.dockerenv", "/.dockerenv is there"),
-        ("/run/.containerenv", "/run/.containerenv is there"),
-    ];
+    let container =
+        [("/.dockerenv", "/.dockerenv is there"), ("/run/.containerenv", "/run/.containerenv is there")];
     let container = container.iter().find(|(path, _)| system.exists(path)).map(|(_, why)| why.to_string());
     let memory = system.text("/proc/meminfo").and_then(|text| {
         let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;

@@ -55,7 +55,11 @@ fn half_applied(system: &System, add: &mut Add) {
             let manifest = system.text(&format!("{path}/manifest.json")).unwrap_or_default();
             let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap_or_default();
             let title = manifest["title"].as_str().unwrap_or("a change");
-            add(LeftoverKind::HalfApplied, &path, format!("\"{title}\" was begun and neither finished nor taken back"));
+            add(
+                LeftoverKind::HalfApplied,
+                &path,
+                format!("\"{title}\" was begun and neither finished nor taken back"),
+            );
         }
     }
 }
@@ -63,7 +67,11 @@ fn half_applied(system: &System, add: &mut Add) {
 fn replaced(system: &System, library: &Library, add: &mut Add) {
     if library.intact == Some(false) {
         let package = library.package.as_deref().unwrap_or("its package");
-        add(LeftoverKind::PatchedLibrary, &library.path, format!("it is not the file that package {package} has"));
+        add(
+            LeftoverKind::PatchedLibrary,
+            &library.path,
+            format!("it is not the file that package {package} has"),
+        );
     }
     let Some((folder, _)) = library.path.rsplit_once('/') else { return };
     for name in system.names(folder) {
@@ -82,7 +90,11 @@ fn side_install(rocm: &Rocm, add: &mut Add) {
     let usual = version.is_some_and(|v| v.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
     if rocm.kind == "opt" && !usual {
         let names: Vec<&str> = rocm.libraries.iter().map(|l| l.name).collect();
-        add(LeftoverKind::SideInstall, &rocm.path, format!("it holds {} and no whole ROCm", names.join(", ")));
+        add(
+            LeftoverKind::SideInstall,
+            &rocm.path,
+            format!("it holds {} and no whole ROCm", names.join(", ")),
+        );
     }
 }
 
@@ -110,7 +122,8 @@ fn preloads(system: &System, facts: &Facts, add: &mut Add) {
     let settings = variable.into_iter().flat_map(|v| v.settings());
     let mut lists: Vec<(String, String)> = settings
         .map(|(value, origin)| {
-            let place = origin.map_or("LD_PRELOAD of this process".into(), |o| format!("{}:{}", o.file, o.line));
+            let place =
+                origin.map_or("LD_PRELOAD of this process".into(), |o| format!("{}:{}", o.file, o.line));
             (value.to_string(), place)
         })
         .collect();
@@ -118,9 +131,15 @@ fn preloads(system: &System, facts: &Facts, add: &mut Add) {
     for (list, place) in lists {
         for path in list.split([':', ' ', '\n', '\t']).filter(|p| p.contains('/')) {
             let found = code_objects::defines(system, path, INTERPOSED);
-            let runtime = LIBRARIES.iter().any(|(_, file)| path.rsplit('/').next().is_some_and(|n| n.starts_with(file)));
+            let runtime = LIBRARIES
+                .iter()
+                .any(|(_, file)| path.rsplit('/').next().is_some_and(|n| n.starts_with(file)));
             if !found.is_empty() && !runtime {
-                add(LeftoverKind::Preload, path, format!("{place} loads it into every program; it replaces {}", found.join(", ")));
+                add(
+                    LeftoverKind::Preload,
+                    path,
+                    format!("{place} loads it into every program; it replaces {}", found.join(", ")),
+                );
             } else if !system.exists(path) && path.starts_with('/') {
                 add(LeftoverKind::Preload, path, format!("{place} names it, and it is not there"));
             }
@@ -137,7 +156,8 @@ fn kernel_module(facts: &Facts, add: &mut Add) {
         let evidence = format!("the loaded module's srcversion is {loaded}, the installed file's {file}");
         add(LeftoverKind::KernelModule, "/sys/module/amdgpu", evidence);
     } else if out_of_tree && driver.dkms.is_empty() {
-        let evidence = "the loaded amdgpu is not the kernel's own (taint O) and no DKMS tree is there that made it";
+        let evidence =
+            "the loaded amdgpu is not the kernel's own (taint O) and no DKMS tree is there that made it";
         add(LeftoverKind::KernelModule, "/sys/module/amdgpu", evidence.into());
     }
 }
@@ -163,7 +183,11 @@ fn caches(system: &System, facts: &Facts, add: &mut Add) {
         let here = versions.iter().any(|v| version == *v || version.starts_with(&format!("{v}.")));
         if !versions.is_empty() && !here && system.is_dir(&folder) {
             let here = versions.join(", ");
-            add(LeftoverKind::StaleCache, &folder, format!("it is of a MIOpen that is not here (here: {here})"));
+            add(
+                LeftoverKind::StaleCache,
+                &folder,
+                format!("it is of a MIOpen that is not here (here: {here})"),
+            );
         } else if let Some((name, target)) = files.iter().find_map(|n| Some((n, foreign(n)?))) {
             add(LeftoverKind::StaleCache, &folder, format!("{name} holds kernels compiled for {target}"));
         }
@@ -172,7 +196,11 @@ fn caches(system: &System, facts: &Facts, add: &mut Add) {
     for name in system.names(&own) {
         if let Some(target) = foreign(&name) {
             let path = format!("{own}/{name}");
-            add(LeftoverKind::StaleCache, &path, format!("found solutions for {target}, which no card here is"));
+            add(
+                LeftoverKind::StaleCache,
+                &path,
+                format!("found solutions for {target}, which no card here is"),
+            );
         }
     }
 }

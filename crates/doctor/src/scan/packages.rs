@@ -59,7 +59,9 @@ pub(super) fn check(system: &System, rocm: &mut [Rocm], gaps: &mut Vec<String>, 
             (None, None) => {}
         }
     }
-    if listed.is_empty() && system.is_dir("/var/lib/rpm") && rocm.iter().any(|r| r.kind != "torch" && r.kind != "wheel")
+    if listed.is_empty()
+        && system.is_dir("/var/lib/rpm")
+        && rocm.iter().any(|r| r.kind != "torch" && r.kind != "wheel")
     {
         gaps.push("packages are RPM's: `rpm -V hsa-rocr miopen-hip` tells whether they were changed".into());
     }

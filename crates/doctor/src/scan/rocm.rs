@@ -67,9 +67,9 @@ fn wheel(system: &System, site: &str) -> Option<Rocm> {
     let packages = names.iter().filter(|n| n.starts_with("_rocm_sdk_") && *n != "_rocm_sdk_devel");
     let folders: Vec<String> = packages.map(|n| format!("{site}/{n}/lib")).collect();
     let mut rocm = install(system, &format!("{site}/_rocm_sdk_core"), "wheel", &folders)?;
-    rocm.version = names.iter().find_map(|n| {
-        Some(n.strip_prefix("rocm_sdk_core-")?.strip_suffix(".dist-info")?.to_string())
-    });
+    rocm.version = names
+        .iter()
+        .find_map(|n| Some(n.strip_prefix("rocm_sdk_core-")?.strip_suffix(".dist-info")?.to_string()));
     let devices = names.iter().filter_map(|n| targets::leading(n.strip_prefix("rocm_sdk_device_")?));
     let devices: Vec<String> = devices.map(String::from).collect();
     for library in rocm.libraries.iter_mut().filter(|l| matches!(l.name, "rocblas" | "miopen")) {
@@ -95,13 +95,7 @@ fn install(system: &System, path: &str, kind: &'static str, folders: &[String]) 
     Some(Rocm { path: path.to_string(), kind, version, libraries })
 }
 
-fn library(
-    system: &System,
-    root: &str,
-    folder: &str,
-    name: &'static str,
-    file: &str,
-) -> Option<Library> {
+fn library(system: &System, root: &str, folder: &str, name: &'static str, file: &str) -> Option<Library> {
     let versioned = |n: &String| {
         n.strip_prefix(file).is_some_and(|rest| rest.bytes().all(|b| b == b'.' || b.is_ascii_digit()))
     };
@@ -109,7 +103,8 @@ fn library(
     let mut names: Vec<String> = system.names(folder).into_iter().filter(versioned).collect();
     names.sort_by_key(|n| (n.matches('.').count() != 2, n.len()));
     let path = names.iter().find_map(|n| system.resolve(&format!("{folder}/{n}")))?;
-    let suffix = path.rsplit('/').next().and_then(|n| n.strip_prefix(file)?.strip_prefix('.').map(String::from));
+    let suffix =
+        path.rsplit('/').next().and_then(|n| n.strip_prefix(file)?.strip_prefix('.').map(String::from));
     let mut found = Library { name, path, complete: true, ..Library::default() };
     match name {
         "rocblas" => {

@@ -64,9 +64,9 @@ fn torch(system: &System, reach: &'static str, site: &str) -> Option<Torch> {
     let text = system.text(&format!("{path}/version.py"))?;
     // `hip: Optional[str] = '5.7.31921'`, or `None`.
     let value = |name: &str| {
-        let line = text.lines().find(|l| {
-            l.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', ':', '=']))
-        })?;
+        let line = text
+            .lines()
+            .find(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', ':', '='])))?;
         let value = line.split_once('=')?.1.trim().trim_matches(['\'', '"']);
         (value != "None" && !value.is_empty()).then(|| value.to_string())
     };
@@ -74,7 +74,8 @@ fn torch(system: &System, reach: &'static str, site: &str) -> Option<Torch> {
     let mut targets = BTreeSet::new();
     let mut complete = true;
     if hip.is_some() {
-        let folders = std::iter::once(format!("{path}/lib")).chain(LIBRARY_FOLDERS.iter().map(|f| f.to_string()));
+        let folders =
+            std::iter::once(format!("{path}/lib")).chain(LIBRARY_FOLDERS.iter().map(|f| f.to_string()));
         let code = folders
             .flat_map(|folder| libraries(system, &folder))
             .find_map(|file| code_objects::read(system, &file));
