@@ -8,6 +8,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use wave32_doctor::facts::{Facts, Gpu, Variable};
 use wave32_doctor::report;
 use wave32_doctor::rules::{self, Route, Severity};
 use wave32_doctor::scan::{Options, scan};
@@ -146,6 +147,83 @@ fn rules_have_names_sources_and_routes() {
         assert!(!rule.routes.is_empty() && rule.meaning.ends_with(['.', ')']), "{}", rule.id);
         assert!(!rule.routes.contains(&Route::Cpu), "{}: nothing here keeps the CPU from working", rule.id);
     }
+}
+
+/// Facts with these variables on a gfx1010, and the rules that fire.
+fn fired(variables: &[(&str, &str)]) -> Vec<&'static str> {
+    let gpu =
+        Gpu { vendor: 0x1002, target: Some("gfx1010".into()), target_from: Some("pci"), ..Gpu::default() };
+    let variable = |(name, value): &(&str, &str)| Variable {
+        name: name.to_string(),
+        now: Some(value.to_string()),
+        ..Variable::default()
+    };
+    let facts =
+        Facts { gpus: vec![gpu], variables: variables.iter().map(variable).collect(), ..Facts::default() };
+    rules::findings(&facts).iter().map(|f| f.rule).collect()
+}
+
+#[test]
+fn values_mean_what_the_sources_say() {
+    let table: &[(&str, &str, Option<&str>)] = &[
+        ("HSA_OVERRIDE_GFX_VERSION", "10.3.0", Some("spoof-across-families")),
+        ("HSA_OVERRIDE_GFX_VERSION_1", "10.3.0", Some("spoof-across-families")),
+        ("HSA_OVERRIDE_GFX_VERSION", "9.0.0", Some("spoof-across-families")),
+        ("HSA_OVERRIDE_GFX_VERSION", "10.1.2", Some("spoof-within-family")),
+        ("HSA_OVERRIDE_GFX_VERSION", "10.1.0", None),
+        ("HSA_OVERRIDE_GFX_VERSION", "gfx1030", Some("spoof-malformed")),
+        ("MIOPEN_FIND_MODE", "1", Some("miopen-full-find")),
+        ("MIOPEN_FIND_MODE", "normal", Some("miopen-full-find")),
+        ("MIOPEN_FIND_MODE", "2", None),
+        ("MIOPEN_FIND_MODE", "DYNAMIC_HYBRID", None),
+        ("MIOPEN_FIND_MODE", "IMMEDIATE", Some("miopen-find-value")),
+        ("MIOPEN_FIND_ENFORCE", "3", Some("miopen-search")),
+        ("MIOPEN_FIND_ENFORCE", "search", Some("miopen-search")),
+        ("MIOPEN_FIND_ENFORCE", "SEARCH_DB_UPDATE", Some("miopen-search")),
+        ("MIOPEN_FIND_ENFORCE", "NONE", None),
+        ("MIOPEN_FIND_ENFORCE", "1", None),
+        ("MIOPEN_FIND_ENFORCE", "ALWAYS", Some("miopen-find-value")),
+        ("MIOPEN_DEVICE_ARCH", "gfx1030", Some("miopen-device-arch")),
+        ("MIOPEN_DISABLE_CACHE", "0", None),
+        ("MIOPEN_DISABLE_CACHE", "1", Some("miopen-cache-off")),
+        ("MIOPEN_DEBUG_CONV_WINOGRAD", "0", Some("miopen-solvers-off")),
+        ("MIOPEN_DEBUG_CONV_GEMM", "1", None),
+        ("MIOPEN_WORKSPACE_LIMIT_MB", "4096", Some("miopen-unknown-variable")),
+        ("MIOPEN_DISABLE_SOLVERS", "x", Some("miopen-unknown-variable")),
+        ("HIP_FORCE_COARSE_GRAIN", "1", Some("hip-unknown-variable")),
+        ("HIP_VISIBLE_DEVICES", "0", None),
+        ("HIP_VISIBLE_DEVICES", "-1", Some("gpu-hidden")),
+        ("CUDA_VISIBLE_DEVICES", "", Some("gpu-hidden")),
+        ("PYTORCH_ROCM_ARCH", "gfx1030;gfx1100", Some("pytorch-rocm-arch")),
+        ("PYTORCH_ROCM_ARCH", "gfx1010;gfx1030", None),
+    ];
+    let base = fired(&[]);
+    for (name, value, rule) in table {
+        let new: Vec<&str> = fired(&[(name, value)]).into_iter().filter(|r| !base.contains(r)).collect();
+        assert_eq!(new, rule.iter().copied().collect::<Vec<_>>(), "{name}={value}");
+    }
+    let all =
+        ["DIRECT", "FFT", "GEMM", "IMPLICIT_GEMM", "WINOGRAD"].map(|f| format!("MIOPEN_DEBUG_CONV_{f}"));
+    let all: Vec<(&str, &str)> = all.iter().map(|name| (name.as_str(), "0")).collect();
+    assert!(fired(&all).contains(&"miopen-no-algorithm"));
+}
+
+/// docs/doctor.md has every rule, in the table's words.
+#[test]
+fn the_documentation_lists_every_rule() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (head, _) = text.split_once("| rule |").expect("the table of rules");
+    let mut want = format!("{head}| rule | severity | routes | meaning | source |\n|---|---|---|---|---|\n");
+    for rule in rules::table() {
+        let routes: Vec<&str> = rule.routes.iter().map(|r| r.name()).collect();
+        let (severity, routes) = (rule.severity.name(), routes.join(", "));
+        want += &format!("| `{}` | {severity} | {routes} | {} | {} |\n", rule.id, rule.meaning, rule.source);
+    }
+    if std::env::var_os("WAVE32_BLESS").is_some() {
+        fs::write(&path, &want).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), want, "WAVE32_BLESS=1 writes it");
 }
 
 #[test]

@@ -128,9 +128,15 @@ fn without(facts: &Facts, has: &[String], spoofed: bool) -> Vec<(String, String)
     lacks.filter(|_| by.is_some() == spoofed).map(|card| (card.to_string(), words(card))).collect()
 }
 
+/// PyTorches that a program would find before a native one, in the order in which they are found.
+fn before_native(facts: &Facts) -> impl Iterator<Item = &Torch> {
+    let native = |t: &&Torch| cards(facts).iter().any(|card| targets::runs_on(&t.targets, card));
+    rocm_torches(facts).take_while(move |t| !native(t))
+}
+
 fn torches_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
     let mut found = Vec::new();
-    for torch in rocm_torches(facts).filter(|t| t.complete) {
+    for torch in before_native(facts).filter(|t| t.complete) {
         for (card, lacks) in without(facts, &torch.targets, spoofed) {
             found.push(Found {
                 what: format!("PyTorch {} {lacks}", torch.version),
@@ -142,14 +148,25 @@ fn torches_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
     found
 }
 
-/// The ROCm installations that programs load from: those inside a PyTorch wheel only that PyTorch does.
-fn rocblas(facts: &Facts) -> impl Iterator<Item = (&Rocm, &Library)> {
-    facts.rocm.iter().filter_map(|rocm| Some((rocm, rocm.library("rocblas")?)))
+/// The rocBLAS that programs would load: those of the ROCm's that PyTorches load, or every one without a PyTorch.
+fn rocblas(facts: &Facts) -> Vec<(&Rocm, &Library)> {
+    let mut used: Vec<&Rocm> = Vec::new();
+    let native =
+        rocm_torches(facts).find(|t| cards(facts).iter().any(|card| targets::runs_on(&t.targets, card)));
+    for rocm in before_native(facts).chain(native).filter_map(|torch| loads(facts, torch)) {
+        if !used.iter().any(|r| r.path == rocm.path) {
+            used.push(rocm);
+        }
+    }
+    if rocm_torches(facts).next().is_none() {
+        used = facts.rocm.iter().collect();
+    }
+    used.into_iter().filter_map(|rocm| Some((rocm, rocm.library("rocblas")?))).collect()
 }
 
 fn rocblas_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
     let mut found = Vec::new();
-    for (rocm, library) in rocblas(facts).filter(|(_, l)| l.complete) {
+    for (rocm, library) in rocblas(facts).into_iter().filter(|(_, l)| l.complete) {
         for (card, lacks) in without(facts, &library.targets, spoofed) {
             found.push(Found {
                 what: format!("rocBLAS of {} {lacks}", rocm.path),

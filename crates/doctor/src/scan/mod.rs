@@ -57,6 +57,9 @@ pub fn scan(system: &System, options: &Options) -> Facts {
     for torch in facts.torches.iter().filter(|t| !t.complete) {
         facts.gaps.push(format!("{}: not read to its end; --thorough takes the time", torch.path));
     }
+    if !options.python.is_empty() && !facts.torches.iter().any(|t| t.reach == "--python") {
+        facts.gaps.push(format!("--python {}: no PyTorch there", options.python.join(", ")));
+    }
     if facts.log.source.is_none() {
         facts.gaps.push("the kernel's log is not readable; `sudo wave32 doctor` reads it".into());
     }
