@@ -14,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Harmful,
         routes: &[Route::Rocm],
         meaning: "It makes ROCm run code of another instruction set on this card. It seems to work, then hangs, faults \
-                  (aperture violation) or computes wrongly: on RDNA1 MIOpen's convolutions above 42x42 hang for ever.",
+                  (aperture violation) or computes wrongly: on RDNA1 MIOpen's convolutions above 42x42 were seen to hang for ever.",
         source: "https://github.com/ROCm/ROCm/issues/2527",
         check: across,
     },
@@ -58,40 +58,32 @@ pub(super) fn claimed(facts: &Facts) -> Vec<String> {
     overrides(facts).filter_map(|(_, _, target)| target).collect()
 }
 
-/// Targets of the cards that an override would be applied to.
-fn cards(facts: &Facts) -> Vec<&str> {
-    facts.gpus.iter().filter_map(|g| g.target.as_deref()).collect()
+/// Names and targets of the cards that an override would be applied to.
+fn cards(facts: &Facts) -> Vec<(&str, &str)> {
+    facts.gpus.iter().filter_map(|g| Some((g.name.as_str(), g.target.as_deref()?))).collect()
 }
 
-fn pairs(facts: &Facts, wanted: fn(&str, &str) -> bool, words: fn(&str, &str, &str) -> String) -> Vec<Found> {
+fn pairs(facts: &Facts, wanted: fn(&str, &str) -> bool) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for (variable, value, claimed) in overrides(facts) {
         let Some(claimed) = claimed else { continue };
-        let setting = format!("{}={value}", variable.name);
-        let hit = cards(facts).into_iter().find(|card| wanted(card, &claimed));
-        if let Some(card) = hit
+        let setting = format!("{}={value} ", variable.name);
+        let hit = cards(facts).into_iter().find(|(_, card)| wanted(card, &claimed));
+        if let Some((name, card)) = hit
             && !found.iter().any(|f| f.what.starts_with(&setting))
         {
-            found.push(unset(variable, words(&setting, &claimed, card)));
+            found.push(unset(variable, format!("{setting}claims {claimed}; the {name} is {card}")));
         }
     }
     found
 }
 
 fn across(facts: &Facts) -> Vec<Found> {
-    pairs(
-        facts,
-        |card, claimed| targets::family(card) != targets::family(claimed),
-        |setting, claimed, card| format!("{setting} claims {claimed}; the card is {card}, another family"),
-    )
+    pairs(facts, |card, claimed| targets::family(card) != targets::family(claimed))
 }
 
 fn within(facts: &Facts) -> Vec<Found> {
-    pairs(
-        facts,
-        |card, claimed| card != claimed && targets::family(card) == targets::family(claimed),
-        |setting, claimed, card| format!("{setting} claims {claimed} for a {card}"),
-    )
+    pairs(facts, |card, claimed| card != claimed && targets::family(card) == targets::family(claimed))
 }
 
 fn malformed(facts: &Facts) -> Vec<Found> {

@@ -128,10 +128,14 @@ fn without(facts: &Facts, has: &[String], spoofed: bool) -> Vec<(String, String)
     lacks.filter(|_| by.is_some() == spoofed).map(|card| (card.to_string(), words(card))).collect()
 }
 
+/// True for a PyTorch that has code for every card here.
+fn is_native(facts: &Facts, torch: &Torch) -> bool {
+    cards(facts).iter().all(|card| targets::runs_on(&torch.targets, card))
+}
+
 /// PyTorches that a program would find before a native one, in the order in which they are found.
 fn before_native(facts: &Facts) -> impl Iterator<Item = &Torch> {
-    let native = |t: &&Torch| cards(facts).iter().any(|card| targets::runs_on(&t.targets, card));
-    rocm_torches(facts).take_while(move |t| !native(t))
+    rocm_torches(facts).take_while(|t| !is_native(facts, t))
 }
 
 fn torches_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
@@ -151,8 +155,7 @@ fn torches_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
 /// The rocBLAS that programs would load: those of the ROCm's that PyTorches load, or every one without a PyTorch.
 fn rocblas(facts: &Facts) -> Vec<(&Rocm, &Library)> {
     let mut used: Vec<&Rocm> = Vec::new();
-    let native =
-        rocm_torches(facts).find(|t| cards(facts).iter().any(|card| targets::runs_on(&t.targets, card)));
+    let native = rocm_torches(facts).find(|t| is_native(facts, t));
     for rocm in before_native(facts).chain(native).filter_map(|torch| loads(facts, torch)) {
         if !used.iter().any(|r| r.path == rocm.path) {
             used.push(rocm);

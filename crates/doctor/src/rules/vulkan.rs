@@ -174,10 +174,10 @@ fn has_driver(facts: &Facts) -> bool {
         .manifests
         .iter()
         .filter(|m| m.problem.is_none())
-        .any(|m| !amd || m.library.as_ref().is_some_and(radv))
+        .any(|m| !amd || m.library.as_deref().is_some_and(radv))
 }
 
-fn radv(library: &String) -> bool {
+fn radv(library: &str) -> bool {
     library.contains("radeon") || library.contains("amdvlk")
 }
 
@@ -186,7 +186,7 @@ fn card_missing(facts: &Facts) -> Vec<Found> {
         return Vec::new();
     };
     let driven =
-        facts.vulkan.manifests.iter().any(|m| m.problem.is_none() && m.library.as_ref().is_some_and(radv));
+        facts.vulkan.manifests.iter().any(|m| m.problem.is_none() && m.library.as_deref().is_some_and(radv));
     let missing = match &facts.vulkan.devices {
         Some(devices) => !devices.iter().any(is_card),
         None => !facts.vulkan.manifests.is_empty() && !driven,
