@@ -10,6 +10,8 @@ pub struct Facts {
     pub live: bool,
     /// System, kernel, memory.
     pub host: Host,
+    /// Whether the PCI bus is listed at all: a mounted disk has no /sys.
+    pub pci_listed: bool,
     /// GPUs by PCI address.
     pub gpus: Vec<Gpu>,
     /// The compute driver's view.

@@ -14,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "no-gpu",
         severity: Severity::Absent,
         routes: &[Route::Rocm, Route::Vulkan],
-        meaning: "Nothing on the PCI bus is a GPU, so networks run on the CPU here.",
+        meaning: "No GPU was found on the PCI bus, so networks run on the CPU here.",
         source: "https://docs.kernel.org/PCI/sysfs-pci.html",
         check: no_gpu,
     },
@@ -123,6 +123,13 @@ fn label(gpu: &Gpu) -> String {
 fn no_gpu(facts: &Facts) -> Vec<Found> {
     if !facts.gpus.is_empty() {
         return Vec::new();
+    }
+    if !facts.pci_listed {
+        return vec![Found {
+            what: "no GPU is known of".into(),
+            evidence: vec!["there is no /sys/bus/pci/devices to read".into()],
+            fix: Fix::text("run it where /sys is: on the machine itself, or in a container that has it"),
+        }];
     }
     vec![Found {
         what: "there is no GPU".into(),

@@ -4,7 +4,7 @@ use crate::facts::{Gpu, Kfd};
 use crate::system::System;
 use crate::targets;
 
-const PCI: &str = "/sys/bus/pci/devices";
+pub(super) const PCI: &str = "/sys/bus/pci/devices";
 /// Names for RDNA1 where libdrm's table is not installed: `amdgpu.ids` of libdrm.
 const NAMES: &[(u16, u8, &str)] = &[
     (0x731f, 0xc1, "AMD Radeon RX 5700 XT"),

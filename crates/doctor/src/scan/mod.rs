@@ -40,6 +40,7 @@ pub fn scan(system: &System, options: &Options) -> Facts {
     facts.host = host::host(system);
     facts.user = host::user(system);
     facts.kfd = driver::kfd(system);
+    facts.pci_listed = system.is_dir(gpus::PCI);
     facts.gpus = gpus::gpus(system, &facts.kfd);
     facts.driver = driver::driver(system, facts.host.kernel.as_deref());
     facts.devices = host::devices(system);
