@@ -355,6 +355,8 @@ pub enum LeftoverKind {
     StaleCache,
     /// An amdgpu module that is not the kernel's.
     KernelModule,
+    /// Sources of the compute driver that are not their package's.
+    DriverSources,
     /// A change of ours that was interrupted.
     HalfApplied,
 }

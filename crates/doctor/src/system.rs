@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub const MACHINE_FILE: &str = "wave32-machine.json";
 
 /// No configuration file, log or sysfs attribute that matters is longer.
-const TEXT_LIMIT: u64 = 256 << 10;
+const TEXT_LIMIT: u64 = 1 << 20;
 /// Symbolic links followed in one path, as many as Linux follows.
 const MAX_LINKS: usize = 40;
 

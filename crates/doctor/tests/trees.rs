@@ -118,6 +118,22 @@ fn verdicts_are_what_a_friend_would_say() {
         ),
         ("rx5500xt", [State::Broken, State::Ready], Route::Vulkan, &["no-torch", "kfd-permission"], false),
         ("rx6600", [State::Ready, State::Ready], Route::Rocm, &["spoof-within-family"], true),
+        (
+            "settings-everywhere",
+            [State::Broken, State::Ready],
+            Route::Vulkan,
+            &[
+                "no-pcie-atomics",
+                "driver-sources",
+                "miopen-find-value",
+                "miopen-search",
+                "miopen-cache-off",
+                "sdma-off",
+                "spoof-within-family",
+                "compute-parameters",
+            ],
+            false,
+        ),
         ("therock-venv", [State::Ready, State::Ready], Route::Vulkan, &["rdna1-miopen"], true),
         (
             "two-families",

@@ -65,14 +65,28 @@ pub(super) const RULES: &[Rule] = &[
         check: |facts| {
             found(facts, LeftoverKind::KernelModule, "is not the installed module", |_| {
                 Fix::run(
-                    "remove the amdgpu.ko that was put into /lib/modules by hand (the first line shows which is loaded), then",
+                    "remove the amdgpu.ko that was put into /lib/modules by hand (modinfo shows which is loaded), and \
+                     make the boot image anew",
                     &[
                         "modinfo -n amdgpu",
                         "sudo depmod -a",
                         "sudo update-initramfs -u   # or: sudo dracut -f",
-                        "sudo reboot",
                     ],
                 )
+            })
+        },
+    },
+    Rule {
+        id: "driver-sources",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "The compute driver's sources were edited, and DKMS builds the module from them at every kernel update. A \
+                  module that claims another memory model or target than the card has hangs it or faults.",
+        source: "https://man7.org/linux/man-pages/man1/dpkg.1.html",
+        check: |facts| {
+            found(facts, LeftoverKind::DriverSources, "was edited", |_| {
+                let commands = ["sudo apt install --reinstall amdgpu-dkms", "sudo reboot"];
+                Fix::run("install the package again, which builds the module anew", &commands)
             })
         },
     },

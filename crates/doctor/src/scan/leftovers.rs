@@ -1,5 +1,6 @@
 //! What earlier attempts left behind: replaced libraries, shims, linked databases, caches, our own halves.
 
+use super::packages;
 use super::rocm::{LIBRARIES, database_folders};
 use crate::code_objects;
 use crate::facts::{Facts, Leftover, LeftoverKind, Library, Rocm};
@@ -37,7 +38,7 @@ pub(super) fn leftovers(system: &System, facts: &Facts) -> Vec<Leftover> {
         linked_databases(system, rocm, &mut add);
     }
     preloads(system, facts, &mut add);
-    kernel_module(facts, &mut add);
+    kernel_module(system, facts, &mut add);
     caches(system, facts, &mut add);
     found
 }
@@ -147,8 +148,16 @@ fn preloads(system: &System, facts: &Facts, add: &mut Add) {
     }
 }
 
-fn kernel_module(facts: &Facts, add: &mut Add) {
+fn kernel_module(system: &System, facts: &Facts, add: &mut Add) {
     let driver = &facts.driver;
+    if let [first, rest @ ..] = packages::changed_sources(system).as_slice() {
+        let others = if rest.is_empty() { String::new() } else { format!(", like {} others,", rest.len()) };
+        add(
+            LeftoverKind::DriverSources,
+            first,
+            format!("it{others} is not the file that package amdgpu-dkms has"),
+        );
+    }
     let out_of_tree = driver.taint.as_deref().is_some_and(|t| t.contains('O'));
     if let (Some(loaded), Some(file)) = (&driver.srcversion, &driver.file_srcversion)
         && loaded != file

@@ -86,6 +86,20 @@ fn listed(system: &System) -> Vec<Listed> {
     found
 }
 
+/// Files of the compute driver's sources that are not as the package amdgpu-dkms has them: what a module is
+/// patched in. Its other thousands of files are left alone.
+pub(super) fn changed_sources(system: &System) -> Vec<String> {
+    let sums = system.text(&format!("{INFO}/amdgpu-dkms.md5sums")).unwrap_or_default();
+    let lines = sums.lines().filter_map(|line| line.split_once("  "));
+    let compute = lines.filter(|(_, path)| path.contains("/amdkfd/") || path.contains("/amdgpu_amdkfd"));
+    let changed = compute.filter(|(known, path)| {
+        let path = format!("/{path}");
+        let size = system.size(&path).unwrap_or(0);
+        system.grant(size) && sum(system, &path).is_some_and(|found| found != **known)
+    });
+    changed.map(|(_, path)| format!("/{path}")).collect()
+}
+
 fn sum(system: &System, path: &str) -> Option<String> {
     let mut file = system.open(path)?;
     let mut digest = Md5::new();
