@@ -324,6 +324,10 @@ pub struct Origin {
     pub line: usize,
     /// The value as written.
     pub value: String,
+    /// The whole line.
+    pub text: String,
+    /// Whether the line does nothing else.
+    pub alone: bool,
 }
 
 /// Something an earlier attempt left behind.

@@ -124,6 +124,10 @@ pub struct Place {
     pub file: String,
     /// Line, from 1.
     pub line: usize,
+    /// The whole line as it was read, so that another one is never taken out.
+    pub text: String,
+    /// Whether the line does nothing else: one that does is for the user to edit.
+    pub alone: bool,
 }
 
 /// What a check found.

@@ -146,7 +146,12 @@ pub(super) fn unset(variable: &Variable, what: String) -> Found {
     for origin in &variable.origins {
         evidence.push(format!("{}:{} sets it to {:?}", origin.file, origin.line, origin.value));
     }
-    let places = variable.origins.iter().map(|o| Place { file: o.file.clone(), line: o.line });
+    let places = variable.origins.iter().map(|o| Place {
+        file: o.file.clone(),
+        line: o.line,
+        text: o.text.clone(),
+        alone: o.alone,
+    });
     let fix = Fix::UnsetVariable {
         name: variable.name.clone(),
         places: places.collect(),

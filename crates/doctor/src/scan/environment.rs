@@ -46,8 +46,10 @@ pub(super) fn variables(system: &System) -> Vec<Variable> {
     for file in files(system) {
         let text = system.text(&file).unwrap_or_default();
         for (index, line) in text.lines().enumerate() {
-            for (name, value) in assignments(line).into_iter().filter(|(name, _)| matters(name)) {
-                let origin = Origin { file: file.clone(), line: index + 1, value };
+            let (set, alone) = assignments(line);
+            for (name, value) in set.into_iter().filter(|(name, _)| matters(name)) {
+                let origin =
+                    Origin { file: file.clone(), line: index + 1, value, text: line.to_string(), alone };
                 entry(&name, &mut |variable| variable.origins.push(origin.clone()));
             }
         }
@@ -104,9 +106,9 @@ fn units(system: &System, folder: &str, files: &mut Vec<String>) {
     }
 }
 
-/// The variables that a line of a shell, of `environment.d` or of a unit sets.
-pub(super) fn assignments(line: &str) -> Vec<(String, String)> {
-    let words = words(line);
+/// The variables that a line of a shell, of `environment.d` or of a unit sets, and whether setting one is all it does.
+pub(super) fn assignments(line: &str) -> (Vec<(String, String)>, bool) {
+    let (words, whole) = words(line);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let is_name = |n: &str| {
         let mut bytes = n.bytes();
@@ -117,24 +119,26 @@ pub(super) fn assignments(line: &str) -> Vec<(String, String)> {
         ["set", rest @ ..] if rest.first().is_some_and(|w| w.starts_with('-') && w.contains('x')) => {
             let rest: Vec<&str> = rest.iter().copied().skip_while(|w| w.starts_with('-')).collect();
             match rest.as_slice() {
-                [name, value @ ..] if is_name(name) => vec![(name.to_string(), value.join(" "))],
-                _ => Vec::new(),
+                [name, value @ ..] if is_name(name) => (vec![(name.to_string(), value.join(" "))], whole),
+                _ => (Vec::new(), whole),
             }
         }
-        ["setenv", name, value] if is_name(name) => vec![(name.to_string(), value.to_string())],
+        ["setenv", name, value] if is_name(name) => (vec![(name.to_string(), value.to_string())], whole),
         _ => {
             let skipped = |w: &&&str| matches!(**w, "export" | "declare" | "typeset" | "-x" | "-gx" | "env");
             let all = words.iter().skip_while(skipped).map(|w| w.strip_prefix("Environment=").unwrap_or(w));
-            let pair = |w: &str| w.split_once('=').map(|(n, v)| (n.to_string(), v.to_string()));
-            let pairs = all.map(pair).take_while(|p| p.as_ref().is_some_and(|(n, _)| is_name(n)));
-            pairs.flatten().collect()
+            let all: Vec<&str> = all.collect();
+            let pair = |w: &&str| w.split_once('=').map(|(n, v)| (n.to_string(), v.to_string()));
+            let pairs = all.iter().map(pair).take_while(|p| p.as_ref().is_some_and(|(n, _)| is_name(n)));
+            (pairs.flatten().collect(), whole && all.len() == 1)
         }
     }
 }
 
-/// Words of a line, quotes taken off, up to a comment or a separator.
-fn words(line: &str) -> Vec<String> {
+/// Words of a line, quotes taken off, up to a comment or a separator; true if no separator came.
+fn words(line: &str) -> (Vec<String>, bool) {
     let (mut words, mut word, mut quote, mut begun) = (Vec::new(), String::new(), None, false);
+    let mut whole = true;
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
         match (quote, c) {
@@ -142,7 +146,10 @@ fn words(line: &str) -> Vec<String> {
             (Some('"') | None, '\\') => word.extend(chars.next()),
             (None, '\'' | '"') => (quote, begun) = (Some(c), true),
             (None, '#') if word.is_empty() && !begun => break,
-            (None, ';' | '&' | '|') => break,
+            (None, ';' | '&' | '|') => {
+                whole = false;
+                break;
+            }
             (None, c) if c.is_whitespace() => {
                 if begun || !word.is_empty() {
                     words.push(std::mem::take(&mut word));
@@ -155,7 +162,7 @@ fn words(line: &str) -> Vec<String> {
     if begun || !word.is_empty() {
         words.push(word);
     }
-    words
+    (words, whole && quote.is_none() && !line.ends_with('\\'))
 }
 
 /// Asks the MIOpens found whether they look the names up: a name that is in none of them does nothing.
@@ -183,7 +190,19 @@ pub(super) fn check_names(system: &System, rocm: &[Rocm], variables: &mut [Varia
 
 #[cfg(test)]
 mod tests {
-    use super::assignments;
+    fn assignments(line: &str) -> Vec<(String, String)> {
+        super::assignments(line).0
+    }
+
+    #[test]
+    fn a_line_that_does_more_is_not_alone() {
+        for line in ["export A=1", "A='x;y' # why", "set -gx A 1", "Environment=A=1", "setenv A 1"] {
+            assert!(super::assignments(line).1, "{line}");
+        }
+        for line in ["export A=1 B=2", "A=1; export A", "A=1 && b", "A=1 python x.py", "A='x", "A=x\\"] {
+            assert!(!super::assignments(line).1, "{line}");
+        }
+    }
 
     #[test]
     fn lines_of_every_kind_of_file() {
