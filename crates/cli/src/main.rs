@@ -1,13 +1,17 @@
 //! The `wave32` command.
 
+mod apply;
 mod bench;
 mod build_torch;
+mod consent;
 mod devices;
 mod doctor;
 mod ending;
+mod env;
 mod explain;
 mod output;
 mod signals;
+mod undo;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -18,7 +22,7 @@ use std::process::ExitCode;
 #[command(
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 all well, 1 something failed its check, 2 wrong use, 3 no such device."
+    after_help = "Exit codes: 0 all well, 1 something failed its check, 2 wrong use, 3 no such device or route."
 )]
 struct Cli {
     /// Say more: -v information, -vv debugging, -vvv everything
@@ -42,6 +46,12 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
+    /// The environment that this card, stack and route need, for eval or to read
+    Env(env::Args),
+    /// Keeps that environment: shows the diff, asks, writes
+    Apply(Box<apply::Args>),
+    /// Takes back what `apply` changed, around what you edited since
+    Undo(undo::Args),
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
     ///
     /// For tests only: WAVE32_PLANT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
@@ -75,6 +85,9 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Explain(args) => explain::main(args),
+        Command::Env(args) => env::main(args),
+        Command::Apply(args) => apply::main(args),
+        Command::Undo(args) => undo::main(args),
         Command::VerifyChild => {
             wave32_verify::child::serve();
             Ok(ExitCode::SUCCESS)

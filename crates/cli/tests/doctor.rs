@@ -79,6 +79,32 @@ fn a_plan_is_printed_and_nothing_is_run() {
 }
 
 #[test]
+fn a_fix_is_shown_made_and_undone() {
+    let folder = recorded("rocm57-spoofed");
+    let state = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = wave32();
+        command.env("HOME", "/home/ada").env("XDG_STATE_HOME", state.path()).args(words);
+        command.arg("--root").arg(root(&folder)).output().unwrap()
+    };
+    let cache = folder.path().join("home/ada/.cache/miopen/2.20.0.a1b2c3");
+    refused_without_consent(&run(&["doctor", "--fix"]));
+    assert!(cache.exists());
+    let output = run(&["doctor", "--fix", "--yes"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("left to you:") && !cache.exists(), "{}", stdout(&output));
+    assert_eq!(run(&["undo", "--yes"]).status.code(), Some(0));
+    assert!(cache.exists());
+}
+
+/// Nobody is there to be asked.
+#[track_caller]
+fn refused_without_consent(output: &std::process::Output) {
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(output));
+    assert!(stderr(output).contains("--yes"), "{}", stderr(output));
+}
+
+#[test]
 fn roots_that_are_none_are_refused() {
     refused(&wave32().args(["doctor", "--root", "/nonexistent"]).output().unwrap(), 2, "no folder");
     refused(&wave32().args(["doctor", "--root", "/etc/passwd"]).output().unwrap(), 2, "a file");

@@ -1,9 +1,12 @@
 //! What is on this machine, what is wrong, what to change, how to undo it.
 
 pub mod build_torch;
+pub mod change;
 pub mod code_objects;
 pub mod facts;
 pub mod native;
+pub mod profile;
+pub mod repair;
 pub mod report;
 pub mod rules;
 pub mod scan;

@@ -12,31 +12,7 @@ mod vulkan;
 use crate::facts::Facts;
 use serde::Serialize;
 
-/// A way to run a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Route {
-    /// PyTorch with ROCm.
-    Rocm,
-    /// PyTorch's device `wave`, and the engine, on Vulkan.
-    Vulkan,
-    /// The CPU.
-    Cpu,
-}
-
-impl Route {
-    /// Every route.
-    pub const ALL: [Self; 3] = [Self::Rocm, Self::Vulkan, Self::Cpu];
-
-    /// As users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rocm => "rocm",
-            Self::Vulkan => "vulkan",
-            Self::Cpu => "cpu",
-        }
-    }
-}
+pub use crate::profile::Route;
 
 /// How bad, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
