@@ -94,6 +94,13 @@ fn verdict(facts: &Facts, findings: &[Finding], route: Route) -> Verdict {
     } else {
         (State::Ready, None)
     };
+    if let (State::Ready, Route::Rocm, None, Some(torch)) = (state, route, native_torch(facts), unread(facts))
+    {
+        // What was not read is neither there nor missing.
+        let because = format!("{} was not read to its end", torch.path);
+        let (rules, next) = (Vec::new(), "`wave32 doctor --thorough`".into());
+        return Verdict { route, state: State::Risky, because, rules, next };
+    }
     let because = reason.map_or_else(|| good(facts, route), |f| f.what.clone());
     let next = reason.map_or_else(|| start(facts, route), |f| step(&f.fix));
     Verdict { route, state, because, rules: mine.iter().map(|f| f.rule).collect(), next }
@@ -125,6 +132,11 @@ fn native_torch(facts: &Facts) -> Option<&Torch> {
         .torches
         .iter()
         .find(|t| t.hip.is_some() && cards.iter().any(|card| targets::runs_on(&t.targets, card)))
+}
+
+/// A PyTorch for ROCm whose code objects are not all known.
+fn unread(facts: &Facts) -> Option<&Torch> {
+    facts.torches.iter().find(|t| t.hip.is_some() && !t.complete)
 }
 
 /// The first command on a route that is ready.

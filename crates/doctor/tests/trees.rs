@@ -8,7 +8,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use wave32_doctor::facts::{Facts, Gpu, Variable};
+use wave32_doctor::facts::{Device, Facts, Gpu, Torch, Variable};
 use wave32_doctor::report;
 use wave32_doctor::rules::{self, Route, Severity};
 use wave32_doctor::scan::{Options, scan};
@@ -230,6 +230,38 @@ fn values_mean_what_the_sources_say() {
         ["DIRECT", "FFT", "GEMM", "IMPLICIT_GEMM", "WINOGRAD"].map(|f| format!("MIOPEN_DEBUG_CONV_{f}"));
     let all: Vec<(&str, &str)> = all.iter().map(|name| (name.as_str(), "0")).collect();
     assert!(fired(&all).contains(&"miopen-no-algorithm"));
+}
+
+#[test]
+fn what_was_not_read_is_not_called_ready() {
+    let gpu = Gpu {
+        vendor: 0x1002,
+        target: Some("gfx1010".into()),
+        driver: Some("amdgpu".into()),
+        ..Gpu::default()
+    };
+    let torch =
+        |complete| Torch { hip: Some("6.2".into()), version: "2.10".into(), complete, ..Torch::default() };
+    let rocm = |torch| {
+        let device = Device {
+            path: "/dev/kfd".into(),
+            mode: "660".into(),
+            group: "render".into(),
+            usable: Some(true),
+        };
+        let facts = Facts {
+            pci_listed: true,
+            gpus: vec![gpu.clone()],
+            devices: vec![device],
+            torches: vec![torch],
+            ..Facts::default()
+        };
+        Diagnosis::of(facts).verdicts[0].clone()
+    };
+    assert_eq!(rocm(torch(true)).state, State::Broken);
+    let unread = rocm(torch(false));
+    assert_eq!(unread.state, State::Risky);
+    assert!(unread.next.contains("--thorough"));
 }
 
 /// docs/doctor.md has every rule, in the table's words.
