@@ -5,7 +5,7 @@ mod card;
 mod leftover;
 mod runtime;
 mod spoof;
-mod stack;
+pub(crate) mod stack;
 mod variable;
 mod vulkan;
 

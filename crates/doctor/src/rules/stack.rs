@@ -182,7 +182,7 @@ fn rocblas_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
 }
 
 /// Where a PyTorch finds HIP: in its own wheel, in TheRock's wheels beside it, or in the system.
-fn loads<'a>(facts: &'a Facts, torch: &Torch) -> Option<&'a Rocm> {
+pub(crate) fn loads<'a>(facts: &'a Facts, torch: &Torch) -> Option<&'a Rocm> {
     let site = torch.path.rsplit_once('/').map_or("", |(site, _)| site);
     let own = facts.rocm.iter().find(|r| match r.kind {
         "torch" => r.path == torch.path && r.library("hip").is_some(),

@@ -43,11 +43,15 @@ fn properties(system: &System, path: &str) -> BTreeMap<String, u64> {
 
 pub(super) fn kfd(system: &System) -> Kfd {
     let mut nodes = Vec::new();
-    for name in system.names(NODES) {
-        let Ok(node) = name.parse::<u32>() else { continue };
+    let names = system.names(NODES);
+    let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    numbers.sort_unstable();
+    for node in numbers {
+        let name = node;
         let found = properties(system, &format!("{NODES}/{name}/properties"));
         let field = |name: &str| found.get(name).copied().unwrap_or(0);
-        if field("simd_count") == 0 {
+        // Processors have neither.
+        if field("simd_count") == 0 && field("gfx_target_version") == 0 {
             continue;
         }
         let (location, domain) = (field("location_id"), field("domain"));
