@@ -1,0 +1,305 @@
+//! What a route's environment differs in from the one there is.
+
+use super::route::{Route, gpu_targets, target_name};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Variables by name.
+pub type Variables = BTreeMap<OsString, OsString>;
+
+/// What happens to a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// It gets this value.
+    Set(OsString),
+    /// It gets this in front of its value, with a colon between.
+    Prepend(OsString),
+    /// It is removed.
+    Unset,
+}
+
+/// A change of one variable, with its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The variable.
+    pub name: String,
+    /// What happens to it.
+    pub action: Action,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl Change {
+    /// A change.
+    pub fn new(name: &str, action: Action, reason: impl Into<String>) -> Self {
+        Self { name: name.into(), action, reason: reason.into() }
+    }
+
+    /// The value after it; none where there is none.
+    pub fn value(&self, before: Option<&OsStr>) -> Option<OsString> {
+        match &self.action {
+            Action::Set(value) => Some(value.clone()),
+            Action::Unset => None,
+            Action::Prepend(first) => {
+                let mut value = first.clone();
+                if let Some(rest) = before.filter(|rest| !rest.is_empty()) {
+                    value.push(":");
+                    value.push(rest);
+                }
+                Some(value)
+            }
+        }
+    }
+
+    /// `removed NAME (why)`, for the line that tells what was corrected.
+    fn told(&self) -> String {
+        match &self.action {
+            Action::Unset => format!("removed {} ({})", self.name, self.reason),
+            Action::Set(value) => format!("set {}={} ({})", self.name, value.to_string_lossy(), self.reason),
+            Action::Prepend(value) => {
+                format!("put {} before {} ({})", value.to_string_lossy(), self.name, self.reason)
+            }
+        }
+    }
+}
+
+/// What the changes depend on.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// `/`, or a recorded tree.
+    pub root: PathBuf,
+    /// The environment there is.
+    pub variables: Variables,
+    /// Folders where parts of wave32 may lie: beside the program.
+    pub folders: Vec<PathBuf>,
+    /// MIOpen shall tell which problems it is given.
+    pub log_miopen: bool,
+}
+
+impl Surroundings {
+    /// This process' own: `/`, its environment, and the folders beside its program.
+    pub fn here() -> Self {
+        let program = std::env::current_exe().and_then(|path| path.canonicalize()).ok();
+        let beside = program.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+        let library = beside.as_deref().and_then(Path::parent).map(|prefix| prefix.join("lib/wave32"));
+        Self {
+            root: "/".into(),
+            variables: std::env::vars_os().collect(),
+            folders: beside.into_iter().chain(library).collect(),
+            log_miopen: false,
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    fn find(&self, name: &str) -> Option<PathBuf> {
+        self.folders.iter().map(|folder| folder.join(name)).find(|path| path.exists())
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.root.join(path).exists()
+    }
+}
+
+/// The changes of a route, least first; names each variable once at most.
+pub fn changes(route: Route, around: &Surroundings) -> Vec<Change> {
+    let mut changes = match route {
+        Route::Vulkan => vulkan(around),
+        Route::Rocm => rocm(around),
+        Route::Cpu => cpu(around),
+    };
+    if around.log_miopen {
+        let reason = "so that a hang can be told with its shape";
+        changes.push(Change::new("MIOPEN_ENABLE_LOGGING_CMD", Action::Set("1".into()), reason));
+    }
+    // What is as it should be is no change.
+    changes.retain(|change| change.value(around.get(&change.name)).as_deref() != around.get(&change.name));
+    changes
+}
+
+/// One line about what the user had set otherwise; none where nothing was.
+pub fn corrections(changes: &[Change], before: &Variables) -> Option<String> {
+    let corrected = changes.iter().filter(|c| {
+        before.contains_key(OsStr::new(&c.name)) && !matches!(c.action, Action::Prepend(_))
+    });
+    let told: Vec<String> = corrected.map(Change::told).collect();
+    if told.is_empty() { None } else { Some(told.join("; ")) }
+}
+
+/// Scripts that say `cuda` run on `wave`; the vendor's runtimes see no card, as torch serves one kind a process.
+fn vulkan(around: &Surroundings) -> Vec<Change> {
+    let mut changes = vec![
+        Change::new("WAVE32_CUDA", Action::Set("wave".into()), "scripts' cuda is the device wave"),
+        Change::new("HSA_OVERRIDE_GFX_VERSION", Action::Unset, "it is ROCm's, which this route does not use"),
+    ];
+    if around.get("TORCH_DEVICE_BACKEND_AUTOLOAD").is_some() {
+        let reason = "torch must load the device by itself";
+        changes.push(Change::new("TORCH_DEVICE_BACKEND_AUTOLOAD", Action::Set("1".into()), reason));
+    }
+    if let Some(folder) = around.find("python") {
+        changes.push(Change::new("PYTHONPATH", Action::Prepend(folder.into()), "wave32's Python package"));
+    }
+    changes.extend(hidden(around));
+    changes
+}
+
+/// No GPU at all.
+fn cpu(around: &Surroundings) -> Vec<Change> {
+    let mut changes = vec![
+        Change::new("WAVE32_CUDA", Action::Unset, "this route uses no GPU"),
+        Change::new("TORCH_DEVICE_BACKEND_AUTOLOAD", Action::Set("0".into()), "this route uses no GPU"),
+    ];
+    changes.extend(hidden(around));
+    changes
+}
+
+/// Keeps torch's own CUDA or ROCm from taking a card. Where there is none for them, nothing needs saying.
+fn hidden(around: &Surroundings) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if around.has("dev/kfd") {
+        let reason = "the card is not ROCm's on this route";
+        changes.push(Change::new("HIP_VISIBLE_DEVICES", Action::Set("-1".into()), reason));
+    }
+    if around.has("dev/nvidiactl") || around.has("dev/kfd") {
+        let reason = "torch's own CUDA or ROCm takes no card on this route";
+        changes.push(Change::new("CUDA_VISIBLE_DEVICES", Action::Set("-1".into()), reason));
+    }
+    changes
+}
+
+/// The card under its own name; our drop-in and preload where they are installed.
+fn rocm(around: &Surroundings) -> Vec<Change> {
+    let mut changes =
+        vec![Change::new("WAVE32_CUDA", Action::Unset, "scripts' cuda is ROCm's on this route")];
+    if let Some(reason) = wrong_override(around) {
+        changes.push(Change::new("HSA_OVERRIDE_GFX_VERSION", Action::Unset, reason));
+    }
+    changes.push(Change::new("MIOPEN_DEVICE_ARCH", Action::Unset, "it makes MIOpen's launches fail"));
+    match around.find("libMIOpen.so.1").as_deref().and_then(Path::parent) {
+        Some(folder) => changes.push(Change::new(
+            "LD_LIBRARY_PATH",
+            Action::Prepend(folder.into()),
+            "wave32's libMIOpen takes the vendor's place",
+        )),
+        None => log::info!("no wave32 libMIOpen.so.1 beside this program: the vendor's MIOpen is used"),
+    }
+    match around.find("libwave32_preload.so") {
+        Some(library) => {
+            changes.push(Change::new("LD_PRELOAD", Action::Prepend(library.into()), "wave32's memory guard"));
+        }
+        None => log::info!("no libwave32_preload.so beside this program: nothing is preloaded"),
+    }
+    changes
+}
+
+/// Why the override harms: it names another family than the card's. Within a family (10.3.0 for gfx1031) it is how
+/// people use ROCm, and stays.
+fn wrong_override(around: &Surroundings) -> Option<String> {
+    let told = around.get("HSA_OVERRIDE_GFX_VERSION")?.to_str()?;
+    let mut numbers = told.split('.').map(|part| part.trim().parse::<u32>().ok());
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    let targets = gpu_targets(&around.root.join("sys/class/kfd/kfd/topology/nodes"));
+    let other = targets.iter().find(|&&target| (target / 10000, target / 100 % 100) != (major, minor))?;
+    Some(format!("{told} is another family than {}: hangs and memory faults", target_name(*other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(root: &Path, variables: &[(&str, &str)]) -> Surroundings {
+        Surroundings {
+            root: root.into(),
+            variables: variables.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            folders: vec![root.join("lib")],
+            log_miopen: false,
+        }
+    }
+
+    fn card(root: &Path, version: u32) {
+        let node = root.join("sys/class/kfd/kfd/topology/nodes/1");
+        std::fs::create_dir_all(&node).unwrap();
+        std::fs::write(node.join("properties"), format!("gfx_target_version {version}\n")).unwrap();
+        std::fs::create_dir_all(root.join("dev")).unwrap();
+        std::fs::write(root.join("dev/kfd"), "").unwrap();
+    }
+
+    fn names(changes: &[Change]) -> Vec<&str> {
+        changes.iter().map(|change| change.name.as_str()).collect()
+    }
+
+    #[test]
+    fn vulkan_without_a_vendor_card_changes_little() {
+        let root = tempfile::tempdir().unwrap();
+        let found = changes(Route::Vulkan, &around(root.path(), &[("HOME", "/h")]));
+        assert_eq!(names(&found), ["WAVE32_CUDA"]);
+        assert_eq!(corrections(&found, &around(root.path(), &[]).variables), None);
+    }
+
+    #[test]
+    fn vulkan_tells_what_it_corrected() {
+        let root = tempfile::tempdir().unwrap();
+        card(root.path(), 100_100);
+        let around = around(
+            root.path(),
+            &[("HSA_OVERRIDE_GFX_VERSION", "10.3.0"), ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")],
+        );
+        let found = changes(Route::Vulkan, &around);
+        assert_eq!(
+            names(&found),
+            [
+                "WAVE32_CUDA",
+                "HSA_OVERRIDE_GFX_VERSION",
+                "TORCH_DEVICE_BACKEND_AUTOLOAD",
+                "HIP_VISIBLE_DEVICES",
+                "CUDA_VISIBLE_DEVICES"
+            ]
+        );
+        let line = corrections(&found, &around.variables).unwrap();
+        assert!(line.starts_with("removed HSA_OVERRIDE_GFX_VERSION (") && line.contains("AUTOLOAD=1"), "{line}");
+        assert!(!line.contains("WAVE32_CUDA") && !line.contains("HIP_VISIBLE"), "{line}");
+    }
+
+    #[test]
+    fn rocm_keeps_an_override_within_the_family_only() {
+        for (version, told, kept) in
+            [(100_100, "10.3.0", false), (100_301, "10.3.0", true), (100_100, "10.1.0", true), (100_100, "?", true)]
+        {
+            let root = tempfile::tempdir().unwrap();
+            card(root.path(), version);
+            let found = changes(Route::Rocm, &around(root.path(), &[("HSA_OVERRIDE_GFX_VERSION", told)]));
+            assert_eq!(names(&found).is_empty(), kept, "{version} {told}");
+        }
+    }
+
+    #[test]
+    fn rocm_takes_parts_that_are_installed() {
+        let root = tempfile::tempdir().unwrap();
+        let lib = root.path().join("lib");
+        std::fs::create_dir(&lib).unwrap();
+        std::fs::write(lib.join("libMIOpen.so.1"), "").unwrap();
+        std::fs::write(lib.join("libwave32_preload.so"), "").unwrap();
+        let around = around(root.path(), &[("LD_LIBRARY_PATH", "/a:/b"), ("LD_PRELOAD", "")]);
+        let found = changes(Route::Rocm, &around);
+        assert_eq!(names(&found), ["LD_LIBRARY_PATH", "LD_PRELOAD"]);
+        let value = |i: usize| found[i].value(around.get(&found[i].name)).unwrap();
+        assert_eq!(value(0), OsString::from(format!("{}:/a:/b", lib.display())));
+        assert_eq!(value(1), lib.join("libwave32_preload.so"));
+    }
+
+    #[test]
+    fn cpu_hides_the_cards() {
+        let root = tempfile::tempdir().unwrap();
+        card(root.path(), 100_100);
+        let mut around = around(root.path(), &[("WAVE32_CUDA", "wave"), ("HIP_VISIBLE_DEVICES", "-1")]);
+        around.log_miopen = true;
+        let found = changes(Route::Cpu, &around);
+        assert_eq!(
+            names(&found),
+            ["WAVE32_CUDA", "TORCH_DEVICE_BACKEND_AUTOLOAD", "CUDA_VISIBLE_DEVICES", "MIOPEN_ENABLE_LOGGING_CMD"]
+        );
+    }
+}
