@@ -5,6 +5,8 @@ mod devices;
 mod ending;
 mod explain;
 mod output;
+#[cfg(target_os = "linux")]
+mod run;
 mod signals;
 mod verify;
 
@@ -36,6 +38,9 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
+    /// An unmodified program on the best route: scripts that say `cuda` run on any Vulkan GPU
+    #[cfg(target_os = "linux")]
+    Run(run::Args),
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
     ///
     /// For tests only: WAVE32_PLANT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
@@ -67,6 +72,8 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Explain(args) => explain::main(args),
+        #[cfg(target_os = "linux")]
+        Command::Run(args) => run::main(args),
         Command::VerifyChild => {
             wave32_verify::child::serve();
             Ok(ExitCode::SUCCESS)

@@ -15,9 +15,14 @@ from wave32._cuda._devices import ordinals, translate
 
 # Names that mean the same in both.
 SAME = """
-Event Stream current_stream default_stream empty_cache get_device_name get_rng_state_all initial_seed is_available
-is_initialized manual_seed manual_seed_all max_memory_allocated max_memory_reserved mem_get_info memory_allocated
-memory_reserved memory_stats reset_peak_memory_stats seed seed_all set_rng_state_all stream synchronize
+Event Stream empty_cache get_rng_state_all initial_seed is_available is_initialized manual_seed manual_seed_all seed
+seed_all set_rng_state_all stream
+""".split()
+
+# The same, of a device.
+OF_DEVICE = """
+current_stream default_stream get_device_name max_memory_allocated max_memory_reserved mem_get_info memory_allocated
+memory_reserved memory_stats reset_peak_memory_stats synchronize
 """.split()
 
 # What CUDA has and the device has not: a named refusal.
@@ -27,6 +32,16 @@ current_blas_handle cudart get_stream_from_external graph graph_pool_handle make
 clock_rate device_memory_used memory_snapshot memory_usage power_draw temperature utilization _record_memory_history
 _dump_snapshot _snapshot
 """.split()
+
+
+def _of_device(name: str) -> Any:
+    answer = getattr(_device, name)
+
+    @functools.wraps(answer)
+    def call(device: Any = None) -> Any:
+        return answer(None if device is None else translate(device))
+
+    return call
 
 
 def _refusal(name: str) -> Any:
@@ -118,12 +133,12 @@ def _own() -> dict[str, Any]:
         "is_current_stream_capturing": lambda: False,
         "is_tf32_supported": lambda: False,
         "list_gpu_processes": lambda device=None: "",
-        "max_memory_cached": _device.max_memory_reserved,
-        "memory_cached": _device.memory_reserved,
+        "max_memory_cached": _of_device("max_memory_reserved"),
+        "memory_cached": _of_device("memory_reserved"),
         "memory_summary": _summary,
         "reset_accumulated_memory_stats": lambda device=None: None,
-        "reset_max_memory_allocated": _device.reset_peak_memory_stats,
-        "reset_max_memory_cached": _device.reset_peak_memory_stats,
+        "reset_max_memory_allocated": _of_device("reset_peak_memory_stats"),
+        "reset_max_memory_cached": _of_device("reset_peak_memory_stats"),
         "set_device": lambda device: translate(device) and None,
         "set_per_process_memory_fraction": _fraction,
         "set_rng_state": lambda state, device="cuda": _device.set_rng_state(state, translate(device)),
@@ -157,7 +172,7 @@ def _legacy_types() -> dict[str, Any]:
 def enable() -> None:
     """Replaces the names in `torch.cuda` and its modules, where scripts and torch look for them."""
     replaced = {name: getattr(_device, name) for name in SAME} | {name: _refusal(name) for name in REFUSED}
-    replaced |= _own()
+    replaced |= {name: _of_device(name) for name in OF_DEVICE} | _own()
     for module in [torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.graphs]:
         for name, value in replaced.items():
             if hasattr(module, name) or module is torch.cuda:

@@ -3,6 +3,7 @@
 use super::route::{Route, gpu_targets, target_name};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Variables by name.
@@ -51,15 +52,15 @@ impl Change {
             }
         }
     }
+}
 
-    /// `removed NAME (why)`, for the line that tells what was corrected.
-    fn told(&self) -> String {
-        match &self.action {
-            Action::Unset => format!("removed {} ({})", self.name, self.reason),
-            Action::Set(value) => format!("set {}={} ({})", self.name, value.to_string_lossy(), self.reason),
-            Action::Prepend(value) => {
-                format!("put {} before {} ({})", value.to_string_lossy(), self.name, self.reason)
-            }
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, action, reason } = self;
+        match action {
+            Action::Unset => write!(f, "removed {name} ({reason})"),
+            Action::Set(value) => write!(f, "set {name}={} ({reason})", value.to_string_lossy()),
+            Action::Prepend(value) => write!(f, "put {} before {name} ({reason})", value.to_string_lossy()),
         }
     }
 }
@@ -122,10 +123,10 @@ pub fn changes(route: Route, around: &Surroundings) -> Vec<Change> {
 
 /// One line about what the user had set otherwise; none where nothing was.
 pub fn corrections(changes: &[Change], before: &Variables) -> Option<String> {
-    let corrected = changes.iter().filter(|c| {
-        before.contains_key(OsStr::new(&c.name)) && !matches!(c.action, Action::Prepend(_))
-    });
-    let told: Vec<String> = corrected.map(Change::told).collect();
+    let corrected = changes
+        .iter()
+        .filter(|c| before.contains_key(OsStr::new(&c.name)) && !matches!(c.action, Action::Prepend(_)));
+    let told: Vec<String> = corrected.map(Change::to_string).collect();
     if told.is_empty() { None } else { Some(told.join("; ")) }
 }
 
@@ -259,15 +260,21 @@ mod tests {
             ]
         );
         let line = corrections(&found, &around.variables).unwrap();
-        assert!(line.starts_with("removed HSA_OVERRIDE_GFX_VERSION (") && line.contains("AUTOLOAD=1"), "{line}");
+        assert!(
+            line.starts_with("removed HSA_OVERRIDE_GFX_VERSION (") && line.contains("AUTOLOAD=1"),
+            "{line}"
+        );
         assert!(!line.contains("WAVE32_CUDA") && !line.contains("HIP_VISIBLE"), "{line}");
     }
 
     #[test]
     fn rocm_keeps_an_override_within_the_family_only() {
-        for (version, told, kept) in
-            [(100_100, "10.3.0", false), (100_301, "10.3.0", true), (100_100, "10.1.0", true), (100_100, "?", true)]
-        {
+        for (version, told, kept) in [
+            (100_100, "10.3.0", false),
+            (100_301, "10.3.0", true),
+            (100_100, "10.1.0", true),
+            (100_100, "?", true),
+        ] {
             let root = tempfile::tempdir().unwrap();
             card(root.path(), version);
             let found = changes(Route::Rocm, &around(root.path(), &[("HSA_OVERRIDE_GFX_VERSION", told)]));
@@ -299,7 +306,12 @@ mod tests {
         let found = changes(Route::Cpu, &around);
         assert_eq!(
             names(&found),
-            ["WAVE32_CUDA", "TORCH_DEVICE_BACKEND_AUTOLOAD", "CUDA_VISIBLE_DEVICES", "MIOPEN_ENABLE_LOGGING_CMD"]
+            [
+                "WAVE32_CUDA",
+                "TORCH_DEVICE_BACKEND_AUTOLOAD",
+                "CUDA_VISIBLE_DEVICES",
+                "MIOPEN_ENABLE_LOGGING_CMD"
+            ]
         );
     }
 }

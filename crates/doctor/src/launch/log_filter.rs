@@ -97,7 +97,8 @@ pub fn pass(mut from: impl Read, mut to: impl Write, keep: bool, last: LastComma
 mod tests {
     use super::*;
 
-    const LINE: &str = "MIOpenDriver conv -n 1 -c 16 -H 48 -W 48 -k 32 -y 3 -x 3 -p 1 -q 1 -m conv -g 1 -F 1 -t 1";
+    const LINE: &str =
+        "MIOpenDriver conv -n 1 -c 16 -H 48 -W 48 -k 32 -y 3 -x 3 -p 1 -q 1 -m conv -g 1 -F 1 -t 1";
 
     fn filtered(pieces: &[&str], keep: bool) -> (String, Option<String>) {
         let last = LastCommand::default();
@@ -110,7 +111,9 @@ mod tests {
 
     #[test]
     fn lines_of_miopen_are_taken_out_and_kept() {
-        for prefix in ["MIOpen(HIP): Command [LogCmdConvolution] ./bin/", "MIOpen: Command [LogCmdFindConvolution] "] {
+        for prefix in
+            ["MIOpen(HIP): Command [LogCmdConvolution] ./bin/", "MIOpen: Command [LogCmdFindConvolution] "]
+        {
             let text = format!("loss 1.5\n{prefix}{LINE}\nMIOpen(HIP): Warning [x] y\nend");
             for size in [1, 3, 7, 4096] {
                 let bytes = text.as_bytes().chunks(size).map(|c| std::str::from_utf8(c).unwrap());

@@ -8,10 +8,10 @@ mod environment;
 mod log_filter;
 mod route;
 mod start;
-//mod supervise;
-//pub mod watch;
+mod supervise;
+pub mod watch;
 
 pub use environment::{Action, Change, Surroundings, Variables, changes, corrections};
 pub use route::{Choice, Machine, NoRoute, Route, choose};
 pub use start::{CANNOT_RUN, NOT_FOUND, exec, failure};
-//pub use supervise::{Ended, HUNG, die_by, supervise};
+pub use supervise::{Ended, HUNG, die_by, supervise};

@@ -53,8 +53,12 @@ impl Machine {
         let targets = gpu_targets(&nodes);
         if !root.join("dev/kfd").exists() {
             return Err(match targets.first() {
-                Some(_) => "there is no /dev/kfd here: a container needs --device=/dev/kfd --device=/dev/dri".into(),
-                None => "there is no /dev/kfd: the amdgpu driver is not loaded, or has no GPU for ROCm".into(),
+                Some(_) => {
+                    "there is no /dev/kfd here: a container needs --device=/dev/kfd --device=/dev/dri".into()
+                }
+                None => {
+                    "there is no /dev/kfd: the amdgpu driver is not loaded, or has no GPU for ROCm".into()
+                }
             });
         }
         let first = targets.first().map(|version| target_name(*version));
@@ -67,7 +71,8 @@ pub(super) fn gpu_targets(nodes: &Path) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(nodes) else { return Vec::new() };
     let texts = entries.flatten().filter_map(|e| std::fs::read_to_string(e.path().join("properties")).ok());
     let version = |text: String| {
-        let line = text.lines().find_map(|line| line.strip_prefix("gfx_target_version "))?.trim().parse().ok();
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("gfx_target_version "))?.trim().parse().ok();
         line.filter(|&version: &u32| version > 0)
     };
     texts.filter_map(version).collect()
@@ -125,7 +130,8 @@ mod tests {
     use super::*;
 
     fn machine(vulkan: bool, is_gpu: bool, rocm: bool) -> Machine {
-        let answer = |yes: bool, name: &str| if yes { Ok(name.to_string()) } else { Err(format!("no {name}")) };
+        let answer =
+            |yes: bool, name: &str| if yes { Ok(name.to_string()) } else { Err(format!("no {name}")) };
         Machine { vulkan: answer(vulkan, "v"), vulkan_is_gpu: is_gpu, rocm: answer(rocm, "r") }
     }
 
@@ -164,8 +170,11 @@ mod tests {
         for (node, version) in [("0", 0), ("1", 100_100)] {
             let folder = root.path().join("sys/class/kfd/kfd/topology/nodes").join(node);
             std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join("properties"), format!("cpu_cores_count 0\ngfx_target_version {version}\n"))
-                .unwrap();
+            std::fs::write(
+                folder.join("properties"),
+                format!("cpu_cores_count 0\ngfx_target_version {version}\n"),
+            )
+            .unwrap();
         }
         assert!(Machine::rocm(root.path()).unwrap_err().contains("container"));
         std::fs::create_dir(root.path().join("dev")).unwrap();
