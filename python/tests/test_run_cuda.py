@@ -257,7 +257,9 @@ def test_workers_of_every_kind(run_cuda, tmp_path):
     assert "worker 0 2.0" in out and "fork 15.0" in out and "spawn 15.0" in out
 
 
-needs_torchvision = pytest.mark.skipif(not importlib.util.find_spec("torchvision"), reason="torchvision is not installed")
+needs_torchvision = pytest.mark.skipif(
+    not (importlib.util.find_spec("torchvision") and importlib.util.find_spec("PIL")), reason="torchvision is not installed"
+)
 
 
 @needs_torchvision
@@ -266,7 +268,7 @@ def test_a_training_script_of_torchvision_kind(run_cuda, how):
     shape = ["--model", "squeezenet1_1", "--images", "8", "--batch-size", "4", "--lr", "0.001"]
     extra = ["--amp", "--workers", "2"] if how == "amp_workers" else ["--data-parallel", "--workers", "0"]
     out = run_cuda(SCRIPTS / "train.py", *shape, *extra)
-    assert "device cuda " in out and out.rstrip().splitlines()[-1] == "trained"
+    assert "device cuda " in out and "\ntrained\n" in out
     if how == "amp_workers":
         resume = ["--resume", "checkpoint.pth", "--epochs", "2", "--map-location", "cuda:0"]
         out = run_cuda(SCRIPTS / "train.py", *shape, *extra, *resume)

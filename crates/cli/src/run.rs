@@ -53,8 +53,17 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         crate::output::print(&format!("route {}: {why}\n{lines}", route.name()));
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(line) = launch::corrections(&changes, &around.variables) {
-        eprintln!("wave32 run: route {}: {line}", route.name());
+    let mut told: Vec<String> = launch::corrections(&changes, &around.variables).into_iter().collect();
+    if args.route.is_none() && route == Route::Cpu {
+        told.insert(0, why);
+    }
+    if route == Route::Vulkan
+        && let Some(program) = args.command.first()
+    {
+        told.extend(launch::python_lacks_wave32(program, &changes, &around.variables));
+    }
+    if !told.is_empty() {
+        eprintln!("wave32 run: route {}: {}", route.name(), told.join("; "));
     }
     let error = match args.hang_timeout {
         None => launch::exec(&args.command, &changes, &around.variables),

@@ -172,6 +172,15 @@ fn the_environment_is_changed_as_told() {
     assert_eq!(done.status.code(), Some(0));
 }
 
+#[test]
+fn a_machine_without_a_gpu_is_told_of() {
+    if !Path::new("/dev/kfd").exists() {
+        let done = output(&[], &["echo", "on"]);
+        assert_eq!((stdout(&done).as_str(), done.status.code()), ("on\n", Some(0)));
+        assert!(stderr(&done).starts_with("wave32 run: route cpu: no GPU found"), "{}", stderr(&done));
+    }
+}
+
 /// A library that says it is MIOpen, and a program that calls it; none where there is no C compiler.
 fn stand_in(folder: &Path) -> Option<(PathBuf, PathBuf)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in.c");

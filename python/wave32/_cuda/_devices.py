@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 _Device = torch.device
-_type = _Device.type.__get__
+# A device's type as torch has it.
+true_type = _Device.type.__get__
 _repr = _Device.__repr__
 _str = _Device.__str__
 
@@ -104,7 +105,7 @@ def asked_by_torch(depth: int = 2) -> bool:
 
 
 def _shown_type(self: torch.device) -> str:
-    name = _type(self)
+    name = true_type(self)
     return "cuda" if name == "wave" and not asked_by_torch() else name
 
 
@@ -146,7 +147,7 @@ class Generator(metaclass=_Replaces):
 
     def __new__(cls, device: Any = "cpu") -> torch.Generator:
         device = translate(device)
-        if isinstance(device, _Device) and _type(device) == "wave":
+        if isinstance(device, _Device) and true_type(device) == "wave":
             raise RuntimeError(
                 "wave32 run: torch.Generator(device='cuda') cannot be had: torch lets no device from outside make one. "
                 "Draw with torch.Generator() on the CPU and move, or seed the device with torch.cuda.manual_seed"

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import torch
 from torch.utils import _device
 
-from wave32._cuda._devices import asked_by_torch, translate
+from wave32._cuda._devices import asked_by_torch, translate, true_type
 
 # Functions of torch with `device=`; a test holds the list against torch's own schemas.
 FACTORIES = """
@@ -88,7 +88,7 @@ def _replace_moves() -> None:
         memory_format: torch.memory_format = torch.preserve_format,
     ) -> torch.Tensor:
         target = translate("cuda" if device is None else device)
-        if target.type != "wave":
+        if true_type(target) != "wave":
             raise ValueError(f"Invalid device, must be cuda device, not {target}")
         return move(self, target, non_blocking=non_blocking, memory_format=memory_format)
 
@@ -108,7 +108,7 @@ def _replace_moves() -> None:
         return kind(self, dtype, *args, **kwargs)
 
     def seen_is_cuda(self: torch.Tensor) -> bool:
-        return self.device.type == "wave" and not asked_by_torch() or is_cuda(self)
+        return true_type(self.device) == "wave" and not asked_by_torch() or is_cuda(self)
 
     torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.type = to, cuda, functools.wraps(kind)(type_)
     torch.Tensor.is_cuda = property(seen_is_cuda)
@@ -117,7 +117,9 @@ def _replace_moves() -> None:
     torch.Tensor.is_pinned = lambda self, device=None: is_pinned(self)
     torch._C._nn._parse_to = parse_to
     torch.nn.utils.rnn.PackedSequence.is_cuda = property(lambda self: self.data.device.type == "wave")
-    torch.UntypedStorage.is_cuda = property(lambda self: self.device.type == "wave" and not asked_by_torch())
+    torch.UntypedStorage.is_cuda = property(
+        lambda self: true_type(self.device) == "wave" and not asked_by_torch()
+    )
 
 
 def _replace_defaults() -> None:
