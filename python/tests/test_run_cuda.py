@@ -202,6 +202,14 @@ def test_checkpoints_are_those_of_cuda(run_lines, tmp_path):
     assert state["weight"].device.type == "cpu"
 
 
+def test_a_process_takes_the_card_of_its_rank(run_lines):
+    script = """
+        import os
+        print("card", os.environ["WAVE_VISIBLE_DEVICES"], torch.ones(2, device=f"cuda:{os.environ['LOCAL_RANK']}").sum().item())
+    """
+    assert "card 0 2.0" in run_lines(script, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2", WAVE32_CARDS="7,0")
+
+
 def test_without_the_variable_nothing_changes(run_lines):
     run_lines(
         """

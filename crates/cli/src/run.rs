@@ -42,8 +42,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A route that is not here.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let around = Surroundings { log_miopen: args.hang_timeout.is_some(), ..Surroundings::here() };
-    let Choice { route, why } = choose(args.route)?;
+    let (Choice { route, why }, cards) = choose(args.route)?;
+    let around = Surroundings { cards, log_miopen: args.hang_timeout.is_some(), ..Surroundings::here() };
     let mut changes = launch::changes(route, &around);
     changes.retain(|change| !args.keep.contains(&change.name));
     log::info!("route {}: {why}", route.name());
@@ -60,7 +60,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     if route == Route::Vulkan
         && let Some(program) = args.command.first()
     {
-        told.extend(launch::python_lacks_wave32(program, &changes, &around.variables));
+        told.extend(launch::python_lacks_wave32(program, &around.variables));
     }
     if !told.is_empty() {
         eprintln!("wave32 run: route {}: {}", route.name(), told.join("; "));
@@ -93,14 +93,14 @@ fn exit_as(ended: Ended) -> ExitCode {
     }
 }
 
-/// The route asked for, or the best. Drivers are loaded only where the answer depends on them.
-fn choose(asked: Option<Route>) -> Result<Choice> {
+/// The route asked for, or the best, and Vulkan's indices of the GPUs. Drivers are loaded only where the answer depends on them.
+fn choose(asked: Option<Route>) -> Result<(Choice, Vec<String>)> {
     let needs_vulkan = !matches!(asked, Some(Route::Rocm | Route::Cpu));
     let found = if needs_vulkan { Some(look(&AtomicBool::new(false))?) } else { None };
     let (vulkan, vulkan_is_gpu) = found.as_ref().map_or((Err("not looked for".into()), false), vulkan);
     let machine = Machine { vulkan, vulkan_is_gpu, rocm: Machine::rocm(Path::new("/")) };
     match launch::choose(asked, &machine) {
-        Ok(choice) => Ok(choice),
+        Ok(choice) => Ok((choice, found.as_ref().map(cards).unwrap_or_default())),
         Err(error @ NoRoute { .. }) => {
             bail!(NoDevice(format!("{error}; `wave32 run -- ...` takes the best route there is")))
         }
@@ -113,4 +113,11 @@ fn vulkan(found: &Found) -> (Result<String, String>, bool) {
         Ok(ready) => (Ok(ready.device.name.clone()), ready.device.kind != "cpu"),
         Err(error) => (Err(found.no_vulkan.clone().unwrap_or_else(|| error.to_string())), false),
     }
+}
+
+/// Indices of the GPUs among the Vulkan devices.
+fn cards(found: &Found) -> Vec<String> {
+    let usable = found.vulkan.iter().map(|ready| &ready.device);
+    let usable = usable.filter(|device| device.unusable.is_none() && device.kind != "cpu");
+    usable.filter_map(|device| device.id.strip_prefix("vulkan:")).map(str::to_string).collect()
 }

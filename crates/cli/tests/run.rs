@@ -181,25 +181,35 @@ fn a_machine_without_a_gpu_is_told_of() {
     }
 }
 
-/// A library that says it is MIOpen, and a program that calls it; none where there is no C compiler.
-fn stand_in(folder: &Path) -> Option<(PathBuf, PathBuf)> {
+/// Libraries that say they are MIOpen and HIP, and a program that calls them; none where there is no C compiler.
+fn stand_in(folder: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in.c");
-    let (library, program) = (folder.join("libMIOpen.so.1"), folder.join("net"));
-    let main = folder.join("main.c");
-    let text = "#include <stdio.h>\n#include <stdlib.h>\nint miopenConvolutionForward(const char *);\n\
-        int main(void) { fprintf(stderr, \"epoch 1\\n\"); for (int i = 0; i < 100; i++) \
-        miopenConvolutionForward(getenv(\"STAND_IN\")); return 3; }\n";
+    let [miopen, hip, program, main] =
+        ["libMIOpen.so.1", "libamdhip64.so.6", "net", "main.c"].map(|name| folder.join(name));
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+        int miopenConvolutionForward(const char *);\nint hipStreamSynchronize(const char *);\n\
+        int main(void) {\n const char *how = getenv(\"STAND_IN\");\n fprintf(stderr, \"epoch 1\\n\");\n\
+        for (int i = 0; i < 100; i++) {\n  if (miopenConvolutionForward(how)) return 4;\n\
+        if (!strcmp(how, \"after\")) hipStreamSynchronize(\"sleep\");\n }\n return 3;\n}\n";
     std::fs::write(&main, text).unwrap();
-    let cc = |arguments: &[&Path]| Command::new("cc").arg("-O1").args(arguments).status();
-    let built = cc(&[Path::new("-shared"), Path::new("-fPIC"), Path::new("-o"), &library, &source]);
-    let built = built.ok()?.success() && cc(&[&main, &library, Path::new("-o"), &program]).ok()?.success();
-    built.then_some((library, program))
+    let cc = |flags: &[&str], files: &[&Path]| {
+        let status = Command::new("cc").args(["-O1", "-pthread"]).args(flags).args(files).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let library = ["-shared", "-fPIC"];
+    let built = cc(&library, &[&source, Path::new("-o"), &miopen])
+        && cc(
+            &[library.as_slice(), &["-DCALL=hipStreamSynchronize"]].concat(),
+            &[&source, Path::new("-o"), &hip],
+        )
+        && cc(&[], &[&main, &miopen, &hip, Path::new("-o"), &program]);
+    built.then_some(program)
 }
 
 #[test]
 fn a_hang_in_miopen_is_told_and_ended() {
     let folder = folder("run-hang");
-    let Some((_, program)) = stand_in(&folder) else {
+    let Some(program) = stand_in(&folder) else {
         assert!(std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(), "there is no C compiler");
         eprintln!("skipped: there is no C compiler");
         return;
@@ -227,6 +237,16 @@ fn a_hang_in_miopen_is_told_and_ended() {
         let waits = if how == "spin" { "spinning on the CPU" } else { "waiting" };
         assert!(text.contains(waits), "{how}: {text}");
     }
+    // A kernel that hangs shows in the wait for it.
+    let text = stderr(&hang("after", &[program]));
+    assert!(text.contains("STUCK waiting for the GPU") && text.contains("-H 48 -W 48"), "{text}");
+    assert!(text.contains("libamdhip64.so.6: hipStreamSynchronize+"), "{text}");
+    // Compiling may take its time.
+    let clang = folder.join("clang");
+    std::fs::copy("/bin/sleep", &clang).unwrap();
+    let done =
+        hang("compile", &["sh", "-c", &format!("'{}' 8 2>/dev/null & {program}; exit $?", clang.display())]);
+    assert_eq!((done.status.code(), stderr(&done)), (Some(4), "epoch 1\n".into()));
     // One that works on is left alone, for longer than the limit.
     let done = hang("work", &["sh", "-c", &format!("{program}; {program}; exit 9")]);
     assert_eq!((done.status.code(), stderr(&done)), (Some(9), "epoch 1\nepoch 1\n".into()));

@@ -28,6 +28,13 @@ def ordinals() -> set[int]:
     return {0, int(rank)} if rank.isdigit() else {0}
 
 
+def choose_card() -> None:
+    """Under torchrun each process takes a card of its own, as long as there are enough (`WAVE32_CARDS`)."""
+    rank, cards = max(ordinals()), os.environ.get("WAVE32_CARDS", "").split(",")
+    if "LOCAL_RANK" in os.environ and rank < len(cards) and cards[rank]:
+        os.environ.setdefault("WAVE_VISIBLE_DEVICES", cards[rank])
+
+
 def _check(ordinal: int) -> None:
     if ordinal not in ordinals():
         raise RuntimeError(
@@ -160,6 +167,7 @@ Generator.__module__, Generator.__qualname__ = "torch", "Generator"
 
 def enable() -> None:
     """Replaces `torch.device` and what devices say of themselves."""
+    choose_card()
     _show_cuda()
     torch.device = device
     torch.Generator = Generator

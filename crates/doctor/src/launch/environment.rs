@@ -74,6 +74,8 @@ pub struct Surroundings {
     pub variables: Variables,
     /// Folders where parts of wave32 may lie: beside the program.
     pub folders: Vec<PathBuf>,
+    /// Vulkan's indices of the GPUs, for programs of one process a card.
+    pub cards: Vec<String>,
     /// MIOpen shall tell which problems it is given.
     pub log_miopen: bool,
 }
@@ -88,6 +90,7 @@ impl Surroundings {
             root: "/".into(),
             variables: std::env::vars_os().collect(),
             folders: beside.into_iter().chain(library).collect(),
+            cards: Vec::new(),
             log_miopen: false,
         }
     }
@@ -140,8 +143,13 @@ fn vulkan(around: &Surroundings) -> Vec<Change> {
         let reason = "torch must load the device by itself";
         changes.push(Change::new("TORCH_DEVICE_BACKEND_AUTOLOAD", Action::Set("1".into()), reason));
     }
-    if let Some(folder) = around.find("python") {
-        changes.push(Change::new("PYTHONPATH", Action::Prepend(folder.into()), "wave32's Python package"));
+    if around.cards.len() > 1 {
+        let cards = around.cards.join(",");
+        changes.push(Change::new(
+            "WAVE32_CARDS",
+            Action::Set(cards.into()),
+            "torchrun's processes take one each",
+        ));
     }
     changes.extend(hidden(around));
     changes
@@ -216,6 +224,7 @@ mod tests {
             root: root.into(),
             variables: variables.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             folders: vec![root.join("lib")],
+            cards: vec!["0".into()],
             log_miopen: false,
         }
     }
@@ -237,7 +246,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let found = changes(Route::Vulkan, &around(root.path(), &[("HOME", "/h")]));
         assert_eq!(names(&found), ["WAVE32_CUDA"]);
-        assert_eq!(corrections(&found, &around(root.path(), &[]).variables), None);
+        let two = Surroundings { cards: vec!["1".into(), "0".into()], ..around(root.path(), &[]) };
+        let found = changes(Route::Vulkan, &two);
+        assert_eq!(found[1].to_string(), "set WAVE32_CARDS=1,0 (torchrun's processes take one each)");
+        assert_eq!(corrections(&found, &two.variables), None);
     }
 
     #[test]

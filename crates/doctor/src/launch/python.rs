@@ -1,12 +1,12 @@
 //! Whether a Python can know of the device `wave` at all.
 
-use super::environment::{Change, Variables};
+use super::environment::Variables;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Why scripts of this program will find no `cuda`: it is the Python of a virtual environment without wave32. None for every
 /// other program, of whose modules files do not tell enough.
-pub fn python_lacks_wave32(program: &OsStr, changes: &[Change], before: &Variables) -> Option<String> {
+pub fn python_lacks_wave32(program: &OsStr, before: &Variables) -> Option<String> {
     let name = Path::new(program).file_name()?.to_str()?;
     if !name.starts_with("python") {
         return None;
@@ -60,7 +60,7 @@ mod tests {
         let told = |program: &str, variables: &[(&str, &str)]| {
             let mut before = Variables::from([("PATH".into(), bin.clone().into_os_string())]);
             before.extend(variables.iter().map(|(name, value)| (name.into(), value.into())));
-            python_lacks_wave32(OsStr::new(program), &[], &before)
+            python_lacks_wave32(OsStr::new(program), &before)
         };
         assert_eq!(told("python3", &[]), None, "not of a virtual environment");
         std::fs::write(
