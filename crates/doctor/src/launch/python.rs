@@ -18,8 +18,7 @@ pub fn python_lacks_wave32(program: &OsStr, before: &Variables) -> Option<String
     let shares = settings.lines().filter_map(|line| line.split_once('=')).any(|(key, value)| {
         key.trim() == "include-system-site-packages" && value.trim().eq_ignore_ascii_case("true")
     });
-    let added =
-        before.contains_key(OsStr::new("PYTHONPATH")) || changes.iter().any(|c| c.name == "PYTHONPATH");
+    let added = before.contains_key(OsStr::new("PYTHONPATH"));
     if shares || added || has_package(prefix) {
         return None;
     }
