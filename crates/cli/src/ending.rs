@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 use wave32_device::DeviceError;
+use wave32_doctor::change::ChangeError;
+use wave32_doctor::profile::NoRoute;
 
 /// A device or route that was asked for and is not here: exit code 3.
 #[derive(Debug)]
@@ -15,15 +17,18 @@ impl std::fmt::Display for NoDevice {
 
 impl std::error::Error for NoDevice {}
 
-/// Prints the error and tells its exit code: 3 for a device that is not here, 1 for one that failed,
-/// else 2: everything that can be wrong before work begins is for the user to change.
+/// Prints the error and tells its exit code: 3 for a device or route that is not here, 1 for a device that
+/// failed and for files that could not be changed, else 2: everything that can be wrong before work begins is for the user to change.
 pub fn error(error: &anyhow::Error) -> ExitCode {
     // One line, whatever the causes' texts hold.
     let text = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
     eprintln!("error: {text}");
     let code = error.chain().find_map(|cause| {
-        if cause.is::<NoDevice>() {
+        if cause.is::<NoDevice>() || cause.is::<NoRoute>() {
             return Some(3);
+        }
+        if cause.is::<ChangeError>() {
+            return Some(1);
         }
         match cause.downcast_ref::<DeviceError>()? {
             DeviceError::NotFound(_) | DeviceError::Unavailable(_) => Some(3),

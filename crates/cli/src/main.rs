@@ -1,13 +1,17 @@
 //! The `wave32` command.
 
+mod apply;
 mod bench;
+mod consent;
 mod devices;
 mod ending;
+mod env;
 mod explain;
 mod output;
 #[cfg(target_os = "linux")]
 mod run;
 mod signals;
+mod undo;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -18,7 +22,7 @@ use std::process::ExitCode;
 #[command(
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 all well, 1 something failed its check, 2 wrong use, 3 no such device."
+    after_help = "Exit codes: 0 all well, 1 something failed its check, 2 wrong use, 3 no such device or route."
 )]
 struct Cli {
     /// Say more: -v information, -vv debugging, -vvv everything
@@ -41,6 +45,12 @@ enum Command {
     /// An unmodified program on the best route: scripts that say `cuda` run on any Vulkan GPU
     #[cfg(target_os = "linux")]
     Run(run::Args),
+    /// The environment that this card, stack and route need, for eval or to read
+    Env(env::Args),
+    /// Keeps that environment: shows the diff, asks, writes
+    Apply(Box<apply::Args>),
+    /// Takes back what `apply` changed, around what you edited since
+    Undo(undo::Args),
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
     ///
     /// For tests only: WAVE32_PLANT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
@@ -74,6 +84,9 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::main(args),
         #[cfg(target_os = "linux")]
         Command::Run(args) => run::main(args),
+        Command::Env(args) => env::main(args),
+        Command::Apply(args) => apply::main(args),
+        Command::Undo(args) => undo::main(args),
         Command::VerifyChild => {
             wave32_verify::child::serve();
             Ok(ExitCode::SUCCESS)

@@ -1,21 +1,23 @@
 //! `wave32 run`: an unmodified program on the best route.
 
 use crate::devices::{Found, look};
-use crate::ending::NoDevice;
-use anyhow::{Result, bail};
+use crate::env::route;
+use anyhow::Result;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use wave32_doctor::launch::{self, Choice, Ended, Machine, NoRoute, Route, Surroundings};
+use wave32_doctor::change::Root;
+use wave32_doctor::launch::{self, Choice, Ended, Machine, Surroundings};
+use wave32_doctor::profile::{self, Route};
 
 /// Starts a program in a route's environment and changes nothing else. Exit codes: the program's own; 126 it cannot be run,
 /// 127 there is none, 124 it was stuck and has been ended (--hang-timeout), 2 wrong use, 3 no such route.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// vulkan (scripts' cuda is the device wave), rocm or cpu [default: the best that is here]
-    #[arg(long, value_name = "ROUTE")]
+    #[arg(long, value_name = "ROUTE", value_parser = route)]
     route: Option<Route>,
     /// Leave this variable as it is; may be given several times
     #[arg(long, value_name = "VARIABLE")]
@@ -42,8 +44,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A route that is not here.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let (Choice { route, why }, cards) = choose(args.route)?;
-    let around = Surroundings { cards, log_miopen: args.hang_timeout.is_some(), ..Surroundings::here() };
+    let situation = profile::detect(&Root::new(Path::new("/"))?);
+    let (Choice { route, why }, cards) = choose(args.route, &situation.cards)?;
+    let log_miopen = args.hang_timeout.is_some();
+    let around = Surroundings { cards, log_miopen, ..Surroundings::here(situation) };
     let mut changes = launch::changes(route, &around);
     changes.retain(|change| !args.keep.contains(&change.name));
     log::info!("route {}: {why}", route.name());
@@ -93,18 +97,15 @@ fn exit_as(ended: Ended) -> ExitCode {
     }
 }
 
-/// The route asked for, or the best, and Vulkan's indices of the GPUs. Drivers are loaded only where the answer depends on them.
-fn choose(asked: Option<Route>) -> Result<(Choice, Vec<String>)> {
+/// The route asked for, or the best, and Vulkan's indices of the GPUs. Drivers are loaded only where the answer depends on
+/// them.
+fn choose(asked: Option<Route>, rocm_cards: &[String]) -> Result<(Choice, Vec<String>)> {
     let needs_vulkan = !matches!(asked, Some(Route::Rocm | Route::Cpu));
     let found = if needs_vulkan { Some(look(&AtomicBool::new(false))?) } else { None };
     let (vulkan, vulkan_is_gpu) = found.as_ref().map_or((Err("not looked for".into()), false), vulkan);
-    let machine = Machine { vulkan, vulkan_is_gpu, rocm: Machine::rocm(Path::new("/")) };
-    match launch::choose(asked, &machine) {
-        Ok(choice) => Ok((choice, found.as_ref().map(cards).unwrap_or_default())),
-        Err(error @ NoRoute { .. }) => {
-            bail!(NoDevice(format!("{error}; `wave32 run -- ...` takes the best route there is")))
-        }
-    }
+    let machine = Machine { vulkan, vulkan_is_gpu, rocm: Machine::rocm(Path::new("/"), rocm_cards) };
+    let choice = launch::choose(asked, &machine)?;
+    Ok((choice, found.as_ref().map(cards).unwrap_or_default()))
 }
 
 /// The best Vulkan device, and whether it is a GPU.

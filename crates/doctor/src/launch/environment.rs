@@ -1,6 +1,6 @@
 //! What a route's environment differs in from the one there is.
 
-use super::route::{Route, gpu_targets, target_name};
+use crate::profile::{self, Route, Situation};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -54,6 +54,16 @@ impl Change {
     }
 }
 
+impl From<profile::Setting> for Change {
+    fn from(setting: profile::Setting) -> Self {
+        let action = match setting.action {
+            profile::Action::Set(value) => Action::Set(value.into()),
+            profile::Action::Unset => Action::Unset,
+        };
+        Self { name: setting.name, action, reason: setting.why }
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, action, reason } = self;
@@ -74,6 +84,8 @@ pub struct Surroundings {
     pub variables: Variables,
     /// Folders where parts of wave32 may lie: beside the program.
     pub folders: Vec<PathBuf>,
+    /// ROCm's cards, its version, and what PyTorch has code for.
+    pub situation: Situation,
     /// Vulkan's indices of the GPUs, for programs of one process a card.
     pub cards: Vec<String>,
     /// MIOpen shall tell which problems it is given.
@@ -82,7 +94,7 @@ pub struct Surroundings {
 
 impl Surroundings {
     /// This process' own: `/`, its environment, and the folders beside its program.
-    pub fn here() -> Self {
+    pub fn here(situation: Situation) -> Self {
         let program = std::env::current_exe().and_then(|path| path.canonicalize()).ok();
         let beside = program.as_deref().and_then(Path::parent).map(Path::to_path_buf);
         let library = beside.as_deref().and_then(Path::parent).map(|prefix| prefix.join("lib/wave32"));
@@ -90,6 +102,7 @@ impl Surroundings {
             root: "/".into(),
             variables: std::env::vars_os().collect(),
             folders: beside.into_iter().chain(library).collect(),
+            situation,
             cards: Vec::new(),
             log_miopen: false,
         }
@@ -151,7 +164,7 @@ fn vulkan(around: &Surroundings) -> Vec<Change> {
             "torchrun's processes take one each",
         ));
     }
-    changes.extend(hidden(around));
+    changes.extend(hidden(Route::Vulkan, around));
     changes
 }
 
@@ -161,32 +174,41 @@ fn cpu(around: &Surroundings) -> Vec<Change> {
         Change::new("WAVE32_CUDA", Action::Unset, "this route uses no GPU"),
         Change::new("TORCH_DEVICE_BACKEND_AUTOLOAD", Action::Set("0".into()), "this route uses no GPU"),
     ];
-    changes.extend(hidden(around));
+    changes.extend(hidden(Route::Cpu, around));
     changes
 }
 
-/// Keeps torch's own CUDA or ROCm from taking a card. Where there is none for them, nothing needs saying.
-fn hidden(around: &Surroundings) -> Vec<Change> {
-    let mut changes = Vec::new();
-    if around.has("dev/kfd") {
-        let reason = "the card is not ROCm's on this route";
-        changes.push(Change::new("HIP_VISIBLE_DEVICES", Action::Set("-1".into()), reason));
-    }
-    if around.has("dev/nvidiactl") || around.has("dev/kfd") {
-        let reason = "torch's own CUDA or ROCm takes no card on this route";
-        changes.push(Change::new("CUDA_VISIBLE_DEVICES", Action::Set("-1".into()), reason));
-    }
+/// The profile's variables that keep torch's own CUDA or ROCm from taking a card, where there is one for them.
+fn hidden(route: Route, around: &Surroundings) -> Vec<Change> {
+    let (rocm, cuda) = (around.has("dev/kfd"), around.has("dev/nvidiactl"));
+    let mut changes = of_profile(route, around);
+    changes.retain(|change| if change.name == "HIP_VISIBLE_DEVICES" { rocm } else { rocm || cuda });
     changes
+}
+
+/// What [`profile`] says of a route. It refuses none that has a device, as long as nobody looked into PyTorch.
+fn of_profile(route: Route, around: &Surroundings) -> Vec<Change> {
+    match profile::profile(&around.situation, route, false) {
+        Ok(profile) => {
+            profile.warnings.iter().for_each(|warning| log::info!("{warning}"));
+            profile.settings.into_iter().map(Change::from).collect()
+        }
+        Err(refusal) => {
+            log::warn!("{refusal}");
+            Vec::new()
+        }
+    }
 }
 
 /// The card under its own name; our drop-in and preload where they are installed.
 fn rocm(around: &Surroundings) -> Vec<Change> {
     let mut changes =
         vec![Change::new("WAVE32_CUDA", Action::Unset, "scripts' cuda is ROCm's on this route")];
-    if let Some(reason) = wrong_override(around) {
-        changes.push(Change::new("HSA_OVERRIDE_GFX_VERSION", Action::Unset, reason));
+    changes.extend(of_profile(Route::Rocm, around));
+    // Within the card's family an override may be all that makes this PyTorch run: nobody looked into it.
+    if around.situation.code_objects.is_none() && !is_other_family(around) {
+        changes.retain(|change| change.name != "HSA_OVERRIDE_GFX_VERSION");
     }
-    changes.push(Change::new("MIOPEN_DEVICE_ARCH", Action::Unset, "it makes MIOpen's launches fail"));
     match around.find("libMIOpen.so.1").as_deref().and_then(Path::parent) {
         Some(folder) => changes.push(Change::new(
             "LD_LIBRARY_PATH",
@@ -204,15 +226,14 @@ fn rocm(around: &Surroundings) -> Vec<Change> {
     changes
 }
 
-/// Why the override harms: it names another family than the card's. Within a family (10.3.0 for gfx1031) it is how
-/// people use ROCm, and stays.
-fn wrong_override(around: &Surroundings) -> Option<String> {
-    let told = around.get("HSA_OVERRIDE_GFX_VERSION")?.to_str()?;
-    let mut numbers = told.split('.').map(|part| part.trim().parse::<u32>().ok());
-    let (major, minor) = (numbers.next()??, numbers.next()??);
-    let targets = gpu_targets(&around.root.join("sys/class/kfd/kfd/topology/nodes"));
-    let other = targets.iter().find(|&&target| (target / 10000, target / 100 % 100) != (major, minor))?;
-    Some(format!("{told} is another family than {}: hangs and memory faults", target_name(*other)))
+/// The override names another family than a card's: 10.3 is not gfx1010's.
+fn is_other_family(around: &Surroundings) -> bool {
+    let told = around.get("HSA_OVERRIDE_GFX_VERSION").and_then(OsStr::to_str).unwrap_or_default();
+    let mut numbers = told.split('.').map(|part| part.trim().parse::<u32>());
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
+    let family = format!("gfx{major}{minor:x}");
+    // The last digit of a target is its stepping.
+    around.situation.cards.iter().any(|card| card.get(..card.len().saturating_sub(1)) != Some(&family))
 }
 
 #[cfg(test)]
@@ -224,17 +245,19 @@ mod tests {
             root: root.into(),
             variables: variables.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             folders: vec![root.join("lib")],
+            situation: Situation::default(),
             cards: vec!["0".into()],
             log_miopen: false,
         }
     }
 
-    fn card(root: &Path, version: u32) {
-        let node = root.join("sys/class/kfd/kfd/topology/nodes/1");
-        std::fs::create_dir_all(&node).unwrap();
-        std::fs::write(node.join("properties"), format!("gfx_target_version {version}\n")).unwrap();
+    /// A machine with these AMD cards.
+    fn with_cards(root: &Path, cards: &[&str], variables: &[(&str, &str)]) -> Surroundings {
         std::fs::create_dir_all(root.join("dev")).unwrap();
         std::fs::write(root.join("dev/kfd"), "").unwrap();
+        let cards = cards.iter().map(ToString::to_string).collect();
+        let situation = Situation { cards, ..Situation::default() };
+        Surroundings { situation, ..around(root, variables) }
     }
 
     fn names(changes: &[Change]) -> Vec<&str> {
@@ -255,9 +278,9 @@ mod tests {
     #[test]
     fn vulkan_tells_what_it_corrected() {
         let root = tempfile::tempdir().unwrap();
-        card(root.path(), 100_100);
-        let around = around(
+        let around = with_cards(
             root.path(),
+            &["gfx1010"],
             &[("HSA_OVERRIDE_GFX_VERSION", "10.3.0"), ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")],
         );
         let found = changes(Route::Vulkan, &around);
@@ -281,17 +304,23 @@ mod tests {
 
     #[test]
     fn rocm_keeps_an_override_within_the_family_only() {
-        for (version, told, kept) in [
-            (100_100, "10.3.0", false),
-            (100_301, "10.3.0", true),
-            (100_100, "10.1.0", true),
-            (100_100, "?", true),
+        for (card, told, kept) in [
+            ("gfx1010", "10.3.0", false),
+            ("gfx1031", "10.3.0", true),
+            ("gfx1010", "10.1.0", true),
+            ("gfx1010", "?", true),
         ] {
             let root = tempfile::tempdir().unwrap();
-            card(root.path(), version);
-            let found = changes(Route::Rocm, &around(root.path(), &[("HSA_OVERRIDE_GFX_VERSION", told)]));
-            assert_eq!(names(&found).is_empty(), kept, "{version} {told}");
+            let around = with_cards(root.path(), &[card], &[("HSA_OVERRIDE_GFX_VERSION", told)]);
+            let found = changes(Route::Rocm, &around);
+            assert_eq!(!names(&found).contains(&"HSA_OVERRIDE_GFX_VERSION"), kept, "{card} {told}");
+            // MIOpen has no database for RDNA1: its first look at a shape would be a search.
+            assert_eq!(names(&found).contains(&"MIOPEN_FIND_MODE"), card == "gfx1010");
         }
+        let root = tempfile::tempdir().unwrap();
+        let found =
+            changes(Route::Rocm, &with_cards(root.path(), &["gfx1010"], &[("MIOPEN_DEVICE_ARCH", "x")]));
+        assert!(names(&found).contains(&"MIOPEN_DEVICE_ARCH"));
     }
 
     #[test]
@@ -301,7 +330,8 @@ mod tests {
         std::fs::create_dir(&lib).unwrap();
         std::fs::write(lib.join("libMIOpen.so.1"), "").unwrap();
         std::fs::write(lib.join("libwave32_preload.so"), "").unwrap();
-        let around = around(root.path(), &[("LD_LIBRARY_PATH", "/a:/b"), ("LD_PRELOAD", "")]);
+        let around =
+            with_cards(root.path(), &["gfx1030"], &[("LD_LIBRARY_PATH", "/a:/b"), ("LD_PRELOAD", "")]);
         let found = changes(Route::Rocm, &around);
         assert_eq!(names(&found), ["LD_LIBRARY_PATH", "LD_PRELOAD"]);
         let value = |i: usize| found[i].value(around.get(&found[i].name)).unwrap();
@@ -312,8 +342,8 @@ mod tests {
     #[test]
     fn cpu_hides_the_cards() {
         let root = tempfile::tempdir().unwrap();
-        card(root.path(), 100_100);
-        let mut around = around(root.path(), &[("WAVE32_CUDA", "wave"), ("HIP_VISIBLE_DEVICES", "-1")]);
+        let variables = [("WAVE32_CUDA", "wave"), ("HIP_VISIBLE_DEVICES", "-1")];
+        let mut around = with_cards(root.path(), &["gfx1010"], &variables);
         around.log_miopen = true;
         let found = changes(Route::Cpu, &around);
         assert_eq!(

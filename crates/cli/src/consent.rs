@@ -1,0 +1,129 @@
+//! Changes to files: shown, asked about, carried out.
+
+use crate::output::print;
+use anyhow::{Result, bail};
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+use wave32_doctor::change::{ChangeError, Manifest, Plan, Session, Step, Store};
+
+/// How a command that changes files is run.
+#[derive(Debug, clap::Args)]
+pub struct Consent {
+    /// Do it without asking
+    #[arg(short, long)]
+    yes: bool,
+    /// Seconds to wait for another wave32 that is changing files
+    #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=3600))]
+    wait: u64,
+    /// Write what is done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of a plan.
+pub enum Outcome {
+    /// There was nothing to do.
+    Nothing,
+    /// The user said no.
+    Declined,
+    /// Done, under this number.
+    Done(u64),
+}
+
+impl Outcome {
+    /// The exit code of a command that ends like this.
+    pub fn code(&self) -> ExitCode {
+        match self {
+            Self::Nothing | Self::Done(_) => ExitCode::SUCCESS,
+            Self::Declined => ExitCode::from(1),
+        }
+    }
+}
+
+impl Consent {
+    /// Keeps others out; tells what was found half done and has been taken back.
+    ///
+    /// # Errors
+    /// See [`Store::lock`].
+    pub fn lock<'s>(&self, store: &'s Store, force: bool) -> Result<Session<'s>, ChangeError> {
+        let session = store.lock(Duration::from_secs(self.wait), force)?;
+        for Manifest { title, .. } in session.recovered() {
+            eprintln!("note: a change that was cut short has been taken back: {title}");
+        }
+        Ok(session)
+    }
+
+    /// Shows the plan of `make`, asks, and carries it out.
+    ///
+    /// # Errors
+    /// Nobody to ask; any error of the change.
+    pub fn carry_out(
+        &self,
+        store: &Store,
+        force: bool,
+        make: impl Fn(&Session<'_>) -> Result<Plan, ChangeError>,
+    ) -> Result<Outcome> {
+        let mut session = self.lock(store, force)?;
+        let plan = make(&session)?;
+        if plan.is_empty() {
+            self.report(&plan, None)?;
+            return Ok(Outcome::Nothing);
+        }
+        if !self.json {
+            print(&plan.diff());
+        }
+        if !self.yes {
+            if !std::io::stdin().is_terminal() {
+                let why = "nothing was changed: standard input is no terminal, so there is nobody to ask";
+                bail!("{why}; run it again with --yes");
+            }
+            // Nobody should have to wait for the user's answer.
+            drop(session);
+            if self.json {
+                eprint!("{}", plan.diff());
+            }
+            if !asked()? {
+                return Ok(Outcome::Declined);
+            }
+            session = self.lock(store, force)?;
+            if make(&session)? != plan {
+                return Err(ChangeError::Outdated.into());
+            }
+        }
+        let id = session.apply(&plan)?;
+        self.report(&plan, id)?;
+        Ok(id.map_or(Outcome::Nothing, Outcome::Done))
+    }
+
+    fn report(&self, plan: &Plan, id: Option<u64>) -> Result<()> {
+        if self.json {
+            let steps: Vec<&Step> = plan.steps().collect();
+            let report = serde_json::json!({ "change": id, "steps": steps, "diff": plan.diff() });
+            print(&(serde_json::to_string_pretty(&report)? + "\n"));
+        }
+        Ok(())
+    }
+
+    /// Is a report wanted?
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Says something that is no part of the report.
+    pub fn say(&self, text: &str) {
+        if self.json {
+            eprintln!("{text}");
+        } else {
+            print(&format!("{text}\n"));
+        }
+    }
+}
+
+fn asked() -> Result<bool> {
+    eprint!("Do this? [y/N] ");
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,25 @@
+//! Changing files so that nothing is lost: a plan is shown as a diff, carried out whole or not at all, and taken
+//! back byte for byte, even around what the user edited since.
+//!
+//! [`Draft`] reads and makes a [`Plan`]; a [`Session`] of a [`Store`] carries it out: old and new contents and a
+//! manifest are on the disk before the first file is touched, each file is replaced in one rename, and the change
+//! counts once its folder has its last name. Whatever is found half done is taken back by the next session. To
+//! undo is a change like any other.
+
+mod disk;
+mod error;
+mod journal;
+mod plan;
+mod root;
+mod store;
+mod undo;
+
+#[cfg(test)]
+mod tests;
+
+pub use disk::{Disk, Meta, RealDisk};
+pub use error::ChangeError;
+pub use journal::{Manifest, Step};
+pub use plan::{Draft, Plan};
+pub use root::Root;
+pub use store::{Made, Session, Store};

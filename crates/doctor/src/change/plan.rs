@@ -1,0 +1,305 @@
+//! What shall change: made by reading only, shown as a diff, carried out elsewhere.
+
+use super::disk::Meta;
+use super::error::ChangeError;
+use super::journal::Step;
+use super::root::Root;
+use diffy::DiffOptions;
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// One step with the contents it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Planned {
+    pub step: Step,
+    /// The file's contents, for [`Step::Write`].
+    pub before: Option<Vec<u8>>,
+    pub after: Option<Vec<u8>>,
+    /// The user's own version, to be kept under this name.
+    pub note: Option<String>,
+}
+
+/// A list of changes, to be carried out together or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub(super) title: String,
+    pub(super) undoes: Option<u64>,
+    pub(super) steps: Vec<Planned>,
+}
+
+impl Plan {
+    /// Nothing to do? (To take back what somebody has taken back by hand is to be written down, at least.)
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.undoes.is_none()
+    }
+
+    /// The steps, for programs.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().map(|planned| &planned.step)
+    }
+
+    /// The changes as a unified diff, with paths and contents made safe for a terminal.
+    #[must_use]
+    pub fn diff(&self) -> String {
+        let mut out = String::new();
+        if self.steps.is_empty() && self.undoes.is_some() {
+            out += "(nothing is left of it; it will be marked as undone)\n";
+        }
+        for Planned { step, before, after, note } in &self.steps {
+            let _ = match step {
+                Step::MakeFolder { path, .. } => writeln!(out, "new folder {}", shown(path)),
+                Step::RemoveFolder { path, .. } => {
+                    writeln!(out, "remove folder {} if it is empty", shown(path))
+                }
+                Step::Move { from, to } => writeln!(out, "move {} to {}", shown(from), shown(to)),
+                Step::Write { path, .. } => {
+                    let name =
+                        |contents: &Option<_>| contents.as_ref().map_or("/dev/null".into(), |_| shown(path));
+                    writeln!(out, "--- {}\n+++ {}", name(before), name(after)).and_then(|()| {
+                        let old = readable(before.as_deref().unwrap_or_default());
+                        let new = readable(after.as_deref().unwrap_or_default());
+                        let patch = DiffOptions::new().create_patch(&old, &new).to_string();
+                        // Its own header names no files.
+                        let start = patch.find("@@").unwrap_or(patch.len());
+                        out.write_str(&patch[start..])
+                    })
+                }
+            };
+            if let Some(note) = note {
+                let _ = writeln!(out, "({note})");
+            }
+        }
+        out
+    }
+}
+
+/// A plan in the making. Later edits of a file see earlier ones.
+#[derive(Debug)]
+pub struct Draft<'r> {
+    root: &'r Root,
+    plan: Plan,
+}
+
+impl<'r> Draft<'r> {
+    /// An empty plan; `title` tells what it is for.
+    #[must_use]
+    pub fn new(root: &'r Root, title: impl Into<String>) -> Self {
+        Self { root, plan: Plan { title: title.into(), undoes: None, steps: Vec::new() } }
+    }
+
+    /// Gives `path` the contents that `edit` makes of the present ones (none: no such file). Links are followed;
+    /// folders on the way are made. A new file gets `mode`; one that is there keeps its own.
+    ///
+    /// # Errors
+    /// What cannot be read, what is no plain file, and what `edit` refuses.
+    pub fn edit(
+        &mut self,
+        path: &Path,
+        mode: u32,
+        edit: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>, ChangeError>,
+    ) -> Result<(), ChangeError> {
+        let real = self.root.resolve(path).map_err(ChangeError::io("find", path))?;
+        let earlier = self.plan.steps.iter().position(
+            |planned| matches!(&planned.step, Step::Write { path, after: Some(_), .. } if *path == real),
+        );
+        if let Some(index) = earlier {
+            let planned = &mut self.plan.steps[index];
+            planned.after = Some(edit(planned.after.as_deref())?);
+            return Ok(());
+        }
+        // A plan that wants a file and something below it could not be carried out.
+        let clash = self.plan.steps.iter().find_map(|planned| match &planned.step {
+            Step::MakeFolder { path, .. } if *path == real => Some(path),
+            Step::Write { path, .. } if real.starts_with(path) => Some(path),
+            _ => None,
+        });
+        if let Some(path) = clash {
+            let (why, next) =
+                ("would be both file and folder".into(), "choose other places with --to".into());
+            return Err(ChangeError::Refused { path: path.clone(), why, next });
+        }
+        let (before, meta) = match read(self.root, &real)? {
+            Some((bytes, meta)) => (Some(bytes), Some(meta)),
+            None => (None, None),
+        };
+        let after = edit(before.as_deref())?;
+        if before.as_ref() == Some(&after) {
+            return Ok(());
+        }
+        let new = match meta {
+            Some(meta) => meta,
+            None => self.folders(&real)?.with_mode(mode),
+        };
+        self.plan.steps.push(Planned {
+            step: Step::Write { path: real, before: meta, after: Some(new) },
+            before,
+            after: Some(after),
+            note: None,
+        });
+        Ok(())
+    }
+
+    /// Gives line `number` (from 1) of `path` other words, if it still is `expected`.
+    ///
+    /// # Errors
+    /// It is not, or belongs to a command of several lines; what [`Draft::edit`] refuses.
+    pub fn replace_line(
+        &mut self,
+        path: &Path,
+        number: usize,
+        expected: &str,
+        new: &str,
+    ) -> Result<(), ChangeError> {
+        self.edit(path, 0o644, |old| {
+            let mut lines: Vec<&[u8]> = old.unwrap_or_default().split_inclusive(|&b| b == b'\n').collect();
+            let plain =
+                |line: &[u8]| String::from_utf8_lossy(line).trim_end_matches(['\n', '\r']).to_string();
+            let index = number.wrapping_sub(1);
+            let before = index.checked_sub(1).and_then(|i| lines.get(i)).map(|line| plain(line));
+            let refused = |why: String| {
+                let next = format!("edit it by hand: {expected}");
+                Err(ChangeError::Refused { path: path.into(), why, next })
+            };
+            let Some(line) = lines.get(index).filter(|line| plain(line) == expected) else {
+                return refused(format!("line {number} is no longer what it was"));
+            };
+            if expected.ends_with('\\') || before.is_some_and(|before| before.ends_with('\\')) {
+                return refused(format!("line {number} is part of a longer command"));
+            }
+            let end = &line[expected.len().min(line.len())..];
+            let new = [new.as_bytes(), end].concat();
+            lines[index] = &new;
+            Ok(lines.concat())
+        })
+    }
+
+    /// Takes `path` away, whatever it is: a link stands for itself. It is kept until the change is forgotten.
+    ///
+    /// # Errors
+    /// What cannot be looked at.
+    pub fn remove(&mut self, path: &Path) -> Result<(), ChangeError> {
+        let real = self.root.resolve_parent(path).map_err(ChangeError::io("find", path))?;
+        match self.root.host(&real).symlink_metadata() {
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(ChangeError::io("look at", path)(e)),
+        }
+        // Where it goes is settled when the change has a number.
+        let step = Step::Move { from: real, to: PathBuf::new() };
+        self.plan.steps.push(Planned { step, before: None, after: None, note: None });
+        Ok(())
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn finish(mut self) -> Plan {
+        self.plan
+            .steps
+            .retain(|planned| !matches!(planned.step, Step::Write { .. }) || planned.before != planned.after);
+        self.plan
+    }
+
+    /// Plans the folders that `path` needs and that are not there; the owner that new files get there.
+    fn folders(&mut self, path: &Path) -> Result<Meta, ChangeError> {
+        let mut missing = Vec::new();
+        let mut owner = None;
+        for folder in path.ancestors().skip(1) {
+            match self.root.host(folder).metadata() {
+                Ok(found) if found.is_dir() => {
+                    owner = Some(Meta::from(&found));
+                    break;
+                }
+                Ok(_) => {
+                    let (why, next) = ("is no folder".into(), "move it out of the way".into());
+                    return Err(ChangeError::Refused { path: folder.into(), why, next });
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => missing.push(folder.to_path_buf()),
+                Err(e) => return Err(ChangeError::io("look at", folder)(e)),
+            }
+        }
+        let owner = owner.unwrap_or(Meta { mode: 0o755, uid: 0, gid: 0 });
+        // Only root can give files away; everybody else's are their own.
+        let owner = match rustix::process::geteuid() {
+            uid if uid.is_root() => owner,
+            uid => Meta { mode: 0, uid: uid.as_raw(), gid: rustix::process::getegid().as_raw() },
+        };
+        for path in missing.into_iter().rev() {
+            let planned = self.plan.steps.iter();
+            if planned
+                .clone()
+                .any(|p| matches!(&p.step, Step::MakeFolder { path: made, .. } if *made == path))
+            {
+                continue;
+            }
+            let step = Step::MakeFolder { path, meta: owner.with_mode(0o755) };
+            self.plan.steps.push(Planned { step, before: None, after: None, note: None });
+        }
+        Ok(owner)
+    }
+}
+
+/// The file at `real` (links followed already) and its permissions; nothing if it is not there.
+pub(super) fn read(root: &Root, real: &Path) -> Result<Option<(Vec<u8>, Meta)>, ChangeError> {
+    let host = root.host(real);
+    let refused = |why: &str, next: &str| {
+        Err(ChangeError::Refused { path: real.into(), why: why.into(), next: next.into() })
+    };
+    let found = match host.symlink_metadata() {
+        Ok(found) => found,
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(e) => return Err(ChangeError::io("look at", real)(e)),
+    };
+    if !found.is_file() {
+        return refused("is no plain file", "move it out of the way, or choose another place with --to");
+    }
+    if found.nlink() > 1 {
+        let next =
+            "replacing one would part it from the others: put the output of `wave32 env` there by hand";
+        return refused("has several names (hard links)", next);
+    }
+    if found.len() > MOST_BYTES {
+        return refused(
+            "is larger than 16 MB, which no file of settings is",
+            "choose another place with --to",
+        );
+    }
+    let bytes = std::fs::read(&host).map_err(ChangeError::io("read", real))?;
+    Ok(Some((bytes, Meta::from(&found))))
+}
+
+/// Files of settings are small; anything else at their place is a mistake.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// A path as one line.
+fn shown(path: &Path) -> String {
+    readable(path.as_os_str().as_encoded_bytes()).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// Text without anything that a terminal would obey.
+fn readable(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' | '\t' => out.push(c),
+                c if c.is_control() => out.extend(c.escape_default()),
+                c => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+impl Meta {
+    fn with_mode(self, mode: u32) -> Self {
+        Self { mode, ..self }
+    }
+}

@@ -1,0 +1,497 @@
+//! Faults between any two operations; what is left is what was there before or after, to the byte.
+
+use super::*;
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What happens at the chosen operation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    /// The process dies before it.
+    DiesBefore,
+    /// The process dies after it.
+    DiesAfter,
+    /// The process dies in the middle; of a write, half the bytes are there.
+    DiesWithin,
+    /// It fails, and the process goes on.
+    Fails(io::ErrorKind),
+    /// It and all later writes fail: the disk is full.
+    Full,
+}
+
+const FAULTS: [Fault; 7] = [
+    Fault::DiesBefore,
+    Fault::DiesAfter,
+    Fault::DiesWithin,
+    Fault::Fails(io::ErrorKind::Other),
+    Fault::Fails(io::ErrorKind::PermissionDenied),
+    Fault::Fails(io::ErrorKind::ReadOnlyFilesystem),
+    Fault::Full,
+];
+
+/// A disk that works until operation `at`.
+struct FaultyDisk {
+    at: usize,
+    fault: Fault,
+    done: Rc<Cell<usize>>,
+    dead: Cell<bool>,
+}
+
+impl FaultyDisk {
+    fn operation(&self, run: impl Fn() -> io::Result<()>, half: impl Fn(), writes: bool) -> io::Result<()> {
+        let now = self.done.replace(self.done.get() + 1);
+        if self.dead.get() {
+            return Err(io::Error::other("dead"));
+        }
+        if self.fault == Fault::Full {
+            return if now >= self.at && writes { Err(io::ErrorKind::StorageFull.into()) } else { run() };
+        }
+        if now != self.at {
+            return run();
+        }
+        match self.fault {
+            Fault::DiesBefore => {}
+            Fault::DiesAfter => run()?,
+            Fault::DiesWithin => half(),
+            Fault::Fails(kind) => return Err(kind.into()),
+            Fault::Full => unreachable!("seen to above"),
+        }
+        self.dead.set(true);
+        Err(io::Error::other("dies"))
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn make_folder(&self, path: &Path, meta: Meta) -> io::Result<()> {
+        self.operation(|| RealDisk.make_folder(path, meta), || (), true)
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8], meta: Meta, like: Option<&Path>) -> io::Result<()> {
+        let half = || std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+        self.operation(|| RealDisk.write(path, bytes, meta, like), half, true)
+    }
+
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.operation(|| RealDisk.replace(from, to), || (), false)
+    }
+
+    fn move_to(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.operation(|| RealDisk.move_to(from, to), || (), false)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.operation(|| RealDisk.remove_file(path), || (), false)
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        self.operation(|| RealDisk.remove_folder(path), || (), false)
+    }
+}
+
+type Tree = BTreeMap<PathBuf, (u32, u32, Vec<u8>)>;
+
+/// Everything under `root` but the store: type and permissions, owner, contents.
+fn tree(root: &Path) -> Tree {
+    fn walk(folder: &Path, found: &mut Tree) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.ends_with("state/wave32") {
+                continue;
+            }
+            let meta = path.symlink_metadata().unwrap();
+            let contents = if meta.is_symlink() {
+                path.read_link().unwrap().into_os_string().into_encoded_bytes()
+            } else if meta.is_dir() {
+                walk(&path, found);
+                Vec::new()
+            } else {
+                std::fs::read(&path).unwrap()
+            };
+            let mode = std::os::unix::fs::MetadataExt::mode(&meta);
+            found.insert(path, (mode, std::os::unix::fs::MetadataExt::uid(&meta), contents));
+        }
+    }
+    let mut found = Tree::new();
+    walk(root, &mut found);
+    found
+}
+
+const STORE: &str = "/state/wave32";
+const SOON: Duration = Duration::from_secs(5);
+
+fn store(root: &Path) -> Store {
+    Store::new(Root::new(root).unwrap(), STORE)
+}
+
+fn faulty(root: &Path, at: usize, fault: Fault) -> (Store, Rc<Cell<usize>>) {
+    let done = Rc::new(Cell::new(0));
+    let disk = FaultyDisk { at, fault, done: done.clone(), dead: Cell::new(false) };
+    (Store::with_disk(Root::new(root).unwrap(), STORE, Box::new(disk)), done)
+}
+
+/// In memory where that is to be had: thousands of flushes to a disk take minutes.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// A home with everything in it that a plan may meet: names with spaces, quotes and newlines, links, a folder of
+/// leftovers, odd permissions.
+fn home() -> tempfile::TempDir {
+    let home = folder();
+    let at = |name: &str| home.path().join(name);
+    for folder in ["dots", "old cache/deep", "state", "it's \"a\nfolder"] {
+        std::fs::create_dir_all(at(folder)).unwrap();
+    }
+    for (name, contents, mode) in [
+        ("dots/profile", "one\ntwo\nthree\n", 0o640),
+        ("plain", "no newline at the end", 0o600),
+        ("it's \"a\nfolder/f", "\u{1b}[31mred\n\0\n", 0o755),
+        ("old cache/deep/kernels.db", "stale", 0o444),
+        ("lib.so.1.0", "patched", 0o755),
+    ] {
+        std::fs::write(at(name), contents).unwrap();
+        std::fs::set_permissions(at(name), PermissionsExt::from_mode(mode)).unwrap();
+    }
+    symlink("/dots/profile", at("profile")).unwrap();
+    symlink("lib.so.1.0", at("lib.so")).unwrap();
+    symlink("nowhere/yet", at("dangling")).unwrap();
+    home
+}
+
+/// Something of everything that a plan can hold.
+fn plan(store: &Store) -> Plan {
+    let mut draft = Draft::new(store.root(), "test");
+    let add = |old: Option<&[u8]>| Ok([old.unwrap_or_default(), b"\nadded\n"].concat());
+    draft.edit(Path::new("/profile"), 0o644, add).unwrap();
+    draft.edit(Path::new("/plain"), 0o644, |_| Ok(b"replaced\n".to_vec())).unwrap();
+    draft.edit(Path::new("/it's \"a\nfolder/f"), 0o644, add).unwrap();
+    draft.edit(Path::new("/new/deep/file.conf"), 0o600, add).unwrap();
+    draft.edit(Path::new("/new/deep/other.conf"), 0o644, add).unwrap();
+    draft.edit(Path::new("/dangling"), 0o644, add).unwrap();
+    draft.remove(Path::new("/old cache")).unwrap();
+    draft.remove(Path::new("/lib.so")).unwrap();
+    draft.remove(Path::new("/lib.so.1.0")).unwrap();
+    draft.remove(Path::new("/not there")).unwrap();
+    draft.finish()
+}
+
+/// Applies the plan of `make` with a fault, recovers, and tells what is left: before (false) or after (true).
+fn survives(root: &Path, after: &Tree, at: usize, fault: Fault, make: &dyn Fn(&Session<'_>) -> Plan) -> bool {
+    let before = tree(root);
+    let (broken, _) = faulty(root, at, fault);
+    let result = broken.lock(SOON, false).and_then(|session| session.apply(&make(&session)));
+    if let (Err(e), Fault::Fails(_) | Fault::Full) = (&result, fault) {
+        // The process lived: it has cleaned up itself, unless the disk was full for that as well.
+        if !matches!(e, ChangeError::Stuck { .. }) {
+            assert_eq!(tree(root), before, "{fault:?} at {at}: {e}");
+        }
+    }
+    let store = store(root);
+    store.lock(SOON, false).unwrap();
+    assert!(store.interrupted().unwrap().is_none());
+    let now = tree(root);
+    if result.is_ok() || now != before {
+        assert_eq!(&now, after, "{fault:?} at {at}: neither before nor after, result {result:?}");
+    }
+    now == *after
+}
+
+#[test]
+fn every_fault_at_every_operation_of_apply_and_undo() {
+    let sample = home();
+    let root = sample.path();
+    let before = tree(root);
+    let (counting, done) = faulty(root, usize::MAX, Fault::DiesBefore);
+    let session = counting.lock(SOON, false).unwrap();
+    let id = session.apply(&plan(&counting)).unwrap().unwrap();
+    let (after, applying) = (tree(root), done.get());
+    assert_ne!(before, after);
+    session.apply(&session.plan_undo(id).unwrap()).unwrap().unwrap();
+    let undoing = done.get() - applying;
+    assert_eq!(tree(root), before);
+    assert!(applying > 25 && undoing > 25, "{applying} {undoing}");
+    drop(session);
+
+    for fault in FAULTS {
+        let (mut kept, mut changed) = (0, 0);
+        for at in 0..applying {
+            let home = home();
+            // The names differ by the folder only.
+            let after = moved(&after, root, home.path());
+            match survives(home.path(), &after, at, fault, &|session| plan(session.store())) {
+                true => changed += 1,
+                false => kept += 1,
+            }
+        }
+        assert!(kept > 0, "{fault:?}");
+        if fault == Fault::DiesAfter {
+            assert!(changed > 0);
+        }
+        for at in 0..undoing {
+            let home = home();
+            let store = store(home.path());
+            let id = store.lock(SOON, false).unwrap().apply(&plan(&store)).unwrap().unwrap();
+            let before = moved(&before, root, home.path());
+            survives(home.path(), &before, at, fault, &|session| session.plan_undo(id).unwrap());
+        }
+    }
+}
+
+fn moved(tree: &Tree, from: &Path, to: &Path) -> Tree {
+    tree.iter().map(|(path, file)| (to.join(path.strip_prefix(from).unwrap()), file.clone())).collect()
+}
+
+#[test]
+fn dying_while_recovering_from_dying() {
+    // 24 operations in: in the midst of the replacements.
+    for first in [9, 24, 28, 30] {
+        for second in 0..40 {
+            let home = home();
+            let before = tree(home.path());
+            let (broken, _) = faulty(home.path(), first, Fault::DiesBefore);
+            broken.lock(SOON, false).unwrap().apply(&plan(&broken)).unwrap_err();
+            let (again, _) = faulty(home.path(), second, Fault::DiesWithin);
+            drop(again.lock(SOON, false));
+            store(home.path()).lock(SOON, false).unwrap();
+            assert_eq!(tree(home.path()), before, "{first} {second}");
+        }
+    }
+}
+
+#[test]
+fn twice_changes_nothing() {
+    let home = home();
+    let store = store(home.path());
+    let session = store.lock(SOON, false).unwrap();
+    let path = Path::new("/profile");
+    let make = || {
+        let mut draft = Draft::new(store.root(), "test");
+        draft.edit(path, 0o644, |_| Ok(b"x\n".to_vec())).unwrap();
+        draft.finish()
+    };
+    let id = session.apply(&make()).unwrap().unwrap();
+    let after = tree(home.path());
+    assert!(make().is_empty());
+    assert_eq!(session.apply(&make()).unwrap(), None);
+    assert_eq!(tree(home.path()), after);
+    assert!(home.path().join("profile").is_symlink(), "the link stays, its target is edited");
+    session.apply(&session.plan_undo(id).unwrap()).unwrap().unwrap();
+    assert!(session.plan_undo(id).unwrap().is_empty());
+    assert!(store.history().unwrap()[0].undone);
+}
+
+#[test]
+fn the_users_lines_survive_undo() {
+    let home = home();
+    let store = store(home.path());
+    let session = store.lock(SOON, false).unwrap();
+    let profile = home.path().join("dots/profile");
+    let old = "a\nb\nc\nd\ne\nf\n";
+    std::fs::write(&profile, old).unwrap();
+    let mut draft = Draft::new(store.root(), "test");
+    let block = |old: Option<&[u8]>| Ok([old.unwrap_or_default(), b"# ours\nexport X=1\n# end\n"].concat());
+    draft.edit(Path::new("/profile"), 0o644, block).unwrap();
+    draft.edit(Path::new("/made/here"), 0o644, |_| Ok(b"ours\n".to_vec())).unwrap();
+    let id = session.apply(&draft.finish()).unwrap().unwrap();
+    let edited = format!("first\n{old}# ours\nexport X=1\n# end\nlast\n").replace("c\n", "C\n");
+    std::fs::write(&profile, edited).unwrap();
+    std::fs::set_permissions(&profile, PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::write(home.path().join("made/theirs"), "x").unwrap();
+    session.apply(&session.plan_undo(id).unwrap()).unwrap().unwrap();
+    assert_eq!(std::fs::read_to_string(&profile).unwrap(), "first\na\nb\nC\nd\ne\nf\nlast\n");
+    assert_eq!(profile.metadata().unwrap().permissions().mode() & 0o777, 0o600, "the user's own");
+    assert!(home.path().join("made/theirs").exists() && !home.path().join("made/here").exists());
+}
+
+#[test]
+fn lines_right_beside_ours_are_no_conflict() {
+    let meta = Meta { mode: 0o644, uid: 0, gid: 0 };
+    let file = |text: &str| Some((text.as_bytes().to_vec(), meta));
+    let restored = |now: &str, before: &str, after: &str| {
+        undo::restored(&file(now), &file(before), &file(after))
+            .map(|c| String::from_utf8(c.unwrap().0).unwrap())
+    };
+    let (before, after) = ("a\nold\nm\nb", "a\nnew\nm\nb\n# ours\nX\n");
+    let edited = "a\n1\nnew\n2\nm\nb\n# ours\nX\n3\n";
+    assert_eq!(restored(edited, before, after).unwrap(), "a\n1\nold\n2\nm\nb\n3\n");
+    let twice = "a\nnew\nm\nb\n# ours\nX\nb\n# ours\nX\n3";
+    for (now, why) in [
+        (twice, "which of them is ours?"),
+        ("a\nnew\nm\nb\n# ours\nY\n", "our lines were edited"),
+        ("a\nnew\nm\nb\n# ours\nX", "their end as well"),
+        ("a\n3\nm\nb\n# ours\nX\n", "one of two was edited"),
+    ] {
+        assert_eq!(restored(now, before, after), None, "{why}");
+    }
+}
+
+#[test]
+fn a_conflict_is_refused_and_force_keeps_both() {
+    let home = home();
+    let store = store(home.path());
+    let id = store.lock(SOON, false).unwrap().apply(&plan(&store)).unwrap().unwrap();
+    std::fs::write(home.path().join("plain"), "mine\n").unwrap();
+    std::fs::write(home.path().join("lib.so"), "a new library").unwrap();
+    let edited = tree(home.path());
+    let session = store.lock(SOON, false).unwrap();
+    let refused = session.plan_undo(id).unwrap_err();
+    assert!(refused.to_string().contains("undo --force"), "{refused}");
+    assert_eq!(tree(home.path()), edited);
+    drop(session);
+    let session = store.lock(SOON, true).unwrap();
+    session.apply(&session.plan_undo(id).unwrap()).unwrap().unwrap();
+    let text = |name: &str| std::fs::read_to_string(home.path().join(name)).unwrap();
+    assert_eq!(text("plain"), "no newline at the end");
+    assert_eq!(text("plain.yours-1"), "mine\n");
+    assert_eq!(text("lib.so"), "patched");
+    assert_eq!(text("lib.so.yours-1"), "a new library");
+}
+
+#[test]
+fn a_folder_that_the_user_removed_stays_removed() {
+    let home = home();
+    let store = store(home.path());
+    let session = store.lock(SOON, false).unwrap();
+    let mut draft = Draft::new(store.root(), "test");
+    for path in ["/dots/profile", "/plain"] {
+        draft.edit(Path::new(path), 0o644, |_| Ok(b"ours\n".to_vec())).unwrap();
+    }
+    let id = session.apply(&draft.finish()).unwrap().unwrap();
+    std::fs::remove_dir_all(home.path().join("dots")).unwrap();
+    session.apply(&session.plan_undo(id).unwrap()).unwrap().unwrap();
+    assert_eq!(std::fs::read_to_string(home.path().join("plain")).unwrap(), "no newline at the end");
+    assert!(!home.path().join("dots").exists());
+    // All of it taken back by hand: that is undone as well.
+    let id = session.apply(&plan_of(&store, "/plain")).unwrap().unwrap();
+    std::fs::write(home.path().join("plain"), "no newline at the end").unwrap();
+    session.apply(&session.plan_undo(id).unwrap()).unwrap().unwrap();
+    assert!(store.history().unwrap().iter().all(|made| made.undone));
+}
+
+#[test]
+fn edits_between_crash_and_recovery_are_kept() {
+    for at in 0..60 {
+        let home = home();
+        std::fs::write(home.path().join("dots/profile"), "1\n2\n3\n4\n5\n6\n").unwrap();
+        let (broken, _) = faulty(home.path(), at, Fault::DiesBefore);
+        let Err(_) = broken.lock(SOON, false).unwrap().apply(&plan(&broken)) else { break };
+        let profile = home.path().join("dots/profile");
+        let now = std::fs::read_to_string(&profile).unwrap();
+        std::fs::write(&profile, format!("hello\n{now}")).unwrap();
+        store(home.path()).lock(SOON, false).unwrap();
+        assert_eq!(std::fs::read_to_string(&profile).unwrap(), "hello\n1\n2\n3\n4\n5\n6\n", "at {at}");
+    }
+}
+
+#[test]
+fn what_is_not_ours_to_change_is_refused() {
+    let home = home();
+    let store = store(home.path());
+    std::fs::hard_link(home.path().join("plain"), home.path().join("plain2")).unwrap();
+    let mut draft = Draft::new(store.root(), "test");
+    for path in ["/plain", "/dots", "/plain2/below"] {
+        let refused = draft.edit(Path::new(path), 0o644, |_| Ok(b"x".to_vec())).unwrap_err();
+        assert!(matches!(refused, ChangeError::Refused { .. }), "{path}: {refused}");
+    }
+    let made = plan_of(&store, "/dots/profile");
+    std::fs::write(home.path().join("dots/profile"), "meanwhile").unwrap();
+    let changed = store.lock(SOON, false).unwrap().apply(&made).unwrap_err();
+    assert!(matches!(changed, ChangeError::Changed(_)), "{changed}");
+}
+
+fn plan_of(store: &Store, path: &str) -> Plan {
+    let mut draft = Draft::new(store.root(), "test");
+    draft.edit(Path::new(path), 0o644, |_| Ok(b"x".to_vec())).unwrap();
+    draft.finish()
+}
+
+#[test]
+fn two_at_once_wait_for_each_other_but_not_for_ever() {
+    let home = home();
+    let (one, two) = (store(home.path()), store(home.path()));
+    let held = one.lock(SOON, false).unwrap();
+    let refused = two.lock(Duration::from_millis(100), false).err().unwrap();
+    assert!(refused.to_string().contains(&format!("process {}", std::process::id())), "{refused}");
+    drop(held);
+    two.lock(SOON, false).unwrap();
+}
+
+#[test]
+fn the_diff_cannot_speak_to_the_terminal() {
+    let home = home();
+    let diff = plan(&store(home.path())).diff();
+    assert!(!diff.contains('\u{1b}') && !diff.contains('\0'), "{diff}");
+    for line in ["--- /dots/profile", "+++ /dots/profile", "+added", "--- /dev/null", "new folder /new/deep"]
+    {
+        assert!(diff.lines().any(|l| l == line), "{line}: {diff}");
+    }
+    assert!(diff.contains("move /old cache to ") && diff.contains("it's \"a\\nfolder/f"), "{diff}");
+}
+
+#[test]
+fn a_journal_of_another_kind_is_left_alone() {
+    let home = home();
+    let store = store(home.path());
+    let folder = home.path().join("state/wave32/1.pending");
+    std::fs::create_dir_all(&folder).unwrap();
+    for text in ["", "{}", r#"{"format":2,"title":"","created":0,"undoes":null,"steps":[]}"#] {
+        std::fs::write(folder.join("manifest.json"), text).unwrap();
+        let refused = store.lock(SOON, false).err().unwrap();
+        assert!(matches!(refused, ChangeError::Journal { .. }), "{refused}");
+        assert!(folder.exists());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// Random files, random edits and removals, a fault anywhere in apply, then one anywhere in undo.
+    #[test]
+    fn before_or_after(
+        files in proptest::collection::btree_map("[a-c '\"\n]{1,3}(/[a-c]{1,2})?", "([a-d]{0,2}\n){0,6}", 0..6),
+        edits in proptest::collection::btree_map("[a-c '\"\n]{1,3}(/[a-c]{1,2})?", "([a-d]{0,2}\n){0,6}", 1..5),
+        removed in "[a-c]{1,3}",
+        (at, undo_at) in (0usize..60, 0usize..60),
+        fault in proptest::sample::select(FAULTS.to_vec()),
+    ) {
+        let home = folder();
+        std::fs::create_dir(home.path().join("state")).unwrap();
+        for (name, contents) in &files {
+            let path = home.path().join(name);
+            let _ = std::fs::create_dir_all(path.parent().unwrap());
+            let _ = std::fs::write(path, contents);
+        }
+        let make = |session: &Session<'_>| {
+            let mut draft = Draft::new(session.store().root(), "random");
+            for (name, contents) in &edits {
+                // Some meet a folder where a file should be, and are refused.
+                let _ = draft.edit(&Path::new("/").join(name), 0o644, |_| Ok(contents.clone().into_bytes()));
+            }
+            // What is edited is not removed as well.
+            if !edits.keys().any(|name| name.split('/').next() == Some(&removed)) {
+                draft.remove(&Path::new("/").join(&removed)).unwrap();
+            }
+            draft.finish()
+        };
+        let before = tree(home.path());
+        let sure = store(home.path());
+        let session = sure.lock(SOON, false).unwrap();
+        let Some(id) = session.apply(&make(&session)).unwrap() else { return Ok(()) };
+        let after = tree(home.path());
+        session.apply(&session.plan_undo(id).unwrap()).unwrap();
+        prop_assert_eq!(&tree(home.path()), &before);
+        drop(session);
+        if !survives(home.path(), &after, at, fault, &make) {
+            let session = sure.lock(SOON, false).unwrap();
+            session.apply(&make(&session)).unwrap().unwrap();
+        }
+        let id = sure.history().unwrap().last().unwrap().id;
+        survives(home.path(), &before, undo_at, fault, &|session| session.plan_undo(id).unwrap());
+    }
+}

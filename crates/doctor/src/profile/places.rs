@@ -1,0 +1,155 @@
+//! Where an environment is kept, so that it is there the next time.
+
+use super::Setting;
+use super::shell::Dialect;
+use super::venv;
+use crate::change::{ChangeError, Draft, Root};
+use std::path::{Path, PathBuf};
+
+/// The folders of a user, inside the root.
+#[derive(Debug, Clone)]
+pub struct Homes {
+    /// `$HOME`.
+    pub home: PathBuf,
+    /// `$XDG_CONFIG_HOME`, or `~/.config`.
+    pub config: PathBuf,
+    /// `$ZDOTDIR`, or the home.
+    pub zdot: PathBuf,
+}
+
+/// Something that reads settings when it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Interactive and login bash.
+    Bash,
+    /// Every zsh.
+    Zsh,
+    /// Login shells of the POSIX kind.
+    Posix,
+    /// Every fish.
+    Fish,
+    /// csh and tcsh.
+    Csh,
+    /// What the user's systemd starts, desktops among it.
+    Systemd,
+    /// A conda environment.
+    Conda(PathBuf),
+    /// A virtual environment of Python.
+    Venv(PathBuf),
+    /// Every user's login shell and systemd; needs root.
+    System,
+}
+
+/// Plans what `place` needs.
+///
+/// # Errors
+/// A place that is not what it is said to be, files that cannot be read or were edited in our own lines.
+pub fn add(
+    draft: &mut Draft<'_>,
+    root: &Root,
+    place: &Place,
+    homes: &Homes,
+    settings: &[Setting],
+) -> Result<(), ChangeError> {
+    let sh = Dialect::Sh.settings(settings);
+    match place {
+        Place::Bash => {
+            // A login bash reads the first of these only.
+            let login = [".bash_profile", ".bash_login", ".profile"].map(|name| homes.home.join(name));
+            let there = |path: &&PathBuf| root.host(path).symlink_metadata().is_ok();
+            let login = login.iter().find(there).unwrap_or(&login[2]);
+            block(draft, &homes.home.join(".bashrc"), &sh)?;
+            block(draft, login, &sh)
+        }
+        Place::Zsh => {
+            // The first is read by every zsh, the second last by those that a user types into.
+            block(draft, &homes.zdot.join(".zshenv"), &sh)?;
+            block(draft, &homes.zdot.join(".zshrc"), &sh)
+        }
+        Place::Posix => block(draft, &homes.home.join(".profile"), &sh),
+        Place::Csh => {
+            let tcshrc = homes.home.join(".tcshrc");
+            // tcsh reads this instead of .cshrc.
+            let theirs = root.host(&tcshrc).symlink_metadata().is_ok();
+            let path = if theirs { tcshrc } else { homes.home.join(".cshrc") };
+            block(draft, &path, &Dialect::Csh.settings(settings))
+        }
+        Place::Fish => {
+            let path = homes.config.join("fish/conf.d/wave32.fish");
+            whole(draft, &path, &Dialect::Fish.settings(settings))
+        }
+        Place::Systemd => {
+            let path = homes.config.join("environment.d/90-wave32.conf");
+            whole(draft, &path, &Dialect::Systemd.settings(settings))
+        }
+        Place::System => {
+            whole(draft, Path::new("/etc/profile.d/wave32.sh"), &sh)?;
+            let path = Path::new("/etc/environment.d/90-wave32.conf");
+            whole(draft, path, &Dialect::Systemd.settings(settings))
+        }
+        Place::Conda(prefix) => {
+            if !root.resolve(&prefix.join("conda-meta")).is_ok_and(|real| root.host(&real).is_dir()) {
+                let why = "is no conda environment (it has no conda-meta)".into();
+                let next = "give its folder: --to conda=FOLDER, as `conda env list` shows it".into();
+                return Err(ChangeError::Refused { path: prefix.clone(), why, next });
+            }
+            for dialect in [Dialect::Sh, Dialect::Fish, Dialect::Csh] {
+                let file = format!("wave32.{}", dialect.name());
+                let etc = prefix.join("etc/conda");
+                whole(draft, &etc.join("activate.d").join(&file), &dialect.activate(settings))?;
+                whole(draft, &etc.join("deactivate.d").join(&file), &dialect.restore(settings))?;
+            }
+            Ok(())
+        }
+        Place::Venv(folder) => venv::add(draft, root, folder, settings),
+    }
+}
+
+/// A file that is ours alone.
+fn whole(draft: &mut Draft<'_>, path: &Path, body: &str) -> Result<(), ChangeError> {
+    let text = format!("# Written by `wave32 apply`; `wave32 undo` takes it away.\n{body}");
+    draft.edit(path, 0o644, |_| Ok(text.into_bytes()))
+}
+
+/// Our lines in a file of the user's; at its end, so that they win.
+fn block(draft: &mut Draft<'_>, path: &Path, body: &str) -> Result<(), ChangeError> {
+    draft.edit(path, 0o644, |old| {
+        let old = old.unwrap_or_default();
+        with_block(path, old, "", body, old.len())
+    })
+}
+
+/// `old` with `body` between marks named `name`: where the marks are, or else at byte `at`.
+pub(super) fn with_block(
+    path: &Path,
+    old: &[u8],
+    name: &str,
+    body: &str,
+    at: usize,
+) -> Result<Vec<u8>, ChangeError> {
+    let begin = format!("# >>> wave32{name} >>>");
+    let end = format!("# <<< wave32{name} <<<");
+    let block = format!("{begin} written by `wave32 apply`; `wave32 undo` takes it out\n{body}{end}\n");
+    let mut offset = 0;
+    let (mut begins, mut ends) = (Vec::new(), Vec::new());
+    for line in old.split_inclusive(|&b| b == b'\n') {
+        if line.starts_with(begin.as_bytes()) {
+            begins.push(offset);
+        }
+        offset += line.len();
+        if line.starts_with(end.as_bytes()) {
+            ends.push(offset);
+        }
+    }
+    let (from, to) = match (&begins[..], &ends[..]) {
+        ([], []) => (at, at),
+        (&[from], &[to]) if from < to => (from, to),
+        _ => {
+            let why = format!("the lines `{begin}` and `{end}` do not pair up any more");
+            let next = "take both out, with what we wrote between them, and run the command again".into();
+            return Err(ChangeError::Refused { path: path.into(), why, next });
+        }
+    };
+    let gap: &[u8] = if from > 0 && old[from - 1] != b'\n' { b"\n" } else { b"" };
+    Ok([&old[..from], gap, block.as_bytes(), &old[to..]].concat())
+}
