@@ -51,7 +51,10 @@ pub struct Args {
 }
 
 /// Reads `rocm`, `vulkan` or `cpu`.
-fn route(text: &str) -> Result<Route, String> {
+///
+/// # Errors
+/// Other names.
+pub fn route(text: &str) -> Result<Route, String> {
     let found = Route::ALL.into_iter().find(|route| route.name() == text);
     found.ok_or_else(|| "must be rocm, vulkan or cpu".into())
 }

@@ -10,6 +10,8 @@ mod ending;
 mod env;
 mod explain;
 mod output;
+#[cfg(target_os = "linux")]
+mod run;
 mod signals;
 mod undo;
 mod verify;
@@ -46,6 +48,9 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
+    /// An unmodified program on the best route: scripts that say `cuda` run on any Vulkan GPU
+    #[cfg(target_os = "linux")]
+    Run(run::Args),
     /// The environment that this card, stack and route need, for eval or to read
     Env(env::Args),
     /// Keeps that environment: shows the diff, asks, writes
@@ -85,6 +90,8 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Explain(args) => explain::main(args),
+        #[cfg(target_os = "linux")]
+        Command::Run(args) => run::main(args),
         Command::Env(args) => env::main(args),
         Command::Apply(args) => apply::main(args),
         Command::Undo(args) => undo::main(args),

@@ -4,6 +4,8 @@ pub mod build_torch;
 pub mod change;
 pub mod code_objects;
 pub mod facts;
+#[cfg(target_os = "linux")]
+pub mod launch;
 pub mod native;
 pub mod profile;
 pub mod repair;
