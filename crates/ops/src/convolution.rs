@@ -1,5 +1,6 @@
 //! Convolutions and matrix products: plans of the solver table, launched on a queue.
 
+use crate::skinny::Skinny;
 use crate::{Arg, DType, OpError, Queue, View, Work, copy};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -130,7 +131,8 @@ impl Planner {
     /// `out[g] = a[g] * b[g]` for each of a batch of matrices (`[G, M, K]`, `[G, K, N]`, `[G, M, N]`), of one type of
     /// f32, f16 or bf16. `out` is contiguous; `a` and `b` may be transposed and have any strides.
     ///
-    /// A product is a 1x1 convolution: of K channels and N pixels with M filters; its two backward passes
+    /// With a small side it is bound by memory and has a kernel of its own.
+    /// Else a product is a 1x1 convolution: of K channels and N pixels with M filters; its two backward passes
     /// are the products with one side transposed. The batch is the convolution's groups.
     ///
     /// # Errors
@@ -158,12 +160,15 @@ impl Planner {
                 Err(OpError::refused("misaligned", "an empty product of odd size"))
             };
         }
+        if let Some(skinny) = Skinny::choose(queue.caps(), a, b, out) {
+            return skinny.run(queue);
+        }
         if let Some(halves) = self.in_halves(queue, a, b, out) {
             return halves;
         }
         // Stored in order, stored transposed, or to be copied into order.
         let (plain_a, plain_b) = (a.is_contiguous(), b.is_contiguous());
-        let turned = |v: &View| transposed(v).filter(View::is_contiguous);
+        let turned = |v: &View| Some(v.transposed()).filter(View::is_contiguous);
         let (turned_a, turned_b) = (turned(a), turned(b));
         let mut scratch = Vec::new();
         let run = (|| {
@@ -230,12 +235,6 @@ impl Planner {
         }
         None
     }
-}
-
-/// A batch of matrices with rows and columns exchanged.
-fn transposed(view: &View) -> Option<View> {
-    let (&[g, m, n], &[sg, sm, sn]) = (view.sizes(), view.strides()) else { return None };
-    View::new(view.address, view.dtype, &[g, n, m], &[sg, sn, sm]).ok()
 }
 
 /// A forward problem's epilogue.

@@ -27,6 +27,7 @@ mod reduce_pass;
 mod reduction;
 mod scan;
 mod scratch;
+mod skinny;
 mod softmax;
 pub mod upsample;
 mod view;
