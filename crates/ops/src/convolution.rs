@@ -1,6 +1,6 @@
 //! Convolutions and matrix products: plans of the solver table, launched on a queue.
 
-use crate::skinny::Skinny;
+use crate::skinny::{Skinny, Sum};
 use crate::{Arg, DType, OpError, Queue, View, Work, copy};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -138,16 +138,7 @@ impl Planner {
     /// # Errors
     /// `element-type`, `wrong-size`, `no-plan`, the device's.
     pub fn matmul(&mut self, queue: &mut dyn Queue, a: &View, b: &View, out: &View) -> Result<(), OpError> {
-        let wrong = || {
-            let detail = format!("{:?} x {:?} to {:?}", a.sizes(), b.sizes(), out.sizes());
-            OpError::refused("wrong-size", detail)
-        };
-        let (&[g, m, k], &[g2, k2, n], &[g3, m3, n3]) = (a.sizes(), b.sizes(), out.sizes()) else {
-            return Err(wrong());
-        };
-        if (g, k) != (g2, k2) || (g, m, n) != (g3, m3, n3) || a.dtype != b.dtype || a.dtype != out.dtype {
-            return Err(wrong());
-        }
+        let [g, m, k, n] = product_sizes(a, b, out)?;
         let dtype = storage(a.dtype)?;
         if out.elements() == 0 {
             return Ok(());
@@ -160,7 +151,7 @@ impl Planner {
                 Err(OpError::refused("misaligned", "an empty product of odd size"))
             };
         }
-        if let Some(skinny) = Skinny::choose(queue.caps(), a, b, out) {
+        if let Some(skinny) = Skinny::choose(queue.caps(), a, b, out, None) {
             return skinny.run(queue);
         }
         if let Some(halves) = self.in_halves(queue, a, b, out) {
@@ -200,6 +191,29 @@ impl Planner {
         run
     }
 
+    /// `out = alpha * (a * b) + beta * added`, as [`Planner::matmul`].
+    ///
+    /// # Errors
+    /// As [`Planner::matmul`]; `no-broadcast`.
+    pub fn addmm(
+        &mut self,
+        queue: &mut dyn Queue,
+        sum: &Sum,
+        a: &View,
+        b: &View,
+        out: &View,
+    ) -> Result<(), OpError> {
+        let sizes = product_sizes(a, b, out)?;
+        let sum = Sum { added: sum.added.broadcast(out.sizes())?, ..*sum };
+        if storage(a.dtype).is_ok() && sum.added.dtype == a.dtype && !sizes.contains(&0) {
+            if let Some(skinny) = Skinny::choose(queue.caps(), a, b, out, Some(&sum)) {
+                return skinny.run(queue);
+            }
+        }
+        self.matmul(queue, a, b, out)?;
+        sum.finish(queue, out)
+    }
+
     /// A product of matrices of which one is too large to bind, as two: half the rows of `a` each, else half the
     /// columns of `b`.
     fn in_halves(
@@ -235,6 +249,20 @@ impl Planner {
         }
         None
     }
+}
+
+/// `[g, m, k, n]` of a product.
+fn product_sizes(a: &View, b: &View, out: &View) -> Result<[u64; 4], OpError> {
+    if let (&[g, m, k], &[g2, k2, n], &[g3, m3, n3]) = (a.sizes(), b.sizes(), out.sizes())
+        && (g, k) == (g2, k2)
+        && (g, m, n) == (g3, m3, n3)
+        && a.dtype == b.dtype
+        && a.dtype == out.dtype
+    {
+        return Ok([g, m, k, n]);
+    }
+    let detail = format!("{:?} x {:?} to {:?}", a.sizes(), b.sizes(), out.sizes());
+    Err(OpError::refused("wrong-size", detail))
 }
 
 /// A forward problem's epilogue.

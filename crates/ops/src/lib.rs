@@ -44,6 +44,7 @@ pub use norm::{NormGrads, NormShape, norm, norm_backward};
 pub use op::Op;
 pub use reduction::{Reduce, extreme, reduce, variance};
 pub use scan::cumsum;
+pub use skinny::Sum;
 pub use softmax::{softmax, softmax_backward};
 pub use view::{Common, MAX_DIMS, View};
 

@@ -2,7 +2,7 @@
 //! where tiles of 64 x 64 would be mostly padding.
 
 use crate::scratch::scratch;
-use crate::{Call, DType, OpError, Queue, Reduce, View, copy, reduce};
+use crate::{Call, DType, Elementwise, Op, OpError, Queue, Reduce, View, copy, reduce};
 use wave32_solve::DeviceCaps;
 
 /// Most rows of the small side.
@@ -13,6 +13,32 @@ const GROUPS_PER_CU: u64 = 4;
 const PARTS_SHARE: u64 = 8;
 /// Rows and columns of the tiles that the GEMM would use.
 const TILE: u64 = 64;
+
+/// What is made of a product of matrices: `alpha * product + beta * added`.
+#[derive(Debug, Clone, Copy)]
+pub struct Sum {
+    /// Of the product's sizes and type (broadcast: strides of 0).
+    pub added: View,
+    /// With 0 what is added is not even looked at: it may be NaN.
+    pub beta: f64,
+    /// Factor of the product.
+    pub alpha: f64,
+}
+
+impl Sum {
+    /// Makes it of a product that stands in `out`.
+    pub(crate) fn finish(&self, queue: &mut dyn Queue, out: &View) -> Result<(), OpError> {
+        if self.alpha != 1.0 {
+            let operands = [out.into(), self.alpha.into()];
+            Elementwise::new(Op::Mul, out.dtype).run(queue, &operands, out)?;
+        }
+        if self.beta != 0.0 {
+            let operands = [out.into(), (&self.added).into()];
+            Elementwise::with(Op::AddScaled, out.dtype, self.beta, 0.0).run(queue, &operands, out)?;
+        }
+        Ok(())
+    }
+}
 
 /// How the large operand is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,27 +67,30 @@ impl Form {
     }
 }
 
-/// `out[g][s][l]` = sum over k of `few[g][s][k] * many[g][l][k]`.
+/// `out[g][s][l]` = sum over k of `few[g][s][k] * many[g][l][k]`, and what is made of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Skinny {
     form: Form,
     few: View,
     many: View,
     out: View,
+    sum: Option<Sum>,
 }
 
 impl Skinny {
-    /// The product `out = a * b` of batches of matrices, where this way is the faster one by the floors of both; `None`
+    /// The product `out = a * b` of batches of matrices (with `sum` made of it), where this way is the faster one by the floors of both; `None`
     /// where it is not.
-    pub fn choose(caps: &DeviceCaps, a: &View, b: &View, out: &View) -> Option<Self> {
+    pub fn choose(caps: &DeviceCaps, a: &View, b: &View, out: &View, sum: Option<&Sum>) -> Option<Self> {
         let [m, k, n] = [a.sizes()[1], a.sizes()[2], b.sizes()[2]];
         if a.dtype.size() < 4 && !caps.storage_16bit {
             return None;
         }
-        let turned = b.transposed();
-        let (few, many, out) =
-            if m.min(n) > MOST || m <= n { (*a, turned, *out) } else { (turned, *a, out.transposed()) };
-        let [few, many, out] = [few, many, out].map(|view| view.without_idle_strides());
+        let (few, many) = (*a, b.transposed());
+        let as_it_is = Self { form: Form::Outer, few, many, out: *out, sum: sum.copied() };
+        let turned = Self { few: many, many: few, ..as_it_is }.with(|v| *v, |v| *v, View::transposed);
+        let is_turned = m.min(n) <= MOST && m > n;
+        let product = if is_turned { turned } else { as_it_is.with(|v| *v, |v| *v, |v| *v) };
+        let Self { many, out, .. } = product;
         let (along_l, along_k) = (many.strides()[1], many.strides()[2]);
         let form = if m.min(n) > MOST {
             Form::Outer
@@ -70,10 +99,10 @@ impl Skinny {
         } else {
             Form::Columns
         };
-        if form == Form::Outer && (k > MOST || out.strides()[2] != 1) {
+        if form == Form::Outer && (k > MOST || sum.is_some() || out.strides()[2] != 1) {
             return None;
         }
-        let product = Self { form, few, many, out };
+        let product = Self { form, ..product };
         (product.fits(caps) && product.is_faster(caps)).then_some(product)
     }
 
@@ -92,6 +121,8 @@ impl Skinny {
             Form::Outer => one.out.narrow(1, 0, width.min(s)),
         };
         let whole = if self.form == Form::Outer { one.many } else { one.out };
+        let whole =
+            one.sum.map_or(whole, |sum| if sum.added.extent() > whole.extent() { sum.added } else { whole });
         let most = u64::from(u16::MAX);
         g <= most && s.div_ceil(width) <= most && [one.few, whole, piece].iter().all(|view| view.fits(caps))
     }
@@ -131,9 +162,10 @@ impl Skinny {
         many: impl Fn(&View) -> View,
         out: impl Fn(&View) -> View,
     ) -> Self {
+        let sum = self.sum.map(|sum| Sum { added: out(&sum.added).without_idle_strides(), ..sum });
         let [few, many, out] =
             [few(&self.few), many(&self.many), out(&self.out)].map(|view| view.without_idle_strides());
-        Self { form: self.form, few, many, out }
+        Self { form: self.form, few, many, out, sum }
     }
 
     /// Launches it.
@@ -198,7 +230,8 @@ impl Skinny {
                 let part = self.with(|v| v.narrow(2, at, count), |v| v.narrow(2, at, count), |v| *v);
                 part.launch(queue, chunk, at / chunk, Some(parts))?;
             }
-            reduce(queue, Reduce::Sum, parts, &[0], &self.out)
+            reduce(queue, Reduce::Sum, parts, &[0], &self.out)?;
+            self.sum.map_or(Ok(()), |sum| sum.finish(queue, &self.out))
         })
     }
 
@@ -238,6 +271,18 @@ impl Skinny {
         call.numbers(&[s, l, k, chunk])?.numbers(&swap(self.few.strides()))?;
         call.numbers(&swap(self.many.strides()))?.numbers(&swap(outs))?;
         call.numbers(&[splits, few_at.into(), many_at.into(), at])?.word(parts.is_some().into());
+        match &self.sum {
+            Some(sum) if sum.beta != 0.0 => {
+                let at = call.view(queue, &sum.added, false)?;
+                call.numbers(&swap(sum.added.strides()))?.word(at);
+            }
+            _ => {
+                call.view(queue, to, true)?;
+                call.words([0; 4]);
+            }
+        }
+        let [alpha, beta] = self.sum.map_or([1.0, 0.0], |sum| [sum.alpha, sum.beta]);
+        call.float(alpha as f32).float(beta as f32);
         let size = self.many.dtype.size();
         call.work(2 * g * s * l * k, g * (s * k + l * k + s * l) * size);
         let (width, _) = self.form.tile();

@@ -5,7 +5,7 @@ mod common;
 
 use common::{close, get, put, random, room, stream, values};
 use rand::Rng;
-use wave32_ops::{DType, Planner, View};
+use wave32_ops::{DType, Planner, Sum, View};
 use wave32_vulkan::Stream;
 
 /// `[g, rows, columns]` of the values in an arrangement: in order, transposed, in order with rows apart, transposed with
@@ -69,6 +69,46 @@ fn products_with_a_small_side() {
         let what = format!("{dtype:?} {g}x{m}x{k}x{n}, arrangements {how_a} {how_b}, seed {seed}");
         close(&get(&mut stream, &out), &product(&a, &b, [g, m, k, n]), tolerance(dtype), &what);
         [va, vb, out].iter().for_each(|view| stream.free(view.address - view.address % 512));
+    }
+}
+
+/// In one launch where there is a kernel, else behind the product; what is added is not read with a factor of 0.
+#[test]
+fn products_are_scaled_and_added_to() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let mut planner = Planner::default();
+    for (turn, [g, m, k, n]) in
+        [[1, 3, 64, 70], [2, 70, 65, 5], [1, 40, 7, 30], [1, 2, 40_000, 24], [1, 40, 41, 42]]
+            .into_iter()
+            .enumerate()
+    {
+        for (alpha, beta) in [(1.0, 1.0), (-0.5, 2.0), (1.5, 0.0)] {
+            let [a, b] = [g * m * k, g * k * n].map(|count| values(&mut random, DType::F32, count, 1.0));
+            let va = arranged(&mut stream, DType::F32, [g, m, k], 0, &a);
+            let vb = arranged(&mut stream, DType::F32, [g, k, n], turn as u32 % 2, &b);
+            // A bias of the columns, of the rows, and a whole matrix.
+            let sizes = [[1, 1, n], [1, m, 1], [g, m, n]][random.random_range(0..3)];
+            let mut added = values(&mut random, DType::F32, sizes.iter().product(), 1.0);
+            if beta == 0.0 {
+                added.fill(f64::NAN);
+            }
+            let view = arranged(&mut stream, DType::F32, sizes, random.random_range(0..6), &added);
+            let out = room(&mut stream, DType::F32, &[g, m, n]);
+            planner.addmm(&mut stream, &Sum { added: view, beta, alpha }, &va, &vb, &out).unwrap();
+            let mut expected = product(&a, &b, [g, m, k, n]);
+            for (at, value) in expected.iter_mut().enumerate() {
+                let [i, j, l] = [at as u64 / (m * n), at as u64 / n % m, at as u64 % n];
+                let [_, rows, columns] = sizes;
+                let from = (i % sizes[0] * rows + j % rows) * columns + l % columns;
+                *value *= alpha;
+                if beta != 0.0 {
+                    *value += beta * added[from as usize];
+                }
+            }
+            let what = format!("{g}x{m}x{k}x{n}, {alpha}, {beta} of {sizes:?}, seed {seed}");
+            close(&get(&mut stream, &out), &expected, 1e-6, &what);
+        }
     }
 }
 
