@@ -111,6 +111,10 @@ table! {
         tensor_from_pyobject = "torch_tensor_from_pyobject": unsafe extern "C" fn(*mut c_void, *mut Handle) -> i32,
         tensor_to_pyobject = "torch_tensor_to_pyobject":
             unsafe extern "C" fn(Handle, *mut c_void, *mut *mut c_void) -> i32,
+        // Before: what pybind11 converts arguments with, and torch's own results.
+        tensor_load = "_ZN8pybind116detail11type_casterIN2at6TensorEvE4loadENS_6handleEb":
+            unsafe extern "C-unwind" fn(Handle, *mut c_void, bool) -> bool,
+        tensor_wrap = "_Z16THPVariable_WrapRKN2at10TensorBaseE": unsafe extern "C-unwind" fn(Handle) -> *mut c_void,
         // at::fromDLPack(DLManagedTensor*, std::function<void(void*)>): makes a tensor without the GIL.
         from_dlpack = "_ZN2at10fromDLPackEP15DLManagedTensorSt8functionIFvPvEE":
             unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut [usize; 4]) -> Handle,
