@@ -48,13 +48,39 @@ pub const OPS: &[Row] = functions! {
     "hardsigmoid_backward.grad_input" => HardsigmoidBackward, Same;
 };
 
+macro_rules! hot {
+    ($($name:literal => $op:ident, $rule:ident;)*) => {
+        crate::ops! {
+            $($name => |a: &Tensor, b: &Tensor| Pointwise::new(Op::$op, Rule::$rule).make(&[a.into(), b.into()]),)*
+        }
+    };
+}
+
+/// Hot functions by themselves: torch's way from one to its `out=` takes longer than the launch. None whose arguments torch
+/// checks on that way.
+pub const HOT: &[Row] = hot! {
+    "mul.Tensor" => Mul, Same;
+    "div.Tensor" => Div, Float;
+    "floor_divide" => DivFloor, Same;
+    "maximum" => Maximum, Same;
+    "minimum" => Minimum, Same;
+    "eq.Tensor" => Eq, Truth;
+    "ne.Tensor" => Ne, Truth;
+    "lt.Tensor" => Lt, Truth;
+    "le.Tensor" => Le, Truth;
+    "gt.Tensor" => Gt, Truth;
+    "ge.Tensor" => Ge, Truth;
+    "sigmoid_backward" => SigmoidBackward, Same;
+    "tanh_backward" => TanhBackward, Same;
+    "silu_backward" => SiluBackward, Same;
+    "mish_backward" => MishBackward, Same;
+    "hardswish_backward" => HardswishBackward, Same;
+};
+
 /// Kernels of `aten` with more to them, or hot ones in all their forms.
 pub const MORE: &[Row] = crate::ops! {
-    "mul.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Mul, Rule::Same).make(&[a.into(), b.into()]),
     "mul_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Mul, Rule::Same).in_place(a, &[b.into()]),
-    "div.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Div, Rule::Float).make(&[a.into(), b.into()]),
     "div_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Div, Rule::Float).in_place(a, &[b.into()]),
-    "floor_divide" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::DivFloor, Rule::Same).make(&[a.into(), b.into()]),
     "floor_divide_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::DivFloor, Rule::Same).in_place(a, &[b.into()]),
     "div.out_mode" => div_mode,
     "bitwise_left_shift.Tensor_out" => |a: &Tensor, b: &Tensor, out: &Tensor| shift(Op::ShiftLeft, a, b, out),
@@ -65,10 +91,6 @@ pub const MORE: &[Row] = crate::ops! {
     "masked_fill_.Tensor" => |x: &Tensor, mask: &Tensor, value: &Tensor| masked_fill(x, mask, value.into()),
     "lerp.Tensor_out" => |a: &Tensor, b: &Tensor, w: &Tensor, out: &Tensor| {
         Pointwise::new(Op::Lerp, Rule::Same).write(&[a.into(), b.into(), w.into()], out)
-    },
-    "mish_backward" => |g: &Tensor, x: &Tensor| Pointwise::new(Op::MishBackward, Rule::Same).make(&[g.into(), x.into()]),
-    "hardswish_backward" => |g: &Tensor, x: &Tensor| {
-        Pointwise::new(Op::HardswishBackward, Rule::Same).make(&[g.into(), x.into()])
     },
     "gelu_backward.grad_input" => gelu_backward,
     "log_sigmoid_backward" => |g: &Tensor, x: &Tensor, _buffer: &Tensor| {

@@ -55,6 +55,26 @@ pub const OPS: &[Row] = functions! {
     "sigmoid.out" => Sigmoid, Float;
 };
 
+macro_rules! hot {
+    ($($name:literal => $op:ident, $rule:ident;)*) => {
+        crate::ops! { $($name => |x: &Tensor| Pointwise::new(Op::$op, Rule::$rule).make(&[x.into()]),)* }
+    };
+}
+
+/// Hot functions by themselves: torch's way from one to its `out=` takes longer than the launch. None whose arguments torch
+/// checks on that way.
+pub const HOT: &[Row] = hot! {
+    "exp" => Exp, Float;
+    "log" => Log, Float;
+    "sqrt" => Sqrt, Float;
+    "rsqrt" => Rsqrt, Float;
+    "sin" => Sin, Float;
+    "cos" => Cos, Float;
+    "tanh" => Tanh, Float;
+    "sigmoid" => Sigmoid, Float;
+    "silu" => Silu, Same;
+};
+
 /// Kernels of `aten` whose other forms do not follow from `out=`.
 pub const MORE: &[Row] = crate::ops! {
     "isnan" => |x: &Tensor| Pointwise::new(Op::Ne, Rule::Truth).make(&[x.into(), x.into()]),
