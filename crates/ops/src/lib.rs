@@ -28,6 +28,7 @@ mod reduction;
 mod scan;
 mod scratch;
 mod softmax;
+mod sort;
 pub mod upsample;
 mod view;
 
@@ -44,6 +45,7 @@ pub use op::Op;
 pub use reduction::{Reduce, extreme, reduce, variance};
 pub use scan::cumsum;
 pub use softmax::{softmax, softmax_backward};
+pub use sort::argsort;
 pub use view::{Common, MAX_DIMS, View};
 
 pub use wave32_device::{Arg, Queue, Work};

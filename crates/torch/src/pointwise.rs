@@ -177,6 +177,9 @@ impl Pointwise {
     fn fitting(&self, compute: DType) -> Op {
         match self.op {
             Op::Floor | Op::Ceil | Op::Round | Op::Trunc if !compute.is_float() => Op::Identity,
+            Op::NanToNum if !compute.is_float() => Op::Identity,
+            Op::Fmax if !compute.is_float() => Op::Maximum,
+            Op::Fmin if !compute.is_float() => Op::Minimum,
             Op::BitwiseNot if compute == DType::Bool => Op::LogicalNot,
             op => op,
         }
