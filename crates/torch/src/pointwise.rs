@@ -111,7 +111,11 @@ impl Pointwise {
     }
 
     fn promoted(&self, inputs: &[Input]) -> Result<DType, Error> {
-        self.compute.map_or_else(|| promoted(inputs), Ok)
+        let dtype = self.compute.map_or_else(|| promoted(inputs), Ok)?;
+        if dtype.is_complex() {
+            return Err(Error::NoKernel(format!("an operation on {}", dtype.name())));
+        }
+        Ok(dtype)
     }
 
     fn result(&self, promoted: DType) -> DType {
