@@ -33,6 +33,7 @@ pub const ATEN: &[&[Op]] = &[
 /// Schemas and kernels of this device's own operators, for its Python side.
 pub const OWN: &[(&[&str], &[Op])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
+    (ops_conv::SCHEMAS, ops_conv::OWN),
     (ops_index::SCHEMAS, ops_index::OWN),
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
 ];
