@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from wave32 import _native
+from wave32 import _native, _volume
 
 NO_KERNEL = "it has no kernel yet"
 
@@ -134,6 +134,9 @@ def operator(name: str) -> Any:
 
 def run_by_name(name: str, why: str, arguments: list[Any]) -> Any:
     """As `run_on_cpu`, for kernels in Rust, which pass all arguments in the schema's order."""
+    instead = _volume.INSTEAD.get(name)
+    if instead is not None and (made := instead(*arguments)) is not NotImplemented:
+        return made
     op = operator(name)
     positional, keywords = [], {}
     for argument, value in zip(op._schema.arguments, arguments):

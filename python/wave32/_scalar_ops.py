@@ -25,12 +25,12 @@ ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out"]
 
 def register() -> None:
     """Registers them."""
-    from wave32 import _foreach, _index_ops
+    from wave32 import _composites, _foreach, _index_ops
     from wave32._registration import library
 
     wave = library("aten", "PrivateUse1")
     wave.impl("fill_.Tensor", _fill_tensor)
-    for name, implementation in (_index_ops.TABLE | _foreach.table()).items():
+    for name, implementation in (_index_ops.TABLE | _foreach.table() | _composites.table()).items():
         wave.impl(name, implementation)
     for name in _native.scalar_operators():
         op = operator(name)

@@ -4,7 +4,7 @@ use crate::skinny::{Skinny, Sum};
 use crate::{Arg, DType, OpError, Queue, View, Work, copy};
 use std::collections::HashMap;
 use std::sync::Arc;
-use wave32_problem::{ConvProblem, ConvSpec, Direction, Epilogue};
+use wave32_problem::{Activation, ConvProblem, ConvSpec, Direction, Epilogue};
 use wave32_solve::{Plan, Policy, Role, SolveError};
 
 /// More cached plans than this are all dropped: a program with that many shapes repeats none.
@@ -266,8 +266,8 @@ fn product_sizes(a: &View, b: &View, out: &View) -> Result<[u64; 4], OpError> {
 }
 
 /// A forward problem's epilogue.
-pub fn epilogue(bias: bool) -> Epilogue {
-    Epilogue { bias, ..Epilogue::default() }
+pub fn epilogue(bias: bool, relu: bool) -> Epilogue {
+    Epilogue { bias, activation: if relu { Activation::Relu } else { Activation::default() } }
 }
 
 fn launch(queue: &mut dyn Queue, plan: &Plan, addresses: &[u64; 5], result: Role) -> Result<(), OpError> {

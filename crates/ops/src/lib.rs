@@ -29,6 +29,7 @@ mod scan;
 mod scratch;
 mod skinny;
 mod softmax;
+mod sort;
 pub mod upsample;
 mod view;
 
@@ -46,6 +47,7 @@ pub use reduction::{Reduce, extreme, reduce, variance};
 pub use scan::cumsum;
 pub use skinny::Sum;
 pub use softmax::{softmax, softmax_backward};
+pub use sort::argsort;
 pub use view::{Common, MAX_DIMS, View};
 
 pub use wave32_device::{Arg, Queue, Work};

@@ -80,7 +80,7 @@ fn convolutions_take_operands_at_any_address() {
         r: 3,
         s: 3,
         pad: [1, 1],
-        epilogue: epilogue(true),
+        epilogue: epilogue(true, false),
         ..ConvSpec::default()
     };
     planner.convolve(&mut stream, &spec, ConvOperands { x: &vx, w: &vw, y: &y, bias: Some(&vb) }).unwrap();

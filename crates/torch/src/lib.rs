@@ -26,6 +26,7 @@ mod ops_random;
 mod ops_reduction;
 mod ops_scalar;
 mod ops_shape;
+mod ops_sort;
 mod ops_unary;
 mod ops_upsample;
 mod pointwise;

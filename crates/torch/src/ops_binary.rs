@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
-use crate::tensor::Tensor;
+use crate::result::{prepare, wrap};
+use crate::tensor::{Dims, Tensor};
 use wave32_ops::Op;
 
 /// A row each: `out=` of a function; functional and in-place forms follow from it.
@@ -28,6 +29,15 @@ pub const OPS: &[Row] = functions! {
     "maximum.out" => Maximum, Same;
     "minimum.out" => Minimum, Same;
     "atan2.out" => Atan2, Float;
+    "fmax.out" => Fmax, Same;
+    "fmin.out" => Fmin, Same;
+    "hypot.out" => Hypot, Same;
+    "copysign.out" => Copysign, Float;
+    "xlogy.OutTensor" => Xlogy, Float;
+    "special_xlog1py.out" => Xlog1py, Float;
+    "logaddexp.out" => Logaddexp, Same;
+    "logaddexp2.out" => Logaddexp2, Same;
+    "heaviside.out" => Heaviside, Same;
     "eq.Tensor_out" => Eq, Truth;
     "ne.Tensor_out" => Ne, Truth;
     "lt.Tensor_out" => Lt, Truth;
@@ -92,6 +102,15 @@ pub const MORE: &[Row] = crate::ops! {
     "lerp.Tensor_out" => |a: &Tensor, b: &Tensor, w: &Tensor, out: &Tensor| {
         Pointwise::new(Op::Lerp, Rule::Same).write(&[a.into(), b.into(), w.into()], out)
     },
+    "logit_backward.grad_input" => |g: &Tensor, x: &Tensor, eps: Option<f64>, out: &Tensor| {
+        Pointwise::with(Op::LogitBackward, Rule::Same, eps.unwrap_or(-1.0), 0.0).write(&[g.into(), x.into()], out)
+    },
+    "glu.out" => |x: &Tensor, dim: i64, out: &Tensor| {
+        let [a, b] = halves(x, dim)?;
+        Pointwise::new(Op::Glu, Rule::Same).write(&[(&a).into(), (&b).into()], out)
+    },
+    "glu_backward" => |g: &Tensor, x: &Tensor, dim: i64| glu_backward(g, x, dim, &x.empty_like(x.dtype()?)?),
+    "glu_backward.grad_input" => glu_backward,
     "gelu_backward.grad_input" => gelu_backward,
     "log_sigmoid_backward" => |g: &Tensor, x: &Tensor, _buffer: &Tensor| {
         Pointwise::new(Op::LogSigmoidBackward, Rule::Same).make(&[g.into(), x.into()])
@@ -183,4 +202,24 @@ fn prelu_backward(grad: &Tensor, x: &Tensor, weight: &Tensor) -> Result<(Tensor,
         Pointwise::new(Op::PreluBackward, Rule::Same).make(&[grad.into(), x.into(), weight.into()])?;
     let of_weight = Pointwise::new(Op::PreluBackwardWeight, Rule::Same).make(&[grad.into(), x.into()])?;
     Ok((of_input, of_weight))
+}
+
+/// Both halves along a dimension.
+fn halves(x: &Tensor, dim: i64) -> Result<[Tensor; 2], Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    let mut sizes = Dims::from_slice(x.sizes());
+    match sizes.get_mut(dim) {
+        Some(size) if *size % 2 == 0 => *size /= 2,
+        _ => return Err(Error::NoKernel(format!("halves of {:?} along {dim}", x.sizes()))),
+    }
+    let second = x.offset() + sizes[dim] * x.strides()[dim];
+    Ok([x.alias(&sizes, x.strides(), x.offset())?, x.alias(&sizes, x.strides(), second)?])
+}
+
+fn glu_backward(grad: &Tensor, x: &Tensor, dim: i64, out: &Tensor) -> Result<Tensor, Error> {
+    prepare(out, x.sizes(), x.dtype()?, &[x, grad])?;
+    let ([a, b], [of_a, of_b]) = (halves(x, dim)?, halves(out, dim)?);
+    Pointwise::new(Op::Glu, Rule::Same).write(&[grad.into(), (&b).into()], &of_a)?;
+    Pointwise::new(Op::GluBackward, Rule::Same).write(&[grad.into(), (&a).into(), (&b).into()], &of_b)?;
+    out.share()
 }
