@@ -4,7 +4,8 @@
                                         [--only NAME]... [--native] [--json FILE] [--verbose]
 
 Forward, backward, in-place and out= variants of up to N samples each, on contiguous operands and on such with gaps,
-offsets and their dimensions in another order. A child does the work, so that a crash or a hang costs one operator.
+offsets and their dimensions in another order; in f32 also, that what the CPU refuses is refused. A child does the work,
+so that a crash or a hang costs one operator.
 --seconds takes operators in random order until the time is up; --native tells which operators ran without the CPU.
 Exits with 1 where an operator that is not in SKIPS fails.
 """
@@ -240,6 +241,22 @@ def check_sample(op, sample, variants, layout, what, values, kind):
                 same(wave[0], cpu[0], f"in place, {what}, the input", values)
 
 
+def check_errors(op):
+    """What the CPU refuses is refused, at the next wait at the latest."""
+    import torch
+
+    if op.error_inputs_func is None:
+        return
+    for index, wrong in enumerate(op.error_inputs("cpu")):
+        wave, cpu = both(wrong.sample_input)
+        _, expected = attempt(lambda: op(cpu[0], *cpu[1], **cpu[2]))
+        if expected is None:
+            continue
+        _, refused = attempt(lambda: (op(wave[0], *wave[1], **wave[2]), torch.wave.synchronize()))
+        kinds = (type(expected), IndexError)  # Of indices all are one here.
+        assert isinstance(refused, kinds), f"error {index}: {refused!r}, not {expected!r}"
+
+
 def check(op, dtype, most):
     graded = op.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     variants = ({"out"} if op.supports_out else set()) | ({"backward"} if graded else set())
@@ -339,14 +356,18 @@ def child(done, options):
         random.seed(seed)
         torch.wave.reset_fallbacks()
         signal.alarm(SECONDS)
+        fallbacks = []
         try:
             (check_module if options.modules else check)(known[name], dtype, options.samples)
+            fallbacks = list(torch.wave.fallbacks())
+            if not options.modules and dtype is torch.float32:
+                check_errors(known[name])
             outcome = "pass"
         except (Exception, TimeoutError) as error:
             text = str(error).strip().splitlines() or [""]
             outcome = f"{type(error).__name__}: {' '.join(text[:6])[:300]}".replace("\t", " ")
         signal.alarm(0)
-        print(f"DONE\t{name}\t{outcome}\t{','.join(torch.wave.fallbacks())}", flush=True)
+        print(f"DONE\t{name}\t{outcome}\t{','.join(fallbacks)}", flush=True)
 
 
 def full_name(op):

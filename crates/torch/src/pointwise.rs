@@ -111,7 +111,12 @@ impl Pointwise {
     }
 
     fn promoted(&self, inputs: &[Input]) -> Result<DType, Error> {
-        self.compute.map_or_else(|| promoted(inputs), Ok)
+        let dtype = self.compute.map_or_else(|| promoted(inputs), Ok)?;
+        if dtype.is_complex() {
+            // Before anything is said of the result's type, which is not the operands' for `abs`.
+            return Err(Error::NoKernel(format!("{:?} of {}", self.op, dtype.name())));
+        }
+        Ok(dtype)
     }
 
     fn result(&self, promoted: DType) -> DType {
