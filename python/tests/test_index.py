@@ -157,6 +157,11 @@ def test_bad_indices_raise_and_touch_nothing():
                 torch.wave.synchronize()
         x.copy_(torch.arange(4.0))
     assert torch.equal(x.cpu(), torch.arange(4.0))
+    scores = torch.randn(3, 5).to("wave")
+    for bad in (5, -1):
+        with pytest.raises(IndexError, match="out of range"):
+            F.cross_entropy(scores, torch.tensor([0, bad, 2]).to("wave")).item()
+    assert F.cross_entropy(scores, torch.tensor([0, -100, 2]).to("wave")).isfinite().item()
     with pytest.raises(IndexError):
         x.index_select(3, torch.tensor([0]).to("wave"))
 

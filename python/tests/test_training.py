@@ -52,6 +52,21 @@ def test_training_equals_the_cpu(name):
         torch.testing.assert_close(value.cpu(), other, rtol=1e-3, atol=1e-4, msg=key)
 
 
+def test_lazy_modules_get_their_sizes_on_the_device():
+    model = torch.nn.Sequential(torch.nn.LazyConv2d(4, 3), torch.nn.LazyBatchNorm2d(), torch.nn.Flatten(), torch.nn.LazyLinear(3))
+    model = model.to("wave")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(2, 3, 6, 6)
+    result = model(x.to("wave"))
+    twin = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    twin.load_state_dict({name: value.cpu() for name, value in model.state_dict().items()})
+    torch.testing.assert_close(result.cpu(), twin(x), rtol=1e-4, atol=1e-4)
+    before = model[3].weight.cpu()
+    result.sum().backward()
+    optimizer.step()
+    assert not torch.equal(model[3].weight.cpu(), before)
+
+
 def test_moving_keeps_tied_weights_and_gradients():
     model = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
     model[1].weight = model[0].weight

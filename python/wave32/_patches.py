@@ -20,6 +20,23 @@ def _moves(module: torch.nn.Module, fn: Any) -> bool:
     return False
 
 
+def _lazy_parameters(module: torch.nn.Module) -> list[tuple[torch.nn.Module, str]]:
+    """Where the parameters are that get their sizes from the first input."""
+    return [
+        (part, name)
+        for part in module.modules()
+        for name, parameter in part._parameters.items()
+        if isinstance(parameter, torch.nn.UninitializedParameter)
+    ]
+
+
+def _restore_laziness(module: torch.nn.Module, name: str) -> None:
+    """What was moved is a Parameter without elements."""
+    moved = module._parameters[name]
+    lazy = torch.nn.UninitializedParameter(moved.requires_grad, device=moved.device, dtype=moved.dtype)
+    torch.utils.swap_tensors(moved, lazy)
+
+
 def _patch_module_apply() -> None:
     """`module.to("wave")` keeps its Parameters.
 
@@ -33,6 +50,7 @@ def _patch_module_apply() -> None:
         future = torch.__future__
         if future.get_swap_module_params_on_conversion() or not _moves(self, fn):
             return original(self, fn, recurse)
+        lazy = _lazy_parameters(self)
         future.set_swap_module_params_on_conversion(True)
         try:
             return original(self, fn, recurse)
@@ -48,6 +66,8 @@ def _patch_module_apply() -> None:
             return original(self, fn, recurse)
         finally:
             future.set_swap_module_params_on_conversion(False)
+            for module, name in lazy:
+                _restore_laziness(module, name)
 
     torch.nn.Module._apply = apply
 

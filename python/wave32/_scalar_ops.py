@@ -18,9 +18,9 @@ def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return self.copy_(value)
 
 
-# Composites that reach for a kernel by device behind the dispatcher's back: to the CPU explicitly, as long as
-# there is no kernel.
-ON_CPU = ["conj_physical", "conj_physical_", "conj_physical.out"]
+# Composites that ask for the device, or reach for its kernel behind the dispatcher's back: to the CPU explicitly, as
+# long as there is no kernel.
+ON_CPU = ["_conj_physical", "conj_physical_", "conj_physical.out", "mode.values"]
 
 
 def register() -> None:

@@ -1,6 +1,7 @@
 //! Functions of two and three tensors.
 
 use crate::error::Error;
+use crate::ops_unary;
 use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
 use crate::result::{prepare, wrap};
@@ -192,7 +193,7 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
 }
 
 fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
-    let op = if approximate == "tanh" { Op::GeluTanhBackward } else { Op::GeluBackward };
+    let op = if ops_unary::by_tanh(approximate)? { Op::GeluTanhBackward } else { Op::GeluBackward };
     Pointwise::new(op, Rule::Same).write(&[grad.into(), x.into()], out)
 }
 

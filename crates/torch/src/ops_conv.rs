@@ -63,6 +63,11 @@ fn spec(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<Conv
         let (a, b) = (input.dtype()?.name(), weight.dtype()?.name());
         return Err(Error::Invalid(format!("Input type ({a}) and weight type ({b}) should be the same")));
     }
+    // PyTorch takes them up to the dilation; the convolution whose gradient this is has no such shape.
+    let is_wide = |(extra, stride): (&i64, &i64)| extra >= stride && *extra > 0;
+    if geometry.transposed && geometry.output_padding.iter().zip(geometry.stride).any(is_wide) {
+        return Err(Error::NoKernel("an output padding that is not smaller than the stride".into()));
+    }
     Ok(ConvSpec {
         dtype: storage(view(input)?.dtype).map_err(Error::from)?,
         n,

@@ -147,5 +147,5 @@ fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Te
 fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64) -> Result<Tensor, Error> {
     // 0 + scale * mask * grad.
     let inputs = [crate::pointwise::Input::Value(0.0.into()), grad.into(), mask.into()];
-    Pointwise::with(Op::Addcmul, Rule::As(grad.dtype()?), scale, 0.0).make(&inputs)
+    Pointwise::with(Op::Addcmul, Rule::Float, scale, 0.0).make(&inputs)
 }

@@ -120,8 +120,20 @@ fn hardswish() -> Pointwise {
     Pointwise::new(Op::Hardswish, Rule::Same)
 }
 
+/// Whether a gelu is the one by tanh.
+///
+/// # Errors
+/// `Invalid` for a name that is of neither.
+pub fn by_tanh(approximate: &str) -> Result<bool, Error> {
+    match approximate {
+        "none" => Ok(false),
+        "tanh" => Ok(true),
+        _ => Err(Error::Invalid("approximate argument must be either none or tanh.".into())),
+    }
+}
+
 fn gelu(x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
-    let op = if approximate == "tanh" { Op::GeluTanh } else { Op::Gelu };
+    let op = if by_tanh(approximate)? { Op::GeluTanh } else { Op::Gelu };
     Pointwise::new(op, Rule::Same).write(&[x.into()], out)
 }
 

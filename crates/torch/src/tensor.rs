@@ -254,6 +254,10 @@ impl Tensor {
     /// # Errors
     /// `Torch`.
     pub fn alias_as(&self, dtype: DType, sizes: &[i64], strides: &[i64], offset: i64) -> Result<Self, Error> {
+        if self.offset() != 0 {
+            // libtorch wants a tensor that begins where its storage does.
+            return self.alias(&[0], &[1], 0)?.alias_as(dtype, sizes, strides, offset);
+        }
         let mut handle = std::ptr::null_mut();
         let rank = sizes.len() as i64;
         // SAFETY: as in `alias`.
