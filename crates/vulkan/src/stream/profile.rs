@@ -30,6 +30,10 @@ impl Profile {
         self.on
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.launches.len()
+    }
+
     pub(crate) fn add(&mut self, gpu: &Gpu, kernel: u32, from: u64, to: u64) {
         let first = *self.first.get_or_insert(from);
         self.launches.push((kernel, elapsed(gpu, first, from), elapsed(gpu, from, to)));
