@@ -71,6 +71,26 @@ def _patch_storage() -> None:
     torch.UntypedStorage.__new__ = new
 
 
+def _rebuild_storage(host: torch.UntypedStorage) -> torch.UntypedStorage:
+    storage = torch.UntypedStorage(host.nbytes(), device="wave")
+    return storage.copy_(host)
+
+
+def _register_sharing() -> None:
+    """Tensors sent to another process (queues, workers of a DataLoader) travel as copies through the host.
+
+    Torch would ask for shared memory, fail in a thread of its own, and the receiver would wait for ever.
+    """
+    from torch.multiprocessing import reductions
+
+    def reduce_storage(storage: torch.UntypedStorage) -> Any:
+        if storage.device.type != "wave":
+            return reductions.reduce_storage(storage)
+        return _rebuild_storage, (storage.cpu(),)
+
+    reductions.reduction.register(torch.UntypedStorage, reduce_storage)
+
+
 def _register_set() -> None:
     """`set_` takes a Storage, which the C ABI cannot carry; the CPU's kernel touches no data."""
     from wave32._registration import library
@@ -166,6 +186,7 @@ def apply() -> None:
     _patch_accelerator()
     _patch_module_apply()
     _patch_storage()
+    _register_sharing()
     _register_set()
     _register_lazy_copies()
     _register_pinning()

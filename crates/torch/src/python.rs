@@ -1,7 +1,7 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
-use crate::{abi, fallback, index_errors, memory_ops, register, rng, scalar, state, tables};
+use crate::{abi, fallback, guard, index_errors, memory_ops, register, rng, scalar, state, tables};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
@@ -44,6 +44,12 @@ mod _native {
             register::register("wave", "PrivateUse1", kernels)?;
         }
         tables::ATEN.iter().try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
+    }
+
+    /// Takes the Python guard's place; for a torch of known layout.
+    #[pyfunction]
+    fn settle_guard() -> Result<(), Error> {
+        guard::settle()
     }
 
     /// Names of the operators of aten that have a kernel here.
