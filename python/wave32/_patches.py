@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import warnings
 from typing import Any
@@ -71,9 +72,9 @@ def _patch_storage() -> None:
     torch.UntypedStorage.__new__ = new
 
 
-def _rebuild_storage(host: torch.UntypedStorage) -> torch.UntypedStorage:
-    storage = torch.UntypedStorage(host.nbytes(), device="wave")
-    return storage.copy_(host)
+def _rebuild_storage(content: bytearray) -> torch.UntypedStorage:
+    host = torch.frombuffer(content, dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+    return host.to("wave").untyped_storage()
 
 
 def _register_sharing() -> None:
@@ -86,7 +87,9 @@ def _register_sharing() -> None:
     def reduce_storage(storage: torch.UntypedStorage) -> Any:
         if storage.device.type != "wave":
             return reductions.reduce_storage(storage)
-        return _rebuild_storage, (storage.cpu(),)
+        host = storage.cpu()
+        # By value: shared memory would have to outlive this call.
+        return _rebuild_storage, (bytearray(ctypes.string_at(host.data_ptr(), host.nbytes())),)
 
     reductions.reduction.register(torch.UntypedStorage, reduce_storage)
 
