@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import warnings
 from typing import Any
@@ -89,6 +90,28 @@ def _patch_storage() -> None:
         return torch.tensor(list(content), dtype=torch.uint8, device="wave").untyped_storage()
 
     torch.UntypedStorage.__new__ = new
+
+
+def _rebuild_storage(content: bytearray) -> torch.UntypedStorage:
+    host = torch.frombuffer(content, dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+    return host.to("wave").untyped_storage()
+
+
+def _register_sharing() -> None:
+    """Tensors sent to another process (queues, workers of a DataLoader) travel as copies through the host.
+
+    Torch would ask for shared memory, fail in a thread of its own, and the receiver would wait for ever.
+    """
+    from torch.multiprocessing import reductions
+
+    def reduce_storage(storage: torch.UntypedStorage) -> Any:
+        if storage.device.type != "wave":
+            return reductions.reduce_storage(storage)
+        host = storage.cpu()
+        # By value: shared memory would have to outlive this call.
+        return _rebuild_storage, (bytearray(ctypes.string_at(host.data_ptr(), host.nbytes())),)
+
+    reductions.reduction.register(torch.UntypedStorage, reduce_storage)
 
 
 def _register_set() -> None:
@@ -186,6 +209,7 @@ def apply() -> None:
     _patch_accelerator()
     _patch_module_apply()
     _patch_storage()
+    _register_sharing()
     _register_set()
     _register_lazy_copies()
     _register_pinning()

@@ -125,6 +125,11 @@ table! {
         out_of_memory_vtable = "_ZTVN3c1016OutOfMemoryErrorE": *const usize,
         not_implemented_type = "_ZTIN3c1019NotImplementedErrorE": *mut c_void,
         not_implemented_vtable = "_ZTVN3c1019NotImplementedErrorE": *const usize,
+        // c10::impl::device_guard_impl_registry
+        guard_registry = "_ZN3c104impl26device_guard_impl_registryE": *const Handle,
+        // libtorch exports no vtable of it; that of c10::Error serves.
+        accelerator_type = "_ZTIN3c1016AcceleratorErrorE": *mut c_void,
+        error_vtable = "_ZTVN3c105ErrorE": *const usize,
         index_type = "_ZTIN3c1010IndexErrorE": *mut c_void,
         index_vtable = "_ZTVN3c1010IndexErrorE": *const usize,
         allocate_exception = "__cxa_allocate_exception": unsafe extern "C" fn(usize) -> *mut c_void,

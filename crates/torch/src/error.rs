@@ -21,6 +21,9 @@ pub enum Error {
     /// The device failed.
     #[error("wave: {0}")]
     Device(DeviceError),
+    /// The device was lost or did not finish in time: everything on it is gone.
+    #[error("{0}")]
+    Gone(String),
     /// Memory of the device is exhausted, caches included.
     #[error("{0}")]
     OutOfMemory(String),
@@ -42,6 +45,10 @@ impl From<DeviceError> for Error {
     fn from(error: DeviceError) -> Self {
         match error {
             DeviceError::OutOfMemory { .. } => Self::OutOfMemory(format!("wave {error}")),
+            DeviceError::Lost(_) | DeviceError::Timeout { .. } => Self::Gone(format!(
+                "wave: {error}. Every tensor on the device is gone: call torch.wave.reopen() and go on from the last \
+                 checkpoint, or end the process"
+            )),
             other => Self::Device(other),
         }
     }
@@ -59,6 +66,8 @@ impl From<PyErr> for Error {
                 Self::Refused(text)
             } else if error.is_instance_of::<PyIndexError>(py) {
                 Self::Index(text)
+            } else if is("AcceleratorError") {
+                Self::Gone(text)
             } else if is("OutOfMemoryError") {
                 Self::OutOfMemory(text)
             } else {
@@ -94,6 +103,7 @@ pub fn raise(error: Error) -> ! {
     let kind = match &error {
         Error::OutOfMemory(_) => api.out_of_memory_type.zip(api.out_of_memory_vtable),
         Error::NoKernel(_) | Error::Refused(_) => api.not_implemented_type.zip(api.not_implemented_vtable),
+        Error::Gone(_) => api.accelerator_type.zip(api.error_vtable),
         Error::Index(_) => api.index_type.zip(api.index_vtable),
         _ => None,
     };
@@ -115,7 +125,7 @@ pub fn raise(error: Error) -> ! {
     unreachable!("aoti_torch_check(false) throws")
 }
 
-/// Throws a subclass of `c10::Error`, which adds no members to it.
+/// Throws a subclass of `c10::Error`, which adds no members to it but a code, left 0 (`AcceleratorError`).
 fn throw(api: &Api, kind: *mut c_void, vtable: *const usize, text: String) -> ! {
     let (Some(new), Some(throw), Some(allocate)) = (api.error_new, api.throw, api.allocate_exception) else {
         unreachable!("the caller checked")
@@ -130,6 +140,7 @@ fn throw(api: &Api, kind: *mut c_void, vtable: *const usize, text: String) -> ! 
         let mut message = CxxString { data, length: text.len(), capacity: text.len(), rest: 0 };
         drop(text);
         let object = allocate(512);
+        object.cast::<u8>().write_bytes(0, 512);
         let place = SourceLocation { function: FUNCTION.as_ptr(), file: FILE.as_ptr(), line: 0 };
         new(object, place, &raw mut message);
         let entries = vtable.add(2);

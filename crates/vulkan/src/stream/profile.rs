@@ -30,15 +30,21 @@ impl Profile {
         self.on
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.launches.len()
+    }
+
     pub(crate) fn add(&mut self, gpu: &Gpu, kernel: u32, from: u64, to: u64) {
         let first = *self.first.get_or_insert(from);
         self.launches.push((kernel, elapsed(gpu, first, from), elapsed(gpu, from, to)));
     }
 
-    /// Starts or stops; what was timed since the last call.
+    /// Starts, goes on or stops; what was timed since the last call. Times count from the start.
     pub(crate) fn switch(&mut self, on: bool, names: &HashMap<String, KernelId>) -> Vec<Profiled> {
+        if !(self.on && on) {
+            self.first = None;
+        }
         self.on = on;
-        self.first = None;
         let by_id: HashMap<u32, &String> = names.iter().map(|(name, id)| (id.0, name)).collect();
         let name = |id| by_id.get(&id).map_or_else(String::new, |name| (*name).clone());
         let mut found: Vec<Profiled> = std::mem::take(&mut self.launches)
