@@ -193,13 +193,45 @@ def test_recurrent_and_transformer_layers():
         torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-4, atol=1e-5)
 
 
-def test_checkpointing():
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_repeats_random_numbers(reentrant):
     from torch.utils.checkpoint import checkpoint
 
-    layer = nn.Linear(4, 4).to("wave")
-    x = torch.randn(2, 4, device="wave", requires_grad=True)
-    checkpoint(lambda t: layer(t).tanh(), x, use_reentrant=False).sum().backward()
-    kept = x.grad.clone()
-    x.grad = None
-    layer(x).tanh().sum().backward()
-    torch.testing.assert_close(x.grad.cpu(), kept.cpu())
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Tanh()).to("wave")
+    x = torch.randn(64, 8, device="wave", requires_grad=True)
+    state = torch.wave.get_rng_state()
+    y = checkpoint(model, x, use_reentrant=reentrant)
+    after = torch.rand(3, device="wave")
+    y.sum().backward()
+    kept, x.grad = x.grad.cpu(), None
+    torch.wave.set_rng_state(state)
+    plain = model(x)
+    assert torch.equal(plain.cpu(), y.cpu())
+    assert torch.equal(torch.rand(3, device="wave").cpu(), after.cpu()), "as many numbers were drawn"
+    plain.sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), kept)
+
+
+def test_hooks_run_and_may_change_gradients():
+    seen = []
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).to("wave")
+    handles = [
+        model[0].register_forward_pre_hook(lambda m, inputs: (inputs[0] * 2,)),
+        model[0].register_forward_hook(lambda m, inputs, output: seen.append(output.shape)),
+        model[2].register_full_backward_hook(lambda m, given, taken: (given[0] * 3,)),
+        model[0].weight.register_hook(lambda gradient: gradient + 1),
+        model[2].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.device.type)),
+    ]
+    reference = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    reference.load_state_dict(model.state_dict())
+    x = torch.randn(5, 3)
+    model(x.to("wave")).sum().backward()
+    middle = reference[1](reference[0](x * 2))
+    middle.retain_grad()
+    reference[2](middle).sum().backward(inputs=[middle, *reference[2].parameters()])
+    reference[1](reference[0](x * 2)).backward(middle.grad * 3)
+    assert seen == [(5, 4), "wave"]
+    torch.testing.assert_close(model[2].weight.grad.cpu(), reference[2].weight.grad)
+    torch.testing.assert_close(model[0].weight.grad.cpu(), reference[0].weight.grad + 1)
+    for handle in handles:
+        handle.remove()

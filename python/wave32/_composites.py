@@ -63,7 +63,7 @@ def _resample(name: str, x: torch.Tensor, size: list[int], *mode: Any) -> torch.
     made = x.to(dtype)
     for axis in range(axes):
         at = 2 + axis
-        if x.shape[at] != size[axis] or mode[1 + axis] is not None:
+        if x.shape[at] != size[axis] or any(factor is not None for factor in mode[1:]):
             # Its factors are of use to this axis only, but have to be given.
             matrix = _matrix(name, axis, axes, x.shape[at], size[axis], tuple(mode), dtype).to(x.device)
             made = torch.matmul(made.movedim(at, -1), matrix).movedim(-1, at)
@@ -76,7 +76,7 @@ def _resample_backward(name: str, grad: torch.Tensor, size: list[int], sizes: li
     made = grad.to(dtype)
     for axis, outs in enumerate(size):
         at = 2 + axis
-        if sizes[at] != outs or mode[1 + axis] is not None:
+        if sizes[at] != outs or any(factor is not None for factor in mode[1:]):
             matrix = _matrix(name, axis, len(size), sizes[at], outs, tuple(mode), dtype).to(grad.device)
             made = torch.matmul(made.movedim(at, -1), matrix.t()).movedim(-1, at)
     return made.to(grad.dtype).contiguous()
@@ -155,9 +155,9 @@ def _multinomial(weights: torch.Tensor, count: int, replacement: bool = False, *
 
 
 def _normal(mean: Any, std: Any, *, generator: Any = None) -> torch.Tensor:
-    mean, std = torch.broadcast_tensors(*(t if isinstance(t, torch.Tensor) else torch.tensor(t) for t in (mean, std)))
-    like = mean if mean.device.type == "wave" else std
-    return torch.empty_like(like).normal_(generator=generator) * std + mean
+    tensors = [t for t in (mean, std) if isinstance(t, torch.Tensor)]
+    sizes = torch.broadcast_shapes(*(t.shape for t in tensors))
+    return torch.empty(sizes, dtype=tensors[0].dtype, device="wave").normal_(generator=generator) * std + mean
 
 
 def _log_normal(x: torch.Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> torch.Tensor:
@@ -258,6 +258,25 @@ def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate:
         return run_on_cpu(aten.put_.default, x, index, source, accumulate)
     x.view(-1).index_put_((index.reshape(-1),), source.reshape(-1), accumulate)
     return x
+
+
+def nms(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Tensor:
+    """torchvision's. Whether a box stays depends on better ones only: each round makes at least one more of them right."""
+    count = boxes.shape[0]
+    if boxes.dim() != 2 or boxes.shape[1] != 4 or scores.shape != (count,) or not 0 < count <= 1 << 13:
+        return run_on_cpu(torch.ops.torchvision.nms.default, boxes, scores, threshold)
+    order = scores.argsort(descending=True, stable=True)
+    low, high = boxes.float()[order].split(2, 1)
+    areas = (high - low).prod(1)
+    shared = torch.minimum(high[:, None], high) - torch.maximum(low[:, None], low)
+    shared = shared.clamp_(min=0).prod(-1)
+    hits = (shared / (areas[:, None] + areas - shared) > threshold).triu_(1)
+    kept = torch.ones_like(order, dtype=torch.bool)
+    for _ in range(count):
+        before, kept = kept, ~(hits & kept[:, None]).any(0)
+        if torch.equal(before, kept):
+            break
+    return order[kept]
 
 
 def _resampler(name: str) -> dict[str, Callable[..., Any]]:

@@ -32,6 +32,7 @@ def register() -> None:
     wave.impl("fill_.Tensor", _fill_tensor)
     for name, implementation in (_index_ops.TABLE | _foreach.table() | _composites.table()).items():
         wave.impl(name, implementation)
+    library("torchvision", "PrivateUse1").impl("nms", _composites.nms)
     for name in _native.scalar_operators():
         op = operator(name)
         arguments = op._schema.arguments

@@ -106,6 +106,7 @@ table! {
         // 2.13 and newer.
         delete_stable_ivalue = "torch_delete_stable_ivalue": unsafe extern "C" fn(*mut Word) -> i32,
         what = "torch_exception_get_what_without_backtrace": unsafe extern "C" fn() -> *const c_char,
+        new_generator = "torch_new_generator_handle": unsafe extern "C" fn(Handle, *mut Handle) -> i32,
         delete_generator = "torch_delete_generator": unsafe extern "C" fn(Handle) -> i32,
         // 2.14 and newer.
         tensor_from_pyobject = "torch_tensor_from_pyobject": unsafe extern "C" fn(*mut c_void, *mut Handle) -> i32,

@@ -32,11 +32,11 @@ fn take(elements: i64) -> Stream {
 }
 
 fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor, Error> {
-    if generator.is_some() {
-        return Err(Error::NoKernel("a generator= of its own".into()));
-    }
     let to = view(x)?;
-    run(|queue| random(queue, take(x.numel()), draw, &to))?;
+    // A generator gives the seed of a sequence for this call.
+    let seeded = generator.map(Generator::draw).transpose()?;
+    let numbers = seeded.map_or_else(|| take(x.numel()), |seed| Stream { seed, offset: 0 });
+    run(|queue| random(queue, numbers, draw, &to))?;
     x.share()
 }
 

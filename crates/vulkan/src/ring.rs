@@ -80,7 +80,11 @@ impl Recording {
     pub(crate) fn fence(&self, gpu: &Gpu) {
         let device = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
         let (read, write) = (vk::AccessFlags::MEMORY_READ, vk::AccessFlags::MEMORY_WRITE);
-        self.commands.memory_barrier(gpu, (device, write), (device | vk::PipelineStageFlags::HOST, read | write));
+        self.commands.memory_barrier(
+            gpu,
+            (device, write),
+            (device | vk::PipelineStageFlags::HOST, read | write),
+        );
     }
 
     /// Takes the time at which everything before is done. At most [`QUERIES`] a recording.

@@ -278,7 +278,9 @@ impl Stream {
         let slot = parts.open(bytes as f64 * 16.0)?;
         parts.order([((address, address + bytes), true)].into_iter(), slot);
         // SAFETY: recording; the range is of the buffer, in whole words.
-        unsafe { parts.gpu.raw.cmd_fill_buffer(parts.slots.all[slot].commands.buffer, buffer, offset, bytes, word) };
+        unsafe {
+            parts.gpu.raw.cmd_fill_buffer(parts.slots.all[slot].commands.buffer, buffer, offset, bytes, word)
+        };
         parts.recorded(slot, bytes as f64 * 16.0)
     }
 
@@ -300,7 +302,9 @@ impl Stream {
         parts.order([((from, from + bytes), false), ((to, to + bytes), true)].into_iter(), slot);
         let region = vk::BufferCopy::default().src_offset(from_offset).dst_offset(to_offset).size(bytes);
         // SAFETY: recording; both ranges are of their buffers and do not overlap.
-        unsafe { parts.gpu.raw.cmd_copy_buffer(parts.slots.all[slot].commands.buffer, source, target, &[region]) };
+        unsafe {
+            parts.gpu.raw.cmd_copy_buffer(parts.slots.all[slot].commands.buffer, source, target, &[region])
+        };
         parts.recorded(slot, bytes as f64 * 32.0)
     }
 

@@ -120,7 +120,9 @@ impl Parts {
             let region = vk::BufferCopy::default().src_offset(room).dst_offset(offset).size(bytes);
             // SAFETY: recording; both ranges are of their buffers, which are different; the ring keeps its
             // part until the submit is done.
-            unsafe { self.gpu.raw.cmd_copy_buffer(self.slots.all[slot].commands.buffer, raw, target, &[region]) };
+            unsafe {
+                self.gpu.raw.cmd_copy_buffer(self.slots.all[slot].commands.buffer, raw, target, &[region])
+            };
             self.recorded(slot, bytes as f64 * 32.0)?;
             to += bytes;
         }
@@ -167,7 +169,9 @@ impl Parts {
         let region = vk::BufferCopy::default().src_offset(offset).dst_offset(at).size(bytes);
         // SAFETY: recording; both ranges are of their buffers, which are different; the caller does not use
         // this half for anything else before the copy is done.
-        unsafe { self.gpu.raw.cmd_copy_buffer(self.slots.all[slot].commands.buffer, source, buffer.raw, &[region]) };
+        unsafe {
+            self.gpu.raw.cmd_copy_buffer(self.slots.all[slot].commands.buffer, source, buffer.raw, &[region])
+        };
         self.slots.all[slot].work += bytes as f64 * 32.0;
         self.slots.all[slot].launches += 1;
         self.flush()?.ok_or_else(not_mapped)
