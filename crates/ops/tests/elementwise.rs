@@ -12,6 +12,7 @@ const F: DType = DType::F32;
 type OfWhole = (Op, Box<dyn Fn(i64, i64) -> i64>);
 type Compare = (Op, fn(f64, f64) -> bool);
 
+/// A reference on whole numbers as the type wraps them.
 fn wrapped(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::U8 => f64::from(value as u8),

@@ -313,5 +313,3 @@ fn powers_are_accurate() {
         assert!(same || (f - e).abs() <= 1e-6 * e.abs() + 1e-37, "{a}^{b} is {f}, expected {e}, seed {seed}");
     }
 }
-
-/// A reference on whole numbers as the type wraps them.
