@@ -45,7 +45,7 @@ def _grid_sampler_backward(
     return tuple(next(grads) if asked else None for asked in mask)  # type: ignore[return-value]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def _matrix(name: str, axis: int, axes: int, size: int, outs: int, mode: tuple[Any, ...], dtype: torch.dtype) -> torch.Tensor:
     """Resampling along one axis is a matrix: what the CPU makes of the columns of the unit matrix."""
     # Of size 2 across, and the same there: at size 1 PyTorch's antialiasing on the CPU is wrong.
@@ -82,16 +82,18 @@ def _resample_backward(name: str, grad: torch.Tensor, size: list[int], sizes: li
     return made.to(grad.dtype).contiguous()
 
 
-def _unique(x: torch.Tensor, sorted: bool = True, inverse: bool = False, counts: bool = False) -> tuple[Any, Any, Any]:
+def _unique(
+    x: torch.Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Any, Any, Any]:
     values, order = torch.sort(x.reshape(-1), stable=True)
     starts = torch.ones_like(values, dtype=torch.bool)
     starts[1:] = values[1:] != values[:-1]
     places = starts.nonzero().squeeze(1)
     groups = starts.cumsum(0) - 1
     none = order.new_empty(0)
-    back = torch.empty_like(order).scatter_(0, order, groups).reshape(x.shape) if inverse else none
-    ends = torch.cat([places[1:], places.new_full((1,), values.numel())]) if counts and values.numel() else places
-    return values[places], back, ends - places if counts else none
+    back = torch.empty_like(order).scatter_(0, order, groups).reshape(x.shape) if return_inverse else none
+    ends = torch.cat([places[1:], places.new_full((1,), values.numel())]) if return_counts and values.numel() else places
+    return values[places], back, ends - places if return_counts else none
 
 
 def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor:
@@ -228,6 +230,8 @@ def _scatter_reduce(
 
 
 def _median(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    if x.dim() == 0:
+        return run_on_cpu(aten.median.dim, x, dim, keepdim)
     values, places = x.sort(stable=True, dim=dim)
     at = (x.shape[dim] - 1) // 2
     values, places = values.narrow(dim, at, 1), places.narrow(dim, at, 1)
@@ -239,6 +243,8 @@ def _median(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torc
 
 
 def _kth(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    if x.dim() == 0:
+        return run_on_cpu(aten.kthvalue.default, x, k, dim, keepdim)
     if not 1 <= k <= x.shape[dim]:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
     found = [part.narrow(dim, k - 1, 1) for part in x.sort(stable=True, dim=dim)]
@@ -301,8 +307,24 @@ def _into(function: Callable[..., Any]) -> Callable[..., Any]:
     return into
 
 
+def _uncast(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Autocast, which decides above, does not decide about parts once more."""
+    autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(autocast):
+            return function(*arguments, **keywords)
+
+    return call
+
+
 def table() -> dict[str, Callable[..., Any]]:
     """Operator of aten: its implementation."""
+    return {name: _uncast(function) for name, function in _functions().items()}
+
+
+def _functions() -> dict[str, Callable[..., Any]]:
     torchs = {}
     for name in TORCHS:
         base, _, overload = name.partition(".")
@@ -313,6 +335,7 @@ def table() -> dict[str, Callable[..., Any]]:
         resamplers |= _resampler(name)
     return torchs | resamplers | {
         "grid_sampler_2d_backward": _grid_sampler_backward,
+        "_unique": lambda *arguments, **keywords: _unique(*arguments, **keywords)[:2],
         "_unique2": _unique,
         "bincount": _bincount,
         "searchsorted.Tensor": _searchsorted,

@@ -8,6 +8,7 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+# These very types: a subclass may compute something else.
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _RELUS = (torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_)
@@ -23,12 +24,15 @@ class ConvReLU(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         conv = self.conv
         plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("wave") and x.dim() == conv.weight.dim()
-        if x.device.type != "wave" or not plain or isinstance(conv.padding, str):
-            return torch.relu(conv(x))
-        return torch.ops.wave.convolution_relu(
-            x, conv.weight, conv.bias, conv.stride, conv.padding, conv.dilation, conv.transposed, conv.output_padding,
-            conv.groups,
-        )  # fmt: skip
+        if x.device.type == "wave" and plain and not isinstance(conv.padding, str):
+            try:
+                return torch.ops.wave.convolution_relu(
+                    x, conv.weight, conv.bias, conv.stride, conv.padding, conv.dilation, conv.transposed,
+                    conv.output_padding, conv.groups,
+                )  # fmt: skip
+            except NotImplementedError:  # Refused before anything was written.
+                pass
+        return torch.relu(conv(x))
 
 
 def fuse(model: nn.Module) -> nn.Module:
@@ -54,13 +58,13 @@ def fuse(model: nn.Module) -> nn.Module:
         before = node.args[0] if node.args else None
         conv = module_of(before)
         # One use of the convolution's result, and of the convolution itself.
-        alone = isinstance(conv, _CONVOLUTIONS) and len(before.users) == 1 and calls.count(before.target) == 1
+        alone = type(conv) in _CONVOLUTIONS and len(before.users) == 1 and calls.count(before.target) == 1
         if not alone or conv.padding_mode != "zeros":
             continue
         module = module_of(node)
-        relu = isinstance(module, nn.ReLU) or (node.op == "call_function" and node.target in _RELUS)
+        relu = type(module) is nn.ReLU or (node.op == "call_function" and node.target in _RELUS)
         relu = relu or (node.op == "call_method" and node.target in ("relu", "relu_"))
-        if isinstance(module, _NORMS) and module.track_running_stats:
+        if type(module) in _NORMS and module.track_running_stats:
             put(before, fuse_conv_bn_eval(conv, module, conv.transposed))
         elif relu:
             put(before, ConvReLU(conv))

@@ -205,10 +205,10 @@ impl Planner {
     ) -> Result<(), OpError> {
         let sizes = product_sizes(a, b, out)?;
         let sum = Sum { added: sum.added.broadcast(out.sizes())?, ..*sum };
-        if storage(a.dtype).is_ok() && sum.added.dtype == a.dtype && !sizes.contains(&0) {
-            if let Some(skinny) = Skinny::choose(queue.caps(), a, b, out, Some(&sum)) {
-                return skinny.run(queue);
-            }
+        let is_plain = storage(a.dtype).is_ok() && sum.added.dtype == a.dtype && !sizes.contains(&0);
+        if let Some(skinny) = is_plain.then(|| Skinny::choose(queue.caps(), a, b, out, Some(&sum))).flatten()
+        {
+            return skinny.run(queue);
         }
         self.matmul(queue, a, b, out)?;
         sum.finish(queue, out)

@@ -18,9 +18,8 @@ pub fn argsort(
     places: &View,
 ) -> Result<(), OpError> {
     let wanted = places.sizes().get(dim).copied();
-    let fits = wanted.is_some_and(|wanted| {
-        wanted <= x.sizes()[dim] && x.narrow(dim, 0, wanted).sizes() == places.sizes()
-    });
+    let fits = wanted
+        .is_some_and(|wanted| wanted <= x.sizes()[dim] && x.narrow(dim, 0, wanted).sizes() == places.sizes());
     if x.rank() != places.rank() || !fits {
         let detail = format!("{:?} along {dim} into {:?}", x.sizes(), places.sizes());
         return Err(OpError::refused("different-sizes", detail));

@@ -5,8 +5,8 @@ mod common;
 use common::{close, errors, get, put, put_plain, raised, random, room, rounded, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
-use wave32_ops::index::{self, Errors};
-use wave32_ops::{DType, Queue, View};
+use wave32_ops::index;
+use wave32_ops::{DType, View};
 use wave32_vulkan::Stream;
 
 fn picks(random: &mut StdRng, count: u64, from: i64, limit: u64) -> Vec<f64> {

@@ -56,8 +56,9 @@ fn places_are_those_of_a_stable_sort() {
                             let up = order(at(a), at(b));
                             if descending { up.reverse() } else { up }
                         });
-                        let row: Vec<usize> =
-                            (0..wanted).map(|i| found[(outer * wanted + i) * step + inner] as usize).collect();
+                        let row: Vec<usize> = (0..wanted)
+                            .map(|i| found[(outer * wanted + i) * step + inner] as usize)
+                            .collect();
                         assert_eq!(row, expected[..wanted], "{dtype:?} {sizes:?} along {dim} seed {seed}");
                     }
                 }

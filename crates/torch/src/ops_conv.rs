@@ -89,9 +89,10 @@ fn spec(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<Conv
 
 /// Sizes of the output in the input's number of dimensions.
 fn output_sizes(spec: &ConvSpec, rank: i64) -> Result<crate::tensor::Dims, Error> {
-    // An empty batch has a shape as well.
+    // An empty batch has a shape as well. What is wrong, or stranger than the engine takes, the CPU says or does.
     let shape = ConvSpec { n: spec.n.max(1), ..spec.clone() };
-    let problem = ConvProblem::new(shape).map_err(|error| Error::Invalid(format!("convolution: {error}")))?;
+    let problem =
+        ConvProblem::new(shape).map_err(|error| Error::NoKernel(format!("convolution: {error}")))?;
     let all = [spec.n, spec.k, problem.out_h(), problem.out_w()];
     Ok(if rank == 3 { [all[0], all[1], all[3]].into_iter().collect() } else { all.into_iter().collect() })
 }

@@ -113,8 +113,7 @@ impl Pointwise {
     fn promoted(&self, inputs: &[Input]) -> Result<DType, Error> {
         let dtype = self.compute.map_or_else(|| promoted(inputs), Ok)?;
         if dtype.is_complex() {
-            // Before anything is said of the result's type, which is not the operands' for `abs`.
-            return Err(Error::NoKernel(format!("{:?} of {}", self.op, dtype.name())));
+            return Err(Error::NoKernel(format!("an operation on {}", dtype.name())));
         }
         Ok(dtype)
     }
