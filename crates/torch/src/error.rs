@@ -1,7 +1,7 @@
 //! What kernels can fail with, and how that becomes a Python exception.
 
 use crate::abi::{Api, api};
-use pyo3::exceptions::{PyIndexError, PyNotImplementedError};
+use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyNotImplementedError};
 use pyo3::prelude::*;
 use std::ffi::{CString, c_char, c_void};
 use wave32_device::DeviceError;
@@ -18,6 +18,9 @@ pub enum Error {
     /// A call into libtorch failed.
     #[error("{0}")]
     Torch(String),
+    /// Python raised; it gets its own exception back where it is the caller.
+    #[error("{0}")]
+    Python(PyErr),
     /// The device failed.
     #[error("wave: {0}")]
     Device(DeviceError),
@@ -71,7 +74,7 @@ impl From<PyErr> for Error {
             } else if is("OutOfMemoryError") {
                 Self::OutOfMemory(text)
             } else {
-                Self::Torch(text)
+                Self::Python(error)
             }
         })
     }
@@ -108,6 +111,7 @@ pub fn raise(error: Error) -> ! {
         _ => None,
     };
     let text = error.to_string().replace('\0', "?");
+    rearm(&error);
     drop(error);
     let known =
         kind.filter(|_| api.error_new.is_some() && api.throw.is_some() && api.allocate_exception.is_some());
@@ -123,6 +127,16 @@ pub fn raise(error: Error) -> ! {
     // SAFETY: NUL-terminated texts; the exception unwinds through "C-unwind" frames only.
     unsafe { (api.aoti_torch_check)(false, FUNCTION.as_ptr(), FILE.as_ptr(), 0, message.as_ptr().cast()) };
     unreachable!("aoti_torch_check(false) throws")
+}
+
+/// Ctrl-C cannot pass through libtorch as what it is: it is raised anew when Python runs next.
+fn rearm(error: &Error) {
+    if let Error::Python(raised) = error
+        && Python::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py))
+    {
+        // SAFETY: only marks the signal as received.
+        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+    }
 }
 
 /// Throws a subclass of `c10::Error`, which adds no members to it but a code, left 0 (`AcceleratorError`).

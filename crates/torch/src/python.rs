@@ -12,6 +12,7 @@ impl From<Error> for PyErr {
             Error::NoKernel(_) | Error::Refused(_) => PyNotImplementedError::new_err(error.to_string()),
             Error::Index(_) => PyIndexError::new_err(error.to_string()),
             Error::OutOfMemory(text) => raised("OutOfMemoryError", text),
+            Error::Python(error) => error,
             Error::Gone(_) => raised("AcceleratorError", error.to_string()),
             _ => PyRuntimeError::new_err(error.to_string()),
         }
