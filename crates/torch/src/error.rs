@@ -49,7 +49,7 @@ impl From<DeviceError> for Error {
 
 impl From<PyErr> for Error {
     fn from(error: PyErr) -> Self {
-        Python::attach(|py| {
+        crate::gil::attach(|py| {
             let text = error.value(py).to_string();
             let is = |name: &str| {
                 let kind = py.import("torch").and_then(|torch| torch.getattr(name));

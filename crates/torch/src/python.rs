@@ -11,7 +11,7 @@ impl From<Error> for PyErr {
         match error {
             Error::NoKernel(_) | Error::Refused(_) => PyNotImplementedError::new_err(error.to_string()),
             Error::Index(_) => PyIndexError::new_err(error.to_string()),
-            Error::OutOfMemory(text) => Python::attach(|py| {
+            Error::OutOfMemory(text) => crate::gil::attach(|py| {
                 let made =
                     py.import("torch").and_then(|torch| torch.getattr("OutOfMemoryError")?.call1((text,)));
                 made.map_or_else(|failure| failure, PyErr::from_value)
