@@ -1,34 +1,31 @@
-# Two commands: `make demo` proves the engine on this machine, `make test` runs every test; `make train` is PyTorch's.
+# Two commands: `make demo` trains a network on this machine, `make test` runs every test.
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo train test scripts oracle python verify lint
+.PHONY: help setup demo verify test scripts oracle python verify-short lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
 help:
-	@echo 'make demo    install what is missing, build, verify the seed and network suites on every device here'
-	@echo 'make train   install what is missing, train a small CNN with PyTorch on the best Vulkan device and on the CPU'
+	@echo 'make demo    install what is missing, train a small CNN with PyTorch on the best Vulkan device and on the CPU'
+	@echo 'make verify  install what is missing, build, prove the seed and network suites on every device here'
 	@echo 'make test    install what is missing, run every test'
-	@echo 'make verify  a short check of the convolutions on every device here (wave32 verify does it in full)'
 	@echo 'make lint    rustfmt and clippy, warnings as errors'
 
 setup:
 	@scripts/setup.sh
 
-build: setup
-	cargo build --release
-
-demo: build
-	@mkdir -p $(TARGET)/demo
-	$(TARGET)/release/wave32 devices
-	$(TARGET)/release/wave32 verify seeds nets --html $(TARGET)/demo/verify.html
-
-train: setup
+demo: setup
 	@python="$$(scripts/python_env.sh scikit-learn matplotlib tqdm)" && \
 	echo 'building and installing wave32 into .venv' && \
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) "$$python" -m pip install --quiet . && \
 	"$$python" scripts/demo.py --out $(TARGET)/demo
+
+verify: setup
+	cargo build --release
+	@mkdir -p $(TARGET)/demo
+	$(TARGET)/release/wave32 devices
+	$(TARGET)/release/wave32 verify seeds nets --html $(TARGET)/demo/verify.html
 
 # A test that would be skipped for want of a compiler or of a Vulkan driver fails here: setup installs both.
 test: setup
@@ -49,7 +46,7 @@ python: setup
 	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && PYTHONPATH=python "$$python" -m pytest -q python/tests
 
 # A short run of the convolutions in the tests' build: every type, every device.
-verify: setup
+verify-short: setup
 	cargo build --workspace
 	$(TARGET)/debug/wave32 verify seeds nets fuzz:60 --max-gflop 0.001 --dtype f32,f16,bf16
 

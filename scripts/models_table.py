@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""One training step of real networks on the wave device beside PyTorch's CPU: outputs, gradients, updated weights.
+"""One training step of real networks on the wave device beside PyTorch's own: outputs, gradients, updated weights.
 
 Prints a table (Markdown) of the largest error of each against the same step in f64, relative to the largest value of
-the same tensor, beside the CPU's own error in f32, and of operations that fell back to the CPU. `--out FILE` writes it to
-a file.
+the same tensor, beside PyTorch's own error in f32, and of operations that fell back to the CPU. PyTorch's own device is
+the CPU, or CUDA with `--judge cuda`, for full sizes (in a second process: torch serves one accelerator each).
+`--out FILE` writes the table to a file.
 
 Outputs are those of the model as it is. For gradients and updated weights its ReLUs are replaced by SiLU: where a
 pre-activation lies within rounding of zero, two right computations disagree about a whole gradient, and in deep
@@ -12,14 +13,17 @@ networks at small batches one always does (PyTorch's CPU disagrees with itself i
 
 import argparse
 import copy
+import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-
-import wave32  # noqa: F401
 
 
 class UNet(nn.Module):
@@ -125,26 +129,21 @@ def error(found, expected, floor=0.0):
     return ((found - expected).abs().max() / scale).item()
 
 
-def compare(build, size, batch, seed):
-    torch.manual_seed(seed)
+def both(name, device, dtype, options):
+    """Outputs of the model as it is; gradients and updated weights of the smooth one."""
+    build, size = models()[name]
+    torch.manual_seed(options.seed)
     plain = no_dropout(build()).train()
-    image = torch.rand(batch, 3, size, size)
-    torch.wave.reset_fallbacks()
-    started = time.perf_counter()
-
-    def run(model, device, dtype):
-        return step(copy.deepcopy(model).to(device, dtype), image.to(device, dtype))
-
-    def both(device, dtype):
-        outputs, _, _ = run(plain, device, dtype)
-        _, grads, after = run(softened, device, dtype)
-        return outputs, grads, after
-
+    image = torch.rand(options.batch, 3, options.size or size, options.size or size).to(device, dtype)
     softened = smooth(copy.deepcopy(plain))
-    found = both("wave", torch.float32)
-    seconds = time.perf_counter() - started
-    fallbacks = dict(torch.wave.fallbacks())
-    cpu, truth = both("cpu", torch.float32), both("cpu", torch.float64)
+    outputs, _, _ = step(plain.to(device, dtype), image)
+    _, grads, after = step(softened.to(device, dtype), image)
+    return outputs, grads, after
+
+
+def judge(name, found, device, options):
+    """Errors of `found`, and of the device in f32, against the device in f64."""
+    own, truth = both(name, device, torch.float32, options), both(name, device, torch.float64, options)
     # Gradients of biases in front of a batch norm are zero in exact arithmetic: compare with the network's scale.
     largest = max(g.abs().max().item() for g in truth[1].values())
 
@@ -154,7 +153,50 @@ def compare(build, size, batch, seed):
         return out, grad
 
     updated = max(error(found[2][name].double(), p, 1e-2) for name, p in truth[2].items())
-    return worst(found), worst(cpu), updated, fallbacks, seconds
+    return [*worst(found), *worst(own), updated]
+
+
+def serve(options):
+    """The judge's process: a model's name and the file of its results a line, errors a line back."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    for line in sys.stdin:
+        name, file = json.loads(line)
+        print(json.dumps(judge(name, torch.load(file), options.judge, options)), flush=True)
+        os.remove(file)
+
+
+def judged(names, options):
+    """Name, fallbacks, seconds and errors of each model."""
+
+    def wave(name):
+        torch.wave.reset_fallbacks()
+        started = time.perf_counter()
+        found = both(name, "wave", torch.float32, options)
+        return found, dict(torch.wave.fallbacks()), time.perf_counter() - started
+
+    if options.judge == "cpu":
+        for name in names:
+            found, *rest = wave(name)
+            yield name, *rest, judge(name, found, "cpu", options)
+        return
+    command = [sys.executable, *sys.argv, "--serve"]
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    with tempfile.TemporaryDirectory() as folder:
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        waiting = []  # one model is judged while the next one runs
+        try:
+            for name in names:
+                found, *rest = wave(name)
+                torch.save(found, file := Path(folder) / f"{name}.pt")
+                child.stdin.write(json.dumps([name, str(file)]) + "\n")
+                child.stdin.flush()
+                waiting.append((name, *rest))
+                if len(waiting) > 1:
+                    yield *waiting.pop(0), json.loads(child.stdout.readline())
+            yield *waiting.pop(0), json.loads(child.stdout.readline())
+        finally:
+            child.kill()
+            child.wait()
 
 
 def main():
@@ -163,28 +205,32 @@ def main():
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--size", type=int, help="image size of every model; default: small, by model")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tolerance", type=float, default=1e-4, help="allowed relative to f64 (or 4x the CPU's own error)")
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="allowed relative to f64 (or 4x the judge's own error)")
+    parser.add_argument("--judge", default="cpu", help="PyTorch's own device to compare with: cpu or cuda")
     parser.add_argument("--out", type=argparse.FileType("w"), default=sys.stdout)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    known = models()
-    failed = []
+    if options.serve:
+        return serve(options)
+    import wave32  # noqa: F401
+
+    failed, own = [], f"{options.judge} f32"
+    device = torch.wave.get_device_name()
     print(
-        f"Relative to the same step in f64 on the CPU; batch {options.batch}, on {torch.wave.get_device_name()}, "
+        f"Relative to the same step in f64 on {options.judge}; batch {options.batch}, on {device}, "
         f"PyTorch {torch.__version__}.\n\n"
-        "| model | image | outputs: wave | cpu f32 | gradients: wave | cpu f32 | weights after a step | fallbacks |\n"
+        f"| model | image | outputs: wave | {own} | gradients: wave | {own} | weights after a step | fallbacks |\n"
         "|---|---|---|---|---|---|---|---|",
         file=options.out,
     )
-    for name in options.models or known:
-        build, size = known[name]
-        size = options.size or size
-        (out, grad), (cpu_out, cpu_grad), updated, fallbacks, seconds = compare(build, size, options.batch, options.seed)
-        right = all(e <= max(options.tolerance, 4 * c) for e, c in [(out, cpu_out), (grad, cpu_grad)])
+    names = options.models or models()
+    for name, fallbacks, seconds, (out, grad, own_out, own_grad, updated) in judged(names, options):
+        right = all(e <= max(options.tolerance, 4 * c) for e, c in [(out, own_out), (grad, own_grad)])
         if not right or fallbacks:
             failed.append(name)
         print(
-            f"| {name} | {size} | {out:.1e} | {cpu_out:.1e} | {grad:.1e} | {cpu_grad:.1e} | {updated:.1e} "
-            f"| {', '.join(sorted(fallbacks)) or 'none'} |",
+            f"| {name} | {options.size or models()[name][1]} | {out:.1e} | {own_out:.1e} | {grad:.1e} | {own_grad:.1e} "
+            f"| {updated:.1e} | {', '.join(sorted(fallbacks)) or 'none'} |",
             file=options.out, flush=True,
         )  # fmt: skip
         print(f"{name}: {'right' if right else 'WRONG'}, {seconds:.1f} s", file=sys.stderr, flush=True)
