@@ -57,6 +57,13 @@ def test_volumes(transposed):
             check(lambda x, w, b: F.conv3d(x, w, b, stride, padding, dilation, groups), x, weight, bias, rtol=5e-6)
 
 
+def test_a_part_may_run_on_the_cpu():
+    # No engine of ours pads an output by more than the stride: from within Python, which a kernel called, to Python again.
+    by = dict(stride=(3, 2, 1), padding=(1, 2, 3), output_padding=(2, 3, 1), groups=2, dilation=4)
+    on_cpu = ["aten::convolution", "aten::convolution_backward"]
+    check(lambda x, w: F.conv_transpose3d(x, w, **by), R(2, 2, 4, 4, 4), R(2, 2, 4, 5, 6), rtol=5e-6, fallbacks=on_cpu)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8])
 def test_order(dtype):
     x = (R(3, 700, 2) * 20).to(dtype)

@@ -83,7 +83,7 @@ pub(crate) fn tensor(address: u64, sizes: &[i64], strides: &[i64], dtype: DType)
 /// Slower, with the GIL, but through public interfaces only.
 fn through_python(managed: Box<Managed>) -> Result<Tensor, Error> {
     let failed = |error: PyErr| Error::Torch(format!("a tensor could not be made: {error}"));
-    Python::attach(|py| {
+    crate::gil::attach(|py| {
         let managed = Box::into_raw(managed);
         // SAFETY: the capsule carries the pointer under DLPack's name; `from_dlpack` renames it when it has
         // taken ownership.

@@ -59,7 +59,7 @@ impl From<DeviceError> for Error {
 
 impl From<PyErr> for Error {
     fn from(error: PyErr) -> Self {
-        Python::attach(|py| {
+        crate::gil::attach(|py| {
             let text = error.value(py).to_string();
             let is = |name: &str| {
                 let kind = py.import("torch").and_then(|torch| torch.getattr(name));
@@ -132,7 +132,7 @@ pub fn raise(error: Error) -> ! {
 /// Ctrl-C cannot pass through libtorch as what it is: it is raised anew when Python runs next.
 fn rearm(error: &Error) {
     if let Error::Python(raised) = error
-        && Python::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py))
+        && crate::gil::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py))
     {
         // SAFETY: only marks the signal as received.
         unsafe { pyo3::ffi::PyErr_SetInterrupt() };

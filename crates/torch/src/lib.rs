@@ -10,6 +10,7 @@ mod dlpack;
 pub mod dtype;
 pub mod error;
 pub mod fallback;
+mod gil;
 mod guard;
 mod index_errors;
 pub mod memory_ops;

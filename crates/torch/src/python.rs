@@ -21,7 +21,7 @@ impl From<Error> for PyErr {
 
 /// An exception of torch.
 fn raised(kind: &str, text: String) -> PyErr {
-    Python::attach(|py| {
+    crate::gil::attach(|py| {
         let made = py.import("torch").and_then(|torch| torch.getattr(kind)?.call1((text,)));
         made.map_or_else(|failure| failure, PyErr::from_value)
     })

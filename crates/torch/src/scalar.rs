@@ -97,7 +97,7 @@ impl FromPython for Either {
 
 /// `torch.get_default_dtype()`.
 pub fn default_float() -> DType {
-    Python::attach(|py| {
+    crate::gil::attach(|py| {
         let dtype = py.import("torch").and_then(|torch| torch.getattr("get_default_dtype")?.call0());
         dtype.ok().and_then(|dtype| DType::from_python(&dtype).ok()).unwrap_or(DType::F32)
     })
