@@ -145,7 +145,11 @@ def _randperm(n: int, *, generator: Any = None, out: torch.Tensor) -> torch.Tens
 def _multinomial(weights: torch.Tensor, count: int, replacement: bool = False, *, generator: Any = None) -> torch.Tensor:
     kinds = weights.shape[-1] if weights.dim() in (1, 2) else 0
     drawn = replacement and count > 1
-    if count < 1 or kinds < (1 if replacement else count) or (drawn and weights.numel() * count > 1 << 26):
+    whole = not weights.is_floating_point()
+    if whole or count < 1 or kinds < (1 if replacement else count) or (drawn and weights.numel() * count > 1 << 26):
+        return run_on_cpu(aten.multinomial.default, weights, count, replacement)
+    # Weights that are none, which the CPU tells from another.
+    if not bool(((weights >= 0).all() & weights.isfinite().all() & (weights.sum(-1) > 0).all()).item()):
         return run_on_cpu(aten.multinomial.default, weights, count, replacement)
     if not drawn:
         # The first of independent exponential clocks, whose rates are the weights, to strike.
@@ -163,10 +167,14 @@ def _normal(mean: Any, std: Any, *, generator: Any = None) -> torch.Tensor:
 
 
 def _log_normal(x: torch.Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> torch.Tensor:
+    if not std > 0:
+        return run_on_cpu(aten.log_normal_.default, x, mean, std)
     return x.normal_(mean, std, generator=generator).exp_()
 
 
 def _cauchy(x: torch.Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> torch.Tensor:
+    if not sigma > 0:
+        return run_on_cpu(aten.cauchy_.default, x, median, sigma)
     return x.uniform_(generator=generator).sub_(0.5).mul_(math.pi).tan_().mul_(sigma).add_(median)
 
 
@@ -175,6 +183,10 @@ def _geometric(x: torch.Tensor, p: float, *, generator: Any = None) -> torch.Ten
         return run_on_cpu(aten.geometric_.default, x, p)
     u = torch.empty_like(x, dtype=torch.float32).uniform_(generator=generator)
     return x.copy_(u.neg_().log1p_().div_(math.log1p(-p)).ceil_().clamp_(min=1))
+
+
+def _trace(x: torch.Tensor) -> torch.Tensor:
+    return x.diagonal().sum() if x.dim() == 2 else run_on_cpu(aten.trace.default, x)
 
 
 def _cdist(a: torch.Tensor, b: torch.Tensor, p: float, mode: int | None = None) -> torch.Tensor:
@@ -363,7 +375,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "median": lambda x: _median(x.reshape(-1))[0] if x.numel() else x.new_full((), math.nan),
         "kthvalue.values": _into(_kth),
         "equal": _equal,
-        "trace": lambda x: x.diagonal().sum(),
+        "trace": _trace,
         "take": _take,
         "put_": _put,
         "__lshift__.Scalar": lambda x, by: torch.bitwise_left_shift(x, by),
