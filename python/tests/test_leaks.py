@@ -3,9 +3,16 @@
 import pytest
 
 SCRIPT = """
-    import gc, os
+    import ctypes, gc, os
     import wave32._native as native
     from torch import nn
+
+    class Heap(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_size_t) for name in [
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]]
+
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = Heap
 
     # Each step is its own little training step: everything it makes dies with it.
     model = nn.Sequential(
@@ -28,7 +35,8 @@ SCRIPT = """
         torch.wave.synchronize()
         with open("/proc/self/statm") as file:
             resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return resident, {
+        heap = mallinfo()
+        return resident, heap.uordblks + heap.hblkhd, {
             "allocated": torch.wave.memory_allocated(), "reserved": torch.wave.memory_reserved(),
             "files": len(os.listdir("/proc/self/fd")), "threads": len(os.listdir("/proc/self/task")),
             "fallbacks": torch.wave.fallbacks(), **dict(native.counts()),
@@ -39,17 +47,19 @@ SCRIPT = """
         torch.ones(1 << 18).to("wave").cpu()
     for number in range(WARM):
         step(number)
-    resident, before = held()
+    resident, used, before = held()
     for number in range(STEPS):
         step(number)
-    grown, after = held()
-    print(grown - resident, after)
+    more_resident, more_used, after = held()
+    grown = (more_resident - resident, more_used - used)
+    print(grown, after)
     # Which uploads are known to have landed, and how a block is cut, depends on when the driver answers.
     for name in ["uploads", "blocks"]:
         assert after.pop(name) <= before.pop(name) + 8, name
     assert after == before, (before, after)
     assert not after["fallbacks"]
-    assert grown - resident < 2_000_000 + 200 * STEPS, f"{grown - resident} bytes more"
+    # What the allocator has given out; what it keeps for itself comes in steps, and stops somewhere.
+    assert grown[0] < 16_000_000 and grown[1] < 64_000 + 100 * STEPS, f"{grown} bytes more"
 """
 
 

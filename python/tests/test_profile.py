@@ -1,6 +1,7 @@
 """`torch.wave.profile`: the table, the trace, nesting, inside of torch's own profiler."""
 
 import json
+from itertools import groupby
 
 import torch
 from torch import nn
@@ -49,8 +50,11 @@ def test_profiles_nest():
         with torch.wave.profile() as inner:
             work()
         work()
-    assert len(outer.launches) == 3 * len(inner.launches) > 0
-    middle = outer.launches[len(inner.launches):2 * len(inner.launches)]
+    # A launch that is slow, on a busy machine, may be cut into several under the time budget.
+    outer_names, inner_names = ([name for name, _ in groupby(n for n, _, _ in p.launches)] for p in (outer, inner))
+    assert outer_names == 3 * inner_names != []
+    first = outer.launches.index(inner.launches[0])
+    middle = outer.launches[first:first + len(inner.launches)]
     assert inner.launches == middle, "with the same clock"
     starts = [start for _, start, _ in outer.launches]
     assert starts == sorted(starts)
