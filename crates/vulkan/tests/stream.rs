@@ -254,7 +254,7 @@ fn a_lost_device_refuses_everything_at_once() {
 fn steady_work_makes_nothing_that_stays() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mut stream) = open(options(dir.path())) else { return };
-    let mut iteration = |stream: &mut Stream, size: u64| {
+    let iteration = |stream: &mut Stream, size: u64| {
         let blocks: Vec<u64> = (1..40).map(|n| stream.alloc(n * size).unwrap()).collect();
         for &block in &blocks {
             stream.upload(block, &[7; 64]).unwrap();
