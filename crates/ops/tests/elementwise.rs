@@ -3,7 +3,6 @@
 mod common;
 
 use common::{close, get, put, put_plain, random, room, rounded, stream, values};
-use rand::Rng;
 use wave32_ops::{DType, Elementwise, Number, Op, Operand, View};
 use wave32_vulkan::Stream;
 
