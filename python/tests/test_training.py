@@ -235,3 +235,27 @@ def test_hooks_run_and_may_change_gradients():
     torch.testing.assert_close(model[0].weight.grad.cpu(), reference[0].weight.grad + 1)
     for handle in handles:
         handle.remove()
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_evaluation_without_gradients(mode):
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 5)
+    ).eval()
+    image = torch.rand(2, 3, 8, 8)
+    with mode():
+        expected = model(image)
+    model.to("wave")
+    weight = model[0].weight
+    with mode():
+        found = model(image.to("wave"))
+        torch.testing.assert_close(found.cpu(), expected, rtol=2e-6, atol=2e-6)
+        assert found.is_inference() == (mode is torch.inference_mode)
+        # Views of a tensor made before stay views of it, and cannot leave its storage.
+        view = weight.view(-1)[3:7]
+        assert not view.is_inference() and view.data_ptr() == weight.data_ptr() + 12
+        assert torch.equal(view.cpu(), weight.cpu().view(-1)[3:7])
+        found[:, 1:3].zero_()
+        assert found[:, 1:3].abs().sum().item() == 0 != found[:, 3:].abs().sum().item()
+        with pytest.raises(RuntimeError, match="storage"):
+            weight.as_strided((200, 2), (100, 1), 3)

@@ -7,6 +7,31 @@ use std::sync::OnceLock;
 
 /// `at::Tensor*` of libtorch.
 pub type Handle = *mut c_void;
+/// `c10::ArrayRef<int64_t>`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Numbers {
+    first: *const i64,
+    count: usize,
+}
+
+impl Numbers {
+    /// As long as `numbers` lives.
+    pub fn of(numbers: &[i64]) -> Self {
+        Self { first: numbers.as_ptr(), count: numbers.len() }
+    }
+}
+
+/// `std::optional<int64_t>`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Maybe {
+    /// The number.
+    pub number: i64,
+    /// Whether there is one.
+    pub is_there: bool,
+}
+
 /// One slot of a boxed call's stack.
 pub type Word = u64;
 /// A kernel as libtorch calls it: the stack, its arguments, its results.
@@ -119,6 +144,11 @@ table! {
         // at::fromDLPack(DLManagedTensor*, std::function<void(void*)>): makes a tensor without the GIL.
         from_dlpack = "_ZN2at10fromDLPackEP15DLManagedTensorSt8functionIFvPvEE":
             unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut [usize; 4]) -> Handle,
+        // c10::InferenceMode::is_enabled()
+        inference_mode = "_ZN3c1013InferenceMode10is_enabledEv": unsafe extern "C" fn() -> bool,
+        // at::native::as_strided_tensorimpl(at::Tensor const&, IntArrayRef, IntArrayRef, std::optional<int64_t>)
+        as_strided = "_ZN2at6native21as_strided_tensorimplERKNS_6TensorEN3c108ArrayRefIlEES6_St8optionalIlE":
+            unsafe extern "C-unwind" fn(Handle, Handle, Numbers, Numbers, Maybe) -> Handle,
         // c10::Error::Error(c10::SourceLocation, std::string)
         error_new = "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE":
             unsafe extern "C-unwind" fn(*mut c_void, crate::error::SourceLocation, *mut crate::error::CxxString),

@@ -348,7 +348,7 @@ impl Stream {
         let parts = &mut *self.parts;
         parts.synchronize()?;
         let names = &parts.names;
-        Ok(parts.profile.switch(on, names))
+        Ok(parts.profile.switch(&parts.gpu, on, names))
     }
 }
 

@@ -240,7 +240,7 @@ impl Parts {
             self.budget.learn_total(slot.work, crate::ring::elapsed(&self.gpu, first, last));
         }
         for (pair, &kernel) in ticks.get(1..).unwrap_or_default().chunks_exact(2).zip(&slot.profiled) {
-            self.profile.add(&self.gpu, kernel, pair[0], pair[1]);
+            self.profile.add(kernel, pair[0], pair[1]);
         }
         slot.stamps = 0;
         slot.profiled.clear();
