@@ -100,6 +100,42 @@ FN float ew_backward(uint op, float a, float b, float c, float s, float t) {
   }
   return a;
 }
+
+FN float ew_pair(uint op, float a, float b, float c, float s, float t) {
+  float f;
+  switch (op) {
+    case OP_FMAX: return ISNAN(a) || b > a ? b : a;
+    case OP_FMIN: return ISNAN(a) || b < a ? b : a;
+    case OP_HYPOT: {
+      // By the larger, so that no square overflows; an infinite one wins over NaN.
+      float large = FABS(a), small = FABS(b);
+      if (small > large) { f = large; large = small; small = f; }
+      if (large > 3.4028235e38f || small > 3.4028235e38f) return AS_FLOAT(0x7f800000u);
+      f = m_div(small, large);
+      return large == 0.0f ? small : large * SQRT(FMA(f, f, 1.0f));
+    }
+    case OP_COPYSIGN: return AS_FLOAT((AS_UINT(a) & 0x7fffffffu) | (AS_UINT(b) & 0x80000000u));
+    case OP_XLOGY: return a == 0.0f && !ISNAN(b) ? 0.0f : a * m_log(b);
+    case OP_XLOG1PY: return a == 0.0f && !ISNAN(b) ? 0.0f : a * m_log1p(b);
+    case OP_NAN_TO_NUM: return ISNAN(a) ? s : a > 3.4028235e38f ? t : a < -3.4028235e38f ? b : a;
+    case OP_LOGIT:
+      f = s < 0.0f ? a : a < s ? s : a > 1.0f - s ? 1.0f - s : a;
+      return m_log(m_div(f, 1.0f - f));
+    case OP_LOGIT_BACKWARD:
+      f = m_div(a, b * (1.0f - b));
+      if (s < 0.0f) return b < 0.0f || b > 1.0f ? AS_FLOAT(0x7fc00000u) : f;
+      return b < s || b > 1.0f - s ? 0.0f : f;
+    case OP_GLU: return a * m_sigmoid(b);
+    case OP_GLU_BACKWARD: f = m_sigmoid(c); return a * b * f * (1.0f - f);
+    case OP_LOGADDEXP: return a == b && FABS(a) > 3.4028235e38f ? a : ew_max(a, b) + m_log1p(m_exp(-FABS(a - b)));
+    case OP_LOGADDEXP2:
+      return a == b && FABS(a) > 3.4028235e38f ? a : ew_max(a, b) + m_log1p(m_pow(2.0f, -FABS(a - b))) * 1.44269504f;
+    case OP_SIGNBIT: return AS_UINT(a) >> 31 != 0u ? 1.0f : 0.0f;
+    case OP_HEAVISIDE: return a == 0.0f ? b : a < 0.0f ? 0.0f : 1.0f;
+    case OP_SINC: f = 3.14159265f * a; return a == 0.0f ? 1.0f : m_div(m_sin(f, 0u), f);
+  }
+  return a;
+}
 #endif
 
 // A variant has one family, op >> 4: software devices execute every branch of a switch.
@@ -116,7 +152,9 @@ FN NUM ew(uint op, NUM a, NUM b, NUM c, NUM s, NUM t, uint i, uint count, NUM s_
   return ew_smooth(op, a, s, t);
 #elif FAMILY == 5
   return ew_activation(op, a, b, c, s, t);
-#else
+#elif FAMILY == 6
   return ew_backward(op, a, b, c, s, t);
+#else
+  return ew_pair(op, a, b, c, s, t);
 #endif
 }

@@ -121,6 +121,23 @@
 // PReLU: b is the weight; backward: b the input, c the weight
 #define OP_PRELU 110u
 #define OP_PRELU_BACKWARD 111u
+// Pairs, and what mends or bends values; of glu backward a is the gradient, b and c the halves
+#define OP_FMAX 112u
+#define OP_FMIN 113u
+#define OP_HYPOT 114u
+#define OP_COPYSIGN 115u
+#define OP_XLOGY 116u
+#define OP_XLOG1PY 117u
+#define OP_NAN_TO_NUM 118u
+#define OP_LOGIT 119u
+#define OP_LOGIT_BACKWARD 120u
+#define OP_GLU 121u
+#define OP_GLU_BACKWARD 122u
+#define OP_LOGADDEXP 123u
+#define OP_LOGADDEXP2 124u
+#define OP_SIGNBIT 125u
+#define OP_HEAVISIDE 126u
+#define OP_SINC 127u
 
 #ifdef TARGET_GLSL
 #define SQRT_N(v) sqrt(v)

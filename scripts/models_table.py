@@ -114,7 +114,7 @@ def step(model, image):
     """Outputs, gradients and updated parameters of one step."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     outputs = tensors(model(image))
-    targets = [torch.arange(o.numel(), dtype=torch.float32).reshape(o.shape).sin().to(o.device) for o in outputs]
+    targets = [torch.arange(o.numel(), dtype=torch.float32).reshape(o.shape).sin().to(o) for o in outputs]
     loss = sum(F.mse_loss(o, t) for o, t in zip(outputs, targets))
     loss.backward()
     grads = {name: p.grad.detach().cpu() for name, p in model.named_parameters() if p.grad is not None}

@@ -1,56 +1,6 @@
-"""Threads, forks, workers, and how a process ends."""
-
-import threading
+"""Forks, and how a process ends."""
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Squares(Dataset):
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, index):
-        return torch.full((3,), float(index)), index * index
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.parametrize("pinned", [False, True])
-def test_data_loader_workers(method, pinned):
-    torch.ones(1, device="wave")  # The device is open when the workers start.
-    loader = DataLoader(Squares(), 4, num_workers=2, multiprocessing_context=method, pin_memory=pinned)
-    seen = []
-    for x, y in loader:
-        seen += (x.to("wave", non_blocking=True).sum(1).cpu() / 3).tolist()
-        assert torch.equal(x[:, 0].long() ** 2, y)
-    assert seen == list(range(12))
-
-
-def test_threads():
-    failures = []
-
-    def work(seed):
-        try:
-            generator = torch.Generator().manual_seed(seed)
-            for _ in range(15):
-                x = torch.randn(9, 9, generator=generator)
-                w = x.to("wave").requires_grad_()
-                y = (w @ w.t()).relu().sum()
-                y.backward()
-                v = x.clone().requires_grad_()
-                (v @ v.t()).relu().sum().backward()
-                torch.testing.assert_close(w.grad.cpu(), v.grad)
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive()
-    assert not failures
 
 
 def test_fork_after_use_is_refused_and_harmless(run_python):
@@ -132,23 +82,6 @@ def test_a_wait_past_its_deadline_raises_and_the_process_goes_on(run_python):
         WAVE_TIMEOUT="0.000001",
     )
     assert "told: wave: the GPU did not finish" in out and "later:" in out and "gone:" in out and "3.0" in out
-
-
-def test_interrupt_leaves_no_wedge(run_python):
-    run_python(
-        """
-        import _thread, threading, time
-        threading.Timer(0.5, _thread.interrupt_main).start()
-        try:
-            x = torch.randn(64, 64, device="wave")
-            end = time.time() + 30
-            while time.time() < end:
-                x = (x @ x).tanh()
-            raise SystemExit("was not interrupted")
-        except KeyboardInterrupt:
-            assert torch.isfinite(x).all().item()
-        """
-    )
 
 
 def test_host_memory_does_not_grow(run_python):

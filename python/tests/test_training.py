@@ -52,6 +52,21 @@ def test_training_equals_the_cpu(name):
         torch.testing.assert_close(value.cpu(), other, rtol=1e-3, atol=1e-4, msg=key)
 
 
+def test_lazy_modules_get_their_sizes_on_the_device():
+    model = torch.nn.Sequential(torch.nn.LazyConv2d(4, 3), torch.nn.LazyBatchNorm2d(), torch.nn.Flatten(), torch.nn.LazyLinear(3))
+    model = model.to("wave")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(2, 3, 6, 6)
+    result = model(x.to("wave"))
+    twin = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    twin.load_state_dict({name: value.cpu() for name, value in model.state_dict().items()})
+    torch.testing.assert_close(result.cpu(), twin(x), rtol=1e-4, atol=1e-4)
+    before = model[3].weight.cpu()
+    result.sum().backward()
+    optimizer.step()
+    assert not torch.equal(model[3].weight.cpu(), before)
+
+
 def test_moving_keeps_tied_weights_and_gradients():
     model = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
     model[1].weight = model[0].weight
@@ -178,13 +193,69 @@ def test_recurrent_and_transformer_layers():
         torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-4, atol=1e-5)
 
 
-def test_checkpointing():
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_repeats_random_numbers(reentrant):
     from torch.utils.checkpoint import checkpoint
 
-    layer = nn.Linear(4, 4).to("wave")
-    x = torch.randn(2, 4, device="wave", requires_grad=True)
-    checkpoint(lambda t: layer(t).tanh(), x, use_reentrant=False).sum().backward()
-    kept = x.grad.clone()
-    x.grad = None
-    layer(x).tanh().sum().backward()
-    torch.testing.assert_close(x.grad.cpu(), kept.cpu())
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Tanh()).to("wave")
+    x = torch.randn(64, 8, device="wave", requires_grad=True)
+    state = torch.wave.get_rng_state()
+    y = checkpoint(model, x, use_reentrant=reentrant)
+    after = torch.rand(3, device="wave")
+    y.sum().backward()
+    kept, x.grad = x.grad.cpu(), None
+    torch.wave.set_rng_state(state)
+    plain = model(x)
+    assert torch.equal(plain.cpu(), y.cpu())
+    assert torch.equal(torch.rand(3, device="wave").cpu(), after.cpu()), "as many numbers were drawn"
+    plain.sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), kept)
+
+
+def test_hooks_run_and_may_change_gradients():
+    seen = []
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).to("wave")
+    handles = [
+        model[0].register_forward_pre_hook(lambda m, inputs: (inputs[0] * 2,)),
+        model[0].register_forward_hook(lambda m, inputs, output: seen.append(output.shape)),
+        model[2].register_full_backward_hook(lambda m, given, taken: (given[0] * 3,)),
+        model[0].weight.register_hook(lambda gradient: gradient + 1),
+        model[2].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.device.type)),
+    ]
+    reference = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    reference.load_state_dict(model.state_dict())
+    x = torch.randn(5, 3)
+    model(x.to("wave")).sum().backward()
+    middle = reference[1](reference[0](x * 2))
+    middle.retain_grad()
+    reference[2](middle).sum().backward(inputs=[middle, *reference[2].parameters()])
+    reference[1](reference[0](x * 2)).backward(middle.grad * 3)
+    assert seen == [(5, 4), "wave"]
+    torch.testing.assert_close(model[2].weight.grad.cpu(), reference[2].weight.grad)
+    torch.testing.assert_close(model[0].weight.grad.cpu(), reference[0].weight.grad + 1)
+    for handle in handles:
+        handle.remove()
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_evaluation_without_gradients(mode):
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 5)
+    ).eval()
+    image = torch.rand(2, 3, 8, 8)
+    with mode():
+        expected = model(image)
+    model.to("wave")
+    weight = model[0].weight
+    with mode():
+        found = model(image.to("wave"))
+        torch.testing.assert_close(found.cpu(), expected, rtol=2e-6, atol=2e-6)
+        assert found.is_inference() == (mode is torch.inference_mode)
+        # Views of a tensor made before stay views of it, and cannot leave its storage.
+        view = weight.view(-1)[3:7]
+        assert not view.is_inference() and view.data_ptr() == weight.data_ptr() + 12
+        assert torch.equal(view.cpu(), weight.cpu().view(-1)[3:7])
+        found[:, 1:3].zero_()
+        assert found[:, 1:3].abs().sum().item() == 0 != found[:, 3:].abs().sum().item()
+        with pytest.raises(RuntimeError, match="storage"):
+            weight.as_strided((200, 2), (100, 1), 3)

@@ -8,3 +8,7 @@ from __future__ import annotations
 from wave32 import _registration
 
 _registration.register()
+
+from wave32._fuse import fuse  # noqa: E402
+
+__all__ = ["fuse"]

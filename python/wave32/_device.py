@@ -20,6 +20,9 @@ __all__ = [
     "set_rng_state_all", "stream", "synchronize",
 ]
 
+# Checkpointing saves and restores random states of a device that says so. They are there before it is opened.
+_initialized = True
+
 _count: int | None = None
 
 

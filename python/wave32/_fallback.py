@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from wave32 import _native
+from wave32 import _native, _volume
 
 NO_KERNEL = "it has no kernel yet"
 
@@ -82,11 +82,17 @@ def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
     if told:
         warnings.warn(told, stacklevel=2)
     copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    written = [args[position] for position in shape.written if position < len(args)]
+    written += [kwargs[name] for name in shape.written_names if name in kwargs]
+    written_ids: set[int] = set()
+    _map(written, lambda value: written_ids.add(id(value)))
 
     def to_cpu(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.device.type == "wave":
             if id(value) not in copies:
-                copies[id(value)] = (value, value.cpu())
+                copy = value.cpu()
+                # Some of the CPU's kernels write wrongly where elements are not in order.
+                copies[id(value)] = (value, copy.contiguous() if id(value) in written_ids else copy)
             return copies[id(value)][1]
         if isinstance(value, torch.device) and value.type == "wave":
             return torch.device("cpu")
@@ -109,12 +115,7 @@ def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
             value.copy_(copy)
         return value
 
-    for position in shape.written:
-        if position < len(args):
-            _map(args[position], write_back)
-    for name in shape.written_names:
-        if name in kwargs:
-            _map(kwargs[name], write_back)
+    _map(written, write_back)
     originals = {id(copy): original for original, copy in copies.values()}
 
     def to_wave(value: Any) -> Any:
@@ -134,6 +135,9 @@ def operator(name: str) -> Any:
 
 def run_by_name(name: str, why: str, arguments: list[Any]) -> Any:
     """As `run_on_cpu`, for kernels in Rust, which pass all arguments in the schema's order."""
+    instead = _volume.INSTEAD.get(name)
+    if instead is not None and (made := instead(*arguments)) is not NotImplemented:
+        return made
     op = operator(name)
     positional, keywords = [], {}
     for argument, value in zip(op._schema.arguments, arguments):

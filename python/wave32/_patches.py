@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import warnings
 from typing import Any
@@ -20,6 +21,23 @@ def _moves(module: torch.nn.Module, fn: Any) -> bool:
     return False
 
 
+def _lazy_parameters(module: torch.nn.Module) -> list[tuple[torch.nn.Module, str]]:
+    """Where the parameters are that get their sizes from the first input."""
+    return [
+        (part, name)
+        for part in module.modules()
+        for name, parameter in part._parameters.items()
+        if isinstance(parameter, torch.nn.UninitializedParameter)
+    ]
+
+
+def _restore_laziness(module: torch.nn.Module, name: str) -> None:
+    """What was moved is a Parameter without elements."""
+    moved = module._parameters[name]
+    lazy = torch.nn.UninitializedParameter(moved.requires_grad, device=moved.device, dtype=moved.dtype)
+    torch.utils.swap_tensors(moved, lazy)
+
+
 def _patch_module_apply() -> None:
     """`module.to("wave")` keeps its Parameters.
 
@@ -33,6 +51,7 @@ def _patch_module_apply() -> None:
         future = torch.__future__
         if future.get_swap_module_params_on_conversion() or not _moves(self, fn):
             return original(self, fn, recurse)
+        lazy = _lazy_parameters(self)
         future.set_swap_module_params_on_conversion(True)
         try:
             return original(self, fn, recurse)
@@ -48,6 +67,8 @@ def _patch_module_apply() -> None:
             return original(self, fn, recurse)
         finally:
             future.set_swap_module_params_on_conversion(False)
+            for module, name in lazy:
+                _restore_laziness(module, name)
 
     torch.nn.Module._apply = apply
 
@@ -69,6 +90,28 @@ def _patch_storage() -> None:
         return torch.tensor(list(content), dtype=torch.uint8, device="wave").untyped_storage()
 
     torch.UntypedStorage.__new__ = new
+
+
+def _rebuild_storage(content: bytearray) -> torch.UntypedStorage:
+    host = torch.frombuffer(content, dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+    return host.to("wave").untyped_storage()
+
+
+def _register_sharing() -> None:
+    """Tensors sent to another process (queues, workers of a DataLoader) travel as copies through the host.
+
+    Torch would ask for shared memory, fail in a thread of its own, and the receiver would wait for ever.
+    """
+    from torch.multiprocessing import reductions
+
+    def reduce_storage(storage: torch.UntypedStorage) -> Any:
+        if storage.device.type != "wave":
+            return reductions.reduce_storage(storage)
+        host = storage.cpu()
+        # By value: shared memory would have to outlive this call.
+        return _rebuild_storage, (bytearray(ctypes.string_at(host.data_ptr(), host.nbytes())),)
+
+    reductions.reduction.register(torch.UntypedStorage, reduce_storage)
 
 
 def _register_set() -> None:
@@ -166,6 +209,7 @@ def apply() -> None:
     _patch_accelerator()
     _patch_module_apply()
     _patch_storage()
+    _register_sharing()
     _register_set()
     _register_lazy_copies()
     _register_pinning()

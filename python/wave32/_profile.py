@@ -17,16 +17,29 @@ class profile:
     >>> times.export_chrome_trace("trace.json")
     """
 
+    _open: list[profile] = []
+
     def __init__(self, print_table: bool = False) -> None:
         self._print = print_table
         self.launches: list[tuple[str, float, float]] = []
 
-    def __enter__(self) -> "profile":
-        _native.profile(True)
+    @classmethod
+    def _collect(cls, go_on: bool) -> None:
+        """Gives what was timed since the last call to every profile that is open: they may be nested."""
+        launches = _native.profile(go_on)
+        for times in cls._open:
+            times.launches += launches
+
+    def __enter__(self) -> profile:
+        self._collect(True)
+        self._open.append(self)
         return self
 
     def __exit__(self, *_: Any) -> bool:
-        self.launches = _native.profile(False)
+        try:
+            self._collect(len(self._open) > 1)
+        finally:
+            self._open.remove(self)
         if self._print:
             print(self.table())
         return False
@@ -54,8 +67,10 @@ class profile:
 
     def export_chrome_trace(self, path: str) -> None:
         """Writes what chrome://tracing and Perfetto read."""
-        events = [
-            {"name": kernel, "ph": "X", "pid": 0, "tid": 0, "ts": start * 1e6, "dur": seconds * 1e6}
+        name = _native.properties()[0]
+        events: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": 0, "args": {"name": name}}]
+        events += [
+            {"name": kernel, "cat": "kernel", "ph": "X", "pid": 0, "tid": 0, "ts": start * 1e6, "dur": seconds * 1e6}
             for kernel, start, seconds in self.launches
         ]
         with open(path, "w") as file:

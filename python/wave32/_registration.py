@@ -40,8 +40,8 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):
 
 
 class _Guard(torch._C._acc.DeviceGuard):
-    # Torch asks from within operators, and an exception raised there is lost. No bytecode runs in this call, so that
-    # Ctrl-C is not taken in it.
+    # Only until `_native.settle_guard`, or for good in a torch newer than those it knows. Torch asks from within
+    # operators, and an exception raised there is lost: no bytecode runs in this call, so that Ctrl-C is not taken in it.
     type_ = staticmethod(functools.partial(getattr, torch._C._autograd.DeviceType, "PrivateUse1"))
 
 
@@ -55,6 +55,8 @@ def register() -> None:
     torch._C._acc.register_python_privateuseone_hook(_Hooks())
     torch._C._acc.register_python_privateuseone_device_guard(_Guard())
     _native.register_kernels()
+    if (2, 10) <= tuple(map(int, torch.__version__.split(".")[:2])) <= (2, 15):
+        _native.settle_guard()
     _fallback.register()
     _scalar_ops.register()
     _recurrent.register()

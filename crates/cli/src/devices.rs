@@ -45,7 +45,15 @@ pub fn launcher() -> Result<Launcher> {
 /// # Errors
 /// When the user stops it, or no child can be started.
 pub fn look(stop: &AtomicBool) -> Result<Found> {
-    let limits = Limits { deadline: STARTUP, startup: STARTUP, memory_cap: u64::MAX };
+    look_within(stop, STARTUP)
+}
+
+/// Looks for devices, and gives up after a time.
+///
+/// # Errors
+/// See [`look`].
+pub fn look_within(stop: &AtomicBool, time: Duration) -> Result<Found> {
+    let limits = Limits { deadline: time, startup: time, memory_cap: u64::MAX };
     let (vulkan, no_vulkan) = match Worker::list(&launcher()?, &limits, stop) {
         Ok(list) if list.is_empty() => (list, Some("no Vulkan device".into())),
         Ok(list) => (list, None),

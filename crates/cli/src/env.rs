@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wave32_doctor::change::Root;
-use wave32_doctor::profile::{self, Dialect, Profile, RocmVersion, Route};
+use wave32_doctor::profile::{self, Dialect, Profile, RocmVersion, Route, Situation};
+use wave32_doctor::scan::{self, Options};
+use wave32_doctor::system::System;
 
 /// What is to be known about the machine; what is not said is looked up.
 #[derive(Debug, clap::Args)]
@@ -18,10 +20,10 @@ pub struct Machine {
     /// The cards' targets in ROCm's order, separated by commas, e.g. gfx1010 [default: as the kernel lists them]
     #[arg(long, value_delimiter = ',', value_name = "GFX", value_parser = target)]
     card: Vec<String>,
-    /// Version of the ROCm whose MIOpen PyTorch loads, e.g. 5.7 [default: that of /opt/rocm]
+    /// Version of the ROCm whose MIOpen PyTorch loads, e.g. 5.7 [default: as found]
     #[arg(long, value_name = "VERSION")]
     rocm: Option<RocmVersion>,
-    /// What torch.cuda.get_arch_list() says, separated by commas
+    /// What torch.cuda.get_arch_list() says, separated by commas [default: as found in its files]
     #[arg(long, value_delimiter = ',', value_name = "GFX", value_parser = target)]
     code_objects: Option<Vec<String>>,
     /// The card's number in `wave32 devices` [default: the best one]
@@ -49,7 +51,10 @@ pub struct Args {
 }
 
 /// Reads `rocm`, `vulkan` or `cpu`.
-fn route(text: &str) -> Result<Route, String> {
+///
+/// # Errors
+/// Other names.
+pub fn route(text: &str) -> Result<Route, String> {
     let found = Route::ALL.into_iter().find(|route| route.name() == text);
     found.ok_or_else(|| "must be rocm, vulkan or cpu".into())
 }
@@ -89,14 +94,16 @@ impl Machine {
     /// # Errors
     /// The route does not work here.
     pub fn profile(&self) -> Result<Profile> {
-        let mut situation = profile::detect(&self.root()?);
+        let system = System::at(&self.root)?;
+        let mut situation = Situation::from(&scan::scan(&system, &Options::default()));
         if !self.card.is_empty() {
             situation.cards.clone_from(&self.card);
         }
         situation.rocm = self.rocm.or(situation.rocm);
         situation.vulkan_device = self.vulkan_device;
-        situation.code_objects =
-            self.code_objects.as_ref().map(|list| list.iter().cloned().collect::<BTreeSet<_>>());
+        if let Some(list) = &self.code_objects {
+            situation.code_objects = Some(list.iter().cloned().collect::<BTreeSet<_>>());
+        }
         let route = self.route.or_else(|| profile::best_route(&situation)).ok_or_else(|| {
             NoDevice("no AMD card was seen; name it (--card gfx1010), or choose --route vulkan or cpu".into())
         })?;

@@ -2,14 +2,18 @@
 
 mod apply;
 mod bench;
+mod build_torch;
 mod check;
 mod consent;
 mod devices;
+mod doctor;
 mod ending;
 mod env;
 mod explain;
 mod output;
 mod probe;
+#[cfg(target_os = "linux")]
+mod run;
 mod signals;
 mod undo;
 mod verify;
@@ -36,6 +40,10 @@ struct Cli {
 enum Command {
     /// What could run convolutions here, by route
     Devices(devices::Args),
+    /// What is wrong on this machine, by route, and what to do
+    Doctor(doctor::Args),
+    /// A recipe for a PyTorch with this card's own code, with what it needs looked up here
+    BuildTorch(build_torch::Args),
     /// Right and hang-free? Each problem in a guarded child; table, JSON, HTML
     Verify(Box<verify::Args>),
     /// How fast, beside the floors; table, JSON, SVG
@@ -46,6 +54,9 @@ enum Command {
     Check(check::Args),
     /// Which of the vendor's own MIOpen solvers are safe here, shape by shape; table, JSON
     Probe(Box<probe::Args>),
+    /// An unmodified program on the best route: scripts that say `cuda` run on any Vulkan GPU
+    #[cfg(target_os = "linux")]
+    Run(run::Args),
     /// The environment that this card, stack and route need, for eval or to read
     Env(env::Args),
     /// Keeps that environment: shows the diff, asks, writes
@@ -83,6 +94,8 @@ fn main() -> ExitCode {
     env_logger::Builder::new().filter_level(level).format_target(false).format_timestamp(None).init();
     let result = match &cli.command {
         Command::Devices(args) => devices::main(args),
+        Command::Doctor(args) => doctor::main(args),
+        Command::BuildTorch(args) => build_torch::main(args),
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Explain(args) => explain::main(args),
@@ -92,6 +105,8 @@ fn main() -> ExitCode {
             wave32_probe::child::serve();
             Ok(ExitCode::SUCCESS)
         }
+        #[cfg(target_os = "linux")]
+        Command::Run(args) => run::main(args),
         Command::Env(args) => env::main(args),
         Command::Apply(args) => apply::main(args),
         Command::Undo(args) => undo::main(args),

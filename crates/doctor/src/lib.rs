@@ -1,4 +1,17 @@
 //! What is on this machine, what is wrong, what to change, how to undo it.
 
+pub mod build_torch;
 pub mod change;
+pub mod code_objects;
+pub mod facts;
+#[cfg(target_os = "linux")]
+pub mod launch;
+pub mod native;
 pub mod profile;
+pub mod repair;
+pub mod report;
+pub mod rules;
+pub mod scan;
+pub mod system;
+pub mod targets;
+pub mod verdict;

@@ -1,9 +1,10 @@
 //! Convolutions and matrix products: plans of the solver table, launched on a queue.
 
+use crate::skinny::{Skinny, Sum};
 use crate::{Arg, DType, OpError, Queue, View, Work, copy};
 use std::collections::HashMap;
 use std::sync::Arc;
-use wave32_problem::{ConvProblem, ConvSpec, Direction, Epilogue};
+use wave32_problem::{Activation, ConvProblem, ConvSpec, Direction, Epilogue};
 use wave32_solve::{Plan, Policy, Role, SolveError};
 
 /// More cached plans than this are all dropped: a program with that many shapes repeats none.
@@ -130,22 +131,14 @@ impl Planner {
     /// `out[g] = a[g] * b[g]` for each of a batch of matrices (`[G, M, K]`, `[G, K, N]`, `[G, M, N]`), of one type of
     /// f32, f16 or bf16. `out` is contiguous; `a` and `b` may be transposed and have any strides.
     ///
-    /// A product is a 1x1 convolution: of K channels and N pixels with M filters; its two backward passes
+    /// With a small side it is bound by memory and has a kernel of its own.
+    /// Else a product is a 1x1 convolution: of K channels and N pixels with M filters; its two backward passes
     /// are the products with one side transposed. The batch is the convolution's groups.
     ///
     /// # Errors
     /// `element-type`, `wrong-size`, `no-plan`, the device's.
     pub fn matmul(&mut self, queue: &mut dyn Queue, a: &View, b: &View, out: &View) -> Result<(), OpError> {
-        let wrong = || {
-            let detail = format!("{:?} x {:?} to {:?}", a.sizes(), b.sizes(), out.sizes());
-            OpError::refused("wrong-size", detail)
-        };
-        let (&[g, m, k], &[g2, k2, n], &[g3, m3, n3]) = (a.sizes(), b.sizes(), out.sizes()) else {
-            return Err(wrong());
-        };
-        if (g, k) != (g2, k2) || (g, m, n) != (g3, m3, n3) || a.dtype != b.dtype || a.dtype != out.dtype {
-            return Err(wrong());
-        }
+        let [g, m, k, n] = product_sizes(a, b, out)?;
         let dtype = storage(a.dtype)?;
         if out.elements() == 0 {
             return Ok(());
@@ -158,12 +151,15 @@ impl Planner {
                 Err(OpError::refused("misaligned", "an empty product of odd size"))
             };
         }
+        if let Some(skinny) = Skinny::choose(queue.caps(), a, b, out, None) {
+            return skinny.run(queue);
+        }
         if let Some(halves) = self.in_halves(queue, a, b, out) {
             return halves;
         }
         // Stored in order, stored transposed, or to be copied into order.
         let (plain_a, plain_b) = (a.is_contiguous(), b.is_contiguous());
-        let turned = |v: &View| transposed(v).filter(View::is_contiguous);
+        let turned = |v: &View| Some(v.transposed()).filter(View::is_contiguous);
         let (turned_a, turned_b) = (turned(a), turned(b));
         let mut scratch = Vec::new();
         let run = (|| {
@@ -193,6 +189,29 @@ impl Planner {
         })();
         scratch.into_iter().for_each(|address| queue.free(address));
         run
+    }
+
+    /// `out = alpha * (a * b) + beta * added`, as [`Planner::matmul`].
+    ///
+    /// # Errors
+    /// As [`Planner::matmul`]; `no-broadcast`.
+    pub fn addmm(
+        &mut self,
+        queue: &mut dyn Queue,
+        sum: &Sum,
+        a: &View,
+        b: &View,
+        out: &View,
+    ) -> Result<(), OpError> {
+        let sizes = product_sizes(a, b, out)?;
+        let sum = Sum { added: sum.added.broadcast(out.sizes())?, ..*sum };
+        let is_plain = storage(a.dtype).is_ok() && sum.added.dtype == a.dtype && !sizes.contains(&0);
+        if let Some(skinny) = is_plain.then(|| Skinny::choose(queue.caps(), a, b, out, Some(&sum))).flatten()
+        {
+            return skinny.run(queue);
+        }
+        self.matmul(queue, a, b, out)?;
+        sum.finish(queue, out)
     }
 
     /// A product of matrices of which one is too large to bind, as two: half the rows of `a` each, else half the
@@ -232,15 +251,23 @@ impl Planner {
     }
 }
 
-/// A batch of matrices with rows and columns exchanged.
-fn transposed(view: &View) -> Option<View> {
-    let (&[g, m, n], &[sg, sm, sn]) = (view.sizes(), view.strides()) else { return None };
-    View::new(view.address, view.dtype, &[g, n, m], &[sg, sn, sm]).ok()
+/// `[g, m, k, n]` of a product.
+fn product_sizes(a: &View, b: &View, out: &View) -> Result<[u64; 4], OpError> {
+    if let (&[g, m, k], &[g2, k2, n], &[g3, m3, n3]) = (a.sizes(), b.sizes(), out.sizes())
+        && (g, k) == (g2, k2)
+        && (g, m, n) == (g3, m3, n3)
+        && a.dtype == b.dtype
+        && a.dtype == out.dtype
+    {
+        return Ok([g, m, k, n]);
+    }
+    let detail = format!("{:?} x {:?} to {:?}", a.sizes(), b.sizes(), out.sizes());
+    Err(OpError::refused("wrong-size", detail))
 }
 
 /// A forward problem's epilogue.
-pub fn epilogue(bias: bool) -> Epilogue {
-    Epilogue { bias, ..Epilogue::default() }
+pub fn epilogue(bias: bool, relu: bool) -> Epilogue {
+    Epilogue { bias, activation: if relu { Activation::Relu } else { Activation::default() } }
 }
 
 fn launch(queue: &mut dyn Queue, plan: &Plan, addresses: &[u64; 5], result: Role) -> Result<(), OpError> {

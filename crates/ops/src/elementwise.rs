@@ -19,14 +19,15 @@ macro_rules! families {
             concat!($text, "4_", $dtype),
             concat!($text, "5_", $dtype),
             concat!($text, "6_", $dtype),
+            concat!($text, "7_", $dtype),
         ]
     };
 }
 
 /// Kernels by family; vectorized ones by element type first.
-const FAST: [[&str; 7]; 3] =
+const FAST: [[&str; 8]; 3] =
     [families!("ew_fast_v", "f32"), families!("ew_fast_v", "f16"), families!("ew_fast_v", "bf16")];
-const STRIDED_FLOAT: [&str; 7] = families!("ew_f", "f32");
+const STRIDED_FLOAT: [&str; 8] = families!("ew_f", "f32");
 
 /// A number of the framework's: exact whatever the element type.
 #[derive(Debug, Clone, Copy, PartialEq)]

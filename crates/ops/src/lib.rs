@@ -27,7 +27,9 @@ mod reduce_pass;
 mod reduction;
 mod scan;
 mod scratch;
+mod skinny;
 mod softmax;
+mod sort;
 pub mod upsample;
 mod view;
 
@@ -43,7 +45,9 @@ pub use norm::{NormGrads, NormShape, norm, norm_backward};
 pub use op::Op;
 pub use reduction::{Reduce, extreme, reduce, variance};
 pub use scan::cumsum;
+pub use skinny::Sum;
 pub use softmax::{softmax, softmax_backward};
+pub use sort::argsort;
 pub use view::{Common, MAX_DIMS, View};
 
 pub use wave32_device::{Arg, Queue, Work};

@@ -1,5 +1,6 @@
 //! Losses that are more than elementwise.
 
+use crate::index::Errors;
 use crate::scratch::scratch;
 use crate::{Call, Common, DType, Number, OpError, Queue, Reduce, View, fill, reduce};
 
@@ -23,6 +24,8 @@ pub struct NllLoss<'a> {
     pub reduction: Reduction,
     /// Targets that do not count.
     pub ignore_index: i64,
+    /// Raised where a target that counts is no class.
+    pub errors: Errors,
 }
 
 const MEAN: u32 = 1;
@@ -79,6 +82,7 @@ fn launch(
         let start = call.view(queue, view, writes)?;
         call.words([view.dtype.code(), start]).numbers(strides)?;
     }
+    call.range(queue, loss.errors.0, 1, 4, true)?;
     call.words([loss.ignore_index as u32, (loss.ignore_index >> 32) as u32]);
     call.work(4 * count, 16 * count);
     call.launch_items(queue, "nll_t_f32", count, 256)
@@ -92,7 +96,8 @@ fn no_doubles(views: &[&View]) -> Result<(), OpError> {
 }
 
 /// The loss of log-probabilities (N, C, ...) for targets (N, ...), and the targets' total weight. Without a
-/// reduction `out` is contiguous, of the target's sizes. A target that is no class makes the loss NaN.
+/// reduction `out` is contiguous, of the target's sizes. A target that is no class makes the loss NaN
+/// and raises `loss.errors`.
 ///
 /// # Errors
 /// `different-sizes`, `scattered`, `no-double`, `not-contiguous`, `too-many-elements`, `range-too-large`, the

@@ -231,11 +231,43 @@ pub enum Op {
     Prelu = 110,
     /// `b > 0 ? a : a c`.
     PreluBackward = 111,
+    /// The larger; NaN loses.
+    Fmax = 112,
+    /// The smaller; NaN loses.
+    Fmin = 113,
+    /// `sqrt(a^2 + b^2)`.
+    Hypot = 114,
+    /// `|a|` with the sign of b.
+    Copysign = 115,
+    /// `a log(b)`, 0 where a is.
+    Xlogy = 116,
+    /// `a log(1 + b)`, 0 where a is.
+    Xlog1py = 117,
+    /// s in place of NaN, t of infinity, b of minus infinity.
+    NanToNum = 118,
+    /// `log(a / (1 - a))` of a clamped to s..1 - s; of a itself where s is negative.
+    Logit = 119,
+    /// Backward of logit.
+    LogitBackward = 120,
+    /// `a sigmoid(b)`.
+    Glu = 121,
+    /// `a b` times the derivative of sigmoid at c.
+    GluBackward = 122,
+    /// `log(exp(a) + exp(b))`.
+    Logaddexp = 123,
+    /// `log2(2^a + 2^b)`.
+    Logaddexp2 = 124,
+    /// 1 where the sign is negative, of zeros and NaN too.
+    Signbit = 125,
+    /// 0, b or 1 by a's sign.
+    Heaviside = 126,
+    /// `sin(pi a) / (pi a)`, 1 at 0.
+    Sinc = 127,
 }
 
 impl Op {
     /// Every operation, in the order of the codes.
-    pub const ALL: [Self; 112] = [
+    pub const ALL: [Self; 128] = [
         Self::Add,
         Self::Sub,
         Self::Mul,
@@ -348,6 +380,22 @@ impl Op {
         Self::BceBackward,
         Self::Prelu,
         Self::PreluBackward,
+        Self::Fmax,
+        Self::Fmin,
+        Self::Hypot,
+        Self::Copysign,
+        Self::Xlogy,
+        Self::Xlog1py,
+        Self::NanToNum,
+        Self::Logit,
+        Self::LogitBackward,
+        Self::Glu,
+        Self::GluBackward,
+        Self::Logaddexp,
+        Self::Logaddexp2,
+        Self::Signbit,
+        Self::Heaviside,
+        Self::Sinc,
     ];
 
     /// True where a kernel of that kind has it.

@@ -4,7 +4,7 @@
 //! reduced ones. The order of sums depends on sizes and strides only: results repeat bit by bit.
 
 use crate::reduce_pass::{Family, Job, Ops};
-use crate::{Kind, OpError, Queue, View};
+use crate::{Kind, Number, OpError, Queue, View, fill};
 
 /// What becomes of the elements.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,6 +74,9 @@ pub fn reduce(
     let bad = |name, detail: String| Err(OpError::refused(name, detail));
     if job.count == 0 && !counts && combine >= MAX {
         return bad("empty-extreme", format!("{how:?} of no elements"));
+    }
+    if job.count == 0 && matches!(how, Reduce::Any | Reduce::All) {
+        return fill(queue, out, Number::Int(i64::from(how == Reduce::All)));
     }
     if matches!(how, Reduce::Mean | Reduce::Norm(_)) && kind == Kind::Int {
         return bad("not-a-float", format!("{how:?} of {:?}", input.dtype));

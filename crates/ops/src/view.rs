@@ -121,6 +121,26 @@ impl View {
         view
     }
 
+    /// The same elements with the last two dimensions exchanged.
+    pub(crate) fn transposed(&self) -> Self {
+        let mut view = *self;
+        let (row, column) = (self.rank() - 2, self.rank() - 1);
+        view.sizes.swap(row, column);
+        view.strides.swap(row, column);
+        view
+    }
+
+    /// The same elements, with strides 0 where a dimension has one index only.
+    pub(crate) fn without_idle_strides(&self) -> Self {
+        let mut view = *self;
+        for (stride, &size) in view.strides.iter_mut().zip(&self.sizes) {
+            if size == 1 {
+                *stride = 0;
+            }
+        }
+        view
+    }
+
     /// One index of dimension `dim`: the view without it.
     pub fn select(&self, dim: usize, index: u64) -> Self {
         let mut view = *self;

@@ -2,25 +2,12 @@
 
 mod common;
 
-use common::{close, get, put, put_plain, random, room, rounded, stream, values};
+use common::{close, errors, get, put, put_plain, raised, random, room, rounded, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
-use wave32_ops::index::{self, Errors};
-use wave32_ops::{DType, Queue, View};
+use wave32_ops::index;
+use wave32_ops::{DType, View};
 use wave32_vulkan::Stream;
-
-fn errors(stream: &mut Stream) -> Errors {
-    let address = stream.alloc(4).unwrap();
-    Queue::fill(stream, address, 4, 0).unwrap();
-    Errors(address)
-}
-
-fn raised(stream: &mut Stream, errors: Errors) -> bool {
-    let mut word = [0; 4];
-    Queue::download(stream, errors.0, &mut word).unwrap();
-    assert!(word[0] <= 1 && word[1..] == [0; 3]);
-    word[0] == 1
-}
 
 fn picks(random: &mut StdRng, count: u64, from: i64, limit: u64) -> Vec<f64> {
     (0..count).map(|_| random.random_range(from..limit as i64) as f64).collect()

@@ -80,7 +80,7 @@ fn convolutions_take_operands_at_any_address() {
         r: 3,
         s: 3,
         pad: [1, 1],
-        epilogue: epilogue(true),
+        epilogue: epilogue(true, false),
         ..ConvSpec::default()
     };
     planner.convolve(&mut stream, &spec, ConvOperands { x: &vx, w: &vw, y: &y, bias: Some(&vb) }).unwrap();
@@ -148,7 +148,7 @@ fn matrices_past_the_devices_range_are_cut() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let mut planner = Planner::default();
-    for (m, k, n) in [(3u64, 50u64, 700u64), (300, 70, 5), (90, 20, 110)] {
+    for (m, k, n) in [(3u64, 50u64, 700u64), (300, 70, 5), (90, 20, 110), (90, 10, 110), (3, 300, 52)] {
         let (a, b) =
             (values(&mut random, DType::F32, m * k, 1.0), values(&mut random, DType::F32, k * n, 1.0));
         for turned in [false, true] {

@@ -225,9 +225,16 @@ fn nan_wins_and_empty_sums_have_their_identity() {
         reduce(&mut stream, Reduce::Sum, &input, &[1], &values).unwrap();
         close(&get(&mut stream, &values), &[f64::NAN, f64::NAN], 0.0, "sums");
         let empty = put_plain(&mut stream, dtype, &[2, 0], &[]);
-        for (how, identity) in
-            [(Reduce::Sum, 0.0), (Reduce::Prod, 1.0), (Reduce::Mean, f64::NAN), (Reduce::Norm(2.0), 0.0)]
-        {
+        let identities = [
+            (Reduce::Sum, 0.0),
+            (Reduce::Prod, 1.0),
+            (Reduce::Mean, f64::NAN),
+            (Reduce::Norm(2.0), 0.0),
+            (Reduce::Any, 0.0),
+            (Reduce::All, 1.0),
+            (Reduce::CountNonzero, 0.0),
+        ];
+        for (how, identity) in identities {
             reduce(&mut stream, how, &empty, &[1], &values).unwrap();
             close(&get(&mut stream, &values), &[identity; 2], 0.0, &format!("{how:?} of nothing"));
         }

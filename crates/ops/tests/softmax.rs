@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{close, get, put, put_plain, random, room, rounded, stream, values};
+use common::{close, errors, get, put, put_plain, raised, random, room, rounded, stream, values};
 use rand::Rng;
 use wave32_ops::{DType, NllLoss, Reduction, View, nll_loss, nll_loss_backward, softmax, softmax_backward};
 
@@ -68,6 +68,7 @@ fn softmax_and_its_gradient() {
 fn losses_and_their_gradients() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
+    let errors = errors(&mut stream);
     let (n, c, s) = (5u64, 7u64, 33u64);
     let data = values(&mut random, DType::F32, n * c * s, 3.0);
     let input = put(&mut stream, DType::F32, &[n, c, s], &[c * s + 3, 1, c], &data);
@@ -79,7 +80,7 @@ fn losses_and_their_gradients() {
     for reduction in [Reduction::None, Reduction::Mean, Reduction::Sum] {
         for (weighted, ignore_index) in [(false, -100), (true, -100), (true, 3)] {
             let what = format!("{reduction:?} weighted {weighted} ignoring {ignore_index}, seed {seed}");
-            let loss = NllLoss { weight: weighted.then_some(&weight), reduction, ignore_index };
+            let loss = NllLoss { weight: weighted.then_some(&weight), reduction, ignore_index, errors };
             let factor = |target: f64| match target as i64 == ignore_index {
                 true => 0.0,
                 false if weighted => factors[target as usize],
@@ -123,10 +124,12 @@ fn losses_and_their_gradients() {
     }
     // A target that is no class reads nothing.
     let wild = put_plain(&mut stream, DType::I64, &[n, s], &vec![1e9; (n * s) as usize]);
-    let loss = NllLoss { weight: Some(&weight), reduction: Reduction::Sum, ignore_index: -100 };
+    assert!(!raised(&mut stream, errors), "seed {seed}");
+    let loss = NllLoss { weight: Some(&weight), reduction: Reduction::Sum, ignore_index: -100, errors };
     let (out, sum) = (room(&mut stream, DType::F32, &[]), room(&mut stream, DType::F32, &[]));
     nll_loss(&mut stream, &input, &wild, &loss, &out, &sum).unwrap();
     assert!(get(&mut stream, &out)[0].is_nan());
+    assert!(raised(&mut stream, errors));
     let other = View::contiguous(target.address, DType::I64, &[s, n]).unwrap();
     assert!(nll_loss(&mut stream, &input, &other, &loss, &out, &sum).is_err());
 }

@@ -7,6 +7,31 @@ use std::sync::OnceLock;
 
 /// `at::Tensor*` of libtorch.
 pub type Handle = *mut c_void;
+/// `c10::ArrayRef<int64_t>`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Numbers {
+    first: *const i64,
+    count: usize,
+}
+
+impl Numbers {
+    /// As long as `numbers` lives.
+    pub fn of(numbers: &[i64]) -> Self {
+        Self { first: numbers.as_ptr(), count: numbers.len() }
+    }
+}
+
+/// `std::optional<int64_t>`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Maybe {
+    /// The number.
+    pub number: i64,
+    /// Whether there is one.
+    pub is_there: bool,
+}
+
 /// One slot of a boxed call's stack.
 pub type Word = u64;
 /// A kernel as libtorch calls it: the stack, its arguments, its results.
@@ -106,14 +131,24 @@ table! {
         // 2.13 and newer.
         delete_stable_ivalue = "torch_delete_stable_ivalue": unsafe extern "C" fn(*mut Word) -> i32,
         what = "torch_exception_get_what_without_backtrace": unsafe extern "C" fn() -> *const c_char,
+        new_generator = "torch_new_generator_handle": unsafe extern "C" fn(Handle, *mut Handle) -> i32,
         delete_generator = "torch_delete_generator": unsafe extern "C" fn(Handle) -> i32,
         // 2.14 and newer.
         tensor_from_pyobject = "torch_tensor_from_pyobject": unsafe extern "C" fn(*mut c_void, *mut Handle) -> i32,
         tensor_to_pyobject = "torch_tensor_to_pyobject":
             unsafe extern "C" fn(Handle, *mut c_void, *mut *mut c_void) -> i32,
+        // Before: what pybind11 converts arguments with, and torch's own results.
+        tensor_load = "_ZN8pybind116detail11type_casterIN2at6TensorEvE4loadENS_6handleEb":
+            unsafe extern "C-unwind" fn(Handle, *mut c_void, bool) -> bool,
+        tensor_wrap = "_Z16THPVariable_WrapRKN2at10TensorBaseE": unsafe extern "C-unwind" fn(Handle) -> *mut c_void,
         // at::fromDLPack(DLManagedTensor*, std::function<void(void*)>): makes a tensor without the GIL.
         from_dlpack = "_ZN2at10fromDLPackEP15DLManagedTensorSt8functionIFvPvEE":
             unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut [usize; 4]) -> Handle,
+        // c10::InferenceMode::is_enabled()
+        inference_mode = "_ZN3c1013InferenceMode10is_enabledEv": unsafe extern "C" fn() -> bool,
+        // at::native::as_strided_tensorimpl(at::Tensor const&, IntArrayRef, IntArrayRef, std::optional<int64_t>)
+        as_strided = "_ZN2at6native21as_strided_tensorimplERKNS_6TensorEN3c108ArrayRefIlEES6_St8optionalIlE":
+            unsafe extern "C-unwind" fn(Handle, Handle, Numbers, Numbers, Maybe) -> Handle,
         // c10::Error::Error(c10::SourceLocation, std::string)
         error_new = "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE":
             unsafe extern "C-unwind" fn(*mut c_void, crate::error::SourceLocation, *mut crate::error::CxxString),
@@ -121,6 +156,11 @@ table! {
         out_of_memory_vtable = "_ZTVN3c1016OutOfMemoryErrorE": *const usize,
         not_implemented_type = "_ZTIN3c1019NotImplementedErrorE": *mut c_void,
         not_implemented_vtable = "_ZTVN3c1019NotImplementedErrorE": *const usize,
+        // c10::impl::device_guard_impl_registry
+        guard_registry = "_ZN3c104impl26device_guard_impl_registryE": *const Handle,
+        // libtorch exports no vtable of it; that of c10::Error serves.
+        accelerator_type = "_ZTIN3c1016AcceleratorErrorE": *mut c_void,
+        error_vtable = "_ZTVN3c105ErrorE": *const usize,
         index_type = "_ZTIN3c1010IndexErrorE": *mut c_void,
         index_vtable = "_ZTVN3c1010IndexErrorE": *const usize,
         allocate_exception = "__cxa_allocate_exception": unsafe extern "C" fn(usize) -> *mut c_void,

@@ -10,7 +10,7 @@ use wave32_ops::{OpError, Planner, Queue, View};
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
         match error {
-            OpError::Device(error) => Self::Device(error),
+            OpError::Device(error) => error.into(),
             refused => Self::NoKernel(refused.to_string()),
         }
     }

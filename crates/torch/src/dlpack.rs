@@ -1,7 +1,7 @@
 //! Tensors around the device's memory. DLPack is the one way of libtorch that takes a pointer, a foreign
 //! device and a deleter without C++.
 
-use crate::abi::{Word, api, check};
+use crate::abi::api;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::state;
@@ -83,7 +83,7 @@ pub(crate) fn tensor(address: u64, sizes: &[i64], strides: &[i64], dtype: DType)
 /// Slower, with the GIL, but through public interfaces only.
 fn through_python(managed: Box<Managed>) -> Result<Tensor, Error> {
     let failed = |error: PyErr| Error::Torch(format!("a tensor could not be made: {error}"));
-    Python::attach(|py| {
+    crate::gil::attach(|py| {
         let managed = Box::into_raw(managed);
         // SAFETY: the capsule carries the pointer under DLPack's name; `from_dlpack` renames it when it has
         // taken ownership.
@@ -93,17 +93,6 @@ fn through_python(managed: Box<Managed>) -> Result<Tensor, Error> {
         };
         let torch = py.import("torch._C").map_err(failed)?;
         let tensor = torch.call_method1("_from_dlpack", (capsule,)).map_err(failed)?;
-        if let Some(from) = api().tensor_from_pyobject {
-            let mut handle = std::ptr::null_mut();
-            // SAFETY: a live tensor object.
-            check(unsafe { from(tensor.as_ptr().cast(), &raw mut handle) }, "tensor_from_pyobject")?;
-            // SAFETY: a new reference.
-            return Ok(unsafe { Tensor::from_handle(handle) });
-        }
-        // `wave::take` answers with a new handle as a number.
-        let take = py.import("torch").and_then(|t| t.getattr("ops")?.getattr("wave")?.getattr("take"));
-        let word: i64 = take.and_then(|take| take.call1((tensor,))?.extract()).map_err(failed)?;
-        // SAFETY: `take` gave this handle away.
-        Ok(unsafe { Tensor::from_handle(word as Word as _) })
+        Tensor::of_object(&tensor)
     })
 }

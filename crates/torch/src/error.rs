@@ -1,7 +1,7 @@
 //! What kernels can fail with, and how that becomes a Python exception.
 
 use crate::abi::{Api, api};
-use pyo3::exceptions::{PyIndexError, PyNotImplementedError};
+use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyNotImplementedError};
 use pyo3::prelude::*;
 use std::ffi::{CString, c_char, c_void};
 use wave32_device::DeviceError;
@@ -18,9 +18,15 @@ pub enum Error {
     /// A call into libtorch failed.
     #[error("{0}")]
     Torch(String),
+    /// Python raised; it gets its own exception back where it is the caller.
+    #[error("{0}")]
+    Python(PyErr),
     /// The device failed.
     #[error("wave: {0}")]
     Device(DeviceError),
+    /// The device was lost or did not finish in time: everything on it is gone.
+    #[error("{0}")]
+    Gone(String),
     /// Memory of the device is exhausted, caches included.
     #[error("{0}")]
     OutOfMemory(String),
@@ -42,6 +48,10 @@ impl From<DeviceError> for Error {
     fn from(error: DeviceError) -> Self {
         match error {
             DeviceError::OutOfMemory { .. } => Self::OutOfMemory(format!("wave {error}")),
+            DeviceError::Lost(_) | DeviceError::Timeout { .. } => Self::Gone(format!(
+                "wave: {error}. Every tensor on the device is gone: call torch.wave.reopen() and go on from the last \
+                 checkpoint, or end the process"
+            )),
             other => Self::Device(other),
         }
     }
@@ -49,7 +59,7 @@ impl From<DeviceError> for Error {
 
 impl From<PyErr> for Error {
     fn from(error: PyErr) -> Self {
-        Python::attach(|py| {
+        crate::gil::attach(|py| {
             let text = error.value(py).to_string();
             let is = |name: &str| {
                 let kind = py.import("torch").and_then(|torch| torch.getattr(name));
@@ -59,10 +69,12 @@ impl From<PyErr> for Error {
                 Self::Refused(text)
             } else if error.is_instance_of::<PyIndexError>(py) {
                 Self::Index(text)
+            } else if is("AcceleratorError") {
+                Self::Gone(text)
             } else if is("OutOfMemoryError") {
                 Self::OutOfMemory(text)
             } else {
-                Self::Torch(text)
+                Self::Python(error)
             }
         })
     }
@@ -94,10 +106,12 @@ pub fn raise(error: Error) -> ! {
     let kind = match &error {
         Error::OutOfMemory(_) => api.out_of_memory_type.zip(api.out_of_memory_vtable),
         Error::NoKernel(_) | Error::Refused(_) => api.not_implemented_type.zip(api.not_implemented_vtable),
+        Error::Gone(_) => api.accelerator_type.zip(api.error_vtable),
         Error::Index(_) => api.index_type.zip(api.index_vtable),
         _ => None,
     };
     let text = error.to_string().replace('\0', "?");
+    rearm(&error);
     drop(error);
     let known =
         kind.filter(|_| api.error_new.is_some() && api.throw.is_some() && api.allocate_exception.is_some());
@@ -115,7 +129,17 @@ pub fn raise(error: Error) -> ! {
     unreachable!("aoti_torch_check(false) throws")
 }
 
-/// Throws a subclass of `c10::Error`, which adds no members to it.
+/// Ctrl-C cannot pass through libtorch as what it is: it is raised anew when Python runs next.
+fn rearm(error: &Error) {
+    if let Error::Python(raised) = error
+        && crate::gil::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py))
+    {
+        // SAFETY: only marks the signal as received.
+        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+    }
+}
+
+/// Throws a subclass of `c10::Error`, which adds no members to it but a code, left 0 (`AcceleratorError`).
 fn throw(api: &Api, kind: *mut c_void, vtable: *const usize, text: String) -> ! {
     let (Some(new), Some(throw), Some(allocate)) = (api.error_new, api.throw, api.allocate_exception) else {
         unreachable!("the caller checked")
@@ -130,6 +154,7 @@ fn throw(api: &Api, kind: *mut c_void, vtable: *const usize, text: String) -> ! 
         let mut message = CxxString { data, length: text.len(), capacity: text.len(), rest: 0 };
         drop(text);
         let object = allocate(512);
+        object.cast::<u8>().write_bytes(0, 512);
         let place = SourceLocation { function: FUNCTION.as_ptr(), file: FILE.as_ptr(), line: 0 };
         new(object, place, &raw mut message);
         let entries = vtable.add(2);

@@ -1,9 +1,11 @@
 //! Functions of two and three tensors.
 
 use crate::error::Error;
+use crate::ops_unary;
 use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
-use crate::tensor::Tensor;
+use crate::result::{prepare, wrap};
+use crate::tensor::{Dims, Tensor};
 use wave32_ops::Op;
 
 /// A row each: `out=` of a function; functional and in-place forms follow from it.
@@ -28,6 +30,15 @@ pub const OPS: &[Row] = functions! {
     "maximum.out" => Maximum, Same;
     "minimum.out" => Minimum, Same;
     "atan2.out" => Atan2, Float;
+    "fmax.out" => Fmax, Same;
+    "fmin.out" => Fmin, Same;
+    "hypot.out" => Hypot, Same;
+    "copysign.out" => Copysign, Float;
+    "xlogy.OutTensor" => Xlogy, Float;
+    "special_xlog1py.out" => Xlog1py, Float;
+    "logaddexp.out" => Logaddexp, Same;
+    "logaddexp2.out" => Logaddexp2, Same;
+    "heaviside.out" => Heaviside, Same;
     "eq.Tensor_out" => Eq, Truth;
     "ne.Tensor_out" => Ne, Truth;
     "lt.Tensor_out" => Lt, Truth;
@@ -48,13 +59,39 @@ pub const OPS: &[Row] = functions! {
     "hardsigmoid_backward.grad_input" => HardsigmoidBackward, Same;
 };
 
+macro_rules! hot {
+    ($($name:literal => $op:ident, $rule:ident;)*) => {
+        crate::ops! {
+            $($name => |a: &Tensor, b: &Tensor| Pointwise::new(Op::$op, Rule::$rule).make(&[a.into(), b.into()]),)*
+        }
+    };
+}
+
+/// Hot functions by themselves: torch's way from one to its `out=` takes longer than the launch. None whose arguments torch
+/// checks on that way.
+pub const HOT: &[Row] = hot! {
+    "mul.Tensor" => Mul, Same;
+    "div.Tensor" => Div, Float;
+    "floor_divide" => DivFloor, Same;
+    "maximum" => Maximum, Same;
+    "minimum" => Minimum, Same;
+    "eq.Tensor" => Eq, Truth;
+    "ne.Tensor" => Ne, Truth;
+    "lt.Tensor" => Lt, Truth;
+    "le.Tensor" => Le, Truth;
+    "gt.Tensor" => Gt, Truth;
+    "ge.Tensor" => Ge, Truth;
+    "sigmoid_backward" => SigmoidBackward, Same;
+    "tanh_backward" => TanhBackward, Same;
+    "silu_backward" => SiluBackward, Same;
+    "mish_backward" => MishBackward, Same;
+    "hardswish_backward" => HardswishBackward, Same;
+};
+
 /// Kernels of `aten` with more to them, or hot ones in all their forms.
 pub const MORE: &[Row] = crate::ops! {
-    "mul.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Mul, Rule::Same).make(&[a.into(), b.into()]),
     "mul_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Mul, Rule::Same).in_place(a, &[b.into()]),
-    "div.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Div, Rule::Float).make(&[a.into(), b.into()]),
     "div_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Div, Rule::Float).in_place(a, &[b.into()]),
-    "floor_divide" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::DivFloor, Rule::Same).make(&[a.into(), b.into()]),
     "floor_divide_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::DivFloor, Rule::Same).in_place(a, &[b.into()]),
     "div.out_mode" => div_mode,
     "bitwise_left_shift.Tensor_out" => |a: &Tensor, b: &Tensor, out: &Tensor| shift(Op::ShiftLeft, a, b, out),
@@ -66,10 +103,15 @@ pub const MORE: &[Row] = crate::ops! {
     "lerp.Tensor_out" => |a: &Tensor, b: &Tensor, w: &Tensor, out: &Tensor| {
         Pointwise::new(Op::Lerp, Rule::Same).write(&[a.into(), b.into(), w.into()], out)
     },
-    "mish_backward" => |g: &Tensor, x: &Tensor| Pointwise::new(Op::MishBackward, Rule::Same).make(&[g.into(), x.into()]),
-    "hardswish_backward" => |g: &Tensor, x: &Tensor| {
-        Pointwise::new(Op::HardswishBackward, Rule::Same).make(&[g.into(), x.into()])
+    "logit_backward.grad_input" => |g: &Tensor, x: &Tensor, eps: Option<f64>, out: &Tensor| {
+        Pointwise::with(Op::LogitBackward, Rule::Same, eps.unwrap_or(-1.0), 0.0).write(&[g.into(), x.into()], out)
     },
+    "glu.out" => |x: &Tensor, dim: i64, out: &Tensor| {
+        let [a, b] = halves(x, dim)?;
+        Pointwise::new(Op::Glu, Rule::Same).write(&[(&a).into(), (&b).into()], out)
+    },
+    "glu_backward" => |g: &Tensor, x: &Tensor, dim: i64| glu_backward(g, x, dim, &x.empty_like(x.dtype()?)?),
+    "glu_backward.grad_input" => glu_backward,
     "gelu_backward.grad_input" => gelu_backward,
     "log_sigmoid_backward" => |g: &Tensor, x: &Tensor, _buffer: &Tensor| {
         Pointwise::new(Op::LogSigmoidBackward, Rule::Same).make(&[g.into(), x.into()])
@@ -151,7 +193,7 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
 }
 
 fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
-    let op = if approximate == "tanh" { Op::GeluTanhBackward } else { Op::GeluBackward };
+    let op = if ops_unary::by_tanh(approximate)? { Op::GeluTanhBackward } else { Op::GeluBackward };
     Pointwise::new(op, Rule::Same).write(&[grad.into(), x.into()], out)
 }
 
@@ -161,4 +203,24 @@ fn prelu_backward(grad: &Tensor, x: &Tensor, weight: &Tensor) -> Result<(Tensor,
         Pointwise::new(Op::PreluBackward, Rule::Same).make(&[grad.into(), x.into(), weight.into()])?;
     let of_weight = Pointwise::new(Op::PreluBackwardWeight, Rule::Same).make(&[grad.into(), x.into()])?;
     Ok((of_input, of_weight))
+}
+
+/// Both halves along a dimension.
+fn halves(x: &Tensor, dim: i64) -> Result<[Tensor; 2], Error> {
+    let dim = wrap(dim, x.sizes().len())?;
+    let mut sizes = Dims::from_slice(x.sizes());
+    match sizes.get_mut(dim) {
+        Some(size) if *size % 2 == 0 => *size /= 2,
+        _ => return Err(Error::NoKernel(format!("halves of {:?} along {dim}", x.sizes()))),
+    }
+    let second = x.offset() + sizes[dim] * x.strides()[dim];
+    Ok([x.alias(&sizes, x.strides(), x.offset())?, x.alias(&sizes, x.strides(), second)?])
+}
+
+fn glu_backward(grad: &Tensor, x: &Tensor, dim: i64, out: &Tensor) -> Result<Tensor, Error> {
+    prepare(out, x.sizes(), x.dtype()?, &[x, grad])?;
+    let ([a, b], [of_a, of_b]) = (halves(x, dim)?, halves(out, dim)?);
+    Pointwise::new(Op::Glu, Rule::Same).write(&[grad.into(), (&b).into()], &of_a)?;
+    Pointwise::new(Op::GluBackward, Rule::Same).write(&[grad.into(), (&a).into(), (&b).into()], &of_b)?;
+    out.share()
 }

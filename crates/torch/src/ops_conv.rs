@@ -9,9 +9,18 @@ use wave32_problem::{ConvProblem, ConvSpec, Direction};
 
 /// The kernels of this file.
 pub const OPS: &[Op] = crate::ops! {
-    "convolution" => forward,
+    "convolution" => convolution,
     "convolution_backward" => backward,
 };
+
+/// Schemas of what `python/wave32/_fuse.py` calls.
+pub const SCHEMAS: &[&str] = &[
+    "convolution_relu(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
+     bool transposed, int[] output_padding, int groups) -> Tensor",
+];
+
+/// Kernels of those.
+pub const OWN: &[Op] = crate::ops! { "convolution_relu" => convolution_relu };
 
 /// What both passes are told of the geometry.
 struct Geometry<'a> {
@@ -54,6 +63,11 @@ fn spec(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<Conv
         let (a, b) = (input.dtype()?.name(), weight.dtype()?.name());
         return Err(Error::Invalid(format!("Input type ({a}) and weight type ({b}) should be the same")));
     }
+    // PyTorch takes them up to the dilation; the convolution whose gradient this is has no such shape.
+    let is_wide = |(extra, stride): (&i64, &i64)| extra >= stride && *extra > 0;
+    if geometry.transposed && geometry.output_padding.iter().zip(geometry.stride).any(is_wide) {
+        return Err(Error::NoKernel("an output padding that is not smaller than the stride".into()));
+    }
     Ok(ConvSpec {
         dtype: storage(view(input)?.dtype).map_err(Error::from)?,
         n,
@@ -75,15 +89,16 @@ fn spec(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<Conv
 
 /// Sizes of the output in the input's number of dimensions.
 fn output_sizes(spec: &ConvSpec, rank: i64) -> Result<crate::tensor::Dims, Error> {
-    // An empty batch has a shape as well.
+    // An empty batch has a shape as well. What is wrong, or stranger than the engine takes, the CPU says or does.
     let shape = ConvSpec { n: spec.n.max(1), ..spec.clone() };
-    let problem = ConvProblem::new(shape).map_err(|error| Error::Invalid(format!("convolution: {error}")))?;
+    let problem =
+        ConvProblem::new(shape).map_err(|error| Error::NoKernel(format!("convolution: {error}")))?;
     let all = [spec.n, spec.k, problem.out_h(), problem.out_w()];
     Ok(if rank == 3 { [all[0], all[1], all[3]].into_iter().collect() } else { all.into_iter().collect() })
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
-fn forward(
+fn convolution(
     input: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,
@@ -95,12 +110,38 @@ fn forward(
     groups: i64,
 ) -> Result<Tensor, Error> {
     let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
-    let mut spec = spec(input, weight, &geometry)?;
+    forward(input, weight, bias, &geometry, false)
+}
+
+#[allow(clippy::too_many_arguments)] // the schema's
+fn convolution_relu(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    transposed: bool,
+    output_padding: &[i64],
+    groups: i64,
+) -> Result<Tensor, Error> {
+    let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
+    forward(input, weight, bias, &geometry, true)
+}
+
+fn forward(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    geometry: &Geometry<'_>,
+    relu: bool,
+) -> Result<Tensor, Error> {
+    let mut spec = spec(input, weight, geometry)?;
     let output = Tensor::empty(&output_sizes(&spec, input.dim())?, input.dtype()?)?;
     if output.numel() == 0 {
         return Ok(output);
     }
-    spec.epilogue = epilogue(bias.is_some());
+    spec.epilogue = epilogue(bias.is_some(), relu);
     let (x, w) = (contiguous(input)?, contiguous(weight)?);
     let bias = bias.map(contiguous).transpose()?;
     let (x, w, y, b) = (view(&x)?, view(&w)?, view(&output)?, bias.as_ref().map(view).transpose()?);

@@ -29,10 +29,10 @@ pub const OPS: &[Row] = crate::ops! {
             backward(Op::SmoothL1Backward, [g, x, y], beta, share(x, reduction), Some(out))
         },
     "huber_loss" => |x: &Tensor, y: &Tensor, reduction: i64, delta: f64| {
-        loss(Op::Huber, x, y, None, reduction, delta, None)
+        loss(Op::Huber, x, y, None, reduction, positive(delta)?, None)
     },
     "huber_loss.out" => |x: &Tensor, y: &Tensor, reduction: i64, delta: f64, out: &Tensor| {
-        loss(Op::Huber, x, y, None, reduction, delta, Some(out))
+        loss(Op::Huber, x, y, None, reduction, positive(delta)?, Some(out))
     },
     "huber_loss_backward.out" =>
         |g: &Tensor, x: &Tensor, y: &Tensor, reduction: i64, delta: f64, out: &Tensor| {
@@ -56,6 +56,14 @@ pub const OPS: &[Row] = crate::ops! {
 };
 
 const MEAN: i64 = 1;
+
+/// A Huber loss' delta.
+fn positive(delta: f64) -> Result<f64, Error> {
+    if delta > 0.0 {
+        return Ok(delta);
+    }
+    Err(Error::Invalid("huber_loss does not support non-positive values for delta.".into()))
+}
 
 /// What each element's gradient is multiplied by.
 fn share(x: &Tensor, reduction: i64) -> f64 {

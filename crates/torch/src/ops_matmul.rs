@@ -3,11 +3,10 @@
 use crate::bridge::{planned, run, view};
 use crate::error::Error;
 use crate::memory_ops::resize;
-use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op;
 use crate::scalar::{Scalar, ScalarOp};
 use crate::tensor::Tensor;
-use wave32_ops::{Op as Elementwise, View};
+use wave32_ops::{Sum, View};
 
 /// Kernels of `aten`.
 pub const OPS: &[Op] = crate::ops! {
@@ -19,7 +18,9 @@ pub const OPS: &[Op] = crate::ops! {
 
 /// Those with Scalars.
 pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
+    "addmm" => addmm,
     "addmm.out" => addmm_out,
+    "baddbmm" => addmm,
     "baddbmm.out" => addmm_out,
 };
 
@@ -96,7 +97,19 @@ fn bmm_out(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     into(out, &sizes, |to| product(a, b, to))
 }
 
-/// `out = beta * added + alpha * (a @ b)`, for matrices and batches of them.
+/// `beta * added + alpha * (a @ b)`, for matrices and batches of them. Not by way of `out=`, whose detour through
+/// torch's structured kernels takes longer than the launch.
+fn addmm(added: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor, Error> {
+    let sizes = checked(a, b, a.sizes().len().clamp(2, 3), "addmm")?;
+    if added.dtype()? != a.dtype()? {
+        return Err(Error::NoKernel("addmm of different types".into()));
+    }
+    let out = Tensor::empty(&sizes, a.dtype()?)?;
+    addmm_into(added, a, b, (beta.float()?, alpha.float()?), &out)?;
+    Ok(out)
+}
+
+/// As [`addmm`], into `out`.
 fn addmm_out(
     added: &Tensor,
     a: &Tensor,
@@ -127,14 +140,7 @@ fn addmm_into(
     (beta, alpha): (f64, f64),
     to: &Tensor,
 ) -> Result<(), Error> {
-    product(a, b, to)?;
-    if alpha != 1.0 {
-        Pointwise::new(Elementwise::Mul, Rule::As(to.dtype()?))
-            .in_place(to, &[Input::Value(alpha.into())])?;
-    }
-    if beta != 0.0 {
-        // With 0 what is added is not even looked at: it may be NaN.
-        Pointwise::with(Elementwise::AddScaled, Rule::Same, beta, 0.0).in_place(to, &[added.into()])?;
-    }
-    Ok(())
+    let (x, y, out) = (batched(a)?, batched(b)?, batched(to)?);
+    let sum = Sum { added: view(added)?, beta, alpha };
+    planned(|planner, queue| planner.addmm(queue, &sum, &x, &y, &out))
 }

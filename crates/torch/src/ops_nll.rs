@@ -3,6 +3,7 @@
 use crate::bridge::{contiguous, run, view};
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::index_errors;
 use crate::register::Op;
 use crate::result::{prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
@@ -123,7 +124,7 @@ fn nll_into(
         to = wave32_ops::View::contiguous(to.address, to.dtype, &[1])?;
     }
     let weights = weight.map(view).transpose()?;
-    let loss = NllLoss { weight: weights.as_ref(), reduction, ignore_index };
+    let loss = NllLoss { weight: weights.as_ref(), reduction, ignore_index, errors: index_errors::word()? };
     run(|queue| nll_loss(queue, &from, &wanted, &loss, &to, &sum))?;
     Ok((out.share()?, total.share()?))
 }
@@ -165,7 +166,7 @@ fn nll_backward_into(
         from = wave32_ops::View::contiguous(from.address, from.dtype, &[1])?;
     }
     let weights = weight.map(view).transpose()?;
-    let loss = NllLoss { weight: weights.as_ref(), reduction, ignore_index };
+    let loss = NllLoss { weight: weights.as_ref(), reduction, ignore_index, errors: index_errors::word()? };
     run(|queue| nll_loss_backward(queue, &from, &wanted, &loss, &sum, &into))?;
     if !same_elements(&to, grad_input) && x.sizes().len() > 1 {
         grad_input.copy_from(&to)?;

@@ -204,11 +204,7 @@ fn avg_out(
     out: &Tensor,
 ) -> Result<Tensor, Error> {
     let (windows, sizes) = sliding(x, [kernel, stride, padding, &[]], ceil)?;
-    let divisor = divisor(count_include_pad, fixed)?;
-    prepare(out, &sizes, x.dtype()?, &[x])?;
-    let [from, to] = sides([x, out])?;
-    run(|queue| avg_pool2d(queue, windows, divisor, &from, &to))?;
-    out.share()
+    averages(windows, divisor(count_include_pad, fixed)?, x, &sizes, out)
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
@@ -234,11 +230,21 @@ fn avg_backward_out(
     grad_input.share()
 }
 
-fn adaptive_avg_into(x: &Tensor, sizes: &[i64], out: &Tensor) -> Result<Tensor, Error> {
+fn averages(
+    windows: Windows,
+    divisor: Divisor,
+    x: &Tensor,
+    sizes: &[i64],
+    out: &Tensor,
+) -> Result<Tensor, Error> {
     prepare(out, sizes, x.dtype()?, &[x])?;
     let [from, to] = sides([x, out])?;
-    run(|queue| avg_pool2d(queue, Windows::Adaptive, Divisor::WithoutPadding, &from, &to))?;
+    run(|queue| avg_pool2d(queue, windows, divisor, &from, &to))?;
     out.share()
+}
+
+fn adaptive_avg_into(x: &Tensor, sizes: &[i64], out: &Tensor) -> Result<Tensor, Error> {
+    averages(Windows::Adaptive, Divisor::WithoutPadding, x, sizes, out)
 }
 
 fn adaptive_avg(x: &Tensor, wanted: &[i64]) -> Result<Tensor, Error> {

@@ -32,11 +32,11 @@ fn take(elements: i64) -> Stream {
 }
 
 fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor, Error> {
-    if generator.is_some() {
-        return Err(Error::NoKernel("a generator= of its own".into()));
-    }
     let to = view(x)?;
-    run(|queue| random(queue, take(x.numel()), draw, &to))?;
+    // A generator gives the seed of a sequence for this call.
+    let seeded = generator.map(Generator::draw).transpose()?;
+    let numbers = seeded.map_or_else(|| take(x.numel()), |seed| Stream { seed, offset: 0 });
+    run(|queue| random(queue, numbers, draw, &to))?;
     x.share()
 }
 
@@ -147,5 +147,5 @@ fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Te
 fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64) -> Result<Tensor, Error> {
     // 0 + scale * mask * grad.
     let inputs = [crate::pointwise::Input::Value(0.0.into()), grad.into(), mask.into()];
-    Pointwise::with(Op::Addcmul, Rule::As(grad.dtype()?), scale, 0.0).make(&inputs)
+    Pointwise::with(Op::Addcmul, Rule::Float, scale, 0.0).make(&inputs)
 }

@@ -160,8 +160,12 @@ fn correction_of(x: &Tensor, correction: Option<Scalar>) -> Result<f32, Error> {
     if x.numel() == 0 {
         return Err(Error::NoKernel("a variance of nothing".into()));
     }
-    float_type(x.dtype()?)?;
-    Ok(correction.unwrap_or(Scalar::Int(1)).float()? as f32)
+    let correction = correction.unwrap_or(Scalar::Int(1)).float()?;
+    // The kernel takes it in f32.
+    if float_type(x.dtype()?)? == DType::F64 && f64::from(correction as f32) != correction {
+        return Err(Error::NoKernel(format!("a correction of {correction} in f64")));
+    }
+    Ok(correction as f32)
 }
 
 fn spread(

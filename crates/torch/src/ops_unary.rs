@@ -1,5 +1,6 @@
 //! Functions of one tensor.
 
+use crate::dtype::DType;
 use crate::error::Error;
 use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
@@ -53,11 +54,39 @@ pub const OPS: &[Row] = functions! {
     "erfc.out" => Erfc, Float;
     "erfinv.out" => Erfinv, Float;
     "sigmoid.out" => Sigmoid, Float;
+    "sinc.out" => Sinc, Float;
+    "signbit.out" => Signbit, Truth;
+};
+
+macro_rules! hot {
+    ($($name:literal => $op:ident, $rule:ident;)*) => {
+        crate::ops! { $($name => |x: &Tensor| Pointwise::new(Op::$op, Rule::$rule).make(&[x.into()]),)* }
+    };
+}
+
+/// Hot functions by themselves: torch's way from one to its `out=` takes longer than the launch. None whose arguments torch
+/// checks on that way.
+pub const HOT: &[Row] = hot! {
+    "exp" => Exp, Float;
+    "log" => Log, Float;
+    "sqrt" => Sqrt, Float;
+    "rsqrt" => Rsqrt, Float;
+    "sin" => Sin, Float;
+    "cos" => Cos, Float;
+    "tanh" => Tanh, Float;
+    "sigmoid" => Sigmoid, Float;
+    "silu" => Silu, Same;
 };
 
 /// Kernels of `aten` whose other forms do not follow from `out=`.
 pub const MORE: &[Row] = crate::ops! {
     "isnan" => |x: &Tensor| Pointwise::new(Op::Ne, Rule::Truth).make(&[x.into(), x.into()]),
+    "isposinf.out" => |x: &Tensor, out: &Tensor| is_number(x, f64::INFINITY, out),
+    "isneginf.out" => |x: &Tensor, out: &Tensor| is_number(x, f64::NEG_INFINITY, out),
+    "logit" => |x: &Tensor, eps: Option<f64>| logit(eps).make(&[x.into()]),
+    "logit_" => |x: &Tensor, eps: Option<f64>| logit(eps).in_place(x, &[]),
+    "logit.out" => |x: &Tensor, eps: Option<f64>, out: &Tensor| logit(eps).write(&[x.into()], out),
+    "nan_to_num.out" => nan_to_num,
     "relu" => |x: &Tensor| relu().make(&[x.into()]),
     "relu_" => |x: &Tensor| relu().in_place(x, &[]),
     "hardswish" => |x: &Tensor| hardswish().make(&[x.into()]),
@@ -91,8 +120,20 @@ fn hardswish() -> Pointwise {
     Pointwise::new(Op::Hardswish, Rule::Same)
 }
 
+/// Whether a gelu is the one by tanh.
+///
+/// # Errors
+/// `Invalid` for a name that is of neither.
+pub fn by_tanh(approximate: &str) -> Result<bool, Error> {
+    match approximate {
+        "none" => Ok(false),
+        "tanh" => Ok(true),
+        _ => Err(Error::Invalid("approximate argument must be either none or tanh.".into())),
+    }
+}
+
 fn gelu(x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
-    let op = if approximate == "tanh" { Op::GeluTanh } else { Op::Gelu };
+    let op = if by_tanh(approximate)? { Op::GeluTanh } else { Op::Gelu };
     Pointwise::new(op, Rule::Same).write(&[x.into()], out)
 }
 
@@ -117,4 +158,33 @@ fn eye(rows: i64, columns: i64, out: &Tensor) -> Result<Tensor, Error> {
     let view = crate::bridge::view(out)?;
     crate::bridge::run(|queue| wave32_ops::eye(queue, &view))?;
     out.share()
+}
+
+fn is_number(x: &Tensor, number: f64, out: &Tensor) -> Result<Tensor, Error> {
+    // Whole numbers are neither, and compare as such.
+    let pointwise = Pointwise::new(Op::Eq, Rule::Truth);
+    let float = x.dtype()?.is_float();
+    let pointwise = if float { pointwise } else { pointwise.promoting_to(Some(DType::F32)) };
+    pointwise.write(&[x.into(), Input::Value(number.into())], out)
+}
+
+fn logit(eps: Option<f64>) -> Pointwise {
+    Pointwise::with(Op::Logit, Rule::Float, eps.unwrap_or(-1.0), 0.0)
+}
+
+fn nan_to_num(
+    x: &Tensor,
+    nan: Option<f64>,
+    high: Option<f64>,
+    low: Option<f64>,
+    out: &Tensor,
+) -> Result<Tensor, Error> {
+    let most = match x.dtype()? {
+        DType::F16 => 65504.0,
+        DType::BF16 => f64::from_bits(0x47ef_e000_0000_0000),
+        _ => f64::from(f32::MAX),
+    };
+    let (high, low) = (high.unwrap_or(most), low.unwrap_or(-most));
+    let mend = Pointwise::with(Op::NanToNum, Rule::Same, nan.unwrap_or(0.0), high);
+    mend.write(&[x.into(), Input::Value(low.into())], out)
 }

@@ -111,7 +111,11 @@ impl Pointwise {
     }
 
     fn promoted(&self, inputs: &[Input]) -> Result<DType, Error> {
-        self.compute.map_or_else(|| promoted(inputs), Ok)
+        let dtype = self.compute.map_or_else(|| promoted(inputs), Ok)?;
+        if dtype.is_complex() {
+            return Err(Error::NoKernel(format!("an operation on {}", dtype.name())));
+        }
+        Ok(dtype)
     }
 
     fn result(&self, promoted: DType) -> DType {
@@ -177,6 +181,9 @@ impl Pointwise {
     fn fitting(&self, compute: DType) -> Op {
         match self.op {
             Op::Floor | Op::Ceil | Op::Round | Op::Trunc if !compute.is_float() => Op::Identity,
+            Op::NanToNum if !compute.is_float() => Op::Identity,
+            Op::Fmax if !compute.is_float() => Op::Maximum,
+            Op::Fmin if !compute.is_float() => Op::Minimum,
             Op::BitwiseNot if compute == DType::Bool => Op::LogicalNot,
             op => op,
         }

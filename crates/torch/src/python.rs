@@ -1,7 +1,7 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
-use crate::{abi, fallback, index_errors, memory_ops, register, rng, scalar, state, tables};
+use crate::{abi, fallback, guard, index_errors, memory_ops, register, rng, scalar, state, tables};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
@@ -11,14 +11,20 @@ impl From<Error> for PyErr {
         match error {
             Error::NoKernel(_) | Error::Refused(_) => PyNotImplementedError::new_err(error.to_string()),
             Error::Index(_) => PyIndexError::new_err(error.to_string()),
-            Error::OutOfMemory(text) => Python::attach(|py| {
-                let made =
-                    py.import("torch").and_then(|torch| torch.getattr("OutOfMemoryError")?.call1((text,)));
-                made.map_or_else(|failure| failure, PyErr::from_value)
-            }),
+            Error::OutOfMemory(text) => raised("OutOfMemoryError", text),
+            Error::Python(error) => error,
+            Error::Gone(_) => raised("AcceleratorError", error.to_string()),
             _ => PyRuntimeError::new_err(error.to_string()),
         }
     }
+}
+
+/// An exception of torch.
+fn raised(kind: &str, text: String) -> PyErr {
+    crate::gil::attach(|py| {
+        let made = py.import("torch").and_then(|torch| torch.getattr(kind)?.call1((text,)));
+        made.map_or_else(|failure| failure, PyErr::from_value)
+    })
 }
 
 /// The device's kernels, for torch.
@@ -39,6 +45,12 @@ mod _native {
             register::register("wave", "PrivateUse1", kernels)?;
         }
         tables::ATEN.iter().try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
+    }
+
+    /// Takes the Python guard's place; for a torch of known layout.
+    #[pyfunction]
+    fn settle_guard() -> Result<(), Error> {
+        guard::settle()
     }
 
     /// Names of the operators of aten that have a kernel here.
@@ -182,6 +194,32 @@ mod _native {
                     caps.storage_16bit,
                 ))
             })
+        })
+    }
+
+    /// Counts of what the stream holds, by name; nothing before the device is open.
+    #[pyfunction]
+    fn counts() -> Result<Vec<(&'static str, usize)>, Error> {
+        if !state::is_open() {
+            return Ok(Vec::new());
+        }
+        let counts = state::with(|stream| Ok(stream.counts()))?;
+        Ok(vec![
+            ("segments", counts.segments),
+            ("blocks", counts.blocks),
+            ("command_buffers", counts.command_buffers),
+            ("uploads", counts.uploads),
+            ("kernels", counts.kernels),
+            ("timed", counts.timed),
+        ])
+    }
+
+    /// For tests: the device counts as lost after that many more submits.
+    #[pyfunction]
+    fn lose_after(submits: u64) -> Result<(), Error> {
+        state::with(|stream| {
+            stream.lose_after(submits);
+            Ok(())
         })
     }
 

@@ -88,17 +88,16 @@ impl Argument for &Either {
 
 impl FromPython for Either {
     fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
-        match Scalar::from_python(object) {
-            Ok(number) => Ok(Self::Number(number)),
-            Err(Error::NoKernel(why)) => Err(Error::NoKernel(why)),
-            Err(_) => Tensor::from_python(object).map(Self::Tensor),
+        match Scalar::of(object)? {
+            Some(number) => Ok(Self::Number(number)),
+            None => Tensor::of_object(object).map(Self::Tensor),
         }
     }
 }
 
 /// `torch.get_default_dtype()`.
 pub fn default_float() -> DType {
-    Python::attach(|py| {
+    crate::gil::attach(|py| {
         let dtype = py.import("torch").and_then(|torch| torch.getattr("get_default_dtype")?.call0());
         dtype.ok().and_then(|dtype| DType::from_python(&dtype).ok()).unwrap_or(DType::F32)
     })
@@ -145,9 +144,19 @@ fn wrong(object: &Bound<'_, PyAny>, wanted: &str) -> Error {
 
 impl FromPython for Tensor {
     fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
-        if let Ok(number) = Scalar::from_python(object) {
-            return Self::of_number(number);
+        match Scalar::of(object)? {
+            Some(number) => Self::of_number(number),
+            None => Self::of_object(object),
         }
+    }
+}
+
+impl Tensor {
+    /// Another handle to a tensor of Python's.
+    ///
+    /// # Errors
+    /// `Invalid` for another object; `Torch`.
+    pub(crate) fn of_object(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
         if let Some(from) = api().tensor_from_pyobject {
             let mut handle = std::ptr::null_mut();
             // SAFETY: a live object; the shim checks that it is a tensor.
@@ -155,16 +164,22 @@ impl FromPython for Tensor {
             // SAFETY: a new reference.
             return Ok(unsafe { Self::from_handle(handle) });
         }
-        // Before torch 2.14: an operator of ours gives the handle away as a number.
+        // Before torch 2.14: what pybind11 would call.
+        if let Some(load) = api().tensor_load {
+            let made = Self::undefined()?;
+            // SAFETY: a handle is an `at::Tensor*`, and the caster is a struct whose one field is such a tensor, which
+            // it sets where the object, which is live, is one.
+            let is_tensor = unsafe { load(made.handle(), object.as_ptr().cast(), false) };
+            return if is_tensor { Ok(made) } else { Err(wrong(object, "a tensor")) };
+        }
+        // Or an operator of ours gives the handle away as a number.
         let word =
             wave_operator(object.py(), "take").and_then(|take| take.call1((object,))?.extract::<i64>());
         let word = word.map_err(|_| wrong(object, "a tensor"))?;
         // SAFETY: `take` gave this handle away.
         Ok(unsafe { Self::from_handle(word as Word as _) })
     }
-}
 
-impl Tensor {
     /// A tensor of the CPU without dimensions, which operators take for a number.
     fn of_number(number: Scalar) -> Result<Self, Error> {
         let (dtype, bytes) = match number {
@@ -183,20 +198,25 @@ impl Tensor {
 
 impl FromPython for Scalar {
     fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
+        Self::of(object)?.ok_or_else(|| wrong(object, "a number"))
+    }
+}
+
+impl Scalar {
+    /// A Python number; none where it is another object.
+    fn of(object: &Bound<'_, PyAny>) -> Result<Option<Self>, Error> {
         let out_of_range = |_| Error::NoKernel("an integer of more than 64 bits".into());
-        if let Ok(value) = object.cast::<PyFloat>() {
-            return Ok(Self::Float(value.extract().map_err(|_| wrong(object, "a float"))?));
-        }
-        if let Ok(value) = object.cast::<PyBool>() {
-            return Ok(Self::Bool(value.is_true()));
-        }
-        if let Ok(value) = object.cast::<PyInt>() {
-            return value.extract().map(Self::Int).map_err(out_of_range);
-        }
-        if let Ok(value) = object.cast::<PyComplex>() {
-            return Ok(Self::Complex(value.real(), value.imag()));
-        }
-        Err(wrong(object, "a number"))
+        Ok(Some(if let Ok(value) = object.cast::<PyFloat>() {
+            Self::Float(value.extract().map_err(|_| wrong(object, "a float"))?)
+        } else if let Ok(value) = object.cast::<PyBool>() {
+            Self::Bool(value.is_true())
+        } else if let Ok(value) = object.cast::<PyInt>() {
+            Self::Int(value.extract().map_err(out_of_range)?)
+        } else if let Ok(value) = object.cast::<PyComplex>() {
+            Self::Complex(value.real(), value.imag())
+        } else {
+            return Ok(None);
+        }))
     }
 }
 
@@ -293,6 +313,12 @@ impl ToPython for Tensor {
             check(status, "tensor_to_pyobject")?;
             // SAFETY: a new reference.
             return Ok(unsafe { Bound::from_owned_ptr(py, object.cast()) }.unbind());
+        }
+        if let Some(wrap) = api().tensor_wrap {
+            // SAFETY: a handle is an `at::Tensor*`; the GIL is held; the answer is a new reference, or none with
+            // Python's error set.
+            let object = unsafe { Bound::from_owned_ptr_or_err(py, wrap(self.handle()).cast()) };
+            return object.map(Bound::unbind).map_err(|error| Error::Torch(error.to_string()));
         }
         let give = wave_operator(py, "give").and_then(|give| give.call1((self.into_word() as i64,)));
         give.map(Bound::unbind).map_err(|error| Error::Torch(error.to_string()))

@@ -15,7 +15,7 @@
 //! The callee owns every argument: each is decoded into an owned form first, all of them even where one
 //! fails, and the kernel gets a loan.
 
-use crate::abi::{Handle, Word, api, check};
+use crate::abi::{BUILD_VERSION, Handle, Word, api, check};
 use crate::dtype::{DType, MemoryFormat};
 use crate::error::Error;
 use crate::scalar::{FromPython, ToPython};
@@ -114,6 +114,42 @@ pub struct Device(pub Word);
 /// A random generator's handle, as of 2.13; before, only none arrives.
 #[derive(Debug)]
 pub struct Generator(Handle);
+
+impl Generator {
+    /// A whole number below 2^53 from it. Generators are the CPU's: torch makes none for devices from outside.
+    ///
+    /// # Errors
+    /// `Invalid` before torch 2.13; `Torch`.
+    pub fn draw(&self) -> Result<u64, Error> {
+        let Some(copy) = api().new_generator else {
+            return Err(Error::Invalid("generator= needs torch 2.13 or newer here".into()));
+        };
+        let number = Tensor::empty_cpu(&[], &[], DType::I64)?;
+        let mut copied = std::ptr::null_mut();
+        // SAFETY: a live handle; the copy is ours.
+        check(unsafe { copy(self.0, &raw mut copied) }, "generator")?;
+        // SAFETY: eight bytes of C++'s allocator, which is what the callee frees an optional with.
+        let boxed = unsafe {
+            let boxed: *mut Word = (api()._Znwm)(size_of::<Word>()).cast();
+            boxed.write(copied as Word);
+            boxed
+        };
+        let mut stack = [number.share()?.into_word(), 1 << 53, boxed as Word];
+        // SAFETY: the operator takes a tensor, a number and an optional generator, which it owns, and answers the tensor.
+        unsafe {
+            let status = (api().torch_call_dispatcher)(
+                c"aten::random_".as_ptr(),
+                c"to".as_ptr(),
+                stack.as_mut_ptr(),
+                BUILD_VERSION,
+            );
+            check(status, "random_")?;
+            drop(Tensor::from_handle(stack[0] as Handle));
+        }
+        let bytes = number.host_bytes()?.try_into();
+        bytes.map(u64::from_le_bytes).map_err(|_| Error::Invalid("a number of eight bytes".into()))
+    }
+}
 
 impl Drop for Generator {
     fn drop(&mut self) {

@@ -87,7 +87,11 @@ where
         }
     }
     match &mut *state {
-        State::Open(stream) => Ok(work(stream)?),
+        State::Open(stream) => {
+            // First, so that scratch memory of operations can have what dead tensors had.
+            bury(stream);
+            Ok(work(stream)?)
+        }
         State::Failed(why) => Err(DeviceError::Unavailable(why.clone()).into()),
         _ => Err(DeviceError::Misuse("the interpreter is exiting; the device is closed".into()).into()),
     }
@@ -153,7 +157,6 @@ fn bury(stream: &mut Stream) {
 pub fn alloc(bytes: u64) -> Result<u64, Error> {
     let mut left = HeapStats::default();
     let block = with(|stream| {
-        bury(stream);
         let block = stream.alloc(bytes);
         left = stream.heap_stats();
         block
@@ -195,10 +198,7 @@ pub fn heap() -> Result<HeapStats, Error> {
     if !is_open() {
         return Ok(HeapStats::default());
     }
-    with(|stream| {
-        bury(stream);
-        Ok(stream.heap_stats())
-    })
+    with(|stream| Ok(stream.heap_stats()))
 }
 
 /// Gives everything cached back to the driver.
@@ -209,10 +209,7 @@ pub fn empty_cache() -> Result<(), Error> {
     if !is_open() {
         return Ok(());
     }
-    with(|stream| {
-        bury(stream);
-        stream.empty_cache()
-    })
+    with(|stream| stream.empty_cache())
 }
 
 /// Most bytes of the heap from now on.

@@ -4,7 +4,7 @@ use crate::register::Op;
 use crate::scalar::ScalarOp;
 use crate::{
     memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_nll, ops_norm,
-    ops_optim, ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_unary, ops_upsample,
+    ops_optim, ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_sort, ops_unary, ops_upsample,
 };
 
 /// Kernels of `aten`.
@@ -13,8 +13,10 @@ pub const ATEN: &[&[Op]] = &[
     ops_conv::OPS,
     ops_matmul::OPS,
     ops_unary::OPS,
+    ops_unary::HOT,
     ops_unary::MORE,
     ops_binary::OPS,
+    ops_binary::HOT,
     ops_binary::MORE,
     ops_loss::OPS,
     ops_random::OPS,
@@ -24,6 +26,7 @@ pub const ATEN: &[&[Op]] = &[
     ops_upsample::OPS,
     ops_index::OPS,
     ops_shape::OPS,
+    ops_sort::OPS,
     ops_reduction::OPS,
     ops_nll::OPS,
     ops_layer_norm::OPS,
@@ -32,6 +35,7 @@ pub const ATEN: &[&[Op]] = &[
 /// Schemas and kernels of this device's own operators, for its Python side.
 pub const OWN: &[(&[&str], &[Op])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
+    (ops_conv::SCHEMAS, ops_conv::OWN),
     (ops_index::SCHEMAS, ops_index::OWN),
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
 ];

@@ -1,6 +1,6 @@
 //! [`Tensor`]: an owned handle, and how tensors of the device are made.
 
-use crate::abi::{Handle, Word, api, check};
+use crate::abi::{Handle, Maybe, Numbers, Word, api, check};
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::state;
@@ -230,6 +230,9 @@ impl Tensor {
     /// # Errors
     /// `Torch`, as where the view passes the storage's end.
     pub fn alias(&self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<Self, Error> {
+        if let Some(view) = self.alias_in_inference(sizes, strides, offset)? {
+            return Ok(view);
+        }
         let mut handle = std::ptr::null_mut();
         // The shim adds to the offset that the tensor has.
         let more = offset - self.offset();
@@ -249,11 +252,41 @@ impl Tensor {
         Ok(Self(handle))
     }
 
+    /// In inference mode, where the shim would make a tensor of that mode: torch then refuses it as a view of one that
+    /// was made before.
+    fn alias_in_inference(&self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<Option<Self>, Error> {
+        let (Some(mode), Some(as_strided)) = (api().inference_mode, api().as_strided) else {
+            return Ok(None);
+        };
+        // SAFETY: reads a thread's own state.
+        if !unsafe { mode() } {
+            return Ok(None);
+        }
+        let end = sizes.iter().zip(strides).map(|(&size, &stride)| (size - 1) * stride).sum::<i64>() + offset;
+        let bytes = (end + 1) * self.dtype()?.bytes() as i64;
+        if !sizes.contains(&0) && bytes > self.storage_bytes() {
+            return Err(Error::Torch(format!(
+                "a view of sizes {sizes:?} and strides {strides:?} from {offset} on passes the storage's end, {} bytes",
+                self.storage_bytes()
+            )));
+        }
+        let view = Self::undefined()?;
+        let at = Maybe { number: offset, is_there: true };
+        // SAFETY: handles are `at::Tensor*`, the result's to one that owns nothing yet, where the callee may construct;
+        // both slices outlive the call; the view is inside the storage, so it does not throw.
+        unsafe { as_strided(view.0, self.0, Numbers::of(sizes), Numbers::of(strides), at) };
+        Ok(Some(view))
+    }
+
     /// A view of the same storage as another type; `offset` counts bytes from the storage's start.
     ///
     /// # Errors
     /// `Torch`.
     pub fn alias_as(&self, dtype: DType, sizes: &[i64], strides: &[i64], offset: i64) -> Result<Self, Error> {
+        if self.offset() != 0 {
+            // libtorch wants a tensor that begins where its storage does.
+            return self.alias(&[0], &[1], 0)?.alias_as(dtype, sizes, strides, offset);
+        }
         let mut handle = std::ptr::null_mut();
         let rank = sizes.len() as i64;
         // SAFETY: as in `alias`.

@@ -118,7 +118,7 @@ impl Parts {
 
     /// Records one launch or part of it.
     fn record(&self, recording: &Recording, bound: &Bound, part: &Launch) {
-        let (raw, commands) = (&self.gpu.raw, recording.commands);
+        let (raw, commands) = (&self.gpu.raw, recording.commands.buffer);
         let params: Vec<u8> = part.params.iter().flat_map(|word| word.to_le_bytes()).collect();
         let [x, y, z] = part.grid;
         // SAFETY: recording; pipeline, layout and set were made for each other and live on; the params

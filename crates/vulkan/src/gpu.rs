@@ -41,7 +41,11 @@ pub(crate) struct Gpu {
     timeline: vk::Semaphore,
     /// The value that the latest submit signals.
     submitted: u64,
+    /// The highest value that a wait has seen.
+    reached: u64,
     fault: Option<ext::device_fault::Device>,
+    /// Tests: submits until the device counts as lost.
+    lost_after: Option<u64>,
     /// Why no call is possible any more.
     given_up: Option<String>,
     /// The process that opened it: no driver survives a fork.
@@ -128,7 +132,9 @@ impl Gpu {
             queue,
             timeline,
             submitted: 0,
+            reached: 0,
             fault,
+            lost_after: None,
             given_up: None,
             process,
             instance,
@@ -150,6 +156,11 @@ impl Gpu {
         }
     }
 
+    /// Tests: after that many more submits the driver is taken to answer "device lost" to everything.
+    pub(crate) fn lose_after(&mut self, submits: u64) {
+        self.lost_after = Some(submits);
+    }
+
     fn forked(&self) -> bool {
         self.process != std::process::id()
     }
@@ -169,7 +180,7 @@ impl Gpu {
 
     /// What VK_EXT_device_fault says of a lost device.
     fn fault_text(&self) -> Option<String> {
-        let fault = self.fault.as_ref()?;
+        let fault = self.fault.as_ref().filter(|_| self.lost_after.is_none())?;
         let query = fault.fp().get_device_fault_info_ext;
         let mut counts = vk::DeviceFaultCountsEXT::default();
         // SAFETY: the device is lost, as the call demands; a null info asks for the counts only.
@@ -197,6 +208,9 @@ impl Gpu {
 
     /// Submits one recorded command buffer; the value returned is signalled when it is done.
     pub(crate) fn submit(&mut self, commands: vk::CommandBuffer) -> Result<u64, DeviceError> {
+        if self.lost_after == Some(0) {
+            return Err(self.failed("vkQueueSubmit", vk::Result::ERROR_DEVICE_LOST));
+        }
         let (buffers, semaphores, values) = ([commands], [self.timeline], [self.submitted + 1]);
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
         let info = vk::SubmitInfo::default()
@@ -208,6 +222,7 @@ impl Gpu {
         match unsafe { self.raw.queue_submit(self.queue, &[info], vk::Fence::null()) } {
             Ok(()) => {
                 self.submitted += 1;
+                self.lost_after = self.lost_after.map(|left| left - 1);
                 Ok(self.submitted)
             }
             Err(code) => Err(self.failed("vkQueueSubmit", code)),
@@ -217,8 +232,14 @@ impl Gpu {
     /// Waits until the timeline reaches `value`. A deadline that passes gives the device up: what is in
     /// flight can neither be stopped nor trusted.
     pub(crate) fn wait(&mut self, value: u64, what: &str, deadline: Deadline) -> Result<(), DeviceError> {
-        match self.wait_raw(value, deadline.left_ns()) {
-            Ok(()) => Ok(()),
+        let lost = self.lost_after == Some(0);
+        let answer =
+            if lost { Err(vk::Result::ERROR_DEVICE_LOST) } else { self.wait_raw(value, deadline.left_ns()) };
+        match answer {
+            Ok(()) => {
+                self.reached = self.reached.max(value);
+                Ok(())
+            }
             Err(vk::Result::TIMEOUT) => {
                 self.given_up = Some(format!("{what}, which took longer than {:?}", deadline.length));
                 Err(DeviceError::Timeout { what: what.into(), deadline: deadline.length })
@@ -230,6 +251,11 @@ impl Gpu {
     /// The timeline value at which everything submitted so far is done.
     pub(crate) fn last_submitted(&self) -> u64 {
         self.submitted
+    }
+
+    /// The highest timeline value that a wait has seen.
+    pub(crate) fn reached(&self) -> u64 {
+        self.reached
     }
 
     /// True where nothing is in flight, as far as the driver tells.

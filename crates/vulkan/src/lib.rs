@@ -16,6 +16,7 @@
 mod adapter;
 mod cache;
 mod caps;
+mod commands;
 mod device;
 mod error;
 mod execute;
@@ -32,7 +33,7 @@ mod stream;
 pub use device::VulkanDevice;
 pub use instance::validation_available;
 pub use kernels::{Kernel, KernelSource, Shipped};
-pub use stream::{HeapStats, KernelId, MOST_ARGS, MOST_PARAMS, Profiled, Stream};
+pub use stream::{Counts, HeapStats, KernelId, MOST_ARGS, MOST_PARAMS, Profiled, Stream};
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -118,7 +118,7 @@ fn submit_copy(
     let recording = ring.begin(gpu, Deadline::after(DEADLINE))?;
     recording.fence(gpu);
     // SAFETY: recording; the caller checked both ranges against their buffers, which are different.
-    unsafe { gpu.raw.cmd_copy_buffer(recording.commands, from, to, &[copy]) };
+    unsafe { gpu.raw.cmd_copy_buffer(recording.commands.buffer, from, to, &[copy]) };
     recording.fence(gpu);
     Ok(ring.submit(gpu, recording)?.value)
 }

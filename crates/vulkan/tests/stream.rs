@@ -225,6 +225,63 @@ fn a_deadline_that_passes_gives_the_device_up() {
 }
 
 #[test]
+fn a_lost_device_refuses_everything_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for submits in [0, 2] {
+        let Some(mut stream) = open(options(dir.path())) else { return };
+        let block = stream.alloc(1 << 20).unwrap();
+        stream.lose_after(submits);
+        let start = Instant::now();
+        let mut launch = || {
+            stream.fill(block, 1 << 20, 3)?;
+            stream.download(block, &mut [0; 4])
+        };
+        let first = (0..=submits).find_map(|_| launch().err());
+        assert!(matches!(first, Some(DeviceError::Lost(_))), "{first:?}");
+        assert!(matches!(stream.fill(block, 4, 0), Err(DeviceError::Lost(_))));
+        assert!(matches!(stream.upload(block, &[0; 4]), Err(DeviceError::Lost(_))));
+        assert!(matches!(stream.synchronize(), Err(DeviceError::Lost(_))));
+        assert!(matches!(stream.empty_cache(), Err(DeviceError::Lost(_))));
+        assert!(matches!(stream.alloc(1 << 30), Err(DeviceError::Lost(_))), "a new segment");
+        stream.free(block);
+        assert_clean(&stream);
+        drop(stream);
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn steady_work_makes_nothing_that_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut stream) = open(options(dir.path())) else { return };
+    let iteration = |stream: &mut Stream, size: u64| {
+        let blocks: Vec<u64> = (1..40).map(|n| stream.alloc(n * size).unwrap()).collect();
+        for &block in &blocks {
+            stream.upload(block, &[7; 64]).unwrap();
+            step(stream, block, block, 16, 3, 1);
+        }
+        blocks.into_iter().for_each(|block| stream.free(block));
+        stream.submits()
+    };
+    // No call here waits for the device but those that run out of command buffers.
+    let mut counts = Vec::new();
+    for round in 0..120 {
+        iteration(&mut stream, 4096);
+        counts.push(stream.counts());
+        assert!(counts[round].uploads <= 8, "{:?}", counts[round]);
+    }
+    let (early, late) = (counts[40], counts[119]);
+    assert_eq!(
+        (early.segments, early.blocks, early.command_buffers, early.kernels),
+        (late.segments, late.blocks, late.command_buffers, late.kernels)
+    );
+    assert_eq!(late.timed, 0);
+    stream.synchronize().unwrap();
+    assert_eq!(stream.heap_stats().allocated, 0);
+    assert_clean(&stream);
+}
+
+#[test]
 fn launches_are_timed_while_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mut stream) = open(options(dir.path())) else { return };

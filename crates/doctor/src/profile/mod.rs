@@ -1,16 +1,15 @@
 //! Which environment variables a card, a stack and a route need, each with its reason and source; how shells say
 //! them, and where they are kept.
 
-mod detect;
 mod places;
 mod rocm;
 mod shell;
+mod situation;
 mod venv;
 
 #[cfg(test)]
 mod tests;
 
-pub use detect::detect;
 pub use places::{Homes, Place, add};
 pub use shell::Dialect;
 

@@ -4,6 +4,7 @@
 use half::{bf16, f16};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use wave32_ops::index::Errors;
 use wave32_ops::{DType, Queue, View};
 use wave32_vulkan::{Options, Stream};
 
@@ -126,4 +127,19 @@ pub fn close(found: &[f64], expected: &[f64], tolerance: f64, what: &str) {
         let same = f == e || (f.is_nan() && e.is_nan());
         assert!(same || (f - e).abs() <= tolerance * scale, "{what}: element {i} is {f}, expected {e}");
     }
+}
+
+/// A word that kernels raise where an index is out of range.
+pub fn errors(stream: &mut Stream) -> Errors {
+    let address = stream.alloc(4).unwrap();
+    Queue::fill(stream, address, 4, 0).unwrap();
+    Errors(address)
+}
+
+/// Whether they did.
+pub fn raised(stream: &mut Stream, errors: Errors) -> bool {
+    let mut word = [0; 4];
+    Queue::download(stream, errors.0, &mut word).unwrap();
+    assert!(word[0] <= 1 && word[1..] == [0; 3]);
+    word[0] == 1
 }

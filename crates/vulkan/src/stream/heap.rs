@@ -93,6 +93,15 @@ impl Heap {
         self.stats
     }
 
+    pub(crate) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Blocks, used and free.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Forgets past peaks.
     pub(crate) fn reset_peaks(&mut self) {
         self.stats.max_allocated = self.stats.allocated;

@@ -43,6 +43,23 @@ pub const MOST_PARAMS: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KernelId(u32);
 
+/// How many things a stream holds: whatever grows with the work done is a leak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Device buffers of the heap.
+    pub segments: usize,
+    /// Blocks that these are cut into, used and free.
+    pub blocks: usize,
+    /// Command buffers, each with a descriptor pool and a query pool.
+    pub command_buffers: usize,
+    /// Submits whose uploads may still be on their way.
+    pub uploads: usize,
+    /// Kernels compiled.
+    pub kernels: usize,
+    /// Launches that were timed and not asked for yet.
+    pub timed: usize,
+}
+
 /// Everything of one stream. Fields drop in order, so the logical device is last.
 struct Parts {
     budget: Budget,
@@ -138,6 +155,24 @@ impl Stream {
     /// [`Options::validation`].
     pub fn validation_messages(&self) -> Vec<String> {
         self.parts.gpu.instance.messages.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What exists on the host's side.
+    pub fn counts(&self) -> Counts {
+        let parts = &*self.parts;
+        Counts {
+            segments: parts.heap.segments(),
+            blocks: parts.heap.blocks(),
+            command_buffers: parts.slots.all.len(),
+            uploads: parts.transfer.in_flight(),
+            kernels: parts.kernels.len(),
+            timed: parts.profile.len(),
+        }
+    }
+
+    /// For tests: after that many more submits the driver is taken to answer "device lost" to every call.
+    pub fn lose_after(&mut self, submits: u64) {
+        self.parts.gpu.lose_after(submits);
     }
 
     /// Submits so far.
@@ -243,7 +278,9 @@ impl Stream {
         let slot = parts.open(bytes as f64 * 16.0)?;
         parts.order([((address, address + bytes), true)].into_iter(), slot);
         // SAFETY: recording; the range is of the buffer, in whole words.
-        unsafe { parts.gpu.raw.cmd_fill_buffer(parts.slots.all[slot].commands, buffer, offset, bytes, word) };
+        unsafe {
+            parts.gpu.raw.cmd_fill_buffer(parts.slots.all[slot].commands.buffer, buffer, offset, bytes, word)
+        };
         parts.recorded(slot, bytes as f64 * 16.0)
     }
 
@@ -265,7 +302,9 @@ impl Stream {
         parts.order([((from, from + bytes), false), ((to, to + bytes), true)].into_iter(), slot);
         let region = vk::BufferCopy::default().src_offset(from_offset).dst_offset(to_offset).size(bytes);
         // SAFETY: recording; both ranges are of their buffers and do not overlap.
-        unsafe { parts.gpu.raw.cmd_copy_buffer(parts.slots.all[slot].commands, source, target, &[region]) };
+        unsafe {
+            parts.gpu.raw.cmd_copy_buffer(parts.slots.all[slot].commands.buffer, source, target, &[region])
+        };
         parts.recorded(slot, bytes as f64 * 32.0)
     }
 
@@ -309,7 +348,7 @@ impl Stream {
         let parts = &mut *self.parts;
         parts.synchronize()?;
         let names = &parts.names;
-        Ok(parts.profile.switch(on, names))
+        Ok(parts.profile.switch(&parts.gpu, on, names))
     }
 }
 

@@ -21,8 +21,10 @@ pub struct Profiled {
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
     on: bool,
+    /// Ticks from which times count.
     first: Option<u64>,
-    launches: Vec<(u32, Duration, Duration)>,
+    /// Kernel, ticks before and after it. In no order: submits are looked at as their slots come.
+    launches: Vec<(u32, u64, u64)>,
 }
 
 impl Profile {
@@ -30,21 +32,33 @@ impl Profile {
         self.on
     }
 
-    pub(crate) fn add(&mut self, gpu: &Gpu, kernel: u32, from: u64, to: u64) {
-        let first = *self.first.get_or_insert(from);
-        self.launches.push((kernel, elapsed(gpu, first, from), elapsed(gpu, from, to)));
+    pub(crate) fn len(&self) -> usize {
+        self.launches.len()
     }
 
-    /// Starts or stops; what was timed since the last call.
-    pub(crate) fn switch(&mut self, on: bool, names: &HashMap<String, KernelId>) -> Vec<Profiled> {
+    pub(crate) fn add(&mut self, kernel: u32, from: u64, to: u64) {
+        self.launches.push((kernel, from, to));
+    }
+
+    /// Starts, goes on or stops; what was timed since the last call. Times count from the start.
+    pub(crate) fn switch(&mut self, gpu: &Gpu, on: bool, names: &HashMap<String, KernelId>) -> Vec<Profiled> {
+        let taken = std::mem::take(&mut self.launches);
+        // The earliest: nothing lies before it.
+        let earliest = |found: Option<u64>, &(_, from, _): &(u32, u64, u64)| match found {
+            Some(first) if elapsed(gpu, from, first).is_zero() => Some(first),
+            _ => Some(from),
+        };
+        let first = self.first.or_else(|| taken.iter().fold(None, earliest));
+        self.first = if self.on && on { first } else { None };
         self.on = on;
-        self.first = None;
         let by_id: HashMap<u32, &String> = names.iter().map(|(name, id)| (id.0, name)).collect();
         let name = |id| by_id.get(&id).map_or_else(String::new, |name| (*name).clone());
-        let mut found: Vec<Profiled> = std::mem::take(&mut self.launches)
-            .into_iter()
-            .map(|(id, start, length)| Profiled { kernel: name(id), start, length })
-            .collect();
+        let profiled = |(id, from, to)| Profiled {
+            kernel: name(id),
+            start: first.map_or(Duration::ZERO, |first| elapsed(gpu, first, from)),
+            length: elapsed(gpu, from, to),
+        };
+        let mut found: Vec<Profiled> = taken.into_iter().map(profiled).collect();
         found.sort_by_key(|launch| launch.start);
         found
     }

@@ -174,7 +174,7 @@ impl Parts {
                 .buffer_info(std::slice::from_ref(info));
         }
         let slot = &mut self.slots.all[slot];
-        let (raw, commands) = (&self.gpu.raw, slot.commands);
+        let (raw, commands) = (&self.gpu.raw, slot.commands.buffer);
         let mut bytes = [0u8; MOST_PARAMS * 4];
         for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
@@ -214,7 +214,9 @@ impl Parts {
         }
         self.open = None;
         self.submits += 1;
-        self.slots.all[slot].submit(&mut self.gpu).map(Some)
+        let value = self.slots.all[slot].submit(&mut self.gpu)?;
+        self.transfer.submitted(value);
+        Ok(Some(value))
     }
 
     pub(super) fn synchronize(&mut self) -> Result<(), DeviceError> {
@@ -238,7 +240,7 @@ impl Parts {
             self.budget.learn_total(slot.work, crate::ring::elapsed(&self.gpu, first, last));
         }
         for (pair, &kernel) in ticks.get(1..).unwrap_or_default().chunks_exact(2).zip(&slot.profiled) {
-            self.profile.add(&self.gpu, kernel, pair[0], pair[1]);
+            self.profile.add(kernel, pair[0], pair[1]);
         }
         slot.stamps = 0;
         slot.profiled.clear();

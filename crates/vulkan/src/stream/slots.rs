@@ -1,8 +1,8 @@
 //! Command buffers of a stream, used in turn, each with its own descriptors and timestamps.
 
+use crate::commands::{CommandPool, Commands};
 use crate::error::at;
 use crate::gpu::{Deadline, Gpu};
-use crate::ring::read_stamps;
 use ash::vk;
 use wave32_device::DeviceError;
 
@@ -17,8 +17,7 @@ const SLOTS: usize = 6;
 
 /// A command buffer and what goes with it.
 pub(crate) struct Slot {
-    pub(crate) commands: vk::CommandBuffer,
-    pub(crate) queries: vk::QueryPool,
+    pub(crate) commands: Commands,
     descriptors: vk::DescriptorPool,
     /// The timeline value at which it may be used again.
     pub(crate) busy_until: u64,
@@ -33,7 +32,7 @@ pub(crate) struct Slot {
 /// All command buffers; made on first use.
 #[derive(Default)]
 pub(crate) struct Slots {
-    pool: Option<vk::CommandPool>,
+    pool: CommandPool,
     pub(crate) all: Vec<Slot>,
     next: usize,
 }
@@ -52,41 +51,16 @@ impl Slots {
     }
 
     fn create(&mut self, gpu: &Gpu) -> Result<Slot, DeviceError> {
-        let pool = match self.pool {
-            Some(pool) => pool,
-            None => {
-                let info = vk::CommandPoolCreateInfo::default()
-                    .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
-                    .queue_family_index(gpu.family.index);
-                // SAFETY: the family is the device's.
-                let pool =
-                    unsafe { gpu.raw.create_command_pool(&info, None) }.map_err(at("vkCreateCommandPool"))?;
-                *self.pool.insert(pool)
-            }
-        };
-        let info =
-            vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(QUERIES);
-        // SAFETY: the family has timestamps.
-        let queries = unsafe { gpu.raw.create_query_pool(&info, None) }.map_err(at("vkCreateQueryPool"))?;
         let sizes = [vk::DescriptorPoolSize::default()
             .ty(vk::DescriptorType::STORAGE_BUFFER)
             .descriptor_count(LAUNCHES * BUFFERS)];
         let info = vk::DescriptorPoolCreateInfo::default().max_sets(LAUNCHES).pool_sizes(&sizes);
         // SAFETY: plain creation.
-        let descriptors = match unsafe { gpu.raw.create_descriptor_pool(&info, None) } {
-            Ok(pool) => pool,
-            Err(code) => {
-                // SAFETY: never used.
-                unsafe { gpu.raw.destroy_query_pool(queries, None) };
-                return Err(at("vkCreateDescriptorPool")(code));
-            }
-        };
-        let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
-        // SAFETY: the pool is alive and used by `&mut self` only.
-        match unsafe { gpu.raw.allocate_command_buffers(&info) } {
-            Ok(buffers) => Ok(Slot {
-                commands: buffers[0],
-                queries,
+        let descriptors =
+            unsafe { gpu.raw.create_descriptor_pool(&info, None) }.map_err(at("vkCreateDescriptorPool"))?;
+        match self.pool.make(gpu, QUERIES) {
+            Ok(commands) => Ok(Slot {
+                commands,
                 descriptors,
                 busy_until: 0,
                 stamps: 0,
@@ -94,46 +68,32 @@ impl Slots {
                 work: 0.0,
                 profiled: Vec::new(),
             }),
-            Err(code) => {
+            Err(error) => {
                 // SAFETY: never used.
-                unsafe {
-                    gpu.raw.destroy_descriptor_pool(descriptors, None);
-                    gpu.raw.destroy_query_pool(queries, None);
-                }
-                Err(at("vkAllocateCommandBuffers")(code))
+                unsafe { gpu.raw.destroy_descriptor_pool(descriptors, None) };
+                Err(error)
             }
         }
     }
 
     /// Destroys everything; nothing may be in flight.
     pub(crate) fn destroy(&mut self, gpu: &Gpu) {
-        // SAFETY: the caller knows that nothing is in flight; the handles are forgotten here.
-        unsafe {
-            for slot in self.all.drain(..) {
-                gpu.raw.destroy_query_pool(slot.queries, None);
-                gpu.raw.destroy_descriptor_pool(slot.descriptors, None);
-            }
-            if let Some(pool) = self.pool.take() {
-                gpu.raw.destroy_command_pool(pool, None);
-            }
+        for slot in &self.all {
+            // SAFETY: the caller knows that nothing is in flight; the handle is forgotten here.
+            unsafe { gpu.raw.destroy_descriptor_pool(slot.descriptors, None) };
         }
+        self.pool.destroy(gpu, self.all.drain(..).map(|slot| slot.commands));
     }
 }
 
 impl Slot {
     /// Starts recording, once what it recorded before is done.
     pub(crate) fn begin(&mut self, gpu: &mut Gpu, deadline: Deadline) -> Result<(), DeviceError> {
-        gpu.wait(self.busy_until, "earlier work", deadline)?;
-        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-        // SAFETY: nothing of the slot is in flight; its command pool allows the implicit reset; no set of
-        // its descriptor pool is used after this.
-        unsafe {
-            gpu.raw
-                .reset_descriptor_pool(self.descriptors, vk::DescriptorPoolResetFlags::empty())
-                .map_err(at("vkResetDescriptorPool"))?;
-            gpu.raw.begin_command_buffer(self.commands, &info).map_err(at("vkBeginCommandBuffer"))?;
-            gpu.raw.cmd_reset_query_pool(self.commands, self.queries, 0, QUERIES);
-        }
+        self.commands.begin(gpu, QUERIES, self.busy_until, deadline)?;
+        let flags = vk::DescriptorPoolResetFlags::empty();
+        // SAFETY: nothing of the slot is in flight; no set of its descriptor pool is used after this.
+        unsafe { gpu.raw.reset_descriptor_pool(self.descriptors, flags) }
+            .map_err(at("vkResetDescriptorPool"))?;
         (self.stamps, self.launches, self.work) = (0, 0, 0.0);
         self.profiled.clear();
         self.stamp(gpu);
@@ -173,18 +133,13 @@ impl Slot {
     fn order(&self, gpu: &Gpu, to: vk::PipelineStageFlags) {
         let from = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
         let (read, write) = (vk::AccessFlags::MEMORY_READ, vk::AccessFlags::MEMORY_WRITE);
-        let barrier = vk::MemoryBarrier::default().src_access_mask(write).dst_access_mask(read | write);
-        let none = vk::DependencyFlags::empty();
-        // SAFETY: recording, on a queue with compute; the access masks fit every stage.
-        unsafe { gpu.raw.cmd_pipeline_barrier(self.commands, from, to, none, &[barrier], &[], &[]) };
+        self.commands.memory_barrier(gpu, (from, write), (to, read | write));
     }
 
     /// Takes the time at which everything before is done.
     pub(crate) fn stamp(&mut self, gpu: &Gpu) {
         debug_assert!(self.stamps < QUERIES);
-        let stage = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
-        // SAFETY: recording; the query is in the pool, was reset and is written once.
-        unsafe { gpu.raw.cmd_write_timestamp(self.commands, stage, self.queries, self.stamps) };
+        self.commands.stamp(gpu, self.stamps);
         self.stamps += 1;
     }
 
@@ -192,14 +147,12 @@ impl Slot {
     pub(crate) fn submit(&mut self, gpu: &mut Gpu) -> Result<u64, DeviceError> {
         self.host_barrier(gpu);
         self.stamp(gpu);
-        // SAFETY: the buffer is in the recording state since `begin`.
-        unsafe { gpu.raw.end_command_buffer(self.commands) }.map_err(at("vkEndCommandBuffer"))?;
-        self.busy_until = gpu.submit(self.commands)?;
+        self.busy_until = self.commands.submit(gpu)?;
         Ok(self.busy_until)
     }
 
     /// Its timestamps in order; the submit is done.
     pub(crate) fn stamps(&self, gpu: &mut Gpu) -> Result<Vec<u64>, DeviceError> {
-        read_stamps(gpu, self.queries, self.stamps)
+        self.commands.stamps(gpu, self.stamps)
     }
 }

@@ -20,12 +20,45 @@ pub(crate) struct Transfer {
     down: Option<Buffer>,
     /// Where the next upload goes.
     head: u64,
-    /// Bytes of the ring in flight, oldest first: (bytes, timeline value, 0 while it is being recorded).
+    /// Bytes of the ring in flight, oldest first, an entry a submit: (bytes, timeline value, 0 while it is
+    /// being recorded).
     flying: VecDeque<(u64, u64)>,
     used: u64,
 }
 
 impl Transfer {
+    /// What was recorded so far is done when the timeline reaches `value`.
+    pub(super) fn submitted(&mut self, value: u64) {
+        if let Some((_, at)) = self.flying.back_mut().filter(|(_, at)| *at == 0) {
+            *at = value;
+        }
+    }
+
+    /// Takes `bytes` of the ring for the submit being recorded.
+    fn fly(&mut self, bytes: u64) {
+        self.used += bytes;
+        match self.flying.back_mut() {
+            Some((all, 0)) => *all += bytes,
+            _ => self.flying.push_back((bytes, 0)),
+        }
+    }
+
+    /// Gives back what is done, as far as is known without asking the driver.
+    fn land(&mut self, reached: u64) {
+        while let Some(&(bytes, value)) = self.flying.front() {
+            if value == 0 || value > reached {
+                return;
+            }
+            self.flying.pop_front();
+            self.used -= bytes;
+        }
+    }
+
+    /// Submits whose uploads may still be on their way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.flying.len()
+    }
+
     /// Destroys the staging memory; nothing may be in flight.
     pub(crate) fn destroy(&mut self, gpu: &Gpu, memory: &mut Memory) {
         for buffer in [self.up.take(), self.down.take()].into_iter().flatten() {
@@ -48,31 +81,22 @@ impl Parts {
         }
         let wraps = self.transfer.head + bytes > UP;
         let skipped = if wraps { UP - self.transfer.head } else { 0 };
+        self.transfer.land(self.gpu.reached());
         while self.transfer.used + skipped + bytes > UP {
-            let Some(&(length, value)) = self.transfer.flying.front() else { break };
+            let Some(&(_, value)) = self.transfer.flying.front() else { break };
             if value == 0 {
                 // Recorded in the batch that is still open.
                 self.flush()?;
-                self.mark_flying();
+                self.transfer.submitted(self.gpu.last_submitted());
                 continue;
             }
             self.gpu.wait(value, "copy to the device", Deadline::after(self.deadline))?;
-            self.transfer.flying.pop_front();
-            self.transfer.used -= length;
+            self.transfer.land(value);
         }
         let start = if wraps { 0 } else { self.transfer.head };
         self.transfer.head = start + bytes;
-        self.transfer.used += skipped + bytes;
-        self.transfer.flying.push_back((skipped + bytes, 0));
+        self.transfer.fly(skipped + bytes);
         Ok(start)
-    }
-
-    /// Gives uploads that were submitted the timeline value at which they are done.
-    fn mark_flying(&mut self) {
-        let value = self.gpu.last_submitted();
-        for (_, at) in self.transfer.flying.iter_mut().rev().take_while(|(_, at)| *at == 0) {
-            *at = value;
-        }
     }
 
     pub(super) fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
@@ -81,9 +105,6 @@ impl Parts {
         let mut to = address;
         for piece in data.chunks((UP / 4) as usize) {
             let bytes = piece.len() as u64;
-            if self.open.is_none() {
-                self.mark_flying();
-            }
             // Slots are opened before room is taken, so that an upload is always of the open batch.
             let slot = self.open(bytes as f64 * 32.0)?;
             let submits = self.submits;
@@ -99,11 +120,10 @@ impl Parts {
             let region = vk::BufferCopy::default().src_offset(room).dst_offset(offset).size(bytes);
             // SAFETY: recording; both ranges are of their buffers, which are different; the ring keeps its
             // part until the submit is done.
-            unsafe { self.gpu.raw.cmd_copy_buffer(self.slots.all[slot].commands, raw, target, &[region]) };
+            unsafe {
+                self.gpu.raw.cmd_copy_buffer(self.slots.all[slot].commands.buffer, raw, target, &[region])
+            };
             self.recorded(slot, bytes as f64 * 32.0)?;
-            if self.open.is_none() {
-                self.mark_flying();
-            }
             to += bytes;
         }
         Ok(())
@@ -149,11 +169,11 @@ impl Parts {
         let region = vk::BufferCopy::default().src_offset(offset).dst_offset(at).size(bytes);
         // SAFETY: recording; both ranges are of their buffers, which are different; the caller does not use
         // this half for anything else before the copy is done.
-        unsafe { self.gpu.raw.cmd_copy_buffer(self.slots.all[slot].commands, source, buffer.raw, &[region]) };
+        unsafe {
+            self.gpu.raw.cmd_copy_buffer(self.slots.all[slot].commands.buffer, source, buffer.raw, &[region])
+        };
         self.slots.all[slot].work += bytes as f64 * 32.0;
         self.slots.all[slot].launches += 1;
-        let value = self.flush()?;
-        self.mark_flying();
-        value.ok_or_else(not_mapped)
+        self.flush()?.ok_or_else(not_mapped)
     }
 }

@@ -1,0 +1,114 @@
+//! `wave32 doctor`: what is on this machine, what is wrong, what to do.
+
+use crate::apply::store;
+use crate::consent::{Consent, Outcome};
+use crate::devices::look_within;
+use crate::output::print;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use wave32_doctor::change::Root;
+use wave32_doctor::facts::{Facts, VulkanDevice};
+use wave32_doctor::repair::{self, Owner};
+use wave32_doctor::report;
+use wave32_doctor::scan::{self, Options};
+use wave32_doctor::system::System;
+use wave32_doctor::verdict::Diagnosis;
+
+/// Time for Vulkan drivers to load and say what they have; the doctor does not wait for a hanging one.
+const STARTUP: Duration = Duration::from_secs(5);
+
+/// Says which routes work here, what is wrong, worst first, and what to do about each. Changes nothing without --fix.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The root of another machine: a mounted disk, a container's files, a recorded tree
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// A Python interpreter, or the folder of its environment, whose PyTorch to look at too
+    #[arg(long, value_name = "PYTHON")]
+    python: Vec<String>,
+    /// Read and sum up large libraries to their end, however long it takes
+    #[arg(long)]
+    thorough: bool,
+    /// Put right what can be put right by changing your files: shows the diff, asks, can be undone
+    #[arg(long)]
+    fix: bool,
+    /// With --fix: the system's files instead of yours (needs root)
+    #[arg(long, requires = "fix")]
+    system: bool,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Runs `wave32 doctor`.
+///
+/// # Errors
+/// A root that is no folder.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let system = System::at(&args.root)?;
+    let options = Options { python: args.python.clone(), thorough: args.thorough };
+    let facts = examine(&system, &options);
+    let diagnosis = Diagnosis::of(facts);
+    if args.fix {
+        return fix(args, &diagnosis);
+    }
+    if args.consent.json() {
+        print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"));
+    } else {
+        print(&report::text(&diagnosis));
+    }
+    Ok(if diagnosis.is_well() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Carries out what the doctor can do, and says what is left to do by hand.
+fn fix(args: &Args, diagnosis: &Diagnosis) -> Result<ExitCode> {
+    let root = Root::new(&args.root)
+        .with_context(|| format!("--root {} is no folder that can be read", args.root.display()))?;
+    let home = std::env::var("HOME").context("$HOME names no folder; set it to yours")?;
+    let owner = if args.system { Owner::System } else { Owner::User(&home) };
+    let repairs = repair::plan(&root, &diagnosis.findings, owner)?;
+    let store = store(root, args.system)?;
+    let outcome = args.consent.carry_out(&store, false, |session| {
+        Ok(repair::plan(session.store().root(), &diagnosis.findings, owner)?.plan)
+    })?;
+    match outcome {
+        Outcome::Nothing => args.consent.say("nothing here that can be put right by changing these files"),
+        Outcome::Declined => args.consent.say("nothing was changed"),
+        Outcome::Done(id) => args.consent.say(&format!(
+            "done (change {id}): it holds for shells started from now on; `wave32 undo` takes it back"
+        )),
+    }
+    if !repairs.by_hand.is_empty() {
+        args.consent.say("left to you:");
+    }
+    for line in &repairs.by_hand {
+        args.consent.say(&format!("  {line}"));
+    }
+    Ok(outcome.code())
+}
+
+/// Reads the machine; on the running one the Vulkan drivers are asked meanwhile, in a guarded child.
+pub fn examine(system: &System, options: &Options) -> Facts {
+    if !system.live {
+        return scan::scan(system, options);
+    }
+    let asked = std::thread::spawn(|| look_within(&AtomicBool::new(false), STARTUP));
+    let mut facts = scan::scan(system, options);
+    match asked.join() {
+        Ok(Ok(found)) => {
+            let devices = found.vulkan.into_iter().map(|ready| VulkanDevice {
+                name: ready.device.name,
+                kind: ready.device.kind,
+                driver: ready.device.driver,
+                unusable: ready.device.unusable,
+            });
+            facts.vulkan.devices = Some(devices.collect());
+            facts.vulkan.failure = found.no_vulkan.filter(|why| why != "no Vulkan device");
+        }
+        Ok(Err(error)) => facts.vulkan.failure = Some(format!("{error:#}")),
+        Err(_) => facts.vulkan.failure = Some("the thread that asks for devices failed".into()),
+    }
+    facts
+}

@@ -1,0 +1,254 @@
+//! `wave32 run`: exec semantics with and without a watch, environment, and hangs of a stand-in MIOpen.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{folder, refused, stderr, stdout, wave32};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The flags that make the two ways of starting a program; they must not differ for it.
+const WAYS: [&[&str]; 2] = [&["--route", "cpu"], &["--route", "cpu", "--hang-timeout", "60"]];
+
+fn run(flags: &[&str], program: &[&str]) -> Command {
+    let mut command = wave32();
+    command.arg("run").args(flags).arg("--").args(program);
+    command
+}
+
+fn output(flags: &[&str], program: &[&str]) -> Output {
+    run(flags, program).output().unwrap()
+}
+
+fn signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Waits until the program has said a line.
+fn started(child: &mut Child) -> BufReader<impl Read + use<>> {
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    lines
+}
+
+/// Waits for what must come soon.
+#[track_caller]
+fn soon(mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < Duration::from_secs(60), "did not come to pass");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn arguments_streams_and_status_pass_through() {
+    for flags in WAYS {
+        let odd = ["a b", "", "$HOME", "*", "'\"`", "--route", "-v", "x\ny"];
+        let done = output(flags, &[&["printf", "[%s]"], odd.as_slice()].concat());
+        assert_eq!(stdout(&done), odd.iter().map(|a| format!("[{a}]")).collect::<String>());
+        let mut command = run(flags, &["cat"]);
+        command.arg(std::ffi::OsStr::from_bytes(b"/nonexistent\xff"));
+        assert_eq!(command.output().unwrap().status.code(), Some(1));
+        let mut child = run(flags, &["sh", "-c", "cat; echo err >&2; exit 7"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"through").unwrap();
+        let done = child.wait_with_output().unwrap();
+        assert_eq!((stdout(&done), stderr(&done)), ("through".into(), "err\n".into()));
+        assert_eq!(done.status.code(), Some(7));
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_started_has_the_usual_codes() {
+    let folder = folder("run-start");
+    let text = folder.join("text");
+    std::fs::write(&text, "no program").unwrap();
+    for flags in WAYS {
+        refused(&output(flags, &["/nonexistent/program"]), 127, "no such file");
+        refused(&output(flags, &["wave32-no-such-program"]), 127, "nothing on PATH");
+        refused(&output(flags, &[text.to_str().unwrap()]), 126, "not executable");
+        refused(&output(flags, &["/"]), 126, "a folder");
+    }
+    refused(&output(&["--route", "cpu"], &[]), 2, "nothing to run");
+    refused(&output(&["--route", "cuda"], &["true"]), 2, "no route");
+    refused(&output(&["--hang-timeout", "0"], &["true"]), 2, "no time");
+    refused(&output(&["--route", "vulkan"], &["true"]), 3, "no Vulkan driver");
+    if !Path::new("/dev/kfd").exists() {
+        refused(&output(&["--route", "rocm"], &["true"]), 3, "no ROCm device");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn signals_end_it_as_they_end_the_program() {
+    for flags in WAYS {
+        for (name, number) in [("-TERM", 15), ("-HUP", 1), ("-INT", 2), ("-USR1", 10)] {
+            let script = "echo ready; exec sleep 100";
+            let mut child = run(flags, &["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+            let _lines = started(&mut child);
+            signal(name, child.id());
+            assert_eq!(child.wait().unwrap().signal(), Some(number), "{flags:?} {name}");
+        }
+        let mut child = run(flags, &["sh", "-c", "kill -SEGV $$"]).spawn().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(11), "{flags:?}");
+        let mut child = run(flags, &["sh", "-c", "kill -KILL $$"]).spawn().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "{flags:?}");
+    }
+}
+
+#[test]
+fn a_program_may_handle_and_ignore_signals() {
+    for flags in WAYS {
+        let script = "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
+        let mut child = run(flags, &["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = started(&mut child);
+        signal("-TERM", child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(5), "{flags:?}");
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "caught\n");
+        // As under nohup: what was ignored stays so.
+        let mut line = vec![env!("CARGO_BIN_EXE_wave32"), "run"];
+        line.extend(flags);
+        line.extend(["--", "sh", "-c", "echo ready; sleep 1; echo lived"]);
+        let mut nohup = Command::new("sh");
+        nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).args(line);
+        let mut child = nohup.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = started(&mut child);
+        signal("-HUP", child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{flags:?}");
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "lived\n");
+    }
+}
+
+/// The state letter of a process.
+fn state(pid: u32) -> char {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).unwrap_or('?')
+}
+
+#[test]
+fn it_stops_and_goes_on_with_the_program() {
+    for flags in WAYS {
+        let script = "echo ready; sleep 0.5; echo on; exec sleep 100";
+        let mut child = run(flags, &["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = started(&mut child);
+        signal("-TSTP", child.id());
+        soon(|| state(child.id()) == 'T');
+        signal("-CONT", child.id());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert_eq!(line, "on\n", "{flags:?}");
+        signal("-TERM", child.id());
+        assert_eq!(child.wait().unwrap().signal(), Some(15), "{flags:?}");
+    }
+}
+
+#[test]
+fn the_environment_is_changed_as_told() {
+    let mut command =
+        run(&["--route", "cpu"], &["sh", "-c", "echo ${WAVE32_CUDA-unset} $TORCH_DEVICE_BACKEND_AUTOLOAD"]);
+    let done = command.env("WAVE32_CUDA", "wave").output().unwrap();
+    assert_eq!(stdout(&done), "unset 0\n");
+    assert_eq!(stderr(&done), "wave32 run: route cpu: removed WAVE32_CUDA (this route uses no GPU)\n");
+    let mut command = run(&["--route", "cpu", "--keep", "WAVE32_CUDA"], &["sh", "-c", "echo $WAVE32_CUDA"]);
+    let done = command.env("WAVE32_CUDA", "wave").output().unwrap();
+    assert_eq!((stdout(&done), stderr(&done)), ("wave\n".into(), String::new()));
+    let done = output(&["--route", "cpu", "--dry-run"], &["false"]);
+    assert!(stdout(&done).starts_with("route cpu: asked for\n  set TORCH_DEVICE_BACKEND_AUTOLOAD=0 ("));
+    assert_eq!(done.status.code(), Some(0));
+}
+
+#[test]
+fn a_machine_without_a_gpu_is_told_of() {
+    if !Path::new("/dev/kfd").exists() {
+        let done = output(&[], &["echo", "on"]);
+        assert_eq!((stdout(&done).as_str(), done.status.code()), ("on\n", Some(0)));
+        assert!(stderr(&done).starts_with("wave32 run: route cpu: no GPU found"), "{}", stderr(&done));
+    }
+}
+
+/// Libraries that say they are MIOpen and HIP, and a program that calls them; none where there is no C compiler.
+fn stand_in(folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in.c");
+    let [miopen, hip, program, main] =
+        ["libMIOpen.so.1", "libamdhip64.so.6", "net", "main.c"].map(|name| folder.join(name));
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+        int miopenConvolutionForward(const char *);\nint hipStreamSynchronize(const char *);\n\
+        int main(void) {\n const char *how = getenv(\"STAND_IN\");\n fprintf(stderr, \"epoch 1\\n\");\n\
+        for (int i = 0; i < 100; i++) {\n  if (miopenConvolutionForward(how)) return 4;\n\
+        if (!strcmp(how, \"after\")) hipStreamSynchronize(\"sleep\");\n }\n return 3;\n}\n";
+    std::fs::write(&main, text).unwrap();
+    let cc = |flags: &[&str], files: &[&Path]| {
+        let status = Command::new("cc").args(["-O1", "-pthread"]).args(flags).args(files).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let library = ["-shared", "-fPIC"];
+    let built = cc(&library, &[&source, Path::new("-o"), &miopen])
+        && cc(
+            &[library.as_slice(), &["-DCALL=hipStreamSynchronize"]].concat(),
+            &[&source, Path::new("-o"), &hip],
+        )
+        && cc(&[], &[&main, &miopen, &hip, Path::new("-o"), &program]);
+    built.then_some(program)
+}
+
+#[test]
+fn a_hang_in_miopen_is_told_and_ended() {
+    let folder = folder("run-hang");
+    let Some(program) = stand_in(&folder) else {
+        assert!(std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(), "there is no C compiler");
+        eprintln!("skipped: there is no C compiler");
+        return;
+    };
+    let hang = |how: &str, program: &[&str]| {
+        let mut command = run(&["--route", "cpu", "--hang-timeout", "2"], program);
+        let since = Instant::now();
+        let done = command.env("STAND_IN", how).env("LD_LIBRARY_PATH", &folder).output().unwrap();
+        assert!(since.elapsed() < Duration::from_secs(60));
+        done
+    };
+    let program = program.to_str().unwrap();
+    let shell = format!("trap '' TERM; {program}; sleep 100");
+    for (how, arguments) in
+        [("spin", vec![program]), ("sleep", vec![program]), ("sleep", vec!["sh", "-c", shell.as_str()])]
+    {
+        let done = hang(how, &arguments);
+        let text = stderr(&done);
+        assert_eq!(done.status.code(), Some(124), "{how}: {text}");
+        assert!(text.starts_with("epoch 1\n") && text.contains("STUCK in MIOpen for"), "{how}: {text}");
+        assert!(text.contains("\n    MIOpenDriver conv -n 1 -c 16 -H 48 -W 48 -k 32 -y 3"), "{how}: {text}");
+        assert!(text.contains("libMIOpen.so.1: miopenConvolutionForward+"), "{how}: {text}");
+        assert!(text.contains("net: main+") && text.contains("what to do next"), "{how}: {text}");
+        assert!(!text.contains("Command [LogCmd"), "MIOpen's lines are for us: {text}");
+        let waits = if how == "spin" { "spinning on the CPU" } else { "waiting" };
+        assert!(text.contains(waits), "{how}: {text}");
+    }
+    // A kernel that hangs shows in the wait for it.
+    let text = stderr(&hang("after", &[program]));
+    assert!(text.contains("STUCK waiting for the GPU") && text.contains("-H 48 -W 48"), "{text}");
+    assert!(text.contains("libamdhip64.so.6: hipStreamSynchronize+"), "{text}");
+    // Compiling may take its time.
+    let clang = folder.join("clang");
+    std::fs::copy("/bin/sleep", &clang).unwrap();
+    let done =
+        hang("compile", &["sh", "-c", &format!("'{}' 8 2>/dev/null & {program}; exit $?", clang.display())]);
+    assert_eq!((done.status.code(), stderr(&done)), (Some(4), "epoch 1\n".into()));
+    // One that works on is left alone, for longer than the limit.
+    let done = hang("work", &["sh", "-c", &format!("{program}; {program}; exit 9")]);
+    assert_eq!((done.status.code(), stderr(&done)), (Some(9), "epoch 1\nepoch 1\n".into()));
+    std::fs::remove_dir_all(folder).unwrap();
+}

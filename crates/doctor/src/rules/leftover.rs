@@ -1,0 +1,154 @@
+//! What earlier attempts left behind.
+
+use super::{Fix, Found, Route, Rule, Severity};
+use crate::facts::{Facts, Leftover, LeftoverKind};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "half-applied",
+        severity: Severity::Broken,
+        routes: &[Route::Rocm, Route::Vulkan],
+        meaning: "A change by wave32 was interrupted, so files may be in a state that nobody chose. All of them are in its \
+                  journal as they were.",
+        source: "docs/environment.md",
+        check: |facts| {
+            let mut found = found(facts, LeftoverKind::HalfApplied, "", |_| {
+                Fix::run("take it back; what you edited since is kept", &["wave32 undo"])
+            });
+            for finding in &mut found {
+                let path = std::mem::replace(&mut finding.what, "a change by wave32 was interrupted".into());
+                finding.evidence.push(format!("its journal is {}", path.trim_end()));
+            }
+            found
+        },
+    },
+    Rule {
+        id: "patched-library",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "A runtime library was replaced by hand. Whatever it was patched for, it is not what the rest was tested \
+                  with, and updates will not repair it.",
+        source: "https://man7.org/linux/man-pages/man1/dpkg.1.html",
+        check: |facts| {
+            found(facts, LeftoverKind::PatchedLibrary, "was replaced", |leftover| {
+                let package =
+                    leftover.evidence.rsplit("package ").next().and_then(|p| p.strip_suffix(" has"));
+                let command = format!("sudo apt install --reinstall {}", package.unwrap_or("PACKAGE"));
+                Fix::run("install the package again", &[&command])
+            })
+        },
+    },
+    Rule {
+        id: "preload-shim",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "A library is loaded into every program and replaces HIP's or ROCr's functions. The sketches on the web call \
+                  themselves without end, or put device memory on the host, which is what they claim to cure.",
+        source: "https://man7.org/linux/man-pages/man8/ld.so.8.html",
+        check: preload,
+    },
+    Rule {
+        id: "linked-database",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "MIOpen's database of another target stands under this card's name: it picks solvers and tunings that were \
+                  measured on other hardware, some of which do not exist here.",
+        source: "https://rocm.docs.amd.com/projects/MIOpen/en/latest/conceptual/perfdb.html",
+        check: |facts| found(facts, LeftoverKind::LinkedDatabase, "stands under a wrong name", remove),
+    },
+    Rule {
+        id: "kernel-module",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm, Route::Vulkan],
+        meaning: "The amdgpu module in use is neither the kernel's nor one that a package keeps up to date.",
+        source: "https://docs.kernel.org/admin-guide/tainted-kernels.html",
+        check: |facts| {
+            found(facts, LeftoverKind::KernelModule, "is not the installed module", |_| {
+                Fix::run(
+                    "remove the amdgpu.ko that was put into /lib/modules by hand (modinfo shows which is loaded), and \
+                     make the boot image anew",
+                    &[
+                        "modinfo -n amdgpu",
+                        "sudo depmod -a",
+                        "sudo update-initramfs -u   # or: sudo dracut -f",
+                    ],
+                )
+            })
+        },
+    },
+    Rule {
+        id: "driver-sources",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "The compute driver's sources were edited, and DKMS builds the module from them at every kernel update. A \
+                  module that claims another memory model or target than the card has hangs it or faults.",
+        source: "https://man7.org/linux/man-pages/man1/dpkg.1.html",
+        check: |facts| {
+            found(facts, LeftoverKind::DriverSources, "was edited", |_| {
+                let commands = ["sudo apt install --reinstall amdgpu-dkms", "sudo reboot"];
+                Fix::run("install the package again, which builds the module anew", &commands)
+            })
+        },
+    },
+    Rule {
+        id: "side-install",
+        severity: Severity::Costly,
+        routes: &[Route::Rocm],
+        meaning: "A build of single ROCm libraries in a folder of its own. It is used where LD_LIBRARY_PATH names it, and \
+                  mixes with the rest of another ROCm.",
+        source: "https://rocm.docs.amd.com/projects/MIOpen/en/latest/install/build-source.html",
+        check: |facts| found(facts, LeftoverKind::SideInstall, "is no whole ROCm", remove),
+    },
+    Rule {
+        id: "stale-cache",
+        severity: Severity::Costly,
+        routes: &[Route::Rocm],
+        meaning: "MIOpen's cache or user database is of another target or version: it costs disk, and under a spoof it is \
+                  what brings the wrong kernels back.",
+        source: "https://rocm.docs.amd.com/projects/MIOpen/en/latest/conceptual/cache.html",
+        check: |facts| found(facts, LeftoverKind::StaleCache, "is stale", remove),
+    },
+    Rule {
+        id: "library-backup",
+        severity: Severity::Note,
+        routes: &[Route::Rocm],
+        meaning: "A copy beside a library is what a replacement by hand leaves; the library in use may still be the replacement.",
+        source: "https://man7.org/linux/man-pages/man8/ldconfig.8.html",
+        check: |facts| {
+            found(facts, LeftoverKind::Backup, "was put aside", |_| {
+                Fix::text(
+                    "compare it with the library in use before you remove either; reinstalling the package settles both",
+                )
+            })
+        },
+    },
+];
+
+fn remove(leftover: &Leftover) -> Fix {
+    Fix::RemoveLeftover { path: leftover.path.clone() }
+}
+
+fn found(facts: &Facts, kind: LeftoverKind, is: &str, fix: fn(&Leftover) -> Fix) -> Vec<Found> {
+    let found = facts.leftovers.iter().filter(|l| l.kind == kind).map(|leftover| Found {
+        what: format!("{} {is}", leftover.path),
+        evidence: vec![leftover.evidence.clone()],
+        fix: fix(leftover),
+    });
+    found.collect()
+}
+
+fn preload(facts: &Facts) -> Vec<Found> {
+    let variable = facts.variables.iter().find(|v| v.name == "LD_PRELOAD");
+    let mut found = found(facts, LeftoverKind::Preload, "is loaded into every program", remove);
+    for (finding, leftover) in
+        found.iter_mut().zip(facts.leftovers.iter().filter(|l| l.kind == LeftoverKind::Preload))
+    {
+        let sets =
+            |v: &&crate::facts::Variable| v.settings().any(|(value, _)| value.contains(&leftover.path));
+        match variable.filter(sets) {
+            Some(variable) => finding.fix = super::variable::unset(variable, String::new()).fix,
+            None => finding.fix = Fix::text("take its line out of /etc/ld.so.preload"),
+        }
+    }
+    found
+}

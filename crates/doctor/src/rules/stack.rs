@@ -1,0 +1,333 @@
+//! ROCm and PyTorch, and whether they have code for the card.
+
+use super::{Fix, Found, Route, Rule, Severity};
+use crate::facts::{Facts, Library, Rocm, Torch, major};
+use crate::{native, targets};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "torch-without-target",
+        severity: Severity::Broken,
+        routes: &[Route::Rocm],
+        meaning: "This PyTorch has no kernels for the card: it fails with \"invalid device function\" or \"no kernel image\", \
+                  or needs a spoof. A PyTorch with the card's own code objects needs neither.",
+        source: "https://github.com/pytorch/pytorch/issues/106728",
+        check: |facts| torches_without(facts, false),
+    },
+    Rule {
+        id: "rocblas-without-target",
+        severity: Severity::Broken,
+        routes: &[Route::Rocm],
+        meaning: "rocBLAS has no kernels for the card: matrix products, and MIOpen's GEMM solvers with them, abort with \
+                  \"Cannot read TensileLibrary.dat\".",
+        source: "https://github.com/ROCm/Tensile/pull/1897",
+        check: |facts| rocblas_without(facts, false),
+    },
+    Rule {
+        id: "torch-spoofed",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "This PyTorch has no kernels for the card, and is made to run another target's: see the spoof above. Without \
+                  the spoof it does not start on this card, so it needs a PyTorch with the card's own code objects.",
+        source: "https://github.com/pytorch/pytorch/issues/106728",
+        check: |facts| torches_without(facts, true),
+    },
+    Rule {
+        id: "rocblas-spoofed",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "rocBLAS has no kernels for the card, and is made to run another target's by the spoof.",
+        source: "https://github.com/ROCm/Tensile/pull/1897",
+        check: |facts| rocblas_without(facts, true),
+    },
+    Rule {
+        id: "torch-rocm-mismatch",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "PyTorch was built for another major version of ROCm than the one it would load: symbols are missing, \
+                  or structures have other layouts.",
+        source: "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html",
+        check: mismatch,
+    },
+    Rule {
+        id: "mixed-rocm",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "A PyTorch wheel brings its own ROCm. LD_LIBRARY_PATH can put another one's libraries before it, and \
+                  two versions in one process were never tested together.",
+        source: "https://man7.org/linux/man-pages/man8/ld.so.8.html",
+        check: mixed,
+    },
+    Rule {
+        id: "no-torch",
+        severity: Severity::Absent,
+        routes: &[Route::Rocm],
+        meaning: "No PyTorch is in reach: active environments, --python, the user's and the system's packages were read.",
+        source: "https://pytorch.org/get-started/locally/",
+        check: no_torch,
+    },
+    Rule {
+        id: "torch-not-rocm",
+        severity: Severity::Absent,
+        routes: &[Route::Rocm],
+        meaning: "No PyTorch in reach was built for ROCm. The device `wave` on Vulkan needs no such build.",
+        source: "https://pytorch.org/get-started/locally/",
+        check: torch_not_rocm,
+    },
+    Rule {
+        id: "torch-too-old-for-wave",
+        severity: Severity::Note,
+        routes: &[Route::Vulkan],
+        meaning: "PyTorch's device `wave` is made for torch 2.10 to 2.15; the engine and its command need no PyTorch.",
+        source: "docs/torch.md",
+        check: too_old_for_wave,
+    },
+    Rule {
+        id: "rdna1-miopen",
+        severity: Severity::Note,
+        routes: &[Route::Rocm],
+        meaning: "MIOpen ships no tuning database for RDNA1, so it compiles and times solvers at each new shape, and in \
+                  fp16 only GEMM and naive ones exist. Nobody tests these cards; which solvers are safe is found by trying.",
+        source: "https://github.com/ROCm/rocm-libraries/tree/develop/projects/miopen/src/kernels",
+        check: rdna1,
+    },
+    Rule {
+        id: "several-rocm",
+        severity: Severity::Note,
+        routes: &[Route::Rocm],
+        meaning: "Several ROCm installations are side by side; each program loads the one it was linked or wheeled with.",
+        source: "https://rocm.docs.amd.com/projects/install-on-linux/en/latest/install/rocm-runfile-installer.html",
+        check: several,
+    },
+];
+
+/// Targets of AMD cards here, each once.
+fn cards(facts: &Facts) -> Vec<&str> {
+    let mut found: Vec<&str> = facts.gpus.iter().filter_map(|g| g.target.as_deref()).collect();
+    found.dedup();
+    found
+}
+
+fn rocm_torches(facts: &Facts) -> impl Iterator<Item = &Torch> {
+    facts.torches.iter().filter(|t| t.hip.is_some())
+}
+
+fn list(targets: &[String]) -> String {
+    if targets.is_empty() { "none".into() } else { targets.join(", ") }
+}
+
+/// What lacks a card's code, and whether a spoof makes it load another target's instead.
+fn without(facts: &Facts, has: &[String], spoofed: bool) -> Vec<(String, String)> {
+    let lacks = cards(facts).into_iter().filter(|card| !targets::runs_on(has, card));
+    let claimed = super::spoof::claimed(facts);
+    let by = claimed.iter().find(|claimed| targets::runs_on(has, claimed));
+    let words = |card: &str| match by {
+        Some(other) => format!("has no code for {card}; the spoof makes it run {other}'s"),
+        None => format!("has no code for {card}"),
+    };
+    lacks.filter(|_| by.is_some() == spoofed).map(|card| (card.to_string(), words(card))).collect()
+}
+
+/// True for a PyTorch that has code for every card here.
+fn is_native(facts: &Facts, torch: &Torch) -> bool {
+    cards(facts).iter().all(|card| targets::runs_on(&torch.targets, card))
+}
+
+/// PyTorches that a program would find before a native one, in the order in which they are found.
+fn before_native(facts: &Facts) -> impl Iterator<Item = &Torch> {
+    rocm_torches(facts).take_while(|t| !is_native(facts, t))
+}
+
+fn torches_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
+    let mut found = Vec::new();
+    for torch in before_native(facts).filter(|t| t.complete) {
+        for (card, lacks) in without(facts, &torch.targets, spoofed) {
+            found.push(Found {
+                what: format!("PyTorch {} {lacks}", torch.version),
+                evidence: vec![format!("{} has code for: {}", torch.path, list(&torch.targets))],
+                fix: native::fix(facts, &card),
+            });
+        }
+    }
+    found
+}
+
+/// The rocBLAS that programs would load: those of the ROCm's that PyTorches load, or every one without a PyTorch.
+fn rocblas(facts: &Facts) -> Vec<(&Rocm, &Library)> {
+    let mut used: Vec<&Rocm> = Vec::new();
+    let native = rocm_torches(facts).find(|t| is_native(facts, t));
+    for rocm in before_native(facts).chain(native).filter_map(|torch| loads(facts, torch)) {
+        if !used.iter().any(|r| r.path == rocm.path) {
+            used.push(rocm);
+        }
+    }
+    if rocm_torches(facts).next().is_none() {
+        used = facts.rocm.iter().collect();
+    }
+    used.into_iter().filter_map(|rocm| Some((rocm, rocm.library("rocblas")?))).collect()
+}
+
+fn rocblas_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
+    let mut found = Vec::new();
+    for (rocm, library) in rocblas(facts).into_iter().filter(|(_, l)| l.complete) {
+        for (card, lacks) in without(facts, &library.targets, spoofed) {
+            found.push(Found {
+                what: format!("rocBLAS of {} {lacks}", rocm.path),
+                evidence: vec![format!("{} and its kernels have: {}", library.path, list(&library.targets))],
+                fix: native::fix(facts, &card),
+            });
+        }
+    }
+    found
+}
+
+/// Where a PyTorch finds HIP: in its own wheel, in TheRock's wheels beside it, or in the system.
+pub(crate) fn loads<'a>(facts: &'a Facts, torch: &Torch) -> Option<&'a Rocm> {
+    let site = torch.path.rsplit_once('/').map_or("", |(site, _)| site);
+    let own = facts.rocm.iter().find(|r| match r.kind {
+        "torch" => r.path == torch.path && r.library("hip").is_some(),
+        "wheel" => r.path.starts_with(site) && torch.version.contains("rocm"),
+        _ => false,
+    });
+    let system = |kind| facts.rocm.iter().find(move |r| r.kind == kind && r.library("hip").is_some());
+    own.or_else(|| system("opt")).or_else(|| system("distribution"))
+}
+
+fn mismatch(facts: &Facts) -> Vec<Found> {
+    let mut found = Vec::new();
+    for torch in rocm_torches(facts) {
+        let wanted = torch.hip.as_deref().and_then(major);
+        let Some(rocm) = loads(facts, torch) else { continue };
+        if let (Some(wanted), Some(there)) = (wanted, rocm.major())
+            && wanted != there
+            // TheRock counts ROCm 7.x up to 10 on, HIP stays at 7.
+            && rocm.kind != "wheel"
+        {
+            found.push(Found {
+                what: format!("PyTorch {} is for ROCm {wanted}, and would load ROCm {there}", torch.version),
+                evidence: vec![torch.path.clone(), rocm.path.clone()],
+                fix: Fix::text(format!(
+                    "install a PyTorch for ROCm {there}, or one whose wheel brings its own ROCm"
+                )),
+            });
+        }
+    }
+    found
+}
+
+fn mixed(facts: &Facts) -> Vec<Found> {
+    let Some(variable) = facts.variables.iter().find(|v| v.name == "LD_LIBRARY_PATH") else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for torch in rocm_torches(facts) {
+        let Some(own) = loads(facts, torch).filter(|r| r.kind == "torch") else { continue };
+        let other = facts.rocm.iter().filter(|r| r.kind == "opt").find(|r| {
+            let folders = variable.settings().flat_map(|(value, _)| value.split(':'));
+            let mut folders = folders.map(|f| f.trim_end_matches('/'));
+            let usual = ["/opt/rocm/lib", "/opt/rocm/lib64"];
+            let is_other = |f: &str| f.starts_with(&format!("{}/", r.path)) || usual.contains(&f);
+            r.version != own.version && folders.any(is_other)
+        });
+        if let Some(other) = other {
+            let what = format!(
+                "LD_LIBRARY_PATH puts {} before the ROCm inside PyTorch {}",
+                other.path, torch.version
+            );
+            found.push(super::variable::unset(variable, what));
+        }
+    }
+    found
+}
+
+fn has_card(facts: &Facts) -> bool {
+    facts.gpus.iter().any(|g| g.is_amd())
+}
+
+fn no_torch(facts: &Facts) -> Vec<Found> {
+    let Some(card) = cards(facts).first().copied().filter(|_| facts.torches.is_empty()) else {
+        return Vec::new();
+    };
+    vec![Found {
+        what: "there is no PyTorch in reach".into(),
+        evidence: Vec::new(),
+        fix: native::fix(facts, card),
+    }]
+}
+
+fn torch_not_rocm(facts: &Facts) -> Vec<Found> {
+    if facts.torches.is_empty() || !has_card(facts) || rocm_torches(facts).next().is_some() {
+        return Vec::new();
+    }
+    let kind = |t: &Torch| t.cuda.as_ref().map_or("the CPU".into(), |c| format!("CUDA {c}"));
+    let card = cards(facts).first().copied();
+    vec![Found {
+        what: "no PyTorch in reach is built for ROCm".into(),
+        evidence: facts
+            .torches
+            .iter()
+            .map(|t| format!("{} is {} for {}", t.path, t.version, kind(t)))
+            .collect(),
+        fix: card.map_or(Fix::text("use the route vulkan"), |card| native::fix(facts, card)),
+    }]
+}
+
+fn too_old_for_wave(facts: &Facts) -> Vec<Found> {
+    let number = |t: &Torch| {
+        let mut parts = t.version.split(['.', '+']);
+        Some((parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u32>().ok()?))
+    };
+    let fits = |t: &Torch| number(t).is_none_or(|v| ((2, 10)..=(2, 15)).contains(&v));
+    if facts.torches.is_empty() || facts.torches.iter().any(fits) {
+        return Vec::new();
+    }
+    vec![Found {
+        what: "no PyTorch in reach can have the device `wave`".into(),
+        evidence: facts.torches.iter().map(|t| format!("{} is {}", t.path, t.version)).collect(),
+        fix: Fix::run(
+            "in an environment of its own",
+            &[
+                "python3 -m venv wave",
+                "wave/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu",
+                "wave/bin/pip install .",
+            ],
+        ),
+    }]
+}
+
+fn rdna1(facts: &Facts) -> Vec<Found> {
+    let card = cards(facts).into_iter().find(|card| targets::is_rdna1(card));
+    let ready = rocm_torches(facts).find(|t| card.is_some_and(|card| targets::runs_on(&t.targets, card)));
+    let (Some(card), Some(torch)) = (card, ready) else { return Vec::new() };
+    let databases = facts
+        .rocm
+        .iter()
+        .filter_map(|r| r.library("miopen"))
+        .map(|l| format!("{}: databases for {}", l.path, list(&l.targets)));
+    vec![Found {
+        what: format!(
+            "PyTorch {} runs natively on {card}; MIOpen's solvers are unproven there",
+            torch.version
+        ),
+        evidence: databases.collect(),
+        fix: Fix::text("`wave32 probe` tries MIOpen's solvers one by one, each in a guarded process"),
+    }]
+}
+
+fn several(facts: &Facts) -> Vec<Found> {
+    let whole: Vec<&Rocm> = facts
+        .rocm
+        .iter()
+        .filter(|r| matches!(r.kind, "opt" | "distribution") && r.library("hip").is_some())
+        .collect();
+    if whole.len() < 2 {
+        return Vec::new();
+    }
+    let version =
+        |r: &&Rocm| format!("{}: ROCm {}", r.path, r.version.as_deref().unwrap_or("of unknown version"));
+    vec![Found {
+        what: format!("{} ROCm installations are side by side", whole.len()),
+        evidence: whole.iter().map(version).collect(),
+        fix: Fix::text("nothing to repair; remove the ones that nothing uses"),
+    }]
+}

@@ -1,0 +1,346 @@
+//! The machine as a tree of files under one root, and what only a running process knows of it.
+//!
+//! Every read goes through [`System`], so that a recorded tree is examined exactly as a live machine is.
+//! Symbolic links stay inside the root, absolute ones too. Nothing blocks: only regular files are read, and
+//! only so many bytes of them.
+
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Name of the file at the root of a recorded tree that holds its [`Process`].
+pub const MACHINE_FILE: &str = "wave32-machine.json";
+
+/// No configuration file, log or sysfs attribute that matters is longer.
+const TEXT_LIMIT: u64 = 1 << 20;
+/// Symbolic links followed in one path, as many as Linux follows.
+const MAX_LINKS: usize = 40;
+
+/// What the process knows and no file tells: recorded trees bring it along.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Process {
+    /// Environment variables.
+    pub env: BTreeMap<String, String>,
+    /// Effective user; none where it is not known.
+    pub uid: Option<u32>,
+    /// Groups of the process, the primary one among them.
+    pub groups: Vec<u32>,
+    /// Device nodes, which a recorded tree cannot hold. Not used on a live machine.
+    pub devices: BTreeMap<String, Node>,
+    /// Free bytes where a build would go.
+    pub free_bytes: Option<u64>,
+}
+
+/// A device node's permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Permission bits, e.g. 0o660.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// A root folder that cannot be examined.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// Not a folder, or not readable.
+    #[error("{path}: {reason}; name the root folder of a machine, such as / or a recorded tree")]
+    Root {
+        /// As given.
+        path: String,
+        /// The system's words.
+        reason: String,
+    },
+    /// The tree's record of its process.
+    #[error("{path}: {reason}")]
+    Machine {
+        /// The file.
+        path: String,
+        /// What is wrong in it.
+        reason: String,
+    },
+}
+
+/// A machine to examine.
+#[derive(Debug)]
+pub struct System {
+    root: PathBuf,
+    /// Facts of the process.
+    pub process: Process,
+    /// True for the machine we run on: then device nodes, free space and drivers can be asked.
+    pub live: bool,
+    budget: Budget,
+}
+
+/// What may be read of large files in total.
+#[derive(Debug)]
+struct Budget {
+    bytes: Cell<u64>,
+    deadline: Cell<Option<Instant>>,
+}
+
+impl System {
+    /// The running machine.
+    pub fn live() -> Self {
+        let env = std::env::vars_os();
+        let env = env.filter_map(|(k, v)| Some((k.into_string().ok()?, v.to_string_lossy().into_owned())));
+        let process = Process {
+            env: env.collect(),
+            uid: uid(),
+            groups: groups(),
+            devices: BTreeMap::new(),
+            free_bytes: free_bytes(Path::new(".")),
+        };
+        Self::new(PathBuf::from("/"), process, true)
+    }
+
+    /// A tree recorded from some machine; `/` is the running machine.
+    ///
+    /// # Errors
+    /// No folder there, or its record of the process cannot be read.
+    pub fn at(root: &Path) -> Result<Self, RootError> {
+        let fail = |reason: std::io::Error| RootError::Root {
+            path: root.display().to_string(),
+            reason: reason.to_string(),
+        };
+        let root = root.canonicalize().map_err(fail)?;
+        if root == Path::new("/") {
+            return Ok(Self::live());
+        }
+        std::fs::read_dir(&root).map_err(fail)?;
+        let file = root.join(MACHINE_FILE);
+        let process = match std::fs::read_to_string(&file) {
+            Ok(text) => serde_json::from_str(&text).map_err(|e| RootError::Machine {
+                path: file.display().to_string(),
+                reason: e.to_string(),
+            })?,
+            Err(_) => Process::default(),
+        };
+        Ok(Self::new(root, process, false))
+    }
+
+    /// A root with given facts of the process, for tests.
+    pub fn new(root: PathBuf, process: Process, live: bool) -> Self {
+        let budget = Budget { bytes: Cell::new(u64::MAX), deadline: Cell::new(None) };
+        Self { root, process, live, budget }
+    }
+
+    /// Bounds what [`System::grant`] hands out from now on.
+    pub fn limit(&self, bytes: u64, time: Duration) {
+        self.budget.bytes.set(bytes);
+        self.budget.deadline.set(Instant::now().checked_add(time));
+    }
+
+    /// Asks for leave to read that much of a large file.
+    pub fn grant(&self, bytes: u64) -> bool {
+        let left = self.budget.bytes.get();
+        let in_time = self.budget.deadline.get().is_none_or(|deadline| Instant::now() < deadline);
+        if bytes > left || !in_time {
+            return false;
+        }
+        self.budget.bytes.set(left - bytes);
+        true
+    }
+
+    /// An environment variable of the process, if it is set and not empty.
+    pub fn env(&self, name: &str) -> Option<&str> {
+        self.process.env.get(name).map(String::as_str).filter(|v| !v.is_empty())
+    }
+
+    /// The user's home folder.
+    pub fn home(&self) -> Option<&str> {
+        self.env("HOME").filter(|h| h.starts_with('/'))
+    }
+
+    /// The path with every symbolic link followed, as seen inside the root.
+    pub fn resolve(&self, path: &str) -> Option<String> {
+        let mut todo: Vec<String> = components(path);
+        let mut done: Vec<String> = Vec::new();
+        let mut links = 0;
+        while let Some(part) = todo.pop() {
+            if part == ".." {
+                done.pop();
+                continue;
+            }
+            done.push(part);
+            let meta = std::fs::symlink_metadata(self.host(&done)).ok()?;
+            if meta.file_type().is_symlink() {
+                links += 1;
+                if links > MAX_LINKS {
+                    return None;
+                }
+                let target =
+                    std::fs::read_link(self.host(&done)).ok()?.into_os_string().into_string().ok()?;
+                done.pop();
+                if target.starts_with('/') {
+                    done.clear();
+                }
+                todo.extend(components(&target));
+            }
+        }
+        Some(format!("/{}", done.join("/")))
+    }
+
+    fn host(&self, parts: &[String]) -> PathBuf {
+        parts.iter().fold(self.root.clone(), |path, part| path.join(part))
+    }
+
+    /// Where a path inside the root is for the operating system, links followed.
+    pub fn host_path(&self, path: &str) -> Option<PathBuf> {
+        Some(self.host(&components(&self.resolve(path)?).into_iter().rev().collect::<Vec<_>>()))
+    }
+
+    /// A file's text, cut at a size that no configuration file has; none if it is no regular file.
+    pub fn text(&self, path: &str) -> Option<String> {
+        let mut bytes = Vec::new();
+        self.open(path)?.take(TEXT_LIMIT).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// A one-line attribute, as sysfs has them.
+    pub fn attribute(&self, path: &str) -> Option<String> {
+        let text = self.text(path)?;
+        let line = text.trim();
+        (!line.is_empty()).then(|| line.to_string())
+    }
+
+    /// A regular file, opened for reading.
+    pub fn open(&self, path: &str) -> Option<File> {
+        let host = self.host_path(path)?;
+        if !std::fs::metadata(&host).ok()?.is_file() {
+            return None;
+        }
+        File::open(host).ok()
+    }
+
+    /// Bytes of a regular file.
+    pub fn size(&self, path: &str) -> Option<u64> {
+        std::fs::metadata(self.host_path(path)?).ok().filter(std::fs::Metadata::is_file).map(|m| m.len())
+    }
+
+    /// The names in a folder, sorted; none in one that is not there.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let Some(entries) = self.host_path(folder).and_then(|host| std::fs::read_dir(host).ok()) else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// True where something is, links followed.
+    pub fn exists(&self, path: &str) -> bool {
+        self.host_path(path).is_some()
+    }
+
+    /// True for a folder.
+    pub fn is_dir(&self, path: &str) -> bool {
+        self.host_path(path).is_some_and(|host| host.is_dir())
+    }
+
+    /// True for a regular file.
+    pub fn is_file(&self, path: &str) -> bool {
+        self.host_path(path).is_some_and(|host| host.is_file())
+    }
+
+    /// The text of a symbolic link, if the path is one.
+    pub fn link(&self, path: &str) -> Option<String> {
+        let (folder, name) = path.rsplit_once('/')?;
+        let host = if folder.is_empty() { self.root.clone() } else { self.host_path(folder)? };
+        std::fs::read_link(host.join(name)).ok()?.into_os_string().into_string().ok()
+    }
+
+    /// A device node's permissions.
+    pub fn node(&self, path: &str) -> Option<Node> {
+        if !self.live {
+            return self.process.devices.get(path).copied();
+        }
+        node_of(&self.host_path(path)?)
+    }
+
+    /// Names of device nodes in a folder of `/dev`.
+    pub fn nodes(&self, folder: &str) -> Vec<String> {
+        if self.live {
+            return self.names(folder);
+        }
+        let prefix = format!("{folder}/");
+        let names = self.process.devices.keys().filter_map(|path| path.strip_prefix(&prefix));
+        names.filter(|name| !name.contains('/')).map(String::from).collect()
+    }
+
+    /// Whether the process may read and write a device; none where the user is not known.
+    pub fn may_use(&self, node: Node) -> Option<bool> {
+        let uid = self.process.uid?;
+        let bits = if uid == 0 {
+            6
+        } else if uid == node.uid {
+            node.mode >> 6
+        } else if self.process.groups.contains(&node.gid) {
+            node.mode >> 3
+        } else {
+            node.mode
+        };
+        Some(bits & 6 == 6)
+    }
+}
+
+/// Parts of a path, last first; empty ones and `.` left out.
+fn components(path: &str) -> Vec<String> {
+    path.split('/').filter(|p| !p.is_empty() && *p != ".").rev().map(String::from).collect()
+}
+
+#[cfg(unix)]
+fn uid() -> Option<u32> {
+    Some(rustix::process::geteuid().as_raw())
+}
+
+#[cfg(unix)]
+fn groups() -> Vec<u32> {
+    let mut groups: Vec<u32> =
+        rustix::process::getgroups().unwrap_or_default().into_iter().map(|g| g.as_raw()).collect();
+    groups.push(rustix::process::getegid().as_raw());
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+#[cfg(unix)]
+fn free_bytes(path: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(unix)]
+fn node_of(host: &Path) -> Option<Node> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::metadata(host).ok()?;
+    Some(Node { mode: meta.mode() & 0o7777, uid: meta.uid(), gid: meta.gid() })
+}
+
+#[cfg(not(unix))]
+fn uid() -> Option<u32> {
+    None
+}
+
+#[cfg(not(unix))]
+fn groups() -> Vec<u32> {
+    Vec::new()
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+#[cfg(not(unix))]
+fn node_of(_: &Path) -> Option<Node> {
+    None
+}

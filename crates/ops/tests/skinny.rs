@@ -1,0 +1,157 @@
+//! Products with a small side, against f64: every form of the kernel, aligned and not, in one launch, in parts and in
+//! pieces that a device can bind.
+
+mod common;
+
+use common::{close, get, put, random, room, stream, values};
+use rand::Rng;
+use wave32_ops::{DType, Planner, Sum, View};
+use wave32_vulkan::Stream;
+
+/// `[g, rows, columns]` of the values in an arrangement: in order, transposed, in order with rows apart, transposed with
+/// columns apart, with gaps between elements, matrices of a batch interleaved.
+fn arranged(stream: &mut Stream, dtype: DType, sizes: [u64; 3], how: u32, values: &[f64]) -> View {
+    let [g, rows, columns] = sizes;
+    let strides = match how {
+        0 => [rows * columns, columns, 1],
+        1 => [rows * columns, 1, rows],
+        2 => [rows * (columns + 5), columns + 5, 1],
+        3 => [columns * (rows + 4), 1, rows + 4],
+        4 => [rows * columns * 2 + 3, columns * 2, 2],
+        _ => [columns, g * columns, 1],
+    };
+    put(stream, dtype, &sizes, &strides, values)
+}
+
+fn product(a: &[f64], b: &[f64], [g, m, k, n]: [u64; 4]) -> Vec<f64> {
+    let mut out = vec![0.0; (g * m * n) as usize];
+    for (at, row) in out.chunks_exact_mut(n as usize).enumerate() {
+        for t in 0..k as usize {
+            let (left, batch) = (a[at * k as usize + t], at / m as usize);
+            let line = &b[(batch * k as usize + t) * n as usize..][..n as usize];
+            row.iter_mut().zip(line).for_each(|(sum, right)| *sum += left * right);
+        }
+    }
+    out
+}
+
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => 1e-6,
+        DType::F16 => 1e-3,
+        _ => 8e-3,
+    }
+}
+
+#[test]
+fn products_with_a_small_side() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let mut planner = Planner::default();
+    for turn in 0..90 {
+        let dtype = [DType::F32, DType::F16, DType::BF16][turn % 3];
+        let (few, many) = (random.random_range(1..=16u64), random.random_range(17..=400));
+        // Now and then of the sizes that networks have: multiples of 4.
+        let whole = |size: u64| if turn % 2 == 0 { size.next_multiple_of(4) } else { size };
+        let [few, many, other] = [few, many, random.random_range(1..=700)].map(whole);
+        let [m, k, n] = match turn / 3 % 3 {
+            0 => [few, other, many],
+            1 => [many, other, few],
+            _ => [other, few, many],
+        };
+        let g = random.random_range(1..=2);
+        let (a, b) = (values(&mut random, dtype, g * m * k, 1.0), values(&mut random, dtype, g * k * n, 1.0));
+        let (how_a, how_b) = (random.random_range(0..6), random.random_range(0..6));
+        let va = arranged(&mut stream, dtype, [g, m, k], how_a, &a);
+        let vb = arranged(&mut stream, dtype, [g, k, n], how_b, &b);
+        let out = room(&mut stream, dtype, &[g, m, n]);
+        planner.matmul(&mut stream, &va, &vb, &out).unwrap();
+        let what = format!("{dtype:?} {g}x{m}x{k}x{n}, arrangements {how_a} {how_b}, seed {seed}");
+        close(&get(&mut stream, &out), &product(&a, &b, [g, m, k, n]), tolerance(dtype), &what);
+        [va, vb, out].iter().for_each(|view| stream.free(view.address - view.address % 512));
+    }
+}
+
+/// In one launch where there is a kernel, else behind the product; what is added is not read with a factor of 0.
+#[test]
+fn products_are_scaled_and_added_to() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let mut planner = Planner::default();
+    for (turn, [g, m, k, n]) in
+        [[1, 3, 64, 70], [2, 70, 65, 5], [1, 40, 7, 30], [1, 2, 40_000, 24], [1, 40, 41, 42]]
+            .into_iter()
+            .enumerate()
+    {
+        for (alpha, beta) in [(1.0, 1.0), (-0.5, 2.0), (1.5, 0.0)] {
+            let [a, b] = [g * m * k, g * k * n].map(|count| values(&mut random, DType::F32, count, 1.0));
+            let va = arranged(&mut stream, DType::F32, [g, m, k], 0, &a);
+            let vb = arranged(&mut stream, DType::F32, [g, k, n], turn as u32 % 2, &b);
+            // A bias of the columns, of the rows, and a whole matrix.
+            let sizes = [[1, 1, n], [1, m, 1], [g, m, n]][random.random_range(0..3)];
+            let mut added = values(&mut random, DType::F32, sizes.iter().product(), 1.0);
+            if beta == 0.0 {
+                added.fill(f64::NAN);
+            }
+            let view = arranged(&mut stream, DType::F32, sizes, random.random_range(0..6), &added);
+            let out = room(&mut stream, DType::F32, &[g, m, n]);
+            planner.addmm(&mut stream, &Sum { added: view, beta, alpha }, &va, &vb, &out).unwrap();
+            let mut expected = product(&a, &b, [g, m, k, n]);
+            for (at, value) in expected.iter_mut().enumerate() {
+                let [i, j, l] = [at as u64 / (m * n), at as u64 / n % m, at as u64 % n];
+                let [_, rows, columns] = sizes;
+                let from = (i % sizes[0] * rows + j % rows) * columns + l % columns;
+                *value *= alpha;
+                if beta != 0.0 {
+                    *value += beta * added[from as usize];
+                }
+            }
+            let what = format!("{g}x{m}x{k}x{n}, {alpha}, {beta} of {sizes:?}, seed {seed}");
+            close(&get(&mut stream, &out), &expected, 1e-6, &what);
+        }
+    }
+}
+
+#[test]
+fn long_sums_are_cut_and_repeat_bit_for_bit() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let mut planner = Planner::default();
+    for (m, k, n, how) in [(2, 30_000, 40, 1), (5, 40_001, 20, 0), (30, 20_000, 3, 0), (1, 70_000, 9, 1)] {
+        let [a, b] = [m * k, k * n].map(|count| values(&mut random, DType::F32, count, 1.0));
+        let va = arranged(&mut stream, DType::F32, [1, m, k], 0, &a);
+        let vb = arranged(&mut stream, DType::F32, [1, k, n], how, &b);
+        let mut made = Vec::new();
+        for _ in 0..2 {
+            let out = room(&mut stream, DType::F32, &[1, m, n]);
+            planner.matmul(&mut stream, &va, &vb, &out).unwrap();
+            made.push(get(&mut stream, &out));
+        }
+        assert_eq!(made[0], made[1], "{m}x{k}x{n}, seed {seed}");
+        close(&made[0], &product(&a, &b, [1, m, k, n]), 1e-6, &format!("{m}x{k}x{n}, seed {seed}"));
+    }
+}
+
+/// What lies beside the operands, and what a lane reads for want of an element of its own, reaches no sum.
+#[test]
+fn infinities_stay_where_they_are() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let mut planner = Planner::default();
+    for [m, k, n] in [[3, 100, 50], [50, 100, 3], [3, 101, 51], [40, 3, 50], [16, 300, 129]] {
+        for how in [0, 1] {
+            let mut a = values(&mut random, DType::F32, m * k, 1.0);
+            let mut b = values(&mut random, DType::F32, k * n, 1.0);
+            let infinite = random.random_range(0..b.len());
+            b[infinite] = f64::INFINITY;
+            b[(k * n - 1) as usize] = f64::INFINITY;
+            a[(m * k - 1) as usize] = f64::NEG_INFINITY;
+            let va = arranged(&mut stream, DType::F32, [1, m, k], how, &a);
+            let vb = arranged(&mut stream, DType::F32, [1, k, n], how, &b);
+            let out = room(&mut stream, DType::F32, &[1, m, n]);
+            planner.matmul(&mut stream, &va, &vb, &out).unwrap();
+            let what = format!("{m}x{k}x{n}, arrangement {how}, seed {seed}");
+            close(&get(&mut stream, &out), &product(&a, &b, [1, m, k, n]), 1e-6, &what);
+        }
+    }
+}

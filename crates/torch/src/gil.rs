@@ -1,0 +1,21 @@
+//! Python's lock, where kernels run below Python and above it in turns.
+
+use pyo3::Python;
+use pyo3::ffi::{PyGILState_Ensure, PyGILState_Release, PyGILState_STATE};
+
+struct Held(PyGILState_STATE);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: what this thread was given, in reverse order.
+        unsafe { PyGILState_Release(self.0) }
+    }
+}
+
+/// As [`Python::attach`], also where torch gave the lock up in between: an outer `attach` of this thread may lie above a
+/// call of torch's, which releases the lock behind pyo3's back, and pyo3 then takes it for held.
+pub fn attach<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
+    // SAFETY: the interpreter runs as long as torch calls kernels; the call nests.
+    let _held = Held(unsafe { PyGILState_Ensure() });
+    Python::attach(work)
+}

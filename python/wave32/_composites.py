@@ -1,0 +1,383 @@
+"""Operators made of others that have kernels: rare enough that a kernel of their own would not pay."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+
+from wave32._fallback import operator, run_on_cpu
+
+aten = torch.ops.aten
+
+# What PyTorch itself knows how to make of others. Names that end in `out` are what functions arrive as.
+TORCHS = """im2col col2im max_unpool2d unfold_backward isin.Tensor_Tensor_out renorm.out nansum
+    linalg_cross.out grid_sampler_2d""".split()
+
+
+def _gradients(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor], grad: torch.Tensor) -> Any:
+    """The gradients of `function(*inputs)` by autograd, which kernels run below of and so have to call back."""
+    autograd = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradPrivateUse1)
+    autograd = autograd | torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+    include = torch._C._dispatch_tls_local_include_set()
+    exclude = torch._C._dispatch_tls_local_exclude_set() - autograd
+    with torch._C._ForceDispatchKeyGuard(include, exclude), torch.enable_grad():
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        grads = torch.autograd.grad(function(*leaves), leaves, grad, allow_unused=True)
+        return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, grads)]
+
+
+def _grid_sampler_backward(
+    grad: torch.Tensor, x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, align: bool, mask: list[bool]
+) -> tuple[Any, Any]:
+    sample = decomposition_table[aten.grid_sampler_2d.default]
+    wanted = [t for t, asked in zip((x, grid), mask) if asked]
+
+    def function(*leaves: torch.Tensor) -> torch.Tensor:
+        given = iter(leaves)
+        return sample(next(given) if mask[0] else x, next(given) if mask[1] else grid, mode, padding, align)
+
+    grads = iter(_gradients(function, wanted, grad) if wanted else ())
+    return tuple(next(grads) if asked else None for asked in mask)  # type: ignore[return-value]
+
+
+@functools.lru_cache(maxsize=16)
+def _matrix(name: str, axis: int, axes: int, size: int, outs: int, mode: tuple[Any, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Resampling along one axis is a matrix: what the CPU makes of the columns of the unit matrix."""
+    # Of size 2 across, and the same there: at size 1 PyTorch's antialiasing on the CPU is wrong.
+    sizes, to = ([along if at == axis else 2 for at in range(axes)] for along in (size, outs))
+    columns = torch.eye(size, dtype=dtype).reshape([size, 1] + [size if at == axis else 1 for at in range(axes)])
+    made = operator(name)(columns.expand([size, 1] + sizes).contiguous(), to, *mode)
+    for at in range(axes):
+        made = made if at == axis else made.narrow(2 + at, 0, 1)
+    return made.reshape(size, outs)
+
+
+def _resample(name: str, x: torch.Tensor, size: list[int], *mode: Any) -> torch.Tensor:
+    axes = len(size)
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    made = x.to(dtype)
+    for axis in range(axes):
+        at = 2 + axis
+        if x.shape[at] != size[axis] or any(factor is not None for factor in mode[1:]):
+            # Its factors are of use to this axis only, but have to be given.
+            matrix = _matrix(name, axis, axes, x.shape[at], size[axis], tuple(mode), dtype).to(x.device)
+            made = torch.matmul(made.movedim(at, -1), matrix).movedim(-1, at)
+    format = torch.channels_last if axes == 2 and x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
+    return made.to(x.dtype).contiguous(memory_format=format)
+
+
+def _resample_backward(name: str, grad: torch.Tensor, size: list[int], sizes: list[int], *mode: Any) -> torch.Tensor:
+    dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
+    made = grad.to(dtype)
+    for axis, outs in enumerate(size):
+        at = 2 + axis
+        if sizes[at] != outs or any(factor is not None for factor in mode[1:]):
+            matrix = _matrix(name, axis, len(size), sizes[at], outs, tuple(mode), dtype).to(grad.device)
+            made = torch.matmul(made.movedim(at, -1), matrix.t()).movedim(-1, at)
+    return made.to(grad.dtype).contiguous()
+
+
+def _unique(
+    x: torch.Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Any, Any, Any]:
+    values, order = torch.sort(x.reshape(-1), stable=True)
+    starts = torch.ones_like(values, dtype=torch.bool)
+    starts[1:] = values[1:] != values[:-1]
+    places = starts.nonzero().squeeze(1)
+    groups = starts.cumsum(0) - 1
+    none = order.new_empty(0)
+    back = torch.empty_like(order).scatter_(0, order, groups).reshape(x.shape) if return_inverse else none
+    ends = torch.cat([places[1:], places.new_full((1,), values.numel())]) if return_counts and values.numel() else places
+    return values[places], back, ends - places if return_counts else none
+
+
+def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor:
+    if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool or minlength < 0 or (x.numel() and int(x.min()) < 0):
+        return run_on_cpu(aten.bincount.default, x, weights, minlength)  # Which words the error.
+    bins = max(int(x.max()) + 1 if x.numel() else 0, minlength)
+    dtype = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
+    ones = torch.ones_like(x, dtype=dtype) if weights is None else weights.to(dtype)
+    return torch.zeros(bins, dtype=dtype, device=x.device).index_add_(0, x.long(), ones)
+
+
+def _searchsorted(
+    edges: torch.Tensor, x: torch.Tensor, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: torch.Tensor | None = None,
+) -> torch.Tensor:
+    if edges.dim() != 1 or sorter is not None or (side is not None and right):
+        op = aten.searchsorted.Tensor
+        return run_on_cpu(op, edges, x, out_int32=out_int32, right=right, side=side, sorter=sorter)
+    return _bucketize(x, edges, out_int32=out_int32, right=right or side == "right")
+
+
+def _bucketize(x: torch.Tensor, edges: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> torch.Tensor:
+    """Each step halves what is left of the edges."""
+    found, reach = torch.zeros_like(x, dtype=torch.int64), 1 << max(edges.numel(), 1).bit_length()
+    while reach := reach >> 1:
+        # The first `found` edges lie before x; do `reach` more?
+        next = found + reach
+        edge = edges[(next - 1).clamp(max=max(edges.numel() - 1, 0))] if edges.numel() else x
+        before = edge <= x if right else edge < x
+        # NaN lies behind all edges.
+        before = (before | (x != x)) & (next <= edges.numel())
+        found = torch.where(before, next, found)
+    return found.int() if out_int32 else found
+
+
+def _repeat_interleave(repeats: torch.Tensor, output_size: int | None = None) -> torch.Tensor:
+    if repeats.dim() != 1 or repeats.numel() == 0 or bool((repeats < 0).any()):
+        return run_on_cpu(aten.repeat_interleave.Tensor, repeats, output_size=output_size)
+    ends = repeats.cumsum(0)
+    places = torch.arange(int(ends[-1]) if output_size is None else output_size, device=repeats.device)
+    return _bucketize(places, ends, right=True).to(repeats.dtype)
+
+
+def _randperm(n: int, *, generator: Any = None, out: torch.Tensor) -> torch.Tensor:
+    keys = torch.empty(n, dtype=torch.int64, device=out.device).random_(generator=generator)
+    return out.resize_(n).copy_(keys.argsort())
+
+
+def _multinomial(weights: torch.Tensor, count: int, replacement: bool = False, *, generator: Any = None) -> torch.Tensor:
+    kinds = weights.shape[-1] if weights.dim() in (1, 2) else 0
+    drawn = replacement and count > 1
+    whole = not weights.is_floating_point()
+    if whole or count < 1 or kinds < (1 if replacement else count) or (drawn and weights.numel() * count > 1 << 26):
+        return run_on_cpu(aten.multinomial.default, weights, count, replacement)
+    # Weights that are none, which the CPU tells from another.
+    if not bool(((weights >= 0).all() & weights.isfinite().all() & (weights.sum(-1) > 0).all()).item()):
+        return run_on_cpu(aten.multinomial.default, weights, count, replacement)
+    if not drawn:
+        # The first of independent exponential clocks, whose rates are the weights, to strike.
+        clocks = torch.empty_like(weights, dtype=torch.float32).exponential_(generator=generator)
+        return (weights / clocks).topk(count).indices
+    sums = weights.float().cumsum(-1)
+    at = torch.rand(*weights.shape[:-1], count, device=weights.device, generator=generator) * sums[..., -1:]
+    return (sums.unsqueeze(-2) <= at.unsqueeze(-1)).sum(-1).clamp_(max=kinds - 1)
+
+
+def _normal(mean: Any, std: Any, *, generator: Any = None) -> torch.Tensor:
+    tensors = [t for t in (mean, std) if isinstance(t, torch.Tensor)]
+    sizes = torch.broadcast_shapes(*(t.shape for t in tensors))
+    return torch.empty(sizes, dtype=tensors[0].dtype, device="wave").normal_(generator=generator) * std + mean
+
+
+def _log_normal(x: torch.Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> torch.Tensor:
+    if not std > 0:
+        return run_on_cpu(aten.log_normal_.default, x, mean, std)
+    return x.normal_(mean, std, generator=generator).exp_()
+
+
+def _cauchy(x: torch.Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> torch.Tensor:
+    if not sigma > 0:
+        return run_on_cpu(aten.cauchy_.default, x, median, sigma)
+    return x.uniform_(generator=generator).sub_(0.5).mul_(math.pi).tan_().mul_(sigma).add_(median)
+
+
+def _geometric(x: torch.Tensor, p: float, *, generator: Any = None) -> torch.Tensor:
+    if not 0 < p < 1:
+        return run_on_cpu(aten.geometric_.default, x, p)
+    u = torch.empty_like(x, dtype=torch.float32).uniform_(generator=generator)
+    return x.copy_(u.neg_().log1p_().div_(math.log1p(-p)).ceil_().clamp_(min=1))
+
+
+def _trace(x: torch.Tensor) -> torch.Tensor:
+    return x.diagonal().sum() if x.dim() == 2 else run_on_cpu(aten.trace.default, x)
+
+
+def _cdist(a: torch.Tensor, b: torch.Tensor, p: float, mode: int | None = None) -> torch.Tensor:
+    return torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+
+
+def _cdist_backward(grad: torch.Tensor, a: torch.Tensor, b: torch.Tensor, p: float, distance: torch.Tensor) -> torch.Tensor:
+    return _gradients(lambda a: _cdist(a, b, p), [a], grad)[0]
+
+
+def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    norm = torch.norm_except_dim(v, 2, dim)
+    return v * (g / norm), norm
+
+
+def _weight_norm_backward(grad: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor, dim: int) -> Any:
+    return _gradients(lambda v, g: _weight_norm(v, g, dim)[0], [v, g], grad)
+
+
+def _rrelu(
+    x: torch.Tensor, noise: torch.Tensor, lower: Any = 0.125, upper: Any = 1 / 3, training: bool = False, generator: Any = None
+) -> torch.Tensor:
+    if not training:
+        return aten.leaky_relu(x, (lower + upper) / 2)
+    noise.uniform_(lower, upper, generator=generator).masked_fill_(x > 0, 1)
+    return x * noise
+
+
+def _addmv(y: torch.Tensor, a: torch.Tensor, x: torch.Tensor, beta: Any = 1, alpha: Any = 1) -> torch.Tensor:
+    return torch.addmm(y.expand(a.shape[0]).unsqueeze(1), a, x.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
+
+
+def _dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a.unsqueeze(0) @ b.unsqueeze(1)).reshape(())
+
+
+def _addbmm(y: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> torch.Tensor:
+    batch, rows, inner = a.shape
+    product = a.transpose(0, 1).reshape(rows, batch * inner), b.reshape(batch * inner, b.shape[2])
+    return torch.addmm(y, *product, beta=beta, alpha=alpha)
+
+
+def _scatter_reduce(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, include_self: bool = True
+) -> torch.Tensor:
+    if reduce not in ("sum", "mean") or not x.is_floating_point():
+        return run_on_cpu(aten.scatter_reduce.two, x, dim, index, source, reduce, include_self=include_self)
+    total = (x if include_self else x.scatter(dim, index, 0)).scatter_add(dim, index, source)
+    if reduce == "sum":
+        return total
+    count = (torch.ones_like(x) if include_self else torch.zeros_like(x)).scatter_add(dim, index, torch.ones_like(source))
+    return total / count.clamp_(min=1)
+
+
+def _median(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    if x.dim() == 0:
+        return run_on_cpu(aten.median.dim, x, dim, keepdim)
+    values, places = x.sort(stable=True, dim=dim)
+    at = (x.shape[dim] - 1) // 2
+    values, places = values.narrow(dim, at, 1), places.narrow(dim, at, 1)
+    if x.is_floating_point():
+        nan = x.isnan()
+        values = values.masked_fill(nan.any(dim, keepdim=True), math.nan)
+        places = torch.where(nan.any(dim, keepdim=True), nan.int().argmax(dim, keepdim=True), places)
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+
+
+def _kth(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    if x.dim() == 0:
+        return run_on_cpu(aten.kthvalue.default, x, k, dim, keepdim)
+    if not 1 <= k <= x.shape[dim]:
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
+    found = [part.narrow(dim, k - 1, 1) for part in x.sort(stable=True, dim=dim)]
+    return tuple(found) if keepdim else tuple(part.squeeze(dim) for part in found)
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and bool((a == b).all())
+
+
+def _take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    return x.reshape(-1)[index]
+
+
+def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
+    if not x.is_contiguous() or source.numel() != index.numel():
+        return run_on_cpu(aten.put_.default, x, index, source, accumulate)
+    x.view(-1).index_put_((index.reshape(-1),), source.reshape(-1), accumulate)
+    return x
+
+
+def nms(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Tensor:
+    """torchvision's. Whether a box stays depends on better ones only: each round makes at least one more of them right."""
+    count = boxes.shape[0]
+    if boxes.dim() != 2 or boxes.shape[1] != 4 or scores.shape != (count,) or not 0 < count <= 1 << 13:
+        return run_on_cpu(torch.ops.torchvision.nms.default, boxes, scores, threshold)
+    order = scores.argsort(descending=True, stable=True)
+    low, high = boxes.float()[order].split(2, 1)
+    areas = (high - low).prod(1)
+    shared = torch.minimum(high[:, None], high) - torch.maximum(low[:, None], low)
+    shared = shared.clamp_(min=0).prod(-1)
+    hits = (shared / (areas[:, None] + areas - shared) > threshold).triu_(1)
+    kept = torch.ones_like(order, dtype=torch.bool)
+    for _ in range(count):
+        before, kept = kept, ~(hits & kept[:, None]).any(0)
+        if torch.equal(before, kept):
+            break
+    return order[kept]
+
+
+def _resampler(name: str) -> dict[str, Callable[..., Any]]:
+    return {
+        f"{name}.out": _into(functools.partial(_resample, name)),
+        f"{name}_backward.grad_input": _into(functools.partial(_resample_backward, name)),
+    }
+
+
+def _into(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` with its results in given tensors, which come by name and in order."""
+
+    def into(*arguments: Any, **keywords: Any) -> Any:
+        outs = [keywords.pop(name) for name in ("out", "grad_input", "values", "indices") if name in keywords]
+        results = function(*arguments, **keywords)
+        for out, result in zip(outs, results if isinstance(results, tuple) else (results,)):
+            if out.shape != result.shape:
+                out.resize_(result.shape)
+            out.copy_(result)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    return into
+
+
+def _uncast(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Autocast, which decides above, does not decide about parts once more."""
+    autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(autocast):
+            return function(*arguments, **keywords)
+
+    return call
+
+
+def table() -> dict[str, Callable[..., Any]]:
+    """Operator of aten: its implementation."""
+    return {name: _uncast(function) for name, function in _functions().items()}
+
+
+def _functions() -> dict[str, Callable[..., Any]]:
+    torchs = {}
+    for name in TORCHS:
+        base, _, overload = name.partition(".")
+        function = decomposition_table[getattr(getattr(aten, base), overload.removesuffix("out").removesuffix("_") or "default")]
+        torchs[name] = _into(function) if overload.endswith("out") else function
+    resamplers = {}
+    for name in ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "upsample_trilinear3d"):
+        resamplers |= _resampler(name)
+    return torchs | resamplers | {
+        "grid_sampler_2d_backward": _grid_sampler_backward,
+        "_unique": lambda *arguments, **keywords: _unique(*arguments, **keywords)[:2],
+        "_unique2": _unique,
+        "bincount": _bincount,
+        "searchsorted.Tensor": _searchsorted,
+        "bucketize.Tensor": _bucketize,
+        "repeat_interleave.Tensor": _repeat_interleave,
+        "randperm.generator_out": _randperm,
+        "multinomial": _multinomial,
+        "normal.Tensor_Tensor": _normal,
+        "normal.Tensor_float": lambda mean, std=1.0, **keywords: _normal(mean, std, **keywords),
+        "normal.float_Tensor": _normal,
+        "log_normal_": _log_normal,
+        "cauchy_": _cauchy,
+        "geometric_": _geometric,
+        "_cdist_forward": _cdist,
+        "_cdist_backward": _cdist_backward,
+        "_weight_norm_interface": _weight_norm,
+        "_weight_norm_interface_backward": _weight_norm_backward,
+        "rrelu_with_noise": _rrelu,
+        "addmv.out": _into(_addmv),
+        "dot": _dot,
+        "vdot": _dot,
+        "addbmm": _addbmm,
+        "scatter_reduce.two_out": _into(_scatter_reduce),
+        "median.dim_values": _into(_median),
+        "median": lambda x: _median(x.reshape(-1))[0] if x.numel() else x.new_full((), math.nan),
+        "kthvalue.values": _into(_kth),
+        "equal": _equal,
+        "trace": _trace,
+        "take": _take,
+        "put_": _put,
+        "__lshift__.Scalar": lambda x, by: torch.bitwise_left_shift(x, by),
+        "__rshift__.Scalar": lambda x, by: torch.bitwise_right_shift(x, by),
+    }

@@ -1,0 +1,90 @@
+"""Convolutions over volumes, as convolutions over images: each slice of the result sees the slices that it is made of as
+channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+
+def _slices(x: torch.Tensor, taps: int, stride: int, pad: int, dilation: int, count: int) -> torch.Tensor:
+    """(N, C, D, H, W) as (N * count, C * taps, H, W)."""
+    padded = torch.nn.functional.pad(x, (0, 0, 0, 0, pad, pad)) if pad else x
+    seen = padded.unfold(2, dilation * (taps - 1) + 1, stride)[..., ::dilation].narrow(2, 0, count)
+    n, c, _, h, w, _ = seen.shape
+    return seen.permute(0, 2, 1, 5, 3, 4).reshape(n * count, c * taps, h, w)
+
+
+def _sum(y: torch.Tensor, n: int, taps: int, stride: int, pad: int, dilation: int, depth: int) -> torch.Tensor:
+    """What `_slices` is the transpose of: (N * count, C * taps, H, W) summed up to (N, C, depth, H, W)."""
+    rows, channels, h, w = y.shape
+    count = rows // n
+    parts = y.reshape(n, count, channels // taps, taps, h, w).transpose(1, 2)
+    total = y.new_zeros(n, channels // taps, depth + 2 * pad, h, w)
+    for tap in range(taps):
+        begin = tap * dilation
+        total[:, :, begin : begin + stride * (count - 1) + 1 : stride] += parts[:, :, :, tap]
+    return total.narrow(2, pad, depth).contiguous()
+
+
+class _Geometry:
+    def __init__(self, x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any):
+        self.taps, self.batch, self.depth = weight.shape[2], x.shape[0], x.shape[2]
+        self.along = (self.taps, stride[0], padding[0], dilation[0])
+        reach = dilation[0] * (self.taps - 1)
+        if transposed:
+            self.outs = (self.depth - 1) * stride[0] - 2 * padding[0] + reach + output_padding[0] + 1
+        else:
+            self.outs = (self.depth + 2 * padding[0] - reach - 1) // stride[0] + 1
+        self.weight = weight.reshape(weight.shape[0], -1, *weight.shape[3:])
+        self.rest = (stride[1:], padding[1:], dilation[1:], transposed, output_padding[1:])
+
+
+def _images(x: torch.Tensor) -> torch.Tensor:
+    return x.transpose(1, 2).reshape(-1, x.shape[1], *x.shape[3:])
+
+
+def _volume(y: torch.Tensor, batch: int) -> torch.Tensor:
+    return y.reshape(batch, -1, *y.shape[1:]).transpose(1, 2).contiguous()
+
+
+def _fits(x: torch.Tensor, *lists: Any) -> bool:
+    floats = (torch.float32, torch.float16, torch.bfloat16)
+    return x.dim() == 5 and x.dtype in floats and x.numel() > 0 and all(len(values) == 3 for values in lists)
+
+
+def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+                output_padding: Any, groups: int) -> Any:  # fmt: skip
+    if not _fits(x, stride, padding, dilation, output_padding):
+        return NotImplemented
+    to = _Geometry(x, weight, stride, padding, dilation, transposed, output_padding)
+    if not transposed:
+        seen = _slices(x, *to.along, to.outs)
+        return _volume(aten.convolution(seen, to.weight, bias, *to.rest, groups), to.batch)
+    made = aten.convolution(_images(x), to.weight, None, *to.rest, groups)
+    made = _sum(made, to.batch, *to.along, to.outs)
+    return made if bias is None else made.add_(bias.reshape(-1, 1, 1, 1))
+
+
+def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
+                         transposed: bool, output_padding: Any, groups: int, mask: Any) -> Any:  # fmt: skip
+    if not _fits(x, stride, padding, dilation, output_padding):
+        return NotImplemented
+    to = _Geometry(x, weight, stride, padding, dilation, transposed, output_padding)
+    of_bias = grad.sum((0, 2, 3, 4)) if mask[2] else None
+    if transposed:
+        grad, seen = _slices(grad, *to.along, to.depth), _images(x)
+    else:
+        grad, seen = _images(grad), _slices(x, *to.along, to.outs)
+    wanted = [mask[0], mask[1], False]
+    of_x, of_weight, _ = aten.convolution_backward(grad, seen, to.weight, None, *to.rest, groups, wanted)
+    if mask[0]:
+        of_x = _volume(of_x, to.batch) if transposed else _sum(of_x, to.batch, *to.along, to.depth)
+    return of_x, of_weight.reshape(weight.shape) if mask[1] else None, of_bias
+
+
+# What runs in place of kernels that refuse, unless it refuses as well.
+INSTEAD = {"convolution": convolution, "convolution_backward": convolution_backward}
