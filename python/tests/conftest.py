@@ -1,6 +1,7 @@
 """Tests of the device; they need a Vulkan driver (Mesa's lavapipe will do)."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -8,6 +9,9 @@ import textwrap
 import pytest
 
 os.environ.setdefault("WAVE_FALLBACK", "quiet")
+# A shell's background job ignores Ctrl-C, and so would every program started from these tests.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import torch  # noqa: E402
 import wave32  # noqa: E402, F401

@@ -209,7 +209,8 @@ def test_pairs_and_mended_values(dtype):
     check(torch.special.xlog1py, x, y.abs(), rtol=rtol)
 
     check(torch.logit, x.sigmoid(), rtol=rtol)
-    check(lambda x: torch.logit(x, eps=0.2), x.sigmoid(), rtol=rtol)
+    # A limit that every type has exactly: one value may lie on it.
+    check(lambda x: torch.logit(x, eps=0.25), x.sigmoid(), rtol=rtol)
     check(lambda x: F.glu(x, 0), x, rtol=rtol)
     check(torch.sinc, x, rtol=rtol)
     bad = torch.stack([holes, x / 0, x])
