@@ -6,7 +6,7 @@ mod common;
 use common::{folder, refused, stderr, stdout, wave32};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -14,9 +14,18 @@ use std::time::{Duration, Instant};
 /// The flags that make the two ways of starting a program; they must not differ for it.
 const WAYS: [&[&str]; 2] = [&["--route", "cpu"], &["--route", "cpu", "--hang-timeout", "60"]];
 
+/// With every signal as a terminal's program has it: a background job, or one under nohup, ignores some, and what is
+/// started from it does too.
 fn run(flags: &[&str], program: &[&str]) -> Command {
-    let mut command = wave32();
-    command.arg("run").args(flags).arg("--").args(program);
+    let wave32 = wave32();
+    let mut command = Command::new("env");
+    for (name, value) in wave32.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.arg("--default-signal").arg(wave32.get_program()).arg("run").args(flags).arg("--").args(program);
     command
 }
 
@@ -144,7 +153,9 @@ fn state(pid: u32) -> char {
 fn it_stops_and_goes_on_with_the_program() {
     for flags in WAYS {
         let script = "echo ready; sleep 0.5; echo on; exec sleep 100";
-        let mut child = run(flags, &["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        // In a group of its own: the system does not let TSTP stop one that no shell of the session looks after.
+        let mut command = run(flags, &["sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
         let mut lines = started(&mut child);
         signal("-TSTP", child.id());
         soon(|| state(child.id()) == 'T');
