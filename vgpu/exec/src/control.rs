@@ -72,9 +72,10 @@ impl End {
             s_cbranch_execz => branch(When::ExecZero(true)),
             s_cbranch_execnz => branch(When::ExecZero(false)),
             // No debugger is attached.
-            s_cbranch_cdbgsys | s_cbranch_cdbguser | s_cbranch_cdbgsys_or_user | s_cbranch_cdbgsys_and_user => {
-                branch(When::Never)
-            }
+            s_cbranch_cdbgsys
+            | s_cbranch_cdbguser
+            | s_cbranch_cdbgsys_or_user
+            | s_cbranch_cdbgsys_and_user => branch(When::Never),
             s_setpc_b64 => Self::Jump { save: None, to: args.src[0] },
             s_swappc_b64 => Self::Jump { save: Some(args.dst), to: args.src[0] },
             s_call_b64 => Self::Jump { save: Some(args.dst), to: Src::Const(to) },

@@ -94,9 +94,11 @@ impl<M: Memory> Block<M> {
                 return block;
             };
             let mut code = [0; 12];
-            let code = &mut code[..(region.base + region.bytes - at).min(12) as usize];
+            let code = &mut code[..((region.base + region.bytes - at) & !3).min(12) as usize];
             memory.read(&region, at, code);
-            let inst = match wave32_isa::decode(code, at, wave64, target) {
+            let words: Vec<u32> =
+                code.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("4 bytes"))).collect();
+            let inst = match wave32_isa::decode(&words, target, wave64) {
                 Ok(inst) => inst,
                 Err(error) => {
                     block.end = End::Illegal;
@@ -118,7 +120,8 @@ impl<M: Memory> Block<M> {
         let next = self.pc.wrapping_add(u64::from(offset) + code.len() as u64);
         self.bytes.extend_from_slice(code);
         self.insts.push((inst, offset));
-        let registers = inst.args().iter().filter_map(|a| a.operand.as_vgpr().map(|v| v + usize::from(a.dwords)));
+        let registers =
+            inst.args().iter().filter_map(|a| a.operand.as_vgpr().map(|v| v + usize::from(a.dwords)));
         self.vgprs = registers.fold(self.vgprs, usize::max);
         if control::is_control(inst.op) {
             self.end = End::of(&inst, next);
