@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wave32_isa::{Op, Target};
+use wave32_isa::Target;
 
 /// Runs dispatches; keeps decoded programs and its threads from one to the next. Threads that have nothing to do sleep.
 pub struct Executor<M> {
@@ -45,6 +45,10 @@ impl<M: Memory> Executor<M> {
             builder.thread_name(|i| format!("vgpu-{i}")).build().ok()
         });
         Self { programs: Programs::new(target), pool: pool.flatten(), threads }
+    }
+
+    pub(crate) fn programs(&self) -> &Programs<M> {
+        &self.programs
     }
 
     /// Forgets decoded programs. There is no need to for code that changed between dispatches: that is noticed.
@@ -122,9 +126,7 @@ impl<M: Memory> Shared<'_, M> {
         {
             *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
         }
-        let covered = runner.covered.iter().zip(Op::ALL).filter(|(covered, _)| **covered);
-        runner.report.coverage = covered.map(|(_, op)| *op).collect();
-        self.report.lock().unwrap_or_else(PoisonError::into_inner).merge(runner.report);
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).merge(runner.finish());
     }
 
     fn rounds(&self, runner: &mut Runner<'_, M>) -> Result<(), Stop> {
@@ -145,7 +147,9 @@ impl<M: Memory> Shared<'_, M> {
                 return Err(runner.late(&group));
             }
             waiting = if progress == Progress::Waiting { waiting + 1 } else { 0 };
-            if progress != Progress::Done {
+            if progress == Progress::Done {
+                runner.reuse(group);
+            } else {
                 under_way.push_back(group);
             }
             // Everybody waits, for the host perhaps: no need to ask again at once.

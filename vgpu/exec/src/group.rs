@@ -7,7 +7,8 @@ use crate::launch::Launch;
 use crate::program::{Block, Code, Step};
 use crate::strict::WaveCheck;
 use crate::{
-    Args, Class, Env, Fault, FaultKind, Lds, Memory, Options, Place, Regions, Report, Signals, Stop, Wave,
+    Args, Class, Env, Fault, FaultKind, Lds, Memory, Options, Place, Regions, Report, Signals, Solo, Stop,
+    Wave,
 };
 use wave32_isa::Op;
 
@@ -43,6 +44,26 @@ pub(crate) struct Group {
     trace: Option<Box<dyn GroupTrace>>,
 }
 
+impl Group {
+    /// A wave alone; every register counts as initialised.
+    pub(crate) fn solo(solo: &mut Solo, strict: bool) -> Self {
+        let wave = std::mem::replace(&mut solo.wave, Wave::new(0, false));
+        let check = strict.then(|| WaveCheck::new(&wave, 128, wave.vgprs));
+        let scratch = std::mem::take(&mut solo.scratch);
+        let member = Member { wave, state: State::Ready, block: None, scratch, check };
+        Self { id: [0; 3], members: vec![member], lds: std::mem::take(&mut solo.lds), trace: None }
+    }
+
+    /// Gives everything back.
+    pub(crate) fn into_solo(self, solo: &mut Solo) {
+        solo.lds = self.lds;
+        for member in self.members {
+            solo.wave = member.wave;
+            solo.scratch = member.scratch;
+        }
+    }
+}
+
 /// How far a workgroup got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -55,15 +76,15 @@ pub(crate) enum Progress {
 
 /// What a thread runs workgroups with.
 pub(crate) struct Runner<'a, M> {
-    pub(crate) launch: &'a Launch<'a>,
-    pub(crate) memory: &'a M,
-    pub(crate) signals: &'a dyn Signals,
-    pub(crate) options: &'a Options,
-    pub(crate) code: Code<'a, M>,
-    pub(crate) regions: Regions,
-    pub(crate) report: Report,
+    launch: &'a Launch<'a>,
+    memory: &'a M,
+    signals: &'a dyn Signals,
+    options: &'a Options,
+    code: Code<'a, M>,
+    regions: Regions,
+    report: Report,
     /// Executed operations, by number.
-    pub(crate) covered: Vec<bool>,
+    covered: Vec<bool>,
     /// Waves of ended workgroups, to be used again.
     spare: Vec<Member>,
     touched: Vec<(u32, u64, u32)>,
@@ -119,6 +140,18 @@ impl<'a, M: Memory> Runner<'a, M> {
         Group { id, members, lds: Lds::new(launch.dispatch.group_segment), trace }
     }
 
+    /// Keeps an ended workgroup's waves for the next.
+    pub(crate) fn reuse(&mut self, group: Group) {
+        self.spare.extend(group.members);
+    }
+
+    /// What was run and met.
+    pub(crate) fn finish(mut self) -> Report {
+        let covered = self.covered.iter().zip(Op::ALL).filter(|(covered, _)| **covered);
+        self.report.coverage = covered.map(|(_, op)| *op).collect();
+        self.report
+    }
+
     /// Runs a workgroup for a turn.
     pub(crate) fn run(&mut self, group: &mut Group) -> Result<Progress, Stop> {
         let mut left = GROUP_TURN;
@@ -137,7 +170,6 @@ impl<'a, M: Memory> Runner<'a, M> {
                 if let Some(trace) = &mut group.trace {
                     trace.met();
                 }
-                self.spare.append(&mut group.members);
                 return Ok(Progress::Done);
             }
             // A wave that has ended is no longer waited for (RDNA ISA 12.5, S_BARRIER).
