@@ -16,6 +16,7 @@ mod descriptor;
 mod dispatch;
 mod env;
 mod heap;
+mod lanes;
 mod lds;
 mod mem;
 mod memory;
