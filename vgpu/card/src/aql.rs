@@ -107,7 +107,13 @@ pub fn step(device: &'static Device, queue: &Queue) -> Result<bool, Failure> {
 }
 
 /// False if the queue was told to end while it waited.
-fn execute(device: &'static Device, queue: &Queue, packet: &Packet, address: u64, number: u64) -> Result<bool, Failure> {
+fn execute(
+    device: &'static Device,
+    queue: &Queue,
+    packet: &Packet,
+    address: u64,
+    number: u64,
+) -> Result<bool, Failure> {
     let stop = || queue.stopping();
     match packet.u16(0) & 0xff {
         0 => match packet.0[2] {

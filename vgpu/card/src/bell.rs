@@ -59,7 +59,7 @@ impl Bell {
     }
 }
 
-const ONE: u64 = 1;
+static ONE: u64 = 1;
 
 fn watch(device: &'static Device) -> ! {
     let bell = &device.bell;
@@ -118,7 +118,9 @@ const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
 impl Trap {
     fn new(address: u64) -> Option<Self> {
         // SAFETY: makes a descriptor.
-        let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY) } as RawFd;
+        let fd = unsafe {
+            libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY)
+        } as RawFd;
         if fd < 0 {
             return None;
         }

@@ -76,8 +76,10 @@ impl Device {
         if file < 0 {
             return Err(failed("no memory file"));
         }
-        let identity = identity(file).ok_or_else(|| failed("the memory file cannot be asked for its inode"))?;
-        let vm = Vm::new(file, topology::vram_bytes(settings.card)).map_err(|_| failed("no address space for the card"))?;
+        let identity =
+            identity(file).ok_or_else(|| failed("the memory file cannot be asked for its inode"))?;
+        let vm = Vm::new(file, topology::vram_bytes(settings.card))
+            .map_err(|_| failed("no address space for the card"))?;
         let executor = Executor::new(&settings);
         Ok(Self {
             pid: std::process::id(),
@@ -125,7 +127,8 @@ fn identity(fd: RawFd) -> Option<(u64, u64)> {
 
 /// Whether `fd` is open on the card of any process of ours: it is a memory file of that name.
 pub fn is_inherited(fd: RawFd) -> bool {
-    std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:wave32-vgpu"))
+    std::fs::read_link(format!("/proc/self/fd/{fd}"))
+        .is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:wave32-vgpu"))
 }
 
 /// A new descriptor of the card, for `/dev/kfd` and the render node alike.

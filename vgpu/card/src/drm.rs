@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::cards::Card;
 use crate::device::{self, Device};
-use crate::preload::next;
+use crate::preload::real;
 use crate::topology::RENDER_MINOR;
 
 /// What the card's handle points to: nothing is read through it.
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn drmOpenRender(minor: c_int) -> c_int {
     if minor == RENDER_MINOR as c_int {
         return device::open(libc::O_CLOEXEC).unwrap_or(-1);
     }
-    next!(fn drmOpenRender(minor: c_int) -> c_int).map_or(-1, |real| unsafe { real(minor) })
+    real!(drmOpenRender(minor: c_int) -> c_int, -1)
 }
 
 /// libdrm's: closes it.
@@ -53,6 +53,7 @@ pub unsafe extern "C" fn drmOpenRender(minor: c_int) -> c_int {
 /// As of libdrm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn drmClose(fd: c_int) -> c_int {
+    // SAFETY: closes a descriptor, as asked.
     unsafe { libc::close(fd) }
 }
 
@@ -68,14 +69,14 @@ pub unsafe extern "C" fn amdgpu_device_initialize(
     out: *mut *mut c_void,
 ) -> c_int {
     if Device::current().is_some_and(|device| device.owns(fd)) {
+        // SAFETY: libdrm's callers give places for all three.
         unsafe {
             (*major, *minor) = (3, 54);
             *out = handle();
         }
         return 0;
     }
-    next!(fn amdgpu_device_initialize(fd: c_int, major: *mut u32, minor: *mut u32, out: *mut *mut c_void) -> c_int)
-        .map_or(-libc::ENODEV, |real| unsafe { real(fd, major, minor, out) })
+    real!(amdgpu_device_initialize(fd: c_int, major: *mut u32, minor: *mut u32, out: *mut *mut c_void) -> c_int, -libc::ENODEV)
 }
 
 /// libdrm's.
@@ -87,7 +88,7 @@ pub unsafe extern "C" fn amdgpu_device_deinitialize(dev: *mut c_void) -> c_int {
     if dev == handle() {
         return 0;
     }
-    next!(fn amdgpu_device_deinitialize(dev: *mut c_void) -> c_int).map_or(-libc::EINVAL, |real| unsafe { real(dev) })
+    real!(amdgpu_device_deinitialize(dev: *mut c_void) -> c_int, -libc::EINVAL)
 }
 
 /// libdrm's: a C string that stays.
@@ -97,8 +98,7 @@ pub unsafe extern "C" fn amdgpu_device_deinitialize(dev: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amdgpu_get_marketing_name(dev: *mut c_void) -> *const c_char {
     if dev != handle() {
-        return next!(fn amdgpu_get_marketing_name(dev: *mut c_void) -> *const c_char)
-            .map_or(std::ptr::null(), |real| unsafe { real(dev) });
+        return real!(amdgpu_get_marketing_name(dev: *mut c_void) -> *const c_char, std::ptr::null());
     }
     static NAME: std::sync::OnceLock<std::ffi::CString> = std::sync::OnceLock::new();
     NAME.get_or_init(|| {
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn amdgpu_device_get_fd(dev: *mut c_void) -> c_int {
     if dev == handle() {
         return device::open(libc::O_CLOEXEC).unwrap_or(-1);
     }
-    next!(fn amdgpu_device_get_fd(dev: *mut c_void) -> c_int).map_or(-libc::EINVAL, |real| unsafe { real(dev) })
+    real!(amdgpu_device_get_fd(dev: *mut c_void) -> c_int, -libc::EINVAL)
 }
 
 /// libdrm's.
@@ -135,8 +135,7 @@ pub unsafe extern "C" fn amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_vo
         }
         return 0;
     }
-    next!(fn amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_void) -> c_int)
-        .map_or(-libc::EINVAL, |real| unsafe { real(dev, info) })
+    real!(amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_void) -> c_int, -libc::EINVAL)
 }
 
 fn gpu_info(card: &Card) -> GpuInfo {

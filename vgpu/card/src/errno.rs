@@ -9,7 +9,6 @@ pub type Result<T> = std::result::Result<T, Errno>;
 
 impl Errno {
     pub const BAD_FILE: Self = Self(libc::EBADF);
-    pub const BUSY: Self = Self(libc::EBUSY);
     pub const FAULT: Self = Self(libc::EFAULT);
     pub const INVALID: Self = Self(libc::EINVAL);
     pub const NO_MEMORY: Self = Self(libc::ENOMEM);

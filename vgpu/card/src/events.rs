@@ -101,7 +101,12 @@ impl Events {
     }
 
     /// Sleeps until all or one of `ids` was raised; faults of those that were, in the order of `ids`.
-    pub fn wait(&self, ids: &[u32], all: bool, timeout: Option<Duration>) -> Result<(Wait, Vec<Option<Fault>>)> {
+    pub fn wait(
+        &self,
+        ids: &[u32],
+        all: bool,
+        timeout: Option<Duration>,
+    ) -> Result<(Wait, Vec<Option<Fault>>)> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut table = self.lock();
         if ids.iter().any(|id| !table.contains_key(id)) {
@@ -197,7 +202,10 @@ mod tests {
         let (signal, memory) = (events.create(0, true).unwrap(), events.create(KIND_MEMORY, false).unwrap());
         let fault = Fault { address: 0x7000, readonly: true };
         events.raise_fault(fault);
-        assert_eq!(events.wait(&[signal, memory], false, SHORT).unwrap(), (Wait::Done, vec![None, Some(fault)]));
+        assert_eq!(
+            events.wait(&[signal, memory], false, SHORT).unwrap(),
+            (Wait::Done, vec![None, Some(fault)])
+        );
     }
 
     #[test]

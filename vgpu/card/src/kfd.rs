@@ -64,6 +64,7 @@ args! {
         gb_addr_config: u32, banks: u32, ranks: u32,
     }
     AvailableMemory { available: u64, gpu_id: u32, pad: u32 }
+    XnackMode { enabled: i32 }
     Ignored { first: u32 }
 }
 
@@ -120,7 +121,7 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: *mut u8, byt
                 (a.gb_addr_config, a.banks, a.ranks) = (0x44, 0, 0);
                 Ok(())
             }),
-            0x14 => call(argument, bytes, |a| get_apertures(a)),
+            0x14 => call(argument, bytes, get_apertures),
             0x15 => call(argument, bytes, |a: &mut AcquireVm| {
                 if device.owns(a.drm_fd as libc::c_int) { Ok(()) } else { Err(Errno::INVALID) }
             }),
@@ -142,6 +143,14 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: *mut u8, byt
                 a.success = a.count;
                 Ok(())
             }),
+            // Retry after page faults, which these cards cannot: may be asked for (negative), and turned off.
+            0x21 => call(argument, bytes, |a: &mut XnackMode| {
+                if a.enabled > 0 {
+                    return Err(Errno(libc::EPERM));
+                }
+                a.enabled = 0;
+                Ok(())
+            }),
             0x23 => call(argument, bytes, |a: &mut AvailableMemory| {
                 check_gpu(a.gpu_id)?;
                 a.available = device.vm.available();
@@ -157,7 +166,11 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: *mut u8, byt
 ///
 /// # Safety
 /// `argument` points to `bytes` that may be read and written.
-unsafe fn call<A: Args>(argument: *mut u8, bytes: usize, handle: impl FnOnce(&mut A) -> Result<()>) -> Result<()> {
+unsafe fn call<A: Args>(
+    argument: *mut u8,
+    bytes: usize,
+    handle: impl FnOnce(&mut A) -> Result<()>,
+) -> Result<()> {
     let bytes = bytes.min(size_of::<A>());
     let mut args = std::mem::MaybeUninit::<A>::zeroed();
     // SAFETY: no more than both sides have; any bytes make an `A`.
@@ -217,7 +230,8 @@ fn wait_events(device: &Device, a: &mut WaitEvents) -> Result<()> {
     if outcome == Wait::Done {
         for (event, fault) in list.iter_mut().zip(faults) {
             if let Some(fault) = fault {
-                (event.not_present, event.read_only) = (u32::from(!fault.readonly), u32::from(fault.readonly));
+                (event.not_present, event.read_only) =
+                    (u32::from(!fault.readonly), u32::from(fault.readonly));
                 (event.no_execute, event.imprecise, event.error) = (0, 0, 0);
                 (event.address, event.gpu_id) = (fault.address, GPU_ID);
             }

@@ -16,7 +16,6 @@ use crate::errno::{Errno, Result};
 /// Flags of `AMDKFD_IOC_ALLOC_MEMORY_OF_GPU`.
 pub mod flags {
     pub const VRAM: u32 = 1 << 0;
-    pub const GTT: u32 = 1 << 1;
     pub const USERPTR: u32 = 1 << 2;
     pub const DOORBELL: u32 = 1 << 3;
     pub const MMIO_REMAP: u32 = 1 << 4;
@@ -114,7 +113,11 @@ impl Vm {
     /// A new buffer at `address` of the card; of `USERPTR` ones `host` is where the program has it. Handle and offset in
     /// the file.
     pub fn allocate(&self, address: u64, bytes: u64, host: u64, flags: u32) -> Result<(u64, u64)> {
-        if bytes == 0 || bytes % PAGE != 0 || address % PAGE != 0 || address.checked_add(bytes).is_none() {
+        if bytes == 0
+            || !bytes.is_multiple_of(PAGE)
+            || !address.is_multiple_of(PAGE)
+            || address.checked_add(bytes).is_none()
+        {
             return Err(Errno::INVALID);
         }
         let vram = flags & flags::VRAM != 0;
@@ -176,7 +179,11 @@ impl Vm {
         };
         self.hide(&buffer);
         if let Some(offset) = buffer.offset {
-            lock(&self.doomed).push(Doomed { address: buffer.region.token, bytes: buffer.region.bytes, offset });
+            lock(&self.doomed).push(Doomed {
+                address: buffer.region.token,
+                bytes: buffer.region.bytes,
+                offset,
+            });
         }
         if self.users.load(Ordering::Acquire) == 0 {
             self.bury();
@@ -252,7 +259,7 @@ impl Vm {
 
     /// 64 bits at an aligned address, to be used while [`InUse`] is held.
     pub fn word64(&self, address: u64) -> Option<&AtomicU64> {
-        if address % 8 != 0 {
+        if !address.is_multiple_of(8) {
             return None;
         }
         let at = self.at(address, 8)?;
@@ -262,7 +269,7 @@ impl Vm {
 
     /// 32 bits at an aligned address, to be used while [`InUse`] is held.
     pub fn word32(&self, address: u64) -> Option<&AtomicU32> {
-        if address % 4 != 0 {
+        if !address.is_multiple_of(4) {
             return None;
         }
         let at = self.at(address, 4)?;
@@ -282,7 +289,7 @@ impl Vm {
         let mut done = 0;
         while done < bytes {
             let (source, target) = (from + done, to + done);
-            let left = |address: u64| {
+            let left = |address: u64| -> std::result::Result<(u64, u64), u64> {
                 let region = self.region(address).ok_or(address)?;
                 Ok((region.token + (address - region.base), region.base + region.bytes - address))
             };
@@ -308,7 +315,9 @@ impl Vm {
 fn map(file: RawFd, offset: u64, bytes: u64) -> Result<u64> {
     let (protection, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
     // SAFETY: a new mapping at an address that the kernel chooses.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, protection, kind, file, offset as libc::off_t) };
+    let at = unsafe {
+        libc::mmap(std::ptr::null_mut(), bytes as usize, protection, kind, file, offset as libc::off_t)
+    };
     if at == libc::MAP_FAILED {
         return Err(Errno::last());
     }
@@ -334,8 +343,12 @@ impl Memory for Vm {
         // threads may write meanwhile; aligned accesses of 4 and 8 bytes are single ones.
         unsafe {
             match out.len() {
-                4 if at % 4 == 0 => out.copy_from_slice(&(*(at as *const AtomicU32)).load(Ordering::Relaxed).to_ne_bytes()),
-                8 if at % 8 == 0 => out.copy_from_slice(&(*(at as *const AtomicU64)).load(Ordering::Relaxed).to_ne_bytes()),
+                4 if at.is_multiple_of(4) => {
+                    out.copy_from_slice(&(*(at as *const AtomicU32)).load(Ordering::Relaxed).to_ne_bytes())
+                }
+                8 if at.is_multiple_of(8) => {
+                    out.copy_from_slice(&(*(at as *const AtomicU64)).load(Ordering::Relaxed).to_ne_bytes())
+                }
                 count => std::ptr::copy_nonoverlapping(at as *const u8, out.as_mut_ptr(), count),
             }
         }
@@ -346,10 +359,10 @@ impl Memory for Vm {
         // SAFETY: as in `read`.
         unsafe {
             match *bytes {
-                [a, b, c, d] if at % 4 == 0 => {
+                [a, b, c, d] if at.is_multiple_of(4) => {
                     (*(at as *const AtomicU32)).store(u32::from_ne_bytes([a, b, c, d]), Ordering::Relaxed)
                 }
-                [a, b, c, d, e, f, g, h] if at % 8 == 0 => (*(at as *const AtomicU64))
+                [a, b, c, d, e, f, g, h] if at.is_multiple_of(8) => (*(at as *const AtomicU64))
                     .store(u64::from_ne_bytes([a, b, c, d, e, f, g, h]), Ordering::Relaxed),
                 _ => std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()),
             }

@@ -11,19 +11,28 @@ use crate::errno::Errno;
 use crate::kfd;
 use crate::sysfs::{Place, place};
 
-/// The function of this name in the libraries behind this one, if there is one: `next!(fn name(arg: Type) -> Type)`.
-macro_rules! next {
-    (fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty) => {{
+/// Calls the function of this name in the libraries behind this one: `real!(name(arg: Type) -> Type, lost)`, where `lost`
+/// is the result if there is none.
+macro_rules! real {
+    ($name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, $lost:expr) => {{
         static NEXT: std::sync::atomic::AtomicPtr<std::ffi::c_void> =
             std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
         let at = crate::preload::behind(&NEXT, concat!(stringify!($name), "\0"));
-        (!at.is_null()).then(|| {
-            // SAFETY: the symbol of this name has this type.
-            unsafe { std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($ty),*) -> $ret>(at) }
-        })
+        if at.is_null() {
+            $lost
+        } else {
+            // SAFETY: the symbol of this name has this type, and the caller's promises are handed on.
+            unsafe {
+                let real = std::mem::transmute::<
+                    *mut std::ffi::c_void,
+                    unsafe extern "C" fn($($ty),*) -> $ret,
+                >(at);
+                real($($arg),*)
+            }
+        }
     }};
 }
-pub(crate) use next;
+pub(crate) use real;
 
 /// Looks a symbol up behind this library, once.
 pub fn behind(cache: &AtomicPtr<c_void>, name: &str) -> *mut c_void {
@@ -48,11 +57,14 @@ fn missing() -> c_int {
 }
 
 /// Where `path` leads, if it is one of the card's.
+///
+/// # Safety
+/// A C string, or null.
 unsafe fn of_card(path: *const c_char) -> Option<Place> {
     if path.is_null() {
         return None;
     }
-    // SAFETY: the caller of the C function passes a C string, or it would be lost without us too.
+    // SAFETY: the caller's promise.
     place(unsafe { CStr::from_ptr(path) })
 }
 
@@ -62,6 +74,7 @@ const NODE: &CStr = c"/dev/null";
 /// The path that is meant by `path` where the card itself is not opened.
 macro_rules! meant {
     ($path:ident, $place:ident) => {
+        // SAFETY: the caller of the C function promises a C string.
         let $place = unsafe { of_card($path) };
         let $path = match &$place {
             None => $path,
@@ -79,14 +92,14 @@ macro_rules! opens {
         /// As of the C library.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($dir: c_int,)? path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+            // SAFETY: the caller promises a C string.
             let place = unsafe { of_card(path) };
             let path = match &place {
                 None => path,
                 Some(Place::Card) => return device::open(flags).unwrap_or_else(fail),
                 Some(Place::File(file)) => file.as_ptr(),
             };
-            next!(fn $name($($dir: c_int,)? path: *const c_char, flags: c_int, mode: c_uint) -> c_int)
-                .map_or_else(missing, |real| unsafe { real($($dir,)? path, flags, mode) })
+            real!($name($($dir: c_int,)? path: *const c_char, flags: c_int, mode: c_uint) -> c_int, missing())
         }
     )*};
 }
@@ -108,8 +121,7 @@ macro_rules! looks {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($before: $bty,)? path: *const c_char, $($after: $aty),*) -> $ret {
             meant!(path, place);
-            next!(fn $name($($before: $bty,)? path: *const c_char, $($after: $aty),*) -> $ret)
-                .map_or_else(|| $lost, |real| unsafe { real($($before,)? path, $($after),*) })
+            real!($name($($before: $bty,)? path: *const c_char, $($after: $aty),*) -> $ret, $lost)
         }
     )*};
 }
@@ -170,6 +182,5 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
             _ => {}
         }
     }
-    next!(fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int)
-        .map_or_else(missing, |real| unsafe { real(fd, request, argument) })
+    real!(ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, missing())
 }

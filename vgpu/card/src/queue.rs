@@ -53,7 +53,7 @@ pub struct Queue {
     rung: Mutex<bool>,
     changed: Condvar,
     suspended: AtomicBool,
-    stop: Arc<AtomicBool>,
+    stop: AtomicBool,
     finished: AtomicBool,
 }
 
@@ -76,7 +76,8 @@ impl Queue {
         }
         drop(in_use);
         let mut queues = device.queues();
-        let slot = (0..MOST_QUEUES).find(|slot| !queues.contains_key(&(*slot as u32))).ok_or(Errno::NO_MEMORY)?;
+        let slot =
+            (0..MOST_QUEUES).find(|slot| !queues.contains_key(&(*slot as u32))).ok_or(Errno::NO_MEMORY)?;
         device.vm.doorbell(slot).store(SILENT, Ordering::Release);
         let queue = Arc::new(Self {
             slot,
@@ -85,7 +86,7 @@ impl Queue {
             rung: Mutex::new(false),
             changed: Condvar::new(),
             suspended: AtomicBool::new(false),
-            stop: Arc::new(AtomicBool::new(false)),
+            stop: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         });
         let for_thread = Arc::clone(&queue);
@@ -135,11 +136,6 @@ impl Queue {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// The same, for who outlives a borrow.
-    pub fn stop_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stop)
-    }
-
     fn serve(&self, device: &'static Device) {
         while !self.stopping() {
             *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = false;
@@ -177,7 +173,11 @@ impl Queue {
     }
 
     /// A word of the queue's own, which was there when it was created.
-    pub fn index(&self, device: &'static Device, address: u64) -> std::result::Result<&'static AtomicU64, Failure> {
+    pub fn index(
+        &self,
+        device: &'static Device,
+        address: u64,
+    ) -> std::result::Result<&'static AtomicU64, Failure> {
         device.vm.word64(address).ok_or(Failure::absent(address))
     }
 

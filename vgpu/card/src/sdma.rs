@@ -56,7 +56,11 @@ fn address(packet: &[u32], at: usize) -> u64 {
 }
 
 /// The packet's size in dwords; none if the queue was told to end while it waited.
-fn execute(device: &'static Device, queue: &Queue, packet: &[u32; MOST_DWORDS]) -> Result<Option<u64>, Failure> {
+fn execute(
+    device: &'static Device,
+    queue: &Queue,
+    packet: &[u32; MOST_DWORDS],
+) -> Result<Option<u64>, Failure> {
     let vm = &device.vm;
     let word32 = |address| vm.word32(address).ok_or(Failure::absent(address));
     let word64 = |address| vm.word64(address).ok_or(Failure::absent(address));
@@ -143,7 +147,8 @@ struct Plane {
 
 impl Plane {
     fn read(packet: &[u32], at: usize, element: u32) -> Self {
-        let (pitch, slice) = (u64::from(packet[at + 3] >> 13) + 1, u64::from(packet[at + 4] & 0xfff_ffff) + 1);
+        let (pitch, slice) =
+            (u64::from(packet[at + 3] >> 13) + 1, u64::from(packet[at + 4] & 0xfff_ffff) + 1);
         let [x, y] = [packet[at + 2] & 0x3fff, packet[at + 2] >> 16 & 0x3fff].map(u64::from);
         let z = u64::from(packet[at + 3] & 0x7ff);
         let base = address(packet, at) + ((x + y * pitch + z * slice) << element);

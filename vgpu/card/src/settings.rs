@@ -38,7 +38,9 @@ impl Settings {
             None => Ok(None),
             Some(Ok(count)) if count > 0 => Ok(Some(count)),
             Some(Ok(_)) => Err(format!("WAVE32_VGPU_{name} is 0: a whole number from 1 on is meant")),
-            Some(Err(text)) => Err(format!("WAVE32_VGPU_{name} is '{text}': a whole number from 1 on is meant")),
+            Some(Err(text)) => {
+                Err(format!("WAVE32_VGPU_{name} is '{text}': a whole number from 1 on is meant"))
+            }
         };
         let card = match set("CARD") {
             None => &CARDS[0],
@@ -74,7 +76,10 @@ mod tests {
     #[test]
     fn each_variable_is_honoured() {
         let plain = Settings::read(|_| None).unwrap();
-        assert_eq!((plain.card.id, plain.strict, plain.threads, plain.trace), ("rx5600xt", false, None, false));
+        assert_eq!(
+            (plain.card.id, plain.strict, plain.threads, plain.trace),
+            ("rx5600xt", false, None, false)
+        );
         assert_eq!(read("CARD", "rx5500xt").unwrap().card.target, "gfx1012");
         assert!(read("STRICT", "1").unwrap().strict);
         assert_eq!(read("THREADS", "3").unwrap().threads, Some(3));
@@ -86,10 +91,15 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        for (name, value) in [("CARD", "rx480"), ("STRICT", "yes"), ("THREADS", "0"), ("DEADLINE", "-1"), ("TRACE", "2")]
+        for (name, value) in
+            [("CARD", "rx480"), ("STRICT", "yes"), ("THREADS", "0"), ("DEADLINE", "-1"), ("TRACE", "2")]
         {
             let error = read(name, value).unwrap_err();
-            assert!(error.contains(&format!("WAVE32_VGPU_{name}")) && error.contains("there are") | error.contains("meant"), "{error}");
+            assert!(
+                error.contains(&format!("WAVE32_VGPU_{name}"))
+                    && error.contains("there are") | error.contains("meant"),
+                "{error}"
+            );
         }
     }
 }

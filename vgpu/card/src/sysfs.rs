@@ -28,7 +28,8 @@ pub fn place(path: &CStr) -> Option<Place> {
     if path == b"/dev/kfd" || path == format!("/dev/dri/renderD{RENDER_MINOR}").as_bytes() {
         return Some(Place::Card);
     }
-    let below = |prefix: &str| path.strip_prefix(prefix.as_bytes()).filter(|rest| rest.is_empty() || rest[0] == b'/');
+    let below =
+        |prefix: &str| path.strip_prefix(prefix.as_bytes()).filter(|rest| rest.is_empty() || rest[0] == b'/');
     let file = below(topology::ROOT)
         .or_else(|| below("/sys/class/kfd/kfd/topology"))
         .map(|rest| (b"topology".as_slice(), rest))
@@ -46,7 +47,8 @@ fn root() -> Option<&'static Path> {
     static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
     ROOT.get_or_init(|| {
         let settings = Settings::from_environment();
-        let written = settings.and_then(|settings| write(&settings, &std::env::temp_dir()).map_err(|e| e.to_string()));
+        let written =
+            settings.and_then(|settings| write(&settings, &std::env::temp_dir()).map_err(|e| e.to_string()));
         written.map_err(|reason| eprintln!("wave32-vgpu: no virtual card: {reason}")).ok()
     })
     .as_deref()
@@ -59,8 +61,9 @@ fn write(settings: &Settings, temporary: &Path) -> io::Result<PathBuf> {
         .into_iter()
         .map(|(path, text)| (format!("topology/{path}"), text))
         .collect();
-    files.push(("module/initstate".into(), "live\n".into()));
-    files.push(("module/version".into(), "0\n".into()));
+    for (name, text) in [("initstate", "live"), ("refcnt", "0"), ("coresize", "0")] {
+        files.push((format!("module/{name}"), format!("{text}\n")));
+    }
     // Another spelling than the one that leads here.
     let real = std::fs::read_to_string("/proc//modules").unwrap_or_default();
     files.push(("modules".into(), format!("amdgpu 1 0 - Live 0x0000000000000000\n{real}")));
@@ -74,6 +77,7 @@ fn write(settings: &Settings, temporary: &Path) -> io::Result<PathBuf> {
     }
     let new = temporary.join(format!("{name}.{}", std::process::id()));
     std::fs::DirBuilder::new().mode(0o700).create(&new)?;
+    std::fs::create_dir_all(new.join("module/holders"))?;
     for (path, text) in &files {
         let path = new.join(path);
         std::fs::create_dir_all(path.parent().unwrap_or(&new))?;
@@ -117,7 +121,9 @@ mod tests {
     fn only_the_cards_paths_are_taken() {
         assert_eq!(at("/dev/kfd"), Some(Place::Card));
         assert_eq!(at("/dev/dri/renderD128"), Some(Place::Card));
-        for other in ["/dev/kfd2", "/dev/dri/renderD129", "/etc/passwd", "/sys/module/amdgpu2", "/proc/modulesx", ""] {
+        for other in
+            ["/dev/kfd2", "/dev/dri/renderD129", "/etc/passwd", "/sys/module/amdgpu2", "/proc/modulesx", ""]
+        {
             assert_eq!(at(other), None, "{other}");
         }
         let Some(Place::File(file)) = at("/sys/devices/virtual/kfd/kfd/topology/nodes/1/properties") else {

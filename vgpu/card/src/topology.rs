@@ -187,7 +187,11 @@ mod tests {
     fn shader_arrays_hold_all_compute_units() {
         for card in &CARDS {
             let at = |name| value(card, "nodes/1/properties", name);
-            assert!(at("array_count") * at("cu_per_simd_array") >= u64::from(card.compute_units), "{}", card.id);
+            assert!(
+                at("array_count") * at("cu_per_simd_array") >= u64::from(card.compute_units),
+                "{}",
+                card.id
+            );
             assert_eq!(at("simd_count") / at("simd_per_cu"), u64::from(card.compute_units));
         }
     }
@@ -196,7 +200,8 @@ mod tests {
     fn every_counted_thing_has_its_files() {
         let card = &CARDS[0];
         let files = files(card, 2, 1 << 34);
-        for (count, folder) in [("mem_banks_count", "mem_banks"), ("caches_count", "caches"), ("io_links_count", "io_links")]
+        for (count, folder) in
+            [("mem_banks_count", "mem_banks"), ("caches_count", "caches"), ("io_links_count", "io_links")]
         {
             for node in [0, 1] {
                 let stated = value(card, &format!("nodes/{node}/properties"), count);
