@@ -19,6 +19,7 @@ mod executor;
 mod group;
 mod heap;
 mod launch;
+mod lanes;
 mod lds;
 mod mem;
 mod memory;
