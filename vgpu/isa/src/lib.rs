@@ -4,10 +4,12 @@
 //! against LLVM's disassembler by the tests.
 #![forbid(unsafe_code)]
 
+mod decode;
 mod inst;
 mod op;
 mod table;
 
+pub use decode::{DecodeError, Target, decode};
 pub use inst::{Access, Arg, Form, Inst, Mem, Mods, Operand, SdwaSel, Swizzle, Ty};
-pub use op::Row;
+pub use op::{Counters, Row, Slot};
 pub use table::Op;

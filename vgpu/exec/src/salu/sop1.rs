@@ -10,7 +10,8 @@ pub(super) fn handler(op: Op) -> Option<ScalarFn> {
     use Op::*;
     let handler: ScalarFn = match op {
         s_mov_b32 => |w, a| put32(w, a, a32(w, a)),
-        s_mov_b64 => |w, a| put64(w, a, a64(w, a)),
+        // `s_getpc_b64`: its source is the address behind it.
+        s_mov_b64 | s_getpc_b64 => |w, a| put64(w, a, a64(w, a)),
         s_cmov_b32 => |w, a| {
             if w.scc {
                 put32(w, a, a32(w, a));
