@@ -61,7 +61,10 @@ pub enum Finding {
         address: u64,
     },
     /// Past a buffer's records: the card gives zeros and drops stores, which hides the mistake.
-    BufferOutOfRange { address: u64, bytes: u32 },
+    BufferOutOfRange {
+        address: u64,
+        bytes: u32,
+    },
     /// Not a multiple of what the access needs.
     Misaligned {
         address: u64,

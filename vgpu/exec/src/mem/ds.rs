@@ -1,7 +1,9 @@
 //! DS: LDS by vector addresses (RDNA ISA 10.3). The global data share is graphics'.
 
 use super::global::Lanes;
-use super::{ADDR, DATA, Data, EXTRA, Segment, atomic_handler, load_handler, local, operands, put, store_handler};
+use super::{
+    ADDR, DATA, Data, EXTRA, Segment, atomic_handler, load_handler, local, operands, put, store_handler,
+};
 use super::{Dwords, Rmw, destination, exchange, operand, vector};
 use crate::args::Args;
 use crate::env::{Env, Fault, MemoryFn};
