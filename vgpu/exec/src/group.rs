@@ -325,7 +325,7 @@ impl<'a, M: Memory> Runner<'a, M> {
         Place {
             kernel,
             offset: pc.wrapping_sub(self.launch.entry),
-            instruction: inst.map_or(String::new(), |(inst, _)| inst.op.name().into()),
+            instruction: inst.map_or(String::new(), |(inst, _)| inst.text()),
             workgroup: group.id,
             wave: number as u32,
             lane,

@@ -174,7 +174,7 @@ impl<'a> Launch<'a> {
         wave.hardware.wave = number;
         // Slot, SIMD and WGP, as if workgroups went over the card in turn.
         let wgp = (group[0] ^ group[1] ^ group[2]) % 16;
-        wave.hardware.id1 = number / 4 % 20 | (number % 4) << 8 | wgp << 10;
+        wave.hardware.id1 = (number / 4 % 20) | ((number % 4) << 8) | (wgp << 10);
         wave.hardware.id2 = 0;
         wave.hardware.gpr_alloc = (descriptor.rsrc1 & 63) << 8;
         wave.hardware.lds_alloc = self.dispatch.group_segment.div_ceil(256) << 12;

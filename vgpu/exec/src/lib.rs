@@ -18,6 +18,7 @@ mod env;
 mod executor;
 mod group;
 mod heap;
+mod lanes;
 mod launch;
 mod lds;
 mod mem;

@@ -37,10 +37,13 @@ pub(crate) struct Block<M> {
     pub(crate) vgprs: usize,
 }
 
+/// By address, and whether the code is for wave64.
+type ByAddress<M> = HashMap<(u64, bool), Arc<Block<M>>>;
+
 /// Blocks of all kernels met, shared by threads and dispatches.
 pub(crate) struct Programs<M> {
     target: Target,
-    blocks: RwLock<HashMap<(u64, bool), Arc<Block<M>>>>,
+    blocks: RwLock<ByAddress<M>>,
 }
 
 impl<M: Memory> Programs<M> {

@@ -2,7 +2,7 @@
 //!
 //! An instruction is a [`Shape`] (what a lane moves) over a [`Segment`] (where addresses lead).
 
-mod atomic;
+pub(crate) mod atomic;
 mod buffer;
 mod ds;
 mod exchange;

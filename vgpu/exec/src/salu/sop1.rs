@@ -70,7 +70,7 @@ pub(super) fn handler(op: Op) -> Option<ScalarFn> {
         s_abs_i32 => |w, a| put32_scc(w, a, (a32(w, a) as i32).unsigned_abs()),
         s_bitreplicate_b64_b32 => |w, a| {
             let x = a32(w, a);
-            put64(w, a, (0..32).fold(0, |d, i| d | u64::from(x >> i & 1) * 3 << (2 * i)));
+            put64(w, a, (0..32).fold(0, |d, i| d | (u64::from(x >> i & 1) * 3) << (2 * i)));
         },
         s_movrels_b32 => |w, a| put32(w, a, w.scalar(relative(source(a), w.sgpr[M0]))),
         s_movrels_b64 => |w, a| put64(w, a, w.scalar64(relative(source(a), w.sgpr[M0]))),
