@@ -60,6 +60,8 @@ pub enum Finding {
     HostAtomic {
         address: u64,
     },
+    /// Past a buffer's records: the card gives zeros and drops stores, which hides the mistake.
+    BufferOutOfRange { address: u64, bytes: u32 },
     /// Not a multiple of what the access needs.
     Misaligned {
         address: u64,

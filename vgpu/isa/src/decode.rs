@@ -144,7 +144,7 @@ fn form(word: u32) -> Result<Form, DecodeError> {
         0b11_0010 => return Err(DecodeError::Graphics("VINTRP")),
         0b11_1100 => return Err(DecodeError::Graphics("MIMG")),
         0b11_1110 => return Err(DecodeError::Graphics("EXP")),
-        0b11_0011 => Form::Vop3p,
+        0b11_0011 if word & 1 << 23 == 0 => Form::Vop3p,
         0b11_0101 => Form::Vop3,
         0b11_0110 => Form::Ds,
         0b11_0111 => match word >> 14 & 3 {
@@ -292,7 +292,7 @@ impl<'a> Decoder<'a> {
             0..=105 => aligned + last <= 105,
             108..=123 => aligned + last <= 123,
             106 | 126 => last < 2,
-            125 => last < 2,
+            125 => true,
             107 | 124 | 127 => last == 0,
             _ => false,
         };

@@ -8,6 +8,7 @@ mod decode;
 mod inst;
 mod op;
 mod table;
+mod text;
 
 pub use decode::{DecodeError, Target, decode};
 pub use inst::{Access, Arg, Form, Inst, Mem, Mods, Operand, SdwaSel, Swizzle, Ty};

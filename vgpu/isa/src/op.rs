@@ -26,13 +26,22 @@ pub enum Slot {
     Value(Ty, u8),
     /// An SGPR that a vector instruction writes.
     Sgpr,
+    /// A dword from a VGPR.
+    Vgpr,
+    /// A dword that is the same for all lanes: from an SGPR, or a constant.
+    Scalar,
     /// The literal that always follows (`v_madmk_f32`).
     Literal,
     /// A source of `v_fma_mix_f32`: f32, or a half as `op_sel_hi` says.
     Mix,
-    /// 16 bits in the instruction: a number, a number left out where zero, words to jump by, a hardware register's field,
-    /// counters to wait for, a message, bits for `s_waitcnt_depctr`.
+    /// 16 bits in the instruction: a number, as hexadecimal, left out where zero, words to jump by, a hardware register's field,
+    /// counters to wait for, a message, bits for `s_waitcnt_depctr`,
+    /// a version of the code.
     Simm,
+    /// See `Simm`.
+    Version,
+    /// See `Simm`.
+    Hex,
     /// See `Simm`.
     EndImm,
     /// See `Simm`.
@@ -61,8 +70,8 @@ pub enum Slot {
 #[allow(missing_docs, non_upper_case_globals)]
 pub(crate) mod slot {
     pub use super::Slot::{
-        Addr, Data, Depctr, EndImm, Hwreg, Label, Literal as K, Mix, Msg, Offset, Probe, Sgpr, Simm, Soffset,
-        Waitcnt,
+        Addr, Data, Depctr, EndImm, Hex, Hwreg, Label, Literal as K, Mix, Msg, Offset, Probe, Scalar, Sgpr, Simm,
+        Soffset, Version, Vgpr, Waitcnt,
     };
     use super::{Slot, Slot::Value, Ty};
 
@@ -137,6 +146,8 @@ pub(crate) mod flag {
     pub const OPSEL: u32 = 1 << 21;
     /// Integers that VOP3 saturates.
     pub const CLAMP: u32 = 1 << 22;
+    /// Scalar sources that may not be constants.
+    pub const REG_SRC: u32 = 1 << 25;
     /// Floats that have no output multiplier.
     pub const NO_OMOD: u32 = 1 << 23;
     /// Untyped sources that may be negated as if f32.

@@ -58,31 +58,31 @@ crate::op::table! {
     s_mul_hi_i32      Sop2 0x36 [I32] [I32 I32];
 
     // SOPK: the constant of 16 bits counts as a source
-    s_movk_i32             Sopk 0x00 [I32] [Simm];
-    s_version              Sopk 0x01 [] [Simm];
-    s_cmovk_i32            Sopk 0x02 [I32] [Simm] ACC SCC_R;
-    s_cmpk_eq_i32          Sopk 0x03 [] [I32 Simm] SCC_W;
-    s_cmpk_lg_i32          Sopk 0x04 [] [I32 Simm] SCC_W;
-    s_cmpk_gt_i32          Sopk 0x05 [] [I32 Simm] SCC_W;
-    s_cmpk_ge_i32          Sopk 0x06 [] [I32 Simm] SCC_W;
-    s_cmpk_lt_i32          Sopk 0x07 [] [I32 Simm] SCC_W;
-    s_cmpk_le_i32          Sopk 0x08 [] [I32 Simm] SCC_W;
-    s_cmpk_eq_u32          Sopk 0x09 [] [U32 Simm] SCC_W;
-    s_cmpk_lg_u32          Sopk 0x0a [] [U32 Simm] SCC_W;
-    s_cmpk_gt_u32          Sopk 0x0b [] [U32 Simm] SCC_W;
-    s_cmpk_ge_u32          Sopk 0x0c [] [U32 Simm] SCC_W;
-    s_cmpk_lt_u32          Sopk 0x0d [] [U32 Simm] SCC_W;
-    s_cmpk_le_u32          Sopk 0x0e [] [U32 Simm] SCC_W;
-    s_addk_i32             Sopk 0x0f [I32] [Simm] ACC SCC_W;
-    s_mulk_i32             Sopk 0x10 [I32] [Simm] ACC;
+    s_movk_i32             Sopk 0x00 [I32] [Hex];
+    s_version              Sopk 0x01 [] [Version];
+    s_cmovk_i32            Sopk 0x02 [I32] [Hex] ACC SCC_R;
+    s_cmpk_eq_i32          Sopk 0x03 [] [I32 Hex] SCC_W;
+    s_cmpk_lg_i32          Sopk 0x04 [] [I32 Hex] SCC_W;
+    s_cmpk_gt_i32          Sopk 0x05 [] [I32 Hex] SCC_W;
+    s_cmpk_ge_i32          Sopk 0x06 [] [I32 Hex] SCC_W;
+    s_cmpk_lt_i32          Sopk 0x07 [] [I32 Hex] SCC_W;
+    s_cmpk_le_i32          Sopk 0x08 [] [I32 Hex] SCC_W;
+    s_cmpk_eq_u32          Sopk 0x09 [] [U32 Hex] SCC_W;
+    s_cmpk_lg_u32          Sopk 0x0a [] [U32 Hex] SCC_W;
+    s_cmpk_gt_u32          Sopk 0x0b [] [U32 Hex] SCC_W;
+    s_cmpk_ge_u32          Sopk 0x0c [] [U32 Hex] SCC_W;
+    s_cmpk_lt_u32          Sopk 0x0d [] [U32 Hex] SCC_W;
+    s_cmpk_le_u32          Sopk 0x0e [] [U32 Hex] SCC_W;
+    s_addk_i32             Sopk 0x0f [I32] [Hex] ACC SCC_W;
+    s_mulk_i32             Sopk 0x10 [I32] [Hex] ACC;
     s_getreg_b32           Sopk 0x12 [B32] [Hwreg];
     s_setreg_b32           Sopk 0x13 [] [Hwreg B32];
     s_setreg_imm32_b32     Sopk 0x15 [] [Hwreg K];
     s_call_b64             Sopk 0x16 [B64] [Label] BRANCH;
-    s_waitcnt_vscnt        Sopk 0x17 [] [B32 Simm];
-    s_waitcnt_vmcnt        Sopk 0x18 [] [B32 Simm];
-    s_waitcnt_expcnt       Sopk 0x19 [] [B32 Simm];
-    s_waitcnt_lgkmcnt      Sopk 0x1a [] [B32 Simm];
+    s_waitcnt_vscnt        Sopk 0x17 [] [B32 Hex];
+    s_waitcnt_vmcnt        Sopk 0x18 [] [B32 Hex];
+    s_waitcnt_expcnt       Sopk 0x19 [] [B32 Hex];
+    s_waitcnt_lgkmcnt      Sopk 0x1a [] [B32 Hex];
     s_subvector_loop_begin Sopk 0x1b [B32] [Label] BRANCH ACC EXEC_R EXEC_W;
     s_subvector_loop_end   Sopk 0x1c [B32] [Label] BRANCH ACC EXEC_R EXEC_W;
 
@@ -116,9 +116,9 @@ crate::op::table! {
     s_bitset1_b32          Sop1 0x1d [B32] [U32] ACC;
     s_bitset1_b64          Sop1 0x1e [B64] [U32] ACC;
     s_getpc_b64            Sop1 0x1f [B64] [];
-    s_setpc_b64            Sop1 0x20 [] [B64] BRANCH;
+    s_setpc_b64            Sop1 0x20 [] [B64] BRANCH REG_SRC;
     s_swappc_b64           Sop1 0x21 [B64] [B64] BRANCH;
-    s_rfe_b64              Sop1 0x22 [] [B64] BRANCH;
+    s_rfe_b64              Sop1 0x22 [] [B64] BRANCH REG_SRC;
     s_and_saveexec_b64     Sop1 0x24 [B64] [B64] SCC_W EXEC_R EXEC_W;
     s_or_saveexec_b64      Sop1 0x25 [B64] [B64] SCC_W EXEC_R EXEC_W;
     s_xor_saveexec_b64     Sop1 0x26 [B64] [B64] SCC_W EXEC_R EXEC_W;
@@ -129,8 +129,8 @@ crate::op::table! {
     s_xnor_saveexec_b64    Sop1 0x2b [B64] [B64] SCC_W EXEC_R EXEC_W;
     s_quadmask_b32         Sop1 0x2c [B32] [B32] SCC_W;
     s_quadmask_b64         Sop1 0x2d [B64] [B64] SCC_W;
-    s_movrels_b32          Sop1 0x2e [B32] [B32] M0_R;
-    s_movrels_b64          Sop1 0x2f [B64] [B64] M0_R;
+    s_movrels_b32          Sop1 0x2e [B32] [B32] M0_R REG_SRC;
+    s_movrels_b64          Sop1 0x2f [B64] [B64] M0_R REG_SRC;
     s_movreld_b32          Sop1 0x30 [B32] [B32] M0_R;
     s_movreld_b64          Sop1 0x31 [B64] [B64] M0_R;
     s_abs_i32              Sop1 0x34 [I32] [I32] SCC_W;
@@ -204,13 +204,13 @@ crate::op::table! {
     s_endpgm_saved             Sopp 0x1b [] [] END;
     s_endpgm_ordered_ps_done   Sopp 0x1e [] [] END;
     s_code_end                 Sopp 0x1f [] [];
-    s_inst_prefetch            Sopp 0x20 [] [Simm];
-    s_clause                   Sopp 0x21 [] [Simm];
+    s_inst_prefetch            Sopp 0x20 [] [Hex];
+    s_clause                   Sopp 0x21 [] [Hex];
     s_wait_idle                Sopp 0x22 [] [];
     s_waitcnt_depctr           Sopp 0x23 [] [Depctr];
-    s_round_mode               Sopp 0x24 [] [Simm];
+    s_round_mode               Sopp 0x24 [] [Hex];
     s_denorm_mode              Sopp 0x25 [] [Simm];
-    s_ttracedata_imm           Sopp 0x28 [] [Simm];
+    s_ttracedata_imm           Sopp 0x28 [] [Hex];
 
     // SMEM
     s_load_dword               Smem 0x00 [B32] [B64 Offset] LOAD;
@@ -353,7 +353,7 @@ crate::op::table! {
     // VOP1; as VOP3 at 0x180 and up
     v_nop               Vop1 0x00 [] [] NO_DPP NO_SDWA;
     v_mov_b32           Vop1 0x01 [B32] [B32];
-    v_readfirstlane_b32 Vop1 0x02 [Sgpr] [B32] NO_VOP3 NO_DPP NO_SDWA;
+    v_readfirstlane_b32 Vop1 0x02 [Sgpr] [Vgpr] NO_VOP3 NO_DPP NO_SDWA;
     v_cvt_i32_f64       Vop1 0x03 [I32] [F64];
     v_cvt_f64_i32       Vop1 0x04 [F64] [I32];
     v_cvt_f32_i32       Vop1 0x05 [F32] [I32];
@@ -406,9 +406,9 @@ crate::op::table! {
     v_frexp_mant_f32    Vop1 0x40 [F32] [F32];
     v_clrexcp           Vop1 0x41 [] [] NO_DPP NO_SDWA;
     v_movreld_b32       Vop1 0x42 [B32] [B32] M0_R;
-    v_movrels_b32       Vop1 0x43 [B32] [B32] M0_R;
-    v_movrelsd_b32      Vop1 0x44 [B32] [B32] M0_R;
-    v_movrelsd_2_b32    Vop1 0x48 [B32] [B32] M0_R;
+    v_movrels_b32       Vop1 0x43 [B32] [Vgpr] M0_R;
+    v_movrelsd_b32      Vop1 0x44 [B32] [Vgpr] M0_R;
+    v_movrelsd_2_b32    Vop1 0x48 [B32] [Vgpr] M0_R;
     v_cvt_f16_u16       Vop1 0x50 [F16] [U16];
     v_cvt_f16_i16       Vop1 0x51 [F16] [I16];
     v_cvt_u16_f16       Vop1 0x52 [U16] [F16];
@@ -718,8 +718,8 @@ crate::op::table! {
     v_med3_u16           Vop3 0x359 [U16] [U16 U16 U16] OPSEL CLAMP;
     v_mad_i16            Vop3 0x35e [I16] [I16 I16 I16] OPSEL CLAMP;
     v_div_fixup_f16      Vop3 0x35f [F16] [F16 F16 F16] OPSEL;
-    v_readlane_b32       Vop3 0x360 [Sgpr] [B32 U32];
-    v_writelane_b32      Vop3 0x361 [B32] [B32 U32] ACC;
+    v_readlane_b32       Vop3 0x360 [Sgpr] [Vgpr Scalar];
+    v_writelane_b32      Vop3 0x361 [B32] [Scalar Scalar] ACC;
     v_ldexp_f32          Vop3 0x362 [F32] [F32 I32];
     v_bfm_b32            Vop3 0x363 [B32] [B32 B32];
     v_bcnt_u32_b32       Vop3 0x364 [U32] [B32 U32];
@@ -736,8 +736,8 @@ crate::op::table! {
     v_mad_u32_u16        Vop3 0x373 [U32] [U16 U16 U32] OPSEL CLAMP;
     v_mad_i32_i16        Vop3 0x375 [I32] [I16 I16 I32] OPSEL CLAMP;
     v_sub_nc_i32         Vop3 0x376 [I32] [I32 I32] CLAMP;
-    v_permlane16_b32     Vop3 0x377 [B32] [B32 B32 B32] ACC OPSEL;
-    v_permlanex16_b32    Vop3 0x378 [B32] [B32 B32 B32] ACC OPSEL;
+    v_permlane16_b32     Vop3 0x377 [B32] [Vgpr Scalar Scalar] ACC OPSEL;
+    v_permlanex16_b32    Vop3 0x378 [B32] [Vgpr Scalar Scalar] ACC OPSEL;
     v_add_nc_i32         Vop3 0x37f [I32] [I32 I32] CLAMP;
 
     // VOP3P
