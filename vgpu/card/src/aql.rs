@@ -28,7 +28,7 @@ pub struct Dispatch {
     /// Where the packet lies; a kernel may ask for it.
     pub packet: u64,
     /// Work-items of a workgroup.
-    pub workgroup: [u32; 3],
+    pub workgroup: [u16; 3],
     /// Work-items of the grid.
     pub grid: [u32; 3],
     /// Scratch of a work-item in bytes.
@@ -60,11 +60,12 @@ impl Packet {
 
     fn dispatch(&self, packet: u64, dispatch_id: u64, queue: u64) -> Dispatch {
         let dimensions = self.u16(2) & 3;
-        let used = |axis: u16, size: u32| if axis < dimensions { size } else { 1 };
         Dispatch {
             packet,
-            workgroup: [0, 1, 2].map(|axis| used(axis, self.u16(4 + 2 * usize::from(axis)).into())),
-            grid: [0, 1, 2].map(|axis| used(axis, self.u32(12 + 4 * usize::from(axis)))),
+            workgroup: [0, 1, 2]
+                .map(|axis| if axis < dimensions { self.u16(4 + 2 * usize::from(axis)) } else { 1 }),
+            grid: [0, 1, 2]
+                .map(|axis| if axis < dimensions { self.u32(12 + 4 * usize::from(axis)) } else { 1 }),
             private_bytes: self.u32(24),
             group_bytes: self.u32(28),
             kernel_object: self.u64(32),
@@ -124,7 +125,7 @@ fn execute(
         },
         2 => {
             let dispatch = packet.dispatch(address, number, queue.description.write_index - WRITE_INDEX);
-            device.executor.run(device, queue, &dispatch)?;
+            device.executor.run(device, &dispatch)?;
         }
         kind @ (3 | 5) => return wait(device, stop, || barrier(device, packet, kind == 3)),
         _ => return Err(Failure::Queue(error::FORMAT)),

@@ -183,7 +183,7 @@ impl Queue {
 
     fn report(&self, device: &'static Device, failure: Failure) {
         let _in_use = device.vm.in_use();
-        device.executor.flush_report();
+        device.executor.write_report();
         match failure {
             Failure::Memory(fault) => {
                 eprintln!("wave32-vgpu: queue {}: no access to {:#x}", self.slot, fault.address);
