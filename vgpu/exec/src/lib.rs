@@ -10,11 +10,28 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bind;
+mod control;
+mod descriptor;
+mod dispatch;
+mod env;
+mod heap;
+mod lds;
+mod mem;
 mod memory;
+mod salu;
+mod smem;
 mod stop;
+mod strict;
+mod valu;
 mod wave;
 
 pub use args::{Args, Src};
+pub use descriptor::{DESCRIPTOR_BYTES, Descriptor};
+pub use dispatch::{Class, Count, Counts, Dispatch, Options, Report};
+pub use env::{Env, Fault, FaultKind, MemoryFn, Regions, ScalarFn, Signals, VectorFn};
+pub use heap::HeapMemory;
+pub use lds::Lds;
 pub use memory::{Memory, Region};
 pub use stop::{Finding, Place, Stop};
-pub use wave::{Row, Wave};
+pub use wave::{Hardware, PRIVATE_BASE, Row, SCRATCH_BASE, SHARED_BASE, Wave};

@@ -22,24 +22,49 @@ pub struct Place {
 #[allow(missing_docs)] // the fields' names say it
 pub enum Finding {
     /// A register read before anything wrote it.
-    UninitialisedVgpr { register: u32 },
-    UninitialisedSgpr { register: u32 },
+    UninitialisedVgpr {
+        register: u32,
+    },
+    UninitialisedSgpr {
+        register: u32,
+    },
     /// LDS read before anything wrote it; byte address in the workgroup's LDS.
-    UninitialisedLds { address: u32 },
+    UninitialisedLds {
+        address: u32,
+    },
     /// A load's result used, or its source overwritten, without the `s_waitcnt` that waits for it.
-    MissingWaitcnt { register: u32, counter: &'static str },
+    MissingWaitcnt {
+        register: u32,
+        counter: &'static str,
+    },
     /// Two waves used the same bytes of LDS, one writing, with no barrier between.
-    LdsRace { address: u32, other_wave: u32 },
+    LdsRace {
+        address: u32,
+        other_wave: u32,
+    },
     /// Past the LDS that the kernel declared.
-    LdsOutOfBounds { address: u32, bytes: u32 },
+    LdsOutOfBounds {
+        address: u32,
+        bytes: u32,
+    },
     /// Some waves wait at a barrier that others have ended without.
-    BarrierDivergence { waiting: u32, ended: u32 },
+    BarrierDivergence {
+        waiting: u32,
+        ended: u32,
+    },
     /// Device access to fine-grained memory.
-    FineGrained { address: u64 },
+    FineGrained {
+        address: u64,
+    },
     /// Atomic on host memory, without PCIe atomics.
-    HostAtomic { address: u64 },
+    HostAtomic {
+        address: u64,
+    },
     /// Not a multiple of what the access needs.
-    Misaligned { address: u64, bytes: u32 },
+    Misaligned {
+        address: u64,
+        bytes: u32,
+    },
 }
 
 /// Why a kernel did not finish.
@@ -47,14 +72,32 @@ pub enum Finding {
 #[allow(missing_docs)] // the fields' names say it
 pub enum Stop {
     /// No such instruction, or none that is known.
-    IllegalInstruction { place: Place, reason: String },
+    IllegalInstruction {
+        place: Place,
+        reason: String,
+    },
     /// No allocation there, or not to be written.
-    MemoryFault { place: Place, address: u64, bytes: u32, write: bool },
+    MemoryFault {
+        place: Place,
+        address: u64,
+        bytes: u32,
+        write: bool,
+    },
     /// The strict card's objection.
-    Strict { place: Place, finding: Finding },
+    Strict {
+        place: Place,
+        finding: Finding,
+    },
     /// `s_trap`, or `s_endpgm` not reached within the deadline.
-    Trap { place: Place, id: u16 },
-    Deadline { place: Place },
+    Trap {
+        place: Place,
+        id: u16,
+    },
+    Deadline {
+        place: Place,
+    },
     /// The dispatch itself contradicts the kernel or the card: a descriptor, a size.
-    Dispatch { reason: String },
+    Dispatch {
+        reason: String,
+    },
 }
