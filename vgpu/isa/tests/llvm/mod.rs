@@ -1,5 +1,7 @@
 //! LLVM's disassembler as the oracle.
 
+pub mod code;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 
