@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wave32_device::Device;
 use wave32_problem::{DType, Direction};
 use wave32_solve::Policy;
+use wave32_verify::backend::Backend;
 use wave32_verify::bench::{self, CpuMeter, GpuMeter, Meter, Mode, Report, Selection, Settings, Wish};
 use wave32_verify::suites;
 
@@ -28,7 +28,7 @@ pub struct Args {
     /// Suites (seeds, nets, nets:NAME, shapes), MIOpenDriver lines, or files of such lines [default: seeds]
     #[arg(value_name = "SUITE|LINE|FILE")]
     what: Vec<String>,
-    /// vulkan (the best one), vulkan:N or cpu
+    /// vulkan or hip (the best one), vulkan:N, hip:N or cpu
     #[arg(long, default_value = "vulkan", value_name = "DEVICE")]
     device: String,
     /// Passes: fwd, bwd, wrw, separated by commas [default: those of each line]
@@ -101,11 +101,13 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         }
         measure(&mut CpuMeter::new(options), &bench::select(&entries, &wish)?, &settings, args)?
     } else {
-        let mut device = wave32_vulkan::open(vulkan_index(&args.device)?, wave32_vulkan::Options::default())?;
+        let Backend::Gpu(mut device) = Backend::open(&args.device)? else {
+            bail!("--device {}: must be cpu, vulkan, vulkan:N, hip or hip:N", args.device)
+        };
         if device.info().kind == "cpu" {
             wish.max_gflop.get_or_insert(CPU_MAX_GFLOP);
         }
-        measure(&mut GpuMeter::new(&mut device), &bench::select(&entries, &wish)?, &settings, args)?
+        measure(&mut GpuMeter::new(device.as_mut()), &bench::select(&entries, &wish)?, &settings, args)?
     };
     if to_stdout(args) {
         output::print(&format!("{}\n", report.json()));
@@ -145,18 +147,6 @@ fn settings(args: &Args) -> Result<Settings> {
             .with_context(|| format!("--deadline {}: must be a number of seconds above 0", args.deadline))?,
         ..Settings::default()
     })
-}
-
-fn vulkan_index(device: &str) -> Result<Option<usize>> {
-    match device.split_once(':') {
-        None if device == "vulkan" => Ok(None),
-        Some(("vulkan", index)) => {
-            let index =
-                index.parse().with_context(|| format!("--device {device}: `{index}` is no number"))?;
-            Ok(Some(index))
-        }
-        _ => bail!("--device {device}: must be cpu, vulkan or vulkan:N"),
-    }
 }
 
 fn to_stdout(args: &Args) -> bool {

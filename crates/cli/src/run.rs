@@ -1,6 +1,6 @@
 //! `wave32 run`: an unmodified program on the best route.
 
-use crate::devices::{Found, look};
+use crate::devices::{Found, STARTUP, look_for_vulkan};
 use crate::env::route;
 use anyhow::Result;
 use std::ffi::OsString;
@@ -101,7 +101,7 @@ fn exit_as(ended: Ended) -> ExitCode {
 /// them.
 fn choose(asked: Option<Route>, rocm_cards: &[String]) -> Result<(Choice, Vec<String>)> {
     let needs_vulkan = !matches!(asked, Some(Route::Rocm | Route::Cpu));
-    let found = if needs_vulkan { Some(look(&AtomicBool::new(false))?) } else { None };
+    let found = if needs_vulkan { Some(look_for_vulkan(&AtomicBool::new(false), STARTUP)?) } else { None };
     let (vulkan, vulkan_is_gpu) = found.as_ref().map_or((Err("not looked for".into()), false), vulkan);
     let machine = Machine { vulkan, vulkan_is_gpu, rocm: Machine::rocm(Path::new("/"), rocm_cards) };
     let choice = launch::choose(asked, &machine)?;
@@ -110,7 +110,7 @@ fn choose(asked: Option<Route>, rocm_cards: &[String]) -> Result<(Choice, Vec<St
 
 /// The best Vulkan device, and whether it is a GPU.
 fn vulkan(found: &Found) -> (Result<String, String>, bool) {
-    match found.vulkan("vulkan") {
+    match found.gpu("vulkan") {
         Ok(ready) => (Ok(ready.device.name.clone()), ready.device.kind != "cpu"),
         Err(error) => (Err(found.no_vulkan.clone().unwrap_or_else(|| error.to_string())), false),
     }

@@ -30,7 +30,7 @@ pub struct Args {
     /// Suites (seeds, nets, nets:NAME, shapes, fuzz[:N[:SEED]]), MIOpenDriver lines, or files of such lines [default: seeds nets]
     #[arg(value_name = "SUITE|LINE|FILE")]
     what: Vec<String>,
-    /// cpu, vulkan (the best one), vulkan:N or all, separated by commas
+    /// cpu, vulkan or hip (the best one), vulkan:N, hip:N or all, separated by commas
     #[arg(long, default_value = "all", value_delimiter = ',', value_name = "DEVICE")]
     device: Vec<String>,
     /// Passes: fwd, bwd, wrw, separated by commas [default: those of each line]
@@ -204,17 +204,18 @@ fn devices(names: &[String], stop: &AtomicBool) -> Result<Vec<Device>> {
     for name in names {
         let named = match (name.as_str(), &found) {
             ("all", Some(found)) => {
-                if let Some(why) = &found.no_vulkan {
+                let usable = found.usable();
+                if let (true, Some(why)) = (usable.len() == 1, &found.no_vulkan) {
                     eprintln!("note: verifying the CPU only: {why}");
                 }
-                found.usable()
+                usable
             }
             ("cpu", _) => vec![wave32_verify::backend::cpu_device()],
-            (name, Some(found)) if name == "vulkan" || name.starts_with("vulkan:") => {
-                vec![found.vulkan(name)?.device.clone()]
+            (name, Some(found)) if matches!(name.split(':').next(), Some("vulkan" | "hip")) => {
+                vec![found.gpu(name)?.device.clone()]
             }
             _ => bail!(NoDevice(format!(
-                "no device `{name}`; use cpu, vulkan, vulkan:N or all (`wave32 devices` lists them)"
+                "no device `{name}`; use cpu, vulkan, vulkan:N, hip, hip:N or all (`wave32 devices` lists them)"
             ))),
         };
         for device in named {

@@ -19,6 +19,7 @@ pub fn with_drivers() -> Command {
 pub fn wave32() -> Command {
     let mut command = with_drivers();
     command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
+    command.env("WAVE32_HIP_LIBRARY", "/nonexistent");
     command
 }
 

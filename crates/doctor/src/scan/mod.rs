@@ -29,6 +29,18 @@ pub struct Options {
     pub thorough: bool,
 }
 
+/// The true target of the card at a PCI address (`0000:03:00.0`), and which witness says so; see [`targets`].
+///
+/// [`targets`]: crate::targets
+pub fn target_at(system: &System, address: &str) -> Option<(String, &'static str)> {
+    let kfd = driver::kfd(system);
+    let on_bus = gpus::gpus(system, &kfd).into_iter().find(|gpu| gpu.address == address);
+    let on_bus = on_bus.and_then(|gpu| Some((gpu.target?, gpu.target_from?)));
+    // A container may show KFD's nodes and hide the bus.
+    let node = kfd.nodes.into_iter().find(|node| node.address == address);
+    on_bus.or_else(|| Some((node?.target?, "kfd")))
+}
+
 fn start(system: &System, options: &Options) -> Facts {
     if options.thorough {
         system.limit(u64::MAX, Duration::from_secs(600));
