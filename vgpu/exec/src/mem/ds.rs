@@ -230,7 +230,7 @@ fn from_lds<M: Memory, const WIDE: bool>(
             (address, (offset << 1) as i16 >> 1)
         };
         let a = a & align;
-        let b = a.wrapping_add(i32::from(dwords) as u32 * 4) & align;
+        let b = a.wrapping_add_signed(i32::from(dwords) * 4) & align;
         let one = Lanes { half: wave.half, mask: 1 << l, addr: &[u64::from(b); 32] };
         let mut operand = [[0; 32]; 4];
         if WIDE {
