@@ -70,8 +70,8 @@ pub enum Slot {
 #[allow(missing_docs, non_upper_case_globals)]
 pub(crate) mod slot {
     pub use super::Slot::{
-        Addr, Data, Depctr, EndImm, Hex, Hwreg, Label, Literal as K, Mix, Msg, Offset, Probe, Scalar, Sgpr, Simm,
-        Soffset, Version, Vgpr, Waitcnt,
+        Addr, Data, Depctr, EndImm, Hex, Hwreg, Label, Literal as K, Mix, Msg, Offset, Probe, Scalar, Sgpr,
+        Simm, Soffset, Version, Vgpr, Waitcnt,
     };
     use super::{Slot, Slot::Value, Ty};
 
@@ -134,6 +134,8 @@ pub(crate) mod flag {
     pub const TWO: u32 = 1 << 15;
     /// Of the global data share.
     pub const GDS_ONLY: u32 = 1 << 16;
+    /// May put what it loads into LDS.
+    pub const LDS: u32 = 1 << 26;
     /// Uses LDS's crossbar, not its memory.
     pub const LANES: u32 = 1 << 17;
     /// Forms that VOP1, VOP2 and VOPC do not come in.

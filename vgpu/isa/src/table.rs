@@ -430,8 +430,8 @@ crate::op::table! {
     v_sat_pk_u8_i16     Vop1 0x62 [B32] [B32];
     v_cvt_norm_i16_f16  Vop1 0x63 [I16] [F16];
     v_cvt_norm_u16_f16  Vop1 0x64 [U16] [F16];
-    v_swap_b32          Vop1 0x65 [B32] [B32] ACC SWAP NO_VOP3 NO_DPP NO_SDWA;
-    v_swaprel_b32       Vop1 0x68 [B32] [B32] ACC SWAP M0_R NO_VOP3 NO_DPP NO_SDWA;
+    v_swap_b32          Vop1 0x65 [B32] [Vgpr] ACC SWAP NO_VOP3 NO_DPP NO_SDWA;
+    v_swaprel_b32       Vop1 0x68 [B32] [Vgpr] ACC SWAP M0_R NO_VOP3 NO_DPP NO_SDWA;
 
     // VOPC; as VOP3 at the same number
     v_cmp_f_f32      Vopc 0x00 [Mask] [F32 F32];
@@ -984,11 +984,11 @@ crate::op::table! {
     flat_atomic_fmax_x2     Flat 0x60 [B64] [Addr B64] ATOMIC;
 
     // GLOBAL
-    global_load_ubyte         Global 0x08 [B32] [Addr] LOAD;
-    global_load_sbyte         Global 0x09 [B32] [Addr] LOAD;
-    global_load_ushort        Global 0x0a [B32] [Addr] LOAD;
-    global_load_sshort        Global 0x0b [B32] [Addr] LOAD;
-    global_load_dword         Global 0x0c [B32] [Addr] LOAD;
+    global_load_ubyte         Global 0x08 [B32] [Addr] LOAD LDS;
+    global_load_sbyte         Global 0x09 [B32] [Addr] LOAD LDS;
+    global_load_ushort        Global 0x0a [B32] [Addr] LOAD LDS;
+    global_load_sshort        Global 0x0b [B32] [Addr] LOAD LDS;
+    global_load_dword         Global 0x0c [B32] [Addr] LOAD LDS;
     global_load_dwordx2       Global 0x0d [B64] [Addr] LOAD;
     global_load_dwordx4       Global 0x0e [B128] [Addr] LOAD;
     global_load_dwordx3       Global 0x0f [B96] [Addr] LOAD;
@@ -1040,11 +1040,11 @@ crate::op::table! {
     global_atomic_fmax_x2     Global 0x60 [B64] [Addr B64] ATOMIC;
 
     // SCRATCH
-    scratch_load_ubyte         Scratch 0x08 [B32] [Addr] LOAD;
-    scratch_load_sbyte         Scratch 0x09 [B32] [Addr] LOAD;
-    scratch_load_ushort        Scratch 0x0a [B32] [Addr] LOAD;
-    scratch_load_sshort        Scratch 0x0b [B32] [Addr] LOAD;
-    scratch_load_dword         Scratch 0x0c [B32] [Addr] LOAD;
+    scratch_load_ubyte         Scratch 0x08 [B32] [Addr] LOAD LDS;
+    scratch_load_sbyte         Scratch 0x09 [B32] [Addr] LOAD LDS;
+    scratch_load_ushort        Scratch 0x0a [B32] [Addr] LOAD LDS;
+    scratch_load_sshort        Scratch 0x0b [B32] [Addr] LOAD LDS;
+    scratch_load_dword         Scratch 0x0c [B32] [Addr] LOAD LDS;
     scratch_load_dwordx2       Scratch 0x0d [B64] [Addr] LOAD;
     scratch_load_dwordx4       Scratch 0x0e [B128] [Addr] LOAD;
     scratch_load_dwordx3       Scratch 0x0f [B96] [Addr] LOAD;
@@ -1064,7 +1064,7 @@ crate::op::table! {
     scratch_load_short_d16_hi  Scratch 0x25 [B32] [Addr] LOAD ACC;
 
     // MUBUF
-    buffer_load_format_x         Mubuf 0x00 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_format_x         Mubuf 0x00 [B32] [Addr B128 Soffset] LOAD LDS;
     buffer_load_format_xy        Mubuf 0x01 [B64] [Addr B128 Soffset] LOAD;
     buffer_load_format_xyz       Mubuf 0x02 [B96] [Addr B128 Soffset] LOAD;
     buffer_load_format_xyzw      Mubuf 0x03 [B128] [Addr B128 Soffset] LOAD;
@@ -1072,11 +1072,11 @@ crate::op::table! {
     buffer_store_format_xy       Mubuf 0x05 [] [B64 Addr B128 Soffset] STORE;
     buffer_store_format_xyz      Mubuf 0x06 [] [B96 Addr B128 Soffset] STORE;
     buffer_store_format_xyzw     Mubuf 0x07 [] [B128 Addr B128 Soffset] STORE;
-    buffer_load_ubyte            Mubuf 0x08 [B32] [Addr B128 Soffset] LOAD;
-    buffer_load_sbyte            Mubuf 0x09 [B32] [Addr B128 Soffset] LOAD;
-    buffer_load_ushort           Mubuf 0x0a [B32] [Addr B128 Soffset] LOAD;
-    buffer_load_sshort           Mubuf 0x0b [B32] [Addr B128 Soffset] LOAD;
-    buffer_load_dword            Mubuf 0x0c [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_ubyte            Mubuf 0x08 [B32] [Addr B128 Soffset] LOAD LDS;
+    buffer_load_sbyte            Mubuf 0x09 [B32] [Addr B128 Soffset] LOAD LDS;
+    buffer_load_ushort           Mubuf 0x0a [B32] [Addr B128 Soffset] LOAD LDS;
+    buffer_load_sshort           Mubuf 0x0b [B32] [Addr B128 Soffset] LOAD LDS;
+    buffer_load_dword            Mubuf 0x0c [B32] [Addr B128 Soffset] LOAD LDS;
     buffer_load_dwordx2          Mubuf 0x0d [B64] [Addr B128 Soffset] LOAD;
     buffer_load_dwordx4          Mubuf 0x0e [B128] [Addr B128 Soffset] LOAD;
     buffer_load_dwordx3          Mubuf 0x0f [B96] [Addr B128 Soffset] LOAD;

@@ -2,7 +2,9 @@
 
 use super::format::Format;
 use super::global::{self, Lanes};
-use super::{ADDR, BASE, DATA, Data, EXTRA, Segment, Shape, atomic_handler, load_handler, scratch, store_handler};
+use super::{
+    ADDR, BASE, DATA, Data, EXTRA, Segment, Shape, atomic_handler, load_handler, scratch, store_handler,
+};
 use super::{B16High, B16Low, Dwords, operand, operands, put, scalar, vector};
 use crate::args::{Args, Src};
 use crate::env::{Env, Fault, MemoryFn};
@@ -138,9 +140,7 @@ impl Access {
         let crosses = |l: usize| self.exec >> l & 1 == 1 && (self.offset[l] & 3) as usize + bytes.min(4) > 4;
         if self.buffer.swizzled && (0..32).any(crosses) {
             1
-        } else if bytes > 4
-            && (self.buffer.swizzled || self.place(0).1 != self.place(bytes as u32 - 4).1)
-        {
+        } else if bytes > 4 && (self.buffer.swizzled || self.place(0).1 != self.place(bytes as u32 - 4).1) {
             4
         } else {
             bytes
@@ -185,7 +185,11 @@ impl Access {
         Ok(())
     }
 
-    fn load<M: Memory, const BYTES: usize>(&self, env: &mut Env<M>, out: &mut Data) -> Result<(), Box<Fault>> {
+    fn load<M: Memory, const BYTES: usize>(
+        &self,
+        env: &mut Env<M>,
+        out: &mut Data,
+    ) -> Result<(), Box<Fault>> {
         let piece = self.piece(BYTES);
         if piece == BYTES && !(self.buffer.is_scratch() && BYTES > 4) {
             return self.load_piece::<M, BYTES>(env, 0, out);
@@ -362,7 +366,10 @@ fn typed_store<M: Memory, const OF_INSTRUCTION: bool, S: D16, const N: usize>(
     let access = Access::new(wave, args);
     let (format, select) = format(args, &access, OF_INSTRUCTION)?;
     if format.components() > N {
-        return Err(Fault::illegal(format!("a store of {N} components to a format of {}", format.components())));
+        return Err(Fault::illegal(format!(
+            "a store of {N} components to a format of {}",
+            format.components()
+        )));
     }
     let data = S::get(wave, args.src[DATA], N);
     let mut raw = [[0; 32]; 4];

@@ -1,7 +1,9 @@
 //! DS: LDS by vector addresses (RDNA ISA 10.3). The global data share is graphics'.
 
 use super::global::Lanes;
-use super::{ADDR, DATA, Data, EXTRA, Segment, atomic_handler, load_handler, local, operands, put, store_handler};
+use super::{
+    ADDR, DATA, Data, EXTRA, Segment, atomic_handler, load_handler, local, operands, put, store_handler,
+};
 use super::{Dwords, Rmw, destination, exchange, operand, vector};
 use crate::args::Args;
 use crate::env::{Env, Fault, MemoryFn};
@@ -228,7 +230,7 @@ fn from_lds<M: Memory, const WIDE: bool>(
             (address, (offset << 1) as i16 >> 1)
         };
         let a = a & align;
-        let b = a.wrapping_add(i32::from(dwords) as u32 * 4) & align;
+        let b = a.wrapping_add_signed(i32::from(dwords) * 4) & align;
         let one = Lanes { half: wave.half, mask: 1 << l, addr: &[u64::from(b); 32] };
         let mut operand = [[0; 32]; 4];
         if WIDE {

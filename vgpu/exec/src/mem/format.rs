@@ -140,7 +140,11 @@ impl Format {
 
     /// A component as 16 bits: a half, or an integer cut off.
     pub fn narrow(self, value: u32) -> u32 {
-        if self.is_integer() { value & 0xffff } else { u32::from(f16::from_f32(f32::from_bits(value)).to_bits()) }
+        if self.is_integer() {
+            value & 0xffff
+        } else {
+            u32::from(f16::from_f32(f32::from_bits(value)).to_bits())
+        }
     }
 
     /// The reverse.

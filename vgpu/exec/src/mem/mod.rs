@@ -2,7 +2,7 @@
 //!
 //! An instruction is a [`Shape`] (what a lane moves) over a [`Segment`] (where addresses lead).
 
-mod atomic;
+pub(crate) mod atomic;
 mod buffer;
 mod ds;
 mod exchange;
@@ -53,8 +53,12 @@ pub(crate) fn bind<M: Memory>(inst: &Inst) -> Option<(MemoryFn<M>, Args)> {
 /// What addresses mean.
 pub(crate) trait Segment<M: Memory> {
     /// Loads `BYTES` of each lane that EXEC has on; the others' `out` is anything.
-    fn load<const BYTES: usize>(wave: &Wave, env: &mut Env<M>, args: &Args, out: &mut Data)
-    -> Result<(), Box<Fault>>;
+    fn load<const BYTES: usize>(
+        wave: &Wave,
+        env: &mut Env<M>,
+        args: &Args,
+        out: &mut Data,
+    ) -> Result<(), Box<Fault>>;
 
     /// Stores `BYTES` of each lane that EXEC has on.
     fn store<const BYTES: usize>(
@@ -162,7 +166,8 @@ fn atomic<M: Memory, G: Segment<M>, const WIDE: bool, const RETURNS: bool>(
 ) -> Result<(), Box<Fault>> {
     let rmw = Rmw::from_imm(args.imm);
     let dwords = 1 + usize::from(WIDE);
-    let pair = rmw.is_ternary() && args.src[EXTRA] == Src::None || args.src[BASE] != Src::None && rmw.is_ternary();
+    let pair =
+        rmw.is_ternary() && args.src[EXTRA] == Src::None || args.src[BASE] != Src::None && rmw.is_ternary();
     let first = operand::<Dwords>(wave, args.src[DATA], if pair { 2 * dwords } else { dwords });
     let second = if pair { [[0; 32]; 4] } else { operand::<Dwords>(wave, args.src[EXTRA], dwords) };
     let flush = wave.mode >> 4 & 3 == 0;
@@ -187,7 +192,11 @@ fn atomic<M: Memory, G: Segment<M>, const WIDE: bool, const RETURNS: bool>(
 }
 
 /// The handler of an atomic, and `imm` set to which.
-fn atomic_handler<M: Memory, G: Segment<M>>(inst: &Inst, args: &mut Args, returns: bool) -> Option<MemoryFn<M>> {
+fn atomic_handler<M: Memory, G: Segment<M>>(
+    inst: &Inst,
+    args: &mut Args,
+    returns: bool,
+) -> Option<MemoryFn<M>> {
     let (rmw, wide) = Rmw::of(inst.op)?;
     args.imm = rmw as u16;
     Some(match (wide, returns) {

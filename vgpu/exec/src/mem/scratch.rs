@@ -183,7 +183,12 @@ fn check<M, const BYTES: usize>(
     for l in lanes.each() {
         let offset = lanes.addr[l];
         if offset.saturating_add(BYTES as u64) > bytes {
-            return Err(Fault::memory(lanes.name(l), PRIVATE_BASE + offset, BYTES as u32, kind != Kind::Load));
+            return Err(Fault::memory(
+                lanes.name(l),
+                PRIVATE_BASE + offset,
+                BYTES as u32,
+                kind != Kind::Load,
+            ));
         }
         aligned &= offset % 4 == 0;
     }

@@ -1,17 +1,14 @@
 //! Operations that look beyond their own lane, or choose registers at run time (RDNA ISA 12.8, 12.11).
 
-use super::int::msad;
+use super::int::{msad, v_mov_b32};
 use crate::env::VectorFn;
-use crate::lanes::{Kind, Kinds, blend, by_lane};
+use crate::lanes::{Kind, Kinds, blend, by_lane, general};
 use crate::wave::{EXEC, M0};
 use crate::{Args, Row, Src, Wave};
-use wave32_isa::{Op, Swizzle};
+use wave32_isa::Op;
 
-/// The handler of such an operation; of most there are no swizzled forms.
-pub(super) fn bind(op: Op, swizzle: &Swizzle) -> Option<VectorFn> {
-    if *swizzle != Swizzle::None {
-        return None;
-    }
+/// The handler of such an operation; only moves come swizzled.
+pub(super) fn bind(op: Op) -> Option<VectorFn> {
     Some(match op {
         Op::v_nop | Op::v_clrexcp | Op::v_pipeflush => nothing,
         Op::v_readfirstlane_b32 => readfirstlane,
@@ -134,16 +131,16 @@ fn indices(wave: &Wave) -> (u32, u32) {
     (wave.sgpr[M0] & 0x3ff, wave.sgpr[M0] >> 16 & 0x3ff)
 }
 
-/// A move whose source, destination or both lie M0 registers on. Out of range, a source is VGPR 0 and a destination
+/// A move whose source, destination or both lie so many registers on. Out of range, a source is VGPR 0 and a destination
 /// nothing.
 fn relative(wave: &mut Wave, args: &Args, source: u32, destination: u32) {
-    let row = match args.src[0] {
-        Src::Vgpr(r) => *wave.row(beyond(wave, r, source).unwrap_or(0)),
-        src => row_of(wave, src),
-    };
+    let mut moved = *args;
+    if let Src::Vgpr(r) = args.src[0] {
+        moved.src[0] = Src::Vgpr(beyond(wave, r, source).unwrap_or(0) as u16);
+    }
     if let Some(dst) = beyond(wave, args.dst, destination) {
-        let exec = wave.exec();
-        blend(wave.row_mut(dst), &row, exec);
+        moved.dst = dst as u16;
+        general::<v_mov_b32>(wave, &moved);
     }
 }
 

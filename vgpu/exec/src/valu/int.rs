@@ -70,7 +70,7 @@ lanes! { integers
     v_alignbyte_b32: B32(B32, B32, B32) |_, a, b, c| ((a as u64) << 32 | b as u64) as i64 >> (8 * (c & 3));
     v_perm_b32: B32(B32, B32, B32) |_, a, b, c| perm((a as u64) << 32 | b as u64, c as u32);
     v_pack_b32_f16: B32(F16, F16) |_, a, b, _| a | b << 16;
-    v_sat_pk_u8_i16: U16(B32) |_, a, _, _| {
+    v_sat_pk_u8_i16: B32(B32) |_, a, _, _| {
         let saturated = |x: i64| (x as i16).clamp(0, 255) as i64;
         saturated(a) | saturated(a >> 16) << 8
     };

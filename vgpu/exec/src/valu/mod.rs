@@ -20,7 +20,7 @@ pub(crate) use mode::Mode;
 use crate::env::VectorFn;
 use crate::lanes::Handlers;
 use crate::wave::EXEC;
-use crate::{Args, Src};
+use crate::{Args, Src, Wave};
 use wave32_isa::{Access, Form, Inst, Mods, Op, Swizzle};
 
 /// The handler of a vector ALU instruction, and its operands.
@@ -45,13 +45,14 @@ pub(crate) fn bind(inst: &Inst) -> Option<(VectorFn, Args)> {
     Some((if is_plain { plain } else { general }, args))
 }
 
-/// Operations that are not one lane's alone.
+/// Operations that are not one lane's alone, or treat the halves of a register alike.
 fn wide_operands(op: Op, swizzle: &Swizzle) -> Option<VectorFn> {
     match op {
         Op::v_div_fmas_f32 => Some(division::fmas::<F32>),
         Op::v_div_fmas_f64 => Some(division::fmas::<F64>),
-        _ if *swizzle == Swizzle::None => packed::bind(op).or_else(|| cross::bind(op, swizzle)),
-        _ => None,
+        // The packed operations that come swizzled are dot products, which are lanes' too.
+        _ if *swizzle == Swizzle::None => packed::bind(op).or_else(|| cross::bind(op)),
+        _ => cross::bind(op),
     }
 }
 
@@ -64,4 +65,19 @@ fn lanes_of(op: Op) -> Option<Handlers> {
         .or_else(|| special::bind(op))
         .or_else(|| division::bind(op))
         .or_else(|| packed::bind_lanes(op))
+}
+
+impl Wave {
+    /// Executes one vector ALU instruction for all lanes, apart from a program; returns whether it is one.
+    pub fn execute_vector(&mut self, inst: &Inst) -> bool {
+        let Some((handler, args)) = bind(inst) else {
+            return false;
+        };
+        for half in 0..1 + usize::from(self.wave64) {
+            self.half = half;
+            handler(self, &args);
+        }
+        self.half = 0;
+        true
+    }
 }

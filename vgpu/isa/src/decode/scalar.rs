@@ -53,7 +53,10 @@ impl Decoder<'_> {
         }
         let returns = op.is_atomic() && glc;
         let data = self.bits(6, 7);
-        if matches!(data, 124 | 126 | 127) && !row.src.contains(&Slot::Probe) && (returns || !row.dst.is_empty() || op.is_store() || op.is_atomic()) {
+        if matches!(data, 124 | 126 | 127)
+            && !row.src.contains(&Slot::Probe)
+            && (returns || !row.dst.is_empty() || op.is_store() || op.is_atomic())
+        {
             return Err(self.refuse("SDATA", data));
         }
         if let Some(&dst) = row.dst.first() {

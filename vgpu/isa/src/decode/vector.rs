@@ -53,9 +53,6 @@ impl Decoder<'_> {
             }
         }
         if op.has(flag::SWAP) {
-            if src0 < 256 {
-                return Err(self.refuse("SRC0", src0));
-            }
             self.inst.arg[1].access = Access::Rw;
         }
         Ok(())
@@ -87,7 +84,8 @@ impl Decoder<'_> {
         let wrong = match slot {
             Slot::Value(Ty::Mask, _) => code >= 128,
             Slot::Value(_, 4) => code < 256,
-            Slot::Vgpr => code < 256 && code != 254,
+            // LDS direct goes to lanes' readers too, not to what indexes VGPRs.
+            Slot::Vgpr => code < 256 && !(code == 254 && matches!(self.inst.op.row().dst, [Slot::Sgpr])),
             Slot::Scalar => code >= 256,
             _ => false,
         };
@@ -203,7 +201,7 @@ impl Decoder<'_> {
             if code == 255 {
                 return Err(self.refuse("SRC", code));
             }
-            self.vector_source(code, slot, "SRC")?;
+            self.vector_source(code, if slot == Slot::Vgpr { crate::op::slot::B32 } else { slot }, "SRC")?;
         }
         Ok(())
     }

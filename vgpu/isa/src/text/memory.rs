@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::List;
-use crate::{Form, Inst, Op, Operand, Slot};
+use crate::{Form, Inst, Op, Slot};
 
 impl Inst {
     fn listed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,13 +80,7 @@ impl Inst {
             return Ok(());
         }
         let mem = self.mem;
-        let mut list = List::new(f);
-        for arg in self.args().iter().filter(|arg| arg.printed) {
-            // A load into LDS does not say that it takes no address.
-            if !(mem.lds && arg.operand == Operand::OFF) {
-                list.item(|f| self.operand(f, arg))?;
-            }
-        }
+        self.listed(f)?;
         if self.form == Form::Mtbuf {
             super::names::buffer_format(f, mem.format)?;
         }
@@ -123,7 +117,7 @@ fn swizzle(f: &mut fmt::Formatter<'_>, imm: u16) -> fmt::Result {
         _ => {
             f.write_str(" offset:swizzle(BITMASK_PERM,\"")?;
             for bit in (0..5).rev().map(|i| 1 << i) {
-                let zero = (0 & and | or) ^ xor;
+                let zero = or ^ xor;
                 let one = (bit & and | or) ^ xor;
                 f.write_str(match (zero & bit != 0, one & bit != 0) {
                     (false, false) => "0",

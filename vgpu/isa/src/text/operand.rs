@@ -35,7 +35,9 @@ impl Inst {
                 let bits: [u16; 9] = [0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400, 0x3118];
                 write!(f, "{:#x}", bits[usize::from(code - 240)])
             }
-            240..=247 => f.write_str(["0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0"][usize::from(code - 240)]),
+            240..=247 => f.write_str(
+                ["0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0"][usize::from(code - 240)],
+            ),
             248 => f.write_str(if arg.dwords == 2 { "0.15915494309189532" } else { "0.15915494" }),
             251 => f.write_str("src_vccz"),
             252 => f.write_str("src_execz"),
@@ -70,19 +72,13 @@ impl Inst {
 
     /// A vector instruction's source with its modifiers.
     pub(super) fn source(&self, f: &mut fmt::Formatter<'_>, index: usize, arg: &Arg) -> fmt::Result {
-        if let Swizzle::Sdwa { sext, .. } = self.swizzle {
-            if sext.get(index) == Some(&true) {
-                f.write_str("sext(")?;
-                self.operand(f, arg)?;
-                return f.write_str(")");
-            }
-        }
+        let extended = matches!(self.swizzle, Swizzle::Sdwa { sext, .. } if sext.get(index) == Some(&true));
         let row = self.op.row();
         let float = matches!(arg.ty, Ty::F16 | Ty::Pk16F | Ty::F32 | Ty::F64) || self.op.has(flag::FMODS);
         let packed = matches!(self.form, Form::Vop3p) && !row.src.contains(&Slot::Mix);
         let unused = packed || self.op.has(flag::OPSEL | flag::DOT);
-        if !float && !unused && self.mods.neg >> index & 1 != 0 {
-            // LLVM takes the bit, which means nothing here, for an integer's modifier.
+        // LLVM takes an integer's NEG, which means nothing, for this modifier.
+        if extended || !float && !unused && self.mods.neg >> index & 1 != 0 {
             f.write_str("sext(")?;
             self.operand(f, arg)?;
             return f.write_str(")");

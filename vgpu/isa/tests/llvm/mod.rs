@@ -1,5 +1,7 @@
 //! LLVM's disassembler as the oracle.
 
+pub mod code;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -7,7 +9,10 @@ use std::process::{Command, Stdio};
 pub fn present() -> bool {
     let found = Command::new("llvm-mc-19").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
-        assert!(std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(), "llvm-mc-19 is required and not there");
+        assert!(
+            std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(),
+            "llvm-mc-19 is required and not there"
+        );
         eprintln!("skipped: no llvm-mc-19 here");
     }
     found
@@ -52,5 +57,8 @@ pub fn disassemble(encodings: &[Vec<u8>], cpu: &str, wave64: bool) -> Vec<Option
         }
     }
     let valid = |text: &String| !text.contains("/*") && text != "v_illegal";
-    found.into_iter().map(|mut texts| if texts.len() == 1 { texts.pop().filter(valid) } else { None }).collect()
+    found
+        .into_iter()
+        .map(|mut texts| if texts.len() == 1 { texts.pop().filter(valid) } else { None })
+        .collect()
 }
