@@ -4,8 +4,8 @@
 // printf in a kernel: a hidden argument, a message to the host, and the host's answer.
 __global__ void kernel() {
     if (threadIdx.x % 2 == 0)
-        printf("lane %u of block %u: %f, %d, %s\n", threadIdx.x, blockIdx.x, 1.5 + blockIdx.x, -3 - 4 * int(blockIdx.x),
-               "word");
+        printf("lane %d of block %d: %f, %d, %s\n", int(threadIdx.x), int(blockIdx.x), 1.5 + blockIdx.x,
+               -3 - 4 * int(blockIdx.x), "word");
 }
 int main() {
     kernel<<<2, 4>>>();

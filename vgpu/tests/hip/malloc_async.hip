@@ -1,5 +1,6 @@
 #include "check.h"
-// Memory allocated and freed in a stream's order. (On the null stream HIP 5.2.3 itself crashes.)
+// Memory allocated and freed in a stream's order. HIP 5.2.3 itself crashes on the null stream, and goes round for ever when
+// a stream is destroyed that freed memory: neither is done here.
 __global__ void fill(int* a, int value, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) a[i] = value + i;
@@ -19,6 +20,5 @@ int main() {
         for (int i = 0; i < n; i++) want[i] = round + i;
         require_same("round " + std::to_string(round), back, want);
     }
-    HIP(hipStreamDestroy(stream));
     passed();
 }
