@@ -1,14 +1,13 @@
 //! AMD's own gfx10.1 code at hand: the kernels inside ROCr; the device libraries and HIP's copy kernels, compiled here.
 
-#[allow(dead_code)]
-mod llvm;
-
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use llvm::code::{self, Code};
 use wave32_isa::{Form, Op, Target, decode};
+
+use crate::code::{self, Code};
+use crate::oracle;
 
 const ROCR: &str = "/usr/lib/x86_64-linux-gnu/libhsa-runtime64.so.1";
 const COMGR: &str = "/usr/lib/x86_64-linux-gnu/libamd_comgr.so.2";
@@ -25,7 +24,7 @@ fn read(path: &str) -> Option<Vec<u8>> {
 
 #[test]
 fn kernels_inside_rocr_are_as_llvm_says() {
-    if !llvm::present() {
+    if !oracle::present() {
         return;
     }
     let Some(library) = read(ROCR) else { return };
@@ -45,7 +44,10 @@ fn embedded_objects(library: &[u8]) -> Vec<Code> {
     ours.flat_map(|at| {
         // The section headers end the file.
         let field = |offset: usize, bytes: usize| {
-            library[at + offset..at + offset + bytes].iter().rev().fold(0, |sum, &byte| sum << 8 | usize::from(byte))
+            library[at + offset..at + offset + bytes]
+                .iter()
+                .rev()
+                .fold(0, |sum, &byte| sum << 8 | usize::from(byte))
         };
         let end = field(40, 8) + field(58, 2) * field(60, 2);
         code::functions(&format!("ROCr + {at:#x}"), &library[at..at + end])
@@ -64,7 +66,12 @@ fn embedded_arrays(library: &[u8]) -> Vec<Code> {
         let size = if starts { code_size(&words) } else { 0 };
         if size > 16 {
             let words = words[..size].to_vec();
-            found.push(Code { name: format!("ROCr + {at:#x}"), target: Target::Gfx1010, wave64: true, words });
+            found.push(Code {
+                name: format!("ROCr + {at:#x}"),
+                target: Target::Gfx1010,
+                wave64: true,
+                words,
+            });
         }
         at += (4 * size).next_multiple_of(32).max(32);
     }
@@ -88,19 +95,26 @@ fn code_size(words: &[u32]) -> usize {
 
 #[test]
 fn device_libraries_are_as_llvm_says() {
-    if !llvm::present() || !Path::new(BITCODE).exists() {
+    if !oracle::present() || !Path::new(BITCODE).exists() {
         eprintln!("skipped: no {BITCODE}");
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut codes = Vec::new();
     for (target, wave64) in [("1010", false), ("1010", true), ("1012", false)] {
-        let mut libraries: Vec<PathBuf> = vec![format!("{BITCODE}/ocml.bc").into(), format!("{BITCODE}/ockl.bc").into()];
+        let mut libraries: Vec<PathBuf> =
+            vec![format!("{BITCODE}/ocml.bc").into(), format!("{BITCODE}/ockl.bc").into()];
         let size = if wave64 { "on" } else { "off" };
-        for option in ["daz_opt_off", "finite_only_off", "unsafe_math_off", "correctly_rounded_sqrt_on", "abi_version_400"]
-            .map(str::to_owned)
-            .into_iter()
-            .chain([format!("isa_version_{target}"), format!("wavefrontsize64_{size}")])
+        for option in [
+            "daz_opt_off",
+            "finite_only_off",
+            "unsafe_math_off",
+            "correctly_rounded_sqrt_on",
+            "abi_version_400",
+        ]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([format!("isa_version_{target}"), format!("wavefrontsize64_{size}")])
         {
             libraries.push(format!("{BITCODE}/oclc_{option}.bc").into());
         }
@@ -124,7 +138,8 @@ fn maths() -> String {
                  cosh tanh erf tgamma lgamma logb expm1";
     let binary = "pow powr fmod hypot atan2 remainder nextafter fmin fmax fdim";
     for (ty, suffix) in [("float", "f32"), ("double", "f64"), ("half", "f16")] {
-        for (names, arguments, parameters) in [(unary, "p[i]", ty.to_owned()), (binary, "p[i], p[i + 1]", format!("{ty}, {ty}"))]
+        for (names, arguments, parameters) in
+            [(unary, "p[i]", ty.to_owned()), (binary, "p[i], p[i + 1]", format!("{ty}, {ty}"))]
         {
             for name in names.split_whitespace() {
                 let function = format!("__ocml_{name}_{suffix}");
@@ -137,7 +152,14 @@ fn maths() -> String {
             }
         }
     }
-    for (ty, suffix) in [("uint", "u32"), ("int", "i32"), ("ulong", "u64"), ("float", "f32"), ("double", "f64"), ("half", "f16")] {
+    for (ty, suffix) in [
+        ("uint", "u32"),
+        ("int", "i32"),
+        ("ulong", "u64"),
+        ("float", "f32"),
+        ("double", "f64"),
+        ("half", "f16"),
+    ] {
         for name in ["add", "min", "max"] {
             for (kind, parameter, argument) in [("wfred", "", ""), ("wfscan", ", bool", ", true")] {
                 let function = format!("__ockl_{kind}_{name}_{suffix}");
@@ -180,7 +202,8 @@ fn comgr_library(folder: &Path) -> Option<PathBuf> {
     let end = |i: usize| starts.get(i + 1).copied().unwrap_or(library.len());
     let modules = starts.iter().enumerate().map(|(i, &start)| &library[start..end(i)]);
     let name = b"__amd_copyBufferRect";
-    let module = modules.into_iter().find(|module| module.windows(name.len()).any(|window| window == name))?;
+    let module =
+        modules.into_iter().find(|module| module.windows(name.len()).any(|window| window == name))?;
     let used = module.iter().rposition(|&byte| byte != 0)? + 1;
     let path = folder.join("comgr.bc");
     // Bitcode is whole dwords, of which the last bytes may be zero.
@@ -192,11 +215,26 @@ fn comgr_library(folder: &Path) -> Option<PathBuf> {
 }
 
 /// The functions of `text`, compiled against the libraries.
-fn compile(folder: &Path, name: &str, text: &str, target: &str, wave64: bool, libraries: &[PathBuf]) -> Vec<Code> {
+fn compile(
+    folder: &Path,
+    name: &str,
+    text: &str,
+    target: &str,
+    wave64: bool,
+    libraries: &[PathBuf],
+) -> Vec<Code> {
     let (source, object) = (folder.join("source.cl"), folder.join("object.o"));
     std::fs::write(&source, text).expect("written");
     let mut clang = Command::new("clang-19");
-    clang.args(["-x", "cl", "-cl-std=CL2.0", "-Xclang", "-finclude-default-header", "-target", "amdgcn-amd-amdhsa"]);
+    clang.args([
+        "-x",
+        "cl",
+        "-cl-std=CL2.0",
+        "-Xclang",
+        "-finclude-default-header",
+        "-target",
+        "amdgcn-amd-amdhsa",
+    ]);
     clang.args(["-nogpulib", "-O2", "-w", "-c", &format!("-mcpu=gfx{target}")]);
     clang.arg(if wave64 { "-mwavefrontsize64" } else { "-mno-wavefrontsize64" });
     for library in libraries {
