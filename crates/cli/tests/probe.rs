@@ -169,31 +169,34 @@ fn all_passes_find_and_what_find_uncovers() {
     assert_eq!(verdict(&found, passes[0], "ConvBinWinogradRxSf2x3").as_deref(), Some("works"));
 }
 
+/// The quarantine names the solver that hangs.
+fn hanging_is_quarantined(folder: &Path) -> bool {
+    let files = std::fs::read_dir(folder.join("state/quarantine")).into_iter().flatten().flatten();
+    files.filter_map(|f| std::fs::read_to_string(f.path()).ok()).any(|t| t.contains("ConvOclDirectFwdGen"))
+}
+
+fn wait_for_the_hanging_solver(folder: &Path) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !hanging_is_quarantined(folder) {
+        assert!(Instant::now() < end, "the hanging solver's turn never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_probe_that_was_killed_leaves_what_it_ran_in_quarantine() {
     let folder = folder("probe-killed");
     standin(&folder);
     let args = [SMALL, "--deadline", "60", "--find-deadline", "60", "--no-rewrites", "--json", "-"];
     let mut child = probe(&folder, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let quarantine = folder.join("state/quarantine");
-    let hanging = || {
-        let files = std::fs::read_dir(&quarantine).into_iter().flatten().flatten();
-        files
-            .filter_map(|f| std::fs::read_to_string(f.path()).ok())
-            .any(|t| t.contains("ConvOclDirectFwdGen"))
-    };
-    let end = Instant::now() + Duration::from_secs(60);
-    while !hanging() {
-        assert!(Instant::now() < end, "the hanging solver's turn never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_the_hanging_solver(&folder);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(hanging(), "the record must outlive the probe");
+    assert!(hanging_is_quarantined(&folder), "the record must outlive the probe");
     let args = [SMALL, "--deadline", "2", "--find-deadline", "2", "--no-rewrites", "--json", "-"];
     let found = report(&probe(&folder, &args).output().unwrap());
     assert_eq!(verdict(&found, "-H 9 ", "ConvOclDirectFwdGen").as_deref(), Some("down"));
-    assert!(!hanging());
+    assert!(!hanging_is_quarantined(&folder));
 }
 
 #[test]
@@ -202,18 +205,7 @@ fn ctrl_c_leaves_a_partial_table() {
     standin(&folder);
     let args = [SMALL, "--deadline", "600", "--find-deadline", "600", "--json", "-"];
     let child = probe(&folder, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let quarantine = folder.join("state/quarantine");
-    let hanging = || {
-        let files = std::fs::read_dir(&quarantine).into_iter().flatten().flatten();
-        files
-            .filter_map(|f| std::fs::read_to_string(f.path()).ok())
-            .any(|t| t.contains("ConvOclDirectFwdGen"))
-    };
-    let end = Instant::now() + Duration::from_secs(60);
-    while !hanging() {
-        assert!(Instant::now() < end, "the hanging solver's turn never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_the_hanging_solver(&folder);
     common::signal_twice("-INT", child.id());
     let begin = Instant::now();
     let output = child.wait_with_output().unwrap();
@@ -225,7 +217,7 @@ fn ctrl_c_leaves_a_partial_table() {
         (&Value::Bool(true), Some("works".into()))
     );
     assert!(stderr(&output).contains("run the same command again to go on"), "{}", stderr(&output));
-    assert!(std::fs::read_dir(&quarantine).unwrap().next().is_none());
+    assert!(std::fs::read_dir(folder.join("state/quarantine")).unwrap().next().is_none());
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! What to run, how, and what came of it.
 
-use crate::Descriptor;
+use crate::{Descriptor, Wave};
 use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
-use wave32_isa::Op;
+use wave32_isa::{Form, Inst, Op};
 
 /// A kernel dispatch, as the AQL packet has it (HSA System Architecture 2.9.6).
 #[derive(Debug, Clone, Default)]
@@ -43,6 +45,8 @@ pub struct Options {
     pub count: bool,
     /// Remember which operations ran.
     pub coverage: bool,
+    /// Who watches each instruction of some workgroups: a time model.
+    pub trace: Option<Arc<dyn Trace>>,
     /// Waves resident at once on the whole card, which is what blocks that wait for each other can rely on: 36 CUs of
     /// two SIMDs of 20 waves.
     pub resident_waves: u32,
@@ -55,9 +59,32 @@ impl Default for Options {
             strict: false,
             count: false,
             coverage: false,
+            trace: None,
             resident_waves: 1440,
         }
     }
+}
+
+impl fmt::Debug for dyn Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trace")
+    }
+}
+
+/// Watches workgroups, each on the thread that runs it.
+pub trait Trace: Send + Sync {
+    /// Who watches this workgroup, if anybody.
+    fn workgroup(&self, id: [u32; 3]) -> Option<Box<dyn GroupTrace>>;
+}
+
+/// Watches a workgroup's waves.
+pub trait GroupTrace: Send {
+    /// A wave has executed an instruction. `wave` is its state afterwards; `touched` what a memory instruction
+    /// accessed: lane, address (of LDS: in the workgroup's), bytes.
+    fn issued(&mut self, number: u32, wave: &Wave, inst: &Inst, touched: &[(u32, u64, u32)]);
+
+    /// All waves have met at a barrier, or the last one has ended.
+    fn met(&mut self);
 }
 
 /// What came of a dispatch.
@@ -124,6 +151,25 @@ impl Class {
         Self::Branch,
         Self::Control,
     ];
+}
+
+impl Class {
+    /// Of an instruction.
+    pub fn of(inst: &Inst) -> Self {
+        match inst.form {
+            _ if inst.op.is_transcendental() => Self::Transcendental,
+            Form::Vop1 | Form::Vop2 | Form::Vopc | Form::Vop3 | Form::Vop3p => {
+                let double = inst.args().iter().any(|a| a.ty == wave32_isa::Ty::F64);
+                if double { Self::Double } else { Self::Valu }
+            }
+            Form::Smem => Self::Smem,
+            Form::Ds => Self::Lds,
+            Form::Flat | Form::Global | Form::Scratch | Form::Mubuf | Form::Mtbuf => Self::Vmem,
+            _ if inst.op.is_branch() => Self::Branch,
+            Form::Sopp => Self::Control,
+            Form::Sop1 | Form::Sop2 | Form::Sopc | Form::Sopk => Self::Salu,
+        }
+    }
 }
 
 impl std::ops::Index<Class> for Counts {

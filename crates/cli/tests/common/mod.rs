@@ -19,6 +19,7 @@ pub fn with_drivers() -> Command {
 pub fn wave32() -> Command {
     let mut command = with_drivers();
     command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
+    command.env("WAVE32_HIP_LIBRARY", "/nonexistent");
     command
 }
 
@@ -46,10 +47,16 @@ pub fn refused(output: &Output, code: i32, what: &str) {
     assert!(!text.contains("internal error"), "{what}: {text}");
 }
 
+/// Sends the process a signal.
+#[cfg(unix)]
+pub fn signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+}
+
 /// Sends the process a signal, twice at once as `timeout` and some shells do.
 #[cfg(unix)]
 pub fn signal_twice(name: &str, pid: u32) {
     for _ in 0..2 {
-        assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+        signal(name, pid);
     }
 }

@@ -19,11 +19,7 @@ pub(crate) fn bind(inst: &Inst) -> Option<(ScalarFn, Args)> {
         Form::Sopp => sopk::mode(inst.op),
         _ => None,
     }?;
-    let mut args = Args::new(inst);
-    if inst.op == wave32_isa::Op::s_setreg_imm32_b32 {
-        args.src[0] = Src::Const(u64::from(inst.literal));
-    }
-    Some((handler, args))
+    Some((handler, Args::new(inst)))
 }
 
 fn source32(wave: &Wave, src: Src) -> u32 {

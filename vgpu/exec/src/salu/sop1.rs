@@ -10,7 +10,8 @@ pub(super) fn handler(op: Op) -> Option<ScalarFn> {
     use Op::*;
     let handler: ScalarFn = match op {
         s_mov_b32 => |w, a| put32(w, a, a32(w, a)),
-        s_mov_b64 => |w, a| put64(w, a, a64(w, a)),
+        // `s_getpc_b64`: its source is the address behind it.
+        s_mov_b64 | s_getpc_b64 => |w, a| put64(w, a, a64(w, a)),
         s_cmov_b32 => |w, a| {
             if w.scc {
                 put32(w, a, a32(w, a));
@@ -69,7 +70,7 @@ pub(super) fn handler(op: Op) -> Option<ScalarFn> {
         s_abs_i32 => |w, a| put32_scc(w, a, (a32(w, a) as i32).unsigned_abs()),
         s_bitreplicate_b64_b32 => |w, a| {
             let x = a32(w, a);
-            put64(w, a, (0..32).fold(0, |d, i| d | u64::from(x >> i & 1) * 3 << (2 * i)));
+            put64(w, a, (0..32).fold(0, |d, i| d | (u64::from(x >> i & 1) * 3) << (2 * i)));
         },
         s_movrels_b32 => |w, a| put32(w, a, w.scalar(relative(source(a), w.sgpr[M0]))),
         s_movrels_b64 => |w, a| put64(w, a, w.scalar64(relative(source(a), w.sgpr[M0]))),

@@ -91,7 +91,7 @@ pub(super) fn handler(op: Op) -> Option<ScalarFn> {
         s_bfm_b32 => |w, a| put32(w, a, ((1 << (a32(w, a) & 31)) - 1) << (b32(w, a) & 31)),
         s_bfm_b64 => |w, a| put64(w, a, ((1 << (a32(w, a) & 63)) - 1) << (b32(w, a) & 63)),
         s_mul_i32 => |w, a| put32(w, a, a32(w, a).wrapping_mul(b32(w, a))),
-        s_mul_hi_u32 => |w, a| put32(w, a, (u64::from(a32(w, a)) * u64::from(b32(w, a)) >> 32) as u32),
+        s_mul_hi_u32 => |w, a| put32(w, a, ((u64::from(a32(w, a)) * u64::from(b32(w, a))) >> 32) as u32),
         s_mul_hi_i32 => |w, a| {
             let product = i64::from(a32(w, a) as i32) * i64::from(b32(w, a) as i32);
             put32(w, a, (product >> 32) as u32);

@@ -3,7 +3,7 @@
 use super::{a32, put32};
 use crate::env::ScalarFn;
 use crate::wave::{EXEC, VCC};
-use crate::{Args, Src, Wave};
+use crate::{Args, Wave};
 use wave32_isa::Op;
 
 pub(super) fn handler(op: Op, imm: u16) -> Option<ScalarFn> {
@@ -44,7 +44,7 @@ pub(super) fn handler(op: Op, imm: u16) -> Option<ScalarFn> {
             |w, a| {
                 let (register, offset, mask) = field(a.imm);
                 let old = read(w, register).unwrap_or(0);
-                let value = if a.src[0] == Src::None { w.scalar(a.dst as u8) } else { a32(w, a) };
+                let value = a32(w, a);
                 write(w, register, old & !(mask << offset) | (value & mask) << offset);
             }
         }
