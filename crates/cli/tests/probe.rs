@@ -3,30 +3,13 @@
 #![cfg(unix)]
 
 mod common;
+mod standin;
 
 use common::{folder, refused, stderr, stdout, wave32};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-/// Builds the stand-ins in a folder of the test's own; the library's path.
-fn standin(folder: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin");
-    let (hip, miopen) = (folder.join("libamdhip64.so"), folder.join("libMIOpen.so.1"));
-    let build = |args: &[&str], to: &Path, from: &str| {
-        let mut cc = Command::new("cc");
-        cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o"])
-            .arg(to)
-            .arg(source.join(from));
-        let output = cc.args(args).output().expect("a C compiler, `cc`, is needed for this test");
-        assert!(output.status.success(), "{}", stderr(&output));
-    };
-    build(&[], &hip, "hip.c");
-    let link = format!("-L{}", folder.display());
-    build(&[&link, "-Wl,--no-as-needed", "-lamdhip64", "-Wl,-rpath,$ORIGIN"], &miopen, "miopen.c");
-    miopen
-}
 
 /// The command on the stand-in, with everything it keeps below `folder`.
 fn probe(folder: &Path, args: &[&str]) -> Command {
@@ -76,7 +59,7 @@ const ONE: &str = "MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 1 -x 1 -F 0";
 #[test]
 fn each_solver_gets_its_verdict_and_what_can_be_rescued_is() {
     let folder = folder("probe-verdicts");
-    standin(&folder);
+    standin::libraries(&folder);
     let begin = Instant::now();
     let args = [SMALL, POWERS, LARGE, "--deadline", "4", "--find-deadline", "4", "--json", "-"];
     let output = probe(&folder, &args).output().unwrap();
@@ -150,7 +133,7 @@ fn each_solver_gets_its_verdict_and_what_can_be_rescued_is() {
 #[test]
 fn all_passes_find_and_what_find_uncovers() {
     let folder = folder("probe-passes");
-    standin(&folder);
+    standin::libraries(&folder);
     let bad = "ConvAsm3x3U ConvOclDirectFwdGen ConvBinWinogradRxS ConvHipImplicitGemmV4R4Fwd";
     let mut command = probe(&folder, &[ONE, "--deadline", "30", "--json", "-"]);
     let output = command.env("STANDIN_HIDE", bad).output().unwrap();
@@ -186,7 +169,7 @@ fn wait_for_the_hanging_solver(folder: &Path) {
 #[test]
 fn a_probe_that_was_killed_leaves_what_it_ran_in_quarantine() {
     let folder = folder("probe-killed");
-    standin(&folder);
+    standin::libraries(&folder);
     let args = [SMALL, "--deadline", "60", "--find-deadline", "60", "--no-rewrites", "--json", "-"];
     let mut child = probe(&folder, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for_the_hanging_solver(&folder);
@@ -202,7 +185,7 @@ fn a_probe_that_was_killed_leaves_what_it_ran_in_quarantine() {
 #[test]
 fn ctrl_c_leaves_a_partial_table() {
     let folder = folder("probe-interrupt");
-    standin(&folder);
+    standin::libraries(&folder);
     let args = [SMALL, "--deadline", "600", "--find-deadline", "600", "--json", "-"];
     let child = probe(&folder, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for_the_hanging_solver(&folder);
@@ -227,7 +210,7 @@ fn no_miopen_no_device_and_another_library() {
     let output = probe(&folder, &[SMALL]).output().unwrap();
     refused(&output, 3, "no library");
     assert!(stderr(&output).contains("install ROCm") && stderr(&output).contains(library.to_str().unwrap()));
-    standin(&folder);
+    standin::libraries(&folder);
     let output = probe(&folder, &[SMALL]).env("STANDIN_NO_DEVICE", "1").output().unwrap();
     refused(&output, 3, "no device");
     assert!(stderr(&output).contains("sees no device"), "{}", stderr(&output));
@@ -244,7 +227,7 @@ fn no_miopen_no_device_and_another_library() {
 #[test]
 fn two_probes_at_once_lose_nothing() {
     let folder = folder("probe-two");
-    standin(&folder);
+    standin::libraries(&folder);
     let bad = "ConvAsm3x3U ConvOclDirectFwdGen ConvBinWinogradRxS ConvHipImplicitGemmV4R4Fwd";
     let start = |line: &str| {
         let mut command = probe(&folder, &[line, "--direction", "fwd", "--json", "-"]);

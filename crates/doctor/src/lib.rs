@@ -6,6 +6,7 @@ pub mod code_objects;
 pub mod facts;
 #[cfg(target_os = "linux")]
 pub mod launch;
+pub mod miopen;
 pub mod native;
 pub mod profile;
 pub mod repair;

@@ -80,6 +80,22 @@ impl Identity {
     }
 }
 
+#[cfg(test)]
+impl Identity {
+    /// One for tests.
+    pub(crate) fn example() -> Self {
+        Self {
+            card: "AMD Radeon RX 5600 XT".into(),
+            target: "gfx1010".into(),
+            pci: "0000:03:00.0".into(),
+            miopen: "2.20.0".into(),
+            hip: "5.7.0".into(),
+            kernel: "6.1.0-18-amd64".into(),
+            library: "libMIOpen.so.1".into(),
+        }
+    }
+}
+
 /// A solver that MIOpen offers for a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {

@@ -1,8 +1,19 @@
-/* A HIP runtime of host memory: what the probe asks of libamdhip64, for tests without a card. */
-#define _POSIX_C_SOURCE 199309L
+/* A HIP runtime of host memory: what the probe asks of libamdhip64, for tests without a card. As the real one does, it
+   keeps a thread that waits for ever. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+static void *wait_for_events(void *nothing) {
+    for (;;) pause();
+    return nothing;
+}
+__attribute__((constructor)) static void start(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, wait_for_events, NULL);
+}
 
 int hipGetDeviceCount(int *count) {
     *count = getenv("STANDIN_NO_DEVICE") ? 0 : 1;
@@ -33,6 +44,13 @@ int hipMalloc(void **at, size_t bytes) {
 int hipFree(void *at) { free(at); return 0; }
 int hipMemcpy(void *to, const void *from, size_t bytes, int kind) { (void)kind; memcpy(to, from, bytes); return 0; }
 int hipDeviceSynchronize(void) { return 0; }
+/* A kernel that hangs shows here, behind a MIOpen that returned. */
+int hipStreamSynchronize(void *stream) {
+    (void)stream;
+    const char *manner = getenv("STANDIN_MANNER");
+    while (manner && !strcmp(manner, "after")) pause();
+    return 0;
+}
 int hipEventCreate(void **event) { *event = calloc(1, sizeof(struct timespec)); return *event ? 0 : 2; }
 int hipEventDestroy(void *event) { free(event); return 0; }
 int hipEventRecord(void *event, void *stream) { (void)stream; clock_gettime(CLOCK_MONOTONIC, event); return 0; }

@@ -15,6 +15,7 @@ use crate::system::System;
 use std::time::Duration;
 
 pub use driver::kernel_log;
+pub(crate) use rocm::miopen_in;
 
 /// Read of large files, and time for it: libraries of gigabytes cost megabytes, since only headers are read.
 const LARGE_BYTES: u64 = 512 << 20;
