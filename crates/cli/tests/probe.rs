@@ -241,3 +241,127 @@ fn two_probes_at_once_lose_nothing() {
     assert_eq!(known["rows"].as_array().unwrap().len(), tried);
     assert_eq!((&known["format"], &known["identity"]["target"]), (&Value::from(1), &Value::from("gfx1010")));
 }
+
+/// `wave32 check` of a network for the stand-in.
+fn check(folder: &Path, model: &Path, args: &[&str]) -> Command {
+    let mut command = wave32();
+    command
+        .arg("check")
+        .arg(model)
+        .args(["--device", "rocm", "--state"])
+        .arg(folder.join("state"))
+        .args(args);
+    command.arg("--library").arg(folder.join("libMIOpen.so.1"));
+    command
+}
+
+/// Solvers that are bad at every shape: left out where they would only take time.
+const BAD: &str = "ConvAsm3x3U ConvOclDirectFwdGen ConvHipImplicitGemmV4R4Fwd";
+
+#[test]
+fn check_says_what_the_probe_found_of_a_network() {
+    let folder = folder("probe-check it's");
+    standin::libraries(&folder);
+    let (one, list) = (ONE.replace("-F 0", "-F 1"), folder.join("net.txt"));
+    std::fs::write(&list, format!("{one} # stem\n{LARGE} # body x2\n")).unwrap();
+    let output = check(&folder, &list, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let text = stdout(&output);
+    for wanted in
+        ["NO TABLE", "3 were never probed", "wave32 probe", " -H 8 ", " -H 48 ", "--library names it"]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+
+    let mut first = probe(&folder, &[&one, "--deadline", "30"]);
+    assert_eq!(first.env("STANDIN_HIDE", BAD).output().unwrap().status.code(), Some(1));
+    let found = report(&check(&folder, &list, &["--json"]).output().unwrap());
+    let [stem, body] = found["rows"].as_array().unwrap().as_slice() else { panic!("{found:#}") };
+    assert_eq!((&stem["route"], &body["route"], &body["rocm"]), (&"rocm".into(), &Value::Null, &Value::Null));
+    let danger = |row: &Value, solver: &str| {
+        let dangers = row["rocm"]["dangers"].as_array().unwrap();
+        dangers.iter().find(|d| d["solver"] == solver).map(|d| d["verdict"].as_str().unwrap().to_string())
+    };
+    assert_eq!(danger(stem, "ConvBinWinogradRxS").as_deref(), Some("wrong"));
+    assert_eq!(danger(stem, "GemmFwdRest"), None);
+    assert_eq!(stem["rocm"]["choice"], "works");
+
+    // The command that it names, as a shell runs it, probes the rest.
+    let command = found["rocm"]["probe"].as_str().unwrap();
+    assert!(command.contains(" -H 48 ") && !command.contains(" -H 8 "), "{command}");
+    let program = env!("CARGO_BIN_EXE_wave32");
+    let script = command.replacen("wave32", program, 1) + " --deadline 3 --find-deadline 3 --seed 3";
+    let output = Command::new("sh").args(["-c", &script]).env("STANDIN_HIDE", BAD).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let output = check(&folder, &list, &["--json"]).output().unwrap();
+    let found = report(&output);
+    assert_eq!((output.status.code(), &found["rocm"]["probe"]), (Some(0), &Value::Null), "{found:#}");
+    let body = &found["rows"][1];
+    assert_eq!(
+        (&body["layers"], &body["route"], &body["rocm"]["choice"]),
+        (&2.into(), &"rocm".into(), &"hang".into())
+    );
+    assert_eq!(danger(body, "GemmFwdRest").as_deref(), Some("hang"));
+    let safe = body["rocm"]["safe"].as_array().unwrap();
+    let of = |solver: &str| safe.iter().find(|way| way["solver"] == solver);
+    assert_eq!(of("GemmFwdRest").unwrap()["rewrite"][0]["kind"], "tiles");
+    assert_eq!(of("ConvDirectNaiveConvFwd").unwrap()["rewrite"], Value::Array(Vec::new()));
+    assert!(of("ConvBinWinogradRxS").is_none());
+    let times: Vec<f64> = safe.iter().map(|way| way["ms"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted() && body["solver"] == safe[0]["solver"], "{times:?}");
+    let text = stdout(&check(&folder, &list, &[]).output().unwrap());
+    for wanted in ["3 have a safe way", "0 were never probed", "GemmFwdRest: tiles of 32x32", "MIOpen 2.20.0"]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    let says = |verdict: &str, solver: &str| {
+        let words = |line: &&str| line.split_whitespace().take(2).eq([verdict, solver]);
+        text.lines().find(words).map(|line| line.split_once('[').unwrap().1)
+    };
+    assert_eq!(
+        (says("HANG", "GemmFwdRest"), says("works", "GemmFwdRest")),
+        (Some("2]"), Some("1]")),
+        "{text}"
+    );
+    assert_eq!(says("WRONG", "ConvBinWinogradRxS"), Some("1] [2]"), "{text}");
+
+    // What was found of one MIOpen says nothing of another.
+    let output = check(&folder, &list, &[]).env("STANDIN_VERSION", "21").output().unwrap();
+    assert!(output.status.code() == Some(1) && stdout(&output).contains("NO TABLE"), "{}", stdout(&output));
+    let output = check(&folder, &list, &[]).env("STANDIN_NO_DEVICE", "1").output().unwrap();
+    refused(&output, 3, "no device");
+}
+
+#[test]
+fn what_is_superseded_is_listed_and_pruned() {
+    let folder = folder("probe-prune");
+    standin::libraries(&folder);
+    let run = |args: &[&str], version: &str| {
+        let mut command = probe(&folder, args);
+        command
+            .env("STANDIN_HIDE", BAD)
+            .env("STANDIN_VERSION", version)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    let one = ONE.replace("-F 0", "-F 1");
+    let old = stdout(&run(&[&one], "20"));
+    assert!(old.contains("MIOpen 2.20.0") && !old.contains("--prune"), "{old}");
+    assert!(stdout(&run(&["--prune"], "20")).starts_with("nothing is kept"));
+    let output = run(&[&one, "--json", "-"], "21");
+    let found = report(&output);
+    assert!(stderr(&output).contains("wave32 probe --prune"), "{}", stderr(&output));
+    let gone = &found["superseded"][0];
+    let (gone_file, table) = (gone["file"].as_str().unwrap(), found["table"].as_str().unwrap());
+    assert_eq!(gone["identity"]["miopen"], "2.20.0");
+    assert!(gone_file != table && Path::new(gone_file).exists() && Path::new(table).exists());
+    // Shown first, and nobody is there to say yes.
+    let output = run(&["--prune"], "21");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stdout(&output).contains(gone_file) && !stdout(&output).contains(table), "{}", stdout(&output));
+    assert!(Path::new(gone_file).exists());
+    let output = run(&["--prune", "--yes"], "21");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!Path::new(gone_file).exists() && Path::new(table).exists());
+}

@@ -44,12 +44,11 @@ pub struct Args {
     /// Whose notes on MIOpen: rocm-5.7, rocm-5.2-gemm or rocm-5.2-implicit-gemm
     #[arg(long, value_name = "SYSTEM", default_value = SYSTEMS[0].name, value_parser = system)]
     notes: String,
-    /// With --device rocm:
-    #[command(flatten)]
-    vendor: Vendor,
     /// As JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "With --device rocm")]
+    vendor: Vendor,
 }
 
 fn size(text: &str) -> Result<[i64; 2], String> {

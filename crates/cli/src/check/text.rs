@@ -2,6 +2,7 @@
 
 use super::rocm::Source;
 use super::{Report, Row};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use wave32_check::notes::Verdict;
@@ -89,12 +90,13 @@ fn vulkan(report: &Report, known: &[&Row], out: &mut String) -> std::fmt::Result
     )
 }
 
+/// The solver, and what is to be done to the problem first.
 fn way(safe: &Safe) -> String {
     let rewrites: Vec<String> = safe.rewrite.iter().map(ToString::to_string).collect();
     if rewrites.is_empty() {
         safe.solver.clone()
     } else {
-        format!("{} in {}", safe.solver, rewrites.join(", "))
+        format!("{}: {}", safe.solver, rewrites.join(", "))
     }
 }
 
@@ -109,15 +111,16 @@ fn rocm(report: &Report, known: &[&Row], source: &Source, out: &mut String) -> s
         "MIOpen's choice",
         "first",
     ]);
-    // What must not be used, with the lines of the table that it holds for.
-    let mut dangers: BTreeMap<(std::cmp::Reverse<Probed>, &str), Vec<String>> = BTreeMap::new();
+    // What each solver does, what works first, then the worst; with the lines of the table that it holds for.
+    let mut solvers: BTreeMap<(Option<Reverse<Probed>>, String), Vec<String>> = BTreeMap::new();
     for (index, row) in known.iter().enumerate() {
         let number = format!("[{}]", index + 1);
         let best = row.rocm.as_ref().and_then(|standing| standing.safe.first());
         let choice = row.rocm.as_ref().and_then(|standing| standing.choice);
-        for danger in row.rocm.iter().flat_map(|standing| &standing.dangers) {
-            let key = (std::cmp::Reverse(danger.verdict), danger.solver.as_str());
-            dangers.entry(key).or_default().push(number.clone());
+        let mut add = |verdict, solver| solvers.entry((verdict, solver)).or_default().push(number.clone());
+        for standing in &row.rocm {
+            standing.safe.iter().for_each(|safe| add(None, way(safe)));
+            standing.dangers.iter().for_each(|bad| add(Some(Reverse(bad.verdict)), bad.solver.clone()));
         }
         sheet.row([
             number,
@@ -135,13 +138,13 @@ fn rocm(report: &Report, known: &[&Row], source: &Source, out: &mut String) -> s
         ]);
     }
     write!(out, "{sheet}")?;
-    if !dangers.is_empty() {
-        writeln!(out, "\nnot to be used as they are")?;
-        let mut sheet = Sheet::of_words(&["  verdict", "solver", "on"]);
-        for ((verdict, solver), numbers) in &dangers {
-            sheet.row([format!("  {}", verdict.0.name()), solver.to_string(), numbers.join(" ")]);
+    if !solvers.is_empty() {
+        let mut sheet = Sheet::of_words(&["", "solver", "on"]);
+        for ((verdict, solver), numbers) in &solvers {
+            let verdict = verdict.map_or(Probed::Works, |Reverse(verdict)| verdict);
+            sheet.row([verdict.name().to_string(), solver.clone(), numbers.join(" ")]);
         }
-        write!(out, "{sheet}")?;
+        write!(out, "\n{sheet}")?;
     }
     remarks(report, out)?;
     let of = |wanted: &dyn Fn(&[Safe]) -> bool| {
@@ -151,7 +154,7 @@ fn rocm(report: &Report, known: &[&Row], source: &Source, out: &mut String) -> s
     let unprobed = layers(known, |r| r.rocm.is_none());
     writeln!(
         out,
-        "\n{}: {} have a safe way through MIOpen here, {} only rewritten, {} none, {unprobed} were never probed, {} not known",
+        "\n{}: {} have a safe way through MIOpen here, {} only a rewritten one, {} none, {unprobed} were never probed, {} not known",
         sums(report, known),
         of(&plain),
         of(&|safe| !safe.is_empty() && !plain(safe)),
