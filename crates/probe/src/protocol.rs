@@ -80,6 +80,13 @@ impl Identity {
     }
 }
 
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { card, target, miopen, hip, kernel, .. } = self;
+        write!(f, "{card} ({target}), MIOpen {miopen}, HIP {hip}, Linux {kernel}")
+    }
+}
+
 #[cfg(test)]
 impl Identity {
     /// One for tests.

@@ -27,15 +27,9 @@ pub struct Superseded {
 
 impl fmt::Display for Superseded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = &self.identity;
         let what =
             self.rows.map_or("record of an attempt".to_string(), |rows| format!("table of {rows} rows"));
-        writeln!(f, "{}", self.file.display())?;
-        write!(
-            f,
-            "    {what}: {} ({}), MIOpen {}, HIP {}, Linux {}; {}",
-            id.card, id.target, id.miopen, id.hip, id.kernel, self.why
-        )
+        write!(f, "{}\n    {what}: {}; {}", self.file.display(), self.identity, self.why)
     }
 }
 

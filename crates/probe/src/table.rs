@@ -19,9 +19,7 @@ pub fn text(report: &Report) -> String {
 }
 
 fn write(report: &Report, out: &mut String) -> std::fmt::Result {
-    let id = &report.identity;
-    writeln!(out, "{} ({}), MIOpen {}, HIP {}, Linux {}", id.card, id.target, id.miopen, id.hip, id.kernel)?;
-    writeln!(out, "{}\n", id.library)?;
+    writeln!(out, "{}\n{}\n", report.identity, report.identity.library)?;
     let solvers = solvers(report);
     grid(report, &solvers, out)?;
     writeln!(out)?;

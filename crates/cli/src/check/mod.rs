@@ -135,7 +135,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let what = SYSTEMS.iter().find(|s| s.name == args.notes).map_or("", |s| s.what);
     let (on, rocm) = match on {
         On::Vulkan { name, .. } => (name, None),
-        On::Rocm(probed) => (probed.title(), Some(probed.source(&unprobed))),
+        On::Rocm(probed) => (probed.identity().to_string(), Some(probed.source(&unprobed))),
     };
     let report = Report { model: args.model.clone(), on, notes: what, rocm, rows };
     print(&if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::text(&report) });

@@ -56,10 +56,9 @@ impl Probed {
         Ok(Self { known, library, file: store.path().to_path_buf(), words: vendor.words() + &number })
     }
 
-    /// The card and MIOpen in one line.
-    pub fn title(&self) -> String {
-        let id = &self.known.identity;
-        format!("{} ({}), MIOpen {}, HIP {}, Linux {}", id.card, id.target, id.miopen, id.hip, id.kernel)
+    /// The card and MIOpen.
+    pub fn identity(&self) -> &Identity {
+        &self.known.identity
     }
 
     /// How a problem stands, and its line if it is still to be probed, or to its end.
