@@ -1,13 +1,14 @@
 //! `wave32 probe`: which of the vendor's own solvers are safe here, shape by shape.
 
 use crate::consent::{asked, somebody_to_ask};
+use crate::ending::NoDevice;
 use crate::output::{print, save, writable};
 use crate::progress::Progress;
 use crate::signals;
 use crate::vendor::{self, Vendor, missing};
 use crate::verify::{bytes, direction, dtype, fresh_seed, is_stdout};
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -123,7 +124,13 @@ fn prune(args: &Args, stop: &AtomicBool) -> Result<ExitCode> {
         match campaign::identify(&vendor::children(&library.path, args.device)?, stop) {
             Ok(identity) => here.push(identity),
             Err(StartError::Interrupted) => bail!("interrupted"),
-            Err(error) => eprintln!("note: {} does not open ({error})", library.path),
+            // What it is, and so what is its, cannot be told.
+            Err(error) if Path::new(&library.path).exists() => bail!(NoDevice(format!(
+                "{} is there and does not open ({error}): what is kept may be of it, so nothing is removed; have it \
+                 open, or move it away",
+                library.path
+            ))),
+            Err(_) => {}
         }
     }
     let found = superseded(&args.vendor.state()?, &here);

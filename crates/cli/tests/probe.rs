@@ -361,6 +361,10 @@ fn what_is_superseded_is_listed_and_pruned() {
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stdout(&output).contains(gone_file) && !stdout(&output).contains(table), "{}", stdout(&output));
     assert!(Path::new(gone_file).exists());
+    // A library that is there, and says nothing: what is kept may be of it.
+    let mut silent = probe(&folder, &["--prune", "--yes"]);
+    refused(&silent.env("STANDIN_NO_DEVICE", "1").output().unwrap(), 3, "no device");
+    assert!(Path::new(gone_file).exists());
     let output = run(&["--prune", "--yes"], "21");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(!Path::new(gone_file).exists() && Path::new(table).exists());
