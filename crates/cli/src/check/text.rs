@@ -118,7 +118,7 @@ fn rocm(report: &Report, known: &[&Row], source: &Source, out: &mut String) -> s
         let best = row.rocm.as_ref().and_then(|standing| standing.safe.first());
         let choice = row.rocm.as_ref().and_then(|standing| standing.choice);
         let mut add = |verdict, solver| solvers.entry((verdict, solver)).or_default().push(number.clone());
-        for standing in &row.rocm {
+        if let Some(standing) = &row.rocm {
             standing.safe.iter().for_each(|safe| add(None, way(safe)));
             standing.dangers.iter().for_each(|bad| add(Some(Reverse(bad.verdict)), bad.solver.clone()));
         }
