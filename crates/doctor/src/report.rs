@@ -15,7 +15,10 @@ pub fn text(diagnosis: &Diagnosis) -> String {
     for gpu in &facts.gpus {
         out += &format!("  {}\n", self::gpu(gpu));
     }
-    if facts.gpus.is_empty() {
+    let lent = facts.host.wsl.as_ref().is_some_and(|wsl| wsl.dxg);
+    if lent {
+        out += "  GPUs of Windows, through /dev/dxg\n";
+    } else if facts.gpus.is_empty() {
         out += "  no GPU\n";
     }
     out += "\n";
@@ -61,6 +64,7 @@ fn host(facts: &Facts) -> String {
     let mut parts = vec![facts.host.system.clone().unwrap_or_else(|| "unknown system".into())];
     parts.extend(facts.host.kernel.as_ref().map(|k| format!("kernel {k}")));
     parts.extend(facts.host.memory_bytes.map(|b| format!("{} of memory", gib(b))));
+    parts.extend(facts.host.wsl.as_ref().map(|_| "under Windows (WSL)".to_string()));
     parts.extend(facts.host.container.as_ref().map(|why| format!("in a container ({why})")));
     parts.join(", ")
 }

@@ -121,7 +121,8 @@ fn label(gpu: &Gpu) -> String {
 }
 
 fn no_gpu(facts: &Facts) -> Vec<Found> {
-    if !facts.gpus.is_empty() {
+    // WSL has rules of its own.
+    if !facts.gpus.is_empty() || facts.host.wsl.is_some() {
         return Vec::new();
     }
     if !facts.pci_listed {
@@ -139,7 +140,7 @@ fn no_gpu(facts: &Facts) -> Vec<Found> {
 }
 
 fn no_amd_gpu(facts: &Facts) -> Vec<Found> {
-    if facts.gpus.is_empty() || amd(facts).next().is_some() {
+    if facts.gpus.is_empty() || facts.host.wsl.is_some() || amd(facts).next().is_some() {
         return Vec::new();
     }
     vec![Found {

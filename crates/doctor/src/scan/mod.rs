@@ -5,16 +5,17 @@ mod environment;
 mod gpus;
 mod host;
 mod leftovers;
+mod log;
+mod module;
 mod packages;
 mod rocm;
+mod rpm;
 mod torch;
 mod vulkan;
 
 use crate::facts::Facts;
 use crate::system::System;
 use std::time::Duration;
-
-pub use driver::kernel_log;
 
 /// Read of large files, and time for it: libraries of gigabytes cost megabytes, since only headers are read.
 const LARGE_BYTES: u64 = 512 << 20;
@@ -42,16 +43,20 @@ pub fn scan(system: &System, options: &Options) -> Facts {
     facts.kfd = driver::kfd(system);
     facts.pci_listed = system.is_dir(gpus::PCI);
     facts.gpus = gpus::gpus(system, &facts.kfd);
-    facts.driver = driver::driver(system, facts.host.kernel.as_deref());
+    facts.driver = driver::driver(system, facts.host.kernel.as_deref(), &mut facts.gaps);
     facts.devices = host::devices(system);
-    facts.log = driver::log(system);
+    facts.log = log::log(system, &mut facts.gaps);
     facts.torches = torch::torches(system, &options.python);
     facts.rocm = rocm::installs(system, &facts.torches);
+    if let Some(wsl) = &mut facts.host.wsl {
+        wsl.rocm = host::rocm_for_wsl(system, &facts.rocm);
+    }
     facts.vulkan = vulkan::vulkan(system);
     facts.variables = environment::variables(system);
     environment::check_names(system, &facts.rocm, &mut facts.variables);
-    packages::check(system, &mut facts.rocm, &mut facts.gaps, options.thorough);
-    facts.leftovers = leftovers::leftovers(system, &facts);
+    facts.missing = packages::check(system, &mut facts.rocm, &mut facts.gaps, options.thorough);
+    let sources = packages::changed_sources(system, &mut facts.gaps, options.thorough);
+    facts.leftovers = leftovers::leftovers(system, &facts, &sources);
     for library in facts.rocm.iter().flat_map(|r| &r.libraries).filter(|l| !l.complete) {
         facts.gaps.push(format!("{}: not read to its end; --thorough takes the time", library.path));
     }
@@ -60,9 +65,6 @@ pub fn scan(system: &System, options: &Options) -> Facts {
     }
     if !options.python.is_empty() && !facts.torches.iter().any(|t| t.reach == "--python") {
         facts.gaps.push(format!("--python {}: no PyTorch there", options.python.join(", ")));
-    }
-    if facts.log.source.is_none() {
-        facts.gaps.push("the kernel's log is not readable; `sudo wave32 doctor` reads it".into());
     }
     facts
 }
