@@ -50,7 +50,7 @@ impl Machine {
     /// rpm that knows these owners and says that of each package.
     fn rpm(self, verify: &str) -> Self {
         let script = format!(
-            "echo \"$*\" >> {0}/asked\ncase $1 in\n-qf) /bin/cat <<'END'\n{OWNERS}END\n;;\n-V) {verify}\n;;\nesac",
+            "printf '%s\\n' \"$*\" >> {0}/asked\ncase $1 in\n-qf) /bin/cat <<'END'\n{OWNERS}END\n;;\n-V) {verify}\n;;\nesac",
             self.root.path().display()
         );
         common::program(&self.bin(), "rpm", &script);
@@ -58,7 +58,7 @@ impl Machine {
     }
 
     fn journal(self, script: &str) -> Self {
-        let script = format!("echo \"$*\" > {}/asked\n{script}", self.root.path().display());
+        let script = format!("printf '%s\\n' \"$*\" > {}/asked\n{script}", self.root.path().display());
         common::program(&self.bin(), "journalctl", &script);
         self
     }

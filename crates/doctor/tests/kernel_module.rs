@@ -143,7 +143,8 @@ fn damaged_files_are_told_and_nothing_panics() {
     let seed = seed();
     let mut next = numbers(seed);
     let folder = tempfile::tempdir().unwrap();
-    let plain = module(folder.path(), seed);
+    std::fs::create_dir(folder.path().join("plain")).unwrap();
+    let plain = module(&folder.path().join("plain"), seed);
     for (ending, command) in PACKERS.iter().take(3) {
         std::fs::copy(&plain, folder.path().join("amdgpu.ko")).unwrap();
         run(Command::new(command[0]).args(&command[1..]).arg(folder.path().join("amdgpu.ko")));

@@ -142,6 +142,7 @@ fn verdicts_are_what_a_friend_would_say() {
             &["spoof-across-families", "torch-spoofed"],
             false,
         ),
+        ("wsl2", [State::Absent, State::Absent], Route::Cpu, &["wsl-rocm", "wsl-no-vulkan"], true),
         ("broken-vulkan", [State::Absent, State::Broken], Route::Cpu, &["vulkan-loader-broken"], false),
     ];
     for (name, states, best, rules, well) in table {
@@ -280,6 +281,40 @@ fn the_documentation_lists_every_rule() {
         fs::write(&path, &want).unwrap();
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), want, "WAVE32_BLESS=1 writes it");
+}
+
+/// What Windows's subsystem for Linux lends decides which routes are there, and what is advised.
+#[test]
+fn wsl_in_its_kinds() {
+    let tree = fs::read_to_string(folder().join("wsl2/tree.txt")).unwrap();
+    let look = |tree: &str| {
+        let root = tempfile::tempdir().unwrap();
+        common::build(root.path(), tree);
+        Diagnosis::of(scan(&System::at(root.path()).unwrap(), &Options::default()))
+    };
+    let states = |d: &Diagnosis| [d.verdicts[0].state, d.verdicts[1].state];
+    let has = |d: &Diagnosis, rule: &str| d.findings.iter().any(|f| f.rule == rule);
+
+    let both = "library /opt/rocm-6.2.4/lib/librocdxg.so.1\nlibrary /usr/lib/x86_64-linux-gnu/libvulkan_dzn.so\n\
+        one /usr/share/vulkan/icd.d/dzn_icd.x86_64.json {\"ICD\": {\"library_path\": \"libvulkan_dzn.so\"}}\n";
+    let lent = look(&format!("{tree}{both}"));
+    assert_eq!(states(&lent), [State::Risky, State::Ready], "{}", report::text(&lent));
+    assert!(has(&lent, "wsl-dxg-detection") && has(&lent, "wsl-dozen") && !has(&lent, "wsl-rocm"));
+    assert_eq!(lent.best, Route::Vulkan);
+    let told = tree.replace("\"HOME\"", "\"HSA_ENABLE_DXG_DETECTION\": \"1\", \"HOME\"");
+    assert!(!has(&look(&format!("{told}{both}")), "wsl-dxg-detection"));
+
+    let first = look(&tree.replace("/dev/dxg", "/dev/null"));
+    assert_eq!(states(&first), [State::Absent, State::Absent]);
+    assert!(has(&first, "wsl-no-gpu") && !has(&first, "wsl-rocm") && !has(&first, "no-amd-gpu"));
+    assert!(first.verdicts[0].next.contains("PowerShell"), "{}", first.verdicts[0].next);
+    let container = look(&format!("{}file /.dockerenv\n", tree.replace("libdxcore.so", "else.so")));
+    assert!(container.verdicts[1].next.contains("--device=/dev/dxg"), "{}", container.verdicts[1].next);
+
+    let arch = look(&tree.replace("ID=ubuntu", "ID=arch").replace("ID_LIKE=debian", "X=y"));
+    assert_eq!(arch.verdicts[1].next, "`sudo pacman -S vulkan-icd-loader vulkan-dzn`");
+    // A kernel of anybody else is not WSL.
+    assert!(look(&tree.replace("-microsoft-", "-else-")).facts.host.wsl.is_none());
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(super) fn log(system: &System, gaps: &mut Vec<String>) -> Log {
         return kernel_log(path, &text[start..]);
     }
     if !system.live {
-        gaps.push("the tree has no kernel log: neither /var/log/kern.log nor /var/log/dmesg".into());
+        gaps.push("the tree has no kernel log in /var/log/kern.log or /var/log/dmesg; a journal is read on the running machine only".into());
         return Log::default();
     }
     match journal(system) {
