@@ -1,5 +1,6 @@
 //! What a scan found, as plain data. Paths are as seen inside the root.
 
+use crate::targets;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -38,6 +39,25 @@ pub struct Facts {
     pub leftovers: Vec<Leftover>,
     /// What could not be read, and why.
     pub gaps: Vec<String>,
+}
+
+impl Facts {
+    /// Targets of the AMD cards here, each once and in their order. Graphics inside the processor count only where there is
+    /// nothing else: nobody buys a card to compute beside it.
+    pub fn cards(&self) -> Vec<&str> {
+        let mut cards: Vec<&str> = self.gpus.iter().filter_map(|g| g.target.as_deref()).collect();
+        if cards.iter().any(|card| !targets::is_integrated(card)) {
+            cards.retain(|card| !targets::is_integrated(card));
+        }
+        let mut seen = Vec::new();
+        cards.retain(|card| {
+            !seen.contains(card) && {
+                seen.push(*card);
+                true
+            }
+        });
+        cards
+    }
 }
 
 /// System, kernel, memory.

@@ -41,6 +41,19 @@ pub fn text(diagnosis: &Diagnosis) -> String {
     for (number, finding) in wrong.iter().enumerate() {
         out += &self::finding(number + 1, finding, &mut told);
     }
+    let changes = |f: &&Finding| match &f.fix {
+        Fix::UnsetVariable { places, .. } => !places.is_empty(),
+        Fix::RemoveLeftover { .. } => true,
+        _ => false,
+    };
+    if wrong.iter().any(|f| changes(&f)) {
+        out += &wrapped(
+            "",
+            "`wave32 doctor --fix` does what is done by changing files of yours (`--fix --system`, as root: the system's); it \
+             shows each change and asks, and `wave32 undo` takes it back.",
+            0,
+        );
+    }
     if !other.is_empty() {
         out += "\nGood to know\n";
     }

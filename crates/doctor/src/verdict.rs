@@ -1,6 +1,7 @@
 //! Which routes work here, and why not.
 
 use crate::facts::{Facts, Torch};
+use crate::rules::stack::fits_wave;
 use crate::rules::{Finding, Fix, Route, Severity, findings};
 use crate::{native, targets};
 use serde::Serialize;
@@ -136,7 +137,7 @@ fn good(facts: &Facts, route: Route) -> String {
 }
 
 fn native_torch(facts: &Facts) -> Option<&Torch> {
-    let cards: Vec<&str> = facts.gpus.iter().filter_map(|g| g.target.as_deref()).collect();
+    let cards = facts.cards();
     facts
         .torches
         .iter()
@@ -152,11 +153,11 @@ fn unread(facts: &Facts) -> Option<&Torch> {
 fn start(facts: &Facts, route: Route) -> String {
     match route {
         Route::Rocm => "`wave32 probe` finds which of MIOpen's solvers are safe here".into(),
-        Route::Vulkan if facts.torches.is_empty() => {
-            "`wave32 verify` proves it; then `pip install .` beside a PyTorch".into()
-        }
+        Route::Vulkan if !facts.torches.iter().any(fits_wave) => "`wave32 verify` proves it; then, in wave32's folder and \
+            an environment with PyTorch 2.10 to 2.15, `pip install .`"
+            .into(),
         Route::Vulkan => {
-            "`wave32 verify` proves it; then `pip install .` and device \"wave\" in PyTorch".into()
+            "`wave32 verify` proves it; then `pip install .` in wave32's folder, and device \"wave\" in PyTorch".into()
         }
         Route::Cpu => "`wave32 verify --device cpu` proves it".into(),
     }

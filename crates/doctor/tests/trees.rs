@@ -8,7 +8,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use wave32_doctor::facts::{Device, Facts, Gpu, Torch, Variable};
+use wave32_doctor::facts::{Device, Facts, Gpu, Kfd, KfdNode, Torch, Variable};
 use wave32_doctor::report;
 use wave32_doctor::rules::{self, Route, Severity};
 use wave32_doctor::scan::{Options, scan};
@@ -231,6 +231,63 @@ fn values_mean_what_the_sources_say() {
         ["DIRECT", "FFT", "GEMM", "IMPLICIT_GEMM", "WINOGRAD"].map(|f| format!("MIOPEN_DEBUG_CONV_{f}"));
     let all: Vec<(&str, &str)> = all.iter().map(|name| (name.as_str(), "0")).collect();
     assert!(fired(&all).contains(&"miopen-no-algorithm"));
+}
+
+/// A processor's own graphics beside a card: the card's route stands by the card.
+#[test]
+fn integrated_graphics_do_not_break_a_cards_route() {
+    let gpu = |target: &str, address: &str| Gpu {
+        vendor: 0x1002,
+        target: Some(target.into()),
+        driver: Some("amdgpu".into()),
+        address: address.into(),
+        ..Gpu::default()
+    };
+    let node = |address: &str| KfdNode { address: address.into(), ..KfdNode::default() };
+    let torch = Torch {
+        hip: Some("7.0".into()),
+        version: "2.10".into(),
+        complete: true,
+        targets: vec!["gfx1010".into()],
+        ..Torch::default()
+    };
+    let device = |path: &str| Device {
+        path: path.into(),
+        mode: "666".into(),
+        group: "render".into(),
+        usable: Some(true),
+    };
+    let facts = Facts {
+        pci_listed: true,
+        gpus: vec![gpu("gfx1010", "0000:03:00.0"), gpu("gfx1036", "0000:0c:00.0")],
+        kfd: Kfd { present: true, nodes: vec![node("0000:03:00.0"), node("0000:0c:00.0")] },
+        devices: vec![device("/dev/kfd")],
+        torches: vec![torch],
+        ..Facts::default()
+    };
+    let both = Diagnosis::of(facts.clone());
+    assert_eq!(both.verdicts[0].state, State::Ready, "{}", report::text(&both));
+    assert!(both.findings.iter().any(|f| f.rule == "integrated-gpu"));
+    assert!(both.native_pytorch.iter().all(|way| way.target == "gfx1010"));
+    // Alone it counts.
+    let alone = Facts { gpus: vec![gpu("gfx1036", "0000:0c:00.0")], ..facts };
+    assert_eq!(Diagnosis::of(alone).verdicts[0].state, State::Broken);
+}
+
+#[test]
+fn variables_with_other_entries_are_not_taken_out_whole() {
+    use wave32_doctor::rules::Fix;
+    let fix = |libraries: &str| {
+        let root = tempfile::tempdir().unwrap();
+        let tree = fs::read_to_string(folder().join("rocm6-patched/tree.txt")).unwrap();
+        let set = "/opt/rocm-miopen-rdna1/lib:/opt/rocm/lib";
+        assert!(tree.contains(set));
+        common::build(root.path(), &tree.replace(set, libraries));
+        let found = Diagnosis::of(scan(&System::at(root.path()).unwrap(), &Options::default())).findings;
+        found.into_iter().find(|f| f.rule == "mixed-rocm").expect("mixed-rocm").fix
+    };
+    assert!(matches!(fix("/opt/rocm-6.2.4/lib"), Fix::UnsetVariable { .. }));
+    assert!(matches!(fix("/opt/rocm/lib:/opt/tensorrt/lib"), Fix::Text { .. }));
 }
 
 #[test]

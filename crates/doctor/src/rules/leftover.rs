@@ -169,7 +169,15 @@ fn preload(facts: &Facts) -> Vec<Found> {
     {
         let sets =
             |v: &&crate::facts::Variable| v.settings().any(|(value, _)| value.contains(&leftover.path));
+        let alone = |v: &crate::facts::Variable| v.settings().all(|(value, _)| value.trim() == leftover.path);
         match variable.filter(sets) {
+            // What else it names may be needed.
+            Some(variable) if !alone(variable) => {
+                finding.fix = Fix::text(format!(
+                    "take {} out of LD_PRELOAD, and leave the others in it",
+                    leftover.path
+                ));
+            }
             Some(variable) => finding.fix = super::variable::unset(variable, String::new()).fix,
             None => finding.fix = Fix::text("take its line out of /etc/ld.so.preload"),
         }

@@ -39,7 +39,13 @@ pub(super) const RULES: &[Rule] = &[
                     Manager::Pacman => "linux-firmware-amdgpu",
                     Manager::Apt | Manager::Dnf => "linux-firmware",
                 };
-                Fix::run("install the firmware, then reboot", &[&manager.install(package)])
+                let text = match package {
+                    "firmware-amd-graphics" => {
+                        "install the firmware (from Debian's non-free-firmware), then reboot"
+                    }
+                    _ => "install the firmware, then reboot",
+                };
+                Fix::run(text, &[&manager.install(package)])
             })
         },
     },

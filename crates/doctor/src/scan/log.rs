@@ -55,9 +55,7 @@ pub(super) fn log(system: &System, gaps: &mut Vec<String>) -> Log {
         Err(why) => {
             let hint = match system.process.uid {
                 Some(0) => "outside the container `journalctl -k -b | grep amdgpu` shows what matters",
-                _ => {
-                    "`sudo wave32 doctor` reads it, `sudo journalctl -k -b | grep amdgpu` shows what matters"
-                }
+                _ => "`sudo journalctl -k -b | grep amdgpu` shows what matters",
             };
             gaps.push(format!(
                 "the kernel's log: /dev/kmsg and /var/log/kern.log cannot be read, {why}; {hint}"
