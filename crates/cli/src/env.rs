@@ -95,7 +95,7 @@ impl Machine {
     /// The route does not work here.
     pub fn profile(&self) -> Result<Profile> {
         let system = System::at(&self.root)?;
-        let mut situation = Situation::from(&scan::scan(&system, &Options::default()));
+        let mut situation = Situation::from(&scan::stack(&system, &Options::default()));
         if !self.card.is_empty() {
             situation.cards.clone_from(&self.card);
         }

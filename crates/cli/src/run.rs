@@ -45,7 +45,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A route that is not here.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let situation = Situation::from(&scan::scan(&System::at(Path::new("/"))?, &Options::default()));
+    let situation = Situation::from(&scan::stack(&System::at(Path::new("/"))?, &Options::default()));
     let (Choice { route, why }, cards) = choose(args.route, &situation.cards)?;
     let log_miopen = args.hang_timeout.is_some();
     let around = Surroundings { cards, log_miopen, ..Surroundings::here(situation) };

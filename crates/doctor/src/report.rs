@@ -49,8 +49,8 @@ pub fn text(diagnosis: &Diagnosis) -> String {
     if wrong.iter().any(|f| changes(&f)) {
         out += &wrapped(
             "",
-            "`wave32 doctor --fix` does what is done by changing files of yours (`--fix --system`, as root: the system's); it \
-             shows each change and asks, and `wave32 undo` takes it back.",
+            "`wave32 doctor --fix` makes those changes that are to files of yours (`--fix --system`, as root: the system's); it \
+             shows each and asks, and `wave32 undo` takes it back.",
             0,
         );
     }

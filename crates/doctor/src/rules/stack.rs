@@ -62,7 +62,8 @@ pub(super) const RULES: &[Rule] = &[
         id: "no-torch",
         severity: Severity::Absent,
         routes: &[Route::Rocm],
-        meaning: "No PyTorch is in reach: active environments, --python, the user's and the system's packages were read.",
+        meaning: "No PyTorch is in reach: active environments, --python, the user's and the system's packages were read. One in \
+                  another environment is found with `wave32 doctor --python ENVIRONMENT`.",
         source: "https://pytorch.org/get-started/locally/",
         check: no_torch,
     },
@@ -261,10 +262,7 @@ fn no_torch(facts: &Facts) -> Vec<Found> {
     };
     vec![Found {
         what: "there is no PyTorch in reach".into(),
-        evidence: vec![
-            "one in an environment that is not active is seen with `wave32 doctor --python ENVIRONMENT`"
-                .into(),
-        ],
+        evidence: Vec::new(),
         fix: native::fix(facts, card),
     }]
 }

@@ -30,24 +30,13 @@ pub struct Options {
     pub thorough: bool,
 }
 
-/// Reads everything but what drivers have to be asked for.
+/// Reads everything but what drivers have to be asked for. On a live machine its package manager and its journal are asked.
 pub fn scan(system: &System, options: &Options) -> Facts {
-    if options.thorough {
-        system.limit(u64::MAX, Duration::from_secs(600));
-    } else {
-        system.limit(LARGE_BYTES, LARGE_TIME);
-    }
-    let mut facts = Facts { live: system.live, ..Facts::default() };
-    facts.host = host::host(system);
+    let mut facts = stack(system, options);
     facts.user = host::user(system);
-    facts.kfd = driver::kfd(system);
-    facts.pci_listed = system.is_dir(gpus::PCI);
-    facts.gpus = gpus::gpus(system, &facts.kfd);
     facts.driver = driver::driver(system, facts.host.kernel.as_deref(), &mut facts.gaps);
     facts.devices = host::devices(system);
     facts.log = log::log(system, &mut facts.gaps);
-    facts.torches = torch::torches(system, &options.python);
-    facts.rocm = rocm::installs(system, &facts.torches);
     if let Some(wsl) = &mut facts.host.wsl {
         wsl.rocm = host::rocm_for_wsl(system, &facts.rocm);
     }
@@ -66,5 +55,22 @@ pub fn scan(system: &System, options: &Options) -> Facts {
     if !options.python.is_empty() && !facts.torches.iter().any(|t| t.reach == "--python") {
         facts.gaps.push(format!("--python {}: no PyTorch there", options.python.join(", ")));
     }
+    facts
+}
+
+/// Reads cards, ROCm and PyTorch alone: what an environment or a build is made for.
+pub fn stack(system: &System, options: &Options) -> Facts {
+    if options.thorough {
+        system.limit(u64::MAX, Duration::from_secs(600));
+    } else {
+        system.limit(LARGE_BYTES, LARGE_TIME);
+    }
+    let mut facts = Facts { live: system.live, ..Facts::default() };
+    facts.host = host::host(system);
+    facts.kfd = driver::kfd(system);
+    facts.pci_listed = system.is_dir(gpus::PCI);
+    facts.gpus = gpus::gpus(system, &facts.kfd);
+    facts.torches = torch::torches(system, &options.python);
+    facts.rocm = rocm::installs(system, &facts.torches);
     facts
 }
