@@ -46,7 +46,7 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         Fix::RemoveLeftover { .. } => true,
         _ => false,
     };
-    if wrong.iter().any(|f| changes(&f)) {
+    if wrong.iter().any(changes) {
         out += &wrapped(
             "",
             "`wave32 doctor --fix` makes those changes that are to files of yours (`--fix --system`, as root: the system's); it \

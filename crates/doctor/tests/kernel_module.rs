@@ -48,7 +48,7 @@ fn run(command: &mut Command) {
 /// A relocatable object as a compiler makes it, megabytes of it, signed at its end as distributions do.
 fn module(folder: &Path, seed: u64) -> PathBuf {
     let mut next = numbers(seed);
-    let random: Vec<u8> = (0..400_000).flat_map(|_| next().to_le_bytes()).collect();
+    let random: Vec<u8> = (0..100_000).flat_map(|_| next().to_le_bytes()).collect();
     std::fs::write(folder.join("firmware.bin"), random).unwrap();
     let source = format!(
         ".section .modinfo,\"a\"\n.asciz \"license=GPL and additional rights\"\n.asciz \"srcversion={SRCVERSION}\"\n\
@@ -151,7 +151,7 @@ fn damaged_files_are_told_and_nothing_panics() {
         let whole = std::fs::read(folder.path().join(format!("amdgpu.ko{ending}"))).unwrap();
         let file = folder.path().join(format!("damaged/amdgpu.ko{ending}"));
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        for round in 0..40 {
+        for round in 0..16 {
             let mut bytes = whole.clone();
             let at = (next() % bytes.len() as u64) as usize;
             match round % 4 {
