@@ -34,7 +34,7 @@ impl Vendor {
     /// The chosen MIOpen, and the others that are here.
     pub fn libraries(&self) -> (Miopen, Vec<Miopen>) {
         let system = System::live();
-        let mut found = miopens(&system, &scan::stack(&system));
+        let mut found = miopens(&system, &scan::stack(&system, &scan::Options::default()));
         let chosen = match &self.library {
             Some(named) => {
                 // Links followed, as the doctor does: what is kept is told apart by the file.

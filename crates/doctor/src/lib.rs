@@ -1,5 +1,6 @@
 //! What is on this machine, what is wrong, what to change, how to undo it.
 
+pub mod ask;
 pub mod build_torch;
 pub mod change;
 pub mod code_objects;
