@@ -4,7 +4,7 @@ use super::global::Lanes;
 use super::{
     ADDR, DATA, Data, EXTRA, Segment, atomic_handler, load_handler, local, operands, put, store_handler,
 };
-use super::{Dwords, Rmw, destination, exchange, operand, vector};
+use super::{Dwords, Rmw, destination, exchange, operand, rows, vector};
 use crate::args::Args;
 use crate::env::{Env, Fault, MemoryFn};
 use crate::wave::{EXEC, M0};
@@ -38,14 +38,14 @@ pub(super) fn bind<M: Memory>(inst: &Inst, args: &mut Args) -> Option<MemoryFn<M
         Op::ds_consume => return Some(append::<M, false>),
         Op::ds_read_addtid_b32 => return load_handler::<M, ByLane>("b32", false),
         Op::ds_write_addtid_b32 => return store_handler::<M, ByLane>("b32"),
-        Op::ds_read2_b32 => return Some(read2::<M, 4, 4>),
-        Op::ds_read2st64_b32 => return Some(read2::<M, 4, 256>),
-        Op::ds_read2_b64 => return Some(read2::<M, 8, 8>),
-        Op::ds_read2st64_b64 => return Some(read2::<M, 8, 512>),
-        Op::ds_write2_b32 => return Some(write2::<M, 4, 4>),
-        Op::ds_write2st64_b32 => return Some(write2::<M, 4, 256>),
-        Op::ds_write2_b64 => return Some(write2::<M, 8, 8>),
-        Op::ds_write2st64_b64 => return Some(write2::<M, 8, 512>),
+        Op::ds_read2_b32 => return Some(read2::<M, 1, 4, 4>),
+        Op::ds_read2st64_b32 => return Some(read2::<M, 1, 4, 256>),
+        Op::ds_read2_b64 => return Some(read2::<M, 2, 8, 8>),
+        Op::ds_read2st64_b64 => return Some(read2::<M, 2, 8, 512>),
+        Op::ds_write2_b32 => return Some(write2::<M, 1, 4, 4>),
+        Op::ds_write2st64_b32 => return Some(write2::<M, 1, 4, 256>),
+        Op::ds_write2_b64 => return Some(write2::<M, 2, 8, 8>),
+        Op::ds_write2st64_b64 => return Some(write2::<M, 2, 8, 512>),
         Op::ds_wrxchg2_rtn_b32 => return Some(exchange2::<M, false, 4>),
         Op::ds_wrxchg2st64_rtn_b32 => return Some(exchange2::<M, false, 256>),
         Op::ds_wrxchg2_rtn_b64 => return Some(exchange2::<M, true, 8>),
@@ -82,6 +82,18 @@ fn lanes<'a>(wave: &Wave, addr: &'a [u64; 32]) -> Lanes<'a> {
 }
 
 impl<M: Memory> Segment<M> for Local {
+    #[inline(always)]
+    fn load_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
+        let addr = vector(wave, args.src[ADDR], 0);
+        rows::from_lds::<M, N>(wave, env, &addr, args.mem.offset as u32, usize::from(args.dst))
+    }
+
+    #[inline(always)]
+    fn store_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
+        let addr = vector(wave, args.src[ADDR], 0);
+        rows::to_lds::<M, N>(wave, env, &addr, args.mem.offset as u32, args.src[DATA])
+    }
+
     #[inline]
     fn load<const BYTES: usize>(
         wave: &Wave,
@@ -158,14 +170,21 @@ fn two_offsets<const STEP: u32>(args: &Args) -> [u32; 2] {
     [(args.mem.offset as u32 & 0xff) * STEP, u32::from(args.mem.offset1) * STEP]
 }
 
-fn read2<M: Memory, const BYTES: usize, const STEP: u32>(
+fn read2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
     wave: &mut Wave,
     env: &mut Env<M>,
     args: &Args,
 ) -> Result<(), Box<Fault>> {
+    let addr = vector(wave, args.src[ADDR], 0);
+    let (dst, [a, b]) = (usize::from(args.dst), two_offsets::<STEP>(args));
+    if rows::from_lds::<M, N>(wave, env, &addr, a, dst)
+        && rows::from_lds::<M, N>(wave, env, &addr, b, dst + N)
+    {
+        return Ok(());
+    }
     let mut out = [[[0; 32]; 4]; 2];
     for (out, offset) in out.iter_mut().zip(two_offsets::<STEP>(args)) {
-        let addr = addresses(wave, args, offset);
+        let addr = addr.map(|a| u64::from(a.wrapping_add(offset)));
         local::load::<M, BYTES>(env, lanes(wave, &addr), out)?;
     }
     for (i, out) in out.iter().enumerate() {
@@ -176,12 +195,16 @@ fn read2<M: Memory, const BYTES: usize, const STEP: u32>(
     Ok(())
 }
 
-fn write2<M: Memory, const BYTES: usize, const STEP: u32>(
+fn write2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
     wave: &mut Wave,
     env: &mut Env<M>,
     args: &Args,
 ) -> Result<(), Box<Fault>> {
+    let addr = vector(wave, args.src[ADDR], 0);
     for (src, offset) in [DATA, EXTRA].into_iter().zip(two_offsets::<STEP>(args)) {
+        if rows::to_lds::<M, N>(wave, env, &addr, offset, args.src[src]) {
+            continue;
+        }
         let data = operand::<Dwords>(wave, args.src[src], BYTES / 4);
         let addr = addresses(wave, args, offset);
         local::store::<M, BYTES>(env, lanes(wave, &addr), &data)?;
