@@ -4,11 +4,12 @@ use super::global::Lanes;
 use super::{
     ADDR, DATA, Data, EXTRA, Segment, atomic_handler, load_handler, local, operands, put, store_handler,
 };
-use super::{Dwords, Rmw, destination, exchange, operand, rows, vector};
+use super::{Dwords, Rmw, destination, exchange, operand, quick, vector};
 use crate::args::Args;
 use crate::env::{Env, Fault, MemoryFn};
+use crate::lanes::ZEROS;
 use crate::wave::{EXEC, M0};
-use crate::{Memory, Wave};
+use crate::{Memory, Row, Wave};
 use wave32_isa::{Inst, Op};
 
 /// Chooses the handler and sorts the operands: `[vdst,] [addr,] [data0,] [data1]`.
@@ -38,14 +39,14 @@ pub(super) fn bind<M: Memory>(inst: &Inst, args: &mut Args) -> Option<MemoryFn<M
         Op::ds_consume => return Some(append::<M, false>),
         Op::ds_read_addtid_b32 => return load_handler::<M, ByLane>("b32", false),
         Op::ds_write_addtid_b32 => return store_handler::<M, ByLane>("b32"),
-        Op::ds_read2_b32 => return Some(read2::<M, 1, 4, 4>),
-        Op::ds_read2st64_b32 => return Some(read2::<M, 1, 4, 256>),
-        Op::ds_read2_b64 => return Some(read2::<M, 2, 8, 8>),
-        Op::ds_read2st64_b64 => return Some(read2::<M, 2, 8, 512>),
-        Op::ds_write2_b32 => return Some(write2::<M, 1, 4, 4>),
-        Op::ds_write2st64_b32 => return Some(write2::<M, 1, 4, 256>),
-        Op::ds_write2_b64 => return Some(write2::<M, 2, 8, 8>),
-        Op::ds_write2st64_b64 => return Some(write2::<M, 2, 8, 512>),
+        Op::ds_read2_b32 => return Some(read2::<M, 4, 4>),
+        Op::ds_read2st64_b32 => return Some(read2::<M, 4, 256>),
+        Op::ds_read2_b64 => return Some(read2::<M, 8, 8>),
+        Op::ds_read2st64_b64 => return Some(read2::<M, 8, 512>),
+        Op::ds_write2_b32 => return Some(write2::<M, 4, 4>),
+        Op::ds_write2st64_b32 => return Some(write2::<M, 4, 256>),
+        Op::ds_write2_b64 => return Some(write2::<M, 8, 8>),
+        Op::ds_write2st64_b64 => return Some(write2::<M, 8, 512>),
         Op::ds_wrxchg2_rtn_b32 => return Some(exchange2::<M, false, 4>),
         Op::ds_wrxchg2st64_rtn_b32 => return Some(exchange2::<M, false, 256>),
         Op::ds_wrxchg2_rtn_b64 => return Some(exchange2::<M, true, 8>),
@@ -74,7 +75,68 @@ struct ByLane;
 /// The lanes' addresses, `offset` bytes on.
 #[inline]
 fn addresses(wave: &Wave, args: &Args, offset: u32) -> [u64; 32] {
-    vector(wave, args.src[ADDR], 0).map(|a| u64::from(a.wrapping_add(offset)))
+    let mut all = [0; 32];
+    for (to, a) in all.iter_mut().zip(vector(wave, args.src[ADDR], 0)) {
+        *to = u64::from(a.wrapping_add(offset));
+    }
+    all
+}
+
+/// Loads at the lanes' addresses, `offset` bytes on.
+#[inline(always)]
+fn load<M: Memory, const BYTES: usize>(
+    wave: &Wave,
+    env: &mut Env<M>,
+    args: &Args,
+    offset: u32,
+    out: &mut Data,
+) -> Result<(), Box<Fault>> {
+    macro_rules! quick {
+        ($dwords:literal) => {
+            if let Some(at) = quick::places::<M, $dwords>(wave, env, args.src[ADDR], offset) {
+                quick::load::<$dwords>(&env.lds.words, &at, out);
+                return Ok(());
+            }
+        };
+    }
+    match BYTES {
+        4 => quick!(1),
+        8 => quick!(2),
+        12 => quick!(3),
+        16 => quick!(4),
+        _ => {}
+    }
+    let addr = addresses(wave, args, offset);
+    local::load::<M, BYTES>(env, lanes(wave, &addr), out)
+}
+
+/// Stores at the lanes' addresses, `offset` bytes on.
+#[inline(always)]
+fn store<M: Memory, const BYTES: usize>(
+    wave: &Wave,
+    env: &mut Env<M>,
+    args: &Args,
+    offset: u32,
+    data: [&Row; 4],
+) -> Result<(), Box<Fault>> {
+    macro_rules! quick {
+        ($dwords:literal, $rows:expr) => {
+            if let Some(at) = quick::places::<M, $dwords>(wave, env, args.src[ADDR], offset) {
+                quick::store::<$dwords>(&mut env.lds.words, &at, wave.exec(), &$rows);
+                return Ok(());
+            }
+        };
+    }
+    let [a, b, c, d] = data;
+    match BYTES {
+        4 => quick!(1, [a]),
+        8 => quick!(2, [a, b]),
+        12 => quick!(3, [a, b, c]),
+        16 => quick!(4, [a, b, c, d]),
+        _ => {}
+    }
+    let addr = addresses(wave, args, offset);
+    local::store::<M, BYTES>(env, lanes(wave, &addr), &data.map(|row| *row))
 }
 
 fn lanes<'a>(wave: &Wave, addr: &'a [u64; 32]) -> Lanes<'a> {
@@ -82,18 +144,6 @@ fn lanes<'a>(wave: &Wave, addr: &'a [u64; 32]) -> Lanes<'a> {
 }
 
 impl<M: Memory> Segment<M> for Local {
-    #[inline(always)]
-    fn load_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
-        let addr = vector(wave, args.src[ADDR], 0);
-        rows::from_lds::<M, N>(wave, env, &addr, args.mem.offset as u32, usize::from(args.dst))
-    }
-
-    #[inline(always)]
-    fn store_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
-        let addr = vector(wave, args.src[ADDR], 0);
-        rows::to_lds::<M, N>(wave, env, &addr, args.mem.offset as u32, args.src[DATA])
-    }
-
     #[inline]
     fn load<const BYTES: usize>(
         wave: &Wave,
@@ -101,8 +151,7 @@ impl<M: Memory> Segment<M> for Local {
         args: &Args,
         out: &mut Data,
     ) -> Result<(), Box<Fault>> {
-        let addr = addresses(wave, args, args.mem.offset as u32);
-        local::load::<M, BYTES>(env, lanes(wave, &addr), out)
+        load::<M, BYTES>(wave, env, args, args.mem.offset as u32, out)
     }
 
     #[inline]
@@ -112,8 +161,8 @@ impl<M: Memory> Segment<M> for Local {
         args: &Args,
         data: &Data,
     ) -> Result<(), Box<Fault>> {
-        let addr = addresses(wave, args, args.mem.offset as u32);
-        local::store::<M, BYTES>(env, lanes(wave, &addr), data)
+        let rows = [&data[0], &data[1], &data[2], &data[3]];
+        store::<M, BYTES>(wave, env, args, args.mem.offset as u32, rows)
     }
 
     fn atomic(
@@ -170,22 +219,14 @@ fn two_offsets<const STEP: u32>(args: &Args) -> [u32; 2] {
     [(args.mem.offset as u32 & 0xff) * STEP, u32::from(args.mem.offset1) * STEP]
 }
 
-fn read2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
+fn read2<M: Memory, const BYTES: usize, const STEP: u32>(
     wave: &mut Wave,
     env: &mut Env<M>,
     args: &Args,
 ) -> Result<(), Box<Fault>> {
-    let addr = vector(wave, args.src[ADDR], 0);
-    let (dst, [a, b]) = (usize::from(args.dst), two_offsets::<STEP>(args));
-    if rows::from_lds::<M, N>(wave, env, &addr, a, dst)
-        && rows::from_lds::<M, N>(wave, env, &addr, b, dst + N)
-    {
-        return Ok(());
-    }
     let mut out = [[[0; 32]; 4]; 2];
     for (out, offset) in out.iter_mut().zip(two_offsets::<STEP>(args)) {
-        let addr = addr.map(|a| u64::from(a.wrapping_add(offset)));
-        local::load::<M, BYTES>(env, lanes(wave, &addr), out)?;
+        load::<M, BYTES>(wave, env, args, offset, out)?;
     }
     for (i, out) in out.iter().enumerate() {
         for (k, row) in out.iter().enumerate().take(BYTES / 4) {
@@ -195,19 +236,14 @@ fn read2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
     Ok(())
 }
 
-fn write2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
+fn write2<M: Memory, const BYTES: usize, const STEP: u32>(
     wave: &mut Wave,
     env: &mut Env<M>,
     args: &Args,
 ) -> Result<(), Box<Fault>> {
-    let addr = vector(wave, args.src[ADDR], 0);
     for (src, offset) in [DATA, EXTRA].into_iter().zip(two_offsets::<STEP>(args)) {
-        if rows::to_lds::<M, N>(wave, env, &addr, offset, args.src[src]) {
-            continue;
-        }
-        let data = operand::<Dwords>(wave, args.src[src], BYTES / 4);
-        let addr = addresses(wave, args, offset);
-        local::store::<M, BYTES>(env, lanes(wave, &addr), &data)?;
+        let data = [0, 1].map(|k| if k < BYTES / 4 { vector(wave, args.src[src], k) } else { &ZEROS });
+        store::<M, BYTES>(wave, env, args, offset, [data[0], data[1], &ZEROS, &ZEROS])?;
     }
     Ok(())
 }
