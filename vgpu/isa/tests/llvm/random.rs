@@ -22,10 +22,11 @@ fn random_encodings_are_as_llvm_says() {
         .ok()
         .and_then(|seed| seed.parse().ok())
         .unwrap_or_else(rand::random);
+    println!("WAVE32_TEST_SEED={seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     let mut wrong = Vec::new();
     let mut met = BTreeMap::new();
-    let (mut accepted, mut refused) = (0, 0);
+    let (mut accepted, mut refused, mut lax) = (0, 0, 0);
     let cards = [
         (Target::Gfx1012, "gfx1012", false),
         (Target::Gfx1011, "gfx1011", true),
@@ -47,7 +48,7 @@ fn random_encodings_are_as_llvm_says() {
                     *met.entry((inst.op, inst.form as u8, extension(inst))).or_insert(0) += 1;
                 }
                 (Err(_), None) => refused += 1,
-                (Err(error), Some(theirs)) if known_laxness(error, theirs) => refused += 1,
+                (Err(error), Some(theirs)) if known_laxness(error, theirs) => lax += 1,
                 _ => {
                     let theirs = theirs.as_deref().unwrap_or("refused");
                     let ours = ours.map_or_else(|error| format!("refused: {error}"), |inst| inst.text());
@@ -57,9 +58,8 @@ fn random_encodings_are_as_llvm_says() {
         }
     }
     let forms = met.len();
-    println!(
-        "{accepted} random encodings agree with LLVM, {refused} are refused by both: {forms} operations by format, DPP, SDWA"
-    );
+    println!("{accepted} random encodings agree with LLVM: {forms} operations by format, DPP and SDWA");
+    println!("{refused} are refused by both, {lax} by us alone (known laxness)");
     assert!(
         wrong.is_empty(),
         "{} wrong, WAVE32_TEST_SEED={seed}\n{}",
