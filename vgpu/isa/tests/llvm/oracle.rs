@@ -16,6 +16,11 @@ pub fn present() -> bool {
     found
 }
 
+/// Whether `WAVE32_SWEEP` asks for all rather than a sample, for minutes rather than seconds.
+pub fn sweep() -> bool {
+    std::env::var_os("WAVE32_SWEEP").is_some()
+}
+
 /// What LLVM makes of each encoding: nothing if it begins no instruction; several texts in one if it is longer than the
 /// first. Operands that LLVM prints with the remark that they are invalid, zeros (`v_illegal`), and what LLVM's printer
 /// crashes on count as refused.

@@ -8,9 +8,10 @@ use wave32_isa::{DecodeError, Form, Inst, Op, Swizzle, Target, decode};
 
 use crate::oracle;
 
-/// Encodings of each operation in each of its formats, for each card and wave size.
-const EACH: usize = 60;
-/// Encodings of each format with a random number of operation.
+/// Encodings of each operation in each of its formats, for each card and wave size; of each format with a random number of
+/// operation. Ten times as many in a sweep.
+const EACH: usize = 50;
+/// See `EACH`.
 const WILD: usize = 1000;
 
 #[test]
@@ -146,6 +147,7 @@ fn places() -> impl Iterator<Item = (Op, Form)> {
 }
 
 fn encodings(rng: &mut StdRng, target: Target, wave64: bool) -> Vec<[u32; 3]> {
+    let factor = if oracle::sweep() { 10 } else { 1 };
     let mut all = Vec::new();
     for (op, form) in places() {
         let base = match (op.row().form, form) {
@@ -154,14 +156,14 @@ fn encodings(rng: &mut StdRng, target: Target, wave64: bool) -> Vec<[u32; 3]> {
             _ => 0,
         };
         let code = u32::from(op.row().code) + base;
-        all.extend((0..EACH).map(|_| random(rng, form, code)));
+        all.extend((0..EACH * factor).map(|_| random(rng, form, code)));
         // At least one that we take for right, so that each operation is met.
         let right =
             (0..10_000).map(|_| random(rng, form, code)).find(|words| decode(words, target, wave64).is_ok());
         all.extend(right);
     }
     for place in &FORMATS {
-        for _ in 0..WILD {
+        for _ in 0..WILD * factor {
             let code = rng.random_range(0..=place.codes);
             all.push(random(rng, place.form, code));
         }
