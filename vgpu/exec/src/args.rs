@@ -76,11 +76,11 @@ fn is_memory(form: Form) -> bool {
     )
 }
 
-fn register(operand: Operand) -> u16 {
+pub(crate) fn register(operand: Operand) -> u16 {
     operand.as_vgpr().map_or(operand.0, |v| v as u16)
 }
 
-fn source(inst: &Inst, arg: &Arg) -> Src {
+pub(crate) fn source(inst: &Inst, arg: &Arg) -> Src {
     if let Some(v) = arg.operand.as_vgpr() {
         return Src::Vgpr(v as u16);
     }

@@ -137,7 +137,7 @@ impl<'a, M: Memory> Runner<'a, M> {
         self.report.workgroups += 1;
         self.report.waves += u64::from(launch.waves(id));
         let trace = self.options.trace.as_ref().and_then(|t| t.workgroup(id));
-        Group { id, members, lds: Lds::new(launch.dispatch.group_segment), trace }
+        Group { id, members, lds: launch.lds(self.options.strict), trace }
     }
 
     /// Keeps an ended workgroup's waves for the next.
@@ -185,6 +185,7 @@ impl<'a, M: Memory> Runner<'a, M> {
     }
 
     fn meet(&mut self, group: &mut Group) {
+        group.lds.barrier();
         for member in group.members.iter_mut().filter(|m| m.state == State::AtBarrier) {
             member.state = State::Ready;
         }
@@ -324,7 +325,7 @@ impl<'a, M: Memory> Runner<'a, M> {
         Place {
             kernel,
             offset: pc.wrapping_sub(self.launch.entry),
-            instruction: inst.map_or(String::new(), |(inst, _)| inst.op.name().into()),
+            instruction: inst.map_or(String::new(), |(inst, _)| inst.text()),
             workgroup: group.id,
             wave: number as u32,
             lane,

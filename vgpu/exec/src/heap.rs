@@ -70,6 +70,9 @@ impl HeapMemory {
     /// # Panics
     /// Where no allocation holds the range.
     pub fn store(&self, addr: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let region =
             self.region(addr).filter(|r| r.holds(addr, bytes.len() as u64)).expect("a live allocation");
         self.write(&region, addr, bytes);

@@ -2,7 +2,7 @@
 
 use crate::descriptor::UserSgprs;
 use crate::wave::EXEC;
-use crate::{Dispatch, SCRATCH_BASE, Stop, Wave};
+use crate::{Dispatch, Lds, SCRATCH_BASE, Stop, Wave};
 
 /// Work-items of a workgroup, at most.
 const MAX_WORKGROUP: u32 = 1024;
@@ -124,6 +124,15 @@ impl<'a> Launch<'a> {
 
     fn lanes(&self) -> u32 {
         if self.wave64 { 64 } else { 32 }
+    }
+
+    /// A workgroup's LDS.
+    pub(crate) fn lds(&self, strict: bool) -> Lds {
+        const WGP_MODE: u32 = 1 << 29;
+        let bytes = self.dispatch.group_segment;
+        let mut lds = if strict { Lds::strict(bytes) } else { Lds::new(bytes) };
+        lds.cu_mode = self.dispatch.descriptor.rsrc1 & WGP_MODE == 0;
+        lds
     }
 
     /// SGPRs that [`Launch::start`] sets.

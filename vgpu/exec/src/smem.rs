@@ -1,6 +1,7 @@
 //! Scalar memory (RDNA ISA chapter 7, 12.6): loads and stores of dwords, clocks, caches.
 
 use crate::env::{Env, Fault, MemoryFn};
+use crate::mem::atomic::Rmw;
 use crate::{Args, Memory, SCRATCH_BASE, Src, Wave};
 use wave32_isa::{Inst, Op};
 
@@ -40,9 +41,66 @@ pub(crate) fn bind<M: Memory>(inst: &Inst) -> Option<(MemoryFn<M>, Args)> {
         // There are no caches here to write back or to drop, no translation to ask for ahead.
         s_dcache_inv | s_dcache_wb | s_gl1_inv | s_dcache_discard | s_dcache_discard_x2 | s_atc_probe
         | s_atc_probe_buffer => |_, _, _| Ok(()),
-        _ => return None,
+        _ => return bind_atomic(inst),
     };
     Some((handler, Args::new(inst)))
+}
+
+/// An atomic's handler; which one it is stands in `imm`, as vector memory has it.
+fn bind_atomic<M: Memory>(inst: &Inst) -> Option<(MemoryFn<M>, Args)> {
+    let (rmw, wide) = Rmw::of(inst.op)?;
+    let buffer = inst.op.name().starts_with("s_buffer");
+    let handler: MemoryFn<M> = match (buffer, wide) {
+        (false, false) => atomic::<M, false, false>,
+        (false, true) => atomic::<M, false, true>,
+        (true, false) => atomic::<M, true, false>,
+        (true, true) => atomic::<M, true, true>,
+    };
+    let mut args = Args::new(inst);
+    args.imm = rmw as u16;
+    Some((handler, args))
+}
+
+/// Data, and behind it what a compare and swap compares with; GLC returns what was in memory.
+fn atomic<M: Memory, const BUFFER: bool, const WIDE: bool>(
+    w: &mut Wave,
+    env: &mut Env<'_, M>,
+    a: &Args,
+) -> Result<(), Box<Fault>> {
+    let rmw = Rmw::from_imm(a.imm);
+    let size = if WIDE { 8 } else { 4 };
+    let address = if BUFFER {
+        let ((base, bytes), offset) = (buffer(w, a.src[1]), offset(w, a, a.src[2]) & !3);
+        within(offset, size, bytes).then(|| base + offset)
+    } else {
+        Some(address(w, a, a.src[1], a.src[2]))
+    };
+    let data = source_register(a.src[0]) as u8;
+    let operand = |i: u8| if WIDE { w.scalar64(data + 2 * i) } else { u64::from(w.scalar(data + i)) };
+    let (new, compared) = (operand(0), if rmw.is_ternary() { operand(1) } else { 0 });
+    // A compare and swap's first operand is what to compare with, everywhere else.
+    let (x, y) = if rmw.is_ternary() { (compared, new) } else { (new, 0) };
+    let old = match address {
+        None => 0,
+        Some(address) if address % size != 0 => {
+            return Err(Fault::memory(None, address, size as u32, true));
+        }
+        Some(address) => {
+            let region = env.regions.find(env.memory, address, size).filter(|r| !r.readonly);
+            let region = region.ok_or_else(|| Fault::memory(None, address, size as u32, true))?;
+            touch(env, address, size as usize);
+            if WIDE {
+                env.memory.update64(&region, address, |old| rmw.apply(true, false, old, x, y))
+            } else {
+                let apply = |old: u32| rmw.apply(false, false, u64::from(old), x, y) as u32;
+                u64::from(env.memory.update32(&region, address, apply))
+            }
+        }
+    };
+    if a.mem.glc {
+        put(w, a.dst, &[old as u32, (old >> 32) as u32][..size as usize / 4]);
+    }
+    Ok(())
 }
 
 /// Byte offset from the base: the constant and the SGPR.

@@ -1,5 +1,7 @@
 //! Why a kernel was stopped.
 
+use std::fmt;
+
 /// Where in a dispatch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
@@ -35,6 +37,8 @@ pub enum Finding {
     /// A load's result used, or its source overwritten, without the `s_waitcnt` that waits for it.
     MissingWaitcnt {
         register: u32,
+        /// A VGPR, not an SGPR.
+        vector: bool,
         counter: &'static str,
     },
     /// Two waves used the same bytes of LDS, one writing, with no barrier between.
@@ -60,6 +64,11 @@ pub enum Finding {
     HostAtomic {
         address: u64,
     },
+    /// Past a buffer's records: the card gives zeros and drops stores, which hides the mistake.
+    BufferOutOfRange {
+        address: u64,
+        bytes: u32,
+    },
     /// Not a multiple of what the access needs.
     Misaligned {
         address: u64,
@@ -72,32 +81,93 @@ pub enum Finding {
 #[allow(missing_docs)] // the fields' names say it
 pub enum Stop {
     /// No such instruction, or none that is known.
-    IllegalInstruction {
-        place: Place,
-        reason: String,
-    },
+    IllegalInstruction { place: Place, reason: String },
     /// No allocation there, or not to be written.
-    MemoryFault {
-        place: Place,
-        address: u64,
-        bytes: u32,
-        write: bool,
-    },
+    MemoryFault { place: Place, address: u64, bytes: u32, write: bool },
     /// The strict card's objection.
-    Strict {
-        place: Place,
-        finding: Finding,
-    },
-    /// `s_trap`, or `s_endpgm` not reached within the deadline.
-    Trap {
-        place: Place,
-        id: u16,
-    },
-    Deadline {
-        place: Place,
-    },
+    Strict { place: Place, finding: Finding },
+    /// `s_trap`: the program gave up.
+    Trap { place: Place, id: u16 },
+    /// `s_endpgm` was not reached in time.
+    Deadline { place: Place },
     /// The dispatch itself contradicts the kernel or the card: a descriptor, a size.
-    Dispatch {
-        reason: String,
-    },
+    Dispatch { reason: String },
 }
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.workgroup;
+        write!(f, "{}", self.kernel)?;
+        if !self.instruction.is_empty() {
+            write!(f, ", `{}`", self.instruction)?;
+        }
+        // Functions that a kernel calls may lie before it.
+        match self.offset as i64 {
+            offset @ 0.. => write!(f, " at +{offset:#x}")?,
+            offset => write!(f, " at -{:#x}", offset.unsigned_abs())?,
+        }
+        write!(f, ", workgroup {x},{y},{z}, wave {}", self.wave)?;
+        self.lane.map_or(Ok(()), |lane| write!(f, ", lane {lane}"))
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UninitialisedVgpr { register } => write!(f, "v{register} is read before anything wrote it"),
+            Self::UninitialisedSgpr { register } => write!(f, "s{register} is read before anything wrote it"),
+            Self::UninitialisedLds { address } => {
+                write!(f, "LDS {address:#x} is read before anything wrote it")
+            }
+            Self::MissingWaitcnt { register, vector, counter } => {
+                let bank = if *vector { 'v' } else { 's' };
+                write!(f, "{bank}{register} is used before `s_waitcnt` has waited for it ({counter})")
+            }
+            Self::LdsRace { address, other_wave } => {
+                write!(f, "wave {other_wave} uses LDS {address:#x} too, with no barrier between")
+            }
+            Self::LdsOutOfBounds { address, bytes } => {
+                write!(f, "{bytes} bytes at LDS {address:#x}, past what the kernel declared")
+            }
+            Self::BarrierDivergence { waiting, ended } => {
+                write!(f, "{waiting} waves wait at a barrier that {ended} have ended without")
+            }
+            Self::FineGrained { address } => {
+                write!(
+                    f,
+                    "{address:#x} is fine-grained memory, which the card cannot reach without PCIe atomics"
+                )
+            }
+            Self::HostAtomic { address } => {
+                write!(f, "an atomic on host memory at {address:#x}, with no PCIe atomics")
+            }
+            Self::BufferOutOfRange { address, bytes } => {
+                write!(f, "{bytes} bytes at {address:#x}, past the buffer's records")
+            }
+            Self::Misaligned { address, bytes } => {
+                write!(f, "{bytes} bytes at {address:#x}, which is not aligned as the access needs")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IllegalInstruction { place, reason } => write!(f, "{place}: {reason}"),
+            Self::MemoryFault { place, address, bytes, write } => {
+                let access = if *write { "write" } else { "read" };
+                write!(
+                    f,
+                    "{place}: {access} of {bytes} bytes at {address:#x}, where no memory is allocated for it"
+                )
+            }
+            Self::Strict { place, finding } => write!(f, "{place}: {finding}"),
+            Self::Trap { place, id } => write!(f, "{place}: trap {id}, the program's own abort"),
+            Self::Deadline { place } => write!(f, "{place}: the kernel did not end within its deadline"),
+            Self::Dispatch { reason } => write!(f, "the dispatch is impossible: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Stop {}

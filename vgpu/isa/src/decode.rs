@@ -144,7 +144,7 @@ fn form(word: u32) -> Result<Form, DecodeError> {
         0b11_0010 => return Err(DecodeError::Graphics("VINTRP")),
         0b11_1100 => return Err(DecodeError::Graphics("MIMG")),
         0b11_1110 => return Err(DecodeError::Graphics("EXP")),
-        0b11_0011 => Form::Vop3p,
+        0b11_0011 if word & 1 << 23 == 0 => Form::Vop3p,
         0b11_0101 => Form::Vop3,
         0b11_0110 => Form::Ds,
         0b11_0111 => match word >> 14 & 3 {
@@ -198,7 +198,7 @@ impl<'a> Decoder<'a> {
             op,
             form,
             len: if long { 8 } else { 4 },
-            arg: [none; 6],
+            arg: [none; 8],
             args: 0,
             literal: 0,
             imm: 0,
@@ -292,7 +292,7 @@ impl<'a> Decoder<'a> {
             0..=105 => aligned + last <= 105,
             108..=123 => aligned + last <= 123,
             106 | 126 => last < 2,
-            125 => last < 2,
+            125 => true,
             107 | 124 | 127 => last == 0,
             _ => false,
         };
@@ -323,7 +323,15 @@ impl<'a> Decoder<'a> {
             (false, true) => self.push(Operand::EXEC, mask, Access::W, false),
             (false, false) => {}
         }
-        if op.has(flag::M0_R) || self.inst.mem.lds {
+        let reads = |code| self.inst.args().iter().any(|arg| arg.operand == Operand(code));
+        let (vccz, execz, lds_direct) = (reads(251), reads(252), reads(254));
+        if vccz && !op.has(flag::VCC_R) {
+            self.push(Operand::VCC, mask, Access::R, false);
+        }
+        if execz && !op.has(flag::EXEC_R) {
+            self.push(Operand::EXEC, mask, Access::R, false);
+        }
+        if op.has(flag::M0_R) || self.inst.mem.lds || lds_direct {
             self.push(Operand::M0, (Ty::B, 1), Access::R, false);
         }
     }

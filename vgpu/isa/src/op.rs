@@ -26,13 +26,22 @@ pub enum Slot {
     Value(Ty, u8),
     /// An SGPR that a vector instruction writes.
     Sgpr,
+    /// A dword from a VGPR.
+    Vgpr,
+    /// A dword that is the same for all lanes: from an SGPR, or a constant.
+    Scalar,
     /// The literal that always follows (`v_madmk_f32`).
     Literal,
     /// A source of `v_fma_mix_f32`: f32, or a half as `op_sel_hi` says.
     Mix,
-    /// 16 bits in the instruction: a number, a number left out where zero, words to jump by, a hardware register's field,
-    /// counters to wait for, a message, bits for `s_waitcnt_depctr`.
+    /// 16 bits in the instruction: a number, as hexadecimal, left out where zero, words to jump by, a hardware register's field,
+    /// counters to wait for, a message, bits for `s_waitcnt_depctr`,
+    /// a version of the code.
     Simm,
+    /// See `Simm`.
+    Version,
+    /// See `Simm`.
+    Hex,
     /// See `Simm`.
     EndImm,
     /// See `Simm`.
@@ -61,8 +70,8 @@ pub enum Slot {
 #[allow(missing_docs, non_upper_case_globals)]
 pub(crate) mod slot {
     pub use super::Slot::{
-        Addr, Data, Depctr, EndImm, Hwreg, Label, Literal as K, Mix, Msg, Offset, Probe, Sgpr, Simm, Soffset,
-        Waitcnt,
+        Addr, Data, Depctr, EndImm, Hex, Hwreg, Label, Literal as K, Mix, Msg, Offset, Probe, Scalar, Sgpr,
+        Simm, Soffset, Version, Vgpr, Waitcnt,
     };
     use super::{Slot, Slot::Value, Ty};
 
@@ -90,7 +99,7 @@ pub(crate) mod slot {
 
 /// The flags of the table's rows.
 pub(crate) mod flag {
-    /// The first destination is read too: it is added to, or keeps a part.
+    /// The first destination is read too: it is added to, or may stay. Not said of what keeps the other half, byte, or lanes.
     pub const ACC: u32 = 1;
     /// The source is written too.
     pub const SWAP: u32 = 1 << 1;
@@ -125,6 +134,8 @@ pub(crate) mod flag {
     pub const TWO: u32 = 1 << 15;
     /// Of the global data share.
     pub const GDS_ONLY: u32 = 1 << 16;
+    /// May put what it loads into LDS.
+    pub const LDS: u32 = 1 << 26;
     /// Uses LDS's crossbar, not its memory.
     pub const LANES: u32 = 1 << 17;
     /// Forms that VOP1, VOP2 and VOPC do not come in.
@@ -137,6 +148,8 @@ pub(crate) mod flag {
     pub const OPSEL: u32 = 1 << 21;
     /// Integers that VOP3 saturates.
     pub const CLAMP: u32 = 1 << 22;
+    /// Scalar sources that may not be constants.
+    pub const REG_SRC: u32 = 1 << 25;
     /// Floats that have no output multiplier.
     pub const NO_OMOD: u32 = 1 << 23;
     /// Untyped sources that may be negated as if f32.
@@ -175,17 +188,6 @@ macro_rules! table {
     };
 }
 pub(crate) use table;
-
-/// What an instruction has `s_waitcnt` wait for (RDNA ISA 4.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Vector memory that returns something.
-    pub vmcnt: bool,
-    /// Vector memory that returns nothing.
-    pub vscnt: bool,
-    /// LDS, GDS, scalar memory, messages; FLAT too, which may go to LDS.
-    pub lgkmcnt: bool,
-}
 
 impl Op {
     /// LLVM's mnemonic without encoding suffix.
@@ -250,6 +252,12 @@ impl Op {
     /// Moves data between lanes through LDS's crossbar, without its memory.
     pub fn is_lane_exchange(self) -> bool {
         self.has(flag::LANES)
+    }
+
+    /// Computes in double precision: a sixteenth of the rate.
+    pub fn is_f64(self) -> bool {
+        let row = self.row();
+        self.is_valu() && row.dst.iter().chain(row.src).any(|slot| matches!(slot, Slot::Value(Ty::F64, _)))
     }
 
     /// Works on the global data share only.

@@ -58,31 +58,31 @@ crate::op::table! {
     s_mul_hi_i32      Sop2 0x36 [I32] [I32 I32];
 
     // SOPK: the constant of 16 bits counts as a source
-    s_movk_i32             Sopk 0x00 [I32] [Simm];
-    s_version              Sopk 0x01 [] [Simm];
-    s_cmovk_i32            Sopk 0x02 [I32] [Simm] ACC SCC_R;
-    s_cmpk_eq_i32          Sopk 0x03 [] [I32 Simm] SCC_W;
-    s_cmpk_lg_i32          Sopk 0x04 [] [I32 Simm] SCC_W;
-    s_cmpk_gt_i32          Sopk 0x05 [] [I32 Simm] SCC_W;
-    s_cmpk_ge_i32          Sopk 0x06 [] [I32 Simm] SCC_W;
-    s_cmpk_lt_i32          Sopk 0x07 [] [I32 Simm] SCC_W;
-    s_cmpk_le_i32          Sopk 0x08 [] [I32 Simm] SCC_W;
-    s_cmpk_eq_u32          Sopk 0x09 [] [U32 Simm] SCC_W;
-    s_cmpk_lg_u32          Sopk 0x0a [] [U32 Simm] SCC_W;
-    s_cmpk_gt_u32          Sopk 0x0b [] [U32 Simm] SCC_W;
-    s_cmpk_ge_u32          Sopk 0x0c [] [U32 Simm] SCC_W;
-    s_cmpk_lt_u32          Sopk 0x0d [] [U32 Simm] SCC_W;
-    s_cmpk_le_u32          Sopk 0x0e [] [U32 Simm] SCC_W;
-    s_addk_i32             Sopk 0x0f [I32] [Simm] ACC SCC_W;
-    s_mulk_i32             Sopk 0x10 [I32] [Simm] ACC;
+    s_movk_i32             Sopk 0x00 [I32] [Hex];
+    s_version              Sopk 0x01 [] [Version];
+    s_cmovk_i32            Sopk 0x02 [I32] [Hex] ACC SCC_R;
+    s_cmpk_eq_i32          Sopk 0x03 [] [I32 Hex] SCC_W;
+    s_cmpk_lg_i32          Sopk 0x04 [] [I32 Hex] SCC_W;
+    s_cmpk_gt_i32          Sopk 0x05 [] [I32 Hex] SCC_W;
+    s_cmpk_ge_i32          Sopk 0x06 [] [I32 Hex] SCC_W;
+    s_cmpk_lt_i32          Sopk 0x07 [] [I32 Hex] SCC_W;
+    s_cmpk_le_i32          Sopk 0x08 [] [I32 Hex] SCC_W;
+    s_cmpk_eq_u32          Sopk 0x09 [] [U32 Hex] SCC_W;
+    s_cmpk_lg_u32          Sopk 0x0a [] [U32 Hex] SCC_W;
+    s_cmpk_gt_u32          Sopk 0x0b [] [U32 Hex] SCC_W;
+    s_cmpk_ge_u32          Sopk 0x0c [] [U32 Hex] SCC_W;
+    s_cmpk_lt_u32          Sopk 0x0d [] [U32 Hex] SCC_W;
+    s_cmpk_le_u32          Sopk 0x0e [] [U32 Hex] SCC_W;
+    s_addk_i32             Sopk 0x0f [I32] [Hex] ACC SCC_W;
+    s_mulk_i32             Sopk 0x10 [I32] [Hex] ACC;
     s_getreg_b32           Sopk 0x12 [B32] [Hwreg];
     s_setreg_b32           Sopk 0x13 [] [Hwreg B32];
     s_setreg_imm32_b32     Sopk 0x15 [] [Hwreg K];
     s_call_b64             Sopk 0x16 [B64] [Label] BRANCH;
-    s_waitcnt_vscnt        Sopk 0x17 [] [B32 Simm];
-    s_waitcnt_vmcnt        Sopk 0x18 [] [B32 Simm];
-    s_waitcnt_expcnt       Sopk 0x19 [] [B32 Simm];
-    s_waitcnt_lgkmcnt      Sopk 0x1a [] [B32 Simm];
+    s_waitcnt_vscnt        Sopk 0x17 [] [B32 Hex];
+    s_waitcnt_vmcnt        Sopk 0x18 [] [B32 Hex];
+    s_waitcnt_expcnt       Sopk 0x19 [] [B32 Hex];
+    s_waitcnt_lgkmcnt      Sopk 0x1a [] [B32 Hex];
     s_subvector_loop_begin Sopk 0x1b [B32] [Label] BRANCH ACC EXEC_R EXEC_W;
     s_subvector_loop_end   Sopk 0x1c [B32] [Label] BRANCH ACC EXEC_R EXEC_W;
 
@@ -116,9 +116,9 @@ crate::op::table! {
     s_bitset1_b32          Sop1 0x1d [B32] [U32] ACC;
     s_bitset1_b64          Sop1 0x1e [B64] [U32] ACC;
     s_getpc_b64            Sop1 0x1f [B64] [];
-    s_setpc_b64            Sop1 0x20 [] [B64] BRANCH;
+    s_setpc_b64            Sop1 0x20 [] [B64] BRANCH REG_SRC;
     s_swappc_b64           Sop1 0x21 [B64] [B64] BRANCH;
-    s_rfe_b64              Sop1 0x22 [] [B64] BRANCH;
+    s_rfe_b64              Sop1 0x22 [] [B64] BRANCH REG_SRC;
     s_and_saveexec_b64     Sop1 0x24 [B64] [B64] SCC_W EXEC_R EXEC_W;
     s_or_saveexec_b64      Sop1 0x25 [B64] [B64] SCC_W EXEC_R EXEC_W;
     s_xor_saveexec_b64     Sop1 0x26 [B64] [B64] SCC_W EXEC_R EXEC_W;
@@ -129,8 +129,8 @@ crate::op::table! {
     s_xnor_saveexec_b64    Sop1 0x2b [B64] [B64] SCC_W EXEC_R EXEC_W;
     s_quadmask_b32         Sop1 0x2c [B32] [B32] SCC_W;
     s_quadmask_b64         Sop1 0x2d [B64] [B64] SCC_W;
-    s_movrels_b32          Sop1 0x2e [B32] [B32] M0_R;
-    s_movrels_b64          Sop1 0x2f [B64] [B64] M0_R;
+    s_movrels_b32          Sop1 0x2e [B32] [B32] M0_R REG_SRC;
+    s_movrels_b64          Sop1 0x2f [B64] [B64] M0_R REG_SRC;
     s_movreld_b32          Sop1 0x30 [B32] [B32] M0_R;
     s_movreld_b64          Sop1 0x31 [B64] [B64] M0_R;
     s_abs_i32              Sop1 0x34 [I32] [I32] SCC_W;
@@ -204,13 +204,13 @@ crate::op::table! {
     s_endpgm_saved             Sopp 0x1b [] [] END;
     s_endpgm_ordered_ps_done   Sopp 0x1e [] [] END;
     s_code_end                 Sopp 0x1f [] [];
-    s_inst_prefetch            Sopp 0x20 [] [Simm];
-    s_clause                   Sopp 0x21 [] [Simm];
+    s_inst_prefetch            Sopp 0x20 [] [Hex];
+    s_clause                   Sopp 0x21 [] [Hex];
     s_wait_idle                Sopp 0x22 [] [];
     s_waitcnt_depctr           Sopp 0x23 [] [Depctr];
-    s_round_mode               Sopp 0x24 [] [Simm];
+    s_round_mode               Sopp 0x24 [] [Hex];
     s_denorm_mode              Sopp 0x25 [] [Simm];
-    s_ttracedata_imm           Sopp 0x28 [] [Simm];
+    s_ttracedata_imm           Sopp 0x28 [] [Hex];
 
     // SMEM
     s_load_dword               Smem 0x00 [B32] [B64 Offset] LOAD;
@@ -353,7 +353,7 @@ crate::op::table! {
     // VOP1; as VOP3 at 0x180 and up
     v_nop               Vop1 0x00 [] [] NO_DPP NO_SDWA;
     v_mov_b32           Vop1 0x01 [B32] [B32];
-    v_readfirstlane_b32 Vop1 0x02 [Sgpr] [B32] NO_VOP3 NO_DPP NO_SDWA;
+    v_readfirstlane_b32 Vop1 0x02 [Sgpr] [Vgpr] NO_VOP3 NO_DPP NO_SDWA;
     v_cvt_i32_f64       Vop1 0x03 [I32] [F64];
     v_cvt_f64_i32       Vop1 0x04 [F64] [I32];
     v_cvt_f32_i32       Vop1 0x05 [F32] [I32];
@@ -406,9 +406,9 @@ crate::op::table! {
     v_frexp_mant_f32    Vop1 0x40 [F32] [F32];
     v_clrexcp           Vop1 0x41 [] [] NO_DPP NO_SDWA;
     v_movreld_b32       Vop1 0x42 [B32] [B32] M0_R;
-    v_movrels_b32       Vop1 0x43 [B32] [B32] M0_R;
-    v_movrelsd_b32      Vop1 0x44 [B32] [B32] M0_R;
-    v_movrelsd_2_b32    Vop1 0x48 [B32] [B32] M0_R;
+    v_movrels_b32       Vop1 0x43 [B32] [Vgpr] M0_R;
+    v_movrelsd_b32      Vop1 0x44 [B32] [Vgpr] M0_R;
+    v_movrelsd_2_b32    Vop1 0x48 [B32] [Vgpr] M0_R;
     v_cvt_f16_u16       Vop1 0x50 [F16] [U16];
     v_cvt_f16_i16       Vop1 0x51 [F16] [I16];
     v_cvt_u16_f16       Vop1 0x52 [U16] [F16];
@@ -430,8 +430,8 @@ crate::op::table! {
     v_sat_pk_u8_i16     Vop1 0x62 [B32] [B32];
     v_cvt_norm_i16_f16  Vop1 0x63 [I16] [F16];
     v_cvt_norm_u16_f16  Vop1 0x64 [U16] [F16];
-    v_swap_b32          Vop1 0x65 [B32] [B32] ACC SWAP NO_VOP3 NO_DPP NO_SDWA;
-    v_swaprel_b32       Vop1 0x68 [B32] [B32] ACC SWAP M0_R NO_VOP3 NO_DPP NO_SDWA;
+    v_swap_b32          Vop1 0x65 [B32] [Vgpr] ACC SWAP NO_VOP3 NO_DPP NO_SDWA;
+    v_swaprel_b32       Vop1 0x68 [B32] [Vgpr] ACC SWAP M0_R NO_VOP3 NO_DPP NO_SDWA;
 
     // VOPC; as VOP3 at the same number
     v_cmp_f_f32      Vopc 0x00 [Mask] [F32 F32];
@@ -718,8 +718,8 @@ crate::op::table! {
     v_med3_u16           Vop3 0x359 [U16] [U16 U16 U16] OPSEL CLAMP;
     v_mad_i16            Vop3 0x35e [I16] [I16 I16 I16] OPSEL CLAMP;
     v_div_fixup_f16      Vop3 0x35f [F16] [F16 F16 F16] OPSEL;
-    v_readlane_b32       Vop3 0x360 [Sgpr] [B32 U32];
-    v_writelane_b32      Vop3 0x361 [B32] [B32 U32] ACC;
+    v_readlane_b32       Vop3 0x360 [Sgpr] [Vgpr Scalar];
+    v_writelane_b32      Vop3 0x361 [B32] [Scalar Scalar];
     v_ldexp_f32          Vop3 0x362 [F32] [F32 I32];
     v_bfm_b32            Vop3 0x363 [B32] [B32 B32];
     v_bcnt_u32_b32       Vop3 0x364 [U32] [B32 U32];
@@ -736,8 +736,8 @@ crate::op::table! {
     v_mad_u32_u16        Vop3 0x373 [U32] [U16 U16 U32] OPSEL CLAMP;
     v_mad_i32_i16        Vop3 0x375 [I32] [I16 I16 I32] OPSEL CLAMP;
     v_sub_nc_i32         Vop3 0x376 [I32] [I32 I32] CLAMP;
-    v_permlane16_b32     Vop3 0x377 [B32] [B32 B32 B32] ACC OPSEL;
-    v_permlanex16_b32    Vop3 0x378 [B32] [B32 B32 B32] ACC OPSEL;
+    v_permlane16_b32     Vop3 0x377 [B32] [Vgpr Scalar Scalar] OPSEL;
+    v_permlanex16_b32    Vop3 0x378 [B32] [Vgpr Scalar Scalar] OPSEL;
     v_add_nc_i32         Vop3 0x37f [I32] [I32 I32] CLAMP;
 
     // VOP3P
@@ -768,8 +768,8 @@ crate::op::table! {
     v_dot8_i32_i4    Vop3p 0x18 [I32] [B32 B32 I32] DOT;
     v_dot8_u32_u4    Vop3p 0x19 [U32] [B32 B32 U32] DOT;
     v_fma_mix_f32    Vop3p 0x20 [F32] [Mix Mix Mix];
-    v_fma_mixlo_f16  Vop3p 0x21 [F16] [Mix Mix Mix] ACC;
-    v_fma_mixhi_f16  Vop3p 0x22 [F16] [Mix Mix Mix] ACC;
+    v_fma_mixlo_f16  Vop3p 0x21 [F16] [Mix Mix Mix];
+    v_fma_mixhi_f16  Vop3p 0x22 [F16] [Mix Mix Mix];
 
     // DS
     ds_add_u32              Ds 0x00 [] [Addr B32] ATOMIC;
@@ -897,12 +897,12 @@ crate::op::table! {
     ds_add_src2_f32         Ds 0x95 [] [Addr] ATOMIC;
     ds_write_b8_d16_hi      Ds 0xa0 [] [Addr B32] STORE;
     ds_write_b16_d16_hi     Ds 0xa1 [] [Addr B32] STORE;
-    ds_read_u8_d16          Ds 0xa2 [B32] [Addr] LOAD ACC;
-    ds_read_u8_d16_hi       Ds 0xa3 [B32] [Addr] LOAD ACC;
-    ds_read_i8_d16          Ds 0xa4 [B32] [Addr] LOAD ACC;
-    ds_read_i8_d16_hi       Ds 0xa5 [B32] [Addr] LOAD ACC;
-    ds_read_u16_d16         Ds 0xa6 [B32] [Addr] LOAD ACC;
-    ds_read_u16_d16_hi      Ds 0xa7 [B32] [Addr] LOAD ACC;
+    ds_read_u8_d16          Ds 0xa2 [B32] [Addr] LOAD;
+    ds_read_u8_d16_hi       Ds 0xa3 [B32] [Addr] LOAD;
+    ds_read_i8_d16          Ds 0xa4 [B32] [Addr] LOAD;
+    ds_read_i8_d16_hi       Ds 0xa5 [B32] [Addr] LOAD;
+    ds_read_u16_d16         Ds 0xa6 [B32] [Addr] LOAD;
+    ds_read_u16_d16_hi      Ds 0xa7 [B32] [Addr] LOAD;
     ds_write_addtid_b32     Ds 0xb0 [] [B32] M0_R STORE;
     ds_read_addtid_b32      Ds 0xb1 [B32] [] M0_R LOAD;
     ds_permute_b32          Ds 0xb2 [B32] [Addr B32] LANES;
@@ -944,12 +944,12 @@ crate::op::table! {
     flat_store_dwordx2      Flat 0x1d [] [Addr B64] STORE;
     flat_store_dwordx4      Flat 0x1e [] [Addr B128] STORE;
     flat_store_dwordx3      Flat 0x1f [] [Addr B96] STORE;
-    flat_load_ubyte_d16     Flat 0x20 [B32] [Addr] LOAD ACC;
-    flat_load_ubyte_d16_hi  Flat 0x21 [B32] [Addr] LOAD ACC;
-    flat_load_sbyte_d16     Flat 0x22 [B32] [Addr] LOAD ACC;
-    flat_load_sbyte_d16_hi  Flat 0x23 [B32] [Addr] LOAD ACC;
-    flat_load_short_d16     Flat 0x24 [B32] [Addr] LOAD ACC;
-    flat_load_short_d16_hi  Flat 0x25 [B32] [Addr] LOAD ACC;
+    flat_load_ubyte_d16     Flat 0x20 [B32] [Addr] LOAD;
+    flat_load_ubyte_d16_hi  Flat 0x21 [B32] [Addr] LOAD;
+    flat_load_sbyte_d16     Flat 0x22 [B32] [Addr] LOAD;
+    flat_load_sbyte_d16_hi  Flat 0x23 [B32] [Addr] LOAD;
+    flat_load_short_d16     Flat 0x24 [B32] [Addr] LOAD;
+    flat_load_short_d16_hi  Flat 0x25 [B32] [Addr] LOAD;
     flat_atomic_swap        Flat 0x30 [B32] [Addr B32] ATOMIC;
     flat_atomic_cmpswap     Flat 0x31 [B32] [Addr B64] ATOMIC;
     flat_atomic_add         Flat 0x32 [B32] [Addr B32] ATOMIC;
@@ -984,11 +984,11 @@ crate::op::table! {
     flat_atomic_fmax_x2     Flat 0x60 [B64] [Addr B64] ATOMIC;
 
     // GLOBAL
-    global_load_ubyte         Global 0x08 [B32] [Addr] LOAD;
-    global_load_sbyte         Global 0x09 [B32] [Addr] LOAD;
-    global_load_ushort        Global 0x0a [B32] [Addr] LOAD;
-    global_load_sshort        Global 0x0b [B32] [Addr] LOAD;
-    global_load_dword         Global 0x0c [B32] [Addr] LOAD;
+    global_load_ubyte         Global 0x08 [B32] [Addr] LOAD LDS;
+    global_load_sbyte         Global 0x09 [B32] [Addr] LOAD LDS;
+    global_load_ushort        Global 0x0a [B32] [Addr] LOAD LDS;
+    global_load_sshort        Global 0x0b [B32] [Addr] LOAD LDS;
+    global_load_dword         Global 0x0c [B32] [Addr] LOAD LDS;
     global_load_dwordx2       Global 0x0d [B64] [Addr] LOAD;
     global_load_dwordx4       Global 0x0e [B128] [Addr] LOAD;
     global_load_dwordx3       Global 0x0f [B96] [Addr] LOAD;
@@ -1000,12 +1000,12 @@ crate::op::table! {
     global_store_dwordx2      Global 0x1d [] [Addr B64] STORE;
     global_store_dwordx4      Global 0x1e [] [Addr B128] STORE;
     global_store_dwordx3      Global 0x1f [] [Addr B96] STORE;
-    global_load_ubyte_d16     Global 0x20 [B32] [Addr] LOAD ACC;
-    global_load_ubyte_d16_hi  Global 0x21 [B32] [Addr] LOAD ACC;
-    global_load_sbyte_d16     Global 0x22 [B32] [Addr] LOAD ACC;
-    global_load_sbyte_d16_hi  Global 0x23 [B32] [Addr] LOAD ACC;
-    global_load_short_d16     Global 0x24 [B32] [Addr] LOAD ACC;
-    global_load_short_d16_hi  Global 0x25 [B32] [Addr] LOAD ACC;
+    global_load_ubyte_d16     Global 0x20 [B32] [Addr] LOAD;
+    global_load_ubyte_d16_hi  Global 0x21 [B32] [Addr] LOAD;
+    global_load_sbyte_d16     Global 0x22 [B32] [Addr] LOAD;
+    global_load_sbyte_d16_hi  Global 0x23 [B32] [Addr] LOAD;
+    global_load_short_d16     Global 0x24 [B32] [Addr] LOAD;
+    global_load_short_d16_hi  Global 0x25 [B32] [Addr] LOAD;
     global_atomic_swap        Global 0x30 [B32] [Addr B32] ATOMIC;
     global_atomic_cmpswap     Global 0x31 [B32] [Addr B64] ATOMIC;
     global_atomic_add         Global 0x32 [B32] [Addr B32] ATOMIC;
@@ -1040,11 +1040,11 @@ crate::op::table! {
     global_atomic_fmax_x2     Global 0x60 [B64] [Addr B64] ATOMIC;
 
     // SCRATCH
-    scratch_load_ubyte         Scratch 0x08 [B32] [Addr] LOAD;
-    scratch_load_sbyte         Scratch 0x09 [B32] [Addr] LOAD;
-    scratch_load_ushort        Scratch 0x0a [B32] [Addr] LOAD;
-    scratch_load_sshort        Scratch 0x0b [B32] [Addr] LOAD;
-    scratch_load_dword         Scratch 0x0c [B32] [Addr] LOAD;
+    scratch_load_ubyte         Scratch 0x08 [B32] [Addr] LOAD LDS;
+    scratch_load_sbyte         Scratch 0x09 [B32] [Addr] LOAD LDS;
+    scratch_load_ushort        Scratch 0x0a [B32] [Addr] LOAD LDS;
+    scratch_load_sshort        Scratch 0x0b [B32] [Addr] LOAD LDS;
+    scratch_load_dword         Scratch 0x0c [B32] [Addr] LOAD LDS;
     scratch_load_dwordx2       Scratch 0x0d [B64] [Addr] LOAD;
     scratch_load_dwordx4       Scratch 0x0e [B128] [Addr] LOAD;
     scratch_load_dwordx3       Scratch 0x0f [B96] [Addr] LOAD;
@@ -1056,15 +1056,15 @@ crate::op::table! {
     scratch_store_dwordx2      Scratch 0x1d [] [Addr B64] STORE;
     scratch_store_dwordx4      Scratch 0x1e [] [Addr B128] STORE;
     scratch_store_dwordx3      Scratch 0x1f [] [Addr B96] STORE;
-    scratch_load_ubyte_d16     Scratch 0x20 [B32] [Addr] LOAD ACC;
-    scratch_load_ubyte_d16_hi  Scratch 0x21 [B32] [Addr] LOAD ACC;
-    scratch_load_sbyte_d16     Scratch 0x22 [B32] [Addr] LOAD ACC;
-    scratch_load_sbyte_d16_hi  Scratch 0x23 [B32] [Addr] LOAD ACC;
-    scratch_load_short_d16     Scratch 0x24 [B32] [Addr] LOAD ACC;
-    scratch_load_short_d16_hi  Scratch 0x25 [B32] [Addr] LOAD ACC;
+    scratch_load_ubyte_d16     Scratch 0x20 [B32] [Addr] LOAD;
+    scratch_load_ubyte_d16_hi  Scratch 0x21 [B32] [Addr] LOAD;
+    scratch_load_sbyte_d16     Scratch 0x22 [B32] [Addr] LOAD;
+    scratch_load_sbyte_d16_hi  Scratch 0x23 [B32] [Addr] LOAD;
+    scratch_load_short_d16     Scratch 0x24 [B32] [Addr] LOAD;
+    scratch_load_short_d16_hi  Scratch 0x25 [B32] [Addr] LOAD;
 
     // MUBUF
-    buffer_load_format_x         Mubuf 0x00 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_format_x         Mubuf 0x00 [B32] [Addr B128 Soffset] LOAD LDS;
     buffer_load_format_xy        Mubuf 0x01 [B64] [Addr B128 Soffset] LOAD;
     buffer_load_format_xyz       Mubuf 0x02 [B96] [Addr B128 Soffset] LOAD;
     buffer_load_format_xyzw      Mubuf 0x03 [B128] [Addr B128 Soffset] LOAD;
@@ -1072,11 +1072,11 @@ crate::op::table! {
     buffer_store_format_xy       Mubuf 0x05 [] [B64 Addr B128 Soffset] STORE;
     buffer_store_format_xyz      Mubuf 0x06 [] [B96 Addr B128 Soffset] STORE;
     buffer_store_format_xyzw     Mubuf 0x07 [] [B128 Addr B128 Soffset] STORE;
-    buffer_load_ubyte            Mubuf 0x08 [B32] [Addr B128 Soffset] LOAD;
-    buffer_load_sbyte            Mubuf 0x09 [B32] [Addr B128 Soffset] LOAD;
-    buffer_load_ushort           Mubuf 0x0a [B32] [Addr B128 Soffset] LOAD;
-    buffer_load_sshort           Mubuf 0x0b [B32] [Addr B128 Soffset] LOAD;
-    buffer_load_dword            Mubuf 0x0c [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_ubyte            Mubuf 0x08 [B32] [Addr B128 Soffset] LOAD LDS;
+    buffer_load_sbyte            Mubuf 0x09 [B32] [Addr B128 Soffset] LOAD LDS;
+    buffer_load_ushort           Mubuf 0x0a [B32] [Addr B128 Soffset] LOAD LDS;
+    buffer_load_sshort           Mubuf 0x0b [B32] [Addr B128 Soffset] LOAD LDS;
+    buffer_load_dword            Mubuf 0x0c [B32] [Addr B128 Soffset] LOAD LDS;
     buffer_load_dwordx2          Mubuf 0x0d [B64] [Addr B128 Soffset] LOAD;
     buffer_load_dwordx4          Mubuf 0x0e [B128] [Addr B128 Soffset] LOAD;
     buffer_load_dwordx3          Mubuf 0x0f [B96] [Addr B128 Soffset] LOAD;
@@ -1088,13 +1088,13 @@ crate::op::table! {
     buffer_store_dwordx2         Mubuf 0x1d [] [B64 Addr B128 Soffset] STORE;
     buffer_store_dwordx4         Mubuf 0x1e [] [B128 Addr B128 Soffset] STORE;
     buffer_store_dwordx3         Mubuf 0x1f [] [B96 Addr B128 Soffset] STORE;
-    buffer_load_ubyte_d16        Mubuf 0x20 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_ubyte_d16_hi     Mubuf 0x21 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_sbyte_d16        Mubuf 0x22 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_sbyte_d16_hi     Mubuf 0x23 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_short_d16        Mubuf 0x24 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_short_d16_hi     Mubuf 0x25 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_format_d16_hi_x  Mubuf 0x26 [B32] [Addr B128 Soffset] LOAD ACC;
+    buffer_load_ubyte_d16        Mubuf 0x20 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_ubyte_d16_hi     Mubuf 0x21 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_sbyte_d16        Mubuf 0x22 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_sbyte_d16_hi     Mubuf 0x23 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_short_d16        Mubuf 0x24 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_short_d16_hi     Mubuf 0x25 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_format_d16_hi_x  Mubuf 0x26 [B32] [Addr B128 Soffset] LOAD;
     buffer_store_format_d16_hi_x Mubuf 0x27 [] [B32 Addr B128 Soffset] STORE;
     buffer_atomic_swap           Mubuf 0x30 [] [B32 Addr B128 Soffset] ATOMIC;
     buffer_atomic_cmpswap        Mubuf 0x31 [] [B64 Addr B128 Soffset] ATOMIC;
@@ -1130,7 +1130,7 @@ crate::op::table! {
     buffer_atomic_fmax_x2        Mubuf 0x60 [] [B64 Addr B128 Soffset] ATOMIC;
     buffer_gl0_inv               Mubuf 0x71 [] [];
     buffer_gl1_inv               Mubuf 0x72 [] [];
-    buffer_load_format_d16_x     Mubuf 0x80 [B32] [Addr B128 Soffset] LOAD ACC;
+    buffer_load_format_d16_x     Mubuf 0x80 [B32] [Addr B128 Soffset] LOAD;
     buffer_load_format_d16_xy    Mubuf 0x81 [B32] [Addr B128 Soffset] LOAD;
     buffer_load_format_d16_xyz   Mubuf 0x82 [B64] [Addr B128 Soffset] LOAD;
     buffer_load_format_d16_xyzw  Mubuf 0x83 [B64] [Addr B128 Soffset] LOAD;
@@ -1148,7 +1148,7 @@ crate::op::table! {
     tbuffer_store_format_xy       Mtbuf 0x05 [] [B64 Addr B128 Soffset] STORE;
     tbuffer_store_format_xyz      Mtbuf 0x06 [] [B96 Addr B128 Soffset] STORE;
     tbuffer_store_format_xyzw     Mtbuf 0x07 [] [B128 Addr B128 Soffset] STORE;
-    tbuffer_load_format_d16_x     Mtbuf 0x08 [B32] [Addr B128 Soffset] LOAD ACC;
+    tbuffer_load_format_d16_x     Mtbuf 0x08 [B32] [Addr B128 Soffset] LOAD;
     tbuffer_load_format_d16_xy    Mtbuf 0x09 [B32] [Addr B128 Soffset] LOAD;
     tbuffer_load_format_d16_xyz   Mtbuf 0x0a [B64] [Addr B128 Soffset] LOAD;
     tbuffer_load_format_d16_xyzw  Mtbuf 0x0b [B64] [Addr B128 Soffset] LOAD;

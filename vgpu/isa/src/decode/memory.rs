@@ -1,14 +1,20 @@
 //! DS (RDNA ISA 13.4), FLAT, GLOBAL, SCRATCH (13.6), MUBUF and MTBUF (13.5).
 
 use super::{DecodeError, Decoder};
-use crate::op::Slot;
-use crate::{Access, Form, Operand, Ty};
+use crate::op::{Slot, flag};
+use crate::{Access, Form, Op, Operand, Ty};
 
 impl Decoder<'_> {
     pub(super) fn ds(&mut self) -> Result<(), DecodeError> {
         let op = self.inst.op;
         let row = op.row();
         self.inst.mem.gds = self.bit(17);
+        if op == Op::ds_nop {
+            self.zero(0, 18, "OFFSET")?;
+        }
+        if matches!(op, Op::ds_permute_b32 | Op::ds_bpermute_b32) {
+            self.zero(17, 1, "GDS")?;
+        }
         if op.is_gds() && !self.inst.mem.gds {
             return Err(self.refuse("GDS", 0));
         }
@@ -61,7 +67,14 @@ impl Decoder<'_> {
                 let access = self.dst_access();
                 self.vgpr(self.bits(56, 8), self.kind(slot), access, "VDST")?;
             }
-            _ => self.zero(56, 8, "VDST")?,
+            _ => {}
+        }
+        self.zero(55, 1, "NV")?;
+        if form == Form::Flat || !op.has(flag::LDS) {
+            self.zero(13, 1, "LDS")?;
+        }
+        if form == Form::Scratch && saddr == 127 {
+            return Err(self.refuse("SADDR", saddr));
         }
         let scalar = saddr != u32::from(Operand::NULL.0);
         let vaddr = self.bits(32, 8);
@@ -69,14 +82,12 @@ impl Decoder<'_> {
         match form {
             Form::Flat | Form::Global if !scalar => self.vgpr(vaddr, pair, Access::R, "ADDR")?,
             Form::Scratch if scalar => {
-                self.zero(32, 8, "ADDR")?;
                 self.push(Operand::OFF, single, Access::R, true);
             }
             _ => self.vgpr(vaddr, single, Access::R, "ADDR")?,
         }
-        match row.src.iter().find(|slot| matches!(slot, Slot::Value(..))) {
-            Some(&slot) => self.vgpr(self.bits(40, 8), self.kind(slot), Access::R, "DATA")?,
-            None => self.zero(40, 8, "DATA")?,
+        if let Some(&slot) = row.src.iter().find(|slot| matches!(slot, Slot::Value(..))) {
+            self.vgpr(self.bits(40, 8), self.kind(slot), Access::R, "DATA")?;
         }
         match (form, scalar) {
             (Form::Flat, true) => return Err(self.refuse("SADDR", saddr)),
@@ -95,6 +106,11 @@ impl Decoder<'_> {
         let (op, form) = (self.inst.op, self.inst.form);
         let row = op.row();
         let (offen, idxen) = (self.bit(12), self.bit(13));
+        if row.src.is_empty() && row.dst.is_empty() {
+            // Cache control: nothing else is said.
+            self.zero(12, 5, "GLC")?;
+            return self.zero(55, 1, "TFE");
+        }
         let mem = &mut self.inst.mem;
         let (low, high) = (self.words[0], self.words[1]);
         mem.offset = (low & 0xfff) as i32;
@@ -108,16 +124,23 @@ impl Decoder<'_> {
         } else {
             mem.lds = low >> 16 & 1 != 0;
         }
-        if row.src.is_empty() && row.dst.is_empty() {
-            return Ok(()); // cache control
+        if form == Form::Mubuf && (!op.has(flag::LDS) || self.bit(55)) {
+            self.zero(16, 1, "LDS")?;
         }
+        if op.is_atomic() {
+            self.zero(15, 1, "DLC")?;
+        }
+        if op.is_atomic() || form == Form::Mtbuf {
+            self.zero(55, 1, "TFE")?;
+        }
+        let mem = &self.inst.mem;
         let (lds, tfe, glc) = (mem.lds, mem.tfe, mem.glc);
         let vdata = self.bits(40, 8);
         let slot = row.dst.first().or(row.src.first()).copied().unwrap_or(Slot::Addr);
         let (ty, dwords) = self.kind(slot);
         if !lds {
             // TFE: one more, a status.
-            let kind = (ty, dwords + u8::from(tfe && !op.is_store()));
+            let kind = (ty, dwords + u8::from(tfe));
             let access = if op.is_load() { self.dst_access() } else { Access::R };
             self.vgpr(vdata, kind, access, "VDATA")?;
         }

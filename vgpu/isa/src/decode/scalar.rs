@@ -1,14 +1,16 @@
 //! SOP1, SOP2, SOPC, SOPK, SOPP (RDNA ISA 13.1) and SMEM (13.2).
 
 use super::{DecodeError, Decoder};
-use crate::op::Slot;
+use crate::op::{Slot, flag};
 use crate::{Access, Form, Operand, Ty};
 
 impl Decoder<'_> {
     pub(super) fn scalar(&mut self) -> Result<(), DecodeError> {
         let (form, row) = (self.inst.form, self.inst.op.row());
-        if matches!(form, Form::Sopk | Form::Sopp) {
-            self.inst.imm = self.bits(0, 16) as u16;
+        match form {
+            Form::Sopp if row.src.is_empty() => self.zero(0, 16, "SIMM16")?,
+            Form::Sopk | Form::Sopp => self.inst.imm = self.bits(0, 16) as u16,
+            _ => {}
         }
         if let Some(&dst) = row.dst.first() {
             let kind = self.kind(dst);
@@ -25,9 +27,13 @@ impl Decoder<'_> {
                 Slot::Value(..) => {
                     let low = fields.next().unwrap_or(0);
                     let (kind, field) = (self.kind(slot), if low == 8 { "SSRC1" } else { "SSRC0" });
+                    let code = self.bits(low, 8);
+                    if self.inst.op.has(flag::REG_SRC) && matches!(code, 128..=208 | 240..=248 | 255) {
+                        return Err(self.refuse(field, code));
+                    }
                     let operand = match form {
                         Form::Sopk => self.sgprs(self.bits(low, 7), kind.1, "SDST")?,
-                        _ => self.source(self.bits(low, 8), kind.1, field)?,
+                        _ => self.source(code, kind.1, field)?,
                     };
                     self.push(operand, kind, Access::R, true);
                 }
@@ -40,16 +46,25 @@ impl Decoder<'_> {
     pub(super) fn smem(&mut self) -> Result<(), DecodeError> {
         let op = self.inst.op;
         let row = op.row();
-        let mem = &mut self.inst.mem;
-        mem.glc = self.words[0] >> 16 & 1 != 0;
-        mem.dlc = self.words[0] >> 14 & 1 != 0;
-        let returns = op.is_atomic() && mem.glc;
+        let (glc, dlc) = (self.bit(16), self.bit(14));
+        if op.is_load() || op.is_store() || op.is_atomic() {
+            self.inst.mem.glc = glc;
+            self.inst.mem.dlc = dlc;
+        }
+        let returns = op.is_atomic() && glc;
+        let data = self.bits(6, 7);
+        if matches!(data, 124 | 126 | 127)
+            && !row.src.contains(&Slot::Probe)
+            && (returns || !row.dst.is_empty() || op.is_store() || op.is_atomic())
+        {
+            return Err(self.refuse("SDATA", data));
+        }
         if let Some(&dst) = row.dst.first() {
             let kind = self.kind(dst);
             let operand = self.sgprs(self.bits(6, 7), kind.1, "SDATA")?;
             self.push(operand, kind, self.dst_access(), true);
         }
-        let data = self.inst.args;
+        let at = self.inst.args;
         for (i, &slot) in row.src.iter().enumerate() {
             match slot {
                 Slot::Probe => self.inst.imm = self.bits(6, 7) as u16,
@@ -76,7 +91,7 @@ impl Decoder<'_> {
             }
         }
         if returns {
-            self.returned(usize::from(data));
+            self.returned(usize::from(at));
         }
         Ok(())
     }

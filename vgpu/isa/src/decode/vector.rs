@@ -43,7 +43,7 @@ impl Decoder<'_> {
             match slot {
                 Slot::Literal => {
                     let operand = self.literal()?;
-                    self.push(operand, (Ty::F32, 1), Access::R, true);
+                    self.push(operand, (Ty::Imm, 1), Access::R, true);
                 }
                 Slot::Value(Ty::Mask, _) => self.push(Operand::VCC, self.kind(slot), Access::R, true),
                 _ => {
@@ -53,13 +53,7 @@ impl Decoder<'_> {
             }
         }
         if op.has(flag::SWAP) {
-            if src0 < 256 {
-                return Err(self.refuse("SRC0", src0));
-            }
             self.inst.arg[1].access = Access::Rw;
-        }
-        if op.row().src.is_empty() {
-            self.zero(0, 9, "SRC0")?;
         }
         Ok(())
     }
@@ -67,7 +61,7 @@ impl Decoder<'_> {
     /// The destinations of VOP1, VOP2 and VOPC.
     fn vop_dst(&mut self) -> Result<(), DecodeError> {
         let op = self.inst.op;
-        if op.row().dst.is_empty() && op.row().src.is_empty() {
+        if op.row().dst.is_empty() && self.inst.form == Form::Vop1 {
             return self.zero(17, 8, "VDST");
         }
         let access = self.dst_access();
@@ -87,6 +81,18 @@ impl Decoder<'_> {
     /// A source of nine bits.
     fn vector_source(&mut self, code: u32, slot: Slot, field: &'static str) -> Result<(), DecodeError> {
         let kind = self.kind(slot);
+        let wrong = match slot {
+            // LLVM takes no EXEC for a lane mask.
+            Slot::Value(Ty::Mask, _) => code >= 126,
+            Slot::Value(_, 4) => code < 256,
+            // LDS direct goes to lanes' readers too, not to what indexes VGPRs.
+            Slot::Vgpr => code < 256 && !(code == 254 && matches!(self.inst.op.row().dst, [Slot::Sgpr])),
+            Slot::Scalar => code >= 256,
+            _ => false,
+        };
+        if wrong {
+            return Err(self.refuse(field, code));
+        }
         if code >= 256 {
             return self.vgpr(code - 256, kind, Access::R, field);
         }
@@ -108,7 +114,10 @@ impl Decoder<'_> {
             if !known {
                 return Err(self.refuse("DPP_CTRL", u32::from(ctrl)));
             }
-            self.source_modifiers([52, 54], [53, 55], 2)?;
+            // Where the first source is a float, the second has the bits too.
+            let floats = self.is_float(0) || op.has(flag::DOT);
+            self.modifier(0, 52, 53, floats)?;
+            self.modifier(1, 54, 55, floats && self.inst.form == Form::Vop2)?;
             Swizzle::Dpp16 {
                 ctrl,
                 row_mask: self.bits(60, 4) as u8,
@@ -148,13 +157,29 @@ impl Decoder<'_> {
             return Err(self.refuse("DST_UNUSED", 3));
         }
         let src = [sel(48)?, if self.inst.form == Form::Vop1 { SdwaSel::Dword } else { sel(56)? }];
+        for (i, sext) in [51, 59].into_iter().enumerate() {
+            self.modifier(i, sext + 1, sext + 2, self.is_float(i))?;
+            if self.is_float(i) {
+                self.zero(sext, 1, "SEXT")?;
+            }
+        }
+        if self.inst.form == Form::Vop1 {
+            self.zero(56, 6, "SRC1")?;
+            self.zero(63, 1, "SRC1")?;
+        }
         self.inst.swizzle = Swizzle::Sdwa { dst, dst_unused, src, sext: [self.bit(51), self.bit(59)] };
-        self.source_modifiers([52, 60], [53, 61], 2)?;
         if !compare {
             self.inst.mods.clamp = self.bit(45);
-            self.inst.mods.omod = self.bits(46, 2) as u8;
+            let float = |slot: &Slot| matches!(slot, Slot::Value(Ty::F16 | Ty::F32 | Ty::Pk16F, _));
+            if row.dst.iter().any(float) {
+                self.inst.mods.omod = self.bits(46, 2) as u8;
+            } else {
+                self.zero(46, 2, "OMOD")?;
+            }
         }
-        if compare && !row.dst.is_empty() {
+        if compare && row.dst.is_empty() {
+            self.zero(47, 1, "SD")?;
+        } else if compare {
             // SD: another SGPR than VCC.
             let kind = self.kind(crate::op::slot::Mask);
             let operand =
@@ -162,9 +187,6 @@ impl Decoder<'_> {
             self.push(operand, kind, Access::W, true);
         } else {
             self.vop_dst()?;
-            if dst_unused == 2 && dst != SdwaSel::Dword {
-                self.inst.arg[0].access = Access::Rw;
-            }
         }
         let mut fields = [(32, 55), (9, 63)].into_iter();
         for &slot in row.src {
@@ -177,24 +199,26 @@ impl Decoder<'_> {
             if code == 255 {
                 return Err(self.refuse("SRC", code));
             }
-            self.vector_source(code, slot, "SRC")?;
+            self.vector_source(code, if slot == Slot::Vgpr { crate::op::slot::B32 } else { slot }, "SRC")?;
         }
         Ok(())
     }
 
     /// Negation and absolute value, of sources that are floats.
-    fn source_modifiers<const N: usize>(
-        &mut self,
-        neg: [u32; N],
-        abs: [u32; N],
-        count: usize,
-    ) -> Result<(), DecodeError> {
-        for i in 0..count.min(N) {
-            let (neg, abs) = (self.bit(neg[i]), self.bit(abs[i]));
-            self.inst.mods.neg |= u8::from(neg) << i;
-            self.inst.mods.abs |= u8::from(abs) << i;
+    fn modifier(&mut self, i: usize, neg: u32, abs: u32, allowed: bool) -> Result<(), DecodeError> {
+        if !allowed {
+            self.zero(neg, 1, "NEG")?;
+            return self.zero(abs, 1, "ABS");
         }
+        self.inst.mods.neg |= u8::from(self.bit(neg)) << i;
+        self.inst.mods.abs |= u8::from(self.bit(abs)) << i;
         Ok(())
+    }
+
+    /// Whether source `i` is a float, or may be negated like one.
+    fn is_float(&self, i: usize) -> bool {
+        let float = |slot| matches!(slot, Some(&Slot::Value(Ty::F16 | Ty::F32 | Ty::F64, _)));
+        float(self.inst.op.row().src.get(i)) || i < 2 && self.inst.op.has(flag::FMODS)
     }
 
     pub(super) fn vop3(&mut self) -> Result<(), DecodeError> {
@@ -213,14 +237,59 @@ impl Decoder<'_> {
                 _ => self.vgpr(self.bits(0, 8), self.kind(slot), access, "VDST")?,
             }
         }
-        self.inst.mods.clamp = self.bit(15);
-        self.inst.mods.omod = self.bits(59, 2) as u8;
-        self.inst.mods.neg = self.bits(61, 3) as u8;
-        if !carries {
-            self.inst.mods.abs = self.bits(8, 3) as u8;
-            self.inst.mods.op_sel = if op.has(flag::OPSEL) { self.bits(11, 4) as u8 } else { 0 };
+        if row.dst.is_empty() && row.src.is_empty() {
+            self.zero(0, 8, "VDST")?;
         }
+        self.vop3_modifiers(carries)?;
         self.three_sources()
+    }
+
+    fn vop3_modifiers(&mut self, carries: bool) -> Result<(), DecodeError> {
+        let op = self.inst.op;
+        let row = op.row();
+        let op_sel = op.has(flag::OPSEL);
+        let float = |slot: &Slot| matches!(slot, Slot::Value(Ty::F16 | Ty::F32 | Ty::F64, _));
+        let any_float = row.dst.iter().chain(row.src).any(float);
+        let sources = row.src.iter().filter(|slot| **slot != crate::op::slot::Mask).count();
+        for i in 0..3 {
+            let floats = if row.form == Form::Vopc { self.is_float(i) } else { self.is_float(0) };
+            let allowed = i < sources && (floats || op_sel);
+            let (neg, abs) = (61 + i as u32, 8 + i as u32);
+            if carries {
+                // SDST stands in the place of ABS.
+                if allowed {
+                    self.inst.mods.neg |= u8::from(self.bit(neg)) << i;
+                } else {
+                    self.zero(neg, 1, "NEG")?;
+                }
+            } else {
+                self.modifier(i, neg, abs, allowed)?;
+            }
+        }
+        let compares_class = row.form == Form::Vopc && !self.is_float(1);
+        let lanes = row.src.contains(&Slot::Scalar);
+        if op.has(flag::CLAMP) || any_float && !compares_class {
+            self.inst.mods.clamp = self.bit(15);
+        } else {
+            self.zero(15, 1, "CLAMP")?;
+        }
+        let multiplied = match row.form {
+            Form::Vopc => false,
+            Form::Vop3 => row.dst.first().is_some_and(float),
+            _ => any_float,
+        };
+        if multiplied && !op.has(flag::NO_OMOD) {
+            self.inst.mods.omod = self.bits(59, 2) as u8;
+        } else {
+            self.zero(59, 2, "OMOD")?;
+        }
+        if op_sel && !carries {
+            if sources == 2 {
+                self.zero(13, 1, "OP_SEL")?;
+            }
+            self.inst.mods.op_sel = (self.bits(11, 4) & if lanes { 3 } else { 15 }) as u8;
+        }
+        Ok(())
     }
 
     /// VOP3's and VOP3P's sources.
@@ -252,6 +321,11 @@ impl Decoder<'_> {
         self.inst.mods.neg = self.bits(61, 3) as u8;
         self.inst.mods.op_sel = self.bits(11, 3) as u8;
         self.inst.mods.op_sel_hi = (self.bits(59, 2) | self.bits(14, 1) << 2) as u8;
+        if op.row().src.len() == 2 {
+            self.zero(10, 1, "NEG_HI")?;
+            self.zero(13, 1, "OP_SEL")?;
+            self.zero(63, 1, "NEG")?;
+        }
         self.three_sources()?;
         let halves = self.inst.mods.op_sel_hi;
         for (i, slot) in op.row().src.iter().enumerate() {
