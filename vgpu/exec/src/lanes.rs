@@ -92,6 +92,8 @@ pub(crate) trait Lane {
 pub(crate) struct Handlers {
     /// No modifiers, no swizzle.
     pub(crate) plain: VectorFn,
+    /// The same where all sources are VGPRs, and where the first is a scalar; the operations that there are such for.
+    pub(crate) quick: Option<[VectorFn; 2]>,
     /// Whatever is encoded.
     pub(crate) general: VectorFn,
 }
@@ -99,7 +101,30 @@ pub(crate) struct Handlers {
 impl Handlers {
     pub(crate) const fn of<O: Lane>() -> Self {
         let wide = O::DST.is_64() || O::SRC[0].is_64() || O::SRC[1].is_64() || O::SRC[2].is_64();
-        Self { plain: if wide { general::<O> } else { plain::<O> }, general: general::<O> }
+        let whole = matches!(O::DST, Kind::B32 | Kind::F32 | Kind::I32 | Kind::U32);
+        let masks = matches!(O::SRC[1], Kind::Mask) || matches!(O::SRC[2], Kind::Mask);
+        Self {
+            plain: if wide { general::<O> } else { plain::<O> },
+            quick: if whole && !wide && !masks && !O::CARRY {
+                Some([quick::<O, false>, quick::<O, true>])
+            } else {
+                None
+            },
+            general: general::<O>,
+        }
+    }
+}
+
+impl Handlers {
+    /// The handler for operands without modifiers.
+    pub(crate) fn without_modifiers(&self, args: &Args) -> VectorFn {
+        let [first, others @ ..] = args.src;
+        let vectors = others.iter().all(|src| matches!(src, Src::Vgpr(_) | Src::None));
+        match self.quick {
+            Some([all, _]) if vectors && matches!(first, Src::Vgpr(_)) => all,
+            Some([_, uniform]) if vectors && matches!(first, Src::Sgpr(_) | Src::Const(_)) => uniform,
+            _ => self.plain,
+        }
     }
 }
 
@@ -200,6 +225,34 @@ macro_rules! row {
 }
 
 pub(crate) use row;
+
+/// What most instructions are: VGPRs, or a scalar first source, in the usual mode. Whatever is not usual goes to
+/// [`plain`] as a whole, so that nothing here needs to stay in memory for it.
+fn quick<O: Lane, const UNIFORM: bool>(wave: &mut Wave, args: &Args) {
+    let m = Mode::of(wave);
+    if O::USUAL && !O::is_usual(m) {
+        return plain::<O>(wave, args);
+    }
+    let exec = wave.exec();
+    let first = wave.half * wave.vgprs;
+    let row = |src: Src| if let Src::Vgpr(r) = src { &wave.vgpr[first + usize::from(r)] } else { &ZEROS };
+    let x = if UNIFORM { wave.uniform(args.src[0]) } else { 0 };
+    let a = if UNIFORM { &ZEROS } else { row(args.src[0]) };
+    let b = if matches!(O::SRC[1], Kind::None) { &ZEROS } else { row(args.src[1]) };
+    let c = if matches!(O::SRC[2], Kind::None) { &ZEROS } else { row(args.src[2]) };
+    let mut out = [0; 32];
+    let mut nan = false;
+    for i in 0..32 {
+        let s =
+            [O::SRC[0].widen(if UNIFORM { x } else { a[i] }), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])];
+        out[i] = if O::USUAL { O::usual(s) } else { O::lane(m, s) } as u32;
+        nan |= O::USUAL && one_is_nan(O::DST, out[i]);
+    }
+    if nan {
+        return plain::<O>(wave, args);
+    }
+    blend(wave.row_mut(usize::from(args.dst)), &out, exec);
+}
 
 /// Operands as they are, of at most 32 bits.
 pub(crate) fn plain<O: Lane>(wave: &mut Wave, args: &Args) {
