@@ -1,7 +1,7 @@
 //! The steps that compilers divide by: `v_div_scale`, `v_div_fmas`, `v_div_fixup` (RDNA ISA 12.11).
 
 use super::arith::{ldexp, nan_of, of_f64, scaled_fma};
-use super::format::{F16, F32, F64, Format, exponent, is_small};
+use super::format::{F16, F32, F64, Format, exponent, is_nan, is_small};
 use super::mode::{Mode, Round};
 use crate::lanes::{Kinds, by_lane, kind_of, lanes};
 use crate::{Args, Wave};
@@ -49,7 +49,8 @@ pub(super) fn scale<F: Format>(m: Mode, x: u64, denominator: u64, numerator: u64
     let (is_denominator, is_numerator) = (x == denominator, x == numerator);
     let denormal = |x: u64| is_small::<F>(x) && !zero(x);
     let reciprocal_denormal = denormal(divided::<F>(F::ONE, denominator));
-    let quotient_denormal = denormal(divided::<F>(numerator, denominator));
+    // What underflows is rounded as denormals are.
+    let quotient_denormal = is_small::<F>(divided::<F>(numerator, denominator));
     if n - d >= huge {
         (if is_denominator { by_power(by) } else { x }, true)
     } else if denormal(denominator) {
@@ -80,7 +81,7 @@ pub(super) fn fmas<F: Format>(wave: &mut Wave, args: &Args) {
     let scaled = wave.mask_of(args.src[3]);
     let kind = kind_of::<F>();
     by_lane(wave, args, Kinds { dst: kind, src: [kind; 3] }, |m, [a, b, c], lane| {
-        let back = if exponent::<F>(c) >= exponent::<F>(F::ONE) + 1 { by } else { -by };
+        let back = if exponent::<F>(c) > exponent::<F>(F::ONE) { by } else { -by };
         scaled_fma::<F>(m, a, b, c, if scaled >> lane & 1 != 0 { back } else { 0 })
     });
 }
@@ -108,6 +109,10 @@ fn fixup<F: Format>(m: Mode, quotient: u64, denominator: u64, numerator: u64) ->
     };
     if exponent::<F>(n) - exponent::<F>(d) < underflow {
         return ldexp::<F>(m, sign | F::ONE, -5000);
+    }
+    // Steps that overflow leave a NaN: so did the quotient.
+    if is_nan::<F>(q) {
+        return ldexp::<F>(m, sign | F::ONE, 5000);
     }
     sign | q
 }

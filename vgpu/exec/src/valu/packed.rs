@@ -1,5 +1,7 @@
 //! Two 16-bit operations in a lane, mixed precision, dot products (RDNA ISA 6.7 and 12.10, VOP3P).
 
+#![allow(clippy::needless_range_loop)] // rows are indexed alike
+
 use super::arith::{convert, fma};
 use super::convert::v_cvt_f16_f32;
 use super::format::{F16, F32, single_of_half};
@@ -50,11 +52,11 @@ pub(super) fn bind(op: Op) -> Option<VectorFn> {
 
 /// The handlers of gfx1012's operations that DPP may swizzle.
 pub(super) fn bind_lanes(op: Op) -> Option<Handlers> {
-    Some(match op {
-        Op::v_dot2c_f32_f16 => Handlers::of::<dots::v_dot2_f32_f16>(),
-        Op::v_dot4c_i32_i8 => Handlers::of::<dots::v_dot4_i32_i8>(),
-        _ => return None,
-    })
+    match op {
+        Op::v_dot2c_f32_f16 => dots::bind(Op::v_dot2_f32_f16),
+        Op::v_dot4c_i32_i8 => dots::bind(Op::v_dot4_i32_i8),
+        _ => None,
+    }
 }
 
 /// How a packed source's halves are chosen and negated.
