@@ -255,6 +255,14 @@ fn lane_region<M: Memory>(
     Ok(region)
 }
 
+/// What every kernel does to fine-grained memory: it reads its arguments and its packet. The runtime's own copies may also
+/// read and write it otherwise.
+fn excused<M: Memory>(env: &Env<M>, region: &Region, kind: Kind) -> bool {
+    let dispatch = env.dispatch;
+    let own = || [dispatch.kernarg, dispatch.packet].into_iter().any(|address| region.holds(address, 1));
+    kind != Kind::Atomic && dispatch.trusted_copies || kind == Kind::Load && own()
+}
+
 /// Whether the card may do this there: the strict one refuses what an RDNA1 board has no way to do right.
 fn admit<M: Memory>(
     env: &Env<M>,
@@ -271,8 +279,7 @@ fn admit<M: Memory>(
     if env.strict && region.host && kind == Kind::Atomic {
         return Err(Fault::strict(lanes.name(lane), Finding::HostAtomic { address }));
     }
-    // Of host memory plain loads and stores are right, over PCIe; fine-grained VRAM these boards have not.
-    if env.strict && region.coherent && !region.host {
+    if env.strict && region.coherent && !excused(env, region, kind) {
         return Err(Fault::strict(lanes.name(lane), Finding::FineGrained { address }));
     }
     Ok(())
