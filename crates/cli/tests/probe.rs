@@ -16,7 +16,11 @@ fn standin(folder: &Path) -> PathBuf {
     let (hip, miopen) = (folder.join("libamdhip64.so"), folder.join("libMIOpen.so.1"));
     build_hip(&hip);
     let link = format!("-L{}", folder.display());
-    build(&[&link, "-Wl,--no-as-needed", "-lamdhip64", "-Wl,-rpath,$ORIGIN"], &miopen, &source.join("miopen.c"));
+    build(
+        &[&link, "-Wl,--no-as-needed", "-lamdhip64", "-Wl,-rpath,$ORIGIN"],
+        &miopen,
+        &source.join("miopen.c"),
+    );
     miopen
 }
 
