@@ -1,9 +1,9 @@
 //! `wave32 bench`: how fast, beside the floors.
 
+use crate::progress::Progress;
+use crate::verify::{direction, dtype};
 use crate::{output, signals};
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -67,14 +67,6 @@ pub struct Args {
     /// Compare two JSON reports instead of measuring
     #[arg(long, num_args = 2, value_names = ["A.json", "B.json"], conflicts_with_all = ["what", "json", "svg"])]
     compare: Option<Vec<PathBuf>>,
-}
-
-fn direction(word: &str) -> Result<Direction, String> {
-    Direction::ALL.into_iter().find(|d| d.name() == word).ok_or_else(|| "must be fwd, bwd or wrw".to_string())
-}
-
-fn dtype(word: &str) -> Result<DType, String> {
-    DType::ALL.into_iter().find(|d| d.name() == word).ok_or_else(|| "must be f32, f16 or bf16".to_string())
 }
 
 /// Runs the subcommand. Exit code 1 where a problem could not be timed.
@@ -169,13 +161,8 @@ fn measure(meter: &mut dyn Meter, selection: &Selection, settings: &Settings, ar
     let interrupted = Arc::new(AtomicBool::new(false));
     signals::watch(&interrupted)?;
     let file = args.json.as_deref().filter(|_| !to_stdout(args));
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(Some(selection.cases.len() as u64), target);
-    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} left  {wide_msg}")?);
+    let bar = Progress::new(false, "{bar:30} {pos}/{len} {eta} left  {wide_msg}").bar;
+    bar.set_length(selection.cases.len() as u64);
     if let Some(first) = selection.cases.first() {
         bar.set_message(first.label.clone());
     }

@@ -12,10 +12,12 @@ mod env;
 mod explain;
 mod output;
 mod probe;
+mod progress;
 #[cfg(target_os = "linux")]
 mod run;
 mod signals;
 mod undo;
+mod vendor;
 mod verify;
 
 use clap::{Parser, Subcommand};

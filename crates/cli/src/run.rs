@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wave32_doctor::launch::{self, Choice, Ended, Machine, Surroundings};
 use wave32_doctor::profile::{Route, Situation};
-use wave32_doctor::scan::{self, Options};
 use wave32_doctor::system::System;
 
 /// Starts a program in a route's environment and changes nothing else. Exit codes: the program's own; 126 it cannot be run,
@@ -45,7 +44,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A route that is not here.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let situation = Situation::from(&scan::scan(&System::at(Path::new("/"))?, &Options::default()));
+    let situation = Situation::of(&System::at(Path::new("/"))?);
     let (Choice { route, why }, cards) = choose(args.route, &situation.cards)?;
     let log_miopen = args.hang_timeout.is_some();
     let around = Surroundings { cards, log_miopen, ..Surroundings::here(situation) };

@@ -10,11 +10,38 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bind;
+mod control;
+mod descriptor;
+mod dispatch;
+mod env;
+mod executor;
+mod group;
+mod heap;
+mod lanes;
+mod launch;
+mod lds;
+mod mem;
 mod memory;
+mod object;
+mod program;
+mod salu;
+mod smem;
+mod solo;
 mod stop;
+mod strict;
+mod valu;
 mod wave;
 
 pub use args::{Args, Src};
+pub use descriptor::{DESCRIPTOR_BYTES, Descriptor};
+pub use dispatch::{Class, Count, Counts, Dispatch, GroupTrace, Options, Report, Trace};
+pub use env::{Env, Fault, FaultKind, MemoryFn, Regions, ScalarFn, Signals, VectorFn};
+pub use executor::{Executor, run};
+pub use heap::HeapMemory;
+pub use lds::Lds;
 pub use memory::{Memory, Region};
+pub use object::CodeObject;
+pub use solo::Solo;
 pub use stop::{Finding, Place, Stop};
-pub use wave::{Row, Wave};
+pub use wave::{Hardware, PRIVATE_BASE, Row, SCRATCH_BASE, SHARED_BASE, Wave};

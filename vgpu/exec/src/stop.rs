@@ -1,5 +1,7 @@
 //! Why a kernel was stopped.
 
+use std::fmt;
+
 /// Where in a dispatch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
@@ -22,24 +24,56 @@ pub struct Place {
 #[allow(missing_docs)] // the fields' names say it
 pub enum Finding {
     /// A register read before anything wrote it.
-    UninitialisedVgpr { register: u32 },
-    UninitialisedSgpr { register: u32 },
+    UninitialisedVgpr {
+        register: u32,
+    },
+    UninitialisedSgpr {
+        register: u32,
+    },
     /// LDS read before anything wrote it; byte address in the workgroup's LDS.
-    UninitialisedLds { address: u32 },
+    UninitialisedLds {
+        address: u32,
+    },
     /// A load's result used, or its source overwritten, without the `s_waitcnt` that waits for it.
-    MissingWaitcnt { register: u32, counter: &'static str },
+    MissingWaitcnt {
+        register: u32,
+        /// A VGPR, not an SGPR.
+        vector: bool,
+        counter: &'static str,
+    },
     /// Two waves used the same bytes of LDS, one writing, with no barrier between.
-    LdsRace { address: u32, other_wave: u32 },
+    LdsRace {
+        address: u32,
+        other_wave: u32,
+    },
     /// Past the LDS that the kernel declared.
-    LdsOutOfBounds { address: u32, bytes: u32 },
+    LdsOutOfBounds {
+        address: u32,
+        bytes: u32,
+    },
     /// Some waves wait at a barrier that others have ended without.
-    BarrierDivergence { waiting: u32, ended: u32 },
-    /// Device access to fine-grained memory.
-    FineGrained { address: u64 },
+    BarrierDivergence {
+        waiting: u32,
+        ended: u32,
+    },
+    /// Access to fine-grained device memory, which boards without PCIe atomics have not.
+    FineGrained {
+        address: u64,
+    },
     /// Atomic on host memory, without PCIe atomics.
-    HostAtomic { address: u64 },
+    HostAtomic {
+        address: u64,
+    },
+    /// Past a buffer's records: the card gives zeros and drops stores, which hides the mistake.
+    BufferOutOfRange {
+        address: u64,
+        bytes: u32,
+    },
     /// Not a multiple of what the access needs.
-    Misaligned { address: u64, bytes: u32 },
+    Misaligned {
+        address: u64,
+        bytes: u32,
+    },
 }
 
 /// Why a kernel did not finish.
@@ -52,9 +86,88 @@ pub enum Stop {
     MemoryFault { place: Place, address: u64, bytes: u32, write: bool },
     /// The strict card's objection.
     Strict { place: Place, finding: Finding },
-    /// `s_trap`, or `s_endpgm` not reached within the deadline.
+    /// `s_trap`: the program gave up.
     Trap { place: Place, id: u16 },
+    /// `s_endpgm` was not reached in time.
     Deadline { place: Place },
     /// The dispatch itself contradicts the kernel or the card: a descriptor, a size.
     Dispatch { reason: String },
 }
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.workgroup;
+        write!(f, "{}", self.kernel)?;
+        if !self.instruction.is_empty() {
+            write!(f, ", `{}`", self.instruction)?;
+        }
+        // Functions that a kernel calls may lie before it.
+        match self.offset as i64 {
+            offset @ 0.. => write!(f, " at +{offset:#x}")?,
+            offset => write!(f, " at -{:#x}", offset.unsigned_abs())?,
+        }
+        write!(f, ", workgroup {x},{y},{z}, wave {}", self.wave)?;
+        self.lane.map_or(Ok(()), |lane| write!(f, ", lane {lane}"))
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UninitialisedVgpr { register } => write!(f, "v{register} is read before anything wrote it"),
+            Self::UninitialisedSgpr { register } => write!(f, "s{register} is read before anything wrote it"),
+            Self::UninitialisedLds { address } => {
+                write!(f, "LDS {address:#x} is read before anything wrote it")
+            }
+            Self::MissingWaitcnt { register, vector, counter } => {
+                let bank = if *vector { 'v' } else { 's' };
+                write!(f, "{bank}{register} is used before `s_waitcnt` has waited for it ({counter})")
+            }
+            Self::LdsRace { address, other_wave } => {
+                write!(f, "wave {other_wave} uses LDS {address:#x} too, with no barrier between")
+            }
+            Self::LdsOutOfBounds { address, bytes } => {
+                write!(f, "{bytes} bytes at LDS {address:#x}, past what the kernel declared")
+            }
+            Self::BarrierDivergence { waiting, ended } => {
+                write!(f, "{waiting} waves wait at a barrier that {ended} have ended without")
+            }
+            Self::FineGrained { address } => {
+                write!(
+                    f,
+                    "{address:#x} is fine-grained device memory, which the card does not keep coherent without PCIe atomics"
+                )
+            }
+            Self::HostAtomic { address } => {
+                write!(f, "an atomic on host memory at {address:#x}, with no PCIe atomics")
+            }
+            Self::BufferOutOfRange { address, bytes } => {
+                write!(f, "{bytes} bytes at {address:#x}, past the buffer's records")
+            }
+            Self::Misaligned { address, bytes } => {
+                write!(f, "{bytes} bytes at {address:#x}, which is not aligned as the access needs")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IllegalInstruction { place, reason } => write!(f, "{place}: {reason}"),
+            Self::MemoryFault { place, address, bytes, write } => {
+                let access = if *write { "write" } else { "read" };
+                write!(
+                    f,
+                    "{place}: {access} of {bytes} bytes at {address:#x}, where no memory is allocated for it"
+                )
+            }
+            Self::Strict { place, finding } => write!(f, "{place}: {finding}"),
+            Self::Trap { place, id } => write!(f, "{place}: trap {id}, the program's own abort"),
+            Self::Deadline { place } => write!(f, "{place}: the kernel did not end within its deadline"),
+            Self::Dispatch { reason } => write!(f, "the dispatch is impossible: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Stop {}

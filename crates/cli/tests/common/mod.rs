@@ -23,12 +23,17 @@ pub fn wave32() -> Command {
     command
 }
 
-/// Builds a C library.
-pub fn build(args: &[&str], to: &Path, from: &Path) {
+/// Builds a C program.
+pub fn cc(args: &[&str], to: &Path, from: &Path) {
     let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o"]).args([to, from]);
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-o"]).args([to, from]);
     let output = cc.args(args).output().expect("a C compiler, `cc`, is needed for this test");
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// Builds a C library.
+pub fn build(args: &[&str], to: &Path, from: &Path) {
+    cc(&[&["-shared", "-fPIC"], args].concat(), to, from);
 }
 
 /// Builds the HIP runtime that stands in for AMD's.
@@ -60,10 +65,16 @@ pub fn refused(output: &Output, code: i32, what: &str) {
     assert!(!text.contains("internal error"), "{what}: {text}");
 }
 
+/// Sends the process a signal.
+#[cfg(unix)]
+pub fn signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+}
+
 /// Sends the process a signal, twice at once as `timeout` and some shells do.
 #[cfg(unix)]
 pub fn signal_twice(name: &str, pid: u32) {
     for _ in 0..2 {
-        assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+        signal(name, pid);
     }
 }

@@ -1,0 +1,170 @@
+//! Runs kernels on [`wave32_exec`], and tells what stopped them.
+
+use std::fmt::Write as _;
+
+use wave32_exec::{DESCRIPTOR_BYTES, Descriptor, Options, Place, Signals, Stop};
+use wave32_isa::Target;
+
+use crate::aql::{Dispatch, error};
+use crate::device::{Device, ticks};
+use crate::events::Fault;
+use crate::memory::Vm;
+use crate::names::Names;
+use crate::queue::Failure;
+use crate::report::{Finding, Report};
+use crate::settings::Settings;
+
+/// Waves of a compute unit: two SIMDs of 20.
+const WAVES_PER_CU: u32 = 40;
+
+/// See the module.
+pub struct Executor {
+    inner: wave32_exec::Executor<Vm>,
+    options: Options,
+    names: Names,
+    report: Report,
+}
+
+impl Signals for Device {
+    fn interrupt(&self, m0: u32) {
+        // An event that is gone has no waiters.
+        let _ = self.events.set(m0 & 0x00ff_ffff);
+        self.progress.advance();
+    }
+
+    fn realtime(&self) -> u64 {
+        ticks()
+    }
+}
+
+impl Executor {
+    /// As asked for.
+    pub fn new(settings: &Settings) -> Self {
+        let target = if settings.card.target == "gfx1012" { Target::Gfx1012 } else { Target::Gfx1010 };
+        let report = Report::new(settings);
+        let options = Options {
+            deadline: settings.deadline,
+            strict: settings.strict,
+            count: report.wanted(),
+            coverage: report.wanted(),
+            resident_waves: settings.card.compute_units * WAVES_PER_CU,
+            ..Options::default()
+        };
+        Self {
+            inner: wave32_exec::Executor::new(target, settings.threads),
+            options,
+            names: Names::default(),
+            report,
+        }
+    }
+
+    /// Runs a kernel to its end.
+    pub fn run(&self, device: &'static Device, packet: &Dispatch) -> Result<(), Failure> {
+        let mut descriptor = [0; DESCRIPTOR_BYTES];
+        device.vm.get(packet.kernel_object, &mut descriptor).ok_or(Failure::absent(packet.kernel_object))?;
+        let name = self.names.of(&device.vm, packet.kernel_object);
+        let outcome = Descriptor::parse(&descriptor).and_then(|descriptor| {
+            let dispatch = wave32_exec::Dispatch {
+                name: name.clone(),
+                descriptor,
+                kernel_object: packet.kernel_object,
+                grid: packet.grid,
+                workgroup: packet.workgroup,
+                group_segment: packet.group_bytes,
+                private_segment: packet.private_bytes,
+                kernarg: packet.kernarg,
+                packet: packet.packet,
+                queue: packet.queue,
+                id: packet.dispatch_id,
+            };
+            self.inner.run(&device.vm, &dispatch, &self.options, device)
+        });
+        match outcome {
+            Ok(ran) => {
+                if self.report.wanted() {
+                    let name = if name.is_empty() { "(without a name)".to_owned() } else { name };
+                    self.report.ran(name, &ran);
+                }
+                Ok(())
+            }
+            Err(stop) => Err(self.stopped(&stop)),
+        }
+    }
+
+    fn stopped(&self, stop: &Stop) -> Failure {
+        let (kind, what, place, failure) = describe(stop);
+        let mut message = what;
+        if let Some(place) = place {
+            let lane = place.lane.map_or(String::new(), |lane| format!(", lane {lane}"));
+            // Writing to a String does not fail.
+            let _ = write!(
+                message,
+                "\n  kernel {} + {:#x}: {}\n  workgroup {:?}, wave {}{lane}",
+                place.kernel, place.offset, place.instruction, place.workgroup, place.wave
+            );
+        }
+        eprintln!("wave32-vgpu: {message}");
+        let kernel = place.map_or(String::new(), |place| place.kernel.clone());
+        self.report.stopped(Finding { kernel, kind, message });
+        failure
+    }
+
+    /// Code may have changed.
+    pub fn forget_code(&self) {
+        self.inner.invalidate();
+    }
+
+    /// The process is about to end, or may be.
+    pub fn write_report(&self) {
+        self.report.write();
+    }
+}
+
+/// Kind, what happened, where, and what the runtime is told.
+fn describe(stop: &Stop) -> (&'static str, String, Option<&Place>, Failure) {
+    match stop {
+        Stop::IllegalInstruction { place, reason } => (
+            "illegal_instruction",
+            format!("an instruction that cannot be executed: {reason}"),
+            Some(place),
+            Failure::Queue(error::ILLEGAL_INSTRUCTION),
+        ),
+        Stop::MemoryFault { place, address, bytes, write } => {
+            let access = if *write { "store" } else { "load" };
+            (
+                "memory_fault",
+                format!(
+                    "{access} of {bytes} bytes at {address:#x}, where the kernel has no memory of that size"
+                ),
+                Some(place),
+                Failure::Memory(Fault { address: *address, readonly: false }),
+            )
+        }
+        Stop::Strict { place, finding } => {
+            ("strict", format!("strict card: {finding:?}"), Some(place), Failure::Queue(error::TRAP))
+        }
+        Stop::Trap { place, id } => {
+            ("trap", format!("s_trap {id}"), Some(place), Failure::Queue(error::TRAP))
+        }
+        Stop::Deadline { place } => (
+            "deadline",
+            "a kernel took longer than its deadline (WAVE32_VGPU_DEADLINE)".to_owned(),
+            Some(place),
+            Failure::Queue(error::TRAP),
+        ),
+        Stop::Dispatch { reason } => {
+            ("dispatch", format!("a dispatch that cannot be: {reason}"), None, Failure::Queue(error::CODE))
+        }
+    }
+}
+
+/// Runs when the process ends in an orderly way.
+extern "C" fn at_exit() {
+    if let Some(device) = Device::current() {
+        device.executor.write_report();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;

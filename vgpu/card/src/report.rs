@@ -1,0 +1,136 @@
+//! What ran, as JSON, written when the process ends or a kernel fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use wave32_exec::{Class, Counts};
+
+use crate::settings::Settings;
+
+/// Collects; empty and without cost unless a file was asked for.
+#[derive(Debug)]
+pub struct Report {
+    file: Option<PathBuf>,
+    content: Mutex<Content>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Content {
+    /// So that nobody takes the figures for those of hardware.
+    note: &'static str,
+    process: u32,
+    card: &'static str,
+    name: &'static str,
+    target: &'static str,
+    strict: bool,
+    kernels: BTreeMap<String, Kernel>,
+    operations: BTreeSet<&'static str>,
+    findings: Vec<Finding>,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+struct Kernel {
+    dispatches: u64,
+    workgroups: u64,
+    waves: u64,
+    instructions: u64,
+    /// Wave instructions and active lanes by class.
+    classes: BTreeMap<&'static str, [u64; 2]>,
+}
+
+/// Why a kernel was stopped.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// The kernel.
+    pub kernel: String,
+    /// Which kind: `memory_fault`, `strict` and so on.
+    pub kind: &'static str,
+    /// As on stderr.
+    pub message: String,
+}
+
+impl Report {
+    /// As asked for. Processes that the launched one starts write files of their own.
+    pub fn new(settings: &Settings) -> Self {
+        let process = std::process::id();
+        let main = std::env::var("WAVE32_VGPU_MAIN").ok().and_then(|pid| pid.parse::<u32>().ok());
+        let file = settings.report.clone().map(|file| match main {
+            Some(main) if main != process => {
+                let mut name = file.into_os_string();
+                name.push(format!(".{process}"));
+                PathBuf::from(name)
+            }
+            _ => file,
+        });
+        let card = settings.card;
+        Self {
+            file,
+            content: Mutex::new(Content {
+                note: "a virtual card: what was executed, not a measurement of hardware",
+                process,
+                card: card.id,
+                name: card.name,
+                target: card.target,
+                strict: settings.strict,
+                kernels: BTreeMap::new(),
+                operations: BTreeSet::new(),
+                findings: Vec::new(),
+            }),
+        }
+    }
+
+    /// Whether anybody will read it.
+    pub fn wanted(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// A kernel that ended.
+    pub fn ran(&self, kernel: String, ran: &wave32_exec::Report) {
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        content.operations.extend(ran.coverage.iter().map(|op| op.name()));
+        let row = content.kernels.entry(kernel).or_default();
+        row.dispatches += 1;
+        row.workgroups += ran.workgroups;
+        row.waves += ran.waves;
+        row.instructions += ran.instructions;
+        for (name, count) in classes(&ran.counts) {
+            let sum = row.classes.entry(name).or_default();
+            sum[0] += count[0];
+            sum[1] += count[1];
+        }
+    }
+
+    /// A kernel that was stopped.
+    pub fn stopped(&self, finding: Finding) {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).findings.push(finding);
+    }
+
+    /// Writes the file.
+    pub fn write(&self) {
+        let Some(file) = &self.file else { return };
+        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = serde_json::to_string_pretty(&*content).map_err(std::io::Error::from);
+        if let Err(error) = text.and_then(|text| std::fs::write(file, text + "\n")) {
+            eprintln!("wave32-vgpu: the report {} could not be written: {error}", file.display());
+        }
+    }
+}
+
+fn classes(counts: &Counts) -> impl Iterator<Item = (&'static str, [u64; 2])> + '_ {
+    Class::ALL.into_iter().map(|class| {
+        let name = match class {
+            Class::Valu => "valu",
+            Class::Transcendental => "transcendental",
+            Class::Double => "double",
+            Class::Salu => "salu",
+            Class::Smem => "smem",
+            Class::Vmem => "vmem",
+            Class::Lds => "lds",
+            Class::Branch => "branch",
+            Class::Control => "control",
+        };
+        (name, [counts[class].instructions, counts[class].lanes])
+    })
+}

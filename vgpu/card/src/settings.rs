@@ -1,0 +1,105 @@
+//! What the environment asks for; the launcher sets these.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::cards::{CARDS, Card};
+
+/// `WAVE32_VGPU_*`, read once when the card is first opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `CARD`: an id of the table.
+    pub card: &'static Card,
+    /// `STRICT=1`: what a real card might let pass stops the kernel.
+    pub strict: bool,
+    /// `THREADS`: that run kernels; else as many as there are processors.
+    pub threads: Option<usize>,
+    /// `REPORT`: a JSON file, written when the process ends.
+    pub report: Option<PathBuf>,
+    /// `DEADLINE`: seconds a kernel may take.
+    pub deadline: Duration,
+    /// `TRACE=1`: each ioctl and packet on stderr.
+    pub trace: bool,
+}
+
+/// Ten minutes: a kernel that takes longer here hangs on a card too.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+impl Settings {
+    /// By `value`, which knows the variables by their names without prefix.
+    pub fn read(value: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let set = |name: &str| value(name).filter(|text| !text.is_empty());
+        let flag = |name: &str| match set(name).as_deref() {
+            None | Some("0") => Ok(false),
+            Some("1") => Ok(true),
+            Some(other) => Err(format!("WAVE32_VGPU_{name} is '{other}': 0 or 1 is meant")),
+        };
+        let number = |name: &str| match set(name).map(|text| text.parse::<usize>().map_err(|_| text)) {
+            None => Ok(None),
+            Some(Ok(count)) if count > 0 => Ok(Some(count)),
+            Some(Ok(_)) => Err(format!("WAVE32_VGPU_{name} is 0: a whole number from 1 on is meant")),
+            Some(Err(text)) => {
+                Err(format!("WAVE32_VGPU_{name} is '{text}': a whole number from 1 on is meant"))
+            }
+        };
+        let card = match set("CARD") {
+            None => &CARDS[0],
+            Some(id) => Card::by_id(&id).ok_or_else(|| {
+                let known: Vec<_> = CARDS.iter().map(|card| card.id).collect();
+                format!("WAVE32_VGPU_CARD is '{id}': there are {}", known.join(", "))
+            })?,
+        };
+        Ok(Self {
+            card,
+            strict: flag("STRICT")?,
+            threads: number("THREADS")?,
+            report: set("REPORT").map(PathBuf::from),
+            deadline: number("DEADLINE")?.map_or(DEADLINE, |seconds| Duration::from_secs(seconds as u64)),
+            trace: flag("TRACE")?,
+        })
+    }
+
+    /// By the process's environment.
+    pub fn from_environment() -> Result<Self, String> {
+        Self::read(|name| std::env::var(format!("WAVE32_VGPU_{name}")).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &'static str, value: &'static str) -> Result<Settings, String> {
+        Settings::read(|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn each_variable_is_honoured() {
+        let plain = Settings::read(|_| None).unwrap();
+        assert_eq!(
+            (plain.card.id, plain.strict, plain.threads, plain.trace),
+            ("rx5600xt", false, None, false)
+        );
+        assert_eq!(read("CARD", "rx5500xt").unwrap().card.target, "gfx1012");
+        assert!(read("STRICT", "1").unwrap().strict);
+        assert_eq!(read("THREADS", "3").unwrap().threads, Some(3));
+        assert_eq!(read("REPORT", "/x").unwrap().report, Some(PathBuf::from("/x")));
+        assert_eq!(read("DEADLINE", "2").unwrap().deadline, Duration::from_secs(2));
+        assert!(read("TRACE", "1").unwrap().trace);
+        assert_eq!(read("CARD", "").unwrap(), plain, "empty is not set");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        for (name, value) in
+            [("CARD", "rx480"), ("STRICT", "yes"), ("THREADS", "0"), ("DEADLINE", "-1"), ("TRACE", "2")]
+        {
+            let error = read(name, value).unwrap_err();
+            assert!(
+                error.contains(&format!("WAVE32_VGPU_{name}"))
+                    && error.contains("there are") | error.contains("meant"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Two 16-bit operations in a lane, mixed precision, dot products (RDNA ISA 6.7 and 12.10, VOP3P).
+
+use super::arith::{convert, fma};
+use super::format::{F16, F32, Format, single_of_half};
+use super::mode::Mode;
+use super::{float, int};
+use crate::env::VectorFn;
+use crate::lanes::{Handlers, Kind, Lane, ZEROS, blend, finished, has_nan, lanes, one_is_nan, row, spread};
+use crate::{Args, Row, Src, Wave};
+use wave32_isa::Op;
+
+/// The handler of a packed or mixed operation.
+pub(super) fn bind(op: Op) -> Option<VectorFn> {
+    Some(match op {
+        Op::v_pk_add_f16 => packed::<float::v_add_f16>,
+        Op::v_pk_mul_f16 => packed::<float::v_mul_f16>,
+        Op::v_pk_fma_f16 | Op::v_pk_fmac_f16 => packed::<float::v_fma_f16>,
+        Op::v_pk_min_f16 => packed::<float::v_min_f16>,
+        Op::v_pk_max_f16 => packed::<float::v_max_f16>,
+        Op::v_pk_add_u16 => packed::<int::v_add_nc_u16>,
+        Op::v_pk_add_i16 => packed::<int::v_add_nc_i16>,
+        Op::v_pk_sub_u16 => packed::<int::v_sub_nc_u16>,
+        Op::v_pk_sub_i16 => packed::<int::v_sub_nc_i16>,
+        Op::v_pk_mul_lo_u16 => packed::<int::v_mul_lo_u16>,
+        Op::v_pk_mad_u16 => packed::<int::v_mad_u16>,
+        Op::v_pk_mad_i16 => packed::<int::v_mad_i16>,
+        Op::v_pk_min_u16 => packed::<int::v_min_u16>,
+        Op::v_pk_min_i16 => packed::<int::v_min_i16>,
+        Op::v_pk_max_u16 => packed::<int::v_max_u16>,
+        Op::v_pk_max_i16 => packed::<int::v_max_i16>,
+        Op::v_pk_lshlrev_b16 => packed::<int::v_lshlrev_b16>,
+        Op::v_pk_lshrrev_b16 => packed::<int::v_lshrrev_b16>,
+        Op::v_pk_ashrrev_i16 => packed::<int::v_ashrrev_i16>,
+        Op::v_fma_mix_f32 => mix::<32>,
+        Op::v_fma_mixlo_f16 => mix::<0>,
+        Op::v_fma_mixhi_f16 => mix::<16>,
+        Op::v_dot2_f32_f16 | Op::v_dot2c_f32_f16 => dot::<dots::v_dot2_f32_f16, true>,
+        Op::v_dot2_i32_i16 => dot::<dots::v_dot2_i32_i16, true>,
+        Op::v_dot2_u32_u16 => dot::<dots::v_dot2_u32_u16, true>,
+        Op::v_dot4_i32_i8 | Op::v_dot4c_i32_i8 => dot::<dots::v_dot4_i32_i8, false>,
+        Op::v_dot4_u32_u8 => dot::<dots::v_dot4_u32_u8, false>,
+        Op::v_dot8_i32_i4 => dot::<dots::v_dot8_i32_i4, false>,
+        Op::v_dot8_u32_u4 => dot::<dots::v_dot8_u32_u4, false>,
+        _ => return None,
+    })
+}
+
+/// The handlers of gfx1012's operations that DPP may swizzle.
+pub(super) fn bind_lanes(op: Op) -> Option<Handlers> {
+    Some(match op {
+        Op::v_dot2c_f32_f16 => Handlers::of::<dots::v_dot2_f32_f16>(),
+        Op::v_dot4c_i32_i8 => Handlers::of::<dots::v_dot4_i32_i8>(),
+        _ => return None,
+    })
+}
+
+/// How a packed source's halves are chosen and negated.
+#[derive(Clone, Copy)]
+struct Halves {
+    /// Shifts that bring the halves down: of the low result, of the high.
+    shift: [u32; 2],
+    /// Bits turned in each.
+    flip: [u32; 2],
+}
+
+impl Halves {
+    fn of(args: &Args, i: usize, kind: Kind) -> Self {
+        let bit = |mods: u8| u32::from(mods >> i & 1);
+        let sign = if matches!(kind, Kind::F16) { 0x8000 } else { 0 };
+        Self {
+            shift: [16 * bit(args.mods.op_sel), 16 * bit(args.mods.op_sel_hi)],
+            flip: [sign * bit(args.mods.neg), sign * bit(args.mods.abs)],
+        }
+    }
+
+    #[inline(always)]
+    fn half(self, which: usize, x: u32) -> u32 {
+        (x >> self.shift[which] & 0xffff) ^ self.flip[which]
+    }
+}
+
+/// The low and the high halves of registers, each by the operation `O`.
+fn packed<O: Lane>(wave: &mut Wave, args: &Args) {
+    let m = Mode::of(wave);
+    let exec = wave.exec();
+    let (x, y, z);
+    let a = row!(wave, args.src[0], O::SRC[0], x);
+    let b = row!(wave, args.src[1], O::SRC[1], y);
+    let c = row!(wave, args.src[2], O::SRC[2], z);
+    let [ha, hb, hc] = [0, 1, 2].map(|i| Halves::of(args, i, O::SRC[i]));
+    let lane = |which: usize, i: usize| {
+        [
+            O::SRC[0].widen(ha.half(which, a[i])),
+            O::SRC[1].widen(hb.half(which, b[i])),
+            O::SRC[2].widen(hc.half(which, c[i])),
+        ]
+    };
+    let mut out = [[0; 32]; 2];
+    let usual = O::is_usual(m) && !args.mods.clamp;
+    for which in 0..2 {
+        if usual {
+            for i in 0..32 {
+                out[which][i] = O::usual(lane(which, i)) as u32;
+            }
+        }
+        if !usual || has_nan(O::DST, &out[which]) {
+            for i in 0..32 {
+                let result = O::lane(m, lane(which, i));
+                out[which][i] =
+                    if args.mods.clamp { finished(O::DST, m, args, result) as u32 } else { result as u32 };
+            }
+        }
+    }
+    let mut both = [0; 32];
+    for i in 0..32 {
+        both[i] = out[0][i] & 0xffff | out[1][i] << 16;
+    }
+    blend(wave.row_mut(usize::from(args.dst)), &both, exec);
+}
+
+/// `v_fma_mix`: sources of singles or halves, an fma of singles; rounded once more if the result is a half. `TO` is 32
+/// for a single, else where the half goes.
+fn mix<const TO: u32>(wave: &mut Wave, args: &Args) {
+    let m = Mode::of(wave);
+    let exec = wave.exec();
+    let (mut a, mut b, mut c) = ([0; 32], [0; 32], [0; 32]);
+    mix_source(wave, m, args, 0, &mut a);
+    mix_source(wave, m, args, 1, &mut b);
+    mix_source(wave, m, args, 2, &mut c);
+    let lane = |i: usize| [a[i], b[i], c[i]].map(u64::from);
+    let mut out = [0; 32];
+    let usual = m.usual::<F32>();
+    let mut nan = false;
+    if usual {
+        for i in 0..32 {
+            let [a, b, c] = lane(i);
+            out[i] = F32::fma_nearest(a, b, c) as u32;
+            nan |= one_is_nan(Kind::F32, out[i]);
+        }
+    }
+    if !usual || nan {
+        for i in (0..32).filter(|&i| exec >> i & 1 != 0) {
+            let [a, b, c] = lane(i);
+            out[i] = fma::<F32>(m, a, b, c) as u32;
+        }
+    }
+    let kind = if TO == 32 { Kind::F32 } else { Kind::F16 };
+    if TO != 32 {
+        out = out.map(|x| convert::<F32, F16>(m, u64::from(x)) as u32);
+    }
+    if args.mods.clamp {
+        out = out.map(|x| finished(kind, m, args, u64::from(x)) as u32);
+    }
+    let dst = wave.row_mut(usize::from(args.dst));
+    if TO != 32 {
+        for i in 0..32 {
+            out[i] = dst[i] & !(0xffff << TO) | out[i] << TO;
+        }
+    }
+    blend(dst, &out, exec);
+}
+
+/// A source as singles: a half of the register where `op_sel_hi` says so, the half that `op_sel` names.
+#[inline(always)]
+fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize, out: &mut Row) {
+    let bit = |mods: u8| mods >> i & 1 != 0;
+    let splat;
+    let row = row!(wave, args.src[i], Kind::F32, splat);
+    let keep = if bit(args.mods.abs) { 0x7fff_ffff } else { u32::MAX };
+    let flip = if bit(args.mods.neg) { 0x8000_0000 } else { 0 };
+    if !bit(args.mods.op_sel_hi) {
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = x & keep ^ flip;
+        }
+        return;
+    }
+    let shift = if bit(args.mods.op_sel) { 16 } else { 0 };
+    if m.usual::<F16>() {
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = single_of_half(x >> shift & 0xffff).to_bits() & keep ^ flip;
+        }
+    } else {
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = convert::<F16, F32>(m, u64::from(x >> shift & 0xffff)) as u32 & keep ^ flip;
+        }
+    }
+}
+
+/// A dot product; those of 16-bit numbers choose, and of floats negate, the `HALVES` of their first two sources.
+fn dot<O: Lane, const HALVES: bool>(wave: &mut Wave, args: &Args) {
+    let m = Mode::of(wave);
+    let exec = wave.exec();
+    let (x, y, z);
+    let a = row!(wave, args.src[0], O::SRC[0], x);
+    let b = row!(wave, args.src[1], O::SRC[1], y);
+    let c = row!(wave, args.src[2], O::SRC[2], z);
+    let kind = if matches!(O::DST, Kind::F32) { Kind::F16 } else { Kind::I16 };
+    let [ha, hb] = [0, 1].map(|i| Halves::of(args, i, kind));
+    let chosen = |h: Halves, x: u32| if HALVES { h.half(0, x) | h.half(1, x) << 16 } else { x };
+    let mut out = [0; 32];
+    for i in 0..32 {
+        let s = [O::SRC[0].widen(chosen(ha, a[i])), O::SRC[1].widen(chosen(hb, b[i])), O::SRC[2].widen(c[i])];
+        let result = O::lane(m, s);
+        out[i] = if args.mods.clamp { finished(O::DST, m, args, result) as u32 } else { result as u32 };
+    }
+    blend(wave.row_mut(usize::from(args.dst)), &out, exec);
+}
+
+/// gfx1012's dot products. The manual gives no rounding for the halves': each product is added in turn, as an fma.
+mod dots {
+    use super::*;
+
+    lanes! {
+        v_dot2_f32_f16: F32(U32, U32, F32) |m, a, b, c| {
+            let product = |shift: u32, sum: u64| {
+                let [x, y] = [a, b].map(|x| convert::<F16, F32>(m, x >> shift & 0xffff));
+                fma::<F32>(m, x, y, sum)
+            };
+            product(16, product(0, c))
+        };
+        v_dot2_i32_i16: I32(U32, U32, I32) |_, a, b, c| parts::<16>(a, b, true).wrapping_add(c);
+        v_dot2_u32_u16: U32(U32, U32, U32) |_, a, b, c| parts::<16>(a, b, false).wrapping_add(c);
+        v_dot4_i32_i8: I32(U32, U32, I32) |_, a, b, c| parts::<8>(a, b, true).wrapping_add(c);
+        v_dot4_u32_u8: U32(U32, U32, U32) |_, a, b, c| parts::<8>(a, b, false).wrapping_add(c);
+        v_dot8_i32_i4: I32(U32, U32, I32) |_, a, b, c| parts::<4>(a, b, true).wrapping_add(c);
+        v_dot8_u32_u4: U32(U32, U32, U32) |_, a, b, c| parts::<4>(a, b, false).wrapping_add(c);
+    }
+
+    /// The sum of the products of parts of `BITS`.
+    #[inline(always)]
+    fn parts<const BITS: u32>(a: u64, b: u64, signed: bool) -> u64 {
+        (0..32 / BITS).fold(0u64, |sum, i| {
+            let [x, y] = [a, b].map(|x| {
+                let top = x << (64 - BITS - i * BITS);
+                if signed { (top as i64 >> (64 - BITS)) as u64 } else { top >> (64 - BITS) }
+            });
+            sum.wrapping_add(x.wrapping_mul(y))
+        })
+    }
+}

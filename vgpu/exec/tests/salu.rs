@@ -1,0 +1,552 @@
+//! Every scalar ALU operation against a model written from the manual's words, in wide integers and bit by bit; the
+//! whole register file is compared, SCC and EXEC with it.
+
+mod common;
+
+use common::{Bench, assemble, have, random_wave, rng};
+use rand::{Rng, rngs::StdRng, seq::IndexedRandom};
+use std::collections::BTreeSet;
+use wave32_exec::{PRIVATE_BASE, SHARED_BASE, Wave};
+use wave32_isa::{Form, Op};
+
+/// Rounds for each operation.
+const ROUNDS: usize = 60;
+
+/// Not here: the run loop does them (`tests/wave.rs`), or nothing is to be done (`tests/wave.rs`: hints).
+const ELSEWHERE: &[&str] = &[
+    "s_getpc_b64",
+    "s_setpc_b64",
+    "s_swappc_b64",
+    "s_call_b64",
+    "s_subvector_loop_begin",
+    "s_subvector_loop_end",
+    "s_waitcnt_vscnt",
+    "s_waitcnt_vmcnt",
+    "s_waitcnt_expcnt",
+    "s_waitcnt_lgkmcnt",
+    "s_version",
+    // hardware registers, below
+    "s_getreg_b32",
+    "s_setreg_b32",
+    "s_setreg_imm32_b32",
+];
+/// Returns from a trap handler, which only the driver may install: stops as not implemented.
+const MISSING: &[&str] = &["s_rfe_b64"];
+
+/// What an instruction does.
+#[derive(Debug, Default)]
+struct Effect {
+    dst: Option<u64>,
+    scc: Option<bool>,
+    exec: Option<u64>,
+}
+
+/// What it sees: sources and the destination's old value as wide as it takes them.
+struct Seen {
+    a: u64,
+    b: u64,
+    old: u64,
+    imm: i16,
+    scc: bool,
+    exec: u64,
+}
+
+fn dst(value: u64) -> Effect {
+    Effect { dst: Some(value), ..Effect::default() }
+}
+
+fn with_scc(value: u64, scc: bool) -> Effect {
+    Effect { dst: Some(value), scc: Some(scc), exec: None }
+}
+
+fn nonzero(value: u64) -> Effect {
+    with_scc(value, value != 0)
+}
+
+fn only_scc(scc: bool) -> Effect {
+    Effect { scc: Some(scc), ..Effect::default() }
+}
+
+/// The bits of a number, lowest first.
+fn bits_of(value: u64, width: u32) -> Vec<bool> {
+    (0..width).map(|i| value >> i & 1 == 1).collect()
+}
+
+fn number(bits: &[bool]) -> u64 {
+    bits.iter().rev().fold(0, |n, &b| n << 1 | u64::from(b))
+}
+
+fn int(value: u64) -> i128 {
+    i128::from(value as u32 as i32)
+}
+
+fn low(value: i128) -> u64 {
+    u64::from(value as u32)
+}
+
+fn fits(value: i128) -> bool {
+    (-(1 << 31)..1 << 31).contains(&value)
+}
+
+/// -1, or where the first bit of the kind is.
+fn search(bits: impl Iterator<Item = bool>) -> u64 {
+    bits.enumerate().find(|(_, b)| *b).map_or(0xffff_ffff, |(i, _)| i as u64)
+}
+
+/// Bits of a field of `width` from `offset`, with `sign` repeated where asked.
+fn field(value: u64, size: u32, control: u64, signed: bool) -> u64 {
+    let offset = control % u64::from(size);
+    let width = (control >> 16 & 127) as usize;
+    let mut bits = bits_of(value, size);
+    let sign = bits[size as usize - 1];
+    bits.rotate_left(offset as usize);
+    for bit in &mut bits[size as usize - offset as usize..] {
+        *bit = signed && sign;
+    }
+    if width < size as usize {
+        let top = signed && width > 0 && bits[width - 1];
+        bits[width..].fill(top);
+    }
+    number(&bits)
+}
+
+/// Boolean functions of two bits, the second argument EXEC for the `saveexec` family.
+fn logic(name: &str, a: u64, b: u64, width: u32) -> Option<u64> {
+    let f: fn(bool, bool) -> bool = match name {
+        "and" => |a, b| a && b,
+        "or" => |a, b| a || b,
+        "xor" => |a, b| a != b,
+        "andn1" => |a, b| !a && b,
+        "andn2" => |a, b| a && !b,
+        "orn1" => |a, b| !a || b,
+        "orn2" => |a, b| a || !b,
+        "nand" => |a, b| !(a && b),
+        "nor" => |a, b| !a && !b,
+        "xnor" => |a, b| a == b,
+        _ => return None,
+    };
+    let pairs = bits_of(a, width).into_iter().zip(bits_of(b, width));
+    Some(number(&pairs.map(|(a, b)| f(a, b)).collect::<Vec<_>>()))
+}
+
+fn compare(name: &str, a: i128, b: i128) -> Option<bool> {
+    Some(match name {
+        "eq" => a == b,
+        "lg" => a != b,
+        "gt" => a > b,
+        "ge" => a >= b,
+        "lt" => a < b,
+        "le" => a <= b,
+        _ => return None,
+    })
+}
+
+/// The manual's descriptions (RDNA ISA 12.1 to 12.4).
+fn model(name: &str, s: &Seen) -> Option<Effect> {
+    let name = name.strip_prefix("s_")?;
+    let wide = name.ends_with("64");
+    let width = if wide { 64 } else { 32 };
+    let parts: Vec<&str> = name.split('_').collect();
+    if let [verb, "saveexec", _] = parts[..] {
+        let exec = logic(verb, s.a, s.exec, width)?;
+        return Some(Effect { dst: Some(s.exec), scc: Some(exec != 0), exec: Some(exec) });
+    }
+    if let [verb, "wrexec", _] = parts[..] {
+        let exec = logic(verb, s.a, s.exec, width)?;
+        return Some(Effect { dst: Some(exec), scc: Some(exec != 0), exec: Some(exec) });
+    }
+    if let ["cmp", verb, ty] = parts[..] {
+        let of = |v: u64| if ty == "i32" { int(v) } else { i128::from(v) };
+        return compare(verb, of(s.a), of(s.b)).map(only_scc);
+    }
+    if let ["cmpk", verb, ty] = parts[..] {
+        let (value, k) = if ty == "i32" {
+            (int(s.a), i128::from(s.imm))
+        } else {
+            (i128::from(s.a), i128::from(s.imm as u16))
+        };
+        return compare(verb, value, k).map(only_scc);
+    }
+    if let [verb, _] = parts[..]
+        && let Some(value) = logic(verb, s.a, s.b, width)
+    {
+        return Some(nonzero(value));
+    }
+    let (a, b) = (bits_of(s.a, width), s.b);
+    let bits32 = bits_of(s.a, 32);
+    let moved = |by: i64, fill: bool| {
+        let bit =
+            |i: i64| if (0..i64::from(width)).contains(&(i + by)) { a[(i + by) as usize] } else { fill };
+        number(&(0..i64::from(width)).map(bit).collect::<Vec<_>>())
+    };
+    let by = (b % u64::from(width)) as i64;
+    let unsigned = |v: u64| i128::from(v as u32);
+    let carry = |sum: i128| with_scc(low(sum), sum >= 1 << 32);
+    Some(match name {
+        "add_u32" => carry(unsigned(s.a) + unsigned(s.b)),
+        "addc_u32" => carry(unsigned(s.a) + unsigned(s.b) + i128::from(s.scc)),
+        "sub_u32" => with_scc(low(unsigned(s.a) - unsigned(s.b)), s.b > s.a),
+        "subb_u32" => {
+            let difference = unsigned(s.a) - unsigned(s.b) - i128::from(s.scc);
+            with_scc(low(difference), difference < 0)
+        }
+        "add_i32" => with_scc(low(int(s.a) + int(s.b)), !fits(int(s.a) + int(s.b))),
+        "sub_i32" => with_scc(low(int(s.a) - int(s.b)), !fits(int(s.a) - int(s.b))),
+        // SCC: the first one was chosen, and was not the second's equal.
+        "min_i32" => with_scc(low(int(s.a).min(int(s.b))), int(s.a) < int(s.b)),
+        "max_i32" => with_scc(low(int(s.a).max(int(s.b))), int(s.a) > int(s.b)),
+        "min_u32" => with_scc(s.a.min(s.b), s.a < s.b),
+        "max_u32" => with_scc(s.a.max(s.b), s.a > s.b),
+        "cselect_b32" | "cselect_b64" => dst(if s.scc { s.a } else { s.b }),
+        "lshl_b32" | "lshl_b64" => nonzero(moved(-by, false)),
+        "lshr_b32" | "lshr_b64" => nonzero(moved(by, false)),
+        "ashr_i32" | "ashr_i64" => nonzero(moved(by, a[width as usize - 1])),
+        "bfm_b32" | "bfm_b64" => {
+            let (count, from) = (s.a % u64::from(width), s.b % u64::from(width));
+            dst(number(&(0..u64::from(width)).map(|i| i >= from && i < from + count).collect::<Vec<_>>()))
+        }
+        "mul_i32" => dst(low(int(s.a) * int(s.b))),
+        "mul_hi_u32" => dst(low((unsigned(s.a) * unsigned(s.b)) >> 32)),
+        "mul_hi_i32" => dst(low((int(s.a) * int(s.b)) >> 32)),
+        "bfe_u32" => nonzero(field(s.a, 32, s.b, false)),
+        "bfe_i32" => nonzero(field(s.a, 32, s.b, true)),
+        "bfe_u64" => nonzero(field(s.a, 64, s.b, false)),
+        "bfe_i64" => nonzero(field(s.a, 64, s.b, true)),
+        "absdiff_i32" => {
+            let difference = int(low(int(s.a) - int(s.b)));
+            nonzero(low(if difference < 0 { -difference } else { difference }))
+        }
+        "lshl1_add_u32" => carry(unsigned(s.a) * 2 + unsigned(s.b)),
+        "lshl2_add_u32" => carry(unsigned(s.a) * 4 + unsigned(s.b)),
+        "lshl3_add_u32" => carry(unsigned(s.a) * 8 + unsigned(s.b)),
+        "lshl4_add_u32" => carry(unsigned(s.a) * 16 + unsigned(s.b)),
+        "pack_ll_b32_b16" => dst(s.a % 65536 + s.b % 65536 * 65536),
+        "pack_lh_b32_b16" => dst(s.a % 65536 + s.b / 65536 * 65536),
+        "pack_hh_b32_b16" => dst(s.a / 65536 + s.b / 65536 * 65536),
+        "mov_b32" | "mov_b64" => dst(s.a),
+        "cmov_b32" | "cmov_b64" => dst(if s.scc { s.a } else { s.old }),
+        "not_b32" | "not_b64" => nonzero(number(&a.iter().map(|b| !b).collect::<Vec<_>>())),
+        "wqm_b32" | "wqm_b64" => {
+            let quad = |i: usize| a[i / 4 * 4..i / 4 * 4 + 4].contains(&true);
+            nonzero(number(&(0..a.len()).map(quad).collect::<Vec<_>>()))
+        }
+        "quadmask_b32" | "quadmask_b64" => {
+            nonzero(number(&a.chunks(4).map(|quad| quad.contains(&true)).collect::<Vec<_>>()))
+        }
+        "brev_b32" | "brev_b64" => dst(number(&a.iter().rev().copied().collect::<Vec<_>>())),
+        "bcnt0_i32_b32" | "bcnt0_i32_b64" => nonzero(a.iter().filter(|b| !**b).count() as u64),
+        "bcnt1_i32_b32" | "bcnt1_i32_b64" => nonzero(a.iter().filter(|b| **b).count() as u64),
+        "ff0_i32_b32" | "ff0_i32_b64" => dst(search(a.iter().map(|b| !b))),
+        "ff1_i32_b32" | "ff1_i32_b64" => dst(search(a.iter().copied())),
+        "flbit_i32_b32" | "flbit_i32_b64" => dst(search(a.iter().rev().copied())),
+        "flbit_i32" | "flbit_i32_i64" => {
+            let sign = *a.last()?;
+            dst(search(a.iter().rev().map(|&b| b != sign)))
+        }
+        "sext_i32_i8" => dst(field(s.a, 32, 8 << 16, true)),
+        "sext_i32_i16" => dst(field(s.a, 32, 16 << 16, true)),
+        "bitset0_b32" => dst(s.old & !(1 << (s.a % 32))),
+        "bitset1_b32" => dst(s.old | 1 << (s.a % 32)),
+        "bitset0_b64" => dst(s.old & !(1 << (s.a % 64))),
+        "bitset1_b64" => dst(s.old | 1 << (s.a % 64)),
+        "abs_i32" => nonzero(low(int(s.a).abs())),
+        "bitreplicate_b64_b32" => dst(number(&bits32.iter().flat_map(|&b| [b, b]).collect::<Vec<_>>())),
+        "bitcmp0_b32" | "bitcmp0_b64" => only_scc(!a[by as usize]),
+        "bitcmp1_b32" | "bitcmp1_b64" => only_scc(a[by as usize]),
+        "movk_i32" => dst(low(i128::from(s.imm))),
+        "cmovk_i32" => dst(if s.scc { low(i128::from(s.imm)) } else { s.old }),
+        "addk_i32" => with_scc(low(int(s.old) + i128::from(s.imm)), !fits(int(s.old) + i128::from(s.imm))),
+        "mulk_i32" => dst(low(int(s.old) * i128::from(s.imm))),
+        _ => return None,
+    })
+}
+
+/// A source: its text, and what it reads.
+enum Source {
+    Register(usize),
+    Integer(i64),
+    Literal(u32),
+    Float(f32),
+    Special(&'static str),
+}
+
+impl Source {
+    /// Any, of 32 or 64 bits; registers even, so that a pair fits.
+    fn random(rng: &mut StdRng, literals: bool) -> Self {
+        match rng.random_range(0..10) {
+            0 => Self::Integer(rng.random_range(-16..=64)),
+            1 if literals => Self::Literal(rng.random_range(65..u32::MAX - 16)),
+            2 => Self::Float(*[0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0].choose(rng).expect("one")),
+            3 => {
+                let all =
+                    ["vcc", "exec", "scc", "src_vccz", "src_execz", "src_shared_base", "src_private_base"];
+                Self::Special(all.choose(rng).expect("one"))
+            }
+            _ => Self::Register(rng.random_range(0..20) * 2),
+        }
+    }
+
+    fn text(&self, wide: bool) -> String {
+        match self {
+            Self::Register(r) if wide => format!("s[{r}:{}]", r + 1),
+            Self::Register(r) => format!("s{r}"),
+            Self::Integer(i) => i.to_string(),
+            Self::Literal(l) => format!("{l:#x}"),
+            Self::Float(f) => format!("{f:?}"),
+            Self::Special("scc") => "src_scc".into(),
+            Self::Special(name @ ("vcc" | "exec")) if !wide => format!("{name}_lo"),
+            Self::Special(name) => (*name).into(),
+        }
+    }
+
+    fn value(&self, wave: &Wave, wide: bool, signed: bool) -> u64 {
+        let mask = |r: usize| {
+            let high = if wave.wave64 { wave.sgpr[r + 1] } else { 0 };
+            u64::from(wave.sgpr[r]) | u64::from(high) << 32
+        };
+        let value = match self {
+            Self::Register(r) => u64::from(wave.sgpr[*r]) | u64::from(wave.sgpr[r + 1]) << 32,
+            Self::Integer(i) => *i as u64,
+            Self::Literal(l) if signed => i64::from(*l as i32) as u64,
+            Self::Literal(l) => u64::from(*l),
+            Self::Float(f) if wide => f64::from(*f).to_bits(),
+            Self::Float(f) => u64::from(f.to_bits()),
+            Self::Special("vcc") => u64::from(wave.sgpr[106]) | u64::from(wave.sgpr[107]) << 32,
+            Self::Special("exec") => u64::from(wave.sgpr[126]) | u64::from(wave.sgpr[127]) << 32,
+            Self::Special("scc") => u64::from(wave.scc),
+            Self::Special("src_vccz") => u64::from(mask(106) == 0),
+            Self::Special("src_execz") => u64::from(mask(126) == 0),
+            Self::Special("src_shared_base") if wide => SHARED_BASE,
+            Self::Special("src_shared_base") => SHARED_BASE >> 32,
+            Self::Special(_) if wide => PRIVATE_BASE,
+            Self::Special(_) => PRIVATE_BASE >> 32,
+        };
+        if wide { value } else { value & 0xffff_ffff }
+    }
+}
+
+/// An instruction to try.
+struct Case {
+    op: Op,
+    text: String,
+    dst: Option<usize>,
+    wide: bool,
+    sources: Vec<(Source, bool)>,
+    imm: i16,
+}
+
+/// Which operands are 64 bits wide: destination, sources.
+fn widths(op: Op) -> (bool, Vec<bool>) {
+    let row = op.row();
+    let of = |slot: &wave32_isa::Slot| match slot {
+        wave32_isa::Slot::Value(_, dwords) => Some(*dwords == 2),
+        _ => None,
+    };
+    (row.dst.first().and_then(of).unwrap_or(false), row.src.iter().filter_map(of).collect())
+}
+
+fn case(op: Op, rng: &mut StdRng) -> Case {
+    let (wide, sources) = widths(op);
+    let sopk = op.row().form == Form::Sopk;
+    let mut literal = false;
+    let sources: Vec<(Source, bool)> = sources
+        .into_iter()
+        .map(|wide| {
+            let source = if sopk {
+                Source::Register(2 * rng.random_range(0..20))
+            } else {
+                Source::random(rng, !literal)
+            };
+            literal |= matches!(source, Source::Literal(_));
+            (source, wide)
+        })
+        .collect();
+    // EXEC and VCC are destinations too, but a mask that the instruction writes on its own account would clash.
+    let masks: &[usize] = if op.name().contains("exec") { &[106] } else { &[106, 126] };
+    let dst = (!op.row().dst.is_empty()).then(|| match rng.random_range(0..8) {
+        0 => *masks.choose(rng).expect("one"),
+        _ => rng.random_range(0..20) * 2,
+    });
+    let name = |code: usize| match (code, wide) {
+        (106, true) => "vcc".to_string(),
+        (106, false) => "vcc_lo".into(),
+        (126, true) => "exec".into(),
+        (126, false) => "exec_lo".into(),
+        (r, true) => format!("s[{r}:{}]", r + 1),
+        (r, false) => format!("s{r}"),
+    };
+    let imm: i16 = if rng.random() { rng.random() } else { rng.random_range(-3..3) };
+    let mut operands: Vec<String> = dst.map(name).into_iter().collect();
+    operands.extend(sources.iter().map(|(s, wide)| s.text(*wide)));
+    if sopk {
+        operands.push(format!("{:#x}", imm as u16));
+    }
+    Case { op, text: format!("{} {}", op.name(), operands.join(", ")), dst, wide, sources, imm }
+}
+
+fn operations() -> Vec<Op> {
+    let scalar = |op: &&Op| matches!(op.row().form, Form::Sop1 | Form::Sop2 | Form::Sopc | Form::Sopk);
+    Op::ALL.iter().filter(scalar).copied().collect()
+}
+
+fn is_relative(op: Op) -> bool {
+    op.name().starts_with("s_movrel")
+}
+
+#[test]
+fn every_operation_does_what_the_manual_says() {
+    if !have(&["llvm-mc-19"]) {
+        return;
+    }
+    let rng = &mut rng();
+    let skipped =
+        |op: &Op| ELSEWHERE.contains(&op.name()) || MISSING.contains(&op.name()) || is_relative(*op);
+    let operations: Vec<Op> = operations().into_iter().filter(|op| !skipped(op)).collect();
+    let cases: Vec<Case> =
+        operations.iter().flat_map(|op| (0..ROUNDS).map(|_| *op)).map(|op| case(op, rng)).collect();
+    let codes = assemble(&cases.iter().map(|c| c.text.clone()).collect::<Vec<_>>(), false);
+    let bench = Bench::new();
+    let mut tested = BTreeSet::new();
+    for (case, code) in cases.iter().zip(codes) {
+        let wave64 = rng.random();
+        let mut solo = random_wave(rng, wave64);
+        let before = solo.wave.clone();
+        let text = &case.text;
+        bench.run(&code, &mut solo).unwrap_or_else(|stop| panic!("{text}: {stop:?}"));
+        let signed = case.op.name().contains("_i64");
+        let mut values = case.sources.iter().map(|(s, wide)| s.value(&before, *wide, signed));
+        let pair = |code: usize| u64::from(before.sgpr[code]) | u64::from(before.sgpr[code + 1]) << 32;
+        let narrow = |v: u64| if case.op.name().ends_with("b32") { v & 0xffff_ffff } else { v };
+        let old = case.dst.map_or(0, pair);
+        let seen = Seen {
+            a: values.next().unwrap_or(0),
+            b: values.next().unwrap_or(0),
+            old: if case.wide { old } else { old & 0xffff_ffff },
+            imm: case.imm,
+            scc: before.scc,
+            exec: narrow(pair(126)),
+        };
+        let effect = model(case.op.name(), &seen).unwrap_or_else(|| panic!("{text}: no model"));
+        let mut expected = before.clone();
+        if let (Some(code), Some(value)) = (case.dst, effect.dst) {
+            expected.sgpr[code] = value as u32;
+            if case.wide {
+                expected.sgpr[code + 1] = (value >> 32) as u32;
+            }
+        }
+        if let Some(exec) = effect.exec {
+            expected.sgpr[126] = exec as u32;
+            if case.op.name().ends_with("64") {
+                expected.sgpr[127] = (exec >> 32) as u32;
+            }
+        }
+        expected.scc = effect.scc.unwrap_or(before.scc);
+        assert_eq!(solo.wave.sgpr, expected.sgpr, "{text}: a {:#x} b {:#x} {effect:x?}", seen.a, seen.b);
+        assert_eq!(solo.wave.scc, expected.scc, "SCC of {text}: a {:#x} b {:#x}", seen.a, seen.b);
+        assert_eq!((solo.wave.mode, &solo.wave.vgpr), (before.mode, &before.vgpr), "{text}");
+        tested.insert(case.op);
+    }
+    let relative = operations_relative();
+    assert_eq!(tested.len() + relative.len() + ELSEWHERE.len() + MISSING.len(), self::operations().len());
+}
+
+fn operations_relative() -> Vec<Op> {
+    operations().into_iter().filter(|op| is_relative(*op)).collect()
+}
+
+/// `s_movrel*`: M0 moves the source, the destination, or both by its halves.
+#[test]
+fn relative_moves() {
+    if !have(&["llvm-mc-19"]) {
+        return;
+    }
+    let rng = &mut rng();
+    let lines = [
+        "s_movrels_b32 s2, s4",
+        "s_movrels_b64 s[2:3], s[4:5]",
+        "s_movreld_b32 s2, s4",
+        "s_movreld_b64 s[2:3], s[4:5]",
+        "s_movrelsd_2_b32 s2, s4",
+    ]
+    .map(String::from);
+    assert_eq!(operations_relative().len(), lines.len());
+    let codes = assemble(&lines, false);
+    let bench = Bench::new();
+    for _ in 0..ROUNDS {
+        for (line, code) in lines.iter().zip(&codes) {
+            let mut solo = random_wave(rng, false);
+            let (by_source, by_destination) = (2 * rng.random_range(0..40), 2 * rng.random_range(0..40));
+            let both = line.contains("movrelsd");
+            solo.wave.sgpr[124] = if both { by_destination << 16 | by_source } else { by_source };
+            let mut expected = solo.wave.clone();
+            let (from, to) = match line {
+                _ if both => (4 + by_source, 2 + by_destination),
+                _ if line.contains("movrels_") => (4 + by_source, 2),
+                _ => (4, 2 + by_source),
+            };
+            let count = if line.contains("b64") { 2 } else { 1 };
+            for i in 0..count {
+                expected.sgpr[to as usize + i] = solo.wave.sgpr[from as usize + i];
+            }
+            bench.run(code, &mut solo).expect("runs");
+            assert_eq!(solo.wave.sgpr, expected.sgpr, "{line} by {by_source}, {by_destination}");
+        }
+    }
+}
+
+/// Fields of MODE and FLAT_SCRATCH are read back as written, and only they change; MODE's switches among the SOPP.
+#[test]
+fn hardware_registers() {
+    if !have(&["llvm-mc-19"]) {
+        return;
+    }
+    let rng = &mut rng();
+    let bench = Bench::new();
+    let mut cases = Vec::new();
+    for _ in 0..ROUNDS {
+        let offset = rng.random_range(0..32);
+        let width = rng.random_range(1..=32 - offset);
+        for (index, name) in
+            ["HW_REG_MODE", "HW_REG_FLAT_SCR_LO", "HW_REG_FLAT_SCR_HI"].into_iter().enumerate()
+        {
+            cases.push((index, name, offset, width, rng.random::<u32>()));
+        }
+    }
+    let lines = |&(_, name, offset, width, value): &(usize, &str, u32, u32, u32)| {
+        [
+            format!("s_setreg_b32 hwreg({name}, {offset}, {width}), s5"),
+            format!("s_getreg_b32 s6, hwreg({name}, {offset}, {width})"),
+            format!("s_setreg_imm32_b32 hwreg({name}, {offset}, {width}), {value:#x}"),
+            format!("s_getreg_b32 s7, hwreg({name})"),
+        ]
+    };
+    let codes = assemble(&cases.iter().flat_map(lines).collect::<Vec<_>>(), false);
+    for (case, code) in cases.iter().zip(codes.chunks_exact(4)) {
+        let &(index, _, offset, width, value) = case;
+        let mask = ((1u64 << width) - 1) as u32;
+        let mut solo = random_wave(rng, false);
+        solo.wave.mode = rng.random();
+        solo.wave.flat_scratch = rng.random();
+        let of = |w: &Wave| [w.mode, w.flat_scratch as u32, (w.flat_scratch >> 32) as u32];
+        let (before, scc) = (of(&solo.wave), solo.wave.scc);
+        bench.run(&code.concat(), &mut solo).expect("runs");
+        let mut expected = before;
+        expected[index] = (before[index] & !(mask << offset)) | (value & mask) << offset;
+        assert_eq!(of(&solo.wave), expected, "{case:?}");
+        assert_eq!(solo.wave.sgpr[6], solo.wave.sgpr[5] & mask, "{case:?}");
+        assert_eq!((solo.wave.sgpr[7], solo.wave.scc), (expected[index], scc));
+    }
+    let modes: Vec<(u32, u32)> =
+        (0..ROUNDS).map(|_| (rng.random_range(0..16), rng.random_range(0..16))).collect();
+    let lines = |&(round, denormal): &(u32, u32)| {
+        [format!("s_round_mode {round}"), format!("s_denorm_mode {denormal}")]
+    };
+    let codes = assemble(&modes.iter().flat_map(lines).collect::<Vec<_>>(), false);
+    for ((round, denormal), code) in modes.iter().zip(codes.chunks_exact(2)) {
+        let mut solo = random_wave(rng, false);
+        solo.wave.mode = rng.random();
+        let before = solo.wave.mode;
+        bench.run(&code.concat(), &mut solo).expect("runs");
+        assert_eq!(solo.wave.mode, (before & !0xff) | denormal << 4 | round);
+    }
+}

@@ -1,0 +1,181 @@
+//! `wave32-vgpu`: runs a program, unchanged, with a virtual RDNA1 card under AMD's own runtime.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+
+// The library's table: a dependency on its crate would put its `open` and `ioctl` into this program.
+#[path = "../../card/src/cards.rs"]
+mod cards;
+mod program;
+
+use cards::{CARDS, Card};
+
+const LIBRARY: &str = "libwave32_vgpu.so";
+const WRONG_USE: u8 = 2;
+
+/// Runs programs with a virtual RDNA1 card: AMD's own HIP and ROCr, unmodified, over a stand-in for the kernel driver.
+///
+/// Results are those of a virtual card, never measurements of hardware.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    /// List the cards that can be had
+    #[arg(long)]
+    list: bool,
+    /// With --list: as JSON
+    #[arg(long, requires = "list")]
+    json: bool,
+    #[command(subcommand)]
+    command: Option<Action>,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Run a program with a card: wave32-vgpu run -- ./program arguments
+    Run(Run),
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// Which card (--list has them)
+    #[arg(long, value_name = "CARD", value_parser = card, default_value = CARDS[0].id)]
+    card: &'static Card,
+    /// Stop kernels at what a real card may let pass: missing waits, races, uninitialised registers and LDS
+    #[arg(long)]
+    strict: bool,
+    /// Threads that run kernels [default: as many as processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// Seconds that a kernel may take [default: 600]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    deadline: Option<u32>,
+    /// Write what ran to this file as JSON: kernels, instructions, findings. Other processes that the program starts
+    /// write FILE.<pid>
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+fn card(id: &str) -> Result<&'static Card, String> {
+    Card::by_id(id).ok_or_else(|| {
+        let ids: Vec<_> = CARDS.iter().map(|card| card.id).collect();
+        format!("there is no such card; there are {}", ids.join(", "))
+    })
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if cli.list {
+        list(cli.json);
+        return ExitCode::SUCCESS;
+    }
+    let Some(Action::Run(run)) = cli.command else { return ExitCode::from(WRONG_USE) };
+    match start(&run) {
+        Ok(never) => match never {},
+        Err(error) => {
+            eprintln!("wave32-vgpu: {error:#}");
+            ExitCode::from(WRONG_USE)
+        }
+    }
+}
+
+fn list(json: bool) {
+    if json {
+        let rows: Vec<_> = CARDS
+            .iter()
+            .map(|card| {
+                serde_json::json!({
+                    "id": card.id, "name": card.name, "target": card.target, "compute_units": card.compute_units,
+                    "memory_mib": card.vram_mib, "bandwidth_gbs": card.bandwidth_gbs(), "clock_mhz": card.clock_mhz,
+                })
+            })
+            .collect();
+        println!("{}", serde_json::Value::from(rows));
+        return;
+    }
+    println!("{:<14}{:<23}{:<9}{:>4}{:>8}{:>10}", "card", "name", "target", "CUs", "memory", "bandwidth");
+    for card in &CARDS {
+        println!(
+            "{:<14}{:<23}{:<9}{:>4}{:>5} GB{:>5} GB/s",
+            card.id,
+            card.name,
+            card.target,
+            card.compute_units,
+            card.vram_mib >> 10,
+            card.bandwidth_gbs(),
+        );
+    }
+}
+
+/// Becomes the program; returns only if it cannot.
+fn start(run: &Run) -> Result<std::convert::Infallible> {
+    let library = library()?;
+    let folder = library.parent().context("the library has no folder")?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program = program::find(&run.command[0], &path)?;
+    program::check(&program)?;
+
+    let mut command = Command::new(&program);
+    command.arg0(&run.command[0]).args(&run.command[1..]);
+    // By its name, not its path: the dynamic linker then looks into glibc-hwcaps for what suits this processor.
+    command.env("LD_PRELOAD", before(LIBRARY, "LD_PRELOAD"));
+    command.env("LD_LIBRARY_PATH", before(folder, "LD_LIBRARY_PATH"));
+    command.env("WAVE32_VGPU_CARD", run.card.id);
+    command.env("WAVE32_VGPU_STRICT", if run.strict { "1" } else { "0" });
+    if run.strict && std::env::var_os("HSA_DISABLE_FRAGMENT_ALLOCATOR").is_none() {
+        // Each allocation by itself, so that running out of one does not end in the next.
+        command.env("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1");
+    }
+    for (name, number) in [("WAVE32_VGPU_THREADS", run.threads), ("WAVE32_VGPU_DEADLINE", run.deadline)] {
+        if let Some(number) = number {
+            command.env(name, number.to_string());
+        }
+    }
+    if let Some(report) = &run.report {
+        std::fs::write(report, "{}\n")
+            .with_context(|| format!("cannot write the report {}", report.display()))?;
+        command.env("WAVE32_VGPU_REPORT", std::path::absolute(report)?);
+        command.env("WAVE32_VGPU_MAIN", std::process::id().to_string());
+    }
+    Err(command.exec()).with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// `first`, then what the variable holds.
+fn before(first: impl AsRef<Path>, variable: &str) -> OsString {
+    let mut value = first.as_ref().as_os_str().to_owned();
+    if let Some(rest) = std::env::var_os(variable).filter(|rest| !rest.is_empty()) {
+        value.push(":");
+        value.push(rest);
+    }
+    value
+}
+
+/// The library: `WAVE32_VGPU_LIB`, or beside this program.
+fn library() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("WAVE32_VGPU_LIB") {
+        let path = std::path::absolute(path)?;
+        let path = if path.is_dir() { path.join(LIBRARY) } else { path };
+        if path.file_name() != Some(LIBRARY.as_ref()) || !path.is_file() {
+            bail!("WAVE32_VGPU_LIB is {}: {LIBRARY}, or its folder, is meant", path.display());
+        }
+        return Ok(path);
+    }
+    let here = std::env::current_exe()?.canonicalize()?;
+    let folder = here.parent().context("this program has no folder")?;
+    let places =
+        [folder.join("lib").join(LIBRARY), folder.join(LIBRARY), folder.join("../lib/wave32").join(LIBRARY)];
+    places.iter().find(|path| path.is_file()).cloned().with_context(|| {
+        format!(
+            "{LIBRARY} is not beside this program ({}); build both with `make vgpu`, or name it in WAVE32_VGPU_LIB",
+            folder.display()
+        )
+    })
+}
