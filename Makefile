@@ -53,3 +53,9 @@ verify-short: setup
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+
+# The device suite, and every kernel of the gfx1010 code object with a right result, through the installed HIP runtime on
+# the virtual card.
+.PHONY: vgpu-kernels
+vgpu-kernels: vgpu
+	@scripts/hip_on_vgpu.sh $(abspath $(TARGET))/vgpu/wave32-vgpu
