@@ -221,10 +221,13 @@ fn plain_half<O: Lane>(wave: &mut Wave, args: &Args) -> u32 {
 
     let mut out = [0; 32];
     if O::is_usual(m) {
+        // In one loop: a second one over `out` would wait for the first one's stores.
+        let mut nan = false;
         for i in 0..32 {
             out[i] = O::usual(lane(i)) as u32;
+            nan |= one_is_nan(O::DST, out[i]);
         }
-        if has_nan(O::DST, &out) {
+        if nan {
             for i in (0..32).filter(|&i| exec >> i & 1 != 0) {
                 out[i] = O::lane(m, lane(i)) as u32;
             }
@@ -257,12 +260,17 @@ fn plain_half<O: Lane>(wave: &mut Wave, args: &Args) -> u32 {
 }
 
 #[inline(always)]
-pub(crate) fn has_nan(kind: Kind, row: &Row) -> bool {
+pub(crate) fn one_is_nan(kind: Kind, x: u32) -> bool {
     match kind {
-        Kind::F32 => row.iter().fold(false, |any, &x| any | is_nan::<F32>(u64::from(x))),
-        Kind::F16 => row.iter().fold(false, |any, &x| any | is_nan::<F16>(u64::from(x as u16))),
+        Kind::F32 => is_nan::<F32>(u64::from(x)),
+        Kind::F16 => is_nan::<F16>(u64::from(x as u16)),
         _ => false,
     }
+}
+
+#[inline(always)]
+pub(crate) fn has_nan(kind: Kind, row: &Row) -> bool {
+    row.iter().fold(false, |any, &x| any | one_is_nan(kind, x))
 }
 
 /// Defines operations: `name: RESULT(SOURCES) |mode, a, b, c| result`, with `, usual FORMAT: result` where the host's

@@ -116,6 +116,7 @@ impl Wave {
     /// A 64-bit scalar source by operand code.
     pub fn scalar64(&self, code: u8) -> u64 {
         match code {
+            125 => 0,
             0..=126 => {
                 let i = usize::from(code);
                 u64::from(self.sgpr[i]) | u64::from(self.sgpr[i + 1]) << 32

@@ -45,12 +45,19 @@ pub(super) fn bind<M: Memory, G: Segment<M>>(inst: &Inst, args: &mut Args) -> Op
 fn addresses(wave: &Wave, args: &Args, offset: i32) -> [u64; 32] {
     let offset = i64::from(offset) as u64;
     let low = vector(wave, args.src[ADDR], 0);
+    let mut all = [0; 32];
     if let Src::Sgpr(base) = args.src[BASE] {
         let base = wave.scalar64(base).wrapping_add(offset);
-        return low.map(|l| base.wrapping_add(u64::from(l)));
+        for (to, &low) in all.iter_mut().zip(low) {
+            *to = base.wrapping_add(u64::from(low));
+        }
+        return all;
     }
     let high = vector(wave, args.src[ADDR], 1);
-    std::array::from_fn(|l| (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(offset))
+    for l in 0..32 {
+        all[l] = (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(offset);
+    }
+    all
 }
 
 impl<M: Memory> Segment<M> for Global {

@@ -10,12 +10,14 @@ mod flat;
 mod format;
 mod global;
 mod local;
+mod quick;
 mod scratch;
 mod shape;
 
 use crate::args::{Args, Src, register};
 use crate::env::{Env, Fault, MemoryFn};
-use crate::{Memory, Wave};
+use crate::lanes::ZEROS;
+use crate::{Memory, Row, Wave};
 use atomic::Rmw;
 use global::Lanes;
 use shape::{B16High, B16Low, Dwords, I8, I8High, I8Low, I16, Shape, U8, U8High, U8Low, U16};
@@ -211,6 +213,10 @@ fn atomic_handler<M: Memory, G: Segment<M>>(
 #[inline]
 fn put<S: Shape>(wave: &mut Wave, register: usize, row: &[u32; 32]) {
     let exec = wave.exec();
+    if exec == u32::MAX {
+        wave.row_mut(register).iter_mut().zip(row).for_each(|(old, &raw)| *old = S::load(raw, *old));
+        return;
+    }
     for (l, (old, &raw)) in wave.row_mut(register).iter_mut().zip(row).enumerate() {
         *old = if exec >> l & 1 == 1 { S::load(raw, *old) } else { *old };
     }
@@ -230,12 +236,12 @@ fn operand<S: Shape>(wave: &Wave, src: Src, dwords: usize) -> Data {
     data
 }
 
-/// A vector operand's first register; zeros where there is none.
-#[inline]
-fn vector(wave: &Wave, src: Src, k: usize) -> [u32; 32] {
+/// A vector operand's `k`-th register; zeros where there is none.
+#[inline(always)]
+fn vector(wave: &Wave, src: Src, k: usize) -> &Row {
     match src {
-        Src::Vgpr(first) => *wave.row(usize::from(first) + k),
-        _ => [0; 32],
+        Src::Vgpr(first) => wave.row(usize::from(first) + k),
+        _ => &ZEROS,
     }
 }
 

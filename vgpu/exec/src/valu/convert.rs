@@ -35,13 +35,13 @@ lanes! {
     v_cvt_u32_f32: B32(F32) |_, a, _, _| u64::from(f32::from_bits(a as u32) as u32);
     v_cvt_i32_f64: B32(F64) |_, a, _, _| u64::from(f64::from_bits(a) as i32 as u32);
     v_cvt_u32_f64: B32(F64) |_, a, _, _| u64::from(f64::from_bits(a) as u32);
-    v_cvt_i16_f16: I16(F16) |_, a, _, _| u64::from(single_of_half(a as u32) as i16 as u16);
+    v_cvt_i16_f16: I16(F16) |_, a, _, _| i64::from(single_of_half(a as u32) as i16) as u64;
     v_cvt_u16_f16: U16(F16) |_, a, _, _| u64::from(single_of_half(a as u32) as u16);
     // Half is added exactly before it rounds down.
     v_cvt_rpi_i32_f32: B32(F32) |m, a, _, _| floored(F32::to_f64(input::<F32>(m, a)) + 0.5);
     v_cvt_flr_i32_f32: B32(F32) |m, a, _, _| floored(F32::to_f64(input::<F32>(m, a)));
 
-    v_cvt_norm_i16_f16: I16(F16) |m, a, _, _| snorm::<F16>(m, a);
+    v_cvt_norm_i16_f16: I16(F16) |m, a, _, _| i64::from(snorm::<F16>(m, a) as i16) as u64;
     v_cvt_norm_u16_f16: U16(F16) |m, a, _, _| unorm::<F16>(m, a);
     v_cvt_pknorm_i16_f16: B32(F16, F16) |m, a, b, _| snorm::<F16>(m, a) | snorm::<F16>(m, b) << 16;
     v_cvt_pknorm_u16_f16: B32(F16, F16) |m, a, b, _| unorm::<F16>(m, a) | unorm::<F16>(m, b) << 16;

@@ -326,8 +326,9 @@ impl Exact {
             Round::Down => self.negative,
             Round::Zero => false,
         });
-        let bits = (kept as u64 + u64::from(up)) + (((e - F::MIN_EXP) as u64) << F::FRACTION);
-        if bits < F::INF {
+        // Beyond the largest exponent this is of no use, and not used.
+        let bits = (kept as u64 + u64::from(up)).wrapping_add(((e - F::MIN_EXP) as u64) << F::FRACTION);
+        if e <= 1 - F::MIN_EXP && bits < F::INF {
             return sign | bits;
         }
         let infinite = match round {

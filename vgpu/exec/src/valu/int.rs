@@ -50,7 +50,7 @@ lanes! { integers
     v_lshlrev_b64: B64(B32, B64) |_, a, b, _| b << (a & 63);
     v_lshrrev_b64: B64(B32, B64) |_, a, b, _| (b as u64 >> (a & 63)) as i64;
     v_ashrrev_i64: B64(B32, B64) |_, a, b, _| b >> (a & 63);
-    v_lshl_add_u32: B32(B32, B32, B32) |_, a, b, c| (a << (b & 31)) + c;
+    v_lshl_add_u32: B32(B32, B32, B32) |_, a, b, c| (a << (b & 31)).wrapping_add(c);
     v_add_lshl_u32: B32(B32, B32, B32) |_, a, b, c| (a + b) << (c & 31);
     v_lshl_or_b32: B32(B32, B32, B32) |_, a, b, c| a << (b & 31) | c;
 
@@ -61,10 +61,10 @@ lanes! { integers
     v_and_or_b32: B32(B32, B32, B32) |_, a, b, c| a & b | c;
     v_or3_b32: B32(B32, B32, B32) |_, a, b, c| a | b | c;
     v_xor3_b32: B32(B32, B32, B32) |_, a, b, c| a ^ b ^ c;
-    v_bfe_u32: B32(B32, B32, B32) |_, a, b, c| a >> (b & 31) & ((1 << (c & 31)) - 1);
+    v_bfe_u32: B32(B32, B32, B32) |_, a, b, c| a >> (b & 31) & ((1i64 << (c & 31)) - 1);
     v_bfe_i32: B32(I32, B32, B32) |_, a, b, c| bfe_i32(a, b & 31, c & 31);
     v_bfi_b32: B32(B32, B32, B32) |_, a, b, c| a & b | !a & c;
-    v_bfm_b32: B32(B32, B32) |_, a, b, _| ((1 << (a & 31)) - 1) << (b & 31);
+    v_bfm_b32: B32(B32, B32) |_, a, b, _| ((1i64 << (a & 31)) - 1) << (b & 31);
     v_bcnt_u32_b32: B32(B32, B32) |_, a, b, _| i64::from((a as u32).count_ones()) + b;
     v_alignbit_b32: B32(B32, B32, B32) |_, a, b, c| ((a as u64) << 32 | b as u64) as i64 >> (c & 31);
     v_alignbyte_b32: B32(B32, B32, B32) |_, a, b, c| ((a as u64) << 32 | b as u64) as i64 >> (8 * (c & 3));

@@ -26,9 +26,14 @@ use wave32_isa::{Access, Form, Inst, Mods, Op, Swizzle};
 /// The handler of a vector ALU instruction, and its operands.
 pub(crate) fn bind(inst: &Inst) -> Option<(VectorFn, Args)> {
     let mut args = Args::new(inst);
-    // The destination that is a source too, `v_fmac`'s sum, comes third.
+    if args.src[uniform_from(inst.op)..].iter().any(|src| matches!(src, Src::Vgpr(_))) {
+        return None;
+    }
+    // The destination that is a source too, `v_fmac`'s sum, comes third; no encoding has modifiers of it.
     if inst.arg[0].access == Access::Rw && args.src[2] == Src::None {
         args.src[2] = Src::Vgpr(args.dst);
+        args.mods.neg &= 3;
+        args.mods.abs &= 3;
     }
     if inst.op.name().starts_with("v_cmpx") {
         args.dst = EXEC as u16;
@@ -43,6 +48,15 @@ pub(crate) fn bind(inst: &Inst) -> Option<(VectorFn, Args)> {
     let Handlers { plain, general } = lanes_of(inst.op)?;
     let is_plain = inst.swizzle == Swizzle::None && Mods { op_sel_hi: 0, ..inst.mods } == Mods::default();
     Some((if is_plain { plain } else { general }, args))
+}
+
+/// The first source that is the wave's, not a lane's: a lane number. Of a VGPR there the manual says nothing.
+fn uniform_from(op: Op) -> usize {
+    match op {
+        Op::v_writelane_b32 => 0,
+        Op::v_readlane_b32 | Op::v_permlane16_b32 | Op::v_permlanex16_b32 => 1,
+        _ => 4,
+    }
 }
 
 /// Operations that are not one lane's alone, or treat the halves of a register alike.

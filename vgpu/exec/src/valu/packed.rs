@@ -34,13 +34,13 @@ pub(super) fn bind(op: Op) -> Option<VectorFn> {
         Op::v_fma_mix_f32 => mix::<32>,
         Op::v_fma_mixlo_f16 => mix::<0>,
         Op::v_fma_mixhi_f16 => mix::<16>,
-        Op::v_dot2_f32_f16 | Op::v_dot2c_f32_f16 => dot::<dots::v_dot2_f32_f16>,
-        Op::v_dot2_i32_i16 => dot::<dots::v_dot2_i32_i16>,
-        Op::v_dot2_u32_u16 => dot::<dots::v_dot2_u32_u16>,
-        Op::v_dot4_i32_i8 | Op::v_dot4c_i32_i8 => dot::<dots::v_dot4_i32_i8>,
-        Op::v_dot4_u32_u8 => dot::<dots::v_dot4_u32_u8>,
-        Op::v_dot8_i32_i4 => dot::<dots::v_dot8_i32_i4>,
-        Op::v_dot8_u32_u4 => dot::<dots::v_dot8_u32_u4>,
+        Op::v_dot2_f32_f16 | Op::v_dot2c_f32_f16 => dot::<dots::v_dot2_f32_f16, true>,
+        Op::v_dot2_i32_i16 => dot::<dots::v_dot2_i32_i16, true>,
+        Op::v_dot2_u32_u16 => dot::<dots::v_dot2_u32_u16, true>,
+        Op::v_dot4_i32_i8 | Op::v_dot4c_i32_i8 => dot::<dots::v_dot4_i32_i8, false>,
+        Op::v_dot4_u32_u8 => dot::<dots::v_dot4_u32_u8, false>,
+        Op::v_dot8_i32_i4 => dot::<dots::v_dot8_i32_i4, false>,
+        Op::v_dot8_u32_u4 => dot::<dots::v_dot8_u32_u4, false>,
         _ => return None,
     })
 }
@@ -180,8 +180,8 @@ fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize) -> Row {
     out
 }
 
-/// A dot product; those of halves and 16-bit integers choose and negate the halves of their first two sources.
-fn dot<O: Lane>(wave: &mut Wave, args: &Args) {
+/// A dot product; those of 16-bit numbers choose, and of floats negate, the `HALVES` of their first two sources.
+fn dot<O: Lane, const HALVES: bool>(wave: &mut Wave, args: &Args) {
     let m = Mode::of(wave);
     let exec = wave.exec();
     let (x, y, z);
@@ -190,7 +190,7 @@ fn dot<O: Lane>(wave: &mut Wave, args: &Args) {
     let c = row!(wave, args.src[2], O::SRC[2], z);
     let kind = if matches!(O::DST, Kind::F32) { Kind::F16 } else { Kind::I16 };
     let [ha, hb] = [0, 1].map(|i| Halves::of(args, i, kind));
-    let chosen = |h: Halves, x: u32| h.half(0, x) | h.half(1, x) << 16;
+    let chosen = |h: Halves, x: u32| if HALVES { h.half(0, x) | h.half(1, x) << 16 } else { x };
     let mut out = [0; 32];
     for i in 0..32 {
         let s = [O::SRC[0].widen(chosen(ha, a[i])), O::SRC[1].widen(chosen(hb, b[i])), O::SRC[2].widen(c[i])];

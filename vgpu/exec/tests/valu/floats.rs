@@ -211,9 +211,9 @@ impl Fmt {
 
     pub fn to_integral(self, m: M, x: u64, round: Round) -> u64 {
         let x = self.take(m, x);
-        self.first_nan(&[x]).unwrap_or_else(|| {
-            with!(self, T => T::from_bits(x.into()).round_to_integral(round).value.to_bits() as u64)
-        })
+        self.first_nan(&[x]).unwrap_or_else(
+            || with!(self, T => T::from_bits(x.into()).round_to_integral(round).value.to_bits() as u64),
+        )
     }
 
     /// As an integer of `width`, saturated; NaN is 0.

@@ -49,7 +49,8 @@ fn constant(inst: &Inst, arg: &Arg) -> u128 {
         128..=192 => int(code - 128),
         193..=208 => int(192 - code),
         240..=248 => {
-            let value = [0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532][code as usize - 240];
+            let value =
+                [0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532][code as usize - 240];
             let bits = f64::to_bits(value);
             if double {
                 return bits.into();
@@ -84,6 +85,7 @@ fn raw(wave: &Wave, inst: &Inst, arg: &Arg, lane: usize) -> u128 {
         });
     }
     match arg.operand.as_sgpr() {
+        Some(125) => 0,
         Some(r) => (0..usize::from(arg.dwords)).fold(0, |x, i| x | u128::from(wave.sgpr[r + i]) << (32 * i)),
         None => constant(inst, arg),
     }
@@ -110,8 +112,11 @@ pub fn dpp_source(wave: &Wave, swizzle: &Swizzle, lane: usize) -> Option<usize> 
                 0x160..=0x16f => place ^ n,
                 _ => panic!("dpp_ctrl {ctrl:#x}"),
             };
+            if !(0..16).contains(&to) {
+                return None;
+            }
             let from = lane / 16 * 16 + to as usize;
-            ((0..16).contains(&to) && (fetch_inactive || on(wave, from))).then_some(from)
+            (fetch_inactive || on(wave, from)).then_some(from)
         }
         Swizzle::Dpp8 { select, fetch_inactive } => {
             let from = lane / 8 * 8 + usize::from(select[lane % 8]);
@@ -204,7 +209,13 @@ pub fn finished(m: M, inst: &Inst, ty: Ty, out: i128) -> i128 {
     if inst.mods.clamp {
         let one = Fmt::D.to(M(0xf0), 1f64.to_bits(), f);
         x = match (f.is_nan(x), f.negative(x)) {
-            (true, _) => if m.dx10_clamp() { 0 } else { x },
+            (true, _) => {
+                if m.dx10_clamp() {
+                    0
+                } else {
+                    x
+                }
+            }
             (_, true) => 0,
             _ if f.f64(x) > 1.0 => one,
             _ => x,

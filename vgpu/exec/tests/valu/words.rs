@@ -115,7 +115,8 @@ pub fn words(op: Op, encoding: Encoding, rng: &mut StdRng) -> Vec<u32> {
                 rare(rng, 3) << 29 | (hi & 3) << 27 | source(rng) << 18 | source(rng) << 9 | source(rng);
             vec![first, second, literal]
         }
-        (form, Encoding::Long) | (form @ Form::Vop3, Encoding::Short) => {
+        (form @ (Form::Vop1 | Form::Vop2 | Form::Vopc), Encoding::Long)
+        | (form @ Form::Vop3, Encoding::Short) => {
             let base = match form {
                 Form::Vop1 => 0x180,
                 Form::Vop2 => 0x100,
