@@ -71,6 +71,9 @@ pub(crate) trait Lane {
         Self::lane(m, s) >> 32 & 1 != 0
     }
 
+    /// There is [`Lane::usual`].
+    const USUAL: bool = false;
+
     /// Whether [`Lane::usual`] serves in this mode.
     #[inline(always)]
     fn is_usual(_: Mode) -> bool {
@@ -102,7 +105,7 @@ impl Handlers {
 
 impl Wave {
     /// A scalar source of 32 bits.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn uniform(&self, src: Src) -> u32 {
         match src {
             Src::Sgpr(code) => self.scalar(code),
@@ -181,17 +184,17 @@ pub(crate) static ZEROS: Row = [0; 32];
 /// A row of a source: of a VGPR where it is, of a scalar in `$splat`.
 macro_rules! row {
     ($wave:expr, $src:expr, $kind:expr, $splat:ident) => {
-        match $src {
-            _ if matches!($kind, Kind::None) => &ZEROS,
-            src if matches!($kind, Kind::Mask) => {
-                $splat = spread($wave.mask_of(src));
-                &$splat
-            }
-            Src::Vgpr(r) => $wave.row(usize::from(r)),
-            src => {
-                $splat = [$wave.uniform(src); 32];
-                &$splat
-            }
+        // Not one `match`, which would become a jump that is hard to predict.
+        if matches!($kind, Kind::None) {
+            &ZEROS
+        } else if matches!($kind, Kind::Mask) {
+            $splat = spread($wave.mask_of($src));
+            &$splat
+        } else if let Src::Vgpr(r) = $src {
+            $wave.row(usize::from(r))
+        } else {
+            $splat = [$wave.uniform($src); 32];
+            &$splat
         }
     };
 }
@@ -220,7 +223,9 @@ fn plain_half<O: Lane>(wave: &mut Wave, args: &Args) -> u32 {
     let lane = |i: usize| [O::SRC[0].widen(a[i]), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])];
 
     let mut out = [0; 32];
-    if O::is_usual(m) {
+    if O::USUAL && !O::is_usual(m) {
+        exactly::<O>(m, u32::MAX, [a, b, c], &mut out);
+    } else if O::USUAL {
         // In one loop: a second one over `out` would wait for the first one's stores.
         let mut nan = false;
         for i in 0..32 {
@@ -228,9 +233,7 @@ fn plain_half<O: Lane>(wave: &mut Wave, args: &Args) -> u32 {
             nan |= one_is_nan(O::DST, out[i]);
         }
         if nan {
-            for i in (0..32).filter(|&i| exec >> i & 1 != 0) {
-                out[i] = O::lane(m, lane(i)) as u32;
-            }
+            exactly::<O>(m, exec, [a, b, c], &mut out);
         }
     } else {
         for i in 0..32 {
@@ -257,6 +260,14 @@ fn plain_half<O: Lane>(wave: &mut Wave, args: &Args) -> u32 {
     }
     blend(dst, &out, exec);
     carries
+}
+
+/// Lanes of `mask` by the full description: apart, so that the usual way stays short.
+#[inline(never)]
+fn exactly<O: Lane>(m: Mode, mask: u32, [a, b, c]: [&Row; 3], out: &mut Row) {
+    for i in (0..32).filter(|&i| mask >> i & 1 != 0) {
+        out[i] = O::lane(m, [O::SRC[0].widen(a[i]), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])]) as u32;
+    }
 }
 
 #[inline(always)]
@@ -299,6 +310,8 @@ macro_rules! lanes {
                     $lane
                 }
                 $(
+                    const USUAL: bool = true;
+
                     #[inline(always)]
                     fn is_usual(m: $crate::valu::Mode) -> bool {
                         m.usual::<$crate::valu::$format>()

@@ -30,17 +30,48 @@ pub(super) fn places<M, const DWORDS: usize>(
     (bits % 4 == 0 && inside).then_some(at)
 }
 
-/// Dword `k` of lane `l` into `out[k][l]`: four lanes at a time, which makes it a transposition in registers.
+/// Half of a row: what kernels' access patterns repeat over.
+const HALF: usize = 16;
+
+/// Whether the lanes of a half of `at` follow each other without a gap.
+#[inline(always)]
+fn consecutive<const DWORDS: usize>(at: &[u32]) -> bool {
+    let mut same = true;
+    for (l, &a) in at.iter().enumerate() {
+        same &= a == at[0].wrapping_add((DWORDS * l) as u32);
+    }
+    same
+}
+
+/// Dword `k` of lane `l` into `out[k][l]`. The patterns of tiled kernels (one address, neighbours, the same for both
+/// halves) become moves of vectors.
 #[inline(always)]
 pub(super) fn load<const DWORDS: usize>(words: &[u32], at: &Row, out: &mut [Row]) {
-    for four in 0..8 {
-        let mut lanes = [[0; DWORDS]; 4];
-        for (i, lane) in lanes.iter_mut().enumerate() {
-            lane.copy_from_slice(&words[at[4 * four + i] as usize..][..DWORDS]);
-        }
-        for (k, row) in out.iter_mut().enumerate().take(DWORDS) {
-            for (i, lane) in lanes.iter().enumerate() {
-                row[4 * four + i] = lane[k];
+    let out = &mut out[..DWORDS];
+    for half in [0, HALF] {
+        let places = &at[half..half + HALF];
+        let first = places[0] as usize;
+        if half == HALF && places == &at[..HALF] {
+            for row in &mut *out {
+                let (low, high) = row.split_at_mut(HALF);
+                high.copy_from_slice(low);
+            }
+        } else if places.iter().fold(true, |same, &a| same & (a == places[0])) {
+            for (row, &word) in out.iter_mut().zip(&words[first..first + DWORDS]) {
+                row[half..half + HALF].fill(word);
+            }
+        } else if consecutive::<DWORDS>(places) {
+            let all = &words[first..first + HALF * DWORDS];
+            for (k, row) in out.iter_mut().enumerate() {
+                for (l, to) in row[half..half + HALF].iter_mut().enumerate() {
+                    *to = all[DWORDS * l + k];
+                }
+            }
+        } else {
+            for (l, &a) in places.iter().enumerate() {
+                for (row, &word) in out.iter_mut().zip(&words[a as usize..][..DWORDS]) {
+                    row[half + l] = word;
+                }
             }
         }
     }
@@ -49,9 +80,22 @@ pub(super) fn load<const DWORDS: usize>(words: &[u32], at: &Row, out: &mut [Row]
 /// The lanes that are on store `data[k][l]`; where they meet, the highest stays.
 #[inline(always)]
 pub(super) fn store<const DWORDS: usize>(words: &mut [u32], at: &Row, exec: u32, data: &[&Row; DWORDS]) {
-    for l in (0..32).filter(|l| exec >> l & 1 == 1) {
-        for (to, row) in words[at[l] as usize..][..DWORDS].iter_mut().zip(data) {
-            *to = row[l];
+    for half in [0, HALF] {
+        let places = &at[half..half + HALF];
+        let first = places[0] as usize;
+        if exec >> half & 0xffff == 0xffff && consecutive::<DWORDS>(places) {
+            let all = &mut words[first..first + HALF * DWORDS];
+            for l in 0..HALF {
+                for (k, row) in data.iter().enumerate() {
+                    all[DWORDS * l + k] = row[half + l];
+                }
+            }
+            continue;
+        }
+        for (l, &a) in places.iter().enumerate().filter(|(l, _)| exec >> (half + l) & 1 == 1) {
+            for (to, row) in words[a as usize..][..DWORDS].iter_mut().zip(data) {
+                *to = row[half + l];
+            }
         }
     }
 }
