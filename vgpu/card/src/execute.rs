@@ -61,6 +61,9 @@ impl Executor {
         device.vm.get(packet.kernel_object, &mut descriptor).ok_or(Failure::absent(packet.kernel_object))?;
         let name = self.names.of(&device.vm, packet.kernel_object);
         let outcome = Descriptor::parse(&descriptor).and_then(|descriptor| {
+            // What it finds in the vendor's kernels is no use to anybody here.
+            let strict = self.options.strict && !is_of_runtime(&name, &descriptor);
+            let options = Options { strict, ..self.options.clone() };
             let dispatch = wave32_exec::Dispatch {
                 name: name.clone(),
                 descriptor,
@@ -74,7 +77,7 @@ impl Executor {
                 queue: packet.queue,
                 id: packet.dispatch_id,
             };
-            self.inner.run(&device.vm, &dispatch, &self.options, device)
+            self.inner.run(&device.vm, &dispatch, &options, device)
         });
         match outcome {
             Ok(ran) => {
@@ -106,6 +109,13 @@ impl Executor {
     pub fn write_report(&self) {
         self.report.write();
     }
+}
+
+/// Whether a kernel is one of the runtime's copies and fills: HIP's by their names; ROCr's have none, as they come without
+/// a code object, and lie right behind a header of the old form.
+fn is_of_runtime(name: &str, descriptor: &Descriptor) -> bool {
+    const OLD_HEADER_BYTES: i64 = 256;
+    name.starts_with("__amd_rocclr_") || (name.is_empty() && descriptor.entry == OLD_HEADER_BYTES)
 }
 
 /// Kind, where, and what the runtime is told.
