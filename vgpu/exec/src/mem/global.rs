@@ -255,12 +255,10 @@ fn lane_region<M: Memory>(
     Ok(region)
 }
 
-/// What every kernel does to fine-grained memory: it reads its arguments and its packet. The runtime's own copies may also
-/// read and write it otherwise.
+/// Every kernel reads its arguments and its packet, which the runtime keeps in fine-grained memory.
 fn excused<M: Memory>(env: &Env<M>, region: &Region, kind: Kind) -> bool {
-    let dispatch = env.dispatch;
-    let own = || [dispatch.kernarg, dispatch.packet].into_iter().any(|address| region.holds(address, 1));
-    kind != Kind::Atomic && dispatch.trusted_copies || kind == Kind::Load && own()
+    let own = [env.dispatch.kernarg, env.dispatch.packet];
+    kind == Kind::Load && own.into_iter().any(|address| region.holds(address, 1))
 }
 
 /// Whether the card may do this there: the strict one refuses what an RDNA1 board has no way to do right.
