@@ -57,29 +57,28 @@ def _matrix(name: str, axis: int, axes: int, size: int, outs: int, mode: tuple[A
     return made.reshape(size, outs)
 
 
-def _resample(name: str, x: torch.Tensor, size: list[int], *mode: Any) -> torch.Tensor:
-    axes = len(size)
+def _by_matrices(
+    name: str, x: torch.Tensor, sizes: list[int], outs: list[int], mode: tuple[Any, ...], back: bool
+) -> torch.Tensor:
+    """Each axis multiplied by its matrix, which makes `sizes` to `outs`; `back`, by its transpose."""
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     made = x.to(dtype)
-    for axis in range(axes):
-        at = 2 + axis
-        if x.shape[at] != size[axis] or any(factor is not None for factor in mode[1:]):
+    for axis, (size, out) in enumerate(zip(sizes, outs)):
+        if size != out or any(factor is not None for factor in mode[1:]):
             # Its factors are of use to this axis only, but have to be given.
-            matrix = _matrix(name, axis, axes, x.shape[at], size[axis], tuple(mode), dtype).to(x.device)
-            made = torch.matmul(made.movedim(at, -1), matrix).movedim(-1, at)
-    format = torch.channels_last if axes == 2 and x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
-    return made.to(x.dtype).contiguous(memory_format=format)
+            matrix = _matrix(name, axis, len(outs), size, out, mode, dtype).to(x.device)
+            made = torch.matmul(made.movedim(2 + axis, -1), matrix.t() if back else matrix).movedim(-1, 2 + axis)
+    return made.to(x.dtype)
+
+
+def _resample(name: str, x: torch.Tensor, size: list[int], *mode: Any) -> torch.Tensor:
+    last = len(size) == 2 and x.is_contiguous(memory_format=torch.channels_last)
+    made = _by_matrices(name, x, list(x.shape[2:]), size, mode, False)
+    return made.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
 def _resample_backward(name: str, grad: torch.Tensor, size: list[int], sizes: list[int], *mode: Any) -> torch.Tensor:
-    dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
-    made = grad.to(dtype)
-    for axis, outs in enumerate(size):
-        at = 2 + axis
-        if sizes[at] != outs or any(factor is not None for factor in mode[1:]):
-            matrix = _matrix(name, axis, len(size), sizes[at], outs, tuple(mode), dtype).to(grad.device)
-            made = torch.matmul(made.movedim(at, -1), matrix.t()).movedim(-1, at)
-    return made.to(grad.dtype).contiguous()
+    return _by_matrices(name, grad, list(sizes[2:]), size, mode, True).contiguous()
 
 
 def _unique(

@@ -1,17 +1,17 @@
 //! `wave32 bench`: how fast, beside the floors.
 
+use crate::progress::Progress;
+use crate::verify::{direction, dtype};
 use crate::{output, signals};
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wave32_device::Device;
 use wave32_problem::{DType, Direction};
 use wave32_solve::Policy;
+use wave32_verify::backend::Backend;
 use wave32_verify::bench::{self, CpuMeter, GpuMeter, Meter, Mode, Report, Selection, Settings, Wish};
 use wave32_verify::suites;
 
@@ -28,7 +28,7 @@ pub struct Args {
     /// Suites (seeds, nets, nets:NAME, shapes), MIOpenDriver lines, or files of such lines [default: seeds]
     #[arg(value_name = "SUITE|LINE|FILE")]
     what: Vec<String>,
-    /// vulkan (the best one), vulkan:N or cpu
+    /// vulkan or hip (the best one), vulkan:N, hip:N or cpu
     #[arg(long, default_value = "vulkan", value_name = "DEVICE")]
     device: String,
     /// Passes: fwd, bwd, wrw, separated by commas [default: those of each line]
@@ -69,14 +69,6 @@ pub struct Args {
     compare: Option<Vec<PathBuf>>,
 }
 
-fn direction(word: &str) -> Result<Direction, String> {
-    Direction::ALL.into_iter().find(|d| d.name() == word).ok_or_else(|| "must be fwd, bwd or wrw".to_string())
-}
-
-fn dtype(word: &str) -> Result<DType, String> {
-    DType::ALL.into_iter().find(|d| d.name() == word).ok_or_else(|| "must be f32, f16 or bf16".to_string())
-}
-
 /// Runs the subcommand. Exit code 1 where a problem could not be timed.
 ///
 /// # Errors
@@ -109,11 +101,13 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         }
         measure(&mut CpuMeter::new(options), &bench::select(&entries, &wish)?, &settings, args)?
     } else {
-        let mut device = wave32_vulkan::open(vulkan_index(&args.device)?, wave32_vulkan::Options::default())?;
+        let Backend::Gpu(mut device) = Backend::open(&args.device)? else {
+            bail!("--device {}: must be cpu, vulkan, vulkan:N, hip or hip:N", args.device)
+        };
         if device.info().kind == "cpu" {
             wish.max_gflop.get_or_insert(CPU_MAX_GFLOP);
         }
-        measure(&mut GpuMeter::new(&mut device), &bench::select(&entries, &wish)?, &settings, args)?
+        measure(&mut GpuMeter::new(device.as_mut()), &bench::select(&entries, &wish)?, &settings, args)?
     };
     if to_stdout(args) {
         output::print(&format!("{}\n", report.json()));
@@ -155,18 +149,6 @@ fn settings(args: &Args) -> Result<Settings> {
     })
 }
 
-fn vulkan_index(device: &str) -> Result<Option<usize>> {
-    match device.split_once(':') {
-        None if device == "vulkan" => Ok(None),
-        Some(("vulkan", index)) => {
-            let index =
-                index.parse().with_context(|| format!("--device {device}: `{index}` is no number"))?;
-            Ok(Some(index))
-        }
-        _ => bail!("--device {device}: must be cpu, vulkan or vulkan:N"),
-    }
-}
-
 fn to_stdout(args: &Args) -> bool {
     args.json.as_deref() == Some(Path::new("-"))
 }
@@ -179,13 +161,8 @@ fn measure(meter: &mut dyn Meter, selection: &Selection, settings: &Settings, ar
     let interrupted = Arc::new(AtomicBool::new(false));
     signals::watch(&interrupted)?;
     let file = args.json.as_deref().filter(|_| !to_stdout(args));
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(Some(selection.cases.len() as u64), target);
-    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} left  {wide_msg}")?);
+    let bar = Progress::new(false, "{bar:30} {pos}/{len} {eta} left  {wide_msg}").bar;
+    bar.set_length(selection.cases.len() as u64);
     if let Some(first) = selection.cases.first() {
         bar.set_message(first.label.clone());
     }

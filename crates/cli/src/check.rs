@@ -23,7 +23,7 @@ pub struct Args {
     /// The modelled card
     #[arg(long, value_name = "NAME", default_value = "RX 5600 XT", conflicts_with = "device")]
     card: String,
-    /// A device that is here (vulkan, vulkan:N) rather than a modelled card
+    /// A device that is here (vulkan, vulkan:N, hip, hip:N) rather than a modelled card
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Images at a time [default: the file's, 1 where that is open]

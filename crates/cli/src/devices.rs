@@ -2,16 +2,16 @@
 
 use crate::ending::NoDevice;
 use crate::output::print;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wave32_verify::backend::cpu_device;
-use wave32_verify::protocol::{Device, Ready};
+use wave32_verify::protocol::{Device, Driver, Ready};
 use wave32_verify::supervisor::{Launcher, Limits, StartError, Worker};
 
 /// Time for drivers to load and say what they have.
-const STARTUP: Duration = Duration::from_secs(30);
+pub const STARTUP: Duration = Duration::from_secs(30);
 
 /// Lists what could run convolutions here.
 #[derive(Debug, clap::Args)]
@@ -27,6 +27,10 @@ pub struct Found {
     pub vulkan: Vec<Ready>,
     /// Why there is none, in one line.
     pub no_vulkan: Option<String>,
+    /// HIP devices, in the runtime's order.
+    pub hip: Vec<Ready>,
+    /// Why there is none, in one line.
+    pub no_hip: Option<String>,
     /// The CPU.
     pub cpu: Device,
 }
@@ -40,65 +44,81 @@ pub fn launcher() -> Result<Launcher> {
     Ok(Launcher { program, args: vec!["__verify-child".into()], env: Vec::new() })
 }
 
-/// Looks for devices in a child: a driver that crashes or hangs while it is loaded takes only that.
+/// Looks for devices, in a child for each driver: one that crashes or hangs while it is loaded takes only that.
 ///
 /// # Errors
 /// When the user stops it, or no child can be started.
 pub fn look(stop: &AtomicBool) -> Result<Found> {
-    look_within(stop, STARTUP)
+    std::thread::scope(|scope| {
+        let hip = scope.spawn(|| list(Driver::Hip, stop, STARTUP));
+        let found = look_for_vulkan(stop, STARTUP);
+        let hip = hip.join().map_err(|_| anyhow!("the thread that asks for HIP devices failed"))?;
+        let (hip, no_hip) = hip?;
+        Ok(Found { hip, no_hip, ..found? })
+    })
 }
 
-/// Looks for devices, and gives up after a time.
+/// Looks for Vulkan devices only, and gives up after a time.
 ///
 /// # Errors
 /// See [`look`].
-pub fn look_within(stop: &AtomicBool, time: Duration) -> Result<Found> {
+pub fn look_for_vulkan(stop: &AtomicBool, time: Duration) -> Result<Found> {
+    let (vulkan, no_vulkan) = list(Driver::Vulkan, stop, time)?;
+    Ok(Found { vulkan, no_vulkan, hip: Vec::new(), no_hip: Some("not looked for".into()), cpu: cpu_device() })
+}
+
+/// The devices of a driver, or why there are none.
+fn list(driver: Driver, stop: &AtomicBool, time: Duration) -> Result<(Vec<Ready>, Option<String>)> {
     let limits = Limits { deadline: time, startup: time, memory_cap: u64::MAX };
-    let (vulkan, no_vulkan) = match Worker::list(&launcher()?, &limits, stop) {
-        Ok(list) if list.is_empty() => (list, Some("no Vulkan device".into())),
-        Ok(list) => (list, None),
+    match Worker::list(&launcher()?, driver, &limits, stop) {
+        Ok(list) if list.is_empty() => Ok((list, Some(format!("no {} device", driver.name())))),
+        Ok(list) => Ok((list, None)),
         Err(StartError::Interrupted) => bail!("interrupted"),
         Err(StartError::Spawn(text)) => bail!("cannot start the guarded child: {text}"),
-        Err(error) => (Vec::new(), Some(error.to_string())),
-    };
-    Ok(Found { vulkan, no_vulkan, cpu: cpu_device() })
+        Err(error) => Ok((Vec::new(), Some(error.to_string()))),
+    }
 }
 
 impl Found {
     /// The devices that can be used, GPUs first.
     pub fn usable(&self) -> Vec<Device> {
-        let vulkan = self.vulkan.iter().map(|r| r.device.clone()).filter(|d| d.unusable.is_none());
-        vulkan.chain([self.cpu.clone()]).collect()
+        let gpus = self.vulkan.iter().chain(&self.hip).map(|r| r.device.clone());
+        gpus.filter(|d| d.unusable.is_none()).chain([self.cpu.clone()]).collect()
     }
 
-    /// The Vulkan device of that name; `vulkan` is the best.
+    /// The GPU of that name; `vulkan` and `hip` are the best of their driver's.
     ///
     /// # Errors
     /// [`NoDevice`] saying what there is.
-    pub fn vulkan(&self, name: &str) -> Result<&Ready> {
-        let usable = || self.vulkan.iter().filter(|r| r.device.unusable.is_none());
-        let found = if name == "vulkan" {
+    pub fn gpu(&self, name: &str) -> Result<&Ready> {
+        let (all, none, driver) = match name.split(':').next() {
+            Some("hip") => (&self.hip, &self.no_hip, "HIP"),
+            _ => (&self.vulkan, &self.no_vulkan, "Vulkan"),
+        };
+        let usable = || all.iter().filter(|r| r.device.unusable.is_none());
+        let found = if name == "vulkan" || name == "hip" {
             let rank = |r: &&Ready| {
                 let kind = ["discrete", "integrated", "virtual", "other", "cpu"]
                     .iter()
                     .position(|k| *k == r.device.kind);
                 (kind.unwrap_or(9), u64::MAX - r.device.memory_bytes)
             };
-            usable().min_by_key(rank)
+            // With none that can be used, the first one's reason is told.
+            usable().min_by_key(rank).or(all.first())
         } else {
-            self.vulkan.iter().find(|r| r.device.id == name)
+            all.iter().find(|r| r.device.id == name)
         };
         match found {
-            Some(Ready { device: Device { unusable: Some(why), .. }, .. }) => {
-                bail!(NoDevice(format!("{name} cannot be used: {why}")))
+            Some(Ready { device: Device { id, unusable: Some(why), .. }, .. }) => {
+                bail!(NoDevice(format!("{id} cannot be used: {why}")))
             }
             Some(ready) => Ok(ready),
             None => {
                 let here: Vec<&str> = usable().map(|r| r.device.id.as_str()).collect();
-                let here = match (here.is_empty(), &self.no_vulkan) {
+                let here = match (here.is_empty(), none) {
                     (false, _) => format!("here are {}", here.join(", ")),
                     (true, Some(why)) => why.clone(),
-                    (true, None) => "there is no usable Vulkan device".into(),
+                    (true, None) => format!("there is no usable {driver} device"),
                 };
                 bail!(NoDevice(format!(
                     "no device `{name}`: {here}; `wave32 devices` tells more, `--device cpu` always works"
@@ -120,13 +140,23 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 }
 
 fn json(found: &Found) -> Result<String> {
-    let value = serde_json::json!({ "vulkan": found.vulkan, "no_vulkan": found.no_vulkan, "cpu": found.cpu });
+    let Found { vulkan, no_vulkan, hip, no_hip, cpu } = found;
+    let value = serde_json::json!({
+        "vulkan": vulkan, "no_vulkan": no_vulkan, "hip": hip, "no_hip": no_hip, "cpu": cpu
+    });
     Ok(serde_json::to_string_pretty(&value)? + "\n")
 }
 
 fn table(found: &Found) -> String {
-    let mut out = String::from("route vulkan\n");
-    for Ready { device, caps } in &found.vulkan {
+    let mut out = route("vulkan", &found.vulkan, found.no_vulkan.as_deref());
+    out += &route("rocm", &found.hip, found.no_hip.as_deref());
+    out += &format!("route cpu\n  {:<9} {}\n            {}\n", "cpu", found.cpu.name, found.cpu.driver);
+    out
+}
+
+fn route(name: &str, devices: &[Ready], none: Option<&str>) -> String {
+    let mut out = format!("route {name}\n");
+    for Ready { device, caps } in devices {
         let memory = device.memory_bytes as f64 / f64::from(1 << 30);
         out += &format!("  {:<9} {}\n", device.id, device.name);
         out += &format!("            {}, {}, {memory:.1} GiB\n", device.kind, device.driver);
@@ -142,9 +172,8 @@ fn table(found: &Found) -> String {
             );
         }
     }
-    if let Some(why) = &found.no_vulkan {
+    if let Some(why) = none {
         out += &format!("  none: {why}\n");
     }
-    out += &format!("route cpu\n  {:<9} {}\n            {}\n", "cpu", found.cpu.name, found.cpu.driver);
     out
 }

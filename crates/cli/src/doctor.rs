@@ -2,7 +2,7 @@
 
 use crate::apply::store;
 use crate::consent::{Consent, Outcome};
-use crate::devices::look_within;
+use crate::devices::look_for_vulkan;
 use crate::output::print;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ pub fn examine(system: &System, options: &Options) -> Facts {
     if !system.live {
         return scan::scan(system, options);
     }
-    let asked = std::thread::spawn(|| look_within(&AtomicBool::new(false), STARTUP));
+    let asked = std::thread::spawn(|| look_for_vulkan(&AtomicBool::new(false), STARTUP));
     let mut facts = scan::scan(system, options);
     match asked.join() {
         Ok(Ok(found)) => {

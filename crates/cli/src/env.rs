@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wave32_doctor::change::Root;
 use wave32_doctor::profile::{self, Dialect, Profile, RocmVersion, Route, Situation};
-use wave32_doctor::scan::{self, Options};
 use wave32_doctor::system::System;
 
 /// What is to be known about the machine; what is not said is looked up.
@@ -94,8 +93,7 @@ impl Machine {
     /// # Errors
     /// The route does not work here.
     pub fn profile(&self) -> Result<Profile> {
-        let system = System::at(&self.root)?;
-        let mut situation = Situation::from(&scan::scan(&system, &Options::default()));
+        let mut situation = Situation::of(&System::at(&self.root)?);
         if !self.card.is_empty() {
             situation.cards.clone_from(&self.card);
         }

@@ -13,7 +13,7 @@ use wave32_solve::{CARDS, DeviceCaps, Policy, explain};
 pub struct Args {
     /// A MIOpenDriver line
     line: String,
-    /// A device that is here (vulkan, vulkan:N) rather than the modelled cards
+    /// A device that is here (vulkan, vulkan:N, hip, hip:N) rather than the modelled cards
     #[arg(long, value_name = "DEVICE", conflicts_with = "card")]
     device: Option<String>,
     /// Only this modelled card, e.g. 'RX 5600 XT'
@@ -81,11 +81,11 @@ pub fn targets(device: Option<&str>, card: Option<&str>) -> Result<Vec<(String, 
     if let Some(name) = device {
         if name == "cpu" {
             bail!(
-                "the CPU backend has one way only, im2col and GEMM; explain works for vulkan devices and cards"
+                "the CPU backend has one way only, im2col and GEMM; explain works for GPUs and modelled cards"
             );
         }
         let found = look(&AtomicBool::new(false))?;
-        let ready = found.vulkan(name)?;
+        let ready = found.gpu(name)?;
         let Some(caps) = &ready.caps else { bail!("{name} does not say what it can") };
         return Ok(vec![(format!("{} {}", ready.device.id, ready.device.name), caps.clone())]);
     }

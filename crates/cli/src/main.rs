@@ -12,6 +12,7 @@ mod env;
 mod explain;
 mod output;
 mod probe;
+mod progress;
 #[cfg(target_os = "linux")]
 mod run;
 mod signals;

@@ -2,11 +2,10 @@
 
 use crate::ending::NoDevice;
 use crate::output::{print, save, writable};
+use crate::progress::Progress;
 use crate::signals;
 use crate::verify::{bytes, direction, dtype, fresh_seed, is_stdout};
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -84,7 +83,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         writable(path)?;
     }
     signals::watch(&stop)?;
-    let mut progress = Progress::new(args.progress);
+    let mut progress = Progress::new(args.progress, "{bar:30} {pos}/{len} shapes  {elapsed}  {wide_msg}");
     let report = campaign::run(shapes, &options, &mut progress, &stop);
     progress.bar.finish_and_clear();
     let report = report.map_err(|error| missing(error, &options))?;
@@ -180,25 +179,7 @@ fn state(args: &Args) -> Result<PathBuf> {
     }
 }
 
-/// A bar on standard error, and a line for each failure as it happens.
-struct Progress {
-    bar: ProgressBar,
-    shown: bool,
-}
-
-impl Progress {
-    fn new(forced: bool) -> Self {
-        let shown = forced || std::io::stderr().is_terminal();
-        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} shapes  {elapsed}  {wide_msg}")
-        {
-            bar.set_style(style);
-        }
-        Self { bar, shown }
-    }
-}
-
+/// A line for each failure as it happens.
 impl Observer for Progress {
     fn opened(&mut self, identity: &Identity, shapes: usize) {
         self.bar.set_length(shapes as u64);
@@ -218,11 +199,7 @@ impl Observer for Progress {
         log::info!("{} {} {} {:?}", verdict.name(), key.solver, key.problem, key.rewrite);
         if verdict.is_failure() && !tried.remembered && key.rewrite.is_empty() {
             let text = format!("{} {} {}", verdict.name(), key.solver, shape.line);
-            if self.shown {
-                self.bar.suspend(|| eprintln!("{text}"));
-            } else {
-                eprintln!("{text}");
-            }
+            self.say(&text);
         }
     }
 

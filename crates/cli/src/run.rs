@@ -1,6 +1,6 @@
 //! `wave32 run`: an unmodified program on the best route.
 
-use crate::devices::{Found, look};
+use crate::devices::{Found, STARTUP, look_for_vulkan};
 use crate::env::route;
 use anyhow::Result;
 use std::ffi::OsString;
@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wave32_doctor::launch::{self, Choice, Ended, Machine, Surroundings};
 use wave32_doctor::profile::{Route, Situation};
-use wave32_doctor::scan::{self, Options};
 use wave32_doctor::system::System;
 
 /// Starts a program in a route's environment and changes nothing else. Exit codes: the program's own; 126 it cannot be run,
@@ -45,7 +44,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A route that is not here.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let situation = Situation::from(&scan::scan(&System::at(Path::new("/"))?, &Options::default()));
+    let situation = Situation::of(&System::at(Path::new("/"))?);
     let (Choice { route, why }, cards) = choose(args.route, &situation.cards)?;
     let log_miopen = args.hang_timeout.is_some();
     let around = Surroundings { cards, log_miopen, ..Surroundings::here(situation) };
@@ -102,7 +101,7 @@ fn exit_as(ended: Ended) -> ExitCode {
 /// them.
 fn choose(asked: Option<Route>, rocm_cards: &[String]) -> Result<(Choice, Vec<String>)> {
     let needs_vulkan = !matches!(asked, Some(Route::Rocm | Route::Cpu));
-    let found = if needs_vulkan { Some(look(&AtomicBool::new(false))?) } else { None };
+    let found = if needs_vulkan { Some(look_for_vulkan(&AtomicBool::new(false), STARTUP)?) } else { None };
     let (vulkan, vulkan_is_gpu) = found.as_ref().map_or((Err("not looked for".into()), false), vulkan);
     let machine = Machine { vulkan, vulkan_is_gpu, rocm: Machine::rocm(Path::new("/"), rocm_cards) };
     let choice = launch::choose(asked, &machine)?;
@@ -111,7 +110,7 @@ fn choose(asked: Option<Route>, rocm_cards: &[String]) -> Result<(Choice, Vec<St
 
 /// The best Vulkan device, and whether it is a GPU.
 fn vulkan(found: &Found) -> (Result<String, String>, bool) {
-    match found.vulkan("vulkan") {
+    match found.gpu("vulkan") {
         Ok(ready) => (Ok(ready.device.name.clone()), ready.device.kind != "cpu"),
         Err(error) => (Err(found.no_vulkan.clone().unwrap_or_else(|| error.to_string())), false),
     }

@@ -3,10 +3,9 @@
 use crate::devices::{launcher, look};
 use crate::ending::NoDevice;
 use crate::output::{print, save, writable};
+use crate::progress::Progress;
 use crate::signals;
 use anyhow::{Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ pub struct Args {
     /// Suites (seeds, nets, nets:NAME, shapes, fuzz[:N[:SEED]]), MIOpenDriver lines, or files of such lines [default: seeds nets]
     #[arg(value_name = "SUITE|LINE|FILE")]
     what: Vec<String>,
-    /// cpu, vulkan (the best one), vulkan:N or all, separated by commas
+    /// cpu, vulkan or hip (the best one), vulkan:N, hip:N or all, separated by commas
     #[arg(long, default_value = "all", value_delimiter = ',', value_name = "DEVICE")]
     device: Vec<String>,
     /// Passes: fwd, bwd, wrw, separated by commas [default: those of each line]
@@ -124,9 +123,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     signals::watch(&stop)?;
     let devices = devices(&args.device, &stop)?;
 
-    let mut progress = Progress::new(args.progress);
-    let mut report = campaign::run(&items, &devices, &options, &mut progress, &stop);
-    progress.bar.finish_and_clear();
+    let mut watch = Watch::new(args.progress);
+    let mut report = campaign::run(&items, &devices, &options, &mut watch, &stop);
+    watch.progress.bar.finish_and_clear();
     report.selection = words.to_vec();
 
     let text = table::summary(&report);
@@ -205,17 +204,18 @@ fn devices(names: &[String], stop: &AtomicBool) -> Result<Vec<Device>> {
     for name in names {
         let named = match (name.as_str(), &found) {
             ("all", Some(found)) => {
-                if let Some(why) = &found.no_vulkan {
+                let usable = found.usable();
+                if let (true, Some(why)) = (usable.len() == 1, &found.no_vulkan) {
                     eprintln!("note: verifying the CPU only: {why}");
                 }
-                found.usable()
+                usable
             }
             ("cpu", _) => vec![wave32_verify::backend::cpu_device()],
-            (name, Some(found)) if name == "vulkan" || name.starts_with("vulkan:") => {
-                vec![found.vulkan(name)?.device.clone()]
+            (name, Some(found)) if matches!(name.split(':').next(), Some("vulkan" | "hip")) => {
+                vec![found.gpu(name)?.device.clone()]
             }
             _ => bail!(NoDevice(format!(
-                "no device `{name}`; use cpu, vulkan, vulkan:N or all (`wave32 devices` lists them)"
+                "no device `{name}`; use cpu, vulkan, vulkan:N, hip, hip:N or all (`wave32 devices` lists them)"
             ))),
         };
         for device in named {
@@ -227,33 +227,27 @@ fn devices(names: &[String], stop: &AtomicBool) -> Result<Vec<Device>> {
     Ok(chosen)
 }
 
-/// A bar on standard error, and a line for each failure as it happens.
-struct Progress {
-    bar: ProgressBar,
-    shown: bool,
+/// A bar, and a line for each failure as it happens.
+struct Watch {
+    progress: Progress,
     failed: usize,
 }
 
-impl Progress {
+impl Watch {
     fn new(forced: bool) -> Self {
-        let shown = forced || std::io::stderr().is_terminal();
-        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) =
-            ProgressStyle::with_template("{prefix:<10} {bar:30} {pos}/{len}  {eta} left  {wide_msg}")
-        {
-            bar.set_style(style);
+        Self {
+            progress: Progress::new(forced, "{prefix:<10} {bar:30} {pos}/{len}  {eta} left  {wide_msg}"),
+            failed: 0,
         }
-        Self { bar, shown, failed: 0 }
     }
 }
 
-impl Observer for Progress {
+impl Observer for Watch {
     fn device(&mut self, device: &Device, problems: usize) {
-        self.bar.reset();
-        self.bar.set_length(problems as u64);
-        self.bar.set_prefix(device.id.clone());
-        if !self.shown {
+        self.progress.bar.reset();
+        self.progress.bar.set_length(problems as u64);
+        self.progress.bar.set_prefix(device.id.clone());
+        if !self.progress.shown {
             eprintln!("{}: {problems} problems on {}", device.id, device.name);
         }
     }
@@ -270,14 +264,10 @@ impl Observer for Progress {
         if row.outcome.verdict.is_failure() {
             self.failed += 1;
             let text = format!("{} {} {}", row.outcome.verdict.name(), row.device, row.line);
-            if self.shown {
-                self.bar.suspend(|| eprintln!("{text}"));
-            } else {
-                eprintln!("{text}");
-            }
+            self.progress.say(&text);
         }
         let failed = if self.failed > 0 { format!("{} failed, ", self.failed) } else { String::new() };
-        self.bar.set_message(format!("{failed}{}", row.label));
-        self.bar.inc(1);
+        self.progress.bar.set_message(format!("{failed}{}", row.label));
+        self.progress.bar.inc(1);
     }
 }

@@ -57,8 +57,8 @@ fn a_full_disk_is_an_error_after_the_table() {
 #[test]
 fn bench_refuses_what_it_cannot_use() {
     for (args, code) in [
-        (&["bench", LINE, "--device", "gpu"][..], 2),
-        (&["bench", LINE, "--device", "vulkan:x"], 2),
+        (&["bench", LINE, "--device", "gpu"][..], 3),
+        (&["bench", LINE, "--device", "vulkan:x"], 3),
         (&["bench", LINE, "--device", "vulkan:99"], 3),
         (&["bench", LINE, "--device", "vulkan"], 3),
         (&["bench", "no-such-suite", "--device", "cpu"], 2),

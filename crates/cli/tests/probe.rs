@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{folder, refused, stderr, stdout, wave32};
+use common::{build, build_hip, folder, refused, stderr, stdout, wave32};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -14,17 +14,9 @@ use std::time::{Duration, Instant};
 fn standin(folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin");
     let (hip, miopen) = (folder.join("libamdhip64.so"), folder.join("libMIOpen.so.1"));
-    let build = |args: &[&str], to: &Path, from: &str| {
-        let mut cc = Command::new("cc");
-        cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o"])
-            .arg(to)
-            .arg(source.join(from));
-        let output = cc.args(args).output().expect("a C compiler, `cc`, is needed for this test");
-        assert!(output.status.success(), "{}", stderr(&output));
-    };
-    build(&[], &hip, "hip.c");
+    build_hip(&hip);
     let link = format!("-L{}", folder.display());
-    build(&[&link, "-Wl,--no-as-needed", "-lamdhip64", "-Wl,-rpath,$ORIGIN"], &miopen, "miopen.c");
+    build(&[&link, "-Wl,--no-as-needed", "-lamdhip64", "-Wl,-rpath,$ORIGIN"], &miopen, &source.join("miopen.c"));
     miopen
 }
 
@@ -169,31 +161,34 @@ fn all_passes_find_and_what_find_uncovers() {
     assert_eq!(verdict(&found, passes[0], "ConvBinWinogradRxSf2x3").as_deref(), Some("works"));
 }
 
+/// The quarantine names the solver that hangs.
+fn hanging_is_quarantined(folder: &Path) -> bool {
+    let files = std::fs::read_dir(folder.join("state/quarantine")).into_iter().flatten().flatten();
+    files.filter_map(|f| std::fs::read_to_string(f.path()).ok()).any(|t| t.contains("ConvOclDirectFwdGen"))
+}
+
+fn wait_for_the_hanging_solver(folder: &Path) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !hanging_is_quarantined(folder) {
+        assert!(Instant::now() < end, "the hanging solver's turn never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_probe_that_was_killed_leaves_what_it_ran_in_quarantine() {
     let folder = folder("probe-killed");
     standin(&folder);
     let args = [SMALL, "--deadline", "60", "--find-deadline", "60", "--no-rewrites", "--json", "-"];
     let mut child = probe(&folder, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let quarantine = folder.join("state/quarantine");
-    let hanging = || {
-        let files = std::fs::read_dir(&quarantine).into_iter().flatten().flatten();
-        files
-            .filter_map(|f| std::fs::read_to_string(f.path()).ok())
-            .any(|t| t.contains("ConvOclDirectFwdGen"))
-    };
-    let end = Instant::now() + Duration::from_secs(60);
-    while !hanging() {
-        assert!(Instant::now() < end, "the hanging solver's turn never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_the_hanging_solver(&folder);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(hanging(), "the record must outlive the probe");
+    assert!(hanging_is_quarantined(&folder), "the record must outlive the probe");
     let args = [SMALL, "--deadline", "2", "--find-deadline", "2", "--no-rewrites", "--json", "-"];
     let found = report(&probe(&folder, &args).output().unwrap());
     assert_eq!(verdict(&found, "-H 9 ", "ConvOclDirectFwdGen").as_deref(), Some("down"));
-    assert!(!hanging());
+    assert!(!hanging_is_quarantined(&folder));
 }
 
 #[test]
@@ -202,18 +197,7 @@ fn ctrl_c_leaves_a_partial_table() {
     standin(&folder);
     let args = [SMALL, "--deadline", "600", "--find-deadline", "600", "--json", "-"];
     let child = probe(&folder, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let quarantine = folder.join("state/quarantine");
-    let hanging = || {
-        let files = std::fs::read_dir(&quarantine).into_iter().flatten().flatten();
-        files
-            .filter_map(|f| std::fs::read_to_string(f.path()).ok())
-            .any(|t| t.contains("ConvOclDirectFwdGen"))
-    };
-    let end = Instant::now() + Duration::from_secs(60);
-    while !hanging() {
-        assert!(Instant::now() < end, "the hanging solver's turn never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_the_hanging_solver(&folder);
     common::signal_twice("-INT", child.id());
     let begin = Instant::now();
     let output = child.wait_with_output().unwrap();
@@ -225,7 +209,7 @@ fn ctrl_c_leaves_a_partial_table() {
         (&Value::Bool(true), Some("works".into()))
     );
     assert!(stderr(&output).contains("run the same command again to go on"), "{}", stderr(&output));
-    assert!(std::fs::read_dir(&quarantine).unwrap().next().is_none());
+    assert!(std::fs::read_dir(folder.join("state/quarantine")).unwrap().next().is_none());
 }
 
 #[test]
@@ -236,7 +220,7 @@ fn no_miopen_no_device_and_another_library() {
     refused(&output, 3, "no library");
     assert!(stderr(&output).contains("install ROCm") && stderr(&output).contains(library.to_str().unwrap()));
     standin(&folder);
-    let output = probe(&folder, &[SMALL]).env("STANDIN_NO_DEVICE", "1").output().unwrap();
+    let output = probe(&folder, &[SMALL]).env("STANDIN_COUNT", "0").output().unwrap();
     refused(&output, 3, "no device");
     assert!(stderr(&output).contains("sees no device"), "{}", stderr(&output));
     let output = probe(&folder, &[SMALL, "--device", "4"]).output().unwrap();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{folder, refused, stderr, stdout, wave32};
+use common::{folder, refused, signal, stderr, stdout, wave32};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -31,10 +31,6 @@ fn run(flags: &[&str], program: &[&str]) -> Command {
 
 fn output(flags: &[&str], program: &[&str]) -> Output {
     run(flags, program).output().unwrap()
-}
-
-fn signal(name: &str, pid: u32) {
-    assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
 }
 
 /// Waits until the program has said a line.

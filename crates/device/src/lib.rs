@@ -10,10 +10,14 @@ use std::time::Duration;
 use wave32_solve::{DeviceCaps, Plan, Role};
 
 mod budget;
+pub mod check;
 pub mod conformance;
+mod deadline;
+pub mod heap;
 mod queue;
 
 pub use budget::{Budget, Cursor};
+pub use deadline::Deadline;
 pub use queue::{Arg, Queue, Work};
 
 /// A device's identity, for people and caches.

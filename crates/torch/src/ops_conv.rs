@@ -9,7 +9,7 @@ use wave32_problem::{ConvProblem, ConvSpec, Direction};
 
 /// The kernels of this file.
 pub const OPS: &[Op] = crate::ops! {
-    "convolution" => convolution,
+    "convolution" => convolution::<false>,
     "convolution_backward" => backward,
 };
 
@@ -20,7 +20,7 @@ pub const SCHEMAS: &[&str] = &[
 ];
 
 /// Kernels of those.
-pub const OWN: &[Op] = crate::ops! { "convolution_relu" => convolution_relu };
+pub const OWN: &[Op] = crate::ops! { "convolution_relu" => convolution::<true> };
 
 /// What both passes are told of the geometry.
 struct Geometry<'a> {
@@ -98,7 +98,7 @@ fn output_sizes(spec: &ConvSpec, rank: i64) -> Result<crate::tensor::Dims, Error
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
-fn convolution(
+fn convolution<const RELU: bool>(
     input: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,
@@ -110,23 +110,7 @@ fn convolution(
     groups: i64,
 ) -> Result<Tensor, Error> {
     let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
-    forward(input, weight, bias, &geometry, false)
-}
-
-#[allow(clippy::too_many_arguments)] // the schema's
-fn convolution_relu(
-    input: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    stride: &[i64],
-    padding: &[i64],
-    dilation: &[i64],
-    transposed: bool,
-    output_padding: &[i64],
-    groups: i64,
-) -> Result<Tensor, Error> {
-    let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
-    forward(input, weight, bias, &geometry, true)
+    forward(input, weight, bias, &geometry, RELU)
 }
 
 fn forward(

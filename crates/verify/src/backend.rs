@@ -6,7 +6,7 @@ use crate::data::Data;
 use crate::inputs::Inputs;
 use crate::protocol::{Device as DeviceReport, Failure, Ready, Verdict};
 use std::time::Duration;
-use wave32_device::{BufferId, Device, Operands};
+use wave32_device::{BufferId, Device, DeviceError, Operands};
 use wave32_problem::{ConvProblem, Direction};
 use wave32_solve::{Plan, Policy, Role};
 
@@ -55,24 +55,24 @@ fn roles(direction: Direction) -> ([Role; 2], Role) {
 }
 
 impl Backend {
-    /// Opens the device of that name: `cpu`, `vulkan` (the best one) or `vulkan:N`.
+    /// Opens the device of that name: `cpu`, `vulkan` or `hip` (the best one), `vulkan:N` or `hip:N`.
     ///
     /// # Errors
-    /// One line with what to do.
-    pub fn open(id: &str) -> Result<Self, String> {
-        if id == "cpu" {
-            return Ok(Self::Cpu);
-        }
-        let index = match id.strip_prefix("vulkan") {
-            Some("") => None,
-            Some(rest) => {
-                Some(rest.strip_prefix(':').and_then(|n| n.parse().ok()).ok_or_else(|| unknown(id))?)
-            }
-            None => return Err(unknown(id)),
+    /// `NotFound` for any other name; what [`wave32_vulkan::open`] and [`wave32_hip::open`] answer.
+    pub fn open(id: &str) -> Result<Self, DeviceError> {
+        let unknown = || DeviceError::NotFound(id.to_string());
+        let (driver, index) = match id.split_once(':') {
+            Some((driver, index)) => (driver, Some(index.parse().map_err(|_| unknown())?)),
+            None => (id, None),
         };
-        match wave32_vulkan::open(index, wave32_vulkan::Options::default()) {
-            Ok(device) => Ok(Self::Gpu(Box::new(device))),
-            Err(error) => Err(error.to_string()),
+        match (driver, index) {
+            ("cpu", None) => Ok(Self::Cpu),
+            ("vulkan", index) => {
+                let device = wave32_vulkan::open(index, wave32_vulkan::Options::default())?;
+                Ok(Self::Gpu(Box::new(device)))
+            }
+            ("hip", index) => Ok(Self::Gpu(Box::new(wave32_hip::open(index, wave32_hip::Options::default())?))),
+            _ => Err(unknown()),
         }
     }
 
@@ -135,10 +135,6 @@ impl Backend {
             (Self::Cpu, How::Gpu(_)) => Err(Failure::new(Verdict::Error, "a GPU plan cannot run on the CPU")),
         }
     }
-}
-
-fn unknown(id: &str) -> String {
-    format!("no device `{id}`; use cpu, vulkan or vulkan:N (`wave32 devices` lists those that are here)")
 }
 
 /// The CPU as a device.
@@ -279,8 +275,8 @@ mod tests {
 
     #[test]
     fn names_that_are_no_device_say_what_is() {
-        for id in ["gpu", "vulkan:x", "vulkanic", ""] {
-            let text = Backend::open(id).err().unwrap_or_default();
+        for id in ["gpu", "vulkan:x", "vulkanic", "hip:", "cpu:0", ""] {
+            let text = Backend::open(id).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(text.contains("wave32 devices"), "{id}: {text}");
         }
     }

@@ -4,7 +4,9 @@ use crate::backend::Backend;
 use crate::check::check;
 use crate::guard::{requests, say};
 use crate::plant::Plants;
-use crate::protocol::{Device, Ready, Reply, Request};
+use crate::protocol::{Device, Driver, Ready, Reply, Request};
+use wave32_device::{DeviceError, DeviceInfo};
+use wave32_solve::DeviceCaps;
 
 /// Serves until standard input ends. Never returns an error: a parent that is gone ends the process.
 pub fn serve() {
@@ -12,13 +14,13 @@ pub fn serve() {
     let mut backend: Option<Backend> = None;
     for line in requests() {
         match serde_json::from_str(&line) {
-            Ok(Request::List) => say(&Reply::Listed(list())),
+            Ok(Request::List(driver)) => say(&Reply::Listed(list(driver).map_err(|error| error.to_string()))),
             Ok(Request::Open(id)) => match Backend::open(&id) {
                 Ok(opened) => {
                     say(&Reply::Ready(Box::new(opened.ready())));
                     backend = Some(opened);
                 }
-                Err(text) => say(&Reply::NotOpen(text)),
+                Err(error) => say(&Reply::NotOpen(error.to_string())),
             },
             Ok(Request::Check(job)) => {
                 let Some(backend) = backend.as_mut() else {
@@ -36,13 +38,18 @@ pub fn serve() {
     std::process::exit(0);
 }
 
-fn list() -> Result<Vec<Ready>, String> {
-    let listed = wave32_vulkan::list().map_err(|error| error.to_string())?;
-    Ok(listed
-        .iter()
-        .map(|found| Ready {
-            device: Device { unusable: found.unusable.clone(), ..Device::from(&found.info) },
-            caps: Some(found.caps.clone()),
-        })
-        .collect())
+fn list(driver: Driver) -> Result<Vec<Ready>, DeviceError> {
+    let ready = |info: &DeviceInfo, caps: DeviceCaps, unusable: Option<String>| Ready {
+        device: Device { unusable, ..Device::from(info) },
+        caps: Some(caps),
+    };
+    Ok(match driver {
+        Driver::Vulkan => {
+            wave32_vulkan::list()?.into_iter().map(|found| ready(&found.info, found.caps, found.unusable)).collect()
+        }
+        Driver::Hip => {
+            let listed = wave32_hip::list(&wave32_hip::Options::default())?;
+            listed.into_iter().map(|found| ready(&found.info, found.caps, found.unusable)).collect()
+        }
+    })
 }

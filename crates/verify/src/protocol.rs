@@ -14,12 +14,32 @@ pub const MARK: &str = "@wave32 ";
 /// What the parent asks for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
-    /// Which Vulkan devices there are; answered by [`Reply::Listed`].
-    List,
-    /// Open this device (`cpu`, `vulkan:N`, or `vulkan` for the best); answered by [`Reply::Ready`].
+    /// Which devices a driver offers; answered by [`Reply::Listed`].
+    List(Driver),
+    /// Open this device (`cpu`, `vulkan:N` or `hip:N`, or `vulkan` or `hip` for the best); answered by
+    /// [`Reply::Ready`].
     Open(String),
     /// Verify one problem on the open device; answered by [`Reply::Stage`]s, then [`Reply::Done`].
     Check(Box<Job>),
+}
+
+/// What GPUs are reached through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Driver {
+    /// A Vulkan driver.
+    Vulkan,
+    /// AMD's HIP runtime.
+    Hip,
+}
+
+impl Driver {
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vulkan => "Vulkan",
+            Self::Hip => "HIP",
+        }
+    }
 }
 
 /// One problem to verify.
@@ -46,7 +66,7 @@ pub struct Job {
 /// What the child answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Reply {
-    /// The Vulkan devices, or why there are none.
+    /// The devices, or why there are none.
     Listed(Result<Vec<Ready>, String>),
     /// The device is open.
     Ready(Box<Ready>),
@@ -70,7 +90,7 @@ pub struct Ready {
 /// A device's identity, as reports keep it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// `cpu` or `vulkan:N`.
+    /// `cpu`, `vulkan:N` or `hip:N`.
     pub id: String,
     /// The card's name.
     pub name: String,

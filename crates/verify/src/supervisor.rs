@@ -1,7 +1,7 @@
 //! The parent's side of a child that verifies: what [`protocol`](crate::protocol) says, over a [`Guarded`] child.
 
 use crate::guard::{Answer, Guarded};
-use crate::protocol::{Job, Outcome, Ready, Reply, Request, Verdict};
+use crate::protocol::{Driver, Job, Outcome, Ready, Reply, Request, Verdict};
 use std::sync::atomic::AtomicBool;
 
 pub use crate::guard::{Launcher, Limits, StartError, available_bytes, resident_bytes};
@@ -40,14 +40,19 @@ impl Worker {
         }
     }
 
-    /// The Vulkan devices that a child sees.
+    /// The devices that a child sees through a driver.
     ///
     /// # Errors
-    /// [`StartError`]; `NotOpen` where there is no Vulkan at all.
-    pub fn list(launcher: &Launcher, limits: &Limits, stop: &AtomicBool) -> Result<Vec<Ready>, StartError> {
+    /// [`StartError`]; `NotOpen` where there is no such driver at all.
+    pub fn list(
+        launcher: &Launcher,
+        driver: Driver,
+        limits: &Limits,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Ready>, StartError> {
         let mut child = Guarded::spawn(launcher)?;
-        child.stage = "listing Vulkan devices".into();
-        match child.ask(&Request::List, limits.startup, limits.memory_cap, stop) {
+        child.stage = format!("listing {} devices", driver.name());
+        match child.ask(&Request::List(driver), limits.startup, limits.memory_cap, stop) {
             Ok(Reply::Listed(list)) => list.map_err(StartError::NotOpen),
             Ok(_) => Err(StartError::Broken("the child answered another question".into())),
             Err(no) => Err(no.start_error(&child.stage, limits.startup)),

@@ -2,7 +2,8 @@
 //! are made of.
 
 use crate::error::at;
-use crate::gpu::{Deadline, Gpu};
+use crate::gpu::Gpu;
+use wave32_device::Deadline;
 use ash::vk;
 use wave32_device::DeviceError;
 

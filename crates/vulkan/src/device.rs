@@ -3,7 +3,8 @@
 use crate::Options;
 use crate::adapter::Adapter;
 use crate::cache::{DiskCache, default_dir};
-use crate::gpu::{Deadline, Gpu};
+use crate::gpu::Gpu;
+use wave32_device::Deadline;
 use crate::instance::Instance;
 use crate::memory::Memory;
 use crate::pipelines::Pipelines;

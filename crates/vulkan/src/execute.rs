@@ -1,14 +1,13 @@
 //! Plans on the queue: checked, bound, recorded within the time budget, timed.
 
 use crate::device::Parts;
-use crate::gpu::Deadline;
 use crate::pipelines::Pipeline;
 use crate::ring::{Flight, QUERIES, Recording, elapsed};
 use crate::sets::Range;
 use ash::vk;
 use std::collections::VecDeque;
 use std::time::Duration;
-use wave32_device::{Cursor, DeviceError, Operands, Timing};
+use wave32_device::{Cursor, Deadline, DeviceError, Operands, Timing, check};
 use wave32_solve::{Launch, Plan};
 
 /// Submits in flight at once: the GPU has the next one while the host learns from the last.
@@ -39,32 +38,7 @@ impl Parts {
 
     fn prepare_launch(&mut self, launch: &Launch) -> Result<Pipeline, DeviceError> {
         let pipeline = self.pipelines.get(&mut self.gpu, &launch.kernel)?;
-        let (name, caps) = (&launch.kernel, &self.gpu.adapter.caps);
-        let (params, buffers) = (launch.params.len(), launch.bindings.len());
-        if params != pipeline.params as usize || buffers != pipeline.buffers as usize || params == 0 {
-            return Err(DeviceError::Misuse(format!(
-                "kernel `{name}` takes {} params (at least 1) and {} buffers, the plan gives {params} and {buffers}",
-                pipeline.params, pipeline.buffers
-            )));
-        }
-        let [x, y, z] = launch.grid;
-        if x == 0 || y == 0 || z == 0 || launch.params[0].checked_add(x).is_none() {
-            let first = launch.params[0];
-            let text = format!("kernel `{name}`: a grid of {x}x{y}x{z} workgroups from {first} cannot be");
-            return Err(DeviceError::Misuse(text));
-        }
-        // x may be larger than the limit: it is cut.
-        if y > caps.max_groups[1] || z > caps.max_groups[2] {
-            let [_, most_y, most_z] = caps.max_groups;
-            let text =
-                format!("kernel `{name}`: a grid of {x}x{y}x{z}, it launches {most_y} in y, {most_z} in z");
-            return Err(DeviceError::Unsupported(text));
-        }
-        if let Some(binding) = launch.bindings.iter().find(|binding| binding.size > caps.max_range) {
-            let (size, most) = (binding.size, caps.max_range);
-            let text = format!("kernel `{name}`: a binding of {size} bytes, it binds {most} at most");
-            return Err(DeviceError::Unsupported(text));
-        }
+        check::launch(launch, pipeline.params, pipeline.buffers, &self.gpu.adapter.caps)?;
         Ok(pipeline)
     }
 
@@ -80,33 +54,11 @@ impl Parts {
             let mut ranges: Vec<Range> = Vec::with_capacity(launch.bindings.len());
             let mut buffers = Vec::with_capacity(launch.bindings.len());
             for binding in &launch.bindings {
-                let misuse = |what: String| {
-                    DeviceError::Misuse(format!(
-                        "kernel `{}`, operand {:?}: {what}",
-                        launch.kernel, binding.role
-                    ))
-                };
-                let (id, start) =
-                    operands.get(binding.role).ok_or_else(|| misuse("it is not bound".into()))?;
+                let (id, start) = check::operand(launch, binding, operands.get(binding.role))?;
                 let buffer = self.memory.get(id)?;
-                let offset = start.checked_add(binding.offset);
-                let end = offset.and_then(|offset| offset.checked_add(binding.size));
-                let (offset, size) = match (offset, end) {
-                    (Some(offset), Some(end)) if end <= buffer.bytes && binding.size > 0 => {
-                        (offset, binding.size)
-                    }
-                    _ => {
-                        return Err(misuse(format!(
-                            "{} bytes from {start} + {} are not in a buffer of {} bytes",
-                            binding.size, binding.offset, buffer.bytes
-                        )));
-                    }
-                };
-                let alignment = self.gpu.adapter.caps.offset_alignment;
-                if !offset.is_multiple_of(alignment) {
-                    return Err(misuse(format!("offset {offset} is not a multiple of {alignment}")));
-                }
-                ranges.push((id, offset, size));
+                let caps = &self.gpu.adapter.caps;
+                let offset = check::binding(launch, binding, start, buffer.bytes, caps)?;
+                ranges.push((id, offset, binding.size));
                 buffers.push(buffer.raw);
             }
             let layout = self.pipelines.set_layout(&self.gpu, pipeline.buffers)?;

@@ -5,32 +5,11 @@ use crate::error::at;
 use crate::instance::Instance;
 use ash::{ext, vk};
 use std::ffi::{CStr, c_char};
-use std::time::{Duration, Instant};
-use wave32_device::DeviceError;
+use std::time::Duration;
+use wave32_device::{Deadline, DeviceError};
 
 /// How long dropping a device waits for work in flight before it leaks the device instead.
 const DROP_DEADLINE: Duration = Duration::from_secs(5);
-
-/// A point in time until which to wait, and how to word it when it passes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Deadline {
-    until: Option<Instant>,
-    length: Duration,
-}
-
-impl Deadline {
-    /// From now on; one that the clock cannot hold never passes.
-    pub(crate) fn after(length: Duration) -> Self {
-        Self { until: Instant::now().checked_add(length), length }
-    }
-
-    /// Nanoseconds left, capped far below what drivers mistake for "for ever".
-    fn left_ns(self) -> u64 {
-        const YEAR: Duration = Duration::from_secs(365 * 86400);
-        let left = self.until.map_or(YEAR, |until| until.saturating_duration_since(Instant::now()));
-        left.min(YEAR).as_nanos() as u64
-    }
-}
 
 /// A logical device. Dropping it destroys it; whatever was made from it must be gone or leaked with it.
 pub(crate) struct Gpu {
@@ -234,15 +213,15 @@ impl Gpu {
     pub(crate) fn wait(&mut self, value: u64, what: &str, deadline: Deadline) -> Result<(), DeviceError> {
         let lost = self.lost_after == Some(0);
         let answer =
-            if lost { Err(vk::Result::ERROR_DEVICE_LOST) } else { self.wait_raw(value, deadline.left_ns()) };
+            if lost { Err(vk::Result::ERROR_DEVICE_LOST) } else { self.wait_raw(value, deadline.left().as_nanos() as u64) };
         match answer {
             Ok(()) => {
                 self.reached = self.reached.max(value);
                 Ok(())
             }
             Err(vk::Result::TIMEOUT) => {
-                self.given_up = Some(format!("{what}, which took longer than {:?}", deadline.length));
-                Err(DeviceError::Timeout { what: what.into(), deadline: deadline.length })
+                self.given_up = Some(format!("{what}, which took longer than {:?}", deadline.length()));
+                Err(DeviceError::Timeout { what: what.into(), deadline: deadline.length() })
             }
             Err(code) => Err(self.failed("vkWaitSemaphores", code)),
         }

@@ -8,7 +8,7 @@ use gpu_allocator::vulkan::{
 };
 use gpu_allocator::{AllocationSizes, MemoryLocation};
 use std::collections::HashMap;
-use wave32_device::{BufferId, DeviceError};
+use wave32_device::{BufferId, DeviceError, check};
 
 /// Memory blocks that small buffers share: device-local, and host-visible. Larger buffers get their own.
 const DEVICE_BLOCK: u64 = 64 << 20;
@@ -45,17 +45,8 @@ impl Buffer {
 
     /// The range as sizes of this machine, if it lies within the buffer.
     pub(crate) fn range(&self, offset: u64, len: usize) -> Result<std::ops::Range<usize>, DeviceError> {
-        let end = offset.checked_add(len as u64).filter(|&end| end <= self.bytes);
-        match end {
-            Some(end) => Ok(offset as usize..end as usize),
-            None => {
-                let text = format!(
-                    "bytes {offset}.. of length {len} are not all in a buffer of {} bytes",
-                    self.bytes
-                );
-                Err(DeviceError::Misuse(text))
-            }
-        }
+        check::range(offset, len, self.bytes)?;
+        Ok(offset as usize..offset as usize + len)
     }
 }
 

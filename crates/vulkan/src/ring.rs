@@ -1,7 +1,8 @@
 //! A few command buffers, each with room for timestamps, used in turn.
 
 use crate::commands::{CommandPool, Commands};
-use crate::gpu::{Deadline, Gpu};
+use crate::gpu::Gpu;
+use wave32_device::Deadline;
 use ash::vk;
 use std::time::Duration;
 use wave32_device::DeviceError;

@@ -1,6 +1,7 @@
 //! Copies between the host and device-local buffers through a ring of host-visible chunks.
 
-use crate::gpu::{Deadline, Gpu};
+use crate::gpu::Gpu;
+use wave32_device::Deadline;
 use crate::memory::{Buffer, Memory};
 use crate::ring::Ring;
 use ash::vk;

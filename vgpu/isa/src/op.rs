@@ -34,26 +34,24 @@ pub enum Slot {
     Literal,
     /// A source of `v_fma_mix_f32`: f32, or a half as `op_sel_hi` says.
     Mix,
-    /// 16 bits in the instruction: a number, as hexadecimal, left out where zero, words to jump by, a hardware register's field,
-    /// counters to wait for, a message, bits for `s_waitcnt_depctr`,
-    /// a version of the code.
+    /// [`Inst::imm`](crate::Inst::imm) as a number; this and the next are no operands.
     Simm,
-    /// See `Simm`.
-    Version,
-    /// See `Simm`.
+    /// As a hexadecimal number.
     Hex,
-    /// See `Simm`.
+    /// Left out of the text where zero: `s_endpgm`.
     EndImm,
-    /// See `Simm`.
+    /// Dwords to jump by, from behind the instruction.
     Label,
-    /// See `Simm`.
+    /// Bits of a hardware register.
     Hwreg,
-    /// See `Simm`.
+    /// Counters and what they are waited to come down to.
     Waitcnt,
-    /// See `Simm`.
+    /// A message.
     Msg,
-    /// See `Simm`.
+    /// What `s_waitcnt_depctr` waits for.
     Depctr,
+    /// What `s_version` says.
+    Version,
     /// Address of a vector memory instruction.
     Addr,
     /// A dword of DS that is not an address, in the address field's place.
@@ -99,7 +97,7 @@ pub(crate) mod slot {
 
 /// The flags of the table's rows.
 pub(crate) mod flag {
-    /// The first destination is read too: it is added to, or keeps a part.
+    /// The first destination is read too: it is added to, or may stay. Not said of what keeps the other half, byte, or lanes.
     pub const ACC: u32 = 1;
     /// The source is written too.
     pub const SWAP: u32 = 1 << 1;
@@ -189,17 +187,6 @@ macro_rules! table {
 }
 pub(crate) use table;
 
-/// What an instruction has `s_waitcnt` wait for (RDNA ISA 4.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Vector memory that returns something.
-    pub vmcnt: bool,
-    /// Vector memory that returns nothing.
-    pub vscnt: bool,
-    /// LDS, GDS, scalar memory, messages; FLAT too, which may go to LDS.
-    pub lgkmcnt: bool,
-}
-
 impl Op {
     /// LLVM's mnemonic without encoding suffix.
     pub fn name(self) -> &'static str {
@@ -263,6 +250,12 @@ impl Op {
     /// Moves data between lanes through LDS's crossbar, without its memory.
     pub fn is_lane_exchange(self) -> bool {
         self.has(flag::LANES)
+    }
+
+    /// Computes in double precision: a sixteenth of the rate.
+    pub fn is_f64(self) -> bool {
+        let row = self.row();
+        self.is_valu() && row.dst.iter().chain(row.src).any(|slot| matches!(slot, Slot::Value(Ty::F64, _)))
     }
 
     /// Works on the global data share only.

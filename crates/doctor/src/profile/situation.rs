@@ -3,6 +3,15 @@
 use super::Situation;
 use crate::facts::{Facts, Torch};
 use crate::rules::stack::loads;
+use crate::scan::stack;
+use crate::system::System;
+
+impl Situation {
+    /// The machine's.
+    pub fn of(system: &System) -> Self {
+        Self::from(&stack(system))
+    }
+}
 
 impl From<&Facts> for Situation {
     /// The cards in the order in which ROCm numbers them, and the PyTorch that is found first.
@@ -33,8 +42,6 @@ impl From<&Facts> for Situation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::{Options, scan};
-    use crate::system::System;
 
     #[test]
     fn cards_and_version_under_a_root() {
@@ -54,8 +61,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         std::os::unix::fs::symlink("/opt/rocm-5.7.1", folder.path().join("opt/rocm")).unwrap();
-        let seen =
-            |root: &std::path::Path| Situation::from(&scan(&System::at(root).unwrap(), &Options::default()));
+        let seen = |root: &std::path::Path| Situation::of(&System::at(root).unwrap());
         let found = seen(folder.path());
         assert_eq!(found.cards, ["gfx1010", "gfx1036"]);
         assert_eq!(found.rocm.unwrap().to_string(), "5.7");

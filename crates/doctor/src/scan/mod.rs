@@ -29,24 +29,57 @@ pub struct Options {
     pub thorough: bool,
 }
 
-/// Reads everything but what drivers have to be asked for.
-pub fn scan(system: &System, options: &Options) -> Facts {
+/// The true target of the card at a PCI address (`0000:03:00.0`), and which witness says so; see [`targets`].
+///
+/// [`targets`]: crate::targets
+pub fn target_at(system: &System, address: &str) -> Option<(String, &'static str)> {
+    let kfd = driver::kfd(system);
+    let on_bus = gpus::gpus(system, &kfd).into_iter().find(|gpu| gpu.address == address);
+    let on_bus = on_bus.and_then(|gpu| Some((gpu.target?, gpu.target_from?)));
+    // A container may show KFD's nodes and hide the bus.
+    let node = kfd.nodes.into_iter().find(|node| node.address == address);
+    on_bus.or_else(|| Some((node?.target?, "kfd")))
+}
+
+fn start(system: &System, options: &Options) -> Facts {
     if options.thorough {
         system.limit(u64::MAX, Duration::from_secs(600));
     } else {
         system.limit(LARGE_BYTES, LARGE_TIME);
     }
-    let mut facts = Facts { live: system.live, ..Facts::default() };
-    facts.host = host::host(system);
-    facts.user = host::user(system);
+    Facts { live: system.live, ..Facts::default() }
+}
+
+fn read_cards(system: &System, facts: &mut Facts) {
     facts.kfd = driver::kfd(system);
     facts.pci_listed = system.is_dir(gpus::PCI);
     facts.gpus = gpus::gpus(system, &facts.kfd);
+}
+
+fn read_software(system: &System, options: &Options, facts: &mut Facts) {
+    facts.torches = torch::torches(system, &options.python);
+    facts.rocm = rocm::installs(system, &facts.torches);
+}
+
+/// Reads the cards, PyTorches and ROCm installations alone: what an environment depends on.
+pub fn stack(system: &System) -> Facts {
+    let options = Options::default();
+    let mut facts = start(system, &options);
+    read_cards(system, &mut facts);
+    read_software(system, &options, &mut facts);
+    facts
+}
+
+/// Reads everything but what drivers have to be asked for.
+pub fn scan(system: &System, options: &Options) -> Facts {
+    let mut facts = start(system, options);
+    facts.host = host::host(system);
+    facts.user = host::user(system);
+    read_cards(system, &mut facts);
     facts.driver = driver::driver(system, facts.host.kernel.as_deref());
     facts.devices = host::devices(system);
     facts.log = driver::log(system);
-    facts.torches = torch::torches(system, &options.python);
-    facts.rocm = rocm::installs(system, &facts.torches);
+    read_software(system, options, &mut facts);
     facts.vulkan = vulkan::vulkan(system);
     facts.variables = environment::variables(system);
     environment::check_names(system, &facts.rocm, &mut facts.variables);

@@ -5,13 +5,12 @@
 //! overlap. A submit stays within the time budget, a wide launch is cut to fit ([`wave32_device::Budget`]).
 
 mod hazards;
-mod heap;
 mod profile;
 mod record;
 mod slots;
 mod transfer;
 
-pub use heap::HeapStats;
+pub use wave32_device::heap::HeapStats;
 pub use profile::Profiled;
 
 use crate::Options;
@@ -23,7 +22,7 @@ use crate::memory::Memory;
 use crate::pipelines::{Pipeline, Pipelines};
 use ash::vk;
 use hazards::Hazards;
-use heap::Heap;
+use wave32_device::heap::Heap;
 use profile::Profile;
 use slots::Slots;
 use std::collections::HashMap;
@@ -31,7 +30,7 @@ use std::mem::ManuallyDrop;
 use std::sync::PoisonError;
 use std::time::Duration;
 use transfer::Transfer;
-use wave32_device::{Arg, Budget, DeviceError, DeviceInfo, Queue, Work};
+use wave32_device::{Arg, Budget, BufferId, DeviceError, DeviceInfo, Queue, Work};
 use wave32_solve::DeviceCaps;
 
 /// Most storage buffers of a launch.
@@ -60,11 +59,18 @@ pub struct Counts {
     pub timed: usize,
 }
 
+/// The buffer of a heap's segment.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    id: BufferId,
+    raw: vk::Buffer,
+}
+
 /// Everything of one stream. Fields drop in order, so the logical device is last.
 struct Parts {
     budget: Budget,
     hazards: Hazards,
-    heap: Heap,
+    heap: Heap<Segment>,
     profile: Profile,
     kernels: Vec<(Pipeline, vk::DescriptorSetLayout)>,
     names: HashMap<String, KernelId>,

@@ -1,12 +1,10 @@
 //! Recording and submitting: what every call of a stream ends in.
 
-use super::heap::{self, Heap};
 use super::slots::LAUNCHES;
-use super::{KernelId, MOST_ARGS, MOST_PARAMS, Parts};
-use crate::gpu::Deadline;
+use super::{KernelId, MOST_ARGS, MOST_PARAMS, Parts, Segment};
 use crate::pipelines::Pipeline;
 use ash::vk;
-use wave32_device::{Arg, Budget, DeviceError, Work};
+use wave32_device::{Arg, Budget, Deadline, DeviceError, Work, heap};
 
 /// While the GPU is idle, this many launches are enough for a submit.
 const EAGER: u32 = 8;
@@ -16,14 +14,14 @@ impl Parts {
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), DeviceError> {
         let out_of_memory =
             DeviceError::OutOfMemory { requested: bytes, in_use: self.heap.stats().allocated };
-        let Some(wanted) = Heap::segment_size(bytes) else { return Err(out_of_memory) };
+        let Some(wanted) = heap::segment_size(bytes) else { return Err(out_of_memory) };
         // A tight cap or a full card may still have room for just this block.
         let least = bytes.max(1).next_multiple_of(heap::ALIGN);
         for size in [wanted, least] {
             match self.memory.alloc(&mut self.gpu, size) {
                 Ok(id) => {
                     let raw = self.memory.get(id)?.raw;
-                    self.heap.add(bytes, size, id, raw);
+                    self.heap.add(bytes, size, Segment { id, raw });
                     return Ok(());
                 }
                 Err(DeviceError::OutOfMemory { .. }) => {}
@@ -36,7 +34,7 @@ impl Parts {
     pub(super) fn release_unused(&mut self) -> Result<(), DeviceError> {
         self.synchronize()?;
         for buffer in self.heap.remove_unused() {
-            self.memory.free(&self.gpu, buffer);
+            self.memory.free(&self.gpu, buffer.id);
         }
         Ok(())
     }
@@ -44,7 +42,7 @@ impl Parts {
     /// The buffer that holds the range, and its offset there.
     pub(super) fn resolve(&self, address: u64, bytes: u64) -> Result<(vk::Buffer, u64), DeviceError> {
         match self.heap.find(address, bytes) {
-            Some((segment, offset)) => Ok((segment.raw, offset)),
+            Some((segment, offset)) => Ok((segment.buffer.raw, offset)),
             None => Err(DeviceError::Misuse(format!(
                 "{bytes} bytes at {address:#x} are no memory of this device"
             ))),

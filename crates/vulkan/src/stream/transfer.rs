@@ -1,7 +1,8 @@
 //! Host copies of a stream, through two rings of host-visible memory.
 
 use super::Parts;
-use crate::gpu::{Deadline, Gpu};
+use crate::gpu::Gpu;
+use wave32_device::Deadline;
 use crate::memory::{Buffer, Memory};
 use ash::vk;
 use gpu_allocator::MemoryLocation;

@@ -1,7 +1,9 @@
 //! FLAT, GLOBAL and SCRATCH (RDNA ISA chapter 9).
 
 use super::global::{self, Lanes};
-use super::{ADDR, BASE, DATA, Data, Segment, atomic_handler, load_handler, local, scratch, store_handler};
+use super::{
+    ADDR, BASE, DATA, Data, Segment, atomic_handler, load_handler, local, quick, scratch, store_handler,
+};
 use super::{destination, operands, vector};
 use crate::args::{Args, Src};
 use crate::env::{Env, Fault, MemoryFn};
@@ -61,6 +63,16 @@ fn addresses(wave: &Wave, args: &Args, offset: i32) -> [u64; 32] {
 }
 
 impl<M: Memory> Segment<M> for Global {
+    #[inline(always)]
+    fn load_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
+        quick::from_memory::<M, N>(wave, env, args)
+    }
+
+    #[inline(always)]
+    fn store_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
+        quick::to_memory::<M, N>(wave, env, args)
+    }
+
     #[inline]
     fn load<const BYTES: usize>(
         wave: &Wave,

@@ -1,8 +1,10 @@
-//! The usual accesses to LDS, quickly: whole dwords that all lie inside it, with nobody watching.
+//! The usual accesses quickly, whole dwords with nobody watching: to LDS where all lie inside it, to memory where all 32
+//! lanes are on and lie side by side.
 
-use super::vector;
+use super::{ADDR, BASE, DATA, vector};
+use crate::args::Args;
 use crate::env::Env;
-use crate::{Row, Src, Wave};
+use crate::{Memory, Row, Src, Wave};
 
 /// The dword at which each lane's access starts; lanes that are off have one that does no harm. `None`: the usual way
 /// is not open.
@@ -98,4 +100,63 @@ pub(super) fn store<const DWORDS: usize>(words: &mut [u32], at: &Row, exec: u32,
             }
         }
     }
+}
+
+/// The first lane's address, where each lane's `N` dwords in memory lie behind those of the lane before.
+#[inline(always)]
+fn neighbours<const N: usize>(wave: &Wave, args: &Args) -> Option<u64> {
+    let low = vector(wave, args.src[ADDR], 0);
+    let first = low[0];
+    let mut same = first.checked_add(31 * 4 * N as u32).is_some();
+    for (l, &a) in low.iter().enumerate() {
+        same &= a == first.wrapping_add((l * 4 * N) as u32);
+    }
+    let offset = i64::from(args.mem.offset) as u64;
+    let base = if let Src::Sgpr(base) = args.src[BASE] {
+        wave.scalar64(base)
+    } else {
+        let high = vector(wave, args.src[ADDR], 1);
+        high.iter().for_each(|&h| same &= h == high[0]);
+        u64::from(high[0]) << 32
+    };
+    same.then(|| base.wrapping_add(u64::from(first)).wrapping_add(offset))
+}
+
+/// `N` dwords of each lane from memory into registers.
+#[inline(always)]
+pub(super) fn from_memory<M: Memory, const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
+    if wave.exec() != u32::MAX || env.strict || env.touched.is_some() {
+        return false;
+    }
+    let Some(addr) = neighbours::<N>(wave, args) else { return false };
+    let Some(region) = env.regions.find(env.memory, addr, 32 * 4 * N as u64) else { return false };
+    let mut all = [[[0; 4]; N]; 32];
+    env.memory.read(&region, addr, all.as_flattened_mut().as_flattened_mut());
+    for k in 0..N {
+        *wave.row_mut(usize::from(args.dst) + k) = std::array::from_fn(|l| u32::from_le_bytes(all[l][k]));
+    }
+    true
+}
+
+/// `N` dwords of each lane from registers to memory.
+#[inline(always)]
+pub(super) fn to_memory<M: Memory, const N: usize>(wave: &Wave, env: &mut Env<M>, args: &Args) -> bool {
+    let Src::Vgpr(src) = args.src[DATA] else { return false };
+    if wave.exec() != u32::MAX || env.strict || env.touched.is_some() {
+        return false;
+    }
+    let Some(addr) = neighbours::<N>(wave, args) else { return false };
+    let Some(region) = env.regions.find(env.memory, addr, 32 * 4 * N as u64) else { return false };
+    if region.readonly {
+        return false;
+    }
+    let mut all = [[[0; 4]; N]; 32];
+    for k in 0..N {
+        let row = wave.row(usize::from(src) + k);
+        for (lane, value) in all.iter_mut().zip(row) {
+            lane[k] = value.to_le_bytes();
+        }
+    }
+    env.memory.write(&region, addr, all.as_flattened().as_flattened());
+    true
 }

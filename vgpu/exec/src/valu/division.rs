@@ -34,6 +34,12 @@ const fn scale_of<F: Format>() -> Scale {
 /// pseudo-code has it: up, it would overflow.
 pub(super) fn scale<F: Format>(m: Mode, x: u64, denominator: u64, numerator: u64) -> (u64, bool) {
     let Scale { by, huge, tiny } = scale_of::<F>();
+    let (d, n) = (exponent::<F>(denominator), exponent::<F>(numerator));
+    let bias = exponent::<F>(F::ONE);
+    // Nothing near an edge: neither source, nor reciprocal, nor quotient.
+    if n > tiny && (2..2 * bias - 2).contains(&d) && (2 - bias..huge).contains(&(n - d)) && n <= 2 * bias {
+        return (x, false);
+    }
     let m = m.keeping::<F>().rounding::<F>(Round::Nearest);
     let zero = |x: u64| x & !F::SIGN == 0;
     if zero(denominator) || zero(numerator) {
@@ -44,7 +50,7 @@ pub(super) fn scale<F: Format>(m: Mode, x: u64, denominator: u64, numerator: u64
     let denormal = |x: u64| is_small::<F>(x) && !zero(x);
     let reciprocal_denormal = denormal(divided::<F>(F::ONE, denominator));
     let quotient_denormal = denormal(divided::<F>(numerator, denominator));
-    if exponent::<F>(numerator) - exponent::<F>(denominator) >= huge {
+    if n - d >= huge {
         (if is_denominator { by_power(by) } else { x }, true)
     } else if denormal(denominator) {
         (by_power(by), false)
@@ -54,7 +60,7 @@ pub(super) fn scale<F: Format>(m: Mode, x: u64, denominator: u64, numerator: u64
         (by_power(-by), false)
     } else if quotient_denormal {
         (if is_numerator { by_power(by) } else { x }, true)
-    } else if exponent::<F>(numerator) <= tiny {
+    } else if n <= tiny {
         (by_power(by), false)
     } else {
         (x, false)
@@ -102,6 +108,10 @@ fn fixup<F: Format>(m: Mode, quotient: u64, denominator: u64, numerator: u64) ->
     };
     if exponent::<F>(n) - exponent::<F>(d) < underflow {
         return ldexp::<F>(m, sign | F::ONE, -5000);
+    }
+    if q > F::INF {
+        // Of a quotient far too large even the scaled steps overflow, and end in infinity minus infinity.
+        return sign | F::INF;
     }
     sign | q
 }

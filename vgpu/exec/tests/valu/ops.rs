@@ -475,6 +475,8 @@ fn fixup(f: Fmt, m: M, s: &[u64]) -> u64 {
             };
             f.give(m, sign | u64::from(up))
         }
+        // Compilers' division is IEEE's: finite operands have no quotient that is not a number.
+        () if f.is_nan(q) => sign | f.inf(),
         () => sign | q & !f.sign(),
     }
 }

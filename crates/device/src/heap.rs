@@ -5,16 +5,15 @@
 //! neighbours when they come back. Small and large blocks live in different segments, so that a few
 //! long-lived small ones do not pin large segments (the scheme of PyTorch's CUDA allocator).
 //!
-//! Addresses name bytes of segments and nothing else: they are not canonical on any processor we run on,
+//! A segment's addresses are the device's own where it has such ([`Heap::add_at`]). Those that the heap makes up
+//! ([`Heap::add`]) name bytes of segments and nothing else: they are not canonical on any processor we run on,
 //! so a host that dereferences one faults instead of corrupting memory. They are never reused.
 
-use ash::vk;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use wave32_device::BufferId;
 
 /// Sizes and addresses are multiples of this: more than any device's offset alignment.
-pub(crate) const ALIGN: u64 = 512;
+pub const ALIGN: u64 = 512;
 const SMALL: u64 = 1 << 20;
 const SMALL_SEGMENT: u64 = 2 << 20;
 const LARGE: u64 = 10 << 20;
@@ -38,11 +37,11 @@ pub struct HeapStats {
 
 /// A device buffer that blocks are cut from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Segment {
+pub struct Segment<T> {
     base: u64,
-    pub(crate) size: u64,
-    pub(crate) buffer: BufferId,
-    pub(crate) raw: vk::Buffer,
+    size: u64,
+    /// What the device knows it by.
+    pub buffer: T,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,9 +55,9 @@ struct Block {
 
 /// The segments and their blocks.
 #[derive(Debug)]
-pub(crate) struct Heap {
+pub struct Heap<T> {
     /// By base address, ascending.
-    segments: Vec<Segment>,
+    segments: Vec<Segment<T>>,
     /// By address.
     blocks: HashMap<u64, Block>,
     /// Free blocks as (size, address), small ones first.
@@ -71,7 +70,7 @@ pub(crate) struct Heap {
 static HEAPS: AtomicU64 = AtomicU64::new(0);
 const HEAP_BITS: u32 = 47;
 
-impl Default for Heap {
+impl<T> Default for Heap<T> {
     fn default() -> Self {
         Self {
             segments: Vec::new(),
@@ -88,38 +87,40 @@ fn rounded(bytes: u64) -> Option<u64> {
     bytes.max(1).checked_next_multiple_of(ALIGN)
 }
 
-impl Heap {
-    pub(crate) fn stats(&self) -> HeapStats {
+/// The size of a new segment for a block of `bytes`; none where no device has that much.
+pub fn segment_size(bytes: u64) -> Option<u64> {
+    let bytes = rounded(bytes)?;
+    match bytes {
+        bytes if bytes <= SMALL => Some(SMALL_SEGMENT),
+        bytes if bytes < LARGE => Some(LARGE_SEGMENT),
+        _ => bytes.checked_next_multiple_of(SMALL_SEGMENT),
+    }
+}
+
+impl<T: Copy> Heap<T> {
+    /// What it holds.
+    pub fn stats(&self) -> HeapStats {
         self.stats
     }
 
-    pub(crate) fn segments(&self) -> usize {
+    /// Segments.
+    pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
     /// Blocks, used and free.
-    pub(crate) fn blocks(&self) -> usize {
+    pub fn blocks(&self) -> usize {
         self.blocks.len()
     }
 
     /// Forgets past peaks.
-    pub(crate) fn reset_peaks(&mut self) {
+    pub fn reset_peaks(&mut self) {
         self.stats.max_allocated = self.stats.allocated;
         self.stats.max_reserved = self.stats.reserved;
     }
 
-    /// The size of a new segment for a block of `bytes`; none where no device has that much.
-    pub(crate) fn segment_size(bytes: u64) -> Option<u64> {
-        let bytes = rounded(bytes)?;
-        match bytes {
-            bytes if bytes <= SMALL => Some(SMALL_SEGMENT),
-            bytes if bytes < LARGE => Some(LARGE_SEGMENT),
-            _ => bytes.checked_next_multiple_of(SMALL_SEGMENT),
-        }
-    }
-
     /// The address of a block of at least `bytes`, if a segment has room.
-    pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
+    pub fn take(&mut self, bytes: u64) -> Option<u64> {
         let bytes = rounded(bytes)?;
         let small = bytes <= SMALL;
         let free = &mut self.free[usize::from(!small)];
@@ -142,15 +143,16 @@ impl Heap {
         Some(address)
     }
 
-    /// The block at `address`, if one starts there in the same segment, has `before` before it.
+    /// The block at `address`, if one starts there in the same segment, has `before` before it. (A segment's first
+    /// block has none before it, also where the device put another segment right in front.)
     fn set_before(&mut self, address: u64, before: u64) {
-        if let Some(block) = self.blocks.get_mut(&address) {
+        if let Some(block) = self.blocks.get_mut(&address).filter(|block| block.before.is_some()) {
             block.before = Some(before);
         }
     }
 
     /// Gives a block back; false where `address` is no block in use.
-    pub(crate) fn give(&mut self, address: u64) -> bool {
+    pub fn give(&mut self, address: u64) -> bool {
         let Some(&Block { mut size, used: true, small, before }) = self.blocks.get(&address) else {
             return false;
         };
@@ -175,20 +177,21 @@ impl Heap {
         }
         free.insert((size, start));
         self.blocks.insert(start, Block { size, used: false, small, before: first });
-        let end = start + size;
-        // A gap lies between segments, so a block that starts here is of the same one.
-        if self.blocks.contains_key(&end) {
-            self.set_before(end, start);
-        }
+        self.set_before(start + size, start);
         true
     }
 
-    /// Adds a segment, made for a block of `bytes`, as one free block.
-    pub(crate) fn add(&mut self, bytes: u64, size: u64, buffer: BufferId, raw: vk::Buffer) {
+    /// Adds a segment of `size` bytes, made for a block of `bytes`, as one free block, at an address of the heap's own.
+    pub fn add(&mut self, bytes: u64, size: u64, buffer: T) {
         let base = self.next;
-        // The gap keeps blocks of different segments from being neighbours.
         self.next += size.next_multiple_of(SMALL_SEGMENT) + SMALL_SEGMENT;
-        self.segments.push(Segment { base, size, buffer, raw });
+        self.add_at(base, bytes, size, buffer);
+    }
+
+    /// As [`Heap::add`], at the device's address, a multiple of [`ALIGN`], where no other segment is.
+    pub fn add_at(&mut self, base: u64, bytes: u64, size: u64, buffer: T) {
+        let index = self.segments.partition_point(|segment| segment.base < base);
+        self.segments.insert(index, Segment { base, size, buffer });
         let small = rounded(bytes).is_some_and(|bytes| bytes <= SMALL);
         self.blocks.insert(base, Block { size, used: false, small, before: None });
         self.free[usize::from(!small)].insert((size, base));
@@ -197,7 +200,7 @@ impl Heap {
     }
 
     /// Removes every segment that has no block in use; the caller destroys their buffers.
-    pub(crate) fn remove_unused(&mut self) -> Vec<BufferId> {
+    pub fn remove_unused(&mut self) -> Vec<T> {
         let mut removed = Vec::new();
         let Self { segments, blocks, free, stats, .. } = self;
         segments.retain(|segment| {
@@ -216,8 +219,15 @@ impl Heap {
         removed
     }
 
+    /// Removes every segment, whatever is in use.
+    pub fn remove_all(&mut self) -> Vec<T> {
+        let segments = std::mem::take(&mut self.segments);
+        *self = Self { next: self.next, ..Self::default() };
+        segments.into_iter().map(|segment| segment.buffer).collect()
+    }
+
     /// The segment that holds `bytes` from `address` on, and the offset there.
-    pub(crate) fn find(&self, address: u64, bytes: u64) -> Option<(&Segment, u64)> {
+    pub fn find(&self, address: u64, bytes: u64) -> Option<(&Segment<T>, u64)> {
         let index = self.segments.partition_point(|segment| segment.base <= address).checked_sub(1)?;
         let segment = &self.segments[index];
         let offset = address - segment.base;
@@ -232,17 +242,27 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    fn grow(heap: &mut Heap, bytes: u64) -> u64 {
+    fn grow(heap: &mut Heap<u64>, bytes: u64) -> u64 {
         heap.take(bytes).unwrap_or_else(|| {
-            let id = BufferId(heap.next);
-            heap.add(bytes, Heap::segment_size(bytes).unwrap(), id, vk::Buffer::null());
+            let size = segment_size(bytes).unwrap();
+            heap.add(bytes, size, heap.next);
+            heap.take(bytes).unwrap()
+        })
+    }
+
+    /// A device that puts segments side by side, the later ones in front.
+    fn grow_downwards(heap: &mut Heap<u64>, bytes: u64) -> u64 {
+        heap.take(bytes).unwrap_or_else(|| {
+            let size = segment_size(bytes).unwrap();
+            let base = heap.segments.first().map_or(1 << 40, |first| first.base) - size;
+            heap.add_at(base, bytes, size, base);
             heap.take(bytes).unwrap()
         })
     }
 
     #[test]
     fn blocks_are_reused_split_and_merged() {
-        let mut heap = Heap::default();
+        let mut heap = Heap::<u64>::default();
         let (a, b) = (grow(&mut heap, 1000), grow(&mut heap, 1));
         assert_eq!(b - a, 1024);
         assert_eq!(heap.stats().reserved, SMALL_SEGMENT);
@@ -259,18 +279,23 @@ mod tests {
 
     #[test]
     fn sizes_past_everything_are_refused() {
-        assert_eq!(Heap::segment_size(u64::MAX), None);
-        assert_eq!(Heap::default().take(u64::MAX), None);
+        assert_eq!(segment_size(u64::MAX), None);
+        assert_eq!(Heap::<u64>::default().take(u64::MAX), None);
         let big = 11 << 20;
-        assert_eq!(Heap::segment_size(big + 1), Some(12 << 20));
-        assert_eq!(Heap::segment_size(2 << 20), Some(LARGE_SEGMENT));
+        assert_eq!(segment_size(big + 1), Some(12 << 20));
+        assert_eq!(segment_size(2 << 20), Some(LARGE_SEGMENT));
     }
 
     #[test]
     fn random_use_keeps_blocks_apart_and_leaks_nothing() {
+        random_use(grow);
+        random_use(grow_downwards);
+    }
+
+    fn random_use(grow: fn(&mut Heap<u64>, u64) -> u64) {
         let seed = rand::random();
         let mut random = StdRng::seed_from_u64(seed);
-        let mut heap = Heap::default();
+        let mut heap = Heap::<u64>::default();
         let mut held: Vec<(u64, u64)> = Vec::new();
         for _ in 0..4000 {
             if held.is_empty() || (held.len() < 200 && random.random_bool(0.55)) {
@@ -278,7 +303,7 @@ mod tests {
                 let bytes = random.random_range(bytes..2 * bytes);
                 let address = grow(&mut heap, bytes);
                 let (segment, offset) = heap.find(address, bytes).unwrap_or_else(|| panic!("seed {seed}"));
-                assert!(offset + bytes <= segment.size && address.is_multiple_of(ALIGN), "seed {seed}");
+                assert!(segment.base + offset == address && offset + bytes <= segment.size && address.is_multiple_of(ALIGN), "seed {seed}");
                 for &(other, size) in &held {
                     assert!(address + bytes <= other || other + size <= address, "overlap, seed {seed}");
                 }

@@ -1,0 +1,168 @@
+//! Where code objects come from, and the functions in them.
+
+use crate::adapter;
+use crate::ffi::{Pointer, status};
+use crate::gpu::Gpu;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ffi::{CString, c_uint, c_void};
+use std::ptr::null_mut;
+use wave32_device::DeviceError;
+
+/// Most buffers of a kernel.
+pub(crate) const MOST_BUFFERS: usize = 8;
+
+/// A kernel of a code object: a function of its name that takes `buffers` pointers, then `params` 32-bit words by
+/// value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kernel {
+    /// Threads of a workgroup (x only).
+    pub threads: u32,
+    /// Buffers it binds, 8 at most.
+    pub buffers: u32,
+    /// 32-bit words it takes; the first is the first workgroup's x index.
+    pub params: u32,
+}
+
+/// Finds code objects, and kernels by the variant name that plans carry.
+pub trait KernelSource: Send + Sync {
+    /// The code object (ELF) for a gfx target.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn code(&self, target: &str) -> Result<Cow<'static, [u8]>, String>;
+
+    /// The kernel of that name, if the object for `target` has it.
+    fn kernel(&self, target: &str, name: &str) -> Option<Kernel>;
+}
+
+/// The kernels that come with wave32.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shipped;
+
+impl KernelSource for Shipped {
+    fn code(&self, target: &str) -> Result<Cow<'static, [u8]>, String> {
+        adapter::code(target).map(Cow::Borrowed)
+    }
+
+    fn kernel(&self, target: &str, name: &str) -> Option<Kernel> {
+        let variant = wave32_solve::variants::find(name).filter(|variant| variant.is_for(target))?;
+        Some(Kernel { threads: variant.threads, buffers: variant.buffers, params: variant.params })
+    }
+}
+
+/// A function that the runtime has loaded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Function {
+    raw: Pointer,
+    pub(crate) kernel: Kernel,
+}
+
+/// The code object of one card, loaded when its first kernel is asked for.
+pub(crate) struct Module {
+    source: std::sync::Arc<dyn KernelSource>,
+    raw: Option<Pointer>,
+    /// The runtime may refer to it as long as the module is loaded.
+    _code: Cow<'static, [u8]>,
+    functions: HashMap<String, Function>,
+}
+
+impl Module {
+    pub(crate) fn new(source: std::sync::Arc<dyn KernelSource>) -> Self {
+        Self { source, raw: None, _code: Cow::Borrowed(&[]), functions: HashMap::new() }
+    }
+
+    /// The kernel of that name.
+    pub(crate) fn get(&mut self, gpu: &mut Gpu, name: &str) -> Result<Function, DeviceError> {
+        if let Some(function) = self.functions.get(name) {
+            return Ok(*function);
+        }
+        let target = gpu.adapter.target.clone();
+        let unknown = |why: &str| DeviceError::Unsupported(format!("kernel `{name}` {why} for {target}"));
+        let kernel = self.source.kernel(&target, name).ok_or_else(|| unknown("does not exist"))?;
+        if kernel.buffers as usize > MOST_BUFFERS || kernel.threads > gpu.adapter.caps.max_group_threads {
+            return Err(unknown("takes more buffers or threads than can be passed"));
+        }
+        let module = self.load(gpu)?;
+        let symbol = CString::new(name).map_err(|_| unknown("does not exist"))?;
+        let mut raw = null_mut();
+        // SAFETY: writes one handle; the module is loaded and the name ends with a zero byte.
+        let answer = unsafe { (gpu.api.module_function)(&mut raw, module, symbol.as_ptr()) };
+        if answer == status::NOT_FOUND {
+            return Err(unknown("is not in the code object"));
+        }
+        gpu.check("hipModuleGetFunction", answer)?;
+        let function = Function { raw, kernel };
+        self.functions.insert(name.to_string(), function);
+        Ok(function)
+    }
+
+    fn load(&mut self, gpu: &mut Gpu) -> Result<Pointer, DeviceError> {
+        if let Some(raw) = self.raw {
+            return Ok(raw);
+        }
+        let target = &gpu.adapter.target;
+        let code = self.source.code(target).map_err(DeviceError::Unsupported)?;
+        let mut raw = null_mut();
+        // SAFETY: writes one handle; the image is a whole ELF file, whose header says how long it is, and is kept.
+        let answer = unsafe { (gpu.api.module_load)(&mut raw, code.as_ptr().cast()) };
+        if matches!(answer, status::NO_BINARY_FOR_GPU | status::INVALID_IMAGE) {
+            let said = gpu.api.says(answer);
+            return Err(DeviceError::Unsupported(format!("the runtime does not load code for {target}: {said}")));
+        }
+        gpu.check("hipModuleLoadData", answer)?;
+        (self.raw, self._code) = (Some(raw), code);
+        Ok(raw)
+    }
+
+    /// Unloads the code; nothing may be in flight.
+    pub(crate) fn unload(&mut self, gpu: &mut Gpu) {
+        self.functions.clear();
+        if let Some(raw) = self.raw.take() {
+            // SAFETY: loaded here, and no function of it is used any more.
+            let answer = unsafe { (gpu.api.module_unload)(raw) };
+            if let Err(error) = gpu.check("hipModuleUnload", answer) {
+                log::warn!("unloading code: {error}");
+            }
+        }
+    }
+}
+
+impl Gpu {
+    /// Puts one launch on the stream. Counts of params and buffers are the kernel's, checked by the caller, as is that
+    /// each address is one of memory that is long enough for what the kernel does.
+    pub(crate) fn launch(
+        &mut self,
+        function: &Function,
+        grid: [u32; 3],
+        params: &[u32],
+        addresses: &[u64],
+    ) -> Result<(), DeviceError> {
+        debug_assert!(params.len() == function.kernel.params as usize);
+        debug_assert!(addresses.len() == function.kernel.buffers as usize);
+        let mut arguments = [null_mut(); MOST_BUFFERS + 1];
+        for (argument, address) in arguments.iter_mut().zip(addresses) {
+            *argument = std::ptr::from_ref(address).cast_mut().cast::<c_void>();
+        }
+        arguments[addresses.len()] = params.as_ptr().cast_mut().cast();
+        let [x, y, z] = grid.map(|n| n as c_uint);
+        // SAFETY: the function is loaded and takes as many pointers and words as were counted; each argument points to
+        // one of them, and is only read, within the call.
+        let answer = unsafe {
+            (self.api.launch)(
+                function.raw,
+                x,
+                y,
+                z,
+                function.kernel.threads,
+                1,
+                1,
+                0,
+                self.stream,
+                arguments.as_mut_ptr(),
+                null_mut(),
+            )
+        };
+        self.check("hipModuleLaunchKernel", answer)
+    }
+}

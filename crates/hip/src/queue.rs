@@ -1,0 +1,384 @@
+//! [`HipQueue`]: an asynchronous in-order queue on a HIP stream, with a caching allocator of its own.
+//!
+//! Calls return before the work has run, and whatever reads results waits, with a deadline. The stream keeps all work
+//! in order. Work goes onto the stream in batches of about the time budget, two at most at a time, so that neither
+//! the desktop nor a deadline waits behind seconds of work; a launch that is longer is cut ([`wave32_device::Budget`]).
+
+use crate::ffi::{DEVICE_TO_DEVICE, Pointer};
+use crate::gpu::{Event, Gpu};
+use crate::kernels::{Function, MOST_BUFFERS, Module};
+use crate::memory::Memory;
+use crate::staging::Staging;
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::time::Duration;
+use wave32_device::heap::{self, Heap, HeapStats};
+use wave32_device::{Arg, Budget, Deadline, DeviceError, DeviceInfo, Queue, Work};
+use wave32_solve::DeviceCaps;
+
+/// Batches on the stream at once.
+const AHEAD: usize = 2;
+
+/// Launches of a batch at most.
+const MOST_LAUNCHES: u32 = 1024;
+
+/// Most words of a launch's parameters.
+const MOST_PARAMS: usize = 64;
+
+/// Launches between two events.
+struct Batch {
+    start: Event,
+    end: Event,
+    work: f64,
+    /// It is one part of a launch: its time says how fast the card is, not how fast the host launches.
+    telling: bool,
+}
+
+/// An asynchronous queue of one card; see the module's page.
+///
+/// It belongs to the process that opened it: after a fork, the child's calls answer [`DeviceError::Misuse`]. Dropping
+/// it waits at most five seconds for work in flight; if that does not end, what it holds is leaked.
+pub struct HipQueue {
+    gpu: Gpu,
+    module: ManuallyDrop<Module>,
+    memory: Memory,
+    staging: Staging,
+    heap: Heap<Segment>,
+    budget: Budget,
+    batches: VecDeque<Batch>,
+    /// The batch that launches go to now: its start, work and launches.
+    open: Option<(Event, f64, u32)>,
+    deadline: Duration,
+}
+
+/// A segment's memory.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    address: u64,
+    bytes: u64,
+}
+
+impl std::fmt::Debug for HipQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HipQueue").field("info", self.info()).finish_non_exhaustive()
+    }
+}
+
+impl HipQueue {
+    pub(crate) fn new(gpu: Gpu, module: Module, memory: Memory, budget: Budget) -> Self {
+        Self {
+            gpu,
+            module: ManuallyDrop::new(module),
+            memory,
+            staging: Staging::default(),
+            heap: Heap::default(),
+            budget,
+            batches: VecDeque::new(),
+            open: None,
+            deadline: Duration::from_secs(60),
+        }
+    }
+
+    /// Identity.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.gpu.adapter.info
+    }
+
+    /// How long any wait lasts at most before the device is given up; a minute unless set.
+    pub fn set_deadline(&mut self, deadline: Duration) {
+        self.deadline = deadline;
+    }
+
+    /// What the heap holds.
+    pub fn heap_stats(&self) -> HeapStats {
+        self.heap.stats()
+    }
+
+    /// Gives every segment that is not in use back to the driver. Waits for work in flight.
+    ///
+    /// # Errors
+    /// `Timeout`, `Lost`.
+    pub fn empty_cache(&mut self) -> Result<(), DeviceError> {
+        let _current = self.gpu.enter()?;
+        self.release_unused()
+    }
+
+    /// Waits for all work.
+    ///
+    /// # Errors
+    /// `Timeout` after the queue's deadline, `Lost`, `Driver`.
+    pub fn synchronize(&mut self) -> Result<(), DeviceError> {
+        let _current = self.gpu.enter()?;
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), DeviceError> {
+        let deadline = Deadline::after(self.deadline);
+        self.close_batch(false)?;
+        while !self.batches.is_empty() {
+            self.collect(deadline)?;
+        }
+        self.gpu.finish("all work", deadline)
+    }
+
+    fn release_unused(&mut self) -> Result<(), DeviceError> {
+        self.finish()?;
+        for segment in self.heap.remove_unused() {
+            self.memory.free(&mut self.gpu, segment.address, segment.bytes);
+        }
+        Ok(())
+    }
+
+    /// Makes a segment with room for a block of `bytes`.
+    fn grow(&mut self, bytes: u64) -> Result<(), DeviceError> {
+        let out_of_memory = DeviceError::OutOfMemory { requested: bytes, in_use: self.heap.stats().allocated };
+        let Some(wanted) = heap::segment_size(bytes) else { return Err(out_of_memory) };
+        // A tight cap or a full card may still have room for just this block.
+        for size in [wanted, bytes.max(1).next_multiple_of(heap::ALIGN)] {
+            match self.memory.alloc(&mut self.gpu, size) {
+                Ok(address) => {
+                    self.heap.add_at(address, bytes, size, Segment { address, bytes: size });
+                    return Ok(());
+                }
+                Err(DeviceError::OutOfMemory { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Err(out_of_memory)
+    }
+
+    /// That the range is memory of this queue.
+    fn owned(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        let text = || format!("{bytes} bytes at {address:#x} are no memory of this device");
+        self.heap.find(address, bytes).map(drop).ok_or_else(|| DeviceError::Misuse(text()))
+    }
+
+    /// Opens a batch where none is, and waits where too many are on the stream.
+    fn open_batch(&mut self) -> Result<(), DeviceError> {
+        if self.open.is_none() {
+            while self.batches.len() >= AHEAD {
+                self.collect(Deadline::after(self.deadline))?;
+            }
+            self.open = Some((self.gpu.record()?, 0.0, 0));
+        }
+        Ok(())
+    }
+
+    /// Counts work that was put on the stream; ends the batch where it is large enough.
+    fn launched(&mut self, work: f64) -> Result<(), DeviceError> {
+        let Some((_, sum, launches)) = self.open.as_mut() else { return Ok(()) };
+        (*sum, *launches) = (*sum + work, *launches + 1);
+        if *sum >= self.budget.capacity() || *launches >= MOST_LAUNCHES {
+            self.close_batch(false)?;
+        }
+        Ok(())
+    }
+
+    fn close_batch(&mut self, telling: bool) -> Result<(), DeviceError> {
+        let Some((start, work, _)) = self.open.take() else { return Ok(()) };
+        let end = self.gpu.record()?;
+        self.batches.push_back(Batch { start, end, work, telling });
+        Ok(())
+    }
+
+    /// Waits for the oldest batch and lets the budget learn.
+    fn collect(&mut self, deadline: Deadline) -> Result<(), DeviceError> {
+        let Some(batch) = self.batches.pop_front() else { return Ok(()) };
+        self.gpu.wait(batch.end, "earlier work", deadline)?;
+        if batch.telling {
+            let elapsed = self.gpu.elapsed(batch.start, batch.end)?;
+            self.budget.learn_total(batch.work, elapsed);
+        }
+        self.gpu.recycle(batch.start);
+        self.gpu.recycle(batch.end);
+        Ok(())
+    }
+
+    /// A launch that is too long or too wide for one: each part in a batch of its own.
+    fn launch_parts(
+        &mut self,
+        function: &Function,
+        [columns, y, z]: [u32; 3],
+        params: &[u32],
+        addresses: &[u64],
+        work: f64,
+    ) -> Result<(), DeviceError> {
+        let widest = self.gpu.adapter.caps.max_groups[0].max(1);
+        let per_column = work / f64::from(columns);
+        let mut words = [0; MOST_PARAMS];
+        words[..params.len()].copy_from_slice(params);
+        let mut column = 0;
+        while column < columns {
+            self.close_batch(false)?;
+            self.open_batch()?;
+            let room = (self.budget.capacity() / per_column).max(1.0) as u64;
+            let count = room.min(u64::from((columns - column).min(widest))) as u32;
+            words[0] = column;
+            self.gpu.launch(function, [count, y, z], &words[..params.len()], addresses)?;
+            if let Some((_, sum, _)) = self.open.as_mut() {
+                *sum = per_column * f64::from(count);
+            }
+            self.close_batch(true)?;
+            column += count;
+        }
+        Ok(())
+    }
+}
+
+impl Queue for HipQueue {
+    fn caps(&self) -> &DeviceCaps {
+        &self.gpu.adapter.caps
+    }
+
+    fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        if let Some(address) = self.heap.take(bytes) {
+            return Ok(address);
+        }
+        let _current = self.gpu.enter()?;
+        match self.grow(bytes) {
+            Err(DeviceError::OutOfMemory { .. }) => {
+                self.release_unused()?;
+                self.grow(bytes)?;
+            }
+            other => other?,
+        }
+        let in_use = self.heap.stats().allocated;
+        self.heap.take(bytes).ok_or(DeviceError::OutOfMemory { requested: bytes, in_use })
+    }
+
+    fn free(&mut self, address: u64) {
+        self.heap.give(address);
+    }
+
+    fn launch(
+        &mut self,
+        kernel: &str,
+        grid: [u32; 3],
+        params: &[u32],
+        args: &[Arg],
+        work: Work,
+    ) -> Result<(), DeviceError> {
+        let _current = self.gpu.enter()?;
+        let function = self.module.get(&mut self.gpu, kernel)?;
+        let (wanted, caps) = (function.kernel, &self.gpu.adapter.caps);
+        if params.len() != wanted.params as usize
+            || args.len() != wanted.buffers as usize
+            || params.first() != Some(&0)
+            || params.len() > MOST_PARAMS
+        {
+            return Err(DeviceError::Misuse(format!(
+                "kernel `{kernel}` of {} params (the first 0) and {} buffers got {} and {}",
+                wanted.params,
+                wanted.buffers,
+                params.len(),
+                args.len()
+            )));
+        }
+        if grid.contains(&0) || grid[1] > caps.max_groups[1] || grid[2] > caps.max_groups[2] {
+            let [x, y, z] = grid;
+            return Err(DeviceError::Unsupported(format!("kernel `{kernel}`: a grid of {x}x{y}x{z} workgroups")));
+        }
+        let widest = caps.max_groups[0];
+        let mut addresses = [0; MOST_BUFFERS];
+        for (address, arg) in addresses.iter_mut().zip(args) {
+            self.owned(arg.address, arg.bytes)?;
+            let (alignment, most) = (caps.offset_alignment, caps.max_range);
+            if arg.bytes == 0 || !arg.address.is_multiple_of(alignment) || arg.bytes > most {
+                return Err(DeviceError::Unsupported(format!(
+                    "a binding of {} bytes at {:#x}; the device binds 1 to {most} bytes at multiples of {alignment}",
+                    arg.bytes, arg.address
+                )));
+            }
+            *address = arg.address;
+        }
+        let addresses = &addresses[..args.len()];
+        let work = Budget::work(work.flops, work.bytes);
+        if grid[0] > widest || work > self.budget.capacity() {
+            return self.launch_parts(&function, grid, params, addresses, work);
+        }
+        self.open_batch()?;
+        self.gpu.launch(&function, grid, params, addresses)?;
+        self.launched(work)
+    }
+
+    fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if !address.is_multiple_of(4) || !bytes.is_multiple_of(4) {
+            let text = format!("a fill of {bytes} bytes at {address:#x}: not whole words");
+            return Err(DeviceError::Misuse(text));
+        }
+        let _current = self.gpu.enter()?;
+        self.owned(address, bytes)?;
+        self.open_batch()?;
+        let words = bytes as usize / 4;
+        // SAFETY: the range is memory of this card, in whole words.
+        let answer = unsafe {
+            (self.gpu.api.memset_words_async)(address as Pointer, word.cast_signed(), words, self.gpu.stream)
+        };
+        self.gpu.check("hipMemsetD32Async", answer)?;
+        self.launched(Budget::work(0, bytes))
+    }
+
+    fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if from < to.saturating_add(bytes) && to < from.saturating_add(bytes) {
+            return Err(DeviceError::Misuse(format!("a copy of {bytes} bytes from {from:#x} onto itself")));
+        }
+        let _current = self.gpu.enter()?;
+        self.owned(from, bytes)?;
+        self.owned(to, bytes)?;
+        self.open_batch()?;
+        // SAFETY: both ranges are memory of this card and do not overlap.
+        let answer = unsafe {
+            let (to, from) = (to as Pointer, from as Pointer);
+            (self.gpu.api.memcpy_async)(to, from, bytes as usize, DEVICE_TO_DEVICE, self.gpu.stream)
+        };
+        self.gpu.check("hipMemcpyAsync", answer)?;
+        self.launched(Budget::work(0, 2 * bytes))
+    }
+
+    fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
+        let _current = self.gpu.enter()?;
+        self.owned(address, data.len() as u64)?;
+        self.open_batch()?;
+        self.staging.write(&mut self.gpu, address, data, Deadline::after(self.deadline))?;
+        self.launched(Budget::work(0, data.len() as u64))
+    }
+
+    fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
+        let _current = self.gpu.enter()?;
+        self.owned(address, data.len() as u64)?;
+        self.staging.read(&mut self.gpu, address, data, Deadline::after(self.deadline))
+    }
+}
+
+impl Drop for HipQueue {
+    fn drop(&mut self) {
+        if !self.gpu.quiet() {
+            log::warn!("a HIP queue is leaked: it is busy or lost, or this process is a fork of the one that opened it");
+            return;
+        }
+        for Batch { start, end, .. } in std::mem::take(&mut self.batches) {
+            self.gpu.recycle(start);
+            self.gpu.recycle(end);
+        }
+        if let Some((start, ..)) = self.open.take() {
+            self.gpu.recycle(start);
+        }
+        if let Ok(_current) = self.gpu.enter() {
+            for segment in self.heap.remove_all() {
+                self.memory.free(&mut self.gpu, segment.address, segment.bytes);
+            }
+            self.staging.free(&mut self.gpu);
+            self.module.unload(&mut self.gpu);
+        }
+        self.gpu.close();
+        // SAFETY: this is the end of `self`; the module is not touched again. (A leaked one keeps its code: the runtime
+        // may still read it.)
+        unsafe { ManuallyDrop::drop(&mut self.module) };
+    }
+}

@@ -1,0 +1,61 @@
+//! The suite that every device passes: on a stand-in runtime everywhere, on a card where there is one.
+
+mod common;
+
+use common::{FIXTURE, StandIn, card, card_options, seed};
+use std::time::Duration;
+use wave32_device::conformance;
+use wave32_hip::Options;
+
+#[test]
+fn the_suite_passes_on_a_stand_in_that_gets_everything_back() {
+    let runtime = StandIn::new();
+    for submit_target in [None, Some(Duration::from_micros(50))] {
+        let options = Options { submit_target, ..runtime.options() };
+        let mut device = wave32_hip::open(None, options).unwrap();
+        let passed = conformance::run(&mut device, &FIXTURE, &[], seed()).unwrap_or_else(|what| panic!("{what}"));
+        assert_eq!(passed.len(), 11);
+        assert_eq!(device.memory_in_use(), 0, "every buffer was freed");
+    }
+    let pairs = [
+        ("hipMalloc", "hipFree"),
+        ("hipHostMalloc", "hipHostFree"),
+        ("hipEventCreate", "hipEventDestroy"),
+        ("hipStreamCreateWithFlags", "hipStreamDestroy"),
+        ("hipModuleLoadData", "hipModuleUnload"),
+    ];
+    for (make, give) in pairs {
+        assert!(runtime.calls(make) > 0, "{make}");
+        assert_eq!(runtime.calls(make), runtime.calls(give), "{make} and {give}");
+    }
+    assert!(runtime.calls("hipEventCreate") < 2000, "events are used again");
+}
+
+#[test]
+fn deadlines_hold_on_a_stand_in() {
+    let runtime = StandIn::new();
+    let device = wave32_hip::open(None, runtime.options()).unwrap();
+    // 1e-8 s a round there.
+    let (late, dropped) = conformance::deadline(Box::new(device), &FIXTURE, (1, 100_000_000))
+        .unwrap_or_else(|what| panic!("{what}"));
+    eprintln!("answered after {late:?}, dropped in {dropped:?}");
+    assert_eq!(runtime.calls("hipFree"), 0, "it would wait for the card");
+}
+
+#[test]
+fn the_suite_passes_on_the_card() {
+    let Some(mut device) = card(card_options()) else { return };
+    conformance::run(&mut device, &FIXTURE, &[], seed()).unwrap_or_else(|what| panic!("{what}"));
+    assert_eq!(device.memory_in_use(), 0, "every buffer was freed");
+}
+
+#[test]
+fn deadlines_hold_on_the_card() {
+    let Some(device) = card(card_options()) else { return };
+    let virtual_card = wave32_device::Device::info(&device).kind == "cpu";
+    // About a second: modelled 30 clocks a round on a card, some 10 ns on one that the CPU executes.
+    let work = if virtual_card { (1, 50_000_000) } else { (1, 60_000_000) };
+    let (late, dropped) =
+        conformance::deadline(Box::new(device), &FIXTURE, work).unwrap_or_else(|what| panic!("{what}"));
+    eprintln!("answered after {late:?}, dropped in {dropped:?}");
+}
