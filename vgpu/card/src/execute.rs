@@ -61,8 +61,9 @@ impl Executor {
         device.vm.get(packet.kernel_object, &mut descriptor).ok_or(Failure::absent(packet.kernel_object))?;
         let name = self.names.of(&device.vm, packet.kernel_object);
         let outcome = Descriptor::parse(&descriptor).and_then(|descriptor| {
-            // What it finds in the vendor's kernels is no use to anybody here.
-            let strict = self.options.strict && !is_of_runtime(&name, &descriptor);
+            // ROCr's shaders wait for flat loads with one of their two counters, knowing that they do not meet LDS.
+            let rocr = is_of_rocr(&name, &descriptor);
+            let strict = self.options.strict && !rocr;
             let options = Options { strict, ..self.options.clone() };
             let dispatch = wave32_exec::Dispatch {
                 name: name.clone(),
@@ -76,6 +77,7 @@ impl Executor {
                 packet: packet.packet,
                 queue: packet.queue,
                 id: packet.dispatch_id,
+                trusted_copies: rocr || name.starts_with("__amd_rocclr_"),
             };
             self.inner.run(&device.vm, &dispatch, &options, device)
         });
@@ -111,11 +113,11 @@ impl Executor {
     }
 }
 
-/// Whether a kernel is one of the runtime's copies and fills: HIP's by their names; ROCr's have none, as they come without
-/// a code object, and lie right behind a header of the old form.
-fn is_of_runtime(name: &str, descriptor: &Descriptor) -> bool {
+/// Whether a kernel is one of ROCr's copies and fills: they come without a code object, so without a name, and lie right
+/// behind a header of the old form.
+fn is_of_rocr(name: &str, descriptor: &Descriptor) -> bool {
     const OLD_HEADER_BYTES: i64 = 256;
-    name.starts_with("__amd_rocclr_") || (name.is_empty() && descriptor.entry == OLD_HEADER_BYTES)
+    name.is_empty() && descriptor.entry == OLD_HEADER_BYTES
 }
 
 /// Kind, where, and what the runtime is told.

@@ -32,6 +32,9 @@ pub struct Dispatch {
     pub queue: u64,
     /// The dispatch id (its index in the queue).
     pub id: u64,
+    /// One of the runtime's own copy and fill kernels: the strict card lets its loads from fine-grained memory, and its
+    /// stores there, pass.
+    pub trusted_copies: bool,
 }
 
 /// How to run.

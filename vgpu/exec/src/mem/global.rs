@@ -255,10 +255,12 @@ fn lane_region<M: Memory>(
     Ok(region)
 }
 
-/// Every kernel reads its arguments and its packet, which the runtime keeps in fine-grained memory.
+/// What every kernel does to fine-grained memory: it reads its arguments and its packet. The runtime's own copies may also
+/// read and write it otherwise.
 fn excused<M: Memory>(env: &Env<M>, region: &Region, kind: Kind) -> bool {
-    let own = [env.dispatch.kernarg, env.dispatch.packet];
-    kind == Kind::Load && own.into_iter().any(|address| region.holds(address, 1))
+    let dispatch = env.dispatch;
+    let own = || [dispatch.kernarg, dispatch.packet].into_iter().any(|address| region.holds(address, 1));
+    kind != Kind::Atomic && dispatch.trusted_copies || kind == Kind::Load && own()
 }
 
 /// Whether the card may do this there: the strict one refuses what an RDNA1 board has no way to do right.

@@ -13,6 +13,8 @@ pub struct Program {
     pub options: Options,
     /// Scratch bytes of a work-item, where the kernel's own figure is less: recursion has none.
     pub stack: u32,
+    /// See [`Dispatch::trusted_copies`].
+    pub trusted: bool,
 }
 
 impl Program {
@@ -28,6 +30,7 @@ impl Program {
             executor: Executor::new(Target::Gfx1010, Some(threads)),
             options,
             stack: 1024,
+            trusted: false,
         }
     }
 
@@ -59,6 +62,7 @@ impl Program {
             private_segment: descriptor.private_segment.max(self.stack),
             kernarg,
             packet,
+            trusted_copies: self.trusted,
             ..Dispatch::default()
         };
         self.executor.run(&self.memory, &dispatch, &self.options, &())
