@@ -52,7 +52,7 @@ pub(crate) fn bind(inst: &Inst) -> Option<(VectorFn, Args)> {
     } else if inst.mods.neg | inst.mods.abs != 0 {
         handlers.signed
     } else {
-        handlers.plain
+        handlers.without_modifiers(&args)
     };
     Some((handler, args))
 }
