@@ -45,7 +45,71 @@ fn cpu_seconds() -> f64 {
     tasks.flatten().filter_map(|task| nanoseconds(task.path())).sum::<u64>() as f64 / 1e9
 }
 
+/// Nanoseconds of each of these, in a loop on one wave; addresses in v2 are 4 bytes apart, in v3 16, in v4 all alike.
+const SINGLE: [&str; 26] = [
+    "s_add_u32 s4, s5, s6",
+    "v_mov_b32 v20, v21",
+    "v_fmac_f32 v20, v21, v22",
+    "v_fmac_f32 v20, s5, v22",
+    "v_fma_f32 v20, v21, v22, v23",
+    "v_mul_f32 v20, v21, v22",
+    "v_add_nc_u32 v20, v21, v22",
+    "v_add_co_u32 v20, vcc_lo, v21, v22",
+    "v_lshl_add_u32 v20, v21, 2, v22",
+    "v_mad_u64_u32 v[20:21], null, v22, v23, v[24:25]",
+    "v_cmp_lt_u32 vcc_lo, v21, v22",
+    "v_cndmask_b32 v20, v21, v22, vcc_lo",
+    "v_fma_mix_f32 v20, v21, v22, v23 op_sel_hi:[1,1,0]",
+    "v_pk_fma_f16 v20, v21, v22, v23",
+    "v_exp_f32 v20, v21",
+    "ds_read_b32 v20, v2",
+    "ds_read_b32 v20, v4",
+    "ds_read_b128 v[20:23], v3",
+    "ds_read_b128 v[20:23], v4",
+    "ds_read2_b32 v[20:21], v2 offset1:8",
+    "ds_write_b32 v2, v20",
+    "ds_write_b128 v3, v[20:23]",
+    "global_load_dword v20, v2, s[2:3]",
+    "global_load_dwordx4 v[20:23], v3, s[2:3]",
+    "global_load_dword v20, v5, s[2:3]",
+    "global_store_dword v2, v20, s[2:3]",
+];
+
+fn singles() {
+    let codes = common::assemble(&SINGLE.map(String::from), false);
+    let mut bench = common::Bench::new();
+    let memory = bench.memory.alloc(1 << 20);
+    for (text, code) in SINGLE.iter().zip(codes) {
+        let mut words = vec![0xb000_0000 | 5000]; // s_movk_i32 s0, 5000
+        (0..50).for_each(|_| words.extend(&code));
+        words.extend([0xb780_ffff, 0xbf07_8000]); // s_addk_i32 s0, -1; s_cmp_lg_u32 s0, 0
+        words.push(0xbf85_0000 | (words.len() as i32).wrapping_neg() as u16 as u32); // s_cbranch_scc1
+        // The kernel counts a thread's time in milliseconds.
+        let mut seconds = 0.0;
+        let mut runs = 0.0;
+        while seconds < 0.1 {
+            let mut solo = common::random_wave(&mut rand::SeedableRng::seed_from_u64(1), false);
+            solo.wave.sgpr[126] = u32::MAX;
+            for lane in 0..32 {
+                for (row, step) in [(2, 4), (3, 16), (4, 0), (5, 5236)] {
+                    solo.wave.vgpr[row][lane] = lane as u32 * step;
+                }
+                for row in 20..26 {
+                    solo.wave.vgpr[row][lane] = 0x3c00_3c00;
+                }
+            }
+            (solo.wave.sgpr[2], solo.wave.sgpr[3]) = (memory as u32, (memory >> 32) as u32);
+            let started = cpu_seconds();
+            bench.run(&words, &mut solo).unwrap_or_else(|stop| panic!("{text}: {stop}"));
+            seconds += cpu_seconds() - started;
+            runs += 1.0;
+        }
+        println!("{:6.1} ns  {text}", seconds * 1e9 / (runs * 5000.0 * 50.0));
+    }
+}
+
 fn main() {
+    singles();
     let mut args = std::env::args().skip(1).map(|a| a.parse().expect("a number"));
     let threads = args.next().unwrap_or(1);
     let n: u32 = args.next().unwrap_or(512) as u32;

@@ -37,6 +37,8 @@ pub enum Finding {
     /// A load's result used, or its source overwritten, without the `s_waitcnt` that waits for it.
     MissingWaitcnt {
         register: u32,
+        /// A VGPR, not an SGPR.
+        vector: bool,
         counter: &'static str,
     },
     /// Two waves used the same bytes of LDS, one writing, with no barrier between.
@@ -117,8 +119,9 @@ impl fmt::Display for Finding {
             Self::UninitialisedLds { address } => {
                 write!(f, "LDS {address:#x} is read before anything wrote it")
             }
-            Self::MissingWaitcnt { register, counter } => {
-                write!(f, "v{register} is used before `s_waitcnt` has waited for it ({counter})")
+            Self::MissingWaitcnt { register, vector, counter } => {
+                let bank = if *vector { 'v' } else { 's' };
+                write!(f, "{bank}{register} is used before `s_waitcnt` has waited for it ({counter})")
             }
             Self::LdsRace { address, other_wave } => {
                 write!(f, "wave {other_wave} uses LDS {address:#x} too, with no barrier between")

@@ -1,0 +1,355 @@
+//! Registers that anybody wrote.
+//!
+//! Compilers move, merge and compute with undefined values where nobody will look (values of branches not taken,
+//! registers saved for a caller): that is no mistake. So undefinedness travels with a value, lane by lane, and is a finding
+//! where it begins to matter: in an address, in what is stored to memory or LDS, in a branch, in EXEC. Where only a
+//! part of a value may be undefined (half a register, one of two that are merged) it counts as defined; so do results of
+//! comparisons, and what comes back from scratch.
+
+use super::{Lanes, active, and, chosen, first, or, single, without};
+use crate::wave::EXEC;
+use crate::{Fault, Finding, PRIVATE_BASE, SCRATCH_BASE, Wave};
+use wave32_isa::{Access, Arg, Form, Inst, Op, Operand, Swizzle};
+
+const ALL: Lanes = [u32::MAX; 2];
+const NONE: Lanes = [0; 2];
+
+/// Which registers have been written: lanes of VGPRs, SGPRs, SCC.
+#[derive(Debug)]
+pub(super) struct Defined {
+    vgprs: Vec<Lanes>,
+    sgprs: u128,
+    scc: bool,
+}
+
+impl Defined {
+    pub fn new(allocated: usize, sgprs: usize, vgprs: usize) -> Self {
+        let mut all = vec![NONE; allocated];
+        all.iter_mut().take(vgprs).for_each(|lanes| *lanes = ALL);
+        let given = if sgprs >= 128 { u128::MAX } else { (1 << sgprs) - 1 };
+        // EXEC is given, NULL reads zero.
+        Self { vgprs: all, sgprs: given | 0b111 << 125, scc: sgprs >= 128 }
+    }
+
+    /// Checks what an instruction does with undefined values, then what it leaves defined.
+    pub fn before(&mut self, wave: &Wave, inst: &Inst) -> Result<(), Box<Fault>> {
+        match inst.form {
+            Form::Vop1 | Form::Vop2 | Form::Vopc | Form::Vop3 | Form::Vop3p => {
+                self.vector(wave, inst);
+                Ok(())
+            }
+            Form::Sop1 | Form::Sop2 | Form::Sopk | Form::Sopc | Form::Sopp => self.scalar(inst, wave),
+            Form::Smem => {
+                self.need_sgprs(inst.args().iter().filter(|arg| arg.access != Access::W))?;
+                self.write_all(inst, ALL);
+                Ok(())
+            }
+            _ => self.memory(wave, inst),
+        }
+    }
+
+    /// Lanes in which an operand is defined: any dword of it.
+    fn of(&self, arg: &Arg) -> Lanes {
+        let dwords = usize::from(arg.dwords.max(1));
+        if let Some(v) = arg.operand.as_vgpr() {
+            return self.vgprs.iter().skip(v).take(dwords).fold(NONE, |all, &lanes| or(all, lanes));
+        }
+        match arg.operand.as_sgpr() {
+            Some(s) if self.sgprs >> s & ((1 << dwords) - 1) == 0 => NONE,
+            _ if arg.operand == Operand::SCC && !self.scc => NONE,
+            _ => ALL,
+        }
+    }
+
+    /// Marks an instruction's results, in the lanes that are on, defined in those of `defined`.
+    fn write_all(&mut self, inst: &Inst, defined: Lanes) {
+        self.write(inst, ALL, defined);
+    }
+
+    fn write(&mut self, inst: &Inst, on: Lanes, defined: Lanes) {
+        for arg in inst.args().iter().filter(|arg| arg.access != Access::R) {
+            let dwords = usize::from(arg.dwords.max(1));
+            if let Some(v) = arg.operand.as_vgpr() {
+                for lanes in self.vgprs.iter_mut().skip(v).take(dwords) {
+                    *lanes = or(without(*lanes, on), and(on, defined));
+                }
+            } else if let Some(s) = arg.operand.as_sgpr() {
+                let mask = ((1u128 << dwords) - 1) << s;
+                self.sgprs = if defined == NONE { self.sgprs & !mask } else { self.sgprs | mask };
+                self.sgprs |= 0b111 << 125;
+            }
+        }
+    }
+
+    fn vector(&mut self, wave: &Wave, inst: &Inst) {
+        let on = active(wave);
+        let sources = || inst.args().iter().filter(|arg| arg.access != Access::W);
+        let source = |i: usize| sources().nth(i).map_or(ALL, |arg| self.of(arg));
+        let every = || sources().fold(ALL, |all, arg| and(all, self.of(arg)));
+        match inst.op {
+            Op::v_readlane_b32 | Op::v_readfirstlane_b32 => {
+                let lane = single(chosen(wave, inst).unwrap_or(0));
+                let defined = if and(source(0), lane) == NONE { NONE } else { ALL };
+                self.write(inst, ALL, defined);
+            }
+            Op::v_writelane_b32 => {
+                // The lane's value; the register's other lanes are none of its business.
+                let value =
+                    inst.args().iter().find(|arg| arg.access == Access::R).map_or(ALL, |arg| self.of(arg));
+                self.write(inst, single(chosen(wave, inst).unwrap_or(0)), value);
+            }
+            Op::v_swap_b32 => {
+                let registers: Vec<usize> = inst.args().iter().filter_map(|a| a.operand.as_vgpr()).collect();
+                if let [a, b] = registers[..] {
+                    let (x, y) = (self.vgprs[a], self.vgprs[b]);
+                    self.vgprs[a] = or(without(x, on), and(on, y));
+                    self.vgprs[b] = or(without(y, on), and(on, x));
+                }
+            }
+            Op::v_movreld_b32
+            | Op::v_movrels_b32
+            | Op::v_movrelsd_b32
+            | Op::v_movrelsd_2_b32
+            | Op::v_swaprel_b32 => {
+                // Registers that M0 chooses: all that it may choose count as defined.
+                for lanes in &mut self.vgprs {
+                    *lanes = or(*lanes, on);
+                }
+            }
+            Op::v_cndmask_b32 => {
+                let condition = inst.args().last().map_or(Operand::VCC, |arg| arg.operand);
+                let mask = match condition.as_sgpr() {
+                    Some(s) if self.sgprs >> s & 1 == 0 => None,
+                    Some(s) => Some([wave.sgpr[s], wave.sgpr[(s + 1) & 127]]),
+                    None => Some(ALL),
+                };
+                let either = and(source(0), source(1));
+                let defined = mask.map_or(NONE, |m| or(and(source(1), m), without(source(0), m)));
+                let swizzled = inst.swizzle != Swizzle::None;
+                let defined = if swizzled { widen(or(either, defined)) } else { defined };
+                self.write(inst, on, defined);
+            }
+            _ if inst.form == Form::Vopc || writes_mask(inst) => {
+                let defined = every();
+                for arg in inst.args().iter().filter(|arg| arg.access != Access::R) {
+                    let one = Inst { arg: [*arg; 6], args: 1, ..*inst };
+                    self.write(&one, on, if arg.operand.as_vgpr().is_some() { defined } else { ALL });
+                }
+            }
+            op => {
+                let defined = if merges(op) {
+                    sources()
+                        .filter(|arg| self.is_register(arg) || sets_bits(op))
+                        .fold(NONE, |all, arg| or(all, self.of(arg)))
+                } else if same_twice(inst) {
+                    ALL
+                } else {
+                    every()
+                };
+                let crosses = !matches!(inst.swizzle, Swizzle::None)
+                    || matches!(op, Op::v_permlane16_b32 | Op::v_permlanex16_b32);
+                self.write(inst, on, if crosses { widen(defined) } else { defined });
+            }
+        }
+    }
+
+    fn is_register(&self, arg: &Arg) -> bool {
+        arg.operand.as_vgpr().is_some() || arg.operand.as_sgpr().is_some()
+    }
+
+    fn scalar(&mut self, inst: &Inst, wave: &Wave) -> Result<(), Box<Fault>> {
+        let op = inst.op;
+        let (reads_scc, writes_scc) = op.scc();
+        let sources = || inst.args().iter().filter(|arg| arg.access != Access::W);
+        let branches = op.is_branch() || matches!(op, Op::s_sendmsg);
+        if branches {
+            self.need_sgprs(sources())?;
+            if reads_scc && !self.scc {
+                return Err(undefined_sgpr(usize::from(Operand::SCC.0)));
+            }
+        }
+        let every = sources().all(|arg| self.of(arg) != NONE) && (!reads_scc || self.scc);
+        let some = sources().any(|arg| self.of(arg) != NONE);
+        let defined = match op {
+            Op::s_cselect_b32 | Op::s_cselect_b64 => {
+                let chosen = sources().nth(usize::from(!wave.scc)).is_none_or(|arg| self.of(arg) != NONE);
+                self.scc && chosen
+            }
+            _ if scalar_merges(op) => some,
+            _ if same_twice(inst) => true,
+            _ => every,
+        };
+        let exec = |arg: &&Arg| arg.operand.0 == EXEC as u16 || arg.operand.0 == EXEC as u16 + 1;
+        if !defined && inst.args().iter().any(|arg| arg.access != Access::R && exec(&arg)) {
+            let arg = sources().find(|arg| self.of(arg) == NONE);
+            return Err(undefined_sgpr(arg.and_then(|arg| arg.operand.as_sgpr()).unwrap_or(253)));
+        }
+        if matches!(
+            op,
+            Op::s_movrels_b32
+                | Op::s_movrels_b64
+                | Op::s_movreld_b32
+                | Op::s_movreld_b64
+                | Op::s_movrelsd_2_b32
+        ) {
+            // Registers that M0 chooses: all count as defined.
+            self.sgprs = u128::MAX;
+            return Ok(());
+        }
+        self.write_all(inst, if defined { ALL } else { NONE });
+        if writes_scc {
+            self.scc = defined;
+        }
+        Ok(())
+    }
+
+    /// Every dword of scalar operands that decide where to go.
+    fn need_sgprs<'i>(&self, args: impl Iterator<Item = &'i Arg>) -> Result<(), Box<Fault>> {
+        for arg in args {
+            if let Some(s) = arg.operand.as_sgpr() {
+                let all = s..(s + usize::from(arg.dwords.max(1))).min(128);
+                if let Some(undefined) = all.into_iter().find(|s| self.sgprs >> s & 1 == 0) {
+                    return Err(undefined_sgpr(undefined));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn memory(&mut self, wave: &Wave, inst: &Inst) -> Result<(), Box<Fault>> {
+        let on = active(wave);
+        let op = inst.op;
+        if on == NONE {
+            return Ok(());
+        }
+        self.need_sgprs(inst.args().iter().filter(|arg| arg.access != Access::W))?;
+        let changes = op.is_store() || op.is_atomic();
+        let (address, data) = places(inst);
+        if let Some(address) = address {
+            self.need_vgprs(address, on)?;
+        }
+        if changes {
+            for arg in data {
+                self.need_vgprs(arg, without(on, private(wave, inst)))?;
+            }
+        }
+        let defined = if op.is_lane_exchange() {
+            // Lanes are mixed: some are defined.
+            let data = inst.args().iter().rfind(|arg| arg.access == Access::R);
+            widen(data.map_or(ALL, |arg| self.of(arg)))
+        } else {
+            ALL
+        };
+        self.write(inst, on, defined);
+        Ok(())
+    }
+
+    /// Every dword of a vector operand, in these lanes.
+    fn need_vgprs(&self, arg: &Arg, on: Lanes) -> Result<(), Box<Fault>> {
+        let Some(v) = arg.operand.as_vgpr() else { return Ok(()) };
+        for (register, &lanes) in self.vgprs.iter().enumerate().skip(v).take(usize::from(arg.dwords.max(1))) {
+            if let Some(lane) = first(without(on, lanes)) {
+                let finding = Finding::UninitialisedVgpr { register: register as u32 };
+                return Err(Fault::strict(Some(lane), finding));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The operands that hold a memory instruction's vector address and what it stores.
+fn places(inst: &Inst) -> (Option<&Arg>, &[Arg]) {
+    let args = inst.args();
+    if matches!(inst.form, Form::Mubuf | Form::Mtbuf) {
+        // [vdata,] vaddr, srsrc, soffset
+        let Some(buffer) = args.iter().position(|arg| arg.operand.as_sgpr().is_some()) else {
+            return (None, &[]);
+        };
+        let address = buffer.checked_sub(1).map(|i| &args[i]);
+        return (address, &args[..buffer.saturating_sub(1)]);
+    }
+    let first = args.iter().position(|arg| arg.access == Access::R).unwrap_or(args.len());
+    match inst.op {
+        Op::ds_swizzle_b32 => (None, &[]),
+        Op::ds_write_addtid_b32 => (None, &args[first..]),
+        _ => (args.get(first), args.get(first + 1..).unwrap_or(&[])),
+    }
+}
+
+fn undefined_sgpr(register: usize) -> Box<Fault> {
+    Fault::strict(None, Finding::UninitialisedSgpr { register: register as u32 })
+}
+
+/// All lanes of a half in which any is defined.
+fn widen(lanes: Lanes) -> Lanes {
+    if lanes == NONE { NONE } else { ALL }
+}
+
+/// Lanes whose data go to scratch, where callers' registers are saved whatever is in them.
+fn private(wave: &Wave, inst: &Inst) -> Lanes {
+    match inst.form {
+        Form::Scratch => ALL,
+        Form::Mubuf | Form::Mtbuf => {
+            let buffer = inst.args().iter().find(|arg| arg.dwords == 4 && arg.operand.as_sgpr().is_some());
+            let base =
+                buffer.and_then(|arg| arg.operand.as_sgpr()).map_or(0, |s| wave.sgpr[(s + 1) & 127] & 0xffff);
+            if u64::from(base) >> 8 == SCRATCH_BASE >> 40 { ALL } else { NONE }
+        }
+        Form::Flat => {
+            let address = inst.args().iter().find(|arg| arg.access == Access::R && arg.dwords == 2);
+            let Some(v) = address.and_then(|arg| arg.operand.as_vgpr()) else { return NONE };
+            let half = |h: usize| {
+                let row = wave.vgpr.get(h * wave.vgprs + v + 1);
+                row.map_or(0, |row| {
+                    let lanes = row.iter().enumerate();
+                    lanes.fold(0, |mask, (l, &high)| {
+                        mask | u32::from(u64::from(high) == PRIVATE_BASE >> 32) << l
+                    })
+                })
+            };
+            [half(0), if wave.wave64 { half(1) } else { 0 }]
+        }
+        _ => NONE,
+    }
+}
+
+/// Writes a mask of lanes beside its result.
+fn writes_mask(inst: &Inst) -> bool {
+    inst.args().iter().any(|arg| arg.access != Access::R && arg.operand.as_sgpr().is_some())
+}
+
+/// The same register twice, as in `x ^ x`: a way to write zero.
+fn same_twice(inst: &Inst) -> bool {
+    let mut sources = inst.args().iter().filter(|arg| arg.access == Access::R);
+    let zero = matches!(
+        inst.op,
+        Op::v_xor_b32 | Op::v_sub_nc_u32 | Op::s_xor_b32 | Op::s_xor_b64 | Op::s_sub_u32 | Op::s_sub_i32
+    );
+    zero && matches!((sources.next(), sources.next()), (Some(a), Some(b)) if a.operand == b.operand)
+}
+
+/// Results of which each source may give a part.
+fn merges(op: Op) -> bool {
+    let name = op.name();
+    sets_bits(op)
+        || matches!(op, Op::v_and_b32 | Op::v_and_or_b32)
+        || ["v_pk_", "v_cvt_pk", "v_pack", "v_fma_mix", "v_perm_b32", "v_alignb", "v_dot", "v_lshrrev_b64"]
+            .iter()
+            .any(|start| name.starts_with(start))
+}
+
+/// Those whose constants are a part too.
+fn sets_bits(op: Op) -> bool {
+    matches!(
+        op,
+        Op::v_or_b32 | Op::v_or3_b32 | Op::v_lshl_or_b32 | Op::v_bfi_b32 | Op::v_perm_b32 | Op::v_mad_u32_u16
+    )
+}
+
+/// Scalar results of which each source may give a part.
+fn scalar_merges(op: Op) -> bool {
+    let name = op.name();
+    ["s_and", "s_or", "s_nand", "s_nor", "s_xnor", "s_pack", "s_bitset", "s_xor_save", "s_bfm"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
