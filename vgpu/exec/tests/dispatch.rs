@@ -2,55 +2,10 @@
 
 mod common;
 
-use common::{compile, have, rng};
+use common::{compile, have, program::Program, rng};
 use rand::Rng;
 use std::time::Duration;
-use wave32_exec::{CodeObject, Dispatch, Executor, HeapMemory, Options, Report, Stop};
-use wave32_isa::Target;
-
-/// A code object in memory of its own.
-struct Program {
-    memory: HeapMemory,
-    object: CodeObject,
-    base: u64,
-    executor: Executor<HeapMemory>,
-    options: Options,
-}
-
-impl Program {
-    fn new(elf: &[u8], threads: usize) -> Self {
-        let object = CodeObject::parse(elf).expect("a code object");
-        let mut memory = HeapMemory::new();
-        let base = object.load(&mut memory);
-        let options = Options { deadline: Duration::from_secs(20), ..Options::default() };
-        Self { memory, object, base, executor: Executor::new(Target::Gfx1010, Some(threads)), options }
-    }
-
-    /// Runs a kernel whose arguments are 64-bit words.
-    fn run(
-        &mut self,
-        kernel: &str,
-        grid: [u32; 3],
-        workgroup: [u16; 3],
-        args: &[u64],
-    ) -> Result<Report, Stop> {
-        let bytes: Vec<u8> = args.iter().flat_map(|a| a.to_le_bytes()).collect();
-        let kernarg = self.memory.alloc_from(&bytes);
-        let (descriptor, at) = &self.object.kernels[kernel];
-        let dispatch = Dispatch {
-            name: kernel.into(),
-            descriptor: descriptor.clone(),
-            kernel_object: self.base + at,
-            grid,
-            workgroup,
-            group_segment: descriptor.group_segment,
-            private_segment: descriptor.private_segment.max(1024),
-            kernarg,
-            ..Dispatch::default()
-        };
-        self.executor.run(&self.memory, &dispatch, &self.options, &())
-    }
-}
+use wave32_exec::Stop;
 
 const LEVELS: [&str; 2] = ["-O0", "-O3"];
 

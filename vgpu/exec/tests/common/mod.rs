@@ -1,6 +1,8 @@
 //! What tests of instructions share: an assembler, a compiler, random registers.
 #![allow(dead_code)] // each test binary uses a part
 
+pub mod program;
+
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::process::Command;
 use wave32_exec::{Executor, HeapMemory, Lds, Options, Report, Solo, Stop, Wave};
