@@ -198,7 +198,7 @@ impl<'a> Decoder<'a> {
             op,
             form,
             len: if long { 8 } else { 4 },
-            arg: [none; 6],
+            arg: [none; 8],
             args: 0,
             literal: 0,
             imm: 0,
@@ -323,7 +323,15 @@ impl<'a> Decoder<'a> {
             (false, true) => self.push(Operand::EXEC, mask, Access::W, false),
             (false, false) => {}
         }
-        if op.has(flag::M0_R) || self.inst.mem.lds {
+        let reads = |code| self.inst.args().iter().any(|arg| arg.operand == Operand(code));
+        let (vccz, execz, lds_direct) = (reads(251), reads(252), reads(254));
+        if vccz && !op.has(flag::VCC_R) {
+            self.push(Operand::VCC, mask, Access::R, false);
+        }
+        if execz && !op.has(flag::EXEC_R) {
+            self.push(Operand::EXEC, mask, Access::R, false);
+        }
+        if op.has(flag::M0_R) || self.inst.mem.lds || lds_direct {
             self.push(Operand::M0, (Ty::B, 1), Access::R, false);
         }
     }

@@ -77,7 +77,7 @@ pub enum Ty {
 pub enum Access {
     /// Reads.
     R,
-    /// Writes.
+    /// Writes; the other half of the register, other bytes or other lanes may be kept.
     W,
     /// Both: `v_fmac`'s destination.
     Rw,
@@ -227,7 +227,7 @@ pub struct Inst {
     /// Bytes: 4, 8, 12.
     pub len: u8,
     /// Operands in the order of the text, destinations first; implicit ones behind. [`Inst::args`] gives those there are.
-    pub arg: [Arg; 6],
+    pub arg: [Arg; 8],
     /// How many operands there are.
     pub args: u8,
     /// The constant behind the instruction.
@@ -246,5 +246,44 @@ impl Inst {
     /// The operands.
     pub fn args(&self) -> &[Arg] {
         &self.arg[..usize::from(self.args)]
+    }
+}
+
+/// What `s_waitcnt` and its kin wait for (RDNA ISA 4.4): which counters an instruction raises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Vector memory that returns something.
+    pub vmcnt: bool,
+    /// Vector memory that returns nothing.
+    pub vscnt: bool,
+    /// LDS, GDS, scalar memory, messages; FLAT too, which may go to LDS.
+    pub lgkmcnt: bool,
+    /// GDS.
+    pub expcnt: bool,
+}
+
+impl Inst {
+    /// The counters that it raises until it is done.
+    pub fn counters(&self) -> Counters {
+        let op = self.op;
+        let vector = |lgkmcnt| {
+            let returns = op.is_load() || op.is_atomic() && self.mem.glc;
+            let counted = returns || op.is_store() || op.is_atomic();
+            Counters { vmcnt: counted && returns, vscnt: counted && !returns, lgkmcnt, expcnt: false }
+        };
+        match self.form {
+            Form::Smem => Counters { lgkmcnt: true, ..Counters::default() },
+            Form::Sopp => {
+                let message = matches!(op, crate::Op::s_sendmsg | crate::Op::s_sendmsghalt);
+                Counters { lgkmcnt: message, ..Counters::default() }
+            }
+            Form::Ds => {
+                let counted = op != crate::Op::ds_nop;
+                Counters { lgkmcnt: counted, expcnt: counted && self.mem.gds, ..Counters::default() }
+            }
+            Form::Flat => vector(true),
+            Form::Global | Form::Scratch | Form::Mubuf | Form::Mtbuf => vector(false),
+            _ => Counters::default(),
+        }
     }
 }

@@ -11,6 +11,6 @@ mod table;
 mod text;
 
 pub use decode::{DecodeError, Target, decode};
-pub use inst::{Access, Arg, Form, Inst, Mem, Mods, Operand, SdwaSel, Swizzle, Ty};
-pub use op::{Counters, Row, Slot};
+pub use inst::{Access, Arg, Counters, Form, Inst, Mem, Mods, Operand, SdwaSel, Swizzle, Ty};
+pub use op::{Row, Slot};
 pub use table::Op;

@@ -99,7 +99,7 @@ pub(crate) mod slot {
 
 /// The flags of the table's rows.
 pub(crate) mod flag {
-    /// The first destination is read too: it is added to, or keeps a part.
+    /// The first destination is read too: it is added to, or may stay. Not said of what keeps the other half, byte, or lanes.
     pub const ACC: u32 = 1;
     /// The source is written too.
     pub const SWAP: u32 = 1 << 1;
@@ -189,17 +189,6 @@ macro_rules! table {
 }
 pub(crate) use table;
 
-/// What an instruction has `s_waitcnt` wait for (RDNA ISA 4.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Vector memory that returns something.
-    pub vmcnt: bool,
-    /// Vector memory that returns nothing.
-    pub vscnt: bool,
-    /// LDS, GDS, scalar memory, messages; FLAT too, which may go to LDS.
-    pub lgkmcnt: bool,
-}
-
 impl Op {
     /// LLVM's mnemonic without encoding suffix.
     pub fn name(self) -> &'static str {
@@ -263,6 +252,12 @@ impl Op {
     /// Moves data between lanes through LDS's crossbar, without its memory.
     pub fn is_lane_exchange(self) -> bool {
         self.has(flag::LANES)
+    }
+
+    /// Computes in double precision: a sixteenth of the rate.
+    pub fn is_f64(self) -> bool {
+        let row = self.row();
+        self.is_valu() && row.dst.iter().chain(row.src).any(|slot| matches!(slot, Slot::Value(Ty::F64, _)))
     }
 
     /// Works on the global data share only.

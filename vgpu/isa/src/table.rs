@@ -719,7 +719,7 @@ crate::op::table! {
     v_mad_i16            Vop3 0x35e [I16] [I16 I16 I16] OPSEL CLAMP;
     v_div_fixup_f16      Vop3 0x35f [F16] [F16 F16 F16] OPSEL;
     v_readlane_b32       Vop3 0x360 [Sgpr] [Vgpr Scalar];
-    v_writelane_b32      Vop3 0x361 [B32] [Scalar Scalar] ACC;
+    v_writelane_b32      Vop3 0x361 [B32] [Scalar Scalar];
     v_ldexp_f32          Vop3 0x362 [F32] [F32 I32];
     v_bfm_b32            Vop3 0x363 [B32] [B32 B32];
     v_bcnt_u32_b32       Vop3 0x364 [U32] [B32 U32];
@@ -736,8 +736,8 @@ crate::op::table! {
     v_mad_u32_u16        Vop3 0x373 [U32] [U16 U16 U32] OPSEL CLAMP;
     v_mad_i32_i16        Vop3 0x375 [I32] [I16 I16 I32] OPSEL CLAMP;
     v_sub_nc_i32         Vop3 0x376 [I32] [I32 I32] CLAMP;
-    v_permlane16_b32     Vop3 0x377 [B32] [Vgpr Scalar Scalar] ACC OPSEL;
-    v_permlanex16_b32    Vop3 0x378 [B32] [Vgpr Scalar Scalar] ACC OPSEL;
+    v_permlane16_b32     Vop3 0x377 [B32] [Vgpr Scalar Scalar] OPSEL;
+    v_permlanex16_b32    Vop3 0x378 [B32] [Vgpr Scalar Scalar] OPSEL;
     v_add_nc_i32         Vop3 0x37f [I32] [I32 I32] CLAMP;
 
     // VOP3P
@@ -768,8 +768,8 @@ crate::op::table! {
     v_dot8_i32_i4    Vop3p 0x18 [I32] [B32 B32 I32] DOT;
     v_dot8_u32_u4    Vop3p 0x19 [U32] [B32 B32 U32] DOT;
     v_fma_mix_f32    Vop3p 0x20 [F32] [Mix Mix Mix];
-    v_fma_mixlo_f16  Vop3p 0x21 [F16] [Mix Mix Mix] ACC;
-    v_fma_mixhi_f16  Vop3p 0x22 [F16] [Mix Mix Mix] ACC;
+    v_fma_mixlo_f16  Vop3p 0x21 [F16] [Mix Mix Mix];
+    v_fma_mixhi_f16  Vop3p 0x22 [F16] [Mix Mix Mix];
 
     // DS
     ds_add_u32              Ds 0x00 [] [Addr B32] ATOMIC;
@@ -897,12 +897,12 @@ crate::op::table! {
     ds_add_src2_f32         Ds 0x95 [] [Addr] ATOMIC;
     ds_write_b8_d16_hi      Ds 0xa0 [] [Addr B32] STORE;
     ds_write_b16_d16_hi     Ds 0xa1 [] [Addr B32] STORE;
-    ds_read_u8_d16          Ds 0xa2 [B32] [Addr] LOAD ACC;
-    ds_read_u8_d16_hi       Ds 0xa3 [B32] [Addr] LOAD ACC;
-    ds_read_i8_d16          Ds 0xa4 [B32] [Addr] LOAD ACC;
-    ds_read_i8_d16_hi       Ds 0xa5 [B32] [Addr] LOAD ACC;
-    ds_read_u16_d16         Ds 0xa6 [B32] [Addr] LOAD ACC;
-    ds_read_u16_d16_hi      Ds 0xa7 [B32] [Addr] LOAD ACC;
+    ds_read_u8_d16          Ds 0xa2 [B32] [Addr] LOAD;
+    ds_read_u8_d16_hi       Ds 0xa3 [B32] [Addr] LOAD;
+    ds_read_i8_d16          Ds 0xa4 [B32] [Addr] LOAD;
+    ds_read_i8_d16_hi       Ds 0xa5 [B32] [Addr] LOAD;
+    ds_read_u16_d16         Ds 0xa6 [B32] [Addr] LOAD;
+    ds_read_u16_d16_hi      Ds 0xa7 [B32] [Addr] LOAD;
     ds_write_addtid_b32     Ds 0xb0 [] [B32] M0_R STORE;
     ds_read_addtid_b32      Ds 0xb1 [B32] [] M0_R LOAD;
     ds_permute_b32          Ds 0xb2 [B32] [Addr B32] LANES;
@@ -944,12 +944,12 @@ crate::op::table! {
     flat_store_dwordx2      Flat 0x1d [] [Addr B64] STORE;
     flat_store_dwordx4      Flat 0x1e [] [Addr B128] STORE;
     flat_store_dwordx3      Flat 0x1f [] [Addr B96] STORE;
-    flat_load_ubyte_d16     Flat 0x20 [B32] [Addr] LOAD ACC;
-    flat_load_ubyte_d16_hi  Flat 0x21 [B32] [Addr] LOAD ACC;
-    flat_load_sbyte_d16     Flat 0x22 [B32] [Addr] LOAD ACC;
-    flat_load_sbyte_d16_hi  Flat 0x23 [B32] [Addr] LOAD ACC;
-    flat_load_short_d16     Flat 0x24 [B32] [Addr] LOAD ACC;
-    flat_load_short_d16_hi  Flat 0x25 [B32] [Addr] LOAD ACC;
+    flat_load_ubyte_d16     Flat 0x20 [B32] [Addr] LOAD;
+    flat_load_ubyte_d16_hi  Flat 0x21 [B32] [Addr] LOAD;
+    flat_load_sbyte_d16     Flat 0x22 [B32] [Addr] LOAD;
+    flat_load_sbyte_d16_hi  Flat 0x23 [B32] [Addr] LOAD;
+    flat_load_short_d16     Flat 0x24 [B32] [Addr] LOAD;
+    flat_load_short_d16_hi  Flat 0x25 [B32] [Addr] LOAD;
     flat_atomic_swap        Flat 0x30 [B32] [Addr B32] ATOMIC;
     flat_atomic_cmpswap     Flat 0x31 [B32] [Addr B64] ATOMIC;
     flat_atomic_add         Flat 0x32 [B32] [Addr B32] ATOMIC;
@@ -1000,12 +1000,12 @@ crate::op::table! {
     global_store_dwordx2      Global 0x1d [] [Addr B64] STORE;
     global_store_dwordx4      Global 0x1e [] [Addr B128] STORE;
     global_store_dwordx3      Global 0x1f [] [Addr B96] STORE;
-    global_load_ubyte_d16     Global 0x20 [B32] [Addr] LOAD ACC;
-    global_load_ubyte_d16_hi  Global 0x21 [B32] [Addr] LOAD ACC;
-    global_load_sbyte_d16     Global 0x22 [B32] [Addr] LOAD ACC;
-    global_load_sbyte_d16_hi  Global 0x23 [B32] [Addr] LOAD ACC;
-    global_load_short_d16     Global 0x24 [B32] [Addr] LOAD ACC;
-    global_load_short_d16_hi  Global 0x25 [B32] [Addr] LOAD ACC;
+    global_load_ubyte_d16     Global 0x20 [B32] [Addr] LOAD;
+    global_load_ubyte_d16_hi  Global 0x21 [B32] [Addr] LOAD;
+    global_load_sbyte_d16     Global 0x22 [B32] [Addr] LOAD;
+    global_load_sbyte_d16_hi  Global 0x23 [B32] [Addr] LOAD;
+    global_load_short_d16     Global 0x24 [B32] [Addr] LOAD;
+    global_load_short_d16_hi  Global 0x25 [B32] [Addr] LOAD;
     global_atomic_swap        Global 0x30 [B32] [Addr B32] ATOMIC;
     global_atomic_cmpswap     Global 0x31 [B32] [Addr B64] ATOMIC;
     global_atomic_add         Global 0x32 [B32] [Addr B32] ATOMIC;
@@ -1056,12 +1056,12 @@ crate::op::table! {
     scratch_store_dwordx2      Scratch 0x1d [] [Addr B64] STORE;
     scratch_store_dwordx4      Scratch 0x1e [] [Addr B128] STORE;
     scratch_store_dwordx3      Scratch 0x1f [] [Addr B96] STORE;
-    scratch_load_ubyte_d16     Scratch 0x20 [B32] [Addr] LOAD ACC;
-    scratch_load_ubyte_d16_hi  Scratch 0x21 [B32] [Addr] LOAD ACC;
-    scratch_load_sbyte_d16     Scratch 0x22 [B32] [Addr] LOAD ACC;
-    scratch_load_sbyte_d16_hi  Scratch 0x23 [B32] [Addr] LOAD ACC;
-    scratch_load_short_d16     Scratch 0x24 [B32] [Addr] LOAD ACC;
-    scratch_load_short_d16_hi  Scratch 0x25 [B32] [Addr] LOAD ACC;
+    scratch_load_ubyte_d16     Scratch 0x20 [B32] [Addr] LOAD;
+    scratch_load_ubyte_d16_hi  Scratch 0x21 [B32] [Addr] LOAD;
+    scratch_load_sbyte_d16     Scratch 0x22 [B32] [Addr] LOAD;
+    scratch_load_sbyte_d16_hi  Scratch 0x23 [B32] [Addr] LOAD;
+    scratch_load_short_d16     Scratch 0x24 [B32] [Addr] LOAD;
+    scratch_load_short_d16_hi  Scratch 0x25 [B32] [Addr] LOAD;
 
     // MUBUF
     buffer_load_format_x         Mubuf 0x00 [B32] [Addr B128 Soffset] LOAD LDS;
@@ -1088,13 +1088,13 @@ crate::op::table! {
     buffer_store_dwordx2         Mubuf 0x1d [] [B64 Addr B128 Soffset] STORE;
     buffer_store_dwordx4         Mubuf 0x1e [] [B128 Addr B128 Soffset] STORE;
     buffer_store_dwordx3         Mubuf 0x1f [] [B96 Addr B128 Soffset] STORE;
-    buffer_load_ubyte_d16        Mubuf 0x20 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_ubyte_d16_hi     Mubuf 0x21 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_sbyte_d16        Mubuf 0x22 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_sbyte_d16_hi     Mubuf 0x23 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_short_d16        Mubuf 0x24 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_short_d16_hi     Mubuf 0x25 [B32] [Addr B128 Soffset] LOAD ACC;
-    buffer_load_format_d16_hi_x  Mubuf 0x26 [B32] [Addr B128 Soffset] LOAD ACC;
+    buffer_load_ubyte_d16        Mubuf 0x20 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_ubyte_d16_hi     Mubuf 0x21 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_sbyte_d16        Mubuf 0x22 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_sbyte_d16_hi     Mubuf 0x23 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_short_d16        Mubuf 0x24 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_short_d16_hi     Mubuf 0x25 [B32] [Addr B128 Soffset] LOAD;
+    buffer_load_format_d16_hi_x  Mubuf 0x26 [B32] [Addr B128 Soffset] LOAD;
     buffer_store_format_d16_hi_x Mubuf 0x27 [] [B32 Addr B128 Soffset] STORE;
     buffer_atomic_swap           Mubuf 0x30 [] [B32 Addr B128 Soffset] ATOMIC;
     buffer_atomic_cmpswap        Mubuf 0x31 [] [B64 Addr B128 Soffset] ATOMIC;
@@ -1130,7 +1130,7 @@ crate::op::table! {
     buffer_atomic_fmax_x2        Mubuf 0x60 [] [B64 Addr B128 Soffset] ATOMIC;
     buffer_gl0_inv               Mubuf 0x71 [] [];
     buffer_gl1_inv               Mubuf 0x72 [] [];
-    buffer_load_format_d16_x     Mubuf 0x80 [B32] [Addr B128 Soffset] LOAD ACC;
+    buffer_load_format_d16_x     Mubuf 0x80 [B32] [Addr B128 Soffset] LOAD;
     buffer_load_format_d16_xy    Mubuf 0x81 [B32] [Addr B128 Soffset] LOAD;
     buffer_load_format_d16_xyz   Mubuf 0x82 [B64] [Addr B128 Soffset] LOAD;
     buffer_load_format_d16_xyzw  Mubuf 0x83 [B64] [Addr B128 Soffset] LOAD;
@@ -1148,7 +1148,7 @@ crate::op::table! {
     tbuffer_store_format_xy       Mtbuf 0x05 [] [B64 Addr B128 Soffset] STORE;
     tbuffer_store_format_xyz      Mtbuf 0x06 [] [B96 Addr B128 Soffset] STORE;
     tbuffer_store_format_xyzw     Mtbuf 0x07 [] [B128 Addr B128 Soffset] STORE;
-    tbuffer_load_format_d16_x     Mtbuf 0x08 [B32] [Addr B128 Soffset] LOAD ACC;
+    tbuffer_load_format_d16_x     Mtbuf 0x08 [B32] [Addr B128 Soffset] LOAD;
     tbuffer_load_format_d16_xy    Mtbuf 0x09 [B32] [Addr B128 Soffset] LOAD;
     tbuffer_load_format_d16_xyz   Mtbuf 0x0a [B64] [Addr B128 Soffset] LOAD;
     tbuffer_load_format_d16_xyzw  Mtbuf 0x0b [B64] [Addr B128 Soffset] LOAD;

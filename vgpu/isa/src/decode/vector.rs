@@ -82,7 +82,8 @@ impl Decoder<'_> {
     fn vector_source(&mut self, code: u32, slot: Slot, field: &'static str) -> Result<(), DecodeError> {
         let kind = self.kind(slot);
         let wrong = match slot {
-            Slot::Value(Ty::Mask, _) => code >= 128,
+            // LLVM takes no EXEC for a lane mask.
+            Slot::Value(Ty::Mask, _) => code >= 126,
             Slot::Value(_, 4) => code < 256,
             // LDS direct goes to lanes' readers too, not to what indexes VGPRs.
             Slot::Vgpr => code < 256 && !(code == 254 && matches!(self.inst.op.row().dst, [Slot::Sgpr])),
@@ -186,9 +187,6 @@ impl Decoder<'_> {
             self.push(operand, kind, Access::W, true);
         } else {
             self.vop_dst()?;
-            if dst_unused == 2 && dst != SdwaSel::Dword {
-                self.inst.arg[0].access = Access::Rw;
-            }
         }
         let mut fields = [(32, 55), (9, 63)].into_iter();
         for &slot in row.src {

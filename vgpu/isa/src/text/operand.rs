@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::op::flag;
-use crate::{Arg, Form, Inst, Operand, Slot, Swizzle, Ty};
+use crate::{Arg, Form, Inst, Op, Operand, Slot, Swizzle, Ty};
 
 impl Inst {
     pub(super) fn operand(&self, f: &mut fmt::Formatter<'_>, arg: &Arg) -> fmt::Result {
@@ -31,7 +31,7 @@ impl Inst {
             237 => f.write_str("src_private_base"),
             238 => f.write_str("src_private_limit"),
             239 => f.write_str("src_pops_exiting_wave_id"),
-            240..=248 if matches!(arg.ty, Ty::I16 | Ty::U16) => {
+            240..=248 if matches!(self.shown(arg), Ty::I16 | Ty::U16) => {
                 let bits: [u16; 9] = [0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400, 0x3118];
                 write!(f, "{:#x}", bits[usize::from(code - 240)])
             }
@@ -47,11 +47,17 @@ impl Inst {
         }
     }
 
+    /// The type that LLVM shows constants of: half for all of `v_fma_mix`, and for `v_ldexp_f16`'s exponent, though it is
+    /// an integer.
+    fn shown(&self, arg: &Arg) -> Ty {
+        let half = self.op.row().src.contains(&Slot::Mix) || self.op == Op::v_ldexp_f16 && arg.ty == Ty::I16;
+        if half { Ty::F16 } else { arg.ty }
+    }
+
     /// The literal: LLVM shows it as an inline constant where it equals one.
     fn constant(&self, f: &mut fmt::Formatter<'_>, arg: &Arg) -> fmt::Result {
         let value = self.literal;
-        // LLVM shows `v_fma_mix`'s as halves, which they are not.
-        let ty = if self.op.row().src.contains(&Slot::Mix) { Ty::F16 } else { arg.ty };
+        let ty = self.shown(arg);
         let (integer, float) = match (ty, arg.dwords) {
             (Ty::Imm, _) => (None, None),
             (Ty::F16, _) => (Some(i64::from(value as i16)), inline_f16(u32::from(value as u16))),

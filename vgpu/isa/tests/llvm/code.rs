@@ -67,10 +67,13 @@ pub fn functions(name: &str, elf: &[u8]) -> Vec<Code> {
     found
 }
 
+/// Our text, and the first place where the encoding stands.
+type Ours = (String, String);
+
 /// Decodes all and compares each different encoding with LLVM's text.
 pub fn compare(codes: &[Code]) -> Met {
     let mut met = Met::default();
-    let mut seen: HashMap<(&str, bool), HashMap<Vec<u8>, (String, String)>> = HashMap::new();
+    let mut seen: HashMap<(&str, bool), HashMap<Vec<u8>, Ours>> = HashMap::new();
     for code in codes {
         let cpu = match code.target {
             Target::Gfx1010 => "gfx1010",
@@ -105,7 +108,7 @@ pub fn compare(codes: &[Code]) -> Met {
         let (encodings, ours): (Vec<_>, Vec<_>) = seen.into_iter().unzip();
         met.instructions += encodings.len();
         for ((bytes, (ours, place)), theirs) in
-            encodings.iter().zip(ours).zip(super::disassemble(&encodings, cpu, wave64))
+            encodings.iter().zip(ours).zip(crate::oracle::disassemble(&encodings, cpu, wave64))
         {
             assert_eq!(Some(&ours), theirs.as_ref(), "{place}: {bytes:02x?}");
         }

@@ -1,7 +1,5 @@
 //! LLVM's disassembler as the oracle.
 
-pub mod code;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 

@@ -1,0 +1,8 @@
+//! Decode and print against LLVM's disassembler: random encodings, the shipped kernels, AMD's own code.
+//! Without `llvm-mc-19` the tests say so and end; where `WAVE32_REQUIRE_COMPILERS` is set they fail.
+
+mod code;
+mod oracle;
+mod random;
+mod rocm;
+mod shipped;
