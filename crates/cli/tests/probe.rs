@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{folder, refused, stderr, stdout, wave32};
+use common::{build, build_hip, folder, refused, stderr, stdout, wave32};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -14,17 +14,9 @@ use std::time::{Duration, Instant};
 fn standin(folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin");
     let (hip, miopen) = (folder.join("libamdhip64.so"), folder.join("libMIOpen.so.1"));
-    let build = |args: &[&str], to: &Path, from: &str| {
-        let mut cc = Command::new("cc");
-        cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o"])
-            .arg(to)
-            .arg(source.join(from));
-        let output = cc.args(args).output().expect("a C compiler, `cc`, is needed for this test");
-        assert!(output.status.success(), "{}", stderr(&output));
-    };
-    build(&[], &hip, "hip.c");
+    build_hip(&hip);
     let link = format!("-L{}", folder.display());
-    build(&[&link, "-Wl,--no-as-needed", "-lamdhip64", "-Wl,-rpath,$ORIGIN"], &miopen, "miopen.c");
+    build(&[&link, "-Wl,--no-as-needed", "-lamdhip64", "-Wl,-rpath,$ORIGIN"], &miopen, &source.join("miopen.c"));
     miopen
 }
 
@@ -228,7 +220,7 @@ fn no_miopen_no_device_and_another_library() {
     refused(&output, 3, "no library");
     assert!(stderr(&output).contains("install ROCm") && stderr(&output).contains(library.to_str().unwrap()));
     standin(&folder);
-    let output = probe(&folder, &[SMALL]).env("STANDIN_NO_DEVICE", "1").output().unwrap();
+    let output = probe(&folder, &[SMALL]).env("STANDIN_COUNT", "0").output().unwrap();
     refused(&output, 3, "no device");
     assert!(stderr(&output).contains("sees no device"), "{}", stderr(&output));
     let output = probe(&folder, &[SMALL, "--device", "4"]).output().unwrap();

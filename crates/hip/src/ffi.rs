@@ -49,6 +49,9 @@ pub(crate) enum Attribute {
 
 /// `hipStreamNonBlocking`: such a stream does not wait for the null stream.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
+/// `hipHostMallocNonCoherent`: ordinary memory for copies. The default is fine-grained, which RDNA1 reaches past its
+/// caches, and not at all by atomics where the slot has none.
+pub(crate) const HOST_NON_COHERENT: c_uint = 0x8000_0000;
 /// `hipMemcpyKind`.
 pub(crate) const HOST_TO_DEVICE: c_int = 1;
 pub(crate) const DEVICE_TO_HOST: c_int = 2;

@@ -3,7 +3,7 @@
 //! Only copies from and to pinned memory are truly asynchronous: with any other the runtime waits by itself, without a
 //! deadline.
 
-use crate::ffi::{DEVICE_TO_HOST, HOST_TO_DEVICE, Pointer};
+use crate::ffi::{DEVICE_TO_HOST, HOST_NON_COHERENT, HOST_TO_DEVICE, Pointer};
 use crate::gpu::{Event, Gpu};
 use std::collections::VecDeque;
 use std::ptr::null_mut;
@@ -35,7 +35,7 @@ impl Staging {
         while self.chunks.len() < CHUNKS {
             let mut host = null_mut();
             // SAFETY: writes one address.
-            let answer = unsafe { (gpu.api.host_malloc)(&mut host, CHUNK, 0) };
+            let answer = unsafe { (gpu.api.host_malloc)(&mut host, CHUNK, HOST_NON_COHERENT) };
             gpu.check("hipHostMalloc", answer)?;
             self.chunks.push(Chunk { host, used: 0, busy: None });
         }

@@ -213,3 +213,35 @@ fn a_target_without_code_is_unusable() {
     let result = wave32_hip::open(None, options);
     assert!(matches!(&result, Err(DeviceError::Unavailable(text)) if text.contains("no code here")), "{result:?}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_forked_child_is_told_to_start_anew() {
+    let runtime = StandIn::new();
+    let mut device = wave32_hip::open(None, runtime.options()).unwrap();
+    let buffer = device.alloc(4).unwrap();
+    let options = runtime.options();
+    let (frees, mallocs) = (runtime.calls("hipFree"), runtime.calls("hipMalloc"));
+    // SAFETY: the child calls nothing but this crate's guards and `_exit`; it takes no lock that another thread of the
+    // parent could hold, except the allocator's, which the C library makes safe.
+    let status = unsafe {
+        match libc::fork() {
+            0 => {
+                let told = matches!(device.alloc(4), Err(DeviceError::Misuse(text)) if text.contains("fork"));
+                device.free(buffer);
+                drop(device); // must not hang, nor touch the parent's device
+                let listed = wave32_hip::list(&options);
+                let anew = matches!(listed, Err(DeviceError::Unavailable(text)) if text.contains("fork"));
+                let quiet = runtime.calls("hipFree") == frees && runtime.calls("hipMalloc") == mallocs;
+                libc::_exit(i32::from(!(told && anew && quiet)));
+            }
+            child => {
+                let mut status = -1;
+                assert_eq!(libc::waitpid(child, &mut status, 0), child);
+                status
+            }
+        }
+    };
+    assert_eq!(status, 0, "the child's exit status");
+    device.write(buffer, 0, &[1; 4]).unwrap();
+}

@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::{close, get, put, put_plain, random, room, rounded, stream, values};
+use common::{Stream, close, get, put, put_plain, random, room, rounded, stream, values};
 use wave32_ops::{DType, Elementwise, Number, Op, Operand, View};
-use wave32_vulkan::Stream;
 
 const F: DType = DType::F32;
 

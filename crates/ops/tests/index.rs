@@ -2,12 +2,11 @@
 
 mod common;
 
-use common::{close, errors, get, put, put_plain, raised, random, room, rounded, stream, values};
+use common::{Stream, close, errors, get, put, put_plain, raised, random, room, rounded, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
 use wave32_ops::index;
 use wave32_ops::{DType, View};
-use wave32_vulkan::Stream;
 
 fn picks(random: &mut StdRng, count: u64, from: i64, limit: u64) -> Vec<f64> {
     (0..count).map(|_| random.random_range(from..limit as i64) as f64).collect()

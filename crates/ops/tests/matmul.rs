@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{close, get, put, put_plain, random, room, stream, values};
+use common::{Stream, close, get, put, put_plain, random, room, stream, values};
 use rand::Rng;
 use wave32_device::DeviceError;
 use wave32_ops::{Arg, ConvOperands, DType, Planner, Queue, Work, epilogue};
@@ -104,7 +104,7 @@ fn convolutions_take_operands_at_any_address() {
 
 /// A device that binds 16 KiB at most.
 struct Narrow {
-    stream: wave32_vulkan::Stream,
+    stream: Stream,
     caps: DeviceCaps,
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{close, get, put, random, room, stream, values};
+use common::{Stream, close, get, put, random, room, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
 use wave32_ops::pool::{Divisor, Windows, avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward};
@@ -98,7 +98,7 @@ fn shape(size: [u64; 2]) -> [u64; 4] {
     [PLANES[0], PLANES[1], size[0], size[1]]
 }
 
-fn poisoned(stream: &mut wave32_vulkan::Stream, random: &mut StdRng, dtype: DType, sizes: [u64; 4]) -> View {
+fn poisoned(stream: &mut Stream, random: &mut StdRng, dtype: DType, sizes: [u64; 4]) -> View {
     let strides = layout(random, sizes);
     put(stream, dtype, &sizes, &strides, &[])
 }

@@ -2,11 +2,10 @@
 
 mod common;
 
-use common::{close, get, put, put_plain, random, room, rounded, stream, values};
+use common::{Stream, close, get, put, put_plain, random, room, rounded, stream, values};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use wave32_ops::{DType, Reduce, View, extreme, reduce, variance};
-use wave32_vulkan::Stream;
 
 /// The elements of each result, in index order: the reference of everything below.
 fn groups(sizes: &[u64], dims: &[usize], data: &[f64]) -> Vec<Vec<f64>> {

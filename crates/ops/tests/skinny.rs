@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::{close, get, put, random, room, stream, values};
+use common::{Stream, close, get, put, random, room, stream, values};
 use rand::Rng;
 use wave32_ops::{DType, Planner, Sum, View};
-use wave32_vulkan::Stream;
 
 /// `[g, rows, columns]` of the values in an arrangement: in order, transposed, in order with rows apart, transposed with
 /// columns apart, with gaps between elements, matrices of a batch interleaved.

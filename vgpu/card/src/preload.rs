@@ -152,6 +152,10 @@ looks! {
     statx(dir: c_int; flags: c_int, mask: c_uint, out: *mut c_void) -> c_int, missing();
     readlink(; out: *mut c_char, bytes: usize) -> isize, missing() as isize;
     readlinkat(dir: c_int; out: *mut c_char, bytes: usize) -> isize, missing() as isize;
+    getxattr(; name: *const c_char, out: *mut c_void, bytes: usize) -> isize, missing() as isize;
+    lgetxattr(; name: *const c_char, out: *mut c_void, bytes: usize) -> isize, missing() as isize;
+    listxattr(; out: *mut c_char, bytes: usize) -> isize, missing() as isize;
+    llistxattr(; out: *mut c_char, bytes: usize) -> isize, missing() as isize;
     realpath(; out: *mut c_char) -> *mut c_void, no_pointer();
 }
 

@@ -30,9 +30,10 @@ pub fn place(path: &CStr) -> Option<Place> {
     }
     let below =
         |prefix: &str| path.strip_prefix(prefix.as_bytes()).filter(|rest| rest.is_empty() || rest[0] == b'/');
-    let file = below(topology::ROOT)
-        .or_else(|| below("/sys/class/kfd/kfd/topology"))
-        .map(|rest| (b"topology".as_slice(), rest))
+    // What /sys/class links to is the same folder here.
+    let file = below("/sys/devices/virtual/kfd")
+        .or_else(|| below("/sys/class/kfd"))
+        .map(|rest| (b"kfd".as_slice(), rest))
         .or_else(|| below("/sys/module/amdgpu").map(|rest| (b"module".as_slice(), rest)))
         .or_else(|| (path == b"/proc/modules").then_some((b"modules".as_slice(), b"".as_slice())))?;
     let root = root()?;
@@ -59,7 +60,7 @@ fn write(settings: &Settings, temporary: &Path) -> io::Result<PathBuf> {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let mut files: Vec<(String, String)> = topology::files(settings.card, processors, host_bytes())
         .into_iter()
-        .map(|(path, text)| (format!("topology/{path}"), text))
+        .map(|(path, text)| (format!("kfd/kfd/topology/{path}"), text))
         .collect();
     for (name, text) in [("initstate", "live"), ("refcnt", "0"), ("coresize", "0")] {
         files.push((format!("module/{name}"), format!("{text}\n")));

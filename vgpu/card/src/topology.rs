@@ -1,4 +1,4 @@
-//! The sysfs files that amdgpu would publish, as text by path below [`ROOT`].
+//! The sysfs files that amdgpu would publish, as text by path below `/sys/devices/virtual/kfd/kfd/topology`.
 //!
 //! Names and meanings: `Documentation/ABI` and `drivers/gpu/drm/amd/amdkfd/kfd_topology.c` of Linux.
 
@@ -6,8 +6,6 @@ use std::fmt::Write as _;
 
 use crate::cards::Card;
 
-/// Where KFD's topology lies in a real system.
-pub const ROOT: &str = "/sys/devices/virtual/kfd/kfd/topology";
 /// The id by which ioctls name the card; KFD takes a hash.
 pub const GPU_ID: u32 = 0x5a31;
 /// The card's node; node 0 is the processor.
@@ -20,7 +18,7 @@ pub fn vram_bytes(card: &Card) -> u64 {
     (card.vram_mib - 16) << 20
 }
 
-/// All files: path below [`ROOT`], text.
+/// All files: path, text.
 pub fn files(card: &Card, processors: u32, host_bytes: u64) -> Vec<(String, String)> {
     let mut files = vec![
         ("generation_id".to_owned(), "1\n".to_owned()),

@@ -48,7 +48,8 @@ fn check_within(program: &Path, scripts: u32) -> Result<()> {
         if scripts == 0 {
             bail!("{} is one of too many scripts that interpret each other", program.display());
         }
-        return check_within(&interpreter, scripts - 1).with_context(|| format!("{} is a script", program.display()));
+        return check_within(&interpreter, scripts - 1)
+            .with_context(|| format!("{} is a script", program.display()));
     }
     let found = std::fs::metadata(program)?;
     if found.mode() & 0o6000 != 0 {

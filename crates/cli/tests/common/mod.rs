@@ -1,7 +1,7 @@
 //! What the tests of the binary share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 pub const LINE: &str = "MIOpenDriver conv -n 1 -c 8 -H 12 -W 12 -k 8 -y 3 -x 3 -p 1 -q 1";
@@ -21,6 +21,19 @@ pub fn wave32() -> Command {
     command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
     command.env("WAVE32_HIP_LIBRARY", "/nonexistent");
     command
+}
+
+/// Builds a C library.
+pub fn build(args: &[&str], to: &Path, from: &Path) {
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o"]).args([to, from]);
+    let output = cc.args(args).output().expect("a C compiler, `cc`, is needed for this test");
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// Builds the HIP runtime that stands in for AMD's.
+pub fn build_hip(to: &Path) {
+    build(&["-pthread"], to, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../hip/tests/standin/hip.c"));
 }
 
 pub fn stderr(output: &Output) -> String {

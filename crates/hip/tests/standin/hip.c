@@ -1,8 +1,10 @@
 /* A HIP runtime of host memory for tests without a card: the fixture kernels are C, and a clock says when they would be
- * done. `standin_set(NAME, VALUE)` or the variable STANDIN_NAME at load time make a function of that name fail with that
- * status, or set: COUNT (devices), HANG (nothing is ever done), WAVE (lanes), ARCH (text, variable only).
- * `standin_calls(NAME)` counts calls. */
+ * done. `standin_set(NAME, VALUE)` or the variable STANDIN_NAME make a function of that name fail with that status, or
+ * set: COUNT (devices), HANG (nothing is ever done), WAVE (lanes), ABORT (looking for devices crashes), ARCH (text,
+ * variable only). `standin_calls(NAME)` counts calls. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,6 +68,7 @@ static void takes(double seconds) {
 
 int hipGetDeviceCount(int *count) {
     CALLED;
+    if (setting("ABORT", 0)) abort();
     *count = (int)setting("COUNT", 1);
     return *count ? 0 : 100;
 }
@@ -73,7 +76,7 @@ int hipGetDevice(int *device) { CALLED; *device = current; return 0; }
 int hipSetDevice(int device) { CALLED; if (device >= setting("COUNT", 1)) return 101; current = device; return 0; }
 int hipDeviceGetName(char *name, int len, int device) {
     CALLED;
-    return snprintf(name, (size_t)len, "Stand-in RX 5600 XT %d", device) < 0;
+    return snprintf(name, (size_t)len, device ? "Stand-in RX 5600 XT %d" : "Stand-in RX 5600 XT", device) < 0;
 }
 int hipDeviceTotalMem(size_t *bytes, int device) { CALLED; *bytes = (size_t)(2 + device) << 30; return 0; }
 int hipDeviceGetAttribute(int *value, int attribute, int device) {
@@ -120,6 +123,9 @@ int hipMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *str
     takes((double)bytes * 1e-10);
     return 0;
 }
+int hipMemcpy(void *to, const void *from, size_t bytes, int kind) { CALLED; (void)kind; memcpy(to, from, bytes); return 0; }
+int hipDeviceSynchronize(void) { CALLED; return 0; }
+int hipEventSynchronize(void *event) { CALLED; (void)event; return 0; }
 int hipMemsetD32Async(void *to, int value, size_t count, void *stream) {
     CALLED;
     (void)stream;

@@ -1,24 +1,15 @@
-//! What the tests share: a stream, and tensors whose elements are seen as f64 from here.
+//! What the tests share: a queue, and tensors whose elements are seen as f64 from here.
 #![allow(dead_code)] // each test file uses a part
+
+mod stream;
+
+pub use stream::{Stream, stream};
 
 use half::{bf16, f16};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use wave32_ops::index::Errors;
 use wave32_ops::{DType, Queue, View};
-use wave32_vulkan::{Options, Stream};
-
-/// A stream, or none where no Vulkan driver is (then the test is skipped, unless one is demanded).
-pub fn stream() -> Option<Stream> {
-    match wave32_vulkan::open_stream(None, Options::default()) {
-        Ok(stream) => Some(stream),
-        Err(error) if std::env::var_os("WAVE32_REQUIRE_VULKAN").is_some() => panic!("{error}"),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
-}
 
 /// A generator with a fresh seed, and the seed to name in failures.
 pub fn random() -> (StdRng, u64) {

@@ -1,17 +1,44 @@
-//! Every solver in every configuration on a Vulkan device, against the f64 oracle: small problems that reach
-//! every branch of the kernels (tails, splits, chunks of phases, groups, strides, layouts, epilogues).
-
-mod common;
+//! Every solver in every configuration on a GPU, against the f64 oracle: small problems that reach every branch of the
+//! kernels (tails, splits, chunks of phases, groups, strides, layouts, epilogues).
+//!
+//! The device is the best Vulkan one, or that of `WAVE32_TEST_DEVICE` (`hip`).
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::io::Write;
 use std::time::Duration;
 use wave32_cpu::{Inputs, oracle};
-use wave32_device::{Device, Operands};
+use wave32_device::{Device, DeviceError, Operands};
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
+use wave32_solve::variants::{self, Variant};
 use wave32_solve::{Plan, Policy, Role};
+use wave32_verify::backend::Backend;
 
 const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The device under test, or none where there is no driver (then the test is skipped, unless one is demanded).
+fn open() -> Option<Box<dyn Device>> {
+    let name = std::env::var("WAVE32_TEST_DEVICE").unwrap_or_else(|_| "vulkan".into());
+    let demanded = if name.starts_with("hip") { "WAVE32_REQUIRE_HIP" } else { "WAVE32_REQUIRE_VULKAN" };
+    match Backend::open(&name) {
+        Ok(Backend::Gpu(device)) => Some(device),
+        Ok(Backend::Cpu) => panic!("WAVE32_TEST_DEVICE={name}: a GPU is wanted"),
+        Err(DeviceError::Unavailable(why)) if std::env::var_os(demanded).is_none() => {
+            eprintln!("skipped: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The generator, with a seed that a variable may give and that is printed.
+fn random() -> StdRng {
+    let given = std::env::var("WAVE32_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = given.unwrap_or_else(rand::random);
+    println!("WAVE32_TEST_SEED={seed}");
+    StdRng::seed_from_u64(seed)
+}
 
 /// Values as the device stores them, and as the oracle sees them.
 fn encode(values: &[f64], dtype: DType) -> (Vec<u8>, Vec<f64>) {
@@ -162,11 +189,8 @@ fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
 
 /// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations.
 fn check(dtype: DType) {
-    let Some(mut device) = common::open(wave32_vulkan::Options::default()) else { return };
-    let seed =
-        std::env::var("WAVE32_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
-    println!("WAVE32_TEST_SEED={seed}");
-    let mut rng = StdRng::seed_from_u64(seed);
+    let Some(mut device) = open() else { return };
+    let mut rng = random();
     let caps = device.caps().clone();
     let mut failures = Vec::new();
     let mut runs = 0;
@@ -188,7 +212,7 @@ fn check(dtype: DType) {
             plans.dedup();
             assert!(!plans.is_empty(), "{problem}: no plan");
             for plan in plans {
-                let error = error_of(&mut device, &plan, &mut rng);
+                let error = error_of(device.as_mut(), &plan, &mut rng);
                 runs += 1;
                 if error.is_nan() || error > limit(dtype) {
                     failures.push(format!("{problem}: {} {}: error {error:.3e}", plan.solver, plan.config));
@@ -215,13 +239,70 @@ fn every_solver_is_right_in_bf16() {
     check(DType::BF16);
 }
 
-/// Every solver's own choice under the validation layer, where it is installed: nothing to complain of.
+/// The cheapest plan over the shapes that launches each of the kernels, by kernel.
+fn cheapest(kernels: &[&'static Variant], device: &dyn Device) -> BTreeMap<&'static str, Plan> {
+    let mut found: BTreeMap<&'static str, Plan> = BTreeMap::new();
+    let flops = |plan: &Plan| plan.launches.iter().map(|launch| launch.flops).sum::<u64>();
+    let configs = |tag: &str| [tag.to_string(), format!("{tag}/1"), format!("{tag}/2"), format!("{tag}/3")];
+    for spec in shapes() {
+        for variant in kernels {
+            for problem in problems(&ConvSpec { dtype: variant.dtype, ..spec.clone() }) {
+                let forced = configs(&variant.tag).map(Some);
+                for config in forced.into_iter().chain([None]) {
+                    let policy = Policy { config, ..Policy::default() };
+                    for plan in wave32_solve::plans(&problem, device.caps(), &policy) {
+                        let launches = plan.launches.iter().any(|launch| launch.kernel == variant.name);
+                        let better = found.get(variant.name.as_str()).is_none_or(|old| flops(&plan) < flops(old));
+                        if launches && better {
+                            found.insert(&variant.name, plan);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Each kernel that convolutions use at least once. Kernels that gave right results are added to the file
+/// `WAVE32_TEST_KERNELS`, if that is set.
+#[test]
+fn every_kernel_of_convolutions_is_right() {
+    let Some(mut device) = open() else { return };
+    let mut rng = random();
+    // What is compiled for RDNA1 only is for operations besides convolution.
+    let kernels: Vec<&Variant> = variants::all().iter().filter(|v| !v.defines.contains_key("RDNA1")).collect();
+    let plans = cheapest(&kernels, device.as_ref());
+    let missing: Vec<&str> =
+        kernels.iter().map(|v| v.name.as_str()).filter(|name| !plans.contains_key(name)).collect();
+    assert!(missing.is_empty(), "no plan launches {missing:?}");
+    let (mut failures, mut right) = (Vec::new(), String::new());
+    for (name, plan) in &plans {
+        let error = error_of(device.as_mut(), plan, &mut rng);
+        match error <= limit(plan.problem.spec().dtype) {
+            true => right += &format!("{name}\n"),
+            false => failures.push(format!("{name}: {}: {} {}: {error:.3e}", plan.problem, plan.solver, plan.config)),
+        }
+    }
+    if let Some(file) = std::env::var_os("WAVE32_TEST_KERNELS") {
+        let mut file = std::fs::File::options().append(true).create(true).open(file).unwrap();
+        file.write_all(right.as_bytes()).unwrap();
+    }
+    assert!(failures.is_empty(), "{} of {} wrong:\n{}", failures.len(), plans.len(), failures.join("\n"));
+}
+
+/// Every solver's own choice under Vulkan's validation layer, where it is installed: nothing to complain of.
 #[test]
 fn solvers_are_clean_under_validation() {
-    let validation = wave32_vulkan::validation_available();
-    let options = wave32_vulkan::Options { validation, ..wave32_vulkan::Options::default() };
-    let Some(mut device) = common::open(options) else { return };
-    let mut rng = StdRng::seed_from_u64(common::seed());
+    if !wave32_vulkan::validation_available() {
+        return eprintln!("skipped: the validation layer is not installed");
+    }
+    let options = wave32_vulkan::Options { validation: true, ..wave32_vulkan::Options::default() };
+    let mut device = match wave32_vulkan::open(None, options) {
+        Ok(device) => device,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let mut rng = random();
     let caps = device.caps().clone();
     let shapes = shapes();
     for (dtype, spec) in [(DType::F32, &shapes[0]), (DType::F16, &shapes[7]), (DType::F16, &shapes[5])] {
@@ -232,5 +313,6 @@ fn solvers_are_clean_under_validation() {
             }
         }
     }
-    common::assert_clean(&device);
+    let messages = device.validation_messages();
+    assert!(messages.is_empty(), "{} validation messages: {messages:#?}", messages.len());
 }

@@ -1,0 +1,115 @@
+//! The queue under test.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use wave32_device::{Arg, DeviceError, Queue, Work};
+use wave32_solve::DeviceCaps;
+
+/// A queue of the best Vulkan device, or of the best HIP device where `WAVE32_TEST_DEVICE=hip`. The names of the kernels it
+/// launched are added to the file `WAVE32_TEST_KERNELS`, if that is set.
+pub struct Stream {
+    queue: Box<dyn Queue>,
+    float64: bool,
+    launched: BTreeSet<String>,
+}
+
+/// A queue, or none where no driver is (then the test is skipped, unless one is demanded).
+pub fn stream() -> Option<Stream> {
+    let hip = std::env::var_os("WAVE32_TEST_DEVICE").is_some_and(|device| device == "hip");
+    let (opened, demanded): (Result<(Box<dyn Queue>, bool), DeviceError>, _) = match hip {
+        true => {
+            let opened = wave32_hip::open_queue(None, wave32_hip::Options::default());
+            (opened.map(|queue| (Box::new(queue) as _, true)), "WAVE32_REQUIRE_HIP")
+        }
+        false => {
+            let opened = wave32_vulkan::open_stream(None, wave32_vulkan::Options::default());
+            let opened = opened.map(|stream| {
+                let float64 = stream.has_float64();
+                (Box::new(stream) as _, float64)
+            });
+            (opened, "WAVE32_REQUIRE_VULKAN")
+        }
+    };
+    match opened {
+        Ok((queue, float64)) => Some(Stream { queue, float64, launched: BTreeSet::new() }),
+        Err(error) if std::env::var_os(demanded).is_some() => panic!("{error}"),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+impl Stream {
+    /// Whether kernels may use 64-bit floats.
+    pub fn has_float64(&self) -> bool {
+        self.float64
+    }
+
+    pub fn caps(&self) -> &DeviceCaps {
+        self.queue.caps()
+    }
+
+    pub fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.queue.alloc(bytes)
+    }
+
+    pub fn free(&mut self, address: u64) {
+        self.queue.free(address);
+    }
+}
+
+impl Queue for Stream {
+    fn caps(&self) -> &DeviceCaps {
+        self.queue.caps()
+    }
+
+    fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.queue.alloc(bytes)
+    }
+
+    fn free(&mut self, address: u64) {
+        self.queue.free(address);
+    }
+
+    fn launch(
+        &mut self,
+        kernel: &str,
+        grid: [u32; 3],
+        params: &[u32],
+        args: &[Arg],
+        work: Work,
+    ) -> Result<(), DeviceError> {
+        if !self.launched.contains(kernel) {
+            self.launched.insert(kernel.to_string());
+        }
+        self.queue.launch(kernel, grid, params, args, work)
+    }
+
+    fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
+        self.queue.fill(address, bytes, word)
+    }
+
+    fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.queue.copy(from, to, bytes)
+    }
+
+    fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
+        self.queue.upload(address, data)
+    }
+
+    fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
+        self.queue.download(address, data)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // What a failed test launched is not known to be right.
+        let Some(file) = std::env::var_os("WAVE32_TEST_KERNELS").filter(|_| !std::thread::panicking()) else { return };
+        let mut file = std::fs::File::options().append(true).create(true).open(file).expect("WAVE32_TEST_KERNELS");
+        let lines: String = self.launched.iter().map(|name| format!("{name}\n")).collect();
+        // One write: tests run in threads, and in programs side by side.
+        file.write_all(lines.as_bytes()).expect("WAVE32_TEST_KERNELS");
+    }
+}

@@ -1,0 +1,98 @@
+//! The launcher, and what needs no compiler: `rocminfo`, the report, wrong uses.
+
+mod card;
+
+use std::time::Duration;
+
+use card::{Ended, launcher, missing, run};
+
+const SHORT: Duration = Duration::from_secs(60);
+
+fn launched(arguments: &[&str]) -> Ended {
+    let mut command = launcher();
+    command.args(arguments);
+    run(command, SHORT)
+}
+
+#[test]
+fn rocminfo_lists_each_card_with_its_figures() {
+    if missing("rocminfo") {
+        return;
+    }
+    let cards = [
+        ("rx5600xt", "gfx1010", "AMD Radeon RX 5600 XT", 36, 1560, 6275072, "731f"),
+        ("rx5700xt", "gfx1010", "AMD Radeon RX 5700 XT", 40, 1905, 8372224, "731f"),
+        ("rx5500xt", "gfx1012", "AMD Radeon RX 5500 XT", 22, 1845, 8372224, "7340"),
+        ("rx5500xt-4gb", "gfx1012", "AMD Radeon RX 5500 XT", 22, 1845, 4177920, "7340"),
+    ];
+    for (id, target, name, units, clock, kib, device) in cards {
+        let ended = launched(&["run", "--card", id, "--", "rocminfo"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let card = ended.stdout.split("Agent 2").nth(1).expect("a second agent");
+        let value = |key: &str| {
+            let line = card.lines().find(|line| line.trim().starts_with(&format!("{key}:")));
+            line.unwrap_or_else(|| panic!("no {key} in {card}")).split_once(':').unwrap().1.trim().to_owned()
+        };
+        assert_eq!(value("Name"), target);
+        assert_eq!(value("Marketing Name"), name);
+        assert_eq!(value("Compute Unit"), units.to_string());
+        assert_eq!(value("Max Clock Freq. (MHz)"), clock.to_string());
+        assert_eq!(value("Wavefront Size"), "32(0x20)");
+        assert_eq!(value("Size"), format!("{kib}(0x{kib:x}) KB"));
+        assert!(value("Chip ID").contains(device));
+        assert!(card.contains(&format!("amdgcn-amd-amdhsa--{target}:xnack-")));
+        assert!(!ended.stdout.contains("Agent 3"), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn without_the_launcher_there_is_no_card() {
+    if missing("rocminfo") || std::path::Path::new("/dev/kfd").exists() {
+        return;
+    }
+    let ended = run(std::process::Command::new("rocminfo"), SHORT);
+    assert!(!ended.stdout.contains("gfx10"), "{ended:?}");
+}
+
+#[test]
+fn wrong_uses_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("plain");
+    std::fs::write(&plain, "no program").unwrap();
+    let plain = plain.to_str().unwrap();
+    for (arguments, reason) in [
+        (vec!["run", "--card", "rx480", "--", "true"], "rx5600xt, rx5700xt"),
+        (vec!["run"], "PROGRAM"),
+        (vec!["run", "--threads", "0", "--", "true"], "--threads"),
+        (vec!["run", "--", "no-such-program"], "PATH"),
+        (vec!["run", "--", plain], "cannot be executed"),
+        (vec!["run", "--report", "/no/such/folder/report", "--", "true"], "cannot write the report"),
+    ] {
+        let ended = launched(&arguments);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {ended:?}");
+        assert!(ended.stderr.contains(reason), "{arguments:?}: {}", ended.stderr);
+    }
+    let mut command = launcher();
+    command.env("WAVE32_VGPU_LIB", folder.path()).args(["run", "--", "true"]);
+    let ended = run(command, SHORT);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("WAVE32_VGPU_LIB"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_program_keeps_its_arguments_output_and_status() {
+    let ended = launched(&["run", "--", "sh", "-c", "echo \"$0 $1\"; exit 7", "--list", "two words"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(7), "--list two words\n"), "{}", ended.stderr);
+    let ended = launched(&["run", "--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(ended.signal, Some(15));
+}
+
+#[test]
+fn cards_are_listed_for_people_and_machines() {
+    let ended = launched(&["--list"]);
+    assert!(ended.stdout.contains("rx5700xt") && ended.stdout.contains("448 GB/s"), "{}", ended.stdout);
+    let ended = launched(&["--list", "--json"]);
+    let rows: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(rows[0]["id"], "rx5600xt");
+    assert_eq!(rows[0]["memory_mib"], 6144);
+}
