@@ -132,7 +132,7 @@ impl Defined {
             _ if inst.form == Form::Vopc || writes_mask(inst) => {
                 let defined = every();
                 for arg in inst.args().iter().filter(|arg| arg.access != Access::R) {
-                    let one = Inst { arg: [*arg; 6], args: 1, ..*inst };
+                    let one = Inst { arg: [*arg; 8], args: 1, ..*inst };
                     self.write(&one, on, if arg.operand.as_vgpr().is_some() { defined } else { ALL });
                 }
             }
