@@ -93,9 +93,11 @@ mod tests {
 
     #[test]
     fn two_addresses_count_as_one_wide_access() {
-        let two: Vec<_> = (0..32).flat_map(|l| [(l, u64::from(l) * 4, 4), (l, 4096 + u64::from(l) * 4, 4)]).collect();
+        let two: Vec<_> =
+            (0..32).flat_map(|l| [(l, u64::from(l) * 4, 4), (l, 4096 + u64::from(l) * 4, 4)]).collect();
         assert_eq!(clocks(&two), 2 * 2); // 16 lanes at once, both dwords of a lane in one bank
-        let apart: Vec<_> = (0..32).flat_map(|l| [(l, u64::from(l) * 4, 4), (l, 4096 + 64 + u64::from(l) * 4, 4)]).collect();
+        let apart: Vec<_> =
+            (0..32).flat_map(|l| [(l, u64::from(l) * 4, 4), (l, 4096 + 64 + u64::from(l) * 4, 4)]).collect();
         assert_eq!(clocks(&apart), 2);
     }
 }

@@ -90,7 +90,15 @@ impl<'a> Hierarchy<'a> {
     }
 
     /// A vector memory instruction of CU `cu` at `now`, of the WGP's `copy`-th workgroup; when it is done.
-    pub(crate) fn vector(&mut self, cu: usize, now: f64, lines: &[u32], bytes: u32, store: bool, copy: u64) -> f64 {
+    pub(crate) fn vector(
+        &mut self,
+        cu: usize,
+        now: f64,
+        lines: &[u32],
+        bytes: u32,
+        store: bool,
+        copy: u64,
+    ) -> f64 {
         let clocks = u64::from(bytes).div_ceil(c::L0_CLOCK_BYTES).max(lines.len() as u64).max(1) as f64;
         let start = now.max(self.l0_free[cu]);
         self.l0_free[cu] = start + clocks;

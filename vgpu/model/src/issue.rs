@@ -52,7 +52,6 @@ pub(crate) struct Issue {
     pub(crate) barrier: bool,
     /// Dwords of code: where the next instruction is unless a branch was taken.
     pub(crate) dwords: u8,
-    pub(crate) branch: bool,
 }
 
 impl Issue {
@@ -70,7 +69,8 @@ impl Issue {
         };
         let mut reads: Vec<u16> = registers(|access| access != Access::W).collect();
         // What memory instructions return is waited for by `s_waitcnt`.
-        let mut writes: Vec<u16> = if memory { Vec::new() } else { registers(|access| access != Access::R).collect() };
+        let mut writes: Vec<u16> =
+            if memory { Vec::new() } else { registers(|access| access != Access::R).collect() };
         let (reads_scc, writes_scc) = inst.op.scc();
         reads.extend(reads_scc.then_some(SCC));
         writes.extend(writes_scc.then_some(SCC));
@@ -89,7 +89,6 @@ impl Issue {
             lgkmcnt: counters.lgkmcnt && memory,
             barrier: inst.op == Op::s_barrier,
             dwords: inst.len / 4,
-            branch: inst.op.is_branch(),
         }
     }
 }

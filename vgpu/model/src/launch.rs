@@ -73,10 +73,11 @@ pub fn launch(
         dram_latency: (c::DRAM_NS as f64 * 1e-9 * card.clock).round(),
         l1_lines: c::L1_BYTES / c::LINE * card.arrays / card.wgps,
     };
-    let ranges: Vec<(u32, u32)> =
-        tensors.iter().map(|&(at, bytes)| ((at / c::LINE) as u32, (at + bytes).div_ceil(c::LINE) as u32)).collect();
-    let extent =
-        Extent { grid, at_once: resident * card.wgps, l2_lines: (card.l2_bytes / c::LINE) as f64 };
+    let ranges: Vec<(u32, u32)> = tensors
+        .iter()
+        .map(|&(at, bytes)| ((at / c::LINE) as u32, (at + bytes).div_ceil(c::LINE) as u32))
+        .collect();
+    let extent = Extent { grid, at_once: resident * card.wgps, l2_lines: (card.l2_bytes / c::LINE) as f64 };
     let (tensors, dram_lines) = reuse::estimate(&recorded.groups, &ranges, &extent);
     // The busiest WGP's part.
     let part = total.div_ceil(card.wgps);

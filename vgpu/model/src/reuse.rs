@@ -41,7 +41,9 @@ pub(crate) fn estimate(groups: &[GroupStream], ranges: &[(u32, u32)], extent: &E
         let fetched = if all <= extent.l2_lines || u.lines <= extent.l2_lines / 2.0 {
             u.lines
         } else {
-            let block = u.each * (1.0 + (across - 1.0) * (1.0 - u.along_x)) * (1.0 + (down - 1.0) * (1.0 - u.along_y));
+            let block = u.each
+                * (1.0 + (across - 1.0) * (1.0 - u.along_x))
+                * (1.0 + (down - 1.0) * (1.0 - u.along_y));
             (block.min(u.lines) * rounds).max(u.lines)
         };
         let fetched = fetched.min(each);
@@ -70,7 +72,8 @@ impl Use {
             let to = lines.partition_point(|l| *l < end);
             lines[from..to].to_vec()
         };
-        let parts: BTreeMap<[u32; 3], Vec<u32>> = touched.iter().map(|(id, lines)| (*id, part(lines))).collect();
+        let parts: BTreeMap<[u32; 3], Vec<u32>> =
+            touched.iter().map(|(id, lines)| (*id, part(lines))).collect();
         let each = parts.values().map(|p| p.len() as f64).sum::<f64>() / parts.len().max(1) as f64;
         let common = |axis: usize| {
             let (mut both, mut all) = (0usize, 0usize);

@@ -130,7 +130,11 @@ impl GroupTrace for Group {
         if counted {
             let local = |address: u64| address & !0xffff_ffff == SHARED_BASE;
             let lds = Class::of(inst) == Class::Lds || touched.first().is_some_and(|t| local(t.1));
-            let did = if lds { Did::Lds(banks::clocks(touched) as u32) } else { lines(stream, &mut self.seen, touched) };
+            let did = if lds {
+                Did::Lds(banks::clocks(touched) as u32)
+            } else {
+                lines(stream, &mut self.seen, touched)
+            };
             stream.did.push(did);
         }
     }

@@ -185,21 +185,21 @@ impl<'a> Wgp<'a> {
         (0..SIMDS).for_each(|simd| self.choose(simd));
     }
 
-    /// Each clock a SIMD issues to every unit, from different waves, the oldest that is ready first.
+    /// Each clock a SIMD issues to every unit, from different waves; who has been ready longest goes first, then the oldest.
     fn choose(&mut self, simd: usize) {
         let unit = &mut self.simds[simd];
-        let mut choice: Option<(f64, usize)> = None;
+        let mut choice: Option<(f64, f64, usize)> = None;
         for &number in &unit.waves {
             let wave = &self.waves[number];
             if wave.state != State::Running {
                 continue;
             }
             let at = wave.ready.max(unit.free[wave.unit as usize]);
-            if choice.is_none_or(|(best, _)| at < best) {
-                choice = Some((at, number));
+            if choice.is_none_or(|(best, ready, _)| at < best || at == best && wave.ready < ready) {
+                choice = Some((at, wave.ready, number));
             }
         }
-        unit.choice = choice;
+        unit.choice = choice.map(|(at, _, number)| (at, number));
     }
 
     fn issue(&mut self, now: f64, number: usize) {
@@ -371,4 +371,3 @@ impl WaveRun<'_> {
         }
     }
 }
-
