@@ -37,7 +37,7 @@ fn suite(path: &str) -> Result<(), String> {
         let mut ratios = vec![Vec::new(); models.len()];
         for line in &lines {
             let label = line.split_once('#').map_or(*line, |(_, label)| label.trim());
-            let line = line.split('#').next().unwrap_or(line).trim().replace(" conv ", word);
+            let line = line.split('#').next().unwrap_or(line).trim().replacen(" conv ", word, 1);
             let problems = parse_line(&line).map_err(|e| format!("{path}: {line}: {e}"))?;
             for (problem, pass) in problems.iter().zip(PASSES) {
                 let cells: Vec<String> = models

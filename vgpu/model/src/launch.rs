@@ -23,7 +23,7 @@ pub struct Effort {
 
 impl Effort {
     /// A second or so.
-    pub const SAMPLE: Self = Self { recorded: 4_000_000, simulated: 12_000_000 };
+    pub const SAMPLE: Self = Self { recorded: 2_000_000, simulated: 6_000_000 };
     /// Every workgroup is recorded, and all that a WGP does is simulated: for small launches.
     pub const ALL: Self = Self { recorded: u64::MAX, simulated: u64::MAX };
 }

@@ -62,6 +62,9 @@ impl Micro {
     }
 }
 
+/// A few workgroups.
+const FEW: Effort = Effort { recorded: 5_000, simulated: 50_000 };
+
 fn card() -> Card {
     Card::all()[0]
 }
@@ -183,7 +186,7 @@ fn a_copy_runs_at_the_bandwidth() {
     let m =
         Micro { groups: (bytes >> 12) as u32, threads: 256, tensors: vec![bytes, bytes], ..Micro::new(text) };
     for card in Card::all() {
-        let time = m.run(&card, Effort { recorded: 20_000, simulated: 500_000 });
+        let time = m.run(&card, FEW);
         let counted = 2.0 * bytes as f64 / (card.bandwidth * 0.85);
         println!(
             "{}: {:.1} us, counted {:.1} us, {:?}",
@@ -225,7 +228,7 @@ fn one_workgroup_too_many_takes_another_round() {
     for card in Card::all() {
         let slots = card.wgps as u32 * 2;
         let run = |groups| {
-            let time = Micro { groups, lds: 65536, ..Micro::new(fma.as_str()) }.run(&card, Effort::SAMPLE);
+            let time = Micro { groups, lds: 65536, ..Micro::new(fma.as_str()) }.run(&card, FEW);
             (time.clocks, time.resident, time.bound)
         };
         let (exact, resident, _) = run(slots);
