@@ -3,7 +3,7 @@
 # Idempotent, and quick where everything is there. Other systems get the list.
 set -eu
 
-packages="libvulkan1 mesa-vulkan-drivers vulkan-validationlayers clang-19 lld-19 llvm-19"
+packages="libvulkan1 mesa-vulkan-drivers vulkan-validationlayers clang-19 lld-19 llvm-19 kmod xz-utils zstd"
 
 command -v cargo >/dev/null 2>&1 || {
     echo 'setup: Rust is missing; install it from https://rustup.rs' >&2

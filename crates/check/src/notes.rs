@@ -63,7 +63,6 @@ struct Sizes {
     /// The larger of height and width.
     size: i64,
     depthwise: bool,
-    forward: bool,
 }
 
 const SUMMARY: &str = "owner's summary for ROCm 5.7, 8 November 2025";
@@ -74,12 +73,6 @@ fn power(channels: i64) -> bool {
 }
 
 const RULES: &[Rule] = &[
-    Rule {
-        system: "rocm-5.7",
-        fits: |s| !s.forward,
-        verdict: Verdict::Unknown,
-        source: "only forward passes were noted",
-    },
     Rule { system: "rocm-5.7", fits: |s| s.size <= 32, verdict: Verdict::Ok, source: SUMMARY },
     Rule { system: "rocm-5.7", fits: |s| s.depthwise, verdict: Verdict::Ok, source: SUMMARY },
     Rule { system: "rocm-5.7", fits: |s| (s.c, s.k) == (16, 32), verdict: Verdict::Hang, source: SUMMARY },
@@ -104,33 +97,18 @@ const RULES: &[Rule] = &[
     },
     Rule { system: "rocm-5.7", fits: |s| s.c < 16, verdict: Verdict::Ok, source: SUMMARY },
     Rule { system: "rocm-5.7", fits: |s| power(s.c) && power(s.k), verdict: Verdict::Hang, source: SUMMARY },
-    Rule {
-        system: "rocm-5.2-gemm",
-        fits: |s| !s.forward,
-        verdict: Verdict::Unknown,
-        source: "only forward passes were noted",
-    },
     Rule { system: "rocm-5.2-gemm", fits: |s| s.size <= 42, verdict: Verdict::Ok, source: SOLVED },
     Rule { system: "rocm-5.2-gemm", fits: |_| true, verdict: Verdict::Hang, source: SOLVED },
-    Rule {
-        system: "rocm-5.2-implicit-gemm",
-        fits: |s| !s.forward,
-        verdict: Verdict::Unknown,
-        source: "only forward passes were noted",
-    },
     Rule { system: "rocm-5.2-implicit-gemm", fits: |s| s.size <= 512, verdict: Verdict::Ok, source: SOLVED },
 ];
 
 /// What the notes on a system say of a problem, and where.
 pub fn verdict(system: &str, p: &ConvProblem) -> (Verdict, &'static str) {
     let s = p.spec();
-    let sizes = Sizes {
-        c: s.c,
-        k: s.k,
-        size: s.h.max(s.w),
-        depthwise: p.is_depthwise(),
-        forward: s.direction == Direction::Forward && !s.transposed,
-    };
+    if s.direction != Direction::Forward || s.transposed {
+        return (Verdict::Unknown, "only forward passes were noted");
+    }
+    let sizes = Sizes { c: s.c, k: s.k, size: s.h.max(s.w), depthwise: p.is_depthwise() };
     let rule = RULES.iter().filter(|rule| rule.system == system).find(|rule| (rule.fits)(&sizes));
     rule.map_or((Verdict::Unknown, "not noted"), |rule| (rule.verdict, rule.source))
 }
@@ -156,6 +134,19 @@ mod tests {
         assert_eq!(at("rocm-5.2-gemm", 3, 64, 44), Verdict::Hang);
         assert_eq!(at("rocm-5.2-gemm", 3, 64, 42), Verdict::Ok);
         assert_eq!(at("rocm-5.2-implicit-gemm", 64, 64, 512), Verdict::Ok);
+    }
+
+    #[test]
+    fn of_other_passes_nothing_is_said() {
+        let spec = ConvSpec { c: 16, k: 32, h: 48, w: 48, r: 3, s: 3, ..ConvSpec::default() };
+        let hangs = |spec: &ConvSpec| {
+            SYSTEMS.map(|system| verdict(system.name, &ConvProblem::new(spec.clone()).unwrap()).0)
+        };
+        assert_eq!(hangs(&spec), [Verdict::Hang, Verdict::Hang, Verdict::Ok]);
+        for direction in [Direction::BackwardData, Direction::BackwardWeights] {
+            assert_eq!(hangs(&ConvSpec { direction, ..spec.clone() }), [Verdict::Unknown; 3]);
+        }
+        assert_eq!(hangs(&ConvSpec { transposed: true, ..spec }), [Verdict::Unknown; 3]);
     }
 
     #[test]

@@ -33,11 +33,11 @@ pub struct Args {
 /// A root that is no folder, a target that is none, or no card to build for.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let system = System::at(&args.root)?;
-    let facts = scan::scan(&system, &Options::default());
+    let facts = scan::stack(&system, &Options::default());
     let target = match &args.target {
         Some(text) if targets::leading(text) == Some(text.as_str()) => text.clone(),
         Some(text) => bail!("--target {text}: must be a gfx target such as gfx1010"),
-        None => match facts.gpus.iter().find_map(|g| g.target.clone()) {
+        None => match facts.cards().first().map(|card| card.to_string()) {
             Some(target) => target,
             None => bail!(NoDevice(
                 "no AMD GPU whose target is known is here; name one with --target gfx1010".into()

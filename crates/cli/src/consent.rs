@@ -74,10 +74,7 @@ impl Consent {
             print(&plan.diff());
         }
         if !self.yes {
-            if !std::io::stdin().is_terminal() {
-                let why = "nothing was changed: standard input is no terminal, so there is nobody to ask";
-                bail!("{why}; run it again with --yes");
-            }
+            somebody_to_ask()?;
             // Nobody should have to wait for the user's answer.
             drop(session);
             if self.json {
@@ -120,7 +117,23 @@ impl Consent {
     }
 }
 
-fn asked() -> Result<bool> {
+/// Is there somebody?
+///
+/// # Errors
+/// There is not.
+pub fn somebody_to_ask() -> Result<()> {
+    if !std::io::stdin().is_terminal() {
+        let why = "nothing was changed: standard input is no terminal, so there is nobody to ask";
+        bail!("{why}; run it again with --yes");
+    }
+    Ok(())
+}
+
+/// Asks whether to do what was shown.
+///
+/// # Errors
+/// The terminal's.
+pub fn asked() -> Result<bool> {
     eprint!("Do this? [y/N] ");
     std::io::stderr().flush()?;
     let mut answer = String::new();

@@ -17,6 +17,7 @@ mod progress;
 mod run;
 mod signals;
 mod undo;
+mod vendor;
 mod verify;
 
 use clap::{Parser, Subcommand};

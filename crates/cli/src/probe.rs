@@ -1,22 +1,26 @@
 //! `wave32 probe`: which of the vendor's own solvers are safe here, shape by shape.
 
+use crate::consent::{asked, somebody_to_ask};
 use crate::ending::NoDevice;
 use crate::output::{print, save, writable};
 use crate::progress::Progress;
 use crate::signals;
+use crate::vendor::{self, Vendor, missing};
 use crate::verify::{bytes, direction, dtype, fresh_seed, is_stdout};
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use wave32_probe::campaign::{self, Children, Observer, Options, ProbeError, Shape, Tried};
+use wave32_doctor::miopen::Miopen;
+use wave32_probe::campaign::{self, Observer, Options, ProbeError, Shape, Tried};
 use wave32_probe::known::Key;
 use wave32_probe::protocol::Identity;
-use wave32_probe::{locate, table};
+use wave32_probe::superseded::superseded;
+use wave32_probe::table;
 use wave32_problem::{DType, Direction};
-use wave32_verify::guard::{Launcher, Limits, StartError, available_bytes};
+use wave32_verify::guard::StartError;
 use wave32_verify::selection::{Filter, items};
 
 /// Runs MIOpen's solvers one by one in guarded children and checks what they compute: works, wrong, hang, crash or
@@ -26,9 +30,8 @@ pub struct Args {
     /// Suites (seeds, nets, nets:NAME, shapes, fuzz[:N[:SEED]]), MIOpenDriver lines, or files of such lines [default: seeds]
     #[arg(value_name = "SUITE|LINE|FILE")]
     what: Vec<String>,
-    /// libMIOpen to probe, e.g. a PyTorch wheel's torch/lib/libMIOpen.so [default: the system's]
-    #[arg(long, value_name = "FILE")]
-    library: Option<PathBuf>,
+    #[command(flatten)]
+    vendor: Vendor,
     /// HIP device
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     device: i32,
@@ -59,9 +62,12 @@ pub struct Args {
     /// Seed of the operands [default: of the clock; printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Folder of what is kept [default: wave32/probe in $XDG_STATE_HOME or ~/.local/state]
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
+    /// Probe nothing: show what is kept of MIOpens that are not here any more, ask, and remove it
+    #[arg(long, conflicts_with_all = ["what", "json"])]
+    prune: bool,
+    /// With --prune: do not ask
+    #[arg(short, long, requires = "prune")]
+    yes: bool,
     /// Write everything as JSON; `-` is standard output, with the table on standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -76,17 +82,26 @@ pub struct Args {
 /// Wrong use, no MIOpen or HIP device, a file that cannot be written.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
+    if args.prune {
+        signals::watch(&stop)?;
+        return prune(args, &stop);
+    }
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let shapes = shapes(args, seed)?;
-    let options = options(args, seed)?;
+    let (library, others) = args.vendor.libraries();
+    let options = options(args, seed, &library)?;
     if let Some(path) = args.json.as_deref().filter(|path| !is_stdout(path)) {
         writable(path)?;
     }
     signals::watch(&stop)?;
-    let mut progress = Progress::new(args.progress, "{bar:30} {pos}/{len} shapes  {elapsed}  {wide_msg}");
-    let report = campaign::run(shapes, &options, &mut progress, &stop);
-    progress.bar.finish_and_clear();
-    let report = report.map_err(|error| missing(error, &options))?;
+    let progress = Progress::new(args.progress, "{bar:30} {pos}/{len} shapes  {elapsed}  {wide_msg}");
+    let mut watch = Watch { progress, library, others };
+    let report = campaign::run(shapes, &options, &mut watch, &stop);
+    watch.progress.bar.finish_and_clear();
+    let report = report.map_err(|error| match error {
+        ProbeError::NotHere(error) => missing(error, &watch.library),
+        error => error.into(),
+    })?;
     let text = table::text(&report);
     let json = serde_json::to_string_pretty(&report)?;
     if args.json.as_deref().is_some_and(is_stdout) {
@@ -101,19 +116,40 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// What to say where there is nothing to probe.
-fn missing(error: ProbeError, options: &Options) -> anyhow::Error {
-    match error {
-        ProbeError::NotHere(StartError::Spawn(text)) => anyhow::anyhow!("cannot start the guarded child: {text}"),
-        ProbeError::NotHere(StartError::Interrupted) => anyhow::anyhow!("interrupted"),
-        ProbeError::NotHere(error) => NoDevice(format!(
-            "no MIOpen to probe: {error} (looked at {}); install ROCm, name a library with --library, or go without: \
-             wave32 needs no ROCm on Vulkan (`wave32 devices`)",
-            options.children.library.display()
-        ))
-        .into(),
-        error => error.into(),
+/// Shows what is kept of MIOpens that are not here any more, and removes it.
+fn prune(args: &Args, stop: &AtomicBool) -> Result<ExitCode> {
+    let (chosen, others) = args.vendor.libraries();
+    let mut here = Vec::new();
+    for library in [chosen].into_iter().chain(others) {
+        match campaign::identify(&vendor::children(&library.path, args.device)?, stop) {
+            Ok(identity) => here.push(identity),
+            Err(StartError::Interrupted) => bail!("interrupted"),
+            // What it is, and so what is its, cannot be told.
+            Err(error) if Path::new(&library.path).exists() => bail!(NoDevice(format!(
+                "{} is there and does not open ({error}): what is kept may be of it, so nothing is removed; have it \
+                 open, or move it away",
+                library.path
+            ))),
+            Err(_) => {}
+        }
     }
+    let found = superseded(&args.vendor.state()?, &here);
+    if found.is_empty() {
+        print("nothing is kept of MIOpens that are not here any more\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    found.iter().for_each(|old| print(&format!("{old}\n")));
+    if !args.yes {
+        somebody_to_ask()?;
+        if !asked()? {
+            return Ok(ExitCode::from(1));
+        }
+    }
+    for old in &found {
+        old.remove().with_context(|| format!("cannot remove {}", old.file.display()))?;
+    }
+    print(&format!("removed: {} files\n", found.len()));
+    Ok(ExitCode::SUCCESS)
 }
 
 fn shapes(args: &Args, seed: u64) -> Result<Vec<Shape>> {
@@ -134,31 +170,21 @@ fn shapes(args: &Args, seed: u64) -> Result<Vec<Shape>> {
     Ok(shapes)
 }
 
-fn options(args: &Args, seed: u64) -> Result<Options> {
+fn options(args: &Args, seed: u64, library: &Miopen) -> Result<Options> {
     let seconds = |name: &str, value: f64| {
         let time = Duration::try_from_secs_f64(value).ok().filter(|d| *d >= Duration::from_millis(100));
         time.with_context(|| format!("--{name} {value}: must be a number of seconds, 0.1 at least"))
     };
     let deadline = seconds("deadline", args.deadline)?;
     let find_deadline = seconds("find-deadline", args.find_deadline)?;
-    let available = available_bytes().map_or(u64::MAX, |bytes| bytes / 5 * 4);
-    let program = std::env::current_exe().context("cannot find this program to start the guarded child")?;
-    let found = locate::candidates(|name| std::env::var(name).ok());
-    let library = args.library.clone().or_else(|| found.into_iter().next());
+    let mut children = vendor::children(&library.path, args.device)?;
+    children.find_deadline = find_deadline;
+    children.limits.deadline = deadline;
+    children.limits.startup = deadline.max(children.limits.startup);
+    children.limits.memory_cap = args.memory_cap.unwrap_or(children.limits.memory_cap);
     Ok(Options {
-        children: Children {
-            launcher: Launcher { program, args: vec!["__probe-child".into()], env: Vec::new() },
-            limits: Limits {
-                deadline,
-                startup: deadline.max(Duration::from_secs(60)),
-                memory_cap: args.memory_cap.unwrap_or(available),
-            },
-            find_deadline,
-            // The loader has a list of its own (ldconfig's), which only it can ask.
-            library: library.unwrap_or_else(|| "libMIOpen.so.1".into()),
-            device: args.device,
-        },
-        state: state(args)?,
+        children,
+        state: args.vendor.state()?,
         seed,
         all_solvers: args.all_solvers,
         rewrites: !args.no_rewrites,
@@ -166,32 +192,29 @@ fn options(args: &Args, seed: u64) -> Result<Options> {
     })
 }
 
-/// Where results are kept: they are state, not configuration, and not to be cleared like a cache.
-fn state(args: &Args) -> Result<PathBuf> {
-    if let Some(folder) = &args.state {
-        return Ok(std::path::absolute(folder)?);
-    }
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let base = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    match base {
-        Some(base) => Ok(base.join("wave32/probe")),
-        None => bail!("neither XDG_STATE_HOME nor HOME is set: name a folder with --state"),
-    }
+/// Says what is probed, and each failure as it happens.
+struct Watch {
+    progress: Progress,
+    library: Miopen,
+    others: Vec<Miopen>,
 }
 
-/// A line for each failure as it happens.
-impl Observer for Progress {
+impl Observer for Watch {
     fn opened(&mut self, identity: &Identity, shapes: usize) {
-        self.bar.set_length(shapes as u64);
-        self.bar.enable_steady_tick(Duration::from_millis(500));
-        if !self.shown {
+        self.progress.say(&format!("{}: {}", self.library.path, self.library.why));
+        for other in &self.others {
+            self.progress.say(&format!("also here, for --library: {} ({})", other.path, other.why));
+        }
+        self.progress.bar.set_length(shapes as u64);
+        self.progress.bar.enable_steady_tick(Duration::from_millis(500));
+        if !self.progress.shown {
             eprintln!("{}: {shapes} shapes on MIOpen {}", identity.card, identity.miopen);
         }
     }
 
     fn attempt(&mut self, shape: &Shape, key: &Key) {
         let ways: Vec<String> = key.rewrite.iter().map(|r| format!(" in {r}")).collect();
-        self.bar.set_message(format!("{} {}{}", shape.label, key.solver, ways.concat()));
+        self.progress.bar.set_message(format!("{} {}{}", shape.label, key.solver, ways.concat()));
     }
 
     fn tried(&mut self, shape: &Shape, tried: &Tried) {
@@ -199,11 +222,11 @@ impl Observer for Progress {
         log::info!("{} {} {} {:?}", verdict.name(), key.solver, key.problem, key.rewrite);
         if verdict.is_failure() && !tried.remembered && key.rewrite.is_empty() {
             let text = format!("{} {} {}", verdict.name(), key.solver, shape.line);
-            self.say(&text);
+            self.progress.say(&text);
         }
     }
 
     fn shape(&mut self) {
-        self.bar.inc(1);
+        self.progress.bar.inc(1);
     }
 }

@@ -3,22 +3,13 @@
 #![cfg(unix)]
 
 mod common;
+mod standin;
 
-use common::{build, build_hip, folder, refused, stderr, stdout, wave32};
+use common::{folder, refused, stderr, stdout, wave32};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-/// Builds the stand-ins in a folder of the test's own; the library's path.
-fn standin(folder: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin");
-    let (hip, miopen) = (folder.join("libamdhip64.so"), folder.join("libMIOpen.so.1"));
-    build_hip(&hip);
-    let link = format!("-L{}", folder.display());
-    build(&[&link, "-Wl,--no-as-needed", "-lamdhip64", "-Wl,-rpath,$ORIGIN"], &miopen, &source.join("miopen.c"));
-    miopen
-}
 
 /// The command on the stand-in, with everything it keeps below `folder`.
 fn probe(folder: &Path, args: &[&str]) -> Command {
@@ -68,7 +59,7 @@ const ONE: &str = "MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 1 -x 1 -F 0";
 #[test]
 fn each_solver_gets_its_verdict_and_what_can_be_rescued_is() {
     let folder = folder("probe-verdicts");
-    standin(&folder);
+    standin::libraries(&folder);
     let begin = Instant::now();
     let args = [SMALL, POWERS, LARGE, "--deadline", "4", "--find-deadline", "4", "--json", "-"];
     let output = probe(&folder, &args).output().unwrap();
@@ -142,7 +133,7 @@ fn each_solver_gets_its_verdict_and_what_can_be_rescued_is() {
 #[test]
 fn all_passes_find_and_what_find_uncovers() {
     let folder = folder("probe-passes");
-    standin(&folder);
+    standin::libraries(&folder);
     let bad = "ConvAsm3x3U ConvOclDirectFwdGen ConvBinWinogradRxS ConvHipImplicitGemmV4R4Fwd";
     let mut command = probe(&folder, &[ONE, "--deadline", "30", "--json", "-"]);
     let output = command.env("STANDIN_HIDE", bad).output().unwrap();
@@ -178,7 +169,7 @@ fn wait_for_the_hanging_solver(folder: &Path) {
 #[test]
 fn a_probe_that_was_killed_leaves_what_it_ran_in_quarantine() {
     let folder = folder("probe-killed");
-    standin(&folder);
+    standin::libraries(&folder);
     let args = [SMALL, "--deadline", "60", "--find-deadline", "60", "--no-rewrites", "--json", "-"];
     let mut child = probe(&folder, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for_the_hanging_solver(&folder);
@@ -194,7 +185,7 @@ fn a_probe_that_was_killed_leaves_what_it_ran_in_quarantine() {
 #[test]
 fn ctrl_c_leaves_a_partial_table() {
     let folder = folder("probe-interrupt");
-    standin(&folder);
+    standin::libraries(&folder);
     let args = [SMALL, "--deadline", "600", "--find-deadline", "600", "--json", "-"];
     let child = probe(&folder, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for_the_hanging_solver(&folder);
@@ -219,7 +210,7 @@ fn no_miopen_no_device_and_another_library() {
     let output = probe(&folder, &[SMALL]).output().unwrap();
     refused(&output, 3, "no library");
     assert!(stderr(&output).contains("install ROCm") && stderr(&output).contains(library.to_str().unwrap()));
-    standin(&folder);
+    standin::libraries(&folder);
     let output = probe(&folder, &[SMALL]).env("STANDIN_COUNT", "0").output().unwrap();
     refused(&output, 3, "no device");
     assert!(stderr(&output).contains("sees no device"), "{}", stderr(&output));
@@ -236,7 +227,7 @@ fn no_miopen_no_device_and_another_library() {
 #[test]
 fn two_probes_at_once_lose_nothing() {
     let folder = folder("probe-two");
-    standin(&folder);
+    standin::libraries(&folder);
     let bad = "ConvAsm3x3U ConvOclDirectFwdGen ConvBinWinogradRxS ConvHipImplicitGemmV4R4Fwd";
     let start = |line: &str| {
         let mut command = probe(&folder, &[line, "--direction", "fwd", "--json", "-"]);
@@ -249,4 +240,132 @@ fn two_probes_at_once_lose_nothing() {
     let known: Value = serde_json::from_str(&std::fs::read_to_string(&table).unwrap()).unwrap();
     assert_eq!(known["rows"].as_array().unwrap().len(), tried);
     assert_eq!((&known["format"], &known["identity"]["target"]), (&Value::from(1), &Value::from("gfx1010")));
+}
+
+/// `wave32 check` of a network for the stand-in.
+fn check(folder: &Path, model: &Path, args: &[&str]) -> Command {
+    let mut command = wave32();
+    command
+        .arg("check")
+        .arg(model)
+        .args(["--device", "rocm", "--state"])
+        .arg(folder.join("state"))
+        .args(args);
+    command.arg("--library").arg(folder.join("libMIOpen.so.1"));
+    command
+}
+
+/// Solvers that are bad at every shape: left out where they would only take time.
+const BAD: &str = "ConvAsm3x3U ConvOclDirectFwdGen ConvHipImplicitGemmV4R4Fwd";
+
+#[test]
+fn check_says_what_the_probe_found_of_a_network() {
+    let folder = folder("probe-check it's");
+    standin::libraries(&folder);
+    let (one, list) = (ONE.replace("-F 0", "-F 1"), folder.join("net.txt"));
+    std::fs::write(&list, format!("{one} # stem\n{LARGE} # body x2\n")).unwrap();
+    let output = check(&folder, &list, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let text = stdout(&output);
+    for wanted in
+        ["NO TABLE", "3 were never probed", "wave32 probe", " -H 8 ", " -H 48 ", "--library names it"]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+
+    let mut first = probe(&folder, &[&one, "--deadline", "30"]);
+    assert_eq!(first.env("STANDIN_HIDE", BAD).output().unwrap().status.code(), Some(1));
+    let found = report(&check(&folder, &list, &["--json"]).output().unwrap());
+    let [stem, body] = found["rows"].as_array().unwrap().as_slice() else { panic!("{found:#}") };
+    assert_eq!((&stem["route"], &body["route"], &body["rocm"]), (&"rocm".into(), &Value::Null, &Value::Null));
+    let danger = |row: &Value, solver: &str| {
+        let dangers = row["rocm"]["dangers"].as_array().unwrap();
+        dangers.iter().find(|d| d["solver"] == solver).map(|d| d["verdict"].as_str().unwrap().to_string())
+    };
+    assert_eq!(danger(stem, "ConvBinWinogradRxS").as_deref(), Some("wrong"));
+    assert_eq!(danger(stem, "GemmFwdRest"), None);
+    assert_eq!(stem["rocm"]["choice"], "works");
+
+    // The command that it names, as a shell runs it, probes the rest.
+    let command = found["rocm"]["probe"].as_str().unwrap();
+    assert!(command.contains(" -H 48 ") && !command.contains(" -H 8 "), "{command}");
+    let program = env!("CARGO_BIN_EXE_wave32");
+    let script = command.replacen("wave32", program, 1) + " --deadline 3 --find-deadline 3 --seed 3";
+    let output = Command::new("sh").args(["-c", &script]).env("STANDIN_HIDE", BAD).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let output = check(&folder, &list, &["--json"]).output().unwrap();
+    let found = report(&output);
+    assert_eq!((output.status.code(), &found["rocm"]["probe"]), (Some(0), &Value::Null), "{found:#}");
+    let body = &found["rows"][1];
+    assert_eq!(
+        (&body["layers"], &body["route"], &body["rocm"]["choice"]),
+        (&2.into(), &"rocm".into(), &"hang".into())
+    );
+    assert_eq!(danger(body, "GemmFwdRest").as_deref(), Some("hang"));
+    let safe = body["rocm"]["safe"].as_array().unwrap();
+    let of = |solver: &str| safe.iter().find(|way| way["solver"] == solver);
+    assert_eq!(of("GemmFwdRest").unwrap()["rewrite"][0]["kind"], "tiles");
+    assert_eq!(of("ConvDirectNaiveConvFwd").unwrap()["rewrite"], Value::Array(Vec::new()));
+    assert!(of("ConvBinWinogradRxS").is_none());
+    let times: Vec<f64> = safe.iter().map(|way| way["ms"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted() && body["solver"] == safe[0]["solver"], "{times:?}");
+    let text = stdout(&check(&folder, &list, &[]).output().unwrap());
+    for wanted in ["3 have a safe way", "0 were never probed", "GemmFwdRest: tiles of 32x32", "MIOpen 2.20.0"]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    let says = |verdict: &str, solver: &str| {
+        let words = |line: &&str| line.split_whitespace().take(2).eq([verdict, solver]);
+        text.lines().find(words).map(|line| line.split_once('[').unwrap().1)
+    };
+    assert_eq!(
+        (says("HANG", "GemmFwdRest"), says("works", "GemmFwdRest")),
+        (Some("2]"), Some("1]")),
+        "{text}"
+    );
+    assert_eq!(says("WRONG", "ConvBinWinogradRxS"), Some("1] [2]"), "{text}");
+
+    // What was found of one MIOpen says nothing of another.
+    let output = check(&folder, &list, &[]).env("STANDIN_VERSION", "21").output().unwrap();
+    assert!(output.status.code() == Some(1) && stdout(&output).contains("NO TABLE"), "{}", stdout(&output));
+    let output = check(&folder, &list, &[]).env("STANDIN_COUNT", "0").output().unwrap();
+    refused(&output, 3, "no device");
+}
+
+#[test]
+fn what_is_superseded_is_listed_and_pruned() {
+    let folder = folder("probe-prune");
+    standin::libraries(&folder);
+    let run = |args: &[&str], version: &str| {
+        let mut command = probe(&folder, args);
+        command
+            .env("STANDIN_HIDE", BAD)
+            .env("STANDIN_VERSION", version)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    let one = ONE.replace("-F 0", "-F 1");
+    let old = stdout(&run(&[&one], "20"));
+    assert!(old.contains("MIOpen 2.20.0") && !old.contains("--prune"), "{old}");
+    assert!(stdout(&run(&["--prune"], "20")).starts_with("nothing is kept"));
+    let output = run(&[&one, "--json", "-"], "21");
+    let found = report(&output);
+    assert!(stderr(&output).contains("wave32 probe --prune"), "{}", stderr(&output));
+    let gone = &found["superseded"][0];
+    let (gone_file, table) = (gone["file"].as_str().unwrap(), found["table"].as_str().unwrap());
+    assert_eq!(gone["identity"]["miopen"], "2.20.0");
+    assert!(gone_file != table && Path::new(gone_file).exists() && Path::new(table).exists());
+    // Shown first, and nobody is there to say yes.
+    let output = run(&["--prune"], "21");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stdout(&output).contains(gone_file) && !stdout(&output).contains(table), "{}", stdout(&output));
+    assert!(Path::new(gone_file).exists());
+    // A library that is there, and says nothing: what is kept may be of it.
+    let mut silent = probe(&folder, &["--prune", "--yes"]);
+    refused(&silent.env("STANDIN_COUNT", "0").output().unwrap(), 3, "no device");
+    assert!(Path::new(gone_file).exists());
+    let output = run(&["--prune", "--yes"], "21");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!Path::new(gone_file).exists() && Path::new(table).exists());
 }

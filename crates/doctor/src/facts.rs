@@ -1,5 +1,6 @@
 //! What a scan found, as plain data. Paths are as seen inside the root.
 
+use crate::targets;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ pub struct Facts {
     pub kfd: Kfd,
     /// The kernel module.
     pub driver: Driver,
-    /// `/dev/kfd` and render nodes.
+    /// `/dev/kfd`, render nodes, and WSL's `/dev/dxg`.
     pub devices: Vec<Device>,
     /// Whose permissions count.
     pub user: User,
@@ -26,6 +27,8 @@ pub struct Facts {
     pub log: Log,
     /// ROCm installations, side by side.
     pub rocm: Vec<Rocm>,
+    /// Libraries that ROCm's packages have and this machine has not.
+    pub missing: Vec<Missing>,
     /// PyTorch installations.
     pub torches: Vec<Torch>,
     /// Vulkan loader and drivers.
@@ -36,6 +39,25 @@ pub struct Facts {
     pub leftovers: Vec<Leftover>,
     /// What could not be read, and why.
     pub gaps: Vec<String>,
+}
+
+impl Facts {
+    /// Targets of the AMD cards here, each once and in their order. Graphics inside the processor count only where there is
+    /// nothing else: nobody buys a card to compute beside it.
+    pub fn cards(&self) -> Vec<&str> {
+        let mut cards: Vec<&str> = self.gpus.iter().filter_map(|g| g.target.as_deref()).collect();
+        if cards.iter().any(|card| !targets::is_integrated(card)) {
+            cards.retain(|card| !targets::is_integrated(card));
+        }
+        let mut seen = Vec::new();
+        cards.retain(|card| {
+            !seen.contains(card) && {
+                seen.push(*card);
+                true
+            }
+        });
+        cards
+    }
 }
 
 /// System, kernel, memory.
@@ -51,10 +73,25 @@ pub struct Host {
     pub kernel: Option<String>,
     /// What says that this is a container.
     pub container: Option<String>,
+    /// Windows's subsystem for Linux, if this is it.
+    pub wsl: Option<Wsl>,
     /// Bytes of memory.
     pub memory_bytes: Option<u64>,
     /// Free bytes where a build would go.
     pub free_bytes: Option<u64>,
+}
+
+/// What Windows's subsystem for Linux lends of the GPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Wsl {
+    /// What says that this is WSL: the kernel's name for itself.
+    pub kernel: String,
+    /// Whether `/dev/dxg` is there, through which everything reaches Windows's GPUs.
+    pub dxg: bool,
+    /// Whether Windows's libraries for it are in `/usr/lib/wsl/lib`.
+    pub libraries: bool,
+    /// What ROCm would reach it with: the library librocdxg, or the package of older versions.
+    pub rocm: Option<String>,
 }
 
 /// A GPU on the PCI bus.
@@ -225,6 +262,15 @@ pub struct Library {
     pub package: Option<String>,
     /// Whether it is as its package has it; none if there is no package or the file was not summed up.
     pub intact: Option<bool>,
+}
+
+/// A file that was installed and is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// Its path.
+    pub path: String,
+    /// The package that has it.
+    pub package: String,
 }
 
 /// A PyTorch.

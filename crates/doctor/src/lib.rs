@@ -1,11 +1,13 @@
 //! What is on this machine, what is wrong, what to change, how to undo it.
 
+pub mod ask;
 pub mod build_torch;
 pub mod change;
 pub mod code_objects;
 pub mod facts;
 #[cfg(target_os = "linux")]
 pub mod launch;
+pub mod miopen;
 pub mod native;
 pub mod profile;
 pub mod repair;

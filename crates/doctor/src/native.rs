@@ -32,9 +32,8 @@ pub struct Way {
 
 /// The ways for every card here, the surest first.
 pub fn ways(facts: &Facts) -> Vec<Way> {
-    let mut cards: Vec<&str> = facts.gpus.iter().filter_map(|g| g.target.as_deref()).collect();
+    let mut cards = facts.cards();
     cards.sort_unstable();
-    cards.dedup();
     cards.into_iter().flat_map(|card| for_card(facts, card)).collect()
 }
 

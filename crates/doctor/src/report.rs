@@ -15,7 +15,10 @@ pub fn text(diagnosis: &Diagnosis) -> String {
     for gpu in &facts.gpus {
         out += &format!("  {}\n", self::gpu(gpu));
     }
-    if facts.gpus.is_empty() {
+    let lent = facts.host.wsl.as_ref().is_some_and(|wsl| wsl.dxg);
+    if lent {
+        out += "  GPUs of Windows, through /dev/dxg\n";
+    } else if facts.gpus.is_empty() {
         out += "  no GPU\n";
     }
     out += "\n";
@@ -37,6 +40,19 @@ pub fn text(diagnosis: &Diagnosis) -> String {
     let mut told: Vec<(&Fix, usize)> = Vec::new();
     for (number, finding) in wrong.iter().enumerate() {
         out += &self::finding(number + 1, finding, &mut told);
+    }
+    let changes = |f: &&Finding| match &f.fix {
+        Fix::UnsetVariable { places, .. } => !places.is_empty(),
+        Fix::RemoveLeftover { .. } => true,
+        _ => false,
+    };
+    if wrong.iter().any(changes) {
+        out += &wrapped(
+            "",
+            "`wave32 doctor --fix` makes those changes that are to files of yours (`--fix --system`, as root: the system's); it \
+             shows each and asks, and `wave32 undo` takes it back.",
+            0,
+        );
     }
     if !other.is_empty() {
         out += "\nGood to know\n";
@@ -61,6 +77,7 @@ fn host(facts: &Facts) -> String {
     let mut parts = vec![facts.host.system.clone().unwrap_or_else(|| "unknown system".into())];
     parts.extend(facts.host.kernel.as_ref().map(|k| format!("kernel {k}")));
     parts.extend(facts.host.memory_bytes.map(|b| format!("{} of memory", gib(b))));
+    parts.extend(facts.host.wsl.as_ref().map(|_| "under Windows (WSL)".to_string()));
     parts.extend(facts.host.container.as_ref().map(|why| format!("in a container ({why})")));
     parts.join(", ")
 }

@@ -149,6 +149,12 @@ impl System {
         true
     }
 
+    /// Time until the limit, or a day where there is none.
+    pub(crate) fn time_left(&self) -> Duration {
+        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        self.budget.deadline.get().map_or(Duration::from_secs(86400), left)
+    }
+
     /// An environment variable of the process, if it is set and not empty.
     pub fn env(&self, name: &str) -> Option<&str> {
         self.process.env.get(name).map(String::as_str).filter(|v| !v.is_empty())

@@ -85,6 +85,14 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("gfx12-generic", &["gfx1200", "gfx1201"]),
 ];
 
+/// Targets of graphics inside a processor.
+///
+/// Source: LLVM `AMDGPUUsage`, "Processors" (APU).
+const INTEGRATED: &[&str] = &[
+    "gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1150",
+    "gfx1151", "gfx1152", "gfx1153",
+];
+
 /// The target of an AMD device by its PCI id.
 pub fn by_pci(device: u16) -> Option<&'static str> {
     PCI.iter().find(|(_, ids)| ids.contains(&device)).map(|(target, _)| *target)
@@ -115,6 +123,11 @@ pub fn by_override(value: &str) -> Option<String> {
 /// LLVM's generic name of the target's family; the target itself where it has none.
 pub fn family(target: &str) -> &str {
     FAMILIES.iter().find(|(_, members)| members.contains(&target)).map_or(target, |(name, _)| name)
+}
+
+/// True for graphics inside a processor.
+pub fn is_integrated(target: &str) -> bool {
+    INTEGRATED.contains(&target)
 }
 
 /// True for RDNA1, the cards this project is made for.

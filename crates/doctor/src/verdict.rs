@@ -1,6 +1,7 @@
 //! Which routes work here, and why not.
 
 use crate::facts::{Facts, Torch};
+use crate::rules::stack::fits_wave;
 use crate::rules::{Finding, Fix, Route, Severity, findings};
 use crate::{native, targets};
 use serde::Serialize;
@@ -84,7 +85,7 @@ fn verdict(facts: &Facts, findings: &[Finding], route: Route) -> Verdict {
     let mine: Vec<&Finding> = findings.iter().filter(|f| f.routes.contains(&route)).collect();
     let of = |severity| mine.iter().copied().find(|f| f.severity == severity);
     // Without a card nothing else counts.
-    let no_card = mine.iter().copied().find(|f| matches!(f.rule, "no-gpu" | "no-amd-gpu"));
+    let no_card = mine.iter().copied().find(|f| matches!(f.rule, "no-gpu" | "no-amd-gpu" | "wsl-no-gpu"));
     let (state, reason) = if let Some(finding) = no_card.or_else(|| of(Severity::Broken)) {
         (if no_card.is_some() { State::Absent } else { State::Broken }, Some(finding))
     } else if let Some(finding) = of(Severity::Absent) {
@@ -98,12 +99,21 @@ fn verdict(facts: &Facts, findings: &[Finding], route: Route) -> Verdict {
     {
         // What was not read is neither there nor missing.
         let because = format!("{} was not read to its end", torch.path);
-        let (rules, next) = (Vec::new(), "`wave32 doctor --thorough`".into());
-        return Verdict { route, state: State::Risky, because, rules, next };
+        let next = "`wave32 doctor --thorough`".into();
+        return Verdict { route, state: State::Risky, because, rules: rules(&mine), next };
+    }
+    if let (State::Ready, Route::Rocm, Some(_)) = (state, route, &facts.host.wsl) {
+        let because = "which card Windows lends is not told here, and ROCm supports few under WSL".into();
+        let next = "`HSA_ENABLE_DXG_DETECTION=1 rocminfo` lists the card if ROCm supports it".into();
+        return Verdict { route, state: State::Risky, because, rules: rules(&mine), next };
     }
     let because = reason.map_or_else(|| good(facts, route), |f| f.what.clone());
     let next = reason.map_or_else(|| start(facts, route), |f| step(&f.fix));
-    Verdict { route, state, because, rules: mine.iter().map(|f| f.rule).collect(), next }
+    Verdict { route, state, because, rules: rules(&mine), next }
+}
+
+fn rules(findings: &[&Finding]) -> Vec<&'static str> {
+    findings.iter().map(|f| f.rule).collect()
 }
 
 /// Why a route is ready.
@@ -127,7 +137,7 @@ fn good(facts: &Facts, route: Route) -> String {
 }
 
 fn native_torch(facts: &Facts) -> Option<&Torch> {
-    let cards: Vec<&str> = facts.gpus.iter().filter_map(|g| g.target.as_deref()).collect();
+    let cards = facts.cards();
     facts
         .torches
         .iter()
@@ -143,11 +153,11 @@ fn unread(facts: &Facts) -> Option<&Torch> {
 fn start(facts: &Facts, route: Route) -> String {
     match route {
         Route::Rocm => "`wave32 probe` finds which of MIOpen's solvers are safe here".into(),
-        Route::Vulkan if facts.torches.is_empty() => {
-            "`wave32 verify` proves it; then `pip install .` beside a PyTorch".into()
-        }
+        Route::Vulkan if !facts.torches.iter().any(fits_wave) => "`wave32 verify` proves it; then, in wave32's folder and \
+            an environment with PyTorch 2.10 to 2.15, `pip install .`"
+            .into(),
         Route::Vulkan => {
-            "`wave32 verify` proves it; then `pip install .` and device \"wave\" in PyTorch".into()
+            "`wave32 verify` proves it; then `pip install .` in wave32's folder, and device \"wave\" in PyTorch".into()
         }
         Route::Cpu => "`wave32 verify --device cpu` proves it".into(),
     }

@@ -8,7 +8,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use wave32_doctor::facts::{Device, Facts, Gpu, Torch, Variable};
+use wave32_doctor::facts::{Device, Facts, Gpu, Kfd, KfdNode, Torch, Variable};
 use wave32_doctor::report;
 use wave32_doctor::rules::{self, Route, Severity};
 use wave32_doctor::scan::{Options, scan};
@@ -142,6 +142,7 @@ fn verdicts_are_what_a_friend_would_say() {
             &["spoof-across-families", "torch-spoofed"],
             false,
         ),
+        ("wsl2", [State::Absent, State::Absent], Route::Cpu, &["wsl-rocm", "wsl-no-vulkan"], true),
         ("broken-vulkan", [State::Absent, State::Broken], Route::Cpu, &["vulkan-loader-broken"], false),
     ];
     for (name, states, best, rules, well) in table {
@@ -232,6 +233,63 @@ fn values_mean_what_the_sources_say() {
     assert!(fired(&all).contains(&"miopen-no-algorithm"));
 }
 
+/// A processor's own graphics beside a card: the card's route stands by the card.
+#[test]
+fn integrated_graphics_do_not_break_a_cards_route() {
+    let gpu = |target: &str, address: &str| Gpu {
+        vendor: 0x1002,
+        target: Some(target.into()),
+        driver: Some("amdgpu".into()),
+        address: address.into(),
+        ..Gpu::default()
+    };
+    let node = |address: &str| KfdNode { address: address.into(), ..KfdNode::default() };
+    let torch = Torch {
+        hip: Some("7.0".into()),
+        version: "2.10".into(),
+        complete: true,
+        targets: vec!["gfx1010".into()],
+        ..Torch::default()
+    };
+    let device = |path: &str| Device {
+        path: path.into(),
+        mode: "666".into(),
+        group: "render".into(),
+        usable: Some(true),
+    };
+    let facts = Facts {
+        pci_listed: true,
+        gpus: vec![gpu("gfx1010", "0000:03:00.0"), gpu("gfx1036", "0000:0c:00.0")],
+        kfd: Kfd { present: true, nodes: vec![node("0000:03:00.0"), node("0000:0c:00.0")] },
+        devices: vec![device("/dev/kfd")],
+        torches: vec![torch],
+        ..Facts::default()
+    };
+    let both = Diagnosis::of(facts.clone());
+    assert_eq!(both.verdicts[0].state, State::Ready, "{}", report::text(&both));
+    assert!(both.findings.iter().any(|f| f.rule == "integrated-gpu"));
+    assert!(both.native_pytorch.iter().all(|way| way.target == "gfx1010"));
+    // Alone it counts.
+    let alone = Facts { gpus: vec![gpu("gfx1036", "0000:0c:00.0")], ..facts };
+    assert_eq!(Diagnosis::of(alone).verdicts[0].state, State::Broken);
+}
+
+#[test]
+fn variables_with_other_entries_are_not_taken_out_whole() {
+    use wave32_doctor::rules::Fix;
+    let fix = |libraries: &str| {
+        let root = tempfile::tempdir().unwrap();
+        let tree = fs::read_to_string(folder().join("rocm6-patched/tree.txt")).unwrap();
+        let set = "/opt/rocm-miopen-rdna1/lib:/opt/rocm/lib";
+        assert!(tree.contains(set));
+        common::build(root.path(), &tree.replace(set, libraries));
+        let found = Diagnosis::of(scan(&System::at(root.path()).unwrap(), &Options::default())).findings;
+        found.into_iter().find(|f| f.rule == "mixed-rocm").expect("mixed-rocm").fix
+    };
+    assert!(matches!(fix("/opt/rocm-6.2.4/lib"), Fix::UnsetVariable { .. }));
+    assert!(matches!(fix("/opt/rocm/lib:/opt/tensorrt/lib"), Fix::Text { .. }));
+}
+
 #[test]
 fn what_was_not_read_is_not_called_ready() {
     let gpu = Gpu {
@@ -280,6 +338,40 @@ fn the_documentation_lists_every_rule() {
         fs::write(&path, &want).unwrap();
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), want, "WAVE32_BLESS=1 writes it");
+}
+
+/// What Windows's subsystem for Linux lends decides which routes are there, and what is advised.
+#[test]
+fn wsl_in_its_kinds() {
+    let tree = fs::read_to_string(folder().join("wsl2/tree.txt")).unwrap();
+    let look = |tree: &str| {
+        let root = tempfile::tempdir().unwrap();
+        common::build(root.path(), tree);
+        Diagnosis::of(scan(&System::at(root.path()).unwrap(), &Options::default()))
+    };
+    let states = |d: &Diagnosis| [d.verdicts[0].state, d.verdicts[1].state];
+    let has = |d: &Diagnosis, rule: &str| d.findings.iter().any(|f| f.rule == rule);
+
+    let both = "library /opt/rocm-6.2.4/lib/librocdxg.so.1\nlibrary /usr/lib/x86_64-linux-gnu/libvulkan_dzn.so\n\
+        one /usr/share/vulkan/icd.d/dzn_icd.x86_64.json {\"ICD\": {\"library_path\": \"libvulkan_dzn.so\"}}\n";
+    let lent = look(&format!("{tree}{both}"));
+    assert_eq!(states(&lent), [State::Risky, State::Ready], "{}", report::text(&lent));
+    assert!(has(&lent, "wsl-dxg-detection") && has(&lent, "wsl-dozen") && !has(&lent, "wsl-rocm"));
+    assert_eq!(lent.best, Route::Vulkan);
+    let told = tree.replace("\"HOME\"", "\"HSA_ENABLE_DXG_DETECTION\": \"1\", \"HOME\"");
+    assert!(!has(&look(&format!("{told}{both}")), "wsl-dxg-detection"));
+
+    let first = look(&tree.replace("/dev/dxg", "/dev/null"));
+    assert_eq!(states(&first), [State::Absent, State::Absent]);
+    assert!(has(&first, "wsl-no-gpu") && !has(&first, "wsl-rocm") && !has(&first, "no-amd-gpu"));
+    assert!(first.verdicts[0].next.contains("PowerShell"), "{}", first.verdicts[0].next);
+    let container = look(&format!("{}file /.dockerenv\n", tree.replace("libdxcore.so", "else.so")));
+    assert!(container.verdicts[1].next.contains("--device=/dev/dxg"), "{}", container.verdicts[1].next);
+
+    let arch = look(&tree.replace("ID=ubuntu", "ID=arch").replace("ID_LIKE=debian", "X=y"));
+    assert_eq!(arch.verdicts[1].next, "`sudo pacman -S vulkan-icd-loader vulkan-dzn`");
+    // A kernel of anybody else is not WSL.
+    assert!(look(&tree.replace("-microsoft-", "-else-")).facts.host.wsl.is_none());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::protocol::{Attempt, Finding, Identity, Verdict, Way};
 use crate::quarantine::Quarantine;
 use crate::rewrite::{self, Rewrite};
 use crate::solvers;
+use crate::superseded::{QUARANTINE, Superseded, TABLES, superseded};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -82,6 +83,8 @@ pub struct Report {
     pub shapes: Vec<Shape>,
     /// All that is known of them.
     pub tried: Vec<Tried>,
+    /// What is kept of MIOpens that are not here any more.
+    pub superseded: Vec<Superseded>,
     /// Why the rest was not tried.
     pub stopped: Option<String>,
     /// The user stopped it.
@@ -165,13 +168,13 @@ pub fn run(
     let mut lane = Lane::new(&children, stop);
     let identity = lane.open()?;
     observer.opened(&identity, shapes.len());
-    let store = Store::new(&options.state.join("tables"), &identity);
-    let folder = options.state.join("quarantine");
+    let store = Store::new(&options.state.join(TABLES), &identity);
+    let folder = options.state.join(QUARANTINE);
     let failed = |source| ProbeError::Quarantine { path: folder.display().to_string(), source };
     let quarantine = Quarantine::open(&folder).map_err(failed)?;
     let mut known = store.read()?;
     for (record, file) in quarantine.left_behind().map_err(failed)? {
-        if record.identity != identity.key() {
+        if !record.identity.holds_for(&identity) {
             continue;
         }
         let text = "the probe or the machine went down while this ran; --again tries it once more";
@@ -203,6 +206,7 @@ pub fn run(
     };
     let Campaign { store, tried, identity, .. } = campaign;
     Ok(Report {
+        superseded: superseded(&options.state, std::slice::from_ref(&identity)),
         identity,
         table: store.path().to_path_buf(),
         shapes,
@@ -212,6 +216,14 @@ pub fn run(
         elapsed_s: begin.elapsed().as_secs_f64(),
         seed: options.seed,
     })
+}
+
+/// Opens MIOpen, as a probe would, and says what it and the card are.
+///
+/// # Errors
+/// It is not here, or does not open.
+pub fn identify(children: &Children, stop: &AtomicBool) -> Result<Identity, StartError> {
+    Lane::new(children, stop).open()
 }
 
 /// A folder that goes when this does.
@@ -379,7 +391,7 @@ impl Campaign<'_> {
         let failed = |source| {
             End::Error(ProbeError::Quarantine { path: self.options.state.display().to_string(), source })
         };
-        let in_flight = self.quarantine.enter(&self.identity.key(), &key, when).map_err(failed)?;
+        let in_flight = self.quarantine.enter(&self.identity, &key, when).map_err(failed)?;
         let finding = self.lane.attempt(&job);
         let row = finding.map(|finding| Row {
             key: key.clone(),

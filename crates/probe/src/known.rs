@@ -209,18 +209,6 @@ fn worse(a: Verdict, b: Verdict) -> Verdict {
 mod tests {
     use super::*;
 
-    fn identity() -> Identity {
-        Identity {
-            card: "AMD Radeon RX 5600 XT".into(),
-            target: "gfx1010".into(),
-            pci: "0000:03:00.0".into(),
-            miopen: "2.20.0".into(),
-            hip: "5.7.0".into(),
-            kernel: "6.1.0-18-amd64".into(),
-            library: "libMIOpen.so.1".into(),
-        }
-    }
-
     fn row(solver: &str, verdict: Verdict, when: u64) -> Row {
         let key = Key {
             problem: "MIOpenDriver conv -n 1".into(),
@@ -233,7 +221,7 @@ mod tests {
     #[test]
     fn what_hung_once_is_not_trusted_again() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path(), &identity());
+        let store = Store::new(folder.path(), &Identity::example());
         assert!(store.read().unwrap().rows.is_empty());
         store.merge(&[row("a", Verdict::Hang, 1), row("b", Verdict::Works, 1)]).unwrap();
         let known = store.merge(&[row("a", Verdict::Works, 2), row("b", Verdict::Works, 2)]).unwrap();
@@ -246,7 +234,7 @@ mod tests {
     #[test]
     fn rows_that_threads_add_at_once_are_all_there() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path(), &identity());
+        let store = Store::new(folder.path(), &Identity::example());
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let store = &store;
@@ -263,7 +251,7 @@ mod tests {
     #[test]
     fn a_broken_table_is_refused_and_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path(), &identity());
+        let store = Store::new(folder.path(), &Identity::example());
         std::fs::write(store.path(), "{").unwrap();
         let text = store.merge(&[row("a", Verdict::Works, 1)]).unwrap_err().to_string();
         assert!(text.contains("move it away"), "{text}");

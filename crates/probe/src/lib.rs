@@ -4,7 +4,8 @@
 //! ([`protocol`]) to a guarded child ([`child`]) with a deadline and a memory cap. The child runs the problem through
 //! MIOpen ([`vendor`], [`posed`], over [`ffi`]) and checks it against the f64 oracle ([`attempt`]); a shape that a solver cannot
 //! take safely is tried in other shapes with the same result ([`rewrite`]). What is in flight is on disk before it
-//! starts ([`quarantine`]), and what came of it stays ([`known`]). [`table`] prints it.
+//! starts ([`quarantine`]), and what came of it stays ([`known`]) until its MIOpen is no more ([`superseded`]). [`table`] prints it,
+//! [`standing`] reads it for one shape.
 
 pub mod attempt;
 pub mod campaign;
@@ -12,12 +13,13 @@ pub mod child;
 pub mod ffi;
 pub mod known;
 mod lane;
-pub mod locate;
 pub mod memory;
 pub mod posed;
 pub mod protocol;
 pub mod quarantine;
 pub mod rewrite;
 pub mod solvers;
+pub mod standing;
+pub mod superseded;
 pub mod table;
 pub mod vendor;

@@ -80,6 +80,29 @@ impl Identity {
     }
 }
 
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { card, target, miopen, hip, kernel, .. } = self;
+        write!(f, "{card} ({target}), MIOpen {miopen}, HIP {hip}, Linux {kernel}")
+    }
+}
+
+#[cfg(test)]
+impl Identity {
+    /// One for tests.
+    pub(crate) fn example() -> Self {
+        Self {
+            card: "AMD Radeon RX 5600 XT".into(),
+            target: "gfx1010".into(),
+            pci: "0000:03:00.0".into(),
+            miopen: "2.20.0".into(),
+            hip: "5.7.0".into(),
+            kernel: "6.1.0-18-amd64".into(),
+            library: "libMIOpen.so.1".into(),
+        }
+    }
+}
+
 /// A solver that MIOpen offers for a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {

@@ -2,6 +2,7 @@
 //! probe knows what did it, and does not do it again.
 
 use crate::known::Key;
+use crate::protocol::Identity;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
@@ -17,8 +18,8 @@ pub struct Quarantine {
 /// One attempt in flight.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
-    /// Whose results it belongs to ([`Identity::key`](crate::protocol::Identity::key)).
-    pub identity: String,
+    /// Whose results it belongs to.
+    pub identity: Identity,
     /// What is tried.
     pub key: Key,
     /// Seconds since 1970.
@@ -77,9 +78,9 @@ impl Quarantine {
     ///
     /// # Errors
     /// The system's; then the attempt must not be made.
-    pub fn enter(&mut self, identity: &str, key: &Key, when: u64) -> std::io::Result<InFlight> {
+    pub fn enter(&mut self, identity: &Identity, key: &Key, when: u64) -> std::io::Result<InFlight> {
         let pid = std::process::id();
-        let record = Record { identity: identity.into(), key: key.clone(), when, owner: Owner::of(pid) };
+        let record = Record { identity: identity.clone(), key: key.clone(), when, owner: Owner::of(pid) };
         let path = self.folder.join(format!("{pid}-{when}-{}.json", self.next));
         self.next += 1;
         let mut file = File::create(&path)?;
@@ -115,6 +116,12 @@ impl Quarantine {
     }
 }
 
+/// The record in a file, if it is whole and its probe is gone.
+pub fn left(file: &Path) -> Option<Record> {
+    let record: Record = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+    (!record.owner.lives()).then_some(record)
+}
+
 fn old(path: &Path) -> bool {
     let age = std::fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
     age.is_some_and(|age| age.as_secs() > 60)
@@ -132,7 +139,7 @@ mod tests {
     fn what_a_dead_probe_left_is_found_and_what_a_live_one_does_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let mut quarantine = Quarantine::open(folder.path()).unwrap();
-        let mine = quarantine.enter("card", &key(), 7).unwrap();
+        let mine = quarantine.enter(&Identity::example(), &key(), 7).unwrap();
         assert!(quarantine.left_behind().unwrap().is_empty());
         // The same record as a process of an earlier boot would have left it.
         let text = std::fs::read_to_string(&mine.0).unwrap();

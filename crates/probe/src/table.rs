@@ -4,8 +4,8 @@ use crate::campaign::{FIND, Report, Shape, Tried};
 use crate::protocol::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use wave32_verify::sheet::{Sheet, duration, figure};
 use wave32_verify::suites::short;
-use wave32_verify::table::duration;
 
 /// Failures told in full; the JSON and the table on disk have all.
 const SHOWN: usize = 30;
@@ -19,9 +19,7 @@ pub fn text(report: &Report) -> String {
 }
 
 fn write(report: &Report, out: &mut String) -> std::fmt::Result {
-    let id = &report.identity;
-    writeln!(out, "{} ({}), MIOpen {}, HIP {}, Linux {}", id.card, id.target, id.miopen, id.hip, id.kernel)?;
-    writeln!(out, "{}\n", id.library)?;
+    writeln!(out, "{}\n{}\n", report.identity, report.identity.library)?;
     let solvers = solvers(report);
     grid(report, &solvers, out)?;
     writeln!(out)?;
@@ -35,7 +33,11 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     )?;
     rewrites(report, out)?;
     failures(report, out)?;
-    writeln!(out, "\n{}", verdict(report))
+    writeln!(out, "\n{}", verdict(report))?;
+    if !report.superseded.is_empty() {
+        writeln!(out, "\nof MIOpens that are not here any more; `wave32 probe --prune` removes")?;
+    }
+    report.superseded.iter().try_for_each(|old| writeln!(out, "  {old}"))
 }
 
 /// The solvers in the order of their columns: Find, then those tried most often. Those that refuse everything have
@@ -59,8 +61,9 @@ fn cell<'r>(report: &'r Report, shape: &Shape, solver: &str) -> (Option<&'r Trie
 }
 
 fn grid(report: &Report, solvers: &[String], out: &mut String) -> std::fmt::Result {
-    let mut lines = vec![vec!["shape".to_string(), "pass".to_string()]];
-    lines[0].extend((1..=solvers.len()).map(|i| format!("[{i}]")));
+    let mut header = vec!["shape".to_string(), "pass".to_string()];
+    header.extend((1..=solvers.len()).map(|i| format!("[{i}]")));
+    let mut sheet = Sheet::of_words(&header);
     for shape in &report.shapes {
         let spec = shape.problem.spec();
         let pass = format!("{} {}", spec.dtype.name(), spec.direction.name());
@@ -70,16 +73,9 @@ fn grid(report: &Report, solvers: &[String], out: &mut String) -> std::fmt::Resu
             let star = if helped.is_some() { "*" } else { "" };
             plain.map_or(String::new(), |t| said(t) + star)
         }));
-        lines.push(line);
+        sheet.row(line);
     }
-    let columns = lines[0].len();
-    let width = |i: usize| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for line in &lines {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
+    write!(out, "{sheet}")
 }
 
 fn said(tried: &Tried) -> String {
@@ -91,7 +87,7 @@ fn said(tried: &Tried) -> String {
 }
 
 fn time(ms: f64) -> String {
-    if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
+    format!("{} ms", figure(ms))
 }
 
 fn rewrites(report: &Report, out: &mut String) -> std::fmt::Result {

@@ -2,7 +2,8 @@
 
 use crate::protocol::Verdict;
 use crate::report::{Report, Row};
-use crate::table::{duration, verdict};
+use crate::sheet::duration;
+use crate::table::verdict;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("html/style.css");

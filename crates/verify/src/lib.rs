@@ -24,6 +24,7 @@ pub mod protocol;
 pub mod report;
 pub mod scale;
 pub mod selection;
+pub mod sheet;
 pub mod shrink;
 pub mod suites;
 pub mod supervisor;

@@ -2,6 +2,7 @@
 
 use crate::protocol::Verdict;
 use crate::report::{Report, Row, Tally};
+use crate::sheet::{Sheet, duration};
 use std::fmt::Write;
 
 /// Failures printed in full; the rest is counted. JSON and HTML have all.
@@ -32,9 +33,9 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     }
     writeln!(out)?;
     let header = ["device", "dtype", "pass", "passed", "failed", "unsupported", "worst error"];
-    let mut lines = vec![header.map(String::from)];
-    lines.extend(report.groups().iter().map(|([device, dtype, direction], tally)| {
-        [
+    let mut sheet = Sheet::of_words(&header);
+    for ([device, dtype, direction], tally) in &report.groups() {
+        sheet.row([
             device.clone(),
             dtype.clone(),
             direction.clone(),
@@ -42,14 +43,9 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
             failures(tally),
             tally.of(Verdict::Unsupported).to_string(),
             tally.worst.map_or("-".into(), |(error, bound)| format!("{error:.1e} of {bound:.1e} allowed")),
-        ]
-    }));
-    let width = |i: usize| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    for line in &lines {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        ]);
     }
+    write!(out, "{sheet}")?;
     let failed: Vec<&Row> = report.rows.iter().filter(|r| r.outcome.verdict.is_failure()).collect();
     if !failed.is_empty() {
         writeln!(out, "\nfailures")?;
@@ -121,13 +117,4 @@ pub fn verdict(report: &Report) -> String {
         (_, 0) => format!("ALL RIGHT: {passed} passed, 0 failed{time}"),
         _ => format!("FAILED: {passed} passed, {failed} failed{time}"),
     }
-}
-
-/// `42 s`, `3 min 7 s`.
-pub fn duration(seconds: f64) -> String {
-    if seconds < 10.0 {
-        return format!("{seconds:.1} s");
-    }
-    let whole = seconds.round() as u64;
-    if whole < 60 { format!("{whole} s") } else { format!("{} min {} s", whole / 60, whole % 60) }
 }

@@ -112,17 +112,25 @@ impl Memory for HeapMemory {
     }
 
     fn read(&self, region: &Region, addr: u64, out: &mut [u8]) {
-        let mut at = addr;
-        let mut rest = out;
-        while !rest.is_empty() {
-            let from = (at % 8) as usize;
-            let n = rest.len().min(8 - from);
-            let word = self.word(region, at).load(Relaxed).to_le_bytes();
-            let (now, later) = rest.split_at_mut(n);
-            now.copy_from_slice(&word[from..from + n]);
-            rest = later;
-            at += n as u64;
+        let words = &self.blocks[region.token as usize].words;
+        let offset = (addr - region.base) as usize;
+        // Bytes up to a word, whole words, bytes of another.
+        let head = offset.wrapping_neg() % 8;
+        let (head, rest) = out.split_at_mut(head.min(out.len()));
+        let part = |at: usize, bytes: &mut [u8]| {
+            if !bytes.is_empty() {
+                let word = words[at / 8].load(Relaxed).to_le_bytes();
+                bytes.copy_from_slice(&word[at % 8..at % 8 + bytes.len()]);
+            }
+        };
+        part(offset, head);
+        let at = offset + head.len();
+        let count = rest.len() / 8;
+        let (whole, tail) = rest.split_at_mut(8 * count);
+        for (bytes, word) in whole.chunks_exact_mut(8).zip(&words[at / 8..][..count]) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
         }
+        part(at + 8 * count, tail);
     }
 
     fn write(&self, region: &Region, addr: u64, bytes: &[u8]) {

@@ -71,6 +71,9 @@ pub(crate) trait Lane {
         Self::lane(m, s) >> 32 & 1 != 0
     }
 
+    /// There is [`Lane::usual`].
+    const USUAL: bool = false;
+
     /// Whether [`Lane::usual`] serves in this mode.
     #[inline(always)]
     fn is_usual(_: Mode) -> bool {
@@ -89,6 +92,8 @@ pub(crate) trait Lane {
 pub(crate) struct Handlers {
     /// No modifiers, no swizzle.
     pub(crate) plain: VectorFn,
+    /// The same where all sources are VGPRs, and where the first is a scalar; the operations that there are such for.
+    pub(crate) quick: Option<[VectorFn; 2]>,
     /// Whatever is encoded.
     pub(crate) general: VectorFn,
 }
@@ -96,13 +101,36 @@ pub(crate) struct Handlers {
 impl Handlers {
     pub(crate) const fn of<O: Lane>() -> Self {
         let wide = O::DST.is_64() || O::SRC[0].is_64() || O::SRC[1].is_64() || O::SRC[2].is_64();
-        Self { plain: if wide { general::<O> } else { plain::<O> }, general: general::<O> }
+        let whole = matches!(O::DST, Kind::B32 | Kind::F32 | Kind::I32 | Kind::U32);
+        let masks = matches!(O::SRC[1], Kind::Mask) || matches!(O::SRC[2], Kind::Mask);
+        Self {
+            plain: if wide { general::<O> } else { plain::<O> },
+            quick: if whole && !wide && !masks && !O::CARRY {
+                Some([quick::<O, false>, quick::<O, true>])
+            } else {
+                None
+            },
+            general: general::<O>,
+        }
+    }
+}
+
+impl Handlers {
+    /// The handler for operands without modifiers.
+    pub(crate) fn without_modifiers(&self, args: &Args) -> VectorFn {
+        let [first, others @ ..] = args.src;
+        let vectors = others.iter().all(|src| matches!(src, Src::Vgpr(_) | Src::None));
+        match self.quick {
+            Some([all, _]) if vectors && matches!(first, Src::Vgpr(_)) => all,
+            Some([_, uniform]) if vectors && matches!(first, Src::Sgpr(_) | Src::Const(_)) => uniform,
+            _ => self.plain,
+        }
     }
 }
 
 impl Wave {
     /// A scalar source of 32 bits.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn uniform(&self, src: Src) -> u32 {
         match src {
             Src::Sgpr(code) => self.scalar(code),
@@ -181,22 +209,50 @@ pub(crate) static ZEROS: Row = [0; 32];
 /// A row of a source: of a VGPR where it is, of a scalar in `$splat`.
 macro_rules! row {
     ($wave:expr, $src:expr, $kind:expr, $splat:ident) => {
-        match $src {
-            _ if matches!($kind, Kind::None) => &ZEROS,
-            src if matches!($kind, Kind::Mask) => {
-                $splat = spread($wave.mask_of(src));
-                &$splat
-            }
-            Src::Vgpr(r) => $wave.row(usize::from(r)),
-            src => {
-                $splat = [$wave.uniform(src); 32];
-                &$splat
-            }
+        // Not one `match`, which would become a jump that is hard to predict.
+        if matches!($kind, Kind::None) {
+            &ZEROS
+        } else if matches!($kind, Kind::Mask) {
+            $splat = spread($wave.mask_of($src));
+            &$splat
+        } else if let Src::Vgpr(r) = $src {
+            $wave.row(usize::from(r))
+        } else {
+            $splat = [$wave.uniform($src); 32];
+            &$splat
         }
     };
 }
 
 pub(crate) use row;
+
+/// What most instructions are: VGPRs, or a scalar first source, in the usual mode. Whatever is not usual goes to
+/// [`plain`] as a whole, so that nothing here needs to stay in memory for it.
+fn quick<O: Lane, const UNIFORM: bool>(wave: &mut Wave, args: &Args) {
+    let m = Mode::of(wave);
+    if O::USUAL && !O::is_usual(m) {
+        return plain::<O>(wave, args);
+    }
+    let exec = wave.exec();
+    let first = wave.half * wave.vgprs;
+    let row = |src: Src| if let Src::Vgpr(r) = src { &wave.vgpr[first + usize::from(r)] } else { &ZEROS };
+    let x = if UNIFORM { wave.uniform(args.src[0]) } else { 0 };
+    let a = if UNIFORM { &ZEROS } else { row(args.src[0]) };
+    let b = if matches!(O::SRC[1], Kind::None) { &ZEROS } else { row(args.src[1]) };
+    let c = if matches!(O::SRC[2], Kind::None) { &ZEROS } else { row(args.src[2]) };
+    let mut out = [0; 32];
+    let mut nan = false;
+    for i in 0..32 {
+        let s =
+            [O::SRC[0].widen(if UNIFORM { x } else { a[i] }), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])];
+        out[i] = if O::USUAL { O::usual(s) } else { O::lane(m, s) } as u32;
+        nan |= O::USUAL && one_is_nan(O::DST, out[i]);
+    }
+    if nan {
+        return plain::<O>(wave, args);
+    }
+    blend(wave.row_mut(usize::from(args.dst)), &out, exec);
+}
 
 /// Operands as they are, of at most 32 bits.
 pub(crate) fn plain<O: Lane>(wave: &mut Wave, args: &Args) {
@@ -220,14 +276,17 @@ fn plain_half<O: Lane>(wave: &mut Wave, args: &Args) -> u32 {
     let lane = |i: usize| [O::SRC[0].widen(a[i]), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])];
 
     let mut out = [0; 32];
-    if O::is_usual(m) {
+    if O::USUAL && !O::is_usual(m) {
+        exactly::<O>(m, u32::MAX, [a, b, c], &mut out);
+    } else if O::USUAL {
+        // In one loop: a second one over `out` would wait for the first one's stores.
+        let mut nan = false;
         for i in 0..32 {
             out[i] = O::usual(lane(i)) as u32;
+            nan |= one_is_nan(O::DST, out[i]);
         }
-        if has_nan(O::DST, &out) {
-            for i in (0..32).filter(|&i| exec >> i & 1 != 0) {
-                out[i] = O::lane(m, lane(i)) as u32;
-            }
+        if nan {
+            exactly::<O>(m, exec, [a, b, c], &mut out);
         }
     } else {
         for i in 0..32 {
@@ -256,13 +315,26 @@ fn plain_half<O: Lane>(wave: &mut Wave, args: &Args) -> u32 {
     carries
 }
 
+/// Lanes of `mask` by the full description: apart, so that the usual way stays short.
+#[inline(never)]
+fn exactly<O: Lane>(m: Mode, mask: u32, [a, b, c]: [&Row; 3], out: &mut Row) {
+    for i in (0..32).filter(|&i| mask >> i & 1 != 0) {
+        out[i] = O::lane(m, [O::SRC[0].widen(a[i]), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])]) as u32;
+    }
+}
+
 #[inline(always)]
-pub(crate) fn has_nan(kind: Kind, row: &Row) -> bool {
+pub(crate) fn one_is_nan(kind: Kind, x: u32) -> bool {
     match kind {
-        Kind::F32 => row.iter().fold(false, |any, &x| any | is_nan::<F32>(u64::from(x))),
-        Kind::F16 => row.iter().fold(false, |any, &x| any | is_nan::<F16>(u64::from(x as u16))),
+        Kind::F32 => is_nan::<F32>(u64::from(x)),
+        Kind::F16 => is_nan::<F16>(u64::from(x as u16)),
         _ => false,
     }
+}
+
+#[inline(always)]
+pub(crate) fn has_nan(kind: Kind, row: &Row) -> bool {
+    row.iter().fold(false, |any, &x| any | one_is_nan(kind, x))
 }
 
 /// Defines operations: `name: RESULT(SOURCES) |mode, a, b, c| result`, with `, usual FORMAT: result` where the host's
@@ -291,6 +363,8 @@ macro_rules! lanes {
                     $lane
                 }
                 $(
+                    const USUAL: bool = true;
+
                     #[inline(always)]
                     fn is_usual(m: $crate::valu::Mode) -> bool {
                         m.usual::<$crate::valu::$format>()

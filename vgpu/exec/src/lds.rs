@@ -71,6 +71,10 @@ impl Lds {
         if addr + u64::from(bytes) > u64::from(self.bytes) {
             return Err(Finding::LdsOutOfBounds { address, bytes });
         }
+        if addr % 4 == 0 && bytes == 4 && access == Touch::Read {
+            let opinion = shadow.touch((addr / 4) as usize, wave, access, 0xf);
+            return opinion.map_err(|other| complain(address, other));
+        }
         let last = addr + u64::from(bytes) - 1;
         for dword in addr / 4..=last / 4 {
             let from = addr.max(dword * 4) - dword * 4;
@@ -91,12 +95,18 @@ impl Lds {
                 }
                 other => other,
             };
-            shadow.touch(i, wave, access, part).map_err(|other_wave| match other_wave {
-                Some(other_wave) => Finding::LdsRace { address: (dword * 4) as u32, other_wave },
-                None => Finding::UninitialisedLds { address: (dword * 4) as u32 },
-            })?;
+            shadow.touch(i, wave, access, part).map_err(|other| complain((dword * 4) as u32, other))?;
         }
         Ok(())
+    }
+}
+
+/// A race with another wave, or a read of what nobody wrote.
+#[cold]
+fn complain(address: u32, other_wave: Option<u32>) -> Finding {
+    match other_wave {
+        Some(other_wave) => Finding::LdsRace { address, other_wave },
+        None => Finding::UninitialisedLds { address },
     }
 }
 

@@ -268,6 +268,10 @@ fn fine_grained_memory_and_host_atomics() {
     assert!(matches!(finding, Finding::FineGrained { .. }), "{finding:?}");
     assert_eq!((mnemonic(&place), place.lane), ("global_store_dword", Some(0)));
 
+    let pinned = |memory: &mut HeapMemory| memory.alloc_as(4096, |r| (r.coherent, r.host) = (true, true));
+    let source = format!("extern \"C\" __global__ void k(uint *out, uint *in) {{ {store} }}");
+    run(&source, &["-O1"], "k", pinned).expect("plain stores to host memory are right");
+
     let add = format!("{ITEM} __atomic_fetch_add(&out[i % 8], 1, __ATOMIC_RELAXED);");
     let host = |memory: &mut HeapMemory| memory.alloc_as(4096, |r| r.host = true);
     let (place, finding) = planted(&add, &add, host);

@@ -121,7 +121,8 @@ pub enum Form {
     Mtbuf,
 }
 
-/// Modifiers of VOP3, VOP3P and SDWA; bit `i` is source `i`.
+/// Modifiers of VOP3, VOP3P, DPP16 and SDWA; bit `i` is source `i`. NEG and ABS mean nothing for a source that is no float,
+/// though a few encodings have the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Mods {
     /// Negated (of VOP3P: the low half).
@@ -226,7 +227,9 @@ pub struct Inst {
     pub form: Form,
     /// Bytes: 4, 8, 12.
     pub len: u8,
-    /// Operands in the order of the text, destinations first; implicit ones behind. [`Inst::args`] gives those there are.
+    /// Operands in the order of the text, destinations first; implicit ones behind (EXEC as the mask of active lanes is in
+    /// no list). An SMEM, GLOBAL, SCRATCH or buffer address that is off has [`Operand::OFF`] in its place. [`Inst::args`]
+    /// gives those there are.
     pub arg: [Arg; 8],
     /// How many operands there are.
     pub args: u8,

@@ -34,26 +34,24 @@ pub enum Slot {
     Literal,
     /// A source of `v_fma_mix_f32`: f32, or a half as `op_sel_hi` says.
     Mix,
-    /// 16 bits in the instruction: a number, as hexadecimal, left out where zero, words to jump by, a hardware register's field,
-    /// counters to wait for, a message, bits for `s_waitcnt_depctr`,
-    /// a version of the code.
+    /// [`Inst::imm`](crate::Inst::imm) as a number; this and the next are no operands.
     Simm,
-    /// See `Simm`.
-    Version,
-    /// See `Simm`.
+    /// As a hexadecimal number.
     Hex,
-    /// See `Simm`.
+    /// Left out of the text where zero: `s_endpgm`.
     EndImm,
-    /// See `Simm`.
+    /// Dwords to jump by, from behind the instruction.
     Label,
-    /// See `Simm`.
+    /// Bits of a hardware register.
     Hwreg,
-    /// See `Simm`.
+    /// Counters and what they are waited to come down to.
     Waitcnt,
-    /// See `Simm`.
+    /// A message.
     Msg,
-    /// See `Simm`.
+    /// What `s_waitcnt_depctr` waits for.
     Depctr,
+    /// What `s_version` says.
+    Version,
     /// Address of a vector memory instruction.
     Addr,
     /// A dword of DS that is not an address, in the address field's place.

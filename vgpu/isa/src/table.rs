@@ -1,7 +1,7 @@
 //! The one table: every operation of gfx10.1 that compute code can use.
 //!
-//! A row: LLVM's mnemonic, the shortest encoding and the number there, what it writes, what it reads, flags.
-//! Types and flags are explained in `op.rs`.
+//! A row: LLVM's mnemonic without encoding suffix; the shortest encoding and the number there; what it writes; what it
+//! reads; flags. Operands stand in the order of the text, implicit ones are flags. `op.rs` explains types and flags.
 
 crate::op::table! {
     // SOP2

@@ -1,6 +1,8 @@
 //! What an instruction reads and writes, which counters it raises: worked by hand from the RDNA 1.0 ISA manual,
 //! chapters 4 to 12. The words are the LLVM assembler's.
 
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use wave32_isa::{Access, Arg, DecodeError, Inst, Op, Operand, Target, decode};
 
 fn inst(words: &[u32]) -> Inst {
@@ -194,6 +196,28 @@ fn what_is_no_instruction_says_why() {
     let error = refused(&dot2, gfx1010);
     assert_eq!(error.to_string(), "v_dot2_f32_f16 is not in Gfx1010");
     assert!(decode(&dot2, Target::Gfx1012, false).is_ok());
+}
+
+#[test]
+fn random_words_never_panic() {
+    let seed = std::env::var("WAVE32_TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(rand::random);
+    println!("WAVE32_TEST_SEED={seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (mut decoded, mut characters) = (0, 0);
+    for i in 0..2_000_000 {
+        let words: [u32; 3] = rng.random();
+        let words = &words[..rng.random_range(0..=3)];
+        let target = [Target::Gfx1010, Target::Gfx1011, Target::Gfx1012][i % 3];
+        if let Ok(inst) = decode(words, target, rng.random()) {
+            decoded += 1;
+            characters += inst.text().len() + inst.args().len();
+            assert!(usize::from(inst.len) <= 4 * words.len(), "{words:08x?}");
+        }
+    }
+    assert!(decoded > 200_000 && characters > decoded, "{decoded} decoded");
 }
 
 #[test]

@@ -23,12 +23,17 @@ pub fn wave32() -> Command {
     command
 }
 
-/// Builds a C library.
-pub fn build(args: &[&str], to: &Path, from: &Path) {
+/// Builds a C program.
+pub fn cc(args: &[&str], to: &Path, from: &Path) {
     let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o"]).args([to, from]);
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-o"]).args([to, from]);
     let output = cc.args(args).output().expect("a C compiler, `cc`, is needed for this test");
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// Builds a C library.
+pub fn build(args: &[&str], to: &Path, from: &Path) {
+    cc(&[&["-shared", "-fPIC"], args].concat(), to, from);
 }
 
 /// Builds the HIP runtime that stands in for AMD's.

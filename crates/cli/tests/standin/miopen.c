@@ -1,11 +1,14 @@
 /* A libMIOpen whose solvers behave and misbehave, each in its way, for tests without a card. The numbers are those
-   of MIOpen's own solvers; what each does here is written beside it. f32, NCHW, plain convolutions. */
+   of MIOpen's own solvers; what each does here is written beside it. f32, NCHW, plain convolutions. STANDIN_HIDE names
+   solvers that are left out, STANDIN_VERSION another minor version; STANDIN_MANNER makes all of them do something else
+   than to compute. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct { int n, c, h, w; } Tensor;
@@ -42,7 +45,13 @@ static int only = -1; /* MIOPEN_DEBUG_FIND_ONLY_SOLVER */
 const char *miopenGetErrorString(int status) {
     return status == 0 ? "miopenStatusSuccess" : status == 6 ? "miopenStatusNotImplemented" : "miopenStatusInternalError";
 }
-int miopenGetVersion(size_t *major, size_t *minor, size_t *patch) { *major = 2; *minor = 20; *patch = 0; return OK; }
+int miopenGetVersion(size_t *major, size_t *minor, size_t *patch) {
+    const char *other = getenv("STANDIN_VERSION");
+    *major = 2;
+    *minor = other ? strtoul(other, NULL, 10) : 20;
+    *patch = 0;
+    return OK;
+}
 int miopenCreate(void **handle) {
     const char *name = getenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER");
     for (int i = 0; name && i < COUNT; i++) if (!strcmp(name, SOLVERS[i].name)) only = i;
@@ -99,9 +108,34 @@ static bool power(int v) { return v > 8 && (v & (v - 1)) == 0; }
 
 static void hang(void) { for (;;) pause(); }
 
+/* The words of MIOpenDriver, as MIOpen logs them. */
+static void log_command(const Problem *p) {
+    if (!getenv("MIOPEN_ENABLE_LOGGING_CMD")) return;
+    const Convolution *c = &p->conv;
+    fprintf(stderr,
+            "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n %d -c %d -H %d -W %d -k %d -y %d -x %d "
+            "-p %d -q %d -u %d -v %d -l %d -j %d -m conv -g %d -F %d -t 1\n",
+            p->x.n, p->x.c, p->x.h, p->x.w, p->y.c, p->w.h, p->w.w, c->pad[0], c->pad[1], c->stride[0], c->stride[1],
+            c->dilation[0], c->dilation[1], c->groups, 1 << p->pass);
+}
+
+/* What STANDIN_MANNER says: spin and sleep never end, compile takes its time and fails, the others are quick. */
+__attribute__((noinline)) static int act(const char *manner) {
+    static volatile unsigned long spun;
+    while (!strcmp(manner, "spin")) spun++;
+    if (!strcmp(manner, "sleep")) hang();
+    bool compiles = !strcmp(manner, "compile");
+    struct timespec time = {compiles ? 6 : 0, 20000000};
+    nanosleep(&time, NULL);
+    return compiles ? INTERNAL : OK;
+}
+
 /* `a`, `b` in the order x w, dy w, dy x. */
 static int execute(int solver, const Problem *p, const float *a, const float *b, float *out) {
     Tensor o = p->pass == FORWARD ? p->y : p->pass == DATA ? p->x : p->w;
+    const char *manner = getenv("STANDIN_MANNER");
+    log_command(p);
+    if (manner) return act(manner);
     switch (SOLVERS[solver].manner) {
     case FAILS: return INTERNAL;
     case CRASHES: fprintf(stderr, "Memory access fault by GPU node-1\n"); abort();

@@ -3,13 +3,13 @@
 use super::Situation;
 use crate::facts::{Facts, Torch};
 use crate::rules::stack::loads;
-use crate::scan::stack;
+use crate::scan::{Options, stack};
 use crate::system::System;
 
 impl Situation {
     /// The machine's.
     pub fn of(system: &System) -> Self {
-        Self::from(&stack(system))
+        Self::from(&stack(system, &Options::default()))
     }
 }
 

@@ -121,7 +121,8 @@ fn label(gpu: &Gpu) -> String {
 }
 
 fn no_gpu(facts: &Facts) -> Vec<Found> {
-    if !facts.gpus.is_empty() {
+    // WSL has rules of its own.
+    if !facts.gpus.is_empty() || facts.host.wsl.is_some() {
         return Vec::new();
     }
     if !facts.pci_listed {
@@ -139,7 +140,7 @@ fn no_gpu(facts: &Facts) -> Vec<Found> {
 }
 
 fn no_amd_gpu(facts: &Facts) -> Vec<Found> {
-    if facts.gpus.is_empty() || amd(facts).next().is_some() {
+    if facts.gpus.is_empty() || facts.host.wsl.is_some() || amd(facts).next().is_some() {
         return Vec::new();
     }
     vec![Found {
@@ -213,7 +214,7 @@ fn no_kfd(facts: &Facts) -> Vec<Found> {
             if facts.kfd.present { "KFD's topology is in /sys" } else { "/sys has no KFD topology" }.into(),
         ],
         fix: Fix::text(
-            "boot a kernel with CONFIG_HSA_AMD (every large distribution's has it), and see `dmesg | grep kfd`",
+            "boot a kernel with CONFIG_HSA_AMD (every large distribution's has it), and see `sudo dmesg | grep kfd`",
         ),
     }]
 }
@@ -239,7 +240,10 @@ fn permission(facts: &Facts, which: fn(&str) -> bool) -> Vec<Found> {
     let found = denied.filter(|d| ours(&d.path)).map(|device| {
         let user = facts.user.name.as_deref().unwrap_or("you");
         let group = &device.group;
-        let fix = if facts.user.after_login.contains(group) {
+        let fix = if facts.host.container.is_some() {
+            let command = format!("docker run --device={} --group-add {group} ...", device.path);
+            Fix::run("start the container with the device's group", &[&command])
+        } else if facts.user.after_login.contains(group) {
             Fix::text(format!("{user} is in the group {group} since the last login: log out and in again"))
         } else if device.mode.ends_with("60") {
             let command = format!("sudo usermod -aG {group} {user}");
@@ -273,7 +277,7 @@ fn not_in_kfd(facts: &Facts) -> Vec<Found> {
         Found {
             what: format!("{} is not in KFD's topology", label(gpu)),
             evidence: said.into_iter().collect(),
-            fix: Fix::text("put the card into a slot that is wired to the CPU, without a riser; then see `dmesg | grep kfd`"),
+            fix: Fix::text("put the card into a slot that is wired to the CPU, without a riser; then see `sudo dmesg | grep kfd`"),
         }
     });
     found.collect()

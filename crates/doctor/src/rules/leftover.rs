@@ -1,5 +1,6 @@
 //! What earlier attempts left behind.
 
+use super::manager::reinstall;
 use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Leftover, LeftoverKind};
 
@@ -12,7 +13,7 @@ pub(super) const RULES: &[Rule] = &[
                   journal as they were.",
         source: "docs/environment.md",
         check: |facts| {
-            let mut found = found(facts, LeftoverKind::HalfApplied, "", |_| {
+            let mut found = found(facts, LeftoverKind::HalfApplied, "", |_, _| {
                 Fix::run("take it back; what you edited since is kept", &["wave32 undo"])
             });
             for finding in &mut found {
@@ -30,12 +31,27 @@ pub(super) const RULES: &[Rule] = &[
                   with, and updates will not repair it.",
         source: "https://man7.org/linux/man-pages/man1/dpkg.1.html",
         check: |facts| {
-            found(facts, LeftoverKind::PatchedLibrary, "was replaced", |leftover| {
-                let package =
-                    leftover.evidence.rsplit("package ").next().and_then(|p| p.strip_suffix(" has"));
-                let command = format!("sudo apt install --reinstall {}", package.unwrap_or("PACKAGE"));
-                Fix::run("install the package again", &[&command])
+            found(facts, LeftoverKind::PatchedLibrary, "was replaced", |facts, leftover| {
+                let mut libraries = facts.rocm.iter().flat_map(|r| &r.libraries);
+                let library = libraries.find(|l| l.path == leftover.path);
+                reinstall(facts, library.and_then(|l| l.package.as_deref()).unwrap_or("that it is of"))
             })
+        },
+    },
+    Rule {
+        id: "missing-library",
+        severity: Severity::Broken,
+        routes: &[Route::Rocm],
+        meaning: "A package has this library installed, and the file is gone: programs that load it do not start, or load \
+                  another version from elsewhere.",
+        source: "https://man7.org/linux/man-pages/man8/rpm.8.html",
+        check: |facts| {
+            let missing = facts.missing.iter().map(|missing| Found {
+                what: format!("{} is not there", missing.path),
+                evidence: vec![format!("package {} has it", missing.package)],
+                fix: reinstall(facts, &missing.package),
+            });
+            missing.collect()
         },
     },
     Rule {
@@ -63,7 +79,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "The amdgpu module in use is neither the kernel's nor one that a package keeps up to date.",
         source: "https://docs.kernel.org/admin-guide/tainted-kernels.html",
         check: |facts| {
-            found(facts, LeftoverKind::KernelModule, "is not the installed module", |_| {
+            found(facts, LeftoverKind::KernelModule, "is not the installed module", |_, _| {
                 Fix::run(
                     "remove the amdgpu.ko that was put into /lib/modules by hand (modinfo shows which is loaded), and \
                      make the boot image anew",
@@ -84,9 +100,17 @@ pub(super) const RULES: &[Rule] = &[
                   module that claims another memory model or target than the card has hangs it or faults.",
         source: "https://man7.org/linux/man-pages/man1/dpkg.1.html",
         check: |facts| {
-            found(facts, LeftoverKind::DriverSources, "was edited", |_| {
-                let commands = ["sudo apt install --reinstall amdgpu-dkms", "sudo reboot"];
-                Fix::run("install the package again, which builds the module anew", &commands)
+            found(facts, LeftoverKind::DriverSources, "was edited", |facts, _| {
+                match reinstall(facts, "amdgpu-dkms") {
+                    Fix::Run { mut commands, .. } => {
+                        commands.push("sudo reboot".into());
+                        Fix::Run {
+                            text: "install the package again, which builds the module anew".into(),
+                            commands,
+                        }
+                    }
+                    other => other,
+                }
             })
         },
     },
@@ -115,7 +139,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "A copy beside a library is what a replacement by hand leaves; the library in use may still be the replacement.",
         source: "https://man7.org/linux/man-pages/man8/ldconfig.8.html",
         check: |facts| {
-            found(facts, LeftoverKind::Backup, "was put aside", |_| {
+            found(facts, LeftoverKind::Backup, "was put aside", |_, _| {
                 Fix::text(
                     "compare it with the library in use before you remove either; reinstalling the package settles both",
                 )
@@ -124,15 +148,15 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-fn remove(leftover: &Leftover) -> Fix {
+fn remove(_: &Facts, leftover: &Leftover) -> Fix {
     Fix::RemoveLeftover { path: leftover.path.clone() }
 }
 
-fn found(facts: &Facts, kind: LeftoverKind, is: &str, fix: fn(&Leftover) -> Fix) -> Vec<Found> {
+fn found(facts: &Facts, kind: LeftoverKind, is: &str, fix: fn(&Facts, &Leftover) -> Fix) -> Vec<Found> {
     let found = facts.leftovers.iter().filter(|l| l.kind == kind).map(|leftover| Found {
         what: format!("{} {is}", leftover.path),
         evidence: vec![leftover.evidence.clone()],
-        fix: fix(leftover),
+        fix: fix(facts, leftover),
     });
     found.collect()
 }
@@ -145,7 +169,15 @@ fn preload(facts: &Facts) -> Vec<Found> {
     {
         let sets =
             |v: &&crate::facts::Variable| v.settings().any(|(value, _)| value.contains(&leftover.path));
+        let alone = |v: &crate::facts::Variable| v.settings().all(|(value, _)| value.trim() == leftover.path);
         match variable.filter(sets) {
+            // What else it names may be needed.
+            Some(variable) if !alone(variable) => {
+                finding.fix = Fix::text(format!(
+                    "take {} out of LD_PRELOAD, and leave the others in it",
+                    leftover.path
+                ));
+            }
             Some(variable) => finding.fix = super::variable::unset(variable, String::new()).fix,
             None => finding.fix = Fix::text("take its line out of /etc/ld.so.preload"),
         }

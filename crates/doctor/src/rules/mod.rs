@@ -3,11 +3,13 @@
 
 mod card;
 mod leftover;
+mod manager;
 mod runtime;
 mod spoof;
 pub(crate) mod stack;
 mod variable;
 mod vulkan;
+mod wsl;
 
 use crate::facts::Facts;
 use serde::Serialize;
@@ -155,11 +157,19 @@ pub struct Finding {
     pub fix: Fix,
 }
 
-/// Every rule, in groups: card and kernel, spoof, variables, ROCm and PyTorch, run time, Vulkan, leftovers.
+/// Every rule, in groups: card and kernel, WSL, spoof, variables, ROCm and PyTorch, run time, Vulkan, leftovers.
 pub fn table() -> impl Iterator<Item = &'static Rule> {
-    [card::RULES, spoof::RULES, variable::RULES, stack::RULES, runtime::RULES, vulkan::RULES, leftover::RULES]
-        .into_iter()
-        .flatten()
+    let groups = [
+        card::RULES,
+        wsl::RULES,
+        spoof::RULES,
+        variable::RULES,
+        stack::RULES,
+        runtime::RULES,
+        vulkan::RULES,
+        leftover::RULES,
+    ];
+    groups.into_iter().flatten()
 }
 
 /// Applies every rule; worst first, in the table's order among equals.

@@ -1,5 +1,6 @@
 //! What the kernel has said since it was booted.
 
+use super::manager::{Manager, manager};
 use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::Facts;
 
@@ -27,13 +28,24 @@ pub(super) const RULES: &[Rule] = &[
         source: "https://docs.kernel.org/gpu/amdgpu/index.html",
         check: |facts| {
             said(facts, "firmware", "the card's firmware could not be loaded", |facts| {
-                let debian = facts.host.like.iter().any(|l| l == "debian");
-                let package = if debian {
-                    "sudo apt install firmware-amd-graphics"
-                } else {
-                    "sudo dnf install amd-gpu-firmware"
+                let Some(manager) = manager(facts) else {
+                    return Fix::text("install your distribution's linux-firmware, then reboot");
                 };
-                Fix::run("install the firmware, then reboot", &[package])
+                let first = |id: &str| facts.host.like.first().is_some_and(|l| l == id);
+                let package = match manager {
+                    Manager::Apt if first("debian") => "firmware-amd-graphics",
+                    Manager::Dnf if first("fedora") => "amd-gpu-firmware",
+                    Manager::Zypper => "kernel-firmware-amdgpu",
+                    Manager::Pacman => "linux-firmware-amdgpu",
+                    Manager::Apt | Manager::Dnf => "linux-firmware",
+                };
+                let text = match package {
+                    "firmware-amd-graphics" => {
+                        "install the firmware (from Debian's non-free-firmware), then reboot"
+                    }
+                    _ => "install the firmware, then reboot",
+                };
+                Fix::run(text, &[&manager.install(package)])
             })
         },
     },

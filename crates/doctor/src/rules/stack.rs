@@ -62,7 +62,8 @@ pub(super) const RULES: &[Rule] = &[
         id: "no-torch",
         severity: Severity::Absent,
         routes: &[Route::Rocm],
-        meaning: "No PyTorch is in reach: active environments, --python, the user's and the system's packages were read.",
+        meaning: "No PyTorch is in reach: active environments, --python, the user's and the system's packages were read. One in \
+                  another environment is found with `wave32 doctor --python ENVIRONMENT`.",
         source: "https://pytorch.org/get-started/locally/",
         check: no_torch,
     },
@@ -92,6 +93,15 @@ pub(super) const RULES: &[Rule] = &[
         check: rdna1,
     },
     Rule {
+        id: "integrated-gpu",
+        severity: Severity::Note,
+        routes: &[Route::Rocm],
+        meaning: "The processor's own graphics are a ROCm device too. A PyTorch without code for them fails when a program \
+                  picks that device, and some fail at the start.",
+        source: "https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html",
+        check: integrated,
+    },
+    Rule {
         id: "several-rocm",
         severity: Severity::Note,
         routes: &[Route::Rocm],
@@ -100,13 +110,6 @@ pub(super) const RULES: &[Rule] = &[
         check: several,
     },
 ];
-
-/// Targets of AMD cards here, each once.
-fn cards(facts: &Facts) -> Vec<&str> {
-    let mut found: Vec<&str> = facts.gpus.iter().filter_map(|g| g.target.as_deref()).collect();
-    found.dedup();
-    found
-}
 
 fn rocm_torches(facts: &Facts) -> impl Iterator<Item = &Torch> {
     facts.torches.iter().filter(|t| t.hip.is_some())
@@ -118,7 +121,7 @@ fn list(targets: &[String]) -> String {
 
 /// What lacks a card's code, and whether a spoof makes it load another target's instead.
 fn without(facts: &Facts, has: &[String], spoofed: bool) -> Vec<(String, String)> {
-    let lacks = cards(facts).into_iter().filter(|card| !targets::runs_on(has, card));
+    let lacks = facts.cards().into_iter().filter(|card| !targets::runs_on(has, card));
     let claimed = super::spoof::claimed(facts);
     let by = claimed.iter().find(|claimed| targets::runs_on(has, claimed));
     let words = |card: &str| match by {
@@ -130,7 +133,7 @@ fn without(facts: &Facts, has: &[String], spoofed: bool) -> Vec<(String, String)
 
 /// True for a PyTorch that has code for every card here.
 fn is_native(facts: &Facts, torch: &Torch) -> bool {
-    cards(facts).iter().all(|card| targets::runs_on(&torch.targets, card))
+    facts.cards().iter().all(|card| targets::runs_on(&torch.targets, card))
 }
 
 /// PyTorches that a program would find before a native one, in the order in which they are found.
@@ -234,7 +237,16 @@ fn mixed(facts: &Facts) -> Vec<Found> {
                 "LD_LIBRARY_PATH puts {} before the ROCm inside PyTorch {}",
                 other.path, torch.version
             );
-            found.push(super::variable::unset(variable, what));
+            let mut mixed = super::variable::unset(variable, what);
+            let of_rocm = |folder: &str| {
+                folder.is_empty() || folder.starts_with("/opt/rocm") || folder.starts_with('$')
+            };
+            if !variable.settings().all(|(value, _)| value.split(':').all(of_rocm)) {
+                // What else it names may be needed.
+                mixed.fix =
+                    Fix::text("take the folders of ROCm out of LD_LIBRARY_PATH, and leave the others in it");
+            }
+            found.push(mixed);
         }
     }
     found
@@ -245,7 +257,7 @@ fn has_card(facts: &Facts) -> bool {
 }
 
 fn no_torch(facts: &Facts) -> Vec<Found> {
-    let Some(card) = cards(facts).first().copied().filter(|_| facts.torches.is_empty()) else {
+    let Some(card) = facts.cards().first().copied().filter(|_| facts.torches.is_empty()) else {
         return Vec::new();
     };
     vec![Found {
@@ -260,7 +272,7 @@ fn torch_not_rocm(facts: &Facts) -> Vec<Found> {
         return Vec::new();
     }
     let kind = |t: &Torch| t.cuda.as_ref().map_or("the CPU".into(), |c| format!("CUDA {c}"));
-    let card = cards(facts).first().copied();
+    let card = facts.cards().first().copied();
     vec![Found {
         what: "no PyTorch in reach is built for ROCm".into(),
         evidence: facts
@@ -272,20 +284,22 @@ fn torch_not_rocm(facts: &Facts) -> Vec<Found> {
     }]
 }
 
+/// Whether the device `wave` is made for this PyTorch.
+pub(crate) fn fits_wave(torch: &Torch) -> bool {
+    let mut parts = torch.version.split(['.', '+']).map(|part| part.parse::<u32>().ok());
+    let number = parts.next().flatten().zip(parts.next().flatten());
+    number.is_none_or(|v| ((2, 10)..=(2, 15)).contains(&v))
+}
+
 fn too_old_for_wave(facts: &Facts) -> Vec<Found> {
-    let number = |t: &Torch| {
-        let mut parts = t.version.split(['.', '+']);
-        Some((parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u32>().ok()?))
-    };
-    let fits = |t: &Torch| number(t).is_none_or(|v| ((2, 10)..=(2, 15)).contains(&v));
-    if facts.torches.is_empty() || facts.torches.iter().any(fits) {
+    if facts.torches.is_empty() || facts.torches.iter().any(fits_wave) {
         return Vec::new();
     }
     vec![Found {
         what: "no PyTorch in reach can have the device `wave`".into(),
         evidence: facts.torches.iter().map(|t| format!("{} is {}", t.path, t.version)).collect(),
         fix: Fix::run(
-            "in an environment of its own",
+            "in an environment of its own, from wave32's folder",
             &[
                 "python3 -m venv wave",
                 "wave/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu",
@@ -296,7 +310,7 @@ fn too_old_for_wave(facts: &Facts) -> Vec<Found> {
 }
 
 fn rdna1(facts: &Facts) -> Vec<Found> {
-    let card = cards(facts).into_iter().find(|card| targets::is_rdna1(card));
+    let card = facts.cards().into_iter().find(|card| targets::is_rdna1(card));
     let ready = rocm_torches(facts).find(|t| card.is_some_and(|card| targets::runs_on(&t.targets, card)));
     let (Some(card), Some(torch)) = (card, ready) else { return Vec::new() };
     let databases = facts
@@ -312,6 +326,22 @@ fn rdna1(facts: &Facts) -> Vec<Found> {
         evidence: databases.collect(),
         fix: Fix::text("`wave32 probe` tries MIOpen's solvers one by one, each in a guarded process"),
     }]
+}
+
+fn integrated(facts: &Facts) -> Vec<Found> {
+    let cards = facts.cards();
+    let beside = facts.gpus.iter().filter(|g| g.target.as_deref().is_some_and(|t| !cards.contains(&t)));
+    let listed = beside.filter(|g| facts.kfd.nodes.iter().any(|n| n.address == g.address));
+    let found = listed.filter_map(|gpu| {
+        let target = gpu.target.as_deref()?;
+        let torch = rocm_torches(facts).find(|t| t.complete && !targets::runs_on(&t.targets, target))?;
+        Some(Found {
+            what: format!("PyTorch {} has no code for the processor's own graphics ({target})", torch.version),
+            evidence: vec![format!("{} at {} is in KFD's topology", gpu.name, gpu.address)],
+            fix: Fix::text("`wave32 env` sets HIP_VISIBLE_DEVICES so that only the card is seen; `wave32 apply` keeps it"),
+        })
+    });
+    found.collect()
 }
 
 fn several(facts: &Facts) -> Vec<Found> {

@@ -1,5 +1,6 @@
 //! Vulkan: loader, drivers, devices.
 
+use super::manager::{Manager, manager};
 use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, VulkanDevice};
 
@@ -81,18 +82,22 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+fn packages(manager: Manager) -> &'static str {
+    match manager {
+        Manager::Apt => "libvulkan1 mesa-vulkan-drivers",
+        Manager::Dnf => "vulkan-loader mesa-vulkan-drivers",
+        Manager::Zypper => "libvulkan1 libvulkan_radeon",
+        Manager::Pacman => "vulkan-icd-loader vulkan-radeon",
+    }
+}
+
 fn install(facts: &Facts) -> Fix {
-    let is = |name: &str| facts.host.like.iter().any(|l| l == name);
-    let command = if is("debian") || is("ubuntu") {
-        "sudo apt install libvulkan1 mesa-vulkan-drivers"
-    } else if is("fedora") || is("rhel") {
-        "sudo dnf install vulkan-loader mesa-vulkan-drivers"
-    } else if is("arch") {
-        "sudo pacman -S vulkan-icd-loader vulkan-radeon"
-    } else {
-        return Fix::text("install your distribution's Vulkan loader and Mesa's Vulkan drivers");
-    };
-    Fix::run("install the loader and Mesa's drivers", &[command])
+    match manager(facts) {
+        Some(manager) => {
+            Fix::run("install the loader and Mesa's drivers", &[&manager.install(packages(manager))])
+        }
+        None => Fix::text("install your distribution's Vulkan loader and Mesa's Vulkan drivers"),
+    }
 }
 
 fn loader_broken(facts: &Facts) -> Vec<Found> {
@@ -100,15 +105,9 @@ fn loader_broken(facts: &Facts) -> Vec<Found> {
     let found = dangling.map(|path| Found {
         what: format!("{path} is a link to nothing"),
         evidence: Vec::new(),
-        fix: match install(facts) {
-            Fix::Run { commands, .. } => Fix::Run {
-                text: "install the loader again".into(),
-                commands: commands
-                    .iter()
-                    .map(|c| c.replace("apt install", "apt install --reinstall"))
-                    .collect(),
-            },
-            other => other,
+        fix: match manager(facts) {
+            Some(manager) => Fix::run("install the loader again", &[&manager.reinstall(packages(manager))]),
+            None => Fix::text("install your distribution's Vulkan loader again"),
         },
     });
     found.collect()

@@ -1,12 +1,10 @@
-//! The amdgpu kernel module, KFD and the kernel's log.
+//! The amdgpu kernel module and KFD.
 
-use crate::facts::{Driver, Event, Kfd, KfdNode, Log};
+use super::module;
+use crate::facts::{Driver, Kfd, KfdNode};
 use crate::system::System;
 use crate::targets;
-use object::read::elf::ElfFile64;
-use object::{LittleEndian, Object as _, ObjectSection as _, ReadCache};
 use std::collections::BTreeMap;
-use std::io::{Read, Seek, SeekFrom};
 
 const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 const MODULE: &str = "/sys/module/amdgpu";
@@ -28,8 +26,6 @@ const PARAMETERS: &[(&str, &[&str])] = &[
 ];
 /// Bits of a link's flags (linux `include/uapi/linux/kfd_sysfs.h`).
 const NO_ATOMICS: u64 = 1 << 2 | 1 << 3;
-/// The end of a log that is read.
-const LOG_BYTES: u64 = 4 << 20;
 
 /// Reads `name value` lines.
 fn properties(system: &System, path: &str) -> BTreeMap<String, u64> {
@@ -77,7 +73,7 @@ pub(super) fn kfd(system: &System) -> Kfd {
     Kfd { present: system.is_dir(NODES), nodes }
 }
 
-pub(super) fn driver(system: &System, kernel: Option<&str>) -> Driver {
+pub(super) fn driver(system: &System, kernel: Option<&str>, gaps: &mut Vec<String>) -> Driver {
     let at = |name: &str| system.attribute(&format!("{MODULE}/{name}"));
     let parameters = PARAMETERS.iter().filter_map(|(name, defaults)| {
         let value = at(&format!("parameters/{name}"))?;
@@ -90,119 +86,36 @@ pub(super) fn driver(system: &System, kernel: Option<&str>) -> Driver {
             dkms.push(version);
         }
     }
-    let file = kernel.and_then(|release| {
-        let folder = format!("/lib/modules/{release}");
-        let index = system.text(&format!("{folder}/modules.dep"));
-        let listed = index.as_deref().and_then(|text| {
-            text.lines().find_map(|l| l.split(':').next().filter(|p| p.contains("/amdgpu.ko")))
-        });
-        let usual = ["updates/dkms/amdgpu.ko", "kernel/drivers/gpu/drm/amd/amdgpu/amdgpu.ko"];
-        let paths = listed.into_iter().chain(usual).map(|p| format!("{folder}/{p}"));
-        paths.into_iter().find_map(|path| file_srcversion(system, &path))
+    // It is only compared with what is loaded.
+    let srcversion = at("srcversion");
+    let file = kernel.filter(|_| srcversion.is_some()).and_then(|release| module_file(system, release));
+    let file_srcversion = file.and_then(|path| match module::srcversion(system, &path) {
+        Ok(found) => found,
+        Err(why) => {
+            gaps.push(format!("{path} was not compared with the loaded module: {why}"));
+            None
+        }
     });
     Driver {
         loaded: system.is_dir(MODULE),
         version: at("version"),
-        srcversion: at("srcversion"),
-        file_srcversion: file,
+        srcversion,
+        file_srcversion,
         taint: at("taint"),
         dkms,
         parameters: parameters.collect(),
     }
 }
 
-/// `srcversion` of a module file that is not compressed.
-fn file_srcversion(system: &System, path: &str) -> Option<String> {
-    let cache = ReadCache::new(system.open(path)?);
-    let elf = ElfFile64::<LittleEndian, _>::parse(&cache).ok()?;
-    let section = elf.section_by_name(".modinfo")?;
-    let data = section.data().ok()?;
-    let text = data.split(|b| *b == 0).find_map(|entry| entry.strip_prefix(b"srcversion="))?;
-    Some(String::from_utf8_lossy(text).into_owned())
-}
-
-/// Kinds of lines, by words that all have to be there (linux `drivers/gpu/drm/amd`).
-const KINDS: &[(&str, &[&[&str]])] = &[
-    (
-        "preemption",
-        &[
-            &["preemption", "fail"],
-            &["preemption", "time out"],
-            &["unmapping queues failed"],
-            &["cp might be in an unrecoverable state"],
-            &["Failed to evict process queues"],
-        ],
-    ),
-    ("ring-timeout", &[&["ring ", " timeout"]]),
-    ("reset", &[&["GPU reset"]]),
-    ("atomics", &[&["PCI rejects atomics"]]),
-    ("page-fault", &[&["hub] page fault"], &["hub] retry page fault"]]),
-    ("firmware", &[&["firmware: failed to load amdgpu/"], &["Direct firmware load for amdgpu/", "failed"]]),
-];
-
-pub(super) fn log(system: &System) -> Log {
-    if system.live
-        && let Some(text) = messages()
-    {
-        return kernel_log("/dev/kmsg", &text);
-    }
-    let files = ["/var/log/kern.log", "/var/log/dmesg", "/var/log/kern.log.1"];
-    let found = files.iter().find_map(|path| Some((*path, tail(system, path)?)));
-    match found {
-        Some((path, text)) => kernel_log(path, &text),
-        None => Log::default(),
-    }
-}
-
-/// Sorts the lines of a kernel log.
-pub fn kernel_log(source: &str, text: &str) -> Log {
-    let mut events: Vec<Event> = Vec::new();
-    let lines = text.lines().filter(|l| l.contains("amdgpu") || l.contains("kfd") || l.contains("amdkfd"));
-    for line in lines {
-        let has = |words: &&[&str]| words.iter().all(|w| line.contains(w));
-        let Some((kind, _)) = KINDS.iter().find(|(_, patterns)| patterns.iter().any(has)) else { continue };
-        match events.iter_mut().find(|e| e.kind == *kind) {
-            Some(event) => (event.count, event.line) = (event.count + 1, line.trim().to_string()),
-            None => events.push(Event { kind, count: 1, line: line.trim().to_string() }),
-        }
-    }
-    Log { source: Some(source.to_string()), events }
-}
-
-/// The kernel's own buffer, where the user may read it. Every read is one record, and none waits.
-#[cfg(unix)]
-fn messages() -> Option<String> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let mut file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open("/dev/kmsg").ok()?;
-    let (mut text, mut record) = (String::new(), vec![0; 8 << 10]);
-    while text.len() < LOG_BYTES as usize {
-        match file.read(&mut record) {
-            Ok(0) => break,
-            Ok(length) => {
-                let line = String::from_utf8_lossy(&record[..length]).into_owned();
-                // `priority,number,time,flags;message`, then properties.
-                text += line.split_once(';').map_or("", |(_, m)| m).lines().next().unwrap_or_default();
-                text.push('\n');
-            }
-            // The oldest records were overwritten meanwhile.
-            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
-            Err(_) => break,
-        }
-    }
-    Some(text)
-}
-
-#[cfg(not(unix))]
-fn messages() -> Option<String> {
-    None
-}
-
-fn tail(system: &System, path: &str) -> Option<String> {
-    let mut file = system.open(path)?;
-    let size = system.size(path)?;
-    file.seek(SeekFrom::Start(size.saturating_sub(LOG_BYTES))).ok()?;
-    let mut bytes = Vec::new();
-    file.take(LOG_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+/// The file that `modprobe amdgpu` would load, by depmod's table or at its usual places.
+fn module_file(system: &System, release: &str) -> Option<String> {
+    let folder = format!("/lib/modules/{release}");
+    let index = system.text(&format!("{folder}/modules.dep"));
+    let listed = index
+        .as_deref()
+        .and_then(|text| text.lines().find_map(|l| l.split(':').next().filter(|p| p.contains("/amdgpu.ko"))));
+    let usual = ["updates/dkms", "kernel/drivers/gpu/drm/amd/amdgpu"].iter();
+    let usual = usual.flat_map(|place| module::ENDINGS.iter().map(move |e| format!("{place}/amdgpu.ko{e}")));
+    let mut paths = listed.map(String::from).into_iter().chain(usual).map(|p| format!("{folder}/{p}"));
+    paths.find(|path| system.is_file(path))
 }

@@ -82,6 +82,8 @@ fn name(ids: &str, vendor: u16, device: u16, revision: u8) -> String {
         0x1002 => "AMD",
         0x10de => "NVIDIA",
         0x8086 => "Intel",
+        // WSL's place for a card that Windows has.
+        0x1414 => "Microsoft's virtual",
         _ => "unknown maker's",
     };
     let wanted = (format!("{device:04X}"), format!("{revision:02X}"));

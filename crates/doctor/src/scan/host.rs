@@ -1,6 +1,6 @@
 //! System, user, device nodes.
 
-use crate::facts::{Device, Host, User};
+use crate::facts::{Device, Host, Rocm, User, Wsl};
 use crate::system::System;
 
 pub(super) fn host(system: &System) -> Host {
@@ -24,10 +24,34 @@ pub(super) fn host(system: &System) -> Host {
         like: like.collect(),
         version: field("VERSION_ID"),
         kernel: system.attribute("/proc/sys/kernel/osrelease"),
+        wsl: wsl(system),
         container: container.or_else(|| system.env("container").map(|v| format!("container={v} is set"))),
         memory_bytes: memory,
         free_bytes: system.process.free_bytes,
     }
+}
+
+/// Windows's subsystem for Linux, by what its kernel calls itself.
+fn wsl(system: &System) -> Option<Wsl> {
+    let version = system.attribute("/proc/version").filter(|v| v.to_lowercase().contains("microsoft"))?;
+    // The first words: who built it, and with what, follows in brackets.
+    let kernel = version.split(" (").next().unwrap_or_default().to_string();
+    let libraries = system.is_file("/usr/lib/wsl/lib/libdxcore.so");
+    Some(Wsl { kernel, dxg: system.node("/dev/dxg").is_some(), libraries, rocm: None })
+}
+
+/// What ROCm would reach Windows's GPU with: librocdxg beside it, or the runtime of versions before 7.1.
+pub(super) fn rocm_for_wsl(system: &System, rocm: &[Rocm]) -> Option<String> {
+    let folder = |r: &Rocm| Some(r.library("hsa")?.path.rsplit_once('/')?.0.to_string());
+    let folders = rocm.iter().filter_map(folder).chain(["/opt/rocm/lib".to_string()]);
+    let mut beside = folders.filter_map(|folder| {
+        let name = system.names(&folder).into_iter().find(|n| n.starts_with("librocdxg.so"))?;
+        Some(format!("{folder}/{name}"))
+    });
+    let package = "hsa-runtime-rocr4wsl-amdgpu";
+    let older =
+        || system.exists(&format!("/var/lib/dpkg/info/{package}.list")).then(|| format!("package {package}"));
+    beside.next().or_else(older)
 }
 
 /// Lines of `/etc/group` or `/etc/passwd` as fields.
@@ -63,7 +87,8 @@ pub(super) fn user(system: &System) -> User {
 pub(super) fn devices(system: &System) -> Vec<Device> {
     let groups = fields(system, "/etc/group");
     let render = system.nodes("/dev/dri").into_iter().filter(|n| n.starts_with("renderD"));
-    let paths = std::iter::once("/dev/kfd".to_string()).chain(render.map(|n| format!("/dev/dri/{n}")));
+    let fixed = ["/dev/kfd", "/dev/dxg"].map(String::from).into_iter();
+    let paths = fixed.chain(render.map(|n| format!("/dev/dri/{n}")));
     let device = |path: String| {
         let node = system.node(&path)?;
         Some(Device {

@@ -1,6 +1,5 @@
 //! What earlier attempts left behind: replaced libraries, shims, linked databases, caches, our own halves.
 
-use super::packages;
 use super::rocm::{LIBRARIES, database_folders};
 use crate::code_objects;
 use crate::facts::{Facts, Leftover, LeftoverKind, Library, Rocm};
@@ -22,7 +21,8 @@ const INTERPOSED: &[&str] = &[
 ];
 const BACKUP_ENDINGS: &[&str] = &[".backup", ".bak", ".old", ".orig", ".original", ".save"];
 
-pub(super) fn leftovers(system: &System, facts: &Facts) -> Vec<Leftover> {
+/// `sources` are those of the compute driver that were edited.
+pub(super) fn leftovers(system: &System, facts: &Facts, sources: &[String]) -> Vec<Leftover> {
     let mut found = Vec::new();
     let mut add = |kind, path: &str, evidence: String| {
         if !found.iter().any(|l: &Leftover| l.kind == kind && l.path == path) {
@@ -38,7 +38,7 @@ pub(super) fn leftovers(system: &System, facts: &Facts) -> Vec<Leftover> {
         linked_databases(system, rocm, &mut add);
     }
     preloads(system, facts, &mut add);
-    kernel_module(system, facts, &mut add);
+    kernel_module(facts, sources, &mut add);
     caches(system, facts, &mut add);
     found
 }
@@ -148,9 +148,9 @@ fn preloads(system: &System, facts: &Facts, add: &mut Add) {
     }
 }
 
-fn kernel_module(system: &System, facts: &Facts, add: &mut Add) {
+fn kernel_module(facts: &Facts, sources: &[String], add: &mut Add) {
     let driver = &facts.driver;
-    if let [first, rest @ ..] = packages::changed_sources(system).as_slice() {
+    if let [first, rest @ ..] = sources {
         let others = if rest.is_empty() { String::new() } else { format!(", like {} others,", rest.len()) };
         add(
             LeftoverKind::DriverSources,

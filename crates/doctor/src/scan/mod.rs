@@ -5,8 +5,11 @@ mod environment;
 mod gpus;
 mod host;
 mod leftovers;
+mod log;
+mod module;
 mod packages;
 mod rocm;
+mod rpm;
 mod torch;
 mod vulkan;
 
@@ -14,7 +17,7 @@ use crate::facts::Facts;
 use crate::system::System;
 use std::time::Duration;
 
-pub use driver::kernel_log;
+pub(crate) use rocm::miopen_in;
 
 /// Read of large files, and time for it: libraries of gigabytes cost megabytes, since only headers are read.
 const LARGE_BYTES: u64 = 512 << 20;
@@ -41,50 +44,22 @@ pub fn target_at(system: &System, address: &str) -> Option<(String, &'static str
     on_bus.or_else(|| Some((node?.target?, "kfd")))
 }
 
-fn start(system: &System, options: &Options) -> Facts {
-    if options.thorough {
-        system.limit(u64::MAX, Duration::from_secs(600));
-    } else {
-        system.limit(LARGE_BYTES, LARGE_TIME);
-    }
-    Facts { live: system.live, ..Facts::default() }
-}
-
-fn read_cards(system: &System, facts: &mut Facts) {
-    facts.kfd = driver::kfd(system);
-    facts.pci_listed = system.is_dir(gpus::PCI);
-    facts.gpus = gpus::gpus(system, &facts.kfd);
-}
-
-fn read_software(system: &System, options: &Options, facts: &mut Facts) {
-    facts.torches = torch::torches(system, &options.python);
-    facts.rocm = rocm::installs(system, &facts.torches);
-}
-
-/// Reads the cards, PyTorches and ROCm installations alone: what an environment depends on.
-pub fn stack(system: &System) -> Facts {
-    let options = Options::default();
-    let mut facts = start(system, &options);
-    read_cards(system, &mut facts);
-    read_software(system, &options, &mut facts);
-    facts
-}
-
-/// Reads everything but what drivers have to be asked for.
+/// Reads everything but what drivers have to be asked for. On a live machine its package manager and its journal are asked.
 pub fn scan(system: &System, options: &Options) -> Facts {
-    let mut facts = start(system, options);
-    facts.host = host::host(system);
+    let mut facts = stack(system, options);
     facts.user = host::user(system);
-    read_cards(system, &mut facts);
-    facts.driver = driver::driver(system, facts.host.kernel.as_deref());
+    facts.driver = driver::driver(system, facts.host.kernel.as_deref(), &mut facts.gaps);
     facts.devices = host::devices(system);
-    facts.log = driver::log(system);
-    read_software(system, options, &mut facts);
+    facts.log = log::log(system, &mut facts.gaps);
+    if let Some(wsl) = &mut facts.host.wsl {
+        wsl.rocm = host::rocm_for_wsl(system, &facts.rocm);
+    }
     facts.vulkan = vulkan::vulkan(system);
     facts.variables = environment::variables(system);
     environment::check_names(system, &facts.rocm, &mut facts.variables);
-    packages::check(system, &mut facts.rocm, &mut facts.gaps, options.thorough);
-    facts.leftovers = leftovers::leftovers(system, &facts);
+    facts.missing = packages::check(system, &mut facts.rocm, &mut facts.gaps, options.thorough);
+    let sources = packages::changed_sources(system, &mut facts.gaps, options.thorough);
+    facts.leftovers = leftovers::leftovers(system, &facts, &sources);
     for library in facts.rocm.iter().flat_map(|r| &r.libraries).filter(|l| !l.complete) {
         facts.gaps.push(format!("{}: not read to its end; --thorough takes the time", library.path));
     }
@@ -94,8 +69,22 @@ pub fn scan(system: &System, options: &Options) -> Facts {
     if !options.python.is_empty() && !facts.torches.iter().any(|t| t.reach == "--python") {
         facts.gaps.push(format!("--python {}: no PyTorch there", options.python.join(", ")));
     }
-    if facts.log.source.is_none() {
-        facts.gaps.push("the kernel's log is not readable; `sudo wave32 doctor` reads it".into());
+    facts
+}
+
+/// Reads cards, ROCm and PyTorch alone: what an environment or a build is made for.
+pub fn stack(system: &System, options: &Options) -> Facts {
+    if options.thorough {
+        system.limit(u64::MAX, Duration::from_secs(600));
+    } else {
+        system.limit(LARGE_BYTES, LARGE_TIME);
     }
+    let mut facts = Facts { live: system.live, ..Facts::default() };
+    facts.host = host::host(system);
+    facts.kfd = driver::kfd(system);
+    facts.pci_listed = system.is_dir(gpus::PCI);
+    facts.gpus = gpus::gpus(system, &facts.kfd);
+    facts.torches = torch::torches(system, &options.python);
+    facts.rocm = rocm::installs(system, &facts.torches);
     facts
 }

@@ -1,7 +1,8 @@
-//! Whether ROCm's libraries are as their Debian packages have them, by dpkg's own sums.
+//! Whether ROCm's libraries are as their packages have them: Debian's by dpkg's own sums, others by `rpm`.
 
 use super::rocm::LIBRARIES;
-use crate::facts::Rocm;
+use super::rpm;
+use crate::facts::{Missing, Rocm};
 use crate::system::System;
 use md5::{Digest, Md5};
 use std::io::Read;
@@ -19,7 +20,7 @@ const PACKAGES: &[&str] = &[
     "rocblas",
 ];
 /// Larger files cost more than a quick look may take.
-const QUICK: u64 = 64 << 20;
+pub(super) const QUICK: u64 = 64 << 20;
 
 /// A file as its package has it.
 struct Listed {
@@ -28,8 +29,17 @@ struct Listed {
     sum: String,
 }
 
-pub(super) fn check(system: &System, rocm: &mut [Rocm], gaps: &mut Vec<String>, thorough: bool) {
+/// Compares libraries with their packages; returns those that packages have and the machine has not.
+pub(super) fn check(
+    system: &System,
+    rocm: &mut [Rocm],
+    gaps: &mut Vec<String>,
+    thorough: bool,
+) -> Vec<Missing> {
     let listed = listed(system);
+    if listed.is_empty() {
+        return rpm::check(system, rocm, gaps, thorough);
+    }
     for library in rocm.iter_mut().flat_map(|r| &mut r.libraries) {
         // A file that was replaced by a link to another is listed under its own name.
         let own = listed.iter().find(|l| l.path == library.path);
@@ -59,12 +69,8 @@ pub(super) fn check(system: &System, rocm: &mut [Rocm], gaps: &mut Vec<String>, 
             (None, None) => {}
         }
     }
-    if listed.is_empty()
-        && system.is_dir("/var/lib/rpm")
-        && rocm.iter().any(|r| r.kind != "torch" && r.kind != "wheel")
-    {
-        gaps.push("packages are RPM's: `rpm -V hsa-rocr miopen-hip` tells whether they were changed".into());
-    }
+    let gone = listed.into_iter().filter(|l| !system.exists(&l.path));
+    gone.map(|l| Missing { path: l.path, package: l.package }).collect()
 }
 
 fn listed(system: &System) -> Vec<Listed> {
@@ -88,16 +94,22 @@ fn listed(system: &System) -> Vec<Listed> {
 
 /// Files of the compute driver's sources that are not as the package amdgpu-dkms has them: what a module is
 /// patched in. Its other thousands of files are left alone.
-pub(super) fn changed_sources(system: &System) -> Vec<String> {
-    let sums = system.text(&format!("{INFO}/amdgpu-dkms.md5sums")).unwrap_or_default();
+pub(super) fn changed_sources(system: &System, gaps: &mut Vec<String>, thorough: bool) -> Vec<String> {
+    let Some(sums) = system.text(&format!("{INFO}/amdgpu-dkms.md5sums")) else {
+        return rpm::changed_sources(system, gaps, thorough);
+    };
     let lines = sums.lines().filter_map(|line| line.split_once("  "));
-    let compute = lines.filter(|(_, path)| path.contains("/amdkfd/") || path.contains("/amdgpu_amdkfd"));
+    let compute = lines.filter(|(_, path)| is_compute_source(path));
     let changed = compute.filter(|(known, path)| {
         let path = format!("/{path}");
         let size = system.size(&path).unwrap_or(0);
         system.grant(size) && sum(system, &path).is_some_and(|found| found != **known)
     });
     changed.map(|(_, path)| format!("/{path}")).collect()
+}
+
+pub(super) fn is_compute_source(path: &str) -> bool {
+    path.contains("/amdkfd/") || path.contains("/amdgpu_amdkfd")
 }
 
 fn sum(system: &System, path: &str) -> Option<String> {

@@ -128,6 +128,15 @@ fn library(system: &System, root: &str, folder: &str, name: &'static str, file: 
     Some(found)
 }
 
+/// The MIOpen in a folder of libraries.
+pub(crate) fn miopen_in(system: &System, folder: &str) -> Option<Library> {
+    let root = folder.rsplit_once('/').map_or("", |(root, _)| root);
+    LIBRARIES
+        .iter()
+        .filter(|(name, _)| *name == "miopen")
+        .find_map(|(name, file)| library(system, root, folder, name, file))
+}
+
 /// Where rocBLAS keeps its kernels: beside the library, or in a folder with a version.
 fn kernel_folders(system: &System, folder: &str) -> Vec<String> {
     let base = format!("{folder}/rocblas");

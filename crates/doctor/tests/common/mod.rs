@@ -93,6 +93,15 @@ fn kfd(root: &Path, node: &str, address: &str, device: &str, target: &str, flags
     write(root, &format!("{base}/io_links/0/properties"), link.as_bytes());
 }
 
+/// Puts a program into a folder: a script for sh.
+pub fn program(folder: &Path, name: &str, script: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join(name);
+    fs::create_dir_all(folder).unwrap();
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 fn rodata(strings: &[&str]) -> (&'static str, Vec<u8>) {
     (".rodata", strings.iter().flat_map(|s| format!("{s}\0").into_bytes()).collect())
 }

@@ -1,7 +1,8 @@
 /* A HIP runtime of host memory for tests without a card: the fixture kernels are C, and a clock says when they would be
  * done. `standin_set(NAME, VALUE)` or the variable STANDIN_NAME make a function of that name fail with that status, or
  * set: COUNT (devices), HANG (nothing is ever done), WAVE (lanes), ABORT (looking for devices crashes), ARCH (text,
- * variable only). `standin_calls(NAME)` counts calls. */
+ * variable only), MANNER (`after`: waiting for a stream never ends). `standin_calls(NAME)` counts calls. As the real one
+ * does, it keeps a thread that waits for ever. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,6 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+static void *wait_for_events(void *nothing) {
+    for (;;) pause();
+    return nothing;
+}
+__attribute__((constructor)) static void start(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, wait_for_events, NULL);
+}
 
 static struct { char name[40]; long value, calls; int set; } table[64];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -125,6 +136,13 @@ int hipMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *str
 }
 int hipMemcpy(void *to, const void *from, size_t bytes, int kind) { CALLED; (void)kind; memcpy(to, from, bytes); return 0; }
 int hipDeviceSynchronize(void) { CALLED; return 0; }
+/* A kernel that hangs shows here, behind a MIOpen that returned. */
+int hipStreamSynchronize(void *stream) {
+    (void)stream;
+    const char *manner = getenv("STANDIN_MANNER");
+    while (manner && !strcmp(manner, "after")) pause();
+    return 0;
+}
 int hipEventSynchronize(void *event) { CALLED; (void)event; return 0; }
 int hipMemsetD32Async(void *to, int value, size_t count, void *stream) {
     CALLED;

@@ -1,7 +1,8 @@
 //! Bars of milliseconds on a logarithmic axis, one group a problem, one colour a solver.
 
-use super::table::{figure, shortened};
+use super::table::shortened;
 use super::{Report, Row};
+use crate::sheet::figure;
 use std::fmt::Write as _;
 
 const COLORS: [&str; 8] =

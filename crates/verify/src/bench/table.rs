@@ -2,26 +2,8 @@
 
 use super::stats::geometric_mean;
 use super::{Comparison, Mode, Pair, Report, Row};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use crate::sheet::{Sheet, figure};
 use std::fmt::Write as _;
-
-fn sheet(header: &[&str], numbers_from: usize) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if index >= numbers_from {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-/// Three significant digits, so that microseconds and seconds read alike.
-pub(super) fn figure(value: f64) -> String {
-    let digits = if value <= 0.0 { 0 } else { (2 - value.log10().floor() as i64).clamp(0, 6) as usize };
-    format!("{value:.digits$}")
-}
 
 fn optional(value: Option<f64>) -> String {
     value.map_or("-".to_string(), figure)
@@ -45,7 +27,7 @@ pub fn table(report: &Report) -> String {
             rates.source
         );
     }
-    let mut table = sheet(&["problem", "pass", "type", "solver", "ms", "TFLOPS", "GB/s", "of floor"], 4);
+    let mut table = Sheet::new(&["problem", "pass", "type", "solver", "ms", "TFLOPS", "GB/s", "of floor"], 4);
     for row in report.rows.iter().filter(|row| row.time.is_some()) {
         let solver = match row.config.as_str() {
             "" => row.solver.clone(),
@@ -58,9 +40,9 @@ pub fn table(report: &Report) -> String {
             percent(row.floor_share()),
         ];
         let words = [shortened(&row.label), row.direction.clone(), row.dtype.clone(), solver];
-        table.add_row(words.into_iter().chain(numbers).map(Cell::new));
+        table.row(words.into_iter().chain(numbers));
     }
-    let _ = writeln!(text, "\n{}\n", trimmed(&table));
+    let _ = writeln!(text, "\n{table}");
     text.push_str(&totals(report));
     for row in report.failures() {
         let error = row.error.as_deref().unwrap_or_default();
@@ -127,15 +109,16 @@ pub fn comparison_table(a: &Report, b: &Report, comparison: &Comparison) -> Stri
         format!("{} {} ({}), wave32 {}", subject.id, subject.name, subject.driver, report.wave32)
     };
     let mut text = format!("A: {}\nB: {}\n", name(a), name(b));
-    let mut table = sheet(&["problem", "pass", "type", "A solver", "B solver", "A ms", "B ms", "A/B"], 5);
+    let mut table =
+        Sheet::new(&["problem", "pass", "type", "A solver", "B solver", "A ms", "B ms", "A/B"], 5);
     for Pair { a, b } in &comparison.pairs {
         let ratio = Pair { a: a.clone(), b: b.clone() }.speedup();
         let words =
             [shortened(&a.label), a.direction.clone(), a.dtype.clone(), a.solver.clone(), b.solver.clone()];
         let numbers = [optional(a.median_ms()), optional(b.median_ms()), optional(ratio)];
-        table.add_row(words.into_iter().chain(numbers).map(Cell::new));
+        table.row(words.into_iter().chain(numbers));
     }
-    let _ = writeln!(text, "\n{}\n", trimmed(&table));
+    let _ = writeln!(text, "\n{table}");
     for (direction, dtype) in passes(comparison.pairs.iter().map(|p| &p.a)) {
         let mean = optional(comparison.mean(&direction, &dtype));
         let _ = writeln!(text, "{direction} {dtype}: B is {mean} times as fast (geometric mean)");
@@ -144,11 +127,6 @@ pub fn comparison_table(a: &Report, b: &Report, comparison: &Comparison) -> Stri
         let _ = writeln!(text, "{} rows are in one report only", comparison.unmatched);
     }
     text
-}
-
-/// The table without the blanks that fill its last column.
-fn trimmed(table: &Table) -> String {
-    table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
 }
 
 /// A label that fits a terminal: its end says most.

@@ -94,13 +94,13 @@ impl Access {
     fn new(wave: &Wave, args: &Args) -> Self {
         let buffer = Descriptor::new(wave, args.src[BASE]);
         let mem = &args.mem;
-        let mut index = if mem.idxen { vector(wave, args.src[ADDR], 0) } else { [0; 32] };
+        let mut index = if mem.idxen { *vector(wave, args.src[ADDR], 0) } else { [0; 32] };
         if buffer.add_lane {
             for (l, index) in index.iter_mut().enumerate() {
                 *index = index.wrapping_add((32 * wave.half + l) as u32);
             }
         }
-        let offset = if mem.offen { vector(wave, args.src[ADDR], usize::from(mem.idxen)) } else { [0; 32] };
+        let offset = if mem.offen { *vector(wave, args.src[ADDR], usize::from(mem.idxen)) } else { [0; 32] };
         let offset = offset.map(|o| o.wrapping_add(mem.offset as u32));
         let soffset = scalar(wave, args.src[EXTRA]);
         Self { buffer, index, offset, soffset, half: wave.half, exec: wave.exec() }

@@ -4,11 +4,12 @@ use super::global::Lanes;
 use super::{
     ADDR, DATA, Data, EXTRA, Segment, atomic_handler, load_handler, local, operands, put, store_handler,
 };
-use super::{Dwords, Rmw, destination, exchange, operand, vector};
+use super::{Dwords, Rmw, destination, exchange, operand, quick, vector};
 use crate::args::Args;
 use crate::env::{Env, Fault, MemoryFn};
+use crate::lanes::ZEROS;
 use crate::wave::{EXEC, M0};
-use crate::{Memory, Wave};
+use crate::{Memory, Row, Wave};
 use wave32_isa::{Inst, Op};
 
 /// Chooses the handler and sorts the operands: `[vdst,] [addr,] [data0,] [data1]`.
@@ -74,7 +75,68 @@ struct ByLane;
 /// The lanes' addresses, `offset` bytes on.
 #[inline]
 fn addresses(wave: &Wave, args: &Args, offset: u32) -> [u64; 32] {
-    vector(wave, args.src[ADDR], 0).map(|a| u64::from(a.wrapping_add(offset)))
+    let mut all = [0; 32];
+    for (to, a) in all.iter_mut().zip(vector(wave, args.src[ADDR], 0)) {
+        *to = u64::from(a.wrapping_add(offset));
+    }
+    all
+}
+
+/// Loads at the lanes' addresses, `offset` bytes on.
+#[inline(always)]
+fn load<M: Memory, const BYTES: usize>(
+    wave: &Wave,
+    env: &mut Env<M>,
+    args: &Args,
+    offset: u32,
+    out: &mut Data,
+) -> Result<(), Box<Fault>> {
+    macro_rules! quick {
+        ($dwords:literal) => {
+            if let Some(at) = quick::places::<M, $dwords>(wave, env, args.src[ADDR], offset) {
+                quick::load::<$dwords>(&env.lds.words, &at, out);
+                return Ok(());
+            }
+        };
+    }
+    match BYTES {
+        4 => quick!(1),
+        8 => quick!(2),
+        12 => quick!(3),
+        16 => quick!(4),
+        _ => {}
+    }
+    let addr = addresses(wave, args, offset);
+    local::load::<M, BYTES>(env, lanes(wave, &addr), out)
+}
+
+/// Stores at the lanes' addresses, `offset` bytes on.
+#[inline(always)]
+fn store<M: Memory, const BYTES: usize>(
+    wave: &Wave,
+    env: &mut Env<M>,
+    args: &Args,
+    offset: u32,
+    data: [&Row; 4],
+) -> Result<(), Box<Fault>> {
+    macro_rules! quick {
+        ($dwords:literal, $rows:expr) => {
+            if let Some(at) = quick::places::<M, $dwords>(wave, env, args.src[ADDR], offset) {
+                quick::store::<$dwords>(&mut env.lds.words, &at, wave.exec(), &$rows);
+                return Ok(());
+            }
+        };
+    }
+    let [a, b, c, d] = data;
+    match BYTES {
+        4 => quick!(1, [a]),
+        8 => quick!(2, [a, b]),
+        12 => quick!(3, [a, b, c]),
+        16 => quick!(4, [a, b, c, d]),
+        _ => {}
+    }
+    let addr = addresses(wave, args, offset);
+    local::store::<M, BYTES>(env, lanes(wave, &addr), &data.map(|row| *row))
 }
 
 fn lanes<'a>(wave: &Wave, addr: &'a [u64; 32]) -> Lanes<'a> {
@@ -89,8 +151,7 @@ impl<M: Memory> Segment<M> for Local {
         args: &Args,
         out: &mut Data,
     ) -> Result<(), Box<Fault>> {
-        let addr = addresses(wave, args, args.mem.offset as u32);
-        local::load::<M, BYTES>(env, lanes(wave, &addr), out)
+        load::<M, BYTES>(wave, env, args, args.mem.offset as u32, out)
     }
 
     #[inline]
@@ -100,8 +161,8 @@ impl<M: Memory> Segment<M> for Local {
         args: &Args,
         data: &Data,
     ) -> Result<(), Box<Fault>> {
-        let addr = addresses(wave, args, args.mem.offset as u32);
-        local::store::<M, BYTES>(env, lanes(wave, &addr), data)
+        let rows = [&data[0], &data[1], &data[2], &data[3]];
+        store::<M, BYTES>(wave, env, args, args.mem.offset as u32, rows)
     }
 
     fn atomic(
@@ -165,8 +226,7 @@ fn read2<M: Memory, const BYTES: usize, const STEP: u32>(
 ) -> Result<(), Box<Fault>> {
     let mut out = [[[0; 32]; 4]; 2];
     for (out, offset) in out.iter_mut().zip(two_offsets::<STEP>(args)) {
-        let addr = addresses(wave, args, offset);
-        local::load::<M, BYTES>(env, lanes(wave, &addr), out)?;
+        load::<M, BYTES>(wave, env, args, offset, out)?;
     }
     for (i, out) in out.iter().enumerate() {
         for (k, row) in out.iter().enumerate().take(BYTES / 4) {
@@ -182,9 +242,8 @@ fn write2<M: Memory, const BYTES: usize, const STEP: u32>(
     args: &Args,
 ) -> Result<(), Box<Fault>> {
     for (src, offset) in [DATA, EXTRA].into_iter().zip(two_offsets::<STEP>(args)) {
-        let data = operand::<Dwords>(wave, args.src[src], BYTES / 4);
-        let addr = addresses(wave, args, offset);
-        local::store::<M, BYTES>(env, lanes(wave, &addr), &data)?;
+        let data = [0, 1].map(|k| if k < BYTES / 4 { vector(wave, args.src[src], k) } else { &ZEROS });
+        store::<M, BYTES>(wave, env, args, offset, [data[0], data[1], &ZEROS, &ZEROS])?;
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ fn fft(mask: u32, lane: u32) -> u32 {
 
 /// `ds_bpermute_b32`: each lane reads the lane whose number times 4 its address holds.
 pub(super) fn bpermute<M: Memory>(wave: &mut Wave, _: &mut Env<M>, args: &Args) -> Result<(), Box<Fault>> {
-    let addr = vector(wave, args.src[ADDR], 0);
+    let addr = *vector(wave, args.src[ADDR], 0);
     let offset = args.mem.offset as u32;
     gather(wave, args, DATA, |l| (addr[l].wrapping_add(offset) / 4 % 32) as usize);
     Ok(())

@@ -1,7 +1,9 @@
 //! FLAT, GLOBAL and SCRATCH (RDNA ISA chapter 9).
 
 use super::global::{self, Lanes};
-use super::{ADDR, BASE, DATA, Data, Segment, atomic_handler, load_handler, local, scratch, store_handler};
+use super::{
+    ADDR, BASE, DATA, Data, Segment, atomic_handler, load_handler, local, quick, scratch, store_handler,
+};
 use super::{destination, operands, vector};
 use crate::args::{Args, Src};
 use crate::env::{Env, Fault, MemoryFn};
@@ -45,15 +47,32 @@ pub(super) fn bind<M: Memory, G: Segment<M>>(inst: &Inst, args: &mut Args) -> Op
 fn addresses(wave: &Wave, args: &Args, offset: i32) -> [u64; 32] {
     let offset = i64::from(offset) as u64;
     let low = vector(wave, args.src[ADDR], 0);
+    let mut all = [0; 32];
     if let Src::Sgpr(base) = args.src[BASE] {
         let base = wave.scalar64(base).wrapping_add(offset);
-        return low.map(|l| base.wrapping_add(u64::from(l)));
+        for (to, &low) in all.iter_mut().zip(low) {
+            *to = base.wrapping_add(u64::from(low));
+        }
+        return all;
     }
     let high = vector(wave, args.src[ADDR], 1);
-    std::array::from_fn(|l| (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(offset))
+    for l in 0..32 {
+        all[l] = (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(offset);
+    }
+    all
 }
 
 impl<M: Memory> Segment<M> for Global {
+    #[inline(always)]
+    fn load_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
+        quick::from_memory::<M, N>(wave, env, args)
+    }
+
+    #[inline(always)]
+    fn store_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
+        quick::to_memory::<M, N>(wave, env, args)
+    }
+
     #[inline]
     fn load<const BYTES: usize>(
         wave: &Wave,

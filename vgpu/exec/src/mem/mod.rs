@@ -10,12 +10,14 @@ mod flat;
 mod format;
 mod global;
 mod local;
+mod quick;
 mod scratch;
 mod shape;
 
 use crate::args::{Args, Src, register};
 use crate::env::{Env, Fault, MemoryFn};
-use crate::{Memory, Wave};
+use crate::lanes::ZEROS;
+use crate::{Memory, Row, Wave};
 use atomic::Rmw;
 use global::Lanes;
 use shape::{B16High, B16Low, Dwords, I8, I8High, I8Low, I16, Shape, U8, U8High, U8Low, U16};
@@ -68,6 +70,18 @@ pub(crate) trait Segment<M: Memory> {
         data: &Data,
     ) -> Result<(), Box<Fault>>;
 
+    /// Loads `N` dwords of each lane into registers, if it can be done the short way (see `quick`); whether it was.
+    #[inline(always)]
+    fn load_rows<const N: usize>(_wave: &mut Wave, _env: &mut Env<M>, _args: &Args) -> bool {
+        false
+    }
+
+    /// See [`Segment::load_rows`].
+    #[inline(always)]
+    fn store_rows<const N: usize>(_wave: &mut Wave, _env: &mut Env<M>, _args: &Args) -> bool {
+        false
+    }
+
     /// Replaces 32 or 64 bits of each lane that EXEC has on by `f(lane, old)`; `out` gets the old ones.
     fn atomic(
         wave: &Wave,
@@ -92,10 +106,10 @@ fn load_handler<M: Memory, G: Segment<M>>(kind: &str, to_lds: bool) -> Option<Me
         ("sbyte_d16_hi" | "i8_d16_hi", false) => load::<M, G, I8High, 1>,
         ("short_d16" | "u16_d16", false) => load::<M, G, B16Low, 2>,
         ("short_d16_hi" | "u16_d16_hi", false) => load::<M, G, B16High, 2>,
-        ("dword" | "b32", false) => load::<M, G, Dwords, 4>,
-        ("dwordx2" | "b64", false) => load::<M, G, Dwords, 8>,
-        ("dwordx3" | "b96", false) => load::<M, G, Dwords, 12>,
-        ("dwordx4" | "b128", false) => load::<M, G, Dwords, 16>,
+        ("dword" | "b32", false) => load_whole::<M, G, 1, 4>,
+        ("dwordx2" | "b64", false) => load_whole::<M, G, 2, 8>,
+        ("dwordx3" | "b96", false) => load_whole::<M, G, 3, 12>,
+        ("dwordx4" | "b128", false) => load_whole::<M, G, 4, 16>,
         ("ubyte", true) => load_to_lds::<M, G, U8, 1>,
         ("sbyte", true) => load_to_lds::<M, G, I8, 1>,
         ("ushort", true) => load_to_lds::<M, G, U16, 2>,
@@ -112,14 +126,33 @@ fn store_handler<M: Memory, G: Segment<M>>(kind: &str) -> Option<MemoryFn<M>> {
         "byte_d16_hi" | "b8_d16_hi" => store::<M, G, U8High, 1>,
         "short" | "b16" => store::<M, G, U16, 2>,
         "short_d16_hi" | "b16_d16_hi" => store::<M, G, B16High, 2>,
-        "dword" | "b32" => store::<M, G, Dwords, 4>,
-        "dwordx2" | "b64" => store::<M, G, Dwords, 8>,
-        "dwordx3" | "b96" => store::<M, G, Dwords, 12>,
-        "dwordx4" | "b128" => store::<M, G, Dwords, 16>,
+        "dword" | "b32" => store_whole::<M, G, 1, 4>,
+        "dwordx2" | "b64" => store_whole::<M, G, 2, 8>,
+        "dwordx3" | "b96" => store_whole::<M, G, 3, 12>,
+        "dwordx4" | "b128" => store_whole::<M, G, 4, 16>,
         _ => return None,
     })
 }
 
+/// Whole dwords: the short way, where the segment has one.
+fn load_whole<M: Memory, G: Segment<M>, const N: usize, const BYTES: usize>(
+    wave: &mut Wave,
+    env: &mut Env<M>,
+    args: &Args,
+) -> Result<(), Box<Fault>> {
+    if G::load_rows::<N>(wave, env, args) { Ok(()) } else { load::<M, G, Dwords, BYTES>(wave, env, args) }
+}
+
+/// See [`load_whole`].
+fn store_whole<M: Memory, G: Segment<M>, const N: usize, const BYTES: usize>(
+    wave: &mut Wave,
+    env: &mut Env<M>,
+    args: &Args,
+) -> Result<(), Box<Fault>> {
+    if G::store_rows::<N>(wave, env, args) { Ok(()) } else { store::<M, G, Dwords, BYTES>(wave, env, args) }
+}
+
+#[inline(never)]
 fn load<M: Memory, G: Segment<M>, S: Shape, const BYTES: usize>(
     wave: &mut Wave,
     env: &mut Env<M>,
@@ -149,6 +182,7 @@ fn load_to_lds<M: Memory, G: Segment<M>, S: Shape, const BYTES: usize>(
     local::store::<M, 4>(env, Lanes { half: wave.half, mask: wave.exec(), addr: &addr }, &out)
 }
 
+#[inline(never)]
 fn store<M: Memory, G: Segment<M>, S: Shape, const BYTES: usize>(
     wave: &mut Wave,
     env: &mut Env<M>,
@@ -211,6 +245,10 @@ fn atomic_handler<M: Memory, G: Segment<M>>(
 #[inline]
 fn put<S: Shape>(wave: &mut Wave, register: usize, row: &[u32; 32]) {
     let exec = wave.exec();
+    if exec == u32::MAX {
+        wave.row_mut(register).iter_mut().zip(row).for_each(|(old, &raw)| *old = S::load(raw, *old));
+        return;
+    }
     for (l, (old, &raw)) in wave.row_mut(register).iter_mut().zip(row).enumerate() {
         *old = if exec >> l & 1 == 1 { S::load(raw, *old) } else { *old };
     }
@@ -230,12 +268,12 @@ fn operand<S: Shape>(wave: &Wave, src: Src, dwords: usize) -> Data {
     data
 }
 
-/// A vector operand's first register; zeros where there is none.
-#[inline]
-fn vector(wave: &Wave, src: Src, k: usize) -> [u32; 32] {
+/// A vector operand's `k`-th register; zeros where there is none.
+#[inline(always)]
+fn vector(wave: &Wave, src: Src, k: usize) -> &Row {
     match src {
-        Src::Vgpr(first) => *wave.row(usize::from(first) + k),
-        _ => [0; 32],
+        Src::Vgpr(first) => wave.row(usize::from(first) + k),
+        _ => &ZEROS,
     }
 }
 

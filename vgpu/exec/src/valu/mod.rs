@@ -45,9 +45,9 @@ pub(crate) fn bind(inst: &Inst) -> Option<(VectorFn, Args)> {
     if let Some(handler) = wide_operands(inst.op, &inst.swizzle) {
         return Some((handler, args));
     }
-    let Handlers { plain, general } = lanes_of(inst.op)?;
+    let handlers = lanes_of(inst.op)?;
     let is_plain = inst.swizzle == Swizzle::None && Mods { op_sel_hi: 0, ..inst.mods } == Mods::default();
-    Some((if is_plain { plain } else { general }, args))
+    Some((if is_plain { handlers.without_modifiers(&args) } else { handlers.general }, args))
 }
 
 /// The first source that is the wave's, not a lane's: a lane number. Of a VGPR there the manual says nothing.

@@ -5,7 +5,7 @@ use super::format::{F16, F32, Format, single_of_half};
 use super::mode::Mode;
 use super::{float, int};
 use crate::env::VectorFn;
-use crate::lanes::{Handlers, Kind, Lane, ZEROS, blend, finished, has_nan, lanes, row, spread};
+use crate::lanes::{Handlers, Kind, Lane, ZEROS, blend, finished, has_nan, lanes, one_is_nan, row, spread};
 use crate::{Args, Row, Src, Wave};
 use wave32_isa::Op;
 
@@ -123,17 +123,22 @@ fn packed<O: Lane>(wave: &mut Wave, args: &Args) {
 fn mix<const TO: u32>(wave: &mut Wave, args: &Args) {
     let m = Mode::of(wave);
     let exec = wave.exec();
-    let [a, b, c] = [0, 1, 2].map(|i| mix_source(wave, m, args, i));
+    let (mut a, mut b, mut c) = ([0; 32], [0; 32], [0; 32]);
+    mix_source(wave, m, args, 0, &mut a);
+    mix_source(wave, m, args, 1, &mut b);
+    mix_source(wave, m, args, 2, &mut c);
     let lane = |i: usize| [a[i], b[i], c[i]].map(u64::from);
     let mut out = [0; 32];
     let usual = m.usual::<F32>();
+    let mut nan = false;
     if usual {
         for i in 0..32 {
             let [a, b, c] = lane(i);
             out[i] = F32::fma_nearest(a, b, c) as u32;
+            nan |= one_is_nan(Kind::F32, out[i]);
         }
     }
-    if !usual || has_nan(Kind::F32, &out) {
+    if !usual || nan {
         for i in (0..32).filter(|&i| exec >> i & 1 != 0) {
             let [a, b, c] = lane(i);
             out[i] = fma::<F32>(m, a, b, c) as u32;
@@ -157,27 +162,28 @@ fn mix<const TO: u32>(wave: &mut Wave, args: &Args) {
 
 /// A source as singles: a half of the register where `op_sel_hi` says so, the half that `op_sel` names.
 #[inline(always)]
-fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize) -> Row {
+fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize, out: &mut Row) {
     let bit = |mods: u8| mods >> i & 1 != 0;
     let splat;
     let row = row!(wave, args.src[i], Kind::F32, splat);
-    let mut out = *row;
-    if bit(args.mods.op_sel_hi) {
-        let shift = if bit(args.mods.op_sel) { 16 } else { 0 };
-        if m.usual::<F16>() {
-            for x in &mut out {
-                *x = single_of_half(*x >> shift & 0xffff).to_bits();
-            }
-        } else {
-            out = out.map(|x| convert::<F16, F32>(m, u64::from(x >> shift & 0xffff)) as u32);
-        }
-    }
     let keep = if bit(args.mods.abs) { 0x7fff_ffff } else { u32::MAX };
     let flip = if bit(args.mods.neg) { 0x8000_0000 } else { 0 };
-    for x in &mut out {
-        *x = *x & keep ^ flip;
+    if !bit(args.mods.op_sel_hi) {
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = x & keep ^ flip;
+        }
+        return;
     }
-    out
+    let shift = if bit(args.mods.op_sel) { 16 } else { 0 };
+    if m.usual::<F16>() {
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = single_of_half(x >> shift & 0xffff).to_bits() & keep ^ flip;
+        }
+    } else {
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = convert::<F16, F32>(m, u64::from(x >> shift & 0xffff)) as u32 & keep ^ flip;
+        }
+    }
 }
 
 /// A dot product; those of 16-bit numbers choose, and of floats negate, the `HALVES` of their first two sources.

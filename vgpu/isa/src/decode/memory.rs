@@ -10,7 +10,8 @@ impl Decoder<'_> {
         let row = op.row();
         self.inst.mem.gds = self.bit(17);
         if op == Op::ds_nop {
-            self.zero(0, 18, "OFFSET")?;
+            self.zero(0, 16, "OFFSET")?;
+            self.zero(17, 1, "GDS")?;
         }
         if matches!(op, Op::ds_permute_b32 | Op::ds_bpermute_b32) {
             self.zero(17, 1, "GDS")?;

@@ -87,7 +87,7 @@ impl Decoder<'_> {
             Slot::Value(_, 4) => code < 256,
             // LDS direct goes to lanes' readers too, not to what indexes VGPRs.
             Slot::Vgpr => code < 256 && !(code == 254 && matches!(self.inst.op.row().dst, [Slot::Sgpr])),
-            Slot::Scalar => code >= 256,
+            Slot::Scalar => code >= 256 || code == 254 && field != "SRC0",
             _ => false,
         };
         if wrong {

@@ -2,6 +2,7 @@
 //! Without `llvm-mc-19` the tests say so and end; where `WAVE32_REQUIRE_COMPILERS` is set they fail.
 
 mod code;
+mod implicit;
 mod oracle;
 mod random;
 mod rocm;

@@ -1,4 +1,5 @@
 //! AMD's own gfx10.1 code at hand: the kernels inside ROCr; the device libraries and HIP's copy kernels, compiled here.
+//! What is not there is said; `WAVE32_REQUIRE_HIP` makes that a failure.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,21 +14,22 @@ const ROCR: &str = "/usr/lib/x86_64-linux-gnu/libhsa-runtime64.so.1";
 const COMGR: &str = "/usr/lib/x86_64-linux-gnu/libamd_comgr.so.2";
 const BITCODE: &str = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
 
-/// The file, or nothing and a message.
-fn read(path: &str) -> Option<Vec<u8>> {
-    let bytes = std::fs::read(path).ok();
-    if bytes.is_none() {
+/// Whether the file is there.
+fn present(path: &str) -> bool {
+    let found = Path::new(path).exists();
+    if !found {
+        assert!(std::env::var_os("WAVE32_REQUIRE_HIP").is_none(), "{path} is required and not there");
         eprintln!("skipped: no {path}");
     }
-    bytes
+    found
 }
 
 #[test]
 fn kernels_inside_rocr_are_as_llvm_says() {
-    if !oracle::present() {
+    if !oracle::present() || !present(ROCR) {
         return;
     }
-    let Some(library) = read(ROCR) else { return };
+    let library = std::fs::read(ROCR).expect("read");
     let mut codes = embedded_objects(&library);
     let objects = codes.len();
     codes.extend(embedded_arrays(&library));
@@ -95,8 +97,7 @@ fn code_size(words: &[u32]) -> usize {
 
 #[test]
 fn device_libraries_are_as_llvm_says() {
-    if !oracle::present() || !Path::new(BITCODE).exists() {
-        eprintln!("skipped: no {BITCODE}");
+    if !oracle::present() || !present(BITCODE) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -120,8 +121,8 @@ fn device_libraries_are_as_llvm_says() {
         }
         let name = format!("libraries for gfx{target}, wave64 {size}");
         codes.extend(compile(folder.path(), &name, &maths(), target, wave64, &libraries));
-        if let Some(blits) = comgr_library(folder.path()) {
-            libraries.insert(0, blits);
+        if present(COMGR) {
+            libraries.insert(0, comgr_library(folder.path()));
             let name = format!("HIP's copies for gfx{target}, wave64 {size}");
             codes.extend(compile(folder.path(), &name, BLITS, target, wave64, &libraries));
         }
@@ -195,23 +196,29 @@ __kernel void wait(__global uint* a, __global ulong* b, ulong c, ulong d, ulong 
 ";
 
 /// The bitcode inside comgr that has HIP's copies: up to the next, less the zeros between.
-fn comgr_library(folder: &Path) -> Option<PathBuf> {
-    let library = read(COMGR)?;
+fn comgr_library(folder: &Path) -> PathBuf {
+    let library = std::fs::read(COMGR).expect("read");
     let starts: Vec<usize> =
         (0..library.len() - 4).step_by(16).filter(|&at| library[at..].starts_with(b"BC\xc0\xde")).collect();
     let end = |i: usize| starts.get(i + 1).copied().unwrap_or(library.len());
-    let modules = starts.iter().enumerate().map(|(i, &start)| &library[start..end(i)]);
+    let mut modules = starts.iter().enumerate().map(|(i, &start)| &library[start..end(i)]);
     let name = b"__amd_copyBufferRect";
-    let module =
-        modules.into_iter().find(|module| module.windows(name.len()).any(|window| window == name))?;
-    let used = module.iter().rposition(|&byte| byte != 0)? + 1;
+    let module = modules.find(|module| module.windows(name.len()).any(|window| window == name));
+    let module = module.expect("comgr has HIP's copies");
+    let used = module.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let path = folder.join("comgr.bc");
     // Bitcode is whole dwords, of which the last bytes may be zero.
-    (used..used + 8).find_map(|size| {
-        std::fs::write(&path, module.get(..size)?).expect("written");
-        let check = Command::new("llvm-dis-19").arg(&path).args(["-o", "/dev/null"]).output().ok()?;
-        check.status.success().then(|| path.clone())
-    })
+    let whole = (used..used + 8).find(|&size| {
+        std::fs::write(&path, &module[..size]).expect("written");
+        let check = Command::new("llvm-dis-19")
+            .arg(&path)
+            .args(["-o", "/dev/null"])
+            .output()
+            .expect("llvm-dis-19 starts");
+        check.status.success()
+    });
+    whole.expect("the bitcode is whole");
+    path
 }
 
 /// The functions of `text`, compiled against the libraries.

@@ -1,7 +1,11 @@
 //! `wave32 check`: will this network run here, on which route, layer by layer?
 
+mod rocm;
+mod text;
+
 use crate::explain::targets;
 use crate::output::print;
+use crate::vendor::Vendor;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::path::Path;
@@ -10,12 +14,14 @@ use wave32_check::infer::Given;
 use wave32_check::layers::{Layer, layers};
 use wave32_check::notes::{self, SYSTEMS, Verdict};
 use wave32_check::onnx;
+use wave32_probe::standing::Standing;
 use wave32_problem::{ConvProblem, ConvSpec, Direction, Epilogue};
 use wave32_solve::{DeviceCaps, Policy, explain};
 use wave32_verify::suites;
 
 /// Lists a network's convolutions: on which route each runs, by which solver, in what modelled time, and what a
-/// card's owner saw plain MIOpen do with its shape.
+/// card's owner saw plain MIOpen do with its shape. With --device rocm: which of MIOpen's solvers `wave32 probe` found to
+/// work for it on this machine, and which not.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// An ONNX file, a file of MIOpenDriver lines, a line, or a suite (nets:resnet50)
@@ -23,7 +29,7 @@ pub struct Args {
     /// The modelled card
     #[arg(long, value_name = "NAME", default_value = "RX 5600 XT", conflicts_with = "device")]
     card: String,
-    /// A device that is here (vulkan, vulkan:N, hip, hip:N) rather than a modelled card
+    /// A device that is here (vulkan, vulkan:N, hip, hip:N, rocm, rocm:N) rather than a modelled card
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Images at a time [default: the file's, 1 where that is open]
@@ -41,6 +47,8 @@ pub struct Args {
     /// As JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "With --device rocm")]
+    vendor: Vendor,
 }
 
 fn size(text: &str) -> Result<[i64; 2], String> {
@@ -73,6 +81,9 @@ struct Row {
     gflop: f64,
     notes: Verdict,
     source: &'static str,
+    /// With --device rocm: what the probe found; none where it never tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rocm: Option<Standing>,
     /// Why nothing is known of it, or a remark.
     remark: String,
 }
@@ -82,6 +93,8 @@ struct Report {
     model: String,
     on: String,
     notes: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rocm: Option<rocm::Source>,
     rows: Vec<Row>,
 }
 
@@ -97,14 +110,13 @@ struct Wanted {
 /// # Errors
 /// A model that cannot be read, no such card or device.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let policy = Policy::from_env()?;
-    let card = args.device.is_none().then_some(args.card.as_str());
-    let target = targets(args.device.as_deref(), card)?.into_iter().next();
-    let (on, caps) = target.context("there is no card to model")?;
+    let layers = read(args)?;
+    let on = on(args)?;
+    let mut unprobed: Vec<String> = Vec::new();
     let mut rows: Vec<Row> = Vec::new();
-    for wanted in read(args)? {
+    for wanted in layers {
         for &pass in &wanted.passes {
-            let row = row(&wanted, pass, &args.notes, &caps, &policy);
+            let row = row(&wanted, pass, &args.notes, &on, &mut unprobed);
             let same = rows
                 .iter_mut()
                 .find(|r| r.line.is_some() && (&r.line, &r.remark) == (&row.line, &row.remark));
@@ -121,10 +133,36 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         bail!("{} holds no convolution", args.model);
     }
     let what = SYSTEMS.iter().find(|s| s.name == args.notes).map_or("", |s| s.what);
-    let report = Report { model: args.model.clone(), on, notes: what, rows };
-    print(&if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text(&report) });
+    let (on, rocm) = match on {
+        On::Vulkan { name, .. } => (name, None),
+        On::Rocm(probed) => (probed.identity().to_string(), Some(probed.source(&unprobed))),
+    };
+    let report = Report { model: args.model.clone(), on, notes: what, rocm, rows };
+    print(&if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::text(&report) });
     let all = report.rows.iter().all(|row| row.route.is_some());
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// What a network is checked for.
+enum On {
+    Vulkan { name: String, caps: DeviceCaps, policy: Policy },
+    Rocm(rocm::Probed),
+}
+
+fn on(args: &Args) -> Result<On> {
+    let device = args.device.as_deref();
+    if let Some(number) = device.and_then(|name| name.strip_prefix("rocm")) {
+        let number = if number.is_empty() { Some("0") } else { number.strip_prefix(':') };
+        let number = number.and_then(|n| n.parse().ok()).filter(|&n: &i32| n >= 0);
+        return Ok(On::Rocm(rocm::Probed::open(&args.vendor, number.context("must be rocm or rocm:N")?)?));
+    }
+    if args.vendor.is_given() {
+        bail!("--library and --state are for --device rocm");
+    }
+    let card = device.is_none().then_some(args.card.as_str());
+    let target = targets(device, card)?.into_iter().next();
+    let (name, caps) = target.context("there is no card to model")?;
+    Ok(On::Vulkan { name, caps, policy: Policy::from_env()? })
 }
 
 /// The layers of whatever the word names.
@@ -159,7 +197,7 @@ fn is_text(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| !bytes.contains(&0) && std::str::from_utf8(&bytes).is_ok())
 }
 
-fn row(wanted: &Wanted, pass: Direction, system: &str, caps: &DeviceCaps, policy: &Policy) -> Row {
+fn row(wanted: &Wanted, pass: Direction, system: &str, on: &On, unprobed: &mut Vec<String>) -> Row {
     let layer = &wanted.layer;
     let mut row = Row {
         names: vec![layer.name.clone()],
@@ -173,6 +211,7 @@ fn row(wanted: &Wanted, pass: Direction, system: &str, caps: &DeviceCaps, policy
         gflop: 0.0,
         notes: Verdict::Unknown,
         source: "",
+        rocm: None,
         remark: String::new(),
     };
     let problem = match layer.problem.clone().and_then(|p| turned(&p, pass)) {
@@ -188,17 +227,28 @@ fn row(wanted: &Wanted, pass: Direction, system: &str, caps: &DeviceCaps, policy
     row.gflop = problem.flops() as f64 / 1e9;
     row.shape = suites::short(&problem);
     (row.notes, row.source) = notes::verdict(system, &problem);
-    match explain(&problem, caps, policy).chosen {
-        Some((plan, seconds)) => {
-            row.route = Some("vulkan");
-            row.solver = Some(plan.solver.to_string());
-            row.modelled_s = Some(seconds);
+    match on {
+        On::Rocm(probed) => {
+            let (standing, line) = probed.standing(&problem);
+            unprobed.extend(line.filter(|line| !unprobed.contains(line)));
+            if let Some(best) = standing.as_ref().and_then(|standing| standing.safe.first()) {
+                row.route = Some("rocm");
+                row.solver = Some(best.solver.clone());
+            }
+            row.rocm = standing;
         }
-        // It has no limits but memory.
-        None => {
-            row.route = Some("cpu");
-            row.solver = Some("im2col".into());
-        }
+        On::Vulkan { caps, policy, .. } => match explain(&problem, caps, policy).chosen {
+            Some((plan, seconds)) => {
+                row.route = Some("vulkan");
+                row.solver = Some(plan.solver.to_string());
+                row.modelled_s = Some(seconds);
+            }
+            // It has no limits but memory.
+            None => {
+                row.route = Some("cpu");
+                row.solver = Some("im2col".into());
+            }
+        },
     }
     row.line = Some(problem.to_string());
     row
@@ -207,59 +257,4 @@ fn row(wanted: &Wanted, pass: Direction, system: &str, caps: &DeviceCaps, policy
 fn turned(p: &ConvProblem, direction: Direction) -> Result<ConvProblem, String> {
     let epilogue = if direction == Direction::Forward { p.spec().epilogue } else { Epilogue::default() };
     ConvProblem::new(ConvSpec { direction, epilogue, ..p.spec().clone() }).map_err(|e| e.to_string())
-}
-
-fn text(report: &Report) -> String {
-    let total: u32 = report.rows.iter().map(|r| r.layers).sum();
-    let known: Vec<&Row> = report.rows.iter().filter(|r| r.line.is_some()).collect();
-    let mut out = format!("{} on {}\n\n", report.model, report.on);
-    let header = ["layers", "shape", "pass", "GFLOP", "route", "solver", "modelled", "plain MIOpen", "first"];
-    let mut lines = vec![header.map(String::from)];
-    lines.extend(known.iter().map(|row| {
-        [
-            row.layers.to_string(),
-            row.shape.clone(),
-            row.pass.to_string(),
-            format!("{:.3}", row.gflop),
-            row.route.unwrap_or("none").to_string(),
-            row.solver.clone().unwrap_or_default(),
-            row.modelled_s.map_or("-".into(), |s| time(s * f64::from(row.layers))),
-            row.notes.name().to_string(),
-            row.names.first().cloned().unwrap_or_default(),
-        ]
-    }));
-    let width = |i: usize| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    for line in &lines {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        out += cells.collect::<Vec<_>>().join("  ").trim_end();
-        out += "\n";
-    }
-    for row in report.rows.iter().filter(|r| !r.remark.is_empty()) {
-        let first = row.names.first().map_or("", String::as_str);
-        let state = if row.line.is_none() { "not known: " } else { "" };
-        out += &format!("\n{first}: {state}{}", row.remark);
-    }
-    let count = |f: &dyn Fn(&Row) -> bool| known.iter().filter(|r| f(r)).map(|r| r.layers).sum::<u32>();
-    let seconds: f64 = known.iter().filter_map(|r| Some(r.modelled_s? * f64::from(r.layers))).sum();
-    let gflop: f64 = known.iter().map(|r| r.gflop * f64::from(r.layers)).sum();
-    let (vulkan, cpu) = (count(&|r| r.route == Some("vulkan")), count(&|r| r.route == Some("cpu")));
-    let hang = count(&|r| r.notes == Verdict::Hang);
-    let ok = count(&|r| r.notes == Verdict::Ok);
-    out += &format!(
-        "\n{total} convolutions, {} different, {gflop:.2} GFLOP: {vulkan} on vulkan (modelled {}), {cpu} on the CPU, {} not known\n",
-        known.len(),
-        time(seconds),
-        total - vulkan - cpu
-    );
-    out += &format!(
-        "under plain MIOpen, as an RX 5600 XT's owner noted ({}): {hang} hang, {ok} ok, {} not noted\n",
-        report.notes,
-        total - hang - ok
-    );
-    out
-}
-
-fn time(seconds: f64) -> String {
-    if seconds < 1e-3 { format!("{:.0} us", seconds * 1e6) } else { format!("{:.2} ms", seconds * 1e3) }
 }
