@@ -58,3 +58,17 @@ constants! {
     DRAM_NS = 206 "ns", "Chips and Cheese, same article: 226 ns on RDNA2, less 20 ns of an Infinity Cache that RDNA1 lacks; 321 clocks at 1.56 GHz, where LLVM's GFX10SpeedModel has WriteVMEM 320";
     DRAM_PERCENT = 85 "percent of the bus rate that long streams reach", "estimate";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::CONSTANTS;
+
+    #[test]
+    fn the_document_has_this_table() {
+        let document = include_str!("../../../docs/model_vgpu.md");
+        for c in CONSTANTS {
+            let row = format!("| {} | {} | {} | {} |\n", c.name, c.value, c.unit, c.source);
+            assert!(document.contains(&row), "docs/model_vgpu.md lacks: {row}");
+        }
+    }
+}
