@@ -5,6 +5,7 @@ use crate::output::print;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use wave32_model::{Card, Effort, Model};
 use wave32_problem::{ConvProblem, parse_line};
 use wave32_solve::{CARDS, DeviceCaps, Policy, explain};
 
@@ -22,6 +23,9 @@ pub struct Args {
     /// Only this solver
     #[arg(long, value_name = "NAME")]
     solver: Option<String>,
+    /// Model the chosen plan's time on the cards from its code's instructions (a second or so each)
+    #[arg(long, conflicts_with = "device")]
+    model: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -37,12 +41,21 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     policy.only = args.solver.clone().or(policy.only);
     policy.check()?;
     let targets = targets(args.device.as_deref(), args.card.as_deref())?;
+    let models = if args.model { models(&targets)? } else { Vec::new() };
     let mut texts = Vec::new();
     let mut values = Vec::new();
     for problem in &problems {
         for (index, (name, caps)) in targets.iter().enumerate() {
             let explanation = explain(problem, caps, &policy);
-            values.push(serde_json::json!({ "on": name, "explanation": explanation }));
+            let modelled = match (models.get(index), &explanation.chosen) {
+                (Some(model), Some((plan, _))) => Some(model.plan(plan, Effort::SAMPLE)?),
+                _ => None,
+            };
+            let mut value = serde_json::json!({ "on": name, "explanation": explanation });
+            if let Some(time) = &modelled {
+                value["modelled"] = serde_json::to_value(time)?;
+            }
+            values.push(value);
             // On the first device all of it; on the next what differs most: the modelled time.
             let text = match (&explanation.chosen, index) {
                 (Some((plan, cost)), 1..) => {
@@ -59,6 +72,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 _ => format!("on {name}\n{explanation}"),
             };
             texts.push(text);
+            texts.extend(modelled.map(|time| format!("{time}\n")));
         }
     }
     print(&if args.json { serde_json::to_string_pretty(&values)? + "\n" } else { texts.concat() });
@@ -67,6 +81,16 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     } else {
         ExitCode::from(1)
     })
+}
+
+/// A model for each card.
+///
+/// # Errors
+/// This build has no code objects.
+fn models(targets: &[(String, DeviceCaps)]) -> Result<Vec<Model>> {
+    let of = |name: &str| Card::all().into_iter().find(|card| name.starts_with(card.name));
+    let cards = targets.iter().filter_map(|(name, _)| of(name));
+    Ok(cards.map(Model::new).collect::<Result<_, _>>()?)
 }
 
 fn possible(problem: &ConvProblem, targets: &[(String, DeviceCaps)], policy: &Policy) -> bool {

@@ -50,6 +50,8 @@ pub struct Options {
     pub coverage: bool,
     /// Who watches each instruction of some workgroups: a time model.
     pub trace: Option<Arc<dyn Trace>>,
+    /// Run these workgroups only, by number (x runs fastest): a sample.
+    pub only: Option<Arc<[u64]>>,
     /// Waves resident at once on the whole card, which is what blocks that wait for each other can rely on: 36 CUs of
     /// two SIMDs of 20 waves.
     pub resident_waves: u32,
@@ -63,6 +65,7 @@ impl Default for Options {
             count: false,
             coverage: false,
             trace: None,
+            only: None,
             resident_waves: 1440,
         }
     }
@@ -82,9 +85,9 @@ pub trait Trace: Send + Sync {
 
 /// Watches a workgroup's waves.
 pub trait GroupTrace: Send {
-    /// A wave has executed an instruction. `wave` is its state afterwards; `touched` what a memory instruction
+    /// A wave has executed the instruction at `pc`. `wave` is its state afterwards; `touched` what a memory instruction
     /// accessed: lane, address (of LDS: in the workgroup's), bytes.
-    fn issued(&mut self, number: u32, wave: &Wave, inst: &Inst, touched: &[(u32, u64, u32)]);
+    fn issued(&mut self, number: u32, wave: &Wave, pc: u64, inst: &Inst, touched: &[(u32, u64, u32)]);
 
     /// All waves have met at a barrier, or the last one has ended.
     fn met(&mut self);

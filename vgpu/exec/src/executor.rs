@@ -24,7 +24,9 @@ struct Shared<'a, M> {
     options: &'a Options,
     signals: &'a dyn Signals,
     programs: &'a Programs<M>,
-    /// The next workgroup to start.
+    /// Workgroups to run.
+    total: u64,
+    /// The next one to start.
     next: AtomicU64,
     stopped: AtomicBool,
     stop: Mutex<Option<Stop>>,
@@ -68,8 +70,8 @@ impl<M: Memory> Executor<M> {
         signals: &dyn Signals,
     ) -> Result<Report, Stop> {
         let launch = Launch::new(dispatch)?;
-        let total = launch.total();
-        if total == 0 {
+        let total = options.only.as_ref().map_or(launch.total(), |only| only.len() as u64);
+        if total == 0 || launch.total() == 0 {
             return Ok(Report::default());
         }
         let threads = self.threads.min(usize::try_from(total).unwrap_or(usize::MAX));
@@ -80,6 +82,7 @@ impl<M: Memory> Executor<M> {
             options,
             signals,
             programs: &self.programs,
+            total,
             next: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             stop: Mutex::default(),
@@ -162,10 +165,14 @@ impl<M: Memory> Shared<'_, M> {
 
     fn start(&self, runner: &mut Runner<'_, M>) -> Option<Group> {
         // Looked at first, so that the counter cannot run over.
-        if self.next.load(Relaxed) >= self.launch.total() {
+        if self.next.load(Relaxed) >= self.total {
             return None;
         }
         let n = self.next.fetch_add(1, Relaxed);
-        (n < self.launch.total()).then(|| runner.start(self.launch.group(n)))
+        if n >= self.total {
+            return None;
+        }
+        let number = self.options.only.as_ref().map_or(n, |only| only[n as usize] % self.launch.total());
+        Some(runner.start(self.launch.group(number)))
     }
 }

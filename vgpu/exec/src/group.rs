@@ -410,7 +410,7 @@ impl Watch<'_> {
         wave: &mut Wave,
         env: &mut Env<'_, M>,
     ) -> Result<(), (u16, Box<Fault>)> {
-        for (i, (inst, _)) in block.insts.iter().enumerate() {
+        for (i, (inst, offset)) in block.insts.iter().enumerate() {
             let index = i as u16;
             if let Some(check) = self.check.as_deref_mut() {
                 check.before(wave, inst).map_err(|fault| (index, fault))?;
@@ -438,7 +438,8 @@ impl Watch<'_> {
             if let Some(trace) = self.trace.as_deref_mut() {
                 let none = &mut Vec::new();
                 let touched = env.touched.as_deref_mut().unwrap_or(none);
-                trace.issued(self.number, wave, inst, touched);
+                let pc = block.pc.wrapping_add(u64::from(*offset));
+                trace.issued(self.number, wave, pc, inst, touched);
                 touched.clear();
             }
         }

@@ -1,0 +1,85 @@
+//! The table of docs/model_vgpu_table.md: modelled times of a suite's convolutions beside the quick model's.
+//!
+//!     cargo run --release -p wave32-model --example table -- suites/nets/resnet50.txt > docs/model_vgpu_table.md
+
+use std::process::ExitCode;
+use wave32_model::{Card, Effort, Model};
+use wave32_problem::{ConvProblem, parse_line};
+use wave32_solve::{CARDS, Policy, explain};
+
+const PASSES: [&str; 3] = ["forward", "backward-data", "backward-weights"];
+
+fn main() -> ExitCode {
+    match std::env::args().skip(1).map(|path| suite(&path)).collect::<Result<Vec<()>, String>>() {
+        Ok(done) if !done.is_empty() => ExitCode::SUCCESS,
+        Ok(_) => {
+            eprintln!("give files of MIOpenDriver lines, e.g. suites/nets/resnet50.txt");
+            ExitCode::from(2)
+        }
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn suite(path: &str) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).collect();
+    let models = Card::all().into_iter().map(Model::new).collect::<Result<Vec<_>, _>>();
+    let models = models.map_err(|e| e.to_string())?;
+    for (dtype, word) in [("f32", " conv "), ("f16", " convfp16 ")] {
+        println!("\n## {path}, {dtype}\n");
+        println!("Modelled ms (bound) / the quick model's ms.\n");
+        let heads: Vec<&str> = models.iter().map(|m| m.card().name).collect();
+        println!("| problem | pass | {} |\n|---|---|{}", heads.join(" | "), "---|".repeat(heads.len()));
+        let mut ratios = vec![Vec::new(); models.len()];
+        for line in &lines {
+            let label = line.split_once('#').map_or(*line, |(_, label)| label.trim());
+            let line = line.split('#').next().unwrap_or(line).trim().replacen(" conv ", word, 1);
+            let problems = parse_line(&line).map_err(|e| format!("{path}: {line}: {e}"))?;
+            for (problem, pass) in problems.iter().zip(PASSES) {
+                let cells: Vec<String> = models
+                    .iter()
+                    .zip(&mut ratios)
+                    .map(|(model, ratios)| cell(problem, model, ratios))
+                    .collect();
+                println!("| {label} | {pass} | {} |", cells.join(" | "));
+            }
+        }
+        for (model, ratios) in models.iter().zip(&mut ratios) {
+            println!("\n{}", summary(model.card().name, ratios));
+        }
+    }
+    Ok(())
+}
+
+fn cell(problem: &ConvProblem, model: &Model, ratios: &mut Vec<f64>) -> String {
+    let Some(card) = CARDS.iter().find(|c| c.name == model.card().name) else { return "no such card".into() };
+    let Some((plan, quick)) = explain(problem, &card.caps(), &Policy::default()).chosen else {
+        return "no plan".into();
+    };
+    match model.plan(&plan, Effort::SAMPLE) {
+        Ok(time) => {
+            ratios.push(time.seconds / quick);
+            let longest = time.launches.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+            let bound = longest.map_or(String::new(), |l| l.bound.to_string());
+            format!("{:.3} ({bound}) / {:.3}", time.seconds * 1e3, quick * 1e3)
+        }
+        Err(error) => format!("{error}"),
+    }
+}
+
+fn summary(card: &str, ratios: &mut [f64]) -> String {
+    ratios.sort_by(f64::total_cmp);
+    let mean = (ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len().max(1) as f64).exp();
+    let at = |share: f64| ratios.get((share * ratios.len() as f64) as usize).copied().unwrap_or(f64::NAN);
+    format!(
+        "{card}: modelled over quick, geometric mean {mean:.2}; a tenth below {:.2}, half below {:.2}, a tenth above {:.2}; {} plans.",
+        at(0.1),
+        at(0.5),
+        at(0.9),
+        ratios.len()
+    )
+}

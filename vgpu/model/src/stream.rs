@@ -1,0 +1,177 @@
+//! What a workgroup's waves issued, recorded while the executor runs them.
+
+use crate::banks;
+use crate::constants::LINE;
+use crate::issue::Issue;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use wave32_exec::{Class, GroupTrace, SHARED_BASE, Trace, Wave};
+use wave32_isa::Inst;
+
+/// An event's bit: only one half of a wave64 had lanes on.
+pub(crate) const ONE_HALF: u32 = 1 << 31;
+/// A line's bit: this workgroup touches it for the first time.
+pub(crate) const FIRST: u32 = 1 << 31;
+/// Code that is watched reaches this far from the kernel's entry, in dwords.
+const REACH: u64 = 1 << 18;
+
+/// What a memory instruction did, in the order of the wave's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Did {
+    /// Kept LDS banks for so many clocks.
+    Lds(u32),
+    /// Touched lines `from..to` of the wave's list, and moved bytes.
+    Lines { from: u32, to: u32, bytes: u32 },
+}
+
+/// A wave's instructions in their order.
+#[derive(Debug, Default)]
+pub(crate) struct WaveStream {
+    /// Places in the code, in dwords, and [`ONE_HALF`].
+    pub(crate) events: Vec<u32>,
+    pub(crate) did: Vec<Did>,
+    /// Line numbers (address / 128), and [`FIRST`].
+    pub(crate) lines: Vec<u32>,
+}
+
+/// A workgroup's waves.
+#[derive(Debug, Default)]
+pub(crate) struct GroupStream {
+    pub(crate) id: [u32; 3],
+    pub(crate) waves: Vec<WaveStream>,
+}
+
+impl GroupStream {
+    pub(crate) fn instructions(&self) -> u64 {
+        self.waves.iter().map(|w| w.events.len() as u64).sum()
+    }
+
+    /// The lines it touches, each once.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = u32> {
+        self.waves.iter().flat_map(|w| w.lines.iter().filter(|l| **l & FIRST != 0).map(|l| l & !FIRST))
+    }
+}
+
+/// What all watched workgroups issued.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    pub(crate) groups: Vec<GroupStream>,
+    /// By place in the code.
+    pub(crate) code: Vec<Option<Issue>>,
+    /// Instructions elsewhere, which were not recorded.
+    pub(crate) elsewhere: u64,
+}
+
+/// Records every workgroup it is asked about.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    entry: u64,
+    wave64: bool,
+    all: Arc<Mutex<Recorded>>,
+}
+
+impl Recorder {
+    /// For a kernel whose first instruction is at `entry`.
+    pub(crate) fn new(entry: u64, wave64: bool) -> Self {
+        Self { entry, wave64, all: Arc::default() }
+    }
+
+    /// What was recorded; workgroups in the order of their ids.
+    pub(crate) fn finish(&self) -> Recorded {
+        let mut recorded = std::mem::take(&mut *self.all.lock().unwrap_or_else(PoisonError::into_inner));
+        recorded.groups.sort_by_key(|g| [g.id[2], g.id[1], g.id[0]]);
+        recorded
+    }
+}
+
+impl Trace for Recorder {
+    fn workgroup(&self, id: [u32; 3]) -> Option<Box<dyn GroupTrace>> {
+        Some(Box::new(Group {
+            entry: self.entry,
+            wave64: self.wave64,
+            stream: GroupStream { id, waves: Vec::new() },
+            code: Vec::new(),
+            elsewhere: 0,
+            seen: HashSet::default(),
+            all: self.all.clone(),
+        }))
+    }
+}
+
+struct Group {
+    entry: u64,
+    wave64: bool,
+    stream: GroupStream,
+    code: Vec<Option<Issue>>,
+    elsewhere: u64,
+    seen: HashSet<u32>,
+    all: Arc<Mutex<Recorded>>,
+}
+
+impl GroupTrace for Group {
+    fn issued(&mut self, number: u32, wave: &Wave, pc: u64, inst: &Inst, touched: &[(u32, u64, u32)]) {
+        let place = pc.wrapping_sub(self.entry) / 4;
+        if place >= REACH {
+            self.elsewhere += 1;
+            return;
+        }
+        let at = place as usize;
+        if self.code.len() <= at {
+            self.code.resize(at + 1, None);
+        }
+        let issue = self.code[at].get_or_insert_with(|| Issue::of(inst, self.wave64));
+        let counted = issue.vmcnt || issue.vscnt || issue.lgkmcnt;
+        while self.stream.waves.len() <= number as usize {
+            self.stream.waves.push(WaveStream::default());
+        }
+        let stream = &mut self.stream.waves[number as usize];
+        let one_half = wave.wave64 && (wave.sgpr[126] == 0 || wave.sgpr[127] == 0);
+        stream.events.push(place as u32 | if one_half { ONE_HALF } else { 0 });
+        if counted {
+            let local = |address: u64| address & !0xffff_ffff == SHARED_BASE;
+            let lds = Class::of(inst) == Class::Lds || touched.first().is_some_and(|t| local(t.1));
+            let did = if lds {
+                Did::Lds(banks::clocks(touched) as u32)
+            } else {
+                lines(stream, &mut self.seen, touched)
+            };
+            stream.did.push(did);
+        }
+    }
+
+    fn met(&mut self) {}
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.elsewhere += self.elsewhere;
+        all.groups.push(std::mem::take(&mut self.stream));
+        if all.code.len() < self.code.len() {
+            all.code.resize(self.code.len(), None);
+        }
+        for (known, mine) in all.code.iter_mut().zip(self.code.drain(..)) {
+            if known.is_none() {
+                *known = mine;
+            }
+        }
+    }
+}
+
+/// The different lines of an instruction, in the order of its lanes.
+fn lines(stream: &mut WaveStream, seen: &mut HashSet<u32>, touched: &[(u32, u64, u32)]) -> Did {
+    let from = stream.lines.len();
+    let mut last = u64::MAX;
+    let mut moved = 0;
+    for &(_, address, bytes) in touched {
+        moved += bytes;
+        for line in address / LINE..(address + u64::from(bytes)).div_ceil(LINE) {
+            let tag = line as u32 & !FIRST;
+            if line != last && !stream.lines[from..].iter().any(|l| l & !FIRST == tag) {
+                stream.lines.push(if seen.insert(tag) { tag | FIRST } else { tag });
+            }
+            last = line;
+        }
+    }
+    Did::Lines { from: from as u32, to: stream.lines.len() as u32, bytes: moved }
+}
