@@ -16,6 +16,8 @@
 #else
 typedef unsigned long ULONG;
 #define PRECISE
+// For the whole file: fused by itself, a product that was rounded on purpose is not.
+#pragma clang fp contract(off)
 #define SQRT(v) __builtin_sqrtf(v)
 #define FLOOR(v) __builtin_floorf(v)
 #define CEIL(v) __builtin_ceilf(v)
@@ -426,3 +428,6 @@ FN float m_div_floor(float a, float b) {
   float whole = FLOOR(q);
   return q - whole > 0.5f ? whole + 1.0f : whole;
 }
+#ifdef TARGET_HIP
+#pragma clang fp contract(fast)
+#endif

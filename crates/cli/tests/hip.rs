@@ -35,7 +35,8 @@ fn devices_are_listed_by_route() {
     let mut command = with_hip(&folder, &["devices"]);
     let output = command.env("STANDIN_COUNT", "2").output().unwrap();
     let text = stdout(&output);
-    let rocm = text.split("route rocm").nth(1).unwrap_or_default().split("route cpu").next().unwrap_or_default();
+    let rocm =
+        text.split("route rocm").nth(1).unwrap_or_default().split("route cpu").next().unwrap_or_default();
     for word in ["hip:0", "hip:1", "Stand-in RX 5600 XT 1", "gfx1010:xnack-", "HIP 5.2.21153"] {
         assert!(rocm.contains(word), "{word} is not in: {text}");
     }
@@ -58,7 +59,10 @@ fn a_spoofed_target_is_refused() {
     };
     let (devices, _) = listed(&mut spoofed(&["devices", "--json"]));
     let why = devices[0]["device"]["unusable"].as_str().unwrap_or_default();
-    assert!(why.contains("HSA_OVERRIDE_GFX_VERSION=10.3.0") && why.contains("WAVE32_ALLOW_SPOOF"), "{devices:?}");
+    assert!(
+        why.contains("HSA_OVERRIDE_GFX_VERSION=10.3.0") && why.contains("WAVE32_ALLOW_SPOOF"),
+        "{devices:?}"
+    );
     for device in ["hip", "hip:0"] {
         let output = spoofed(&["verify", LINE, "--device", device]).output().unwrap();
         refused(&output, 3, device);

@@ -25,7 +25,8 @@ pub fn launch(launch: &Launch, params: u32, buffers: u32, caps: &DeviceCaps) -> 
     }
     if y > caps.max_groups[1] || z > caps.max_groups[2] {
         let [_, most_y, most_z] = caps.max_groups;
-        let text = format!("kernel `{name}`: a grid of {x}x{y}x{z}, it launches {most_y} in y, {most_z} in z");
+        let text =
+            format!("kernel `{name}`: a grid of {x}x{y}x{z}, it launches {most_y} in y, {most_z} in z");
         return Err(DeviceError::Unsupported(text));
     }
     if let Some(binding) = launch.bindings.iter().find(|binding| binding.size > caps.max_range) {

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use wave32_solve::{Launch, Plan, Role};
 
 mod bench;
+mod queue;
+
+pub use queue::{queue, step};
 
 use bench::{Bench, Random, ensure, expect_misuse, fixture_plan, same, spin, text, to_bytes};
 

@@ -303,7 +303,12 @@ mod tests {
                 let bytes = random.random_range(bytes..2 * bytes);
                 let address = grow(&mut heap, bytes);
                 let (segment, offset) = heap.find(address, bytes).unwrap_or_else(|| panic!("seed {seed}"));
-                assert!(segment.base + offset == address && offset + bytes <= segment.size && address.is_multiple_of(ALIGN), "seed {seed}");
+                assert!(
+                    segment.base + offset == address
+                        && offset + bytes <= segment.size
+                        && address.is_multiple_of(ALIGN),
+                    "seed {seed}"
+                );
                 for &(other, size) in &held {
                     assert!(address + bytes <= other || other + size <= address, "overlap, seed {seed}");
                 }

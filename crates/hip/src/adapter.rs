@@ -96,16 +96,16 @@ fn spoof(
 ) -> Option<String> {
     const NAME: &str = "HSA_OVERRIDE_GFX_VERSION";
     const NEXT: &str = "unset it, or take `--device vulkan`; WAVE32_ALLOW_SPOOF=1 goes on all the same";
-    let set = variable(NAME).map_or("a variable such as HSA_OVERRIDE_GFX_VERSION".into(), |value| format!("{NAME}={value}"));
+    let set = variable(NAME)
+        .map_or("a variable such as HSA_OVERRIDE_GFX_VERSION".into(), |value| format!("{NAME}={value}"));
     match truth {
         Some((truth, _)) if truth == reported => None,
         Some((truth, from)) => Some(format!(
             "{set} makes the runtime take it for {reported}, but it is a {truth} (says {from}): code for another card \
              hangs it; {NEXT}"
         )),
-        None => variable(NAME).map(|_| {
-            format!("{set} is set, and what the card really is cannot be told here; {NEXT}")
-        }),
+        None => variable(NAME)
+            .map(|_| format!("{set} is set, and what the card really is cannot be told here; {NEXT}")),
     }
 }
 
@@ -125,7 +125,10 @@ fn caps(target: &str, ask: impl Fn(Attribute) -> Option<u32>) -> DeviceCaps {
     let limit = |attribute, most: u32| ask(attribute).filter(|&n| n > 0).map_or(most, |n| n.min(most));
     DeviceCaps {
         compute_units,
-        clock_mhz: ask(Attribute::ClockRate).map(|khz| khz / 1000).filter(|&mhz| mhz > 0).unwrap_or(model.clock_mhz),
+        clock_mhz: ask(Attribute::ClockRate)
+            .map(|khz| khz / 1000)
+            .filter(|&mhz| mhz > 0)
+            .unwrap_or(model.clock_mhz),
         bandwidth_gbs: match bandwidth {
             20.0..=4000.0 => bandwidth,
             _ => 10.0 * f64::from(compute_units),
@@ -154,7 +157,9 @@ mod tests {
     #[test]
     fn spoofs_are_seen_and_truths_are_not() {
         let none = |_: &str| None;
-        let says = |value: &'static str| move |name: &str| (name == "HSA_OVERRIDE_GFX_VERSION").then(|| value.into());
+        let says = |value: &'static str| {
+            move |name: &str| (name == "HSA_OVERRIDE_GFX_VERSION").then(|| value.into())
+        };
         assert_eq!(spoof("gfx1010", Some(("gfx1010", "kfd")), none), None);
         assert_eq!(spoof("gfx1010", None, none), None);
         assert_eq!(spoof("gfx1010", Some(("gfx1010", "kfd")), says("10.1.0")), None, "it says what is true");
@@ -173,7 +178,10 @@ mod tests {
             assert!(code(target).is_ok(), "{target}");
         }
         let text = code("gfx1013").unwrap_err();
-        assert!(text.contains("gfx1013") && text.contains("gfx10-1-generic") && text.contains("vulkan"), "{text}");
+        assert!(
+            text.contains("gfx1013") && text.contains("gfx10-1-generic") && text.contains("vulkan"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -84,7 +84,12 @@ impl HipDevice {
     }
 
     /// The plan's addresses for these operands, after checking every range.
-    fn bind(&self, plan: &Plan, functions: &[Function], operands: &Operands) -> Result<Vec<Bound>, DeviceError> {
+    fn bind(
+        &self,
+        plan: &Plan,
+        functions: &[Function],
+        operands: &Operands,
+    ) -> Result<Vec<Bound>, DeviceError> {
         let caps = &self.gpu.adapter.caps;
         let one = |(launch, function): (&Launch, &Function)| {
             let addresses = launch.bindings.iter().map(|binding| {
@@ -167,7 +172,8 @@ impl HipDevice {
     ) -> Result<Vec<Duration>, DeviceError> {
         // Two runs the careful way: the second says how long one takes.
         self.run_bound(plan, &bound[0], deadline)?;
-        let one = self.run_bound(plan, &bound[bound.len() - 1], deadline)?.total.max(Duration::from_micros(1));
+        let one =
+            self.run_bound(plan, &bound[bound.len() - 1], deadline)?.total.max(Duration::from_micros(1));
         let target = self.budget.target();
         let widest = self.gpu.adapter.caps.max_groups[0];
         if one > target / 2 || plan.launches.iter().any(|launch| launch.grid[0] > widest) {
@@ -208,7 +214,8 @@ impl HipDevice {
         let mut stamps = Vec::with_capacity(runs.len());
         for run in runs {
             let start = self.gpu.record()?;
-            for (launch, Bound { function, addresses }) in plan.launches.iter().zip(&bound[run % bound.len()]) {
+            for (launch, Bound { function, addresses }) in plan.launches.iter().zip(&bound[run % bound.len()])
+            {
                 self.gpu.launch(function, launch.grid, &launch.params, addresses)?;
             }
             stamps.push((start, self.gpu.record()?));
@@ -300,7 +307,9 @@ impl Device for HipDevice {
 impl Drop for HipDevice {
     fn drop(&mut self) {
         if !self.gpu.quiet() {
-            log::warn!("a HIP device is leaked: it is busy or lost, or this process is a fork of the one that opened it");
+            log::warn!(
+                "a HIP device is leaked: it is busy or lost, or this process is a fork of the one that opened it"
+            );
             return;
         }
         if let Ok(_current) = self.gpu.enter() {

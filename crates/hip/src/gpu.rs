@@ -84,7 +84,11 @@ pub(crate) fn driver(api: &Api, call: &'static str, code: Status) -> Result<(), 
 
 impl Gpu {
     /// Opens the card, on the caller's stream or one of its own.
-    pub(crate) fn new(api: Arc<Api>, adapter: Adapter, stream: Option<RawStream>) -> Result<Self, DeviceError> {
+    pub(crate) fn new(
+        api: Arc<Api>,
+        adapter: Adapter,
+        stream: Option<RawStream>,
+    ) -> Result<Self, DeviceError> {
         let current = Current::new(&api, adapter.index)?;
         let (stream, owned) = match stream {
             Some(given) => (given.0, false),

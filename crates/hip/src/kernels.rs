@@ -108,7 +108,9 @@ impl Module {
         let answer = unsafe { (gpu.api.module_load)(&mut raw, code.as_ptr().cast()) };
         if matches!(answer, status::NO_BINARY_FOR_GPU | status::INVALID_IMAGE) {
             let said = gpu.api.says(answer);
-            return Err(DeviceError::Unsupported(format!("the runtime does not load code for {target}: {said}")));
+            return Err(DeviceError::Unsupported(format!(
+                "the runtime does not load code for {target}: {said}"
+            )));
         }
         gpu.check("hipModuleLoadData", answer)?;
         (self.raw, self._code) = (Some(raw), code);

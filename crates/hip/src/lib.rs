@@ -166,7 +166,8 @@ fn choose(api: &Api, selector: Option<usize>, options: &Options) -> Result<Adapt
             // The first of equals, so that the choice does not depend on how ties are broken.
             let best = usable.rev().max_by_key(|&index| adapter::rank(&adapters[index].info));
             best.ok_or_else(|| {
-                let why = adapters.iter().filter_map(|a| Some(format!("{}: {}", a.info.id, a.unusable.as_ref()?)));
+                let why =
+                    adapters.iter().filter_map(|a| Some(format!("{}: {}", a.info.id, a.unusable.as_ref()?)));
                 let why: Vec<String> = why.collect();
                 DeviceError::Unavailable(match why.is_empty() {
                     true => "the HIP runtime sees no device; `wave32 doctor` tells why".into(),

@@ -38,7 +38,8 @@ impl Memory {
             return Err(out_of_memory);
         }
         let mut made: Pointer = null_mut();
-        let size = usize::try_from(bytes).map_err(|_| DeviceError::OutOfMemory { requested: bytes, in_use: 0 })?;
+        let size =
+            usize::try_from(bytes).map_err(|_| DeviceError::OutOfMemory { requested: bytes, in_use: 0 })?;
         // SAFETY: writes one address.
         let answer = unsafe { (gpu.api.malloc)(&mut made, size) };
         match gpu.check("hipMalloc", answer) {

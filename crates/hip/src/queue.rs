@@ -131,7 +131,8 @@ impl HipQueue {
 
     /// Makes a segment with room for a block of `bytes`.
     fn grow(&mut self, bytes: u64) -> Result<(), DeviceError> {
-        let out_of_memory = DeviceError::OutOfMemory { requested: bytes, in_use: self.heap.stats().allocated };
+        let out_of_memory =
+            DeviceError::OutOfMemory { requested: bytes, in_use: self.heap.stats().allocated };
         let Some(wanted) = heap::segment_size(bytes) else { return Err(out_of_memory) };
         // A tight cap or a full card may still have room for just this block.
         for size in [wanted, bytes.max(1).next_multiple_of(heap::ALIGN)] {
@@ -276,7 +277,9 @@ impl Queue for HipQueue {
         }
         if grid.contains(&0) || grid[1] > caps.max_groups[1] || grid[2] > caps.max_groups[2] {
             let [x, y, z] = grid;
-            return Err(DeviceError::Unsupported(format!("kernel `{kernel}`: a grid of {x}x{y}x{z} workgroups")));
+            return Err(DeviceError::Unsupported(format!(
+                "kernel `{kernel}`: a grid of {x}x{y}x{z} workgroups"
+            )));
         }
         let widest = caps.max_groups[0];
         let mut addresses = [0; MOST_BUFFERS];
@@ -359,7 +362,9 @@ impl Queue for HipQueue {
 impl Drop for HipQueue {
     fn drop(&mut self) {
         if !self.gpu.quiet() {
-            log::warn!("a HIP queue is leaked: it is busy or lost, or this process is a fork of the one that opened it");
+            log::warn!(
+                "a HIP queue is leaked: it is busy or lost, or this process is a fork of the one that opened it"
+            );
             return;
         }
         for Batch { start, end, .. } in std::mem::take(&mut self.batches) {

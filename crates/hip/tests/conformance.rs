@@ -7,24 +7,27 @@ use std::time::Duration;
 use wave32_device::conformance;
 use wave32_hip::Options;
 
+/// What has to be given back, and by which call.
+const PAIRS: [(&str, &str); 5] = [
+    ("hipMalloc", "hipFree"),
+    ("hipHostMalloc", "hipHostFree"),
+    ("hipEventCreate", "hipEventDestroy"),
+    ("hipStreamCreateWithFlags", "hipStreamDestroy"),
+    ("hipModuleLoadData", "hipModuleUnload"),
+];
+
 #[test]
 fn the_suite_passes_on_a_stand_in_that_gets_everything_back() {
     let runtime = StandIn::new();
     for submit_target in [None, Some(Duration::from_micros(50))] {
         let options = Options { submit_target, ..runtime.options() };
         let mut device = wave32_hip::open(None, options).unwrap();
-        let passed = conformance::run(&mut device, &FIXTURE, &[], seed()).unwrap_or_else(|what| panic!("{what}"));
+        let passed =
+            conformance::run(&mut device, &FIXTURE, &[], seed()).unwrap_or_else(|what| panic!("{what}"));
         assert_eq!(passed.len(), 11);
         assert_eq!(device.memory_in_use(), 0, "every buffer was freed");
     }
-    let pairs = [
-        ("hipMalloc", "hipFree"),
-        ("hipHostMalloc", "hipHostFree"),
-        ("hipEventCreate", "hipEventDestroy"),
-        ("hipStreamCreateWithFlags", "hipStreamDestroy"),
-        ("hipModuleLoadData", "hipModuleUnload"),
-    ];
-    for (make, give) in pairs {
+    for (make, give) in PAIRS {
         assert!(runtime.calls(make) > 0, "{make}");
         assert_eq!(runtime.calls(make), runtime.calls(give), "{make} and {give}");
     }
@@ -58,4 +61,33 @@ fn deadlines_hold_on_the_card() {
     let (late, dropped) =
         conformance::deadline(Box::new(device), &FIXTURE, work).unwrap_or_else(|what| panic!("{what}"));
     eprintln!("answered after {late:?}, dropped in {dropped:?}");
+}
+
+#[test]
+fn queues_conform_on_a_stand_in_that_gets_everything_back() {
+    let runtime = StandIn::new();
+    for submit_target in [None, Some(Duration::from_micros(1))] {
+        let options = Options { submit_target, ..runtime.options() };
+        let mut queue = wave32_hip::open_queue(None, options).unwrap();
+        conformance::queue(&mut queue, &FIXTURE, seed(), 1500, (30 << 20) + 13)
+            .unwrap_or_else(|what| panic!("{what}"));
+        assert_eq!(queue.heap_stats().allocated, 0);
+        queue.empty_cache().unwrap();
+        assert_eq!(queue.heap_stats().reserved, 0);
+    }
+    for (make, give) in PAIRS {
+        assert_eq!(runtime.calls(make), runtime.calls(give), "{make} and {give}");
+    }
+    assert!(runtime.calls("hipEventCreate") < 2000, "events are used again");
+}
+
+#[test]
+fn queues_conform_on_the_card() {
+    let mut queue = match wave32_hip::open_queue(None, card_options()) {
+        Ok(queue) => queue,
+        Err(error) if std::env::var_os("WAVE32_REQUIRE_HIP").is_some() => panic!("{error}"),
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    conformance::queue(&mut queue, &FIXTURE, seed(), 300, (9 << 20) + 13)
+        .unwrap_or_else(|what| panic!("{what}"));
 }

@@ -20,7 +20,11 @@ fn plan(kernel: &str) -> Plan {
         kernel: kernel.into(),
         grid: [1, 1, 1],
         params: if kernel == "missing" { vec![0] } else { vec![0, 64, 3, 4] },
-        bindings: if kernel == "missing" { vec![binding(Role::X)] } else { vec![binding(Role::X), binding(Role::Y)] },
+        bindings: if kernel == "missing" {
+            vec![binding(Role::X)]
+        } else {
+            vec![binding(Role::X), binding(Role::Y)]
+        },
         flops: 1,
         bytes: 1,
         depends: false,
@@ -58,11 +62,18 @@ fn devices_are_counted_listed_and_chosen() {
     assert_eq!((listed[0].caps.compute_units, listed[0].caps.clock_mhz), (36, 1560));
     let best = wave32_hip::open(None, runtime.options()).unwrap();
     assert_eq!(best.info().id, "hip:2", "it has most memory");
-    assert!(matches!(wave32_hip::open(Some(3), runtime.options()), Err(DeviceError::NotFound(id)) if id == "hip:3"));
+    assert!(
+        matches!(wave32_hip::open(Some(3), runtime.options()), Err(DeviceError::NotFound(id)) if id == "hip:3")
+    );
 
     runtime.set("COUNT", 0);
-    for result in [wave32_hip::list(&runtime.options()).map(drop), wave32_hip::open(None, runtime.options()).map(drop)] {
-        assert!(matches!(&result, Err(DeviceError::Unavailable(text)) if text.contains("no device")), "{result:?}");
+    for result in
+        [wave32_hip::list(&runtime.options()).map(drop), wave32_hip::open(None, runtime.options()).map(drop)]
+    {
+        assert!(
+            matches!(&result, Err(DeviceError::Unavailable(text)) if text.contains("no device")),
+            "{result:?}"
+        );
     }
 }
 
@@ -74,7 +85,10 @@ fn unusable_devices_say_why() {
     assert!(listed[0].unusable.as_deref().is_some_and(|why| why.contains("64 lanes")), "{listed:?}");
     for selector in [None, Some(0)] {
         let result = wave32_hip::open(selector, runtime.options());
-        assert!(matches!(&result, Err(DeviceError::Unavailable(text)) if text.contains("64 lanes")), "{result:?}");
+        assert!(
+            matches!(&result, Err(DeviceError::Unavailable(text)) if text.contains("64 lanes")),
+            "{result:?}"
+        );
     }
 }
 
@@ -179,7 +193,8 @@ fn a_queue_that_hangs_answers_within_its_deadline() {
     queue.set_deadline(SOON);
     let block = queue.alloc(256).unwrap();
     runtime.set("HANG", 1);
-    let args = [Arg { address: block, bytes: 256, writes: false }, Arg { address: block, bytes: 256, writes: true }];
+    let args =
+        [Arg { address: block, bytes: 256, writes: false }, Arg { address: block, bytes: 256, writes: true }];
     let work = Work { flops: u64::MAX / 1024, bytes: 0 };
     let start = Instant::now();
     // Each is a batch of its own: the third waits for the first.
@@ -211,7 +226,10 @@ fn a_target_without_code_is_unusable() {
     let runtime = StandIn::new();
     let options = Options { kernels: Arc::new(Without), ..runtime.options() };
     let result = wave32_hip::open(None, options);
-    assert!(matches!(&result, Err(DeviceError::Unavailable(text)) if text.contains("no code here")), "{result:?}");
+    assert!(
+        matches!(&result, Err(DeviceError::Unavailable(text)) if text.contains("no code here")),
+        "{result:?}"
+    );
 }
 
 #[cfg(unix)]

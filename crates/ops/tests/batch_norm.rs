@@ -27,6 +27,8 @@ fn forward_and_backward_match_f64() {
         ([3, 4, 5, 5], DType::F32, false, true),
         ([3, 4, 8, 8], DType::F16, true, true),
         ([3, 4, 5, 3], DType::BF16, true, true),
+        ([3, 4, 5, 3], DType::F16, true, true),
+        ([3, 4, 8, 8], DType::BF16, true, true),
     ] {
         let what = format!("{sizes:?} {dtype:?} training {training} affine {affine}, seed {seed}");
         let tolerance: f64 = if dtype == DType::F32 { 3e-6 } else { 2e-2 };

@@ -71,7 +71,9 @@ impl Backend {
                 let device = wave32_vulkan::open(index, wave32_vulkan::Options::default())?;
                 Ok(Self::Gpu(Box::new(device)))
             }
-            ("hip", index) => Ok(Self::Gpu(Box::new(wave32_hip::open(index, wave32_hip::Options::default())?))),
+            ("hip", index) => {
+                Ok(Self::Gpu(Box::new(wave32_hip::open(index, wave32_hip::Options::default())?)))
+            }
             _ => Err(unknown()),
         }
     }

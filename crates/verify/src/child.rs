@@ -44,9 +44,10 @@ fn list(driver: Driver) -> Result<Vec<Ready>, DeviceError> {
         caps: Some(caps),
     };
     Ok(match driver {
-        Driver::Vulkan => {
-            wave32_vulkan::list()?.into_iter().map(|found| ready(&found.info, found.caps, found.unusable)).collect()
-        }
+        Driver::Vulkan => wave32_vulkan::list()?
+            .into_iter()
+            .map(|found| ready(&found.info, found.caps, found.unusable))
+            .collect(),
         Driver::Hip => {
             let listed = wave32_hip::list(&wave32_hip::Options::default())?;
             listed.into_iter().map(|found| ready(&found.info, found.caps, found.unusable)).collect()

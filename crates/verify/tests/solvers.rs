@@ -252,7 +252,8 @@ fn cheapest(kernels: &[&'static Variant], device: &dyn Device) -> BTreeMap<&'sta
                     let policy = Policy { config, ..Policy::default() };
                     for plan in wave32_solve::plans(&problem, device.caps(), &policy) {
                         let launches = plan.launches.iter().any(|launch| launch.kernel == variant.name);
-                        let better = found.get(variant.name.as_str()).is_none_or(|old| flops(&plan) < flops(old));
+                        let better =
+                            found.get(variant.name.as_str()).is_none_or(|old| flops(&plan) < flops(old));
                         if launches && better {
                             found.insert(&variant.name, plan);
                         }
@@ -271,7 +272,8 @@ fn every_kernel_of_convolutions_is_right() {
     let Some(mut device) = open() else { return };
     let mut rng = random();
     // What is compiled for RDNA1 only is for operations besides convolution.
-    let kernels: Vec<&Variant> = variants::all().iter().filter(|v| !v.defines.contains_key("RDNA1")).collect();
+    let kernels: Vec<&Variant> =
+        variants::all().iter().filter(|v| !v.defines.contains_key("RDNA1")).collect();
     let plans = cheapest(&kernels, device.as_ref());
     let missing: Vec<&str> =
         kernels.iter().map(|v| v.name.as_str()).filter(|name| !plans.contains_key(name)).collect();
@@ -281,7 +283,8 @@ fn every_kernel_of_convolutions_is_right() {
         let error = error_of(device.as_mut(), plan, &mut rng);
         match error <= limit(plan.problem.spec().dtype) {
             true => right += &format!("{name}\n"),
-            false => failures.push(format!("{name}: {}: {} {}: {error:.3e}", plan.problem, plan.solver, plan.config)),
+            false => failures
+                .push(format!("{name}: {}: {} {}: {error:.3e}", plan.problem, plan.solver, plan.config)),
         }
     }
     if let Some(file) = std::env::var_os("WAVE32_TEST_KERNELS") {

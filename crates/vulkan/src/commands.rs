@@ -3,8 +3,8 @@
 
 use crate::error::at;
 use crate::gpu::Gpu;
-use wave32_device::Deadline;
 use ash::vk;
+use wave32_device::Deadline;
 use wave32_device::DeviceError;
 
 /// A command buffer and its timestamps. The buffer goes with its pool.

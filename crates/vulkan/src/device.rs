@@ -4,7 +4,6 @@ use crate::Options;
 use crate::adapter::Adapter;
 use crate::cache::{DiskCache, default_dir};
 use crate::gpu::Gpu;
-use wave32_device::Deadline;
 use crate::instance::Instance;
 use crate::memory::Memory;
 use crate::pipelines::Pipelines;
@@ -14,6 +13,7 @@ use crate::staging::Staging;
 use std::mem::ManuallyDrop;
 use std::sync::PoisonError;
 use std::time::Duration;
+use wave32_device::Deadline;
 use wave32_device::{Budget, BufferId, Device, DeviceError, DeviceInfo, Operands, Timing};
 use wave32_solve::{DeviceCaps, Plan};
 

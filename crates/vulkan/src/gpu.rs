@@ -212,8 +212,11 @@ impl Gpu {
     /// flight can neither be stopped nor trusted.
     pub(crate) fn wait(&mut self, value: u64, what: &str, deadline: Deadline) -> Result<(), DeviceError> {
         let lost = self.lost_after == Some(0);
-        let answer =
-            if lost { Err(vk::Result::ERROR_DEVICE_LOST) } else { self.wait_raw(value, deadline.left().as_nanos() as u64) };
+        let answer = if lost {
+            Err(vk::Result::ERROR_DEVICE_LOST)
+        } else {
+            self.wait_raw(value, deadline.left().as_nanos() as u64)
+        };
         match answer {
             Ok(()) => {
                 self.reached = self.reached.max(value);

@@ -2,9 +2,9 @@
 
 use crate::commands::{CommandPool, Commands};
 use crate::gpu::Gpu;
-use wave32_device::Deadline;
 use ash::vk;
 use std::time::Duration;
+use wave32_device::Deadline;
 use wave32_device::DeviceError;
 
 /// Timestamps that one submit can take.

@@ -1,12 +1,12 @@
 //! Copies between the host and device-local buffers through a ring of host-visible chunks.
 
 use crate::gpu::Gpu;
-use wave32_device::Deadline;
 use crate::memory::{Buffer, Memory};
 use crate::ring::Ring;
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use std::time::Duration;
+use wave32_device::Deadline;
 use wave32_device::{BufferId, DeviceError};
 
 /// One chunk is copied by the GPU while the host fills or empties the next.

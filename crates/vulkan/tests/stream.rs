@@ -2,11 +2,9 @@
 
 mod common;
 
-use common::{options, seed};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use common::{FIXTURE, options, seed};
 use std::time::{Duration, Instant};
-use wave32_device::{Arg, DeviceError, Queue, Work};
+use wave32_device::{Arg, DeviceError, Queue, Work, conformance};
 use wave32_vulkan::{Options, Stream};
 
 fn open(options: Options) -> Option<Stream> {
@@ -25,95 +23,28 @@ fn assert_clean(stream: &Stream) {
     assert!(messages.is_empty(), "{} validation messages: {messages:#?}", messages.len());
 }
 
-fn arg(address: u64, words: usize, writes: bool) -> Arg {
-    Arg { address, bytes: 4 * words as u64, writes }
+fn arg(address: u64, words: u64, writes: bool) -> Arg {
+    Arg { address, bytes: 4 * words, writes }
 }
 
-/// `to[i] = from[i] * mul + add` for `words` words.
-fn step(stream: &mut Stream, from: u64, to: u64, words: usize, mul: u32, add: u32) {
-    let groups = (words as u32).div_ceil(64);
-    let args = [arg(from, words, false), arg(to, words, true)];
-    let work = Work { flops: 0, bytes: 8 * words as u64 };
-    Queue::launch(stream, "step", [groups, 1, 1], &[0, words as u32, mul, add], &args, work).unwrap();
-}
-
-fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-}
-
-fn bytes(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|w| w.to_le_bytes()).collect()
-}
-
-/// Random launches, fills, copies and transfers on a few blocks against the same on the host.
-fn random_program(mut stream: Stream, seed: u64, steps: usize) {
-    const WORDS: usize = 5000;
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut model: Vec<Vec<u32>> = (0..6).map(|_| (0..WORDS).map(|_| random.random()).collect()).collect();
-    let mut blocks: Vec<u64> = model.iter().map(|_| stream.alloc(4 * WORDS as u64).unwrap()).collect();
-    for (block, content) in blocks.iter().zip(&model) {
-        stream.upload(*block, &bytes(content)).unwrap();
-    }
-    for number in 0..steps {
-        let (from, to) = (random.random_range(0..6), random.random_range(0..6));
-        let length = random.random_range(1..=WORDS - 128);
-        let at = 128 * random.random_range(0..=(WORDS - length) / 128);
-        let (start, end) = (at, at + length);
-        let (a, b) = (blocks[from] + 4 * at as u64, blocks[to] + 4 * at as u64);
-        match random.random_range(0..10) {
-            0..5 => {
-                let (mul, add) = (random.random(), random.random());
-                step(&mut stream, a, b, length, mul, add);
-                let made: Vec<u32> =
-                    model[from][start..end].iter().map(|v| v.wrapping_mul(mul).wrapping_add(add)).collect();
-                model[to][start..end].copy_from_slice(&made);
-            }
-            5 => {
-                let word = random.random();
-                stream.fill(b, 4 * length as u64, word).unwrap();
-                model[to][start..end].fill(word);
-            }
-            6 if from != to => {
-                stream.copy(a, b, 4 * length as u64).unwrap();
-                let source = model[from][start..end].to_vec();
-                model[to][start..end].copy_from_slice(&source);
-            }
-            7 => {
-                let content: Vec<u32> = (0..length).map(|_| random.random()).collect();
-                stream.upload(b, &bytes(&content)).unwrap();
-                model[to][start..end].copy_from_slice(&content);
-            }
-            8 => {
-                let mut found = vec![0xdb; 4 * length];
-                stream.download(a, &mut found).unwrap();
-                assert!(words(&found) == model[from][start..end], "step {number}, seed {seed}");
-            }
-            _ => {
-                // Given back and taken again while work on it is in flight.
-                stream.free(blocks[to]);
-                blocks[to] = stream.alloc(4 * WORDS as u64).unwrap();
-                stream.fill(blocks[to], 4 * WORDS as u64, 7).unwrap();
-                model[to].fill(7);
-            }
-        }
-    }
-    for (block, content) in blocks.iter().zip(&model) {
-        let mut found = vec![0xdb; 4 * WORDS];
-        stream.download(*block, &mut found).unwrap();
-        assert!(&words(&found) == content, "at the end, seed {seed}");
-        stream.free(*block);
-    }
+/// The suite that every queue passes, which leaves nothing behind.
+fn assert_conforms(mut stream: Stream, steps: usize, large: usize) {
+    conformance::queue(&mut stream, &FIXTURE, seed(), steps, large).unwrap_or_else(|what| panic!("{what}"));
     assert_eq!(stream.heap_stats().allocated, 0);
     stream.empty_cache().unwrap();
     assert_eq!(stream.heap_stats().reserved, 0);
     assert_clean(&stream);
 }
 
+fn step(stream: &mut Stream, from: u64, to: u64, words: u32, mul: u32, add: u32) {
+    conformance::step(stream, &FIXTURE, (from, to), words, mul, add).unwrap();
+}
+
 #[test]
 fn work_runs_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let Some(stream) = open(options(dir.path())) else { return };
-    random_program(stream, seed(), 1500);
+    assert_conforms(stream, 1500, (90 << 20) + 13);
 }
 
 #[test]
@@ -121,31 +52,7 @@ fn work_runs_in_order_in_tiny_submits() {
     let dir = tempfile::tempdir().unwrap();
     let tiny = Options { submit_target: Some(Duration::from_micros(1)), ..options(dir.path()) };
     let Some(stream) = open(tiny) else { return };
-    random_program(stream, seed(), 300);
-}
-
-#[test]
-fn large_transfers_go_round_the_rings() {
-    let dir = tempfile::tempdir().unwrap();
-    let Some(mut stream) = open(options(dir.path())) else { return };
-    let seed = seed();
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut data = vec![0u8; (90 << 20) + 13];
-    random.fill(&mut data[..]);
-    let block = stream.alloc(data.len() as u64).unwrap();
-    stream.upload(block, &data).unwrap();
-    let mut found = vec![0; data.len()];
-    stream.download(block, &mut found).unwrap();
-    assert!(found == data, "seed {seed}");
-    for _ in 0..300 {
-        let length = random.random_range(0..200_000);
-        let at = random.random_range(0..data.len() - length);
-        random.fill(&mut data[at..at + length]);
-        stream.upload(block + at as u64, &data[at..at + length]).unwrap();
-    }
-    stream.download(block, &mut found).unwrap();
-    assert!(found == data, "seed {seed}");
-    assert_clean(&stream);
+    assert_conforms(stream, 300, 1 << 20);
 }
 
 #[test]

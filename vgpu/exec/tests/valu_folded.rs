@@ -159,6 +159,7 @@ fn instructions_give_what_llvm_folds() {
     assert_eq!(results.len(), functions.len());
     let lines: Vec<String> = CASES.iter().map(|case| case.instruction.to_string()).collect();
     let codes = assemble(&lines, false);
+    let mut wrong = Vec::new();
     for ((case, code), (values, results)) in
         CASES.iter().zip(codes).zip(arguments.chunks(EACH).zip(results.chunks(EACH)))
     {
@@ -187,14 +188,18 @@ fn instructions_give_what_llvm_folds() {
                 "d" => f64::from_bits(x).is_nan(),
                 _ => false,
             };
-            let same = got == want || (nan(got) && nan(want));
-            assert!(same, "{} of {values:x?}: {got:#x}, LLVM {want:#x}", case.builtin);
+            // The hardware flushes what LLVM does not.
+            let flushed =
+                case.instruction.starts_with("v_rcp_f32") && f32::from_bits(want as u32).is_subnormal();
+            if got != want && !(nan(got) && nan(want)) && !flushed {
+                wrong.push(format!("{} of {values:x?}: {got:#x}, LLVM {want:#x}", case.builtin));
+            }
             compared += 1;
         }
         println!("{:45} {compared} of {EACH} folded", case.builtin);
-        assert!(compared > 0 || UNFOLDED.contains(&case.builtin), "LLVM folds no {}", case.builtin);
+        if compared == 0 {
+            wrong.push(format!("LLVM folds no {}", case.builtin));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
-
-/// Builtins that clang-19 leaves alone.
-const UNFOLDED: &[&str] = &[];

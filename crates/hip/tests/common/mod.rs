@@ -73,7 +73,8 @@ impl StandIn {
         let text = CString::new(name).unwrap();
         // SAFETY: the function's type in `hip.c`.
         unsafe {
-            let set = self.library.get::<unsafe extern "C" fn(*const c_char, c_long)>(b"standin_set").unwrap();
+            let set =
+                self.library.get::<unsafe extern "C" fn(*const c_char, c_long)>(b"standin_set").unwrap();
             set(text.as_ptr(), value);
         }
     }

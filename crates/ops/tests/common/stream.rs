@@ -106,8 +106,11 @@ impl Queue for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // What a failed test launched is not known to be right.
-        let Some(file) = std::env::var_os("WAVE32_TEST_KERNELS").filter(|_| !std::thread::panicking()) else { return };
-        let mut file = std::fs::File::options().append(true).create(true).open(file).expect("WAVE32_TEST_KERNELS");
+        let Some(file) = std::env::var_os("WAVE32_TEST_KERNELS").filter(|_| !std::thread::panicking()) else {
+            return;
+        };
+        let mut file =
+            std::fs::File::options().append(true).create(true).open(file).expect("WAVE32_TEST_KERNELS");
         let lines: String = self.launched.iter().map(|name| format!("{name}\n")).collect();
         // One write: tests run in threads, and in programs side by side.
         file.write_all(lines.as_bytes()).expect("WAVE32_TEST_KERNELS");

@@ -10,8 +10,8 @@ mod record;
 mod slots;
 mod transfer;
 
-pub use wave32_device::heap::HeapStats;
 pub use profile::Profiled;
+pub use wave32_device::heap::HeapStats;
 
 use crate::Options;
 use crate::adapter::Adapter;
@@ -22,7 +22,6 @@ use crate::memory::Memory;
 use crate::pipelines::{Pipeline, Pipelines};
 use ash::vk;
 use hazards::Hazards;
-use wave32_device::heap::Heap;
 use profile::Profile;
 use slots::Slots;
 use std::collections::HashMap;
@@ -30,6 +29,7 @@ use std::mem::ManuallyDrop;
 use std::sync::PoisonError;
 use std::time::Duration;
 use transfer::Transfer;
+use wave32_device::heap::Heap;
 use wave32_device::{Arg, Budget, BufferId, DeviceError, DeviceInfo, Queue, Work};
 use wave32_solve::DeviceCaps;
 

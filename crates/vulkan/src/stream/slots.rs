@@ -3,8 +3,8 @@
 use crate::commands::{CommandPool, Commands};
 use crate::error::at;
 use crate::gpu::Gpu;
-use wave32_device::Deadline;
 use ash::vk;
+use wave32_device::Deadline;
 use wave32_device::DeviceError;
 
 /// Launches that one submit records at most.

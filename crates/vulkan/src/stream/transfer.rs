@@ -2,11 +2,11 @@
 
 use super::Parts;
 use crate::gpu::Gpu;
-use wave32_device::Deadline;
 use crate::memory::{Buffer, Memory};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use std::collections::VecDeque;
+use wave32_device::Deadline;
 use wave32_device::DeviceError;
 
 /// Bytes of the ring for uploads. A piece of data takes at most a quarter of it.

@@ -2,8 +2,10 @@
 
 use wave32_isa::Swizzle;
 
+use super::plain::each_wide;
+use super::rows::{blend, gather, spread, write_mask};
 use super::swizzle::{self, Moves};
-use super::{Kind, Lane, blend, each_wide, gather, spread, write_mask};
+use super::{Kind, Lane};
 use crate::valu::{F16, F32, F64, Format, Mode, is_nan, ldexp};
 use crate::{Args, Row, Src, Wave};
 

@@ -141,15 +141,16 @@ pub fn max3<F: Format>(m: Mode, a: u64, b: u64, c: u64) -> u64 {
     max::<F>(m, max::<F>(m, a, b), c)
 }
 
-/// The one between; with a NaN among them the smallest.
+/// The one between; with a NaN among them the smallest. Without branches, for loops over it.
+#[inline(always)]
 pub fn med3<F: Format>(m: Mode, a: u64, b: u64, c: u64) -> u64 {
-    if nan_of::<F>(&[a, b, c]).is_some() {
-        return min3::<F>(m, a, b, c);
-    }
-    let [a, b, c] = [a, b, c].map(|x| input::<F>(m, x));
-    let mut all = [a, b, c];
-    all.sort_by_key(|&x| ordered::<F>(x));
-    all[1]
+    let nan = is_nan::<F>(a) | is_nan::<F>(b) | is_nan::<F>(c);
+    let smallest = min3::<F>(m, a, b, c);
+    let [a, b, c] = [a, b, c].map(|x| ordered::<F>(input::<F>(m, x)));
+    let between = a.max(b).min(a.min(b).max(c));
+    // What orders, turned back.
+    let bits = (if between < 0 { between ^ i64::MAX } else { between }) as u64;
+    if nan { smallest } else { bits & (F::SIGN | (F::SIGN - 1)) }
 }
 
 /// `x * 2^n`.

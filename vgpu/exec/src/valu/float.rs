@@ -107,9 +107,9 @@ lanes! {
     v_mad_f32: F32(F32, F32, F32) |m, a, b, c| mad(m, a, b, c), usual F32: mad_nearest(a, b, c);
     v_madmk_f32: F32(F32, F32, F32) |m, a, b, c| mad(m, a, b, c), usual F32: mad_nearest(a, b, c);
     v_madak_f32: F32(F32, F32, F32) |m, a, b, c| mad(m, a, b, c), usual F32: mad_nearest(a, b, c);
-    v_mac_legacy_f32: F32(F32, F32, F32) |m, a, b, c| mad_legacy(m, a, b, c);
-    v_mad_legacy_f32: F32(F32, F32, F32) |m, a, b, c| mad_legacy(m, a, b, c);
-    v_mul_legacy_f32: F32(F32, F32) |m, a, b, _| mul_legacy(m, a, b);
+    v_mac_legacy_f32: F32(F32, F32, F32) |m, a, b, c| mad_legacy(m, a, b, c), usual F32: mad_legacy_nearest(a, b, c);
+    v_mad_legacy_f32: F32(F32, F32, F32) |m, a, b, c| mad_legacy(m, a, b, c), usual F32: mad_legacy_nearest(a, b, c);
+    v_mul_legacy_f32: F32(F32, F32) |m, a, b, _| mul_legacy(m, a, b), usual F32: mul_legacy_nearest(a, b);
     v_mullit_f32: F32(F32, F32, F32) |m, a, b, c| mullit(m, a, b, c);
     v_cubeid_f32: F32(F32, F32, F32) |m, a, b, c| cube(m, [a, b, c], Cube::Id);
     v_cubesc_f32: F32(F32, F32, F32) |m, a, b, c| cube(m, [a, b, c], Cube::Sc);
@@ -117,12 +117,31 @@ lanes! {
     v_cubema_f32: F32(F32, F32, F32) |m, a, b, c| cube(m, [a, b, c], Cube::Ma);
 }
 
+#[inline(always)]
+fn flushed(x: u64) -> u64 {
+    if is_small::<F32>(x) { x & F32::SIGN } else { x }
+}
+
 /// `v_mad_f32` as the host rounds it, to nearest.
 #[inline(always)]
 fn mad_nearest(a: u64, b: u64, c: u64) -> u64 {
-    let flush = |x: u64| if is_small::<F32>(x) { x & F32::SIGN } else { x };
-    let product = flush(F32::mul_nearest(flush(a), flush(b)));
-    flush(F32::add_nearest(product, flush(c)))
+    let product = flushed(F32::mul_nearest(flushed(a), flushed(b)));
+    flushed(F32::add_nearest(product, flushed(c)))
+}
+
+/// `v_mul_legacy_f32` the same way.
+#[inline(always)]
+fn mul_legacy_nearest(a: u64, b: u64) -> u64 {
+    let product = F32::mul_nearest(a, b);
+    let zero = (a & (F32::SIGN - 1) == 0) | (b & (F32::SIGN - 1) == 0);
+    if zero { 0 } else { product }
+}
+
+/// `v_mad_legacy_f32` the same way.
+#[inline(always)]
+fn mad_legacy_nearest(a: u64, b: u64, c: u64) -> u64 {
+    let product = flushed(mul_legacy_nearest(flushed(a), flushed(b)));
+    flushed(F32::add_nearest(product, flushed(c)))
 }
 
 /// The specular term's product: the least float where the exponent or the power says that there is no light.

@@ -56,6 +56,9 @@ fn turn(x: f64, quarters: i64) -> f64 {
     if !x.is_finite() {
         return f64::NAN;
     }
+    if x == 0.0 && quarters == 0 {
+        return x; // of its sign
+    }
     let x = x % 1.0; // exact
     let nearest = (x * 4.0).round_ties_even();
     let angle = (x - nearest / 4.0) * std::f64::consts::TAU;
