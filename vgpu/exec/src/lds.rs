@@ -43,7 +43,7 @@ impl Lds {
 
     /// `bytes` (1, 2, 4) at `addr`, of any alignment; zero beyond the end.
     pub(crate) fn load(&self, addr: u64, bytes: u32) -> u32 {
-        if addr % 4 == 0 && bytes == 4 {
+        if addr.is_multiple_of(4) && bytes == 4 {
             return self.words.get((addr / 4) as usize).copied().unwrap_or(0);
         }
         (0..bytes).fold(0, |value, i| value | self.byte(addr + u64::from(i)) << (8 * i))
@@ -55,6 +55,12 @@ impl Lds {
 
     /// The low `bytes` (1, 2, 4) of `value` to `addr`, of any alignment; nothing beyond the end.
     pub(crate) fn store(&mut self, addr: u64, bytes: u32, value: u32) {
+        if addr.is_multiple_of(4) && bytes == 4 {
+            if let Some(word) = self.words.get_mut((addr / 4) as usize) {
+                *word = value;
+            }
+            return;
+        }
         for i in 0..bytes {
             let at = addr + u64::from(i);
             if let Some(word) = self.words.get_mut((at / 4) as usize) {
@@ -71,7 +77,7 @@ impl Lds {
         if addr + u64::from(bytes) > u64::from(self.bytes) {
             return Err(Finding::LdsOutOfBounds { address, bytes });
         }
-        if addr % 4 == 0 && bytes == 4 && access == Touch::Read {
+        if addr.is_multiple_of(4) && bytes == 4 && access == Touch::Read {
             let opinion = shadow.touch((addr / 4) as usize, wave, access, 0xf);
             return opinion.map_err(|other| complain(address, other));
         }

@@ -51,11 +51,6 @@ pub enum Finding {
         address: u32,
         bytes: u32,
     },
-    /// Some waves wait at a barrier that others have ended without.
-    BarrierDivergence {
-        waiting: u32,
-        ended: u32,
-    },
     /// Device access to fine-grained memory.
     FineGrained {
         address: u64,
@@ -128,9 +123,6 @@ impl fmt::Display for Finding {
             }
             Self::LdsOutOfBounds { address, bytes } => {
                 write!(f, "{bytes} bytes at LDS {address:#x}, past what the kernel declared")
-            }
-            Self::BarrierDivergence { waiting, ended } => {
-                write!(f, "{waiting} waves wait at a barrier that {ended} have ended without")
             }
             Self::FineGrained { address } => {
                 write!(

@@ -11,6 +11,8 @@ mod ds;
 mod flat;
 #[path = "mem/machine.rs"]
 mod machine;
+#[path = "mem/typed.rs"]
+mod typed;
 
 use wave32_isa::{Form, Op};
 

@@ -146,7 +146,7 @@ fn loads_stores_and_atomics() {
         let size = u64::from(records * stride.max(1));
         let offset = if case.soffset { u64::from(soffset) } else { case.imm as u64 } & !3;
         let place = base + offset - at;
-        if wide && place % 8 != 0 {
+        if wide && !place.is_multiple_of(8) {
             continue; // faults, below
         }
         let sgpr = solo.wave.sgpr;

@@ -111,7 +111,7 @@ impl Access {
     fn place(&self, at: u32) -> ([u64; 32], u32) {
         let b = &self.buffer;
         let (mut addr, mut inside) = ([0; 32], 0);
-        for l in 0..32 {
+        for (l, addr) in addr.iter_mut().enumerate() {
             let index = self.index[l];
             let offset = self.offset[l].wrapping_add(at);
             let linear = if b.swizzled {
@@ -129,7 +129,7 @@ impl Access {
                 _ => linear < b.records,
             };
             inside |= u32::from(fits) << l;
-            addr[l] = b.base.wrapping_add(u64::from(self.soffset)).wrapping_add(u64::from(linear));
+            *addr = b.base.wrapping_add(u64::from(self.soffset)).wrapping_add(u64::from(linear));
         }
         (addr, inside & self.exec)
     }

@@ -203,7 +203,7 @@ pub(crate) fn atomic<M: Memory>(
     for l in lanes.each() {
         let address = lanes.addr[l];
         // Memory's atomic units take naturally aligned addresses only, in every mode.
-        if address % bytes as u64 != 0 {
+        if !address.is_multiple_of(bytes as u64) {
             return Err(Fault::strict(lanes.name(l), Finding::Misaligned { address, bytes: bytes as u32 }));
         }
         lane_region(env, lanes, Kind::Atomic, l, bytes)?;

@@ -1,8 +1,8 @@
-//! Lanes' accesses to LDS by address (RDNA ISA chapter 10).
+//! Lanes' accesses to LDS by address (RDNA ISA chapter 10), one after the other; `quick` has the usual ones.
 
 use super::global::{Kind, Lanes};
 use crate::env::{Env, Fault};
-use crate::lds::{Lds, Touch};
+use crate::lds::Touch;
 use crate::{Finding, mem::Data};
 
 /// Loads `BYTES` of each lane, dword `k` of lane `l` into `out[k][l]`; fewer than 4 bytes are zero extended.
@@ -17,30 +17,6 @@ pub(crate) fn load<M, const BYTES: usize>(
     }
     env.touch(lanes, BYTES as u32);
     check::<M, BYTES>(env, lanes, Kind::Load, None)?;
-    let dwords = BYTES / 4;
-    let words = &env.lds.words[..];
-    if let Some((low, high)) = whole::<BYTES>(env.lds, lanes) {
-        if lanes.neighbours(BYTES as u64) {
-            let all = &words[low..low + 32 * dwords];
-            for (l, one) in all.chunks_exact(dwords.max(1)).enumerate() {
-                for (k, &dword) in one.iter().enumerate() {
-                    out[k][l] = dword;
-                }
-            }
-        } else if low == high {
-            for (row, &dword) in out.iter_mut().zip(&words[low..low + dwords]) {
-                *row = [dword; 32];
-            }
-        } else {
-            for l in 0..32 {
-                let at = if lanes.mask >> l & 1 == 1 { (lanes.addr[l] / 4) as usize } else { low };
-                for (k, &dword) in words[at..at + dwords].iter().enumerate() {
-                    out[k][l] = dword;
-                }
-            }
-        }
-        return Ok(());
-    }
     for l in lanes.each() {
         for (k, bytes) in dwords_of(BYTES) {
             out[k][l] = env.lds.load(lanes.addr[l] + 4 * k as u64, bytes);
@@ -61,26 +37,6 @@ pub(crate) fn store<M, const BYTES: usize>(
     }
     env.touch(lanes, BYTES as u32);
     check::<M, BYTES>(env, lanes, Kind::Store, Some(data))?;
-    let dwords = BYTES / 4;
-    if let Some((low, _)) = whole::<BYTES>(env.lds, lanes) {
-        let words = &mut env.lds.words[..];
-        if lanes.neighbours(BYTES as u64) {
-            let all = &mut words[low..low + 32 * dwords];
-            for (l, one) in all.chunks_exact_mut(dwords.max(1)).enumerate() {
-                for (k, dword) in one.iter_mut().enumerate() {
-                    *dword = data[k][l];
-                }
-            }
-        } else {
-            for l in lanes.each() {
-                let at = (lanes.addr[l] / 4) as usize;
-                for (k, dword) in words[at..at + dwords].iter_mut().enumerate() {
-                    *dword = data[k][l];
-                }
-            }
-        }
-        return Ok(());
-    }
     for l in lanes.each() {
         for (k, bytes) in dwords_of(BYTES) {
             env.lds.store(lanes.addr[l] + 4 * k as u64, bytes, data[k][l]);
@@ -101,7 +57,7 @@ pub(crate) fn atomic<M>(
     env.touch(lanes, bytes);
     for l in lanes.each() {
         let address = lanes.addr[l];
-        if address % u64::from(bytes) != 0 {
+        if !address.is_multiple_of(u64::from(bytes)) {
             return Err(Fault::strict(lanes.name(l), Finding::Misaligned { address, bytes }));
         }
         for at in (address..address + u64::from(bytes)).step_by(4) {
@@ -119,18 +75,6 @@ pub(crate) fn atomic<M>(
         out[1][l] = (old >> 32) as u32;
     }
     Ok(())
-}
-
-/// First dwords of the lowest and the highest lane, where all lanes access whole dwords inside LDS.
-#[inline]
-fn whole<const BYTES: usize>(lds: &Lds, lanes: Lanes) -> Option<(usize, usize)> {
-    let (low, high) = lanes.span();
-    let mut bits = BYTES as u64;
-    for (l, &a) in lanes.addr.iter().enumerate() {
-        bits |= if lanes.mask >> l & 1 == 1 { a } else { 0 };
-    }
-    let inside = high.saturating_add(BYTES as u64) <= 4 * lds.words.len() as u64;
-    (bits % 4 == 0 && inside).then_some(((low / 4) as usize, (high / 4) as usize))
 }
 
 /// The registers of an access: which, and how many bytes of it.
@@ -156,7 +100,7 @@ fn check<M, const BYTES: usize>(
             continue;
         }
         let natural = BYTES.next_power_of_two() as u64;
-        if BYTES > 4 && !env.lds.cu_mode && address % natural != 0 {
+        if BYTES > 4 && !env.lds.cu_mode && !address.is_multiple_of(natural) {
             return Err(Fault::strict(lanes.name(l), Finding::Misaligned { address, bytes: BYTES as u32 }));
         }
         for (k, bytes) in dwords_of(BYTES) {

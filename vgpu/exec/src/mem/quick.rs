@@ -133,7 +133,10 @@ pub(super) fn from_memory<M: Memory, const N: usize>(wave: &mut Wave, env: &mut 
     let mut all = [[[0; 4]; N]; 32];
     env.memory.read(&region, addr, all.as_flattened_mut().as_flattened_mut());
     for k in 0..N {
-        *wave.row_mut(usize::from(args.dst) + k) = std::array::from_fn(|l| u32::from_le_bytes(all[l][k]));
+        let row = wave.row_mut(usize::from(args.dst) + k);
+        for (to, lane) in row.iter_mut().zip(&all) {
+            *to = u32::from_le_bytes(lane[k]);
+        }
     }
     true
 }

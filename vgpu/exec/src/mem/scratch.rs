@@ -152,7 +152,8 @@ fn ones<const BYTES: usize>() -> u32 {
 fn row_at<M, const BYTES: usize>(env: &mut Env<M>, lanes: Lanes) -> Option<usize> {
     env.touch(lanes, BYTES as u32);
     let at = lanes.addr[0].wrapping_sub(SCRATCH_BASE);
-    let row = BYTES == 4 && at % 4 == 0 && at / 4 + 32 <= env.scratch.len() as u64 && lanes.neighbours(4);
+    let row =
+        BYTES == 4 && at.is_multiple_of(4) && at / 4 + 32 <= env.scratch.len() as u64 && lanes.neighbours(4);
     row.then_some((at / 4) as usize)
 }
 
@@ -179,7 +180,7 @@ fn check<M, const BYTES: usize>(
 ) -> Result<bool, Box<Fault>> {
     env.touch(lanes, BYTES as u32);
     let bytes = env.scratch.len() as u64 / width * 4;
-    let mut aligned = BYTES % 4 == 0;
+    let mut aligned = BYTES.is_multiple_of(4);
     for l in lanes.each() {
         let offset = lanes.addr[l];
         if offset.saturating_add(BYTES as u64) > bytes {
@@ -190,7 +191,7 @@ fn check<M, const BYTES: usize>(
                 kind != Kind::Load,
             ));
         }
-        aligned &= offset % 4 == 0;
+        aligned &= offset.is_multiple_of(4);
     }
     Ok(aligned)
 }

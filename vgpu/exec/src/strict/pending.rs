@@ -166,7 +166,7 @@ impl Under {
         let (first, count) = match (register, written) {
             (Some(register), Some(arg)) => (register as u16, u16::from(arg.dwords)),
             // A store: named by what it stores.
-            _ => (inst.args().iter().filter_map(|arg| arg.operand.as_vgpr()).last().unwrap_or(0) as u16, 0),
+            _ => (inst.args().iter().rev().find_map(|arg| arg.operand.as_vgpr()).unwrap_or(0) as u16, 0),
         };
         let none = Self {
             vmcnt: false,

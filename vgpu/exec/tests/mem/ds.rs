@@ -39,9 +39,9 @@ const STORES_DS: [(&str, &str); 8] = [
 ];
 
 /// DS's atomics as LLVM names them without `_rtn`, and the model; `wrxchg` always returns.
-fn atomics() -> Vec<(String, u32, fn(u32, u64, u64, u64) -> u64, bool)> {
+fn atomics() -> Vec<(String, u32, Change, bool)> {
     let memory = |name: &str| ATOMICS.iter().find(|a| a.0 == name).expect("one of them").1;
-    let mut all: Vec<(String, u32, fn(u32, u64, u64, u64) -> u64, bool)> = Vec::new();
+    let mut all: Vec<(String, u32, Change, bool)> = Vec::new();
     for bits in [32, 64] {
         for (name, ty, of) in [
             ("add", 'u', "add"),
@@ -326,8 +326,8 @@ fn float_sums_honour_the_mode() {
 }
 
 /// Operations whose operand is in LDS; the model.
-fn from_lds() -> Vec<(String, u32, fn(u32, u64, u64, u64) -> u64)> {
-    let mut all: Vec<(String, u32, fn(u32, u64, u64, u64) -> u64)> = Vec::new();
+fn from_lds() -> Vec<(String, u32, Change)> {
+    let mut all: Vec<(String, u32, Change)> = Vec::new();
     for (name, bits, f, two) in atomics() {
         let (verb, ty) = name.split_once("%_").expect("a type");
         let there = !two && verb != "wrxchg" && name != "add%_f64";
@@ -357,16 +357,16 @@ fn operands_in_lds() {
         let a = Spread::Far.offsets(rng, m.lanes, 8, LDS / 2);
         let way: i64 = [20 * 4, -8 * 4, 0][i / cases.len()];
         let mut b = Vec::new();
-        for l in 0..m.lanes {
+        for (l, &a) in a.iter().enumerate() {
             let far = (LDS / 2) as u64;
             if i / cases.len() == 2 {
-                let to = far + a[l];
-                let dwords = (to - a[l]) / 4;
-                m.vgpr[ADDR][l] = (a[l] | dwords << 17) as u32;
+                let to = far + a;
+                let dwords = (to - a) / 4;
+                m.vgpr[ADDR][l] = (a | dwords << 17) as u32;
                 b.push(to);
             } else {
-                m.vgpr[ADDR][l] = (a[l] + far / 2) as u32;
-                b.push((a[l] + far / 2).wrapping_add_signed(way) / bytes as u64 * bytes as u64);
+                m.vgpr[ADDR][l] = (a + far / 2) as u32;
+                b.push((a + far / 2).wrapping_add_signed(way) / bytes as u64 * bytes as u64);
             }
         }
         card.check(&lines[i], &m, code, |m| {
@@ -385,7 +385,7 @@ fn counted_lanes() {
     let lines = ["ds_append v16 offset:8", "ds_consume v16 offset:8", "ds_nop"].map(String::from);
     each(&lines, |rng, card, wave64, i, code| {
         let mut m = card.machine(rng, wave64);
-        m.sgpr[124] = 4 * rng.random_range(0..1000) | 0xabc_0000;
+        m.sgpr[124] = (4 * rng.random_range(0..1000)) | 0xabc_0000;
         let at = u64::from(m.sgpr[124] & 0xffff) + 8;
         card.check(&lines[i], &m, code, |m| {
             if i == 2 || m.exec == 0 {
@@ -407,7 +407,7 @@ fn a_dword_for_each_lane() {
     let lines = ["ds_read_addtid_b32 v16 offset:12", "ds_write_addtid_b32 v4 offset:12"].map(String::from);
     each(&lines, |rng, card, wave64, i, code| {
         let mut m = card.machine(rng, wave64);
-        m.sgpr[124] = 4 * rng.random_range(0..1000) | 0xabc_0000;
+        m.sgpr[124] = (4 * rng.random_range(0..1000)) | 0xabc_0000;
         let first = u64::from(m.sgpr[124] & 0xffff) + 12;
         card.check(&lines[i], &m, code, |m| {
             let at = |l: usize| (Space::Lds, first + 4 * l as u64);

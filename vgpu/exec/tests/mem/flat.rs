@@ -195,7 +195,7 @@ fn atomics() {
     }
 }
 
-fn atomic(name: &str, f: fn(u32, u64, u64, u64) -> u64, bits: u32, returns: bool) {
+fn atomic(name: &str, f: Change, bits: u32, returns: bool) {
     let dwords = bits as usize / 32;
     let pair = name.ends_with("cmpswap");
     let text = |segment: &str, mode, offset: &str| {

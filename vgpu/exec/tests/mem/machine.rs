@@ -278,8 +278,11 @@ pub fn model_store(m: &mut Machine, store: Store, src: usize, place: impl Fn(usi
     }
 }
 
-/// An atomic: the mnemonic's end, and the new value of (bits, old, operand, second operand).
-pub type Atomic = (&'static str, fn(u32, u64, u64, u64) -> u64);
+/// The new value of (bits, old, operand, second operand).
+pub type Change = fn(u32, u64, u64, u64) -> u64;
+
+/// An atomic: the mnemonic's end, and what it does.
+pub type Atomic = (&'static str, Change);
 
 fn sext(bits: u32, v: u64) -> i128 {
     if bits == 64 { i128::from(v as i64) } else { i128::from(v as u32 as i32) }
@@ -299,9 +302,9 @@ pub const ATOMICS: [Atomic; 16] = [
     ("umin", |_, old, a, _| if a <= old { a } else { old }),
     ("smax", |n, old, a, _| if sext(n, a) >= sext(n, old) { a } else { old }),
     ("umax", |_, old, a, _| if a >= old { a } else { old }),
-    ("and", |n, old, a, _| (0..n).map(|i| (old >> i & 1) * (a >> i & 1) << i).sum()),
+    ("and", |n, old, a, _| (0..n).map(|i| ((old >> i & 1) * (a >> i & 1)) << i).sum()),
     ("or", |n, old, a, _| (0..n).map(|i| ((old >> i & 1) + (a >> i & 1)).min(1) << i).sum()),
-    ("xor", |n, old, a, _| (0..n).map(|i| ((old >> i & 1) + (a >> i & 1)) % 2 << i).sum()),
+    ("xor", |n, old, a, _| (0..n).map(|i| (((old >> i & 1) + (a >> i & 1)) % 2) << i).sum()),
     ("inc", |_, old, a, _| if old >= a { 0 } else { old + 1 }),
     ("dec", |_, old, a, _| if old == 0 || old > a { a } else { old - 1 }),
     ("fcmpswap", |n, old, a, b| if real(n, old) == real(n, b) { a } else { old }),
@@ -313,7 +316,7 @@ pub const ATOMICS: [Atomic; 16] = [
 pub fn model_atomic(
     m: &mut Machine,
     bits: u32,
-    f: fn(u32, u64, u64, u64) -> u64,
+    f: Change,
     dst: Option<usize>,
     place: impl Fn(usize) -> (Space, u64),
     operands: impl Fn(&Machine, usize) -> (u64, u64),
