@@ -108,6 +108,7 @@ impl Card {
     }
 
     /// Memory bandwidth in GB/s (10^9).
+    #[allow(dead_code)] // only the launcher's list has it
     pub fn bandwidth_gbs(&self) -> u32 {
         self.bus_bits / 8 * self.memory_mhz * 16 / 1000
     }

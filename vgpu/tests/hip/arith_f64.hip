@@ -1,5 +1,5 @@
 #include "check.h"
-// Addition, multiplication, fused multiply-add, division, square root, minimum, maximum, rounding: to the bit.
+// Addition, multiplication, fused multiply-add, division, square root, rounding to whole numbers: to the bit.
 __global__ void kernel(const double* a, const double* b, const double* c, double* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
