@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short lint
+.PHONY: help setup demo verify test scripts oracle python verify-short vgpu vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -10,6 +10,7 @@ help:
 	@echo 'make demo    install what is missing, train a small CNN with PyTorch on the best Vulkan device and on the CPU'
 	@echo 'make verify  install what is missing, build, prove the seed and network suites on every device here'
 	@echo 'make test    install what is missing, run every test'
+	@echo 'make vgpu    build the virtual RDNA1 card: AMD HIP programs run with no card (docs/vgpu.md)'
 	@echo 'make lint    rustfmt and clippy, warnings as errors'
 
 setup:
@@ -49,6 +50,15 @@ python: setup
 verify-short: setup
 	cargo build --workspace
 	$(TARGET)/debug/wave32 verify seeds nets fuzz:60 --max-gflop 0.001 --dtype f32,f16,bf16
+
+# The virtual card. VGPU_LEVELS=host builds the library for this machine's processor alone.
+VGPU_LEVELS = x86-64-v2 x86-64-v3 x86-64-v4
+vgpu: setup
+	@scripts/vgpu.sh $(abspath $(TARGET))/vgpu $(VGPU_LEVELS)
+
+# The virtual card under the HIP 5.7 and 6.x of later Debian releases, unpacked into a folder of their own.
+vgpu-newer: vgpu
+	@scripts/vgpu_newer.sh $(abspath $(TARGET))/vgpu
 
 lint:
 	cargo fmt --all --check

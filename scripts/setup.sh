@@ -3,7 +3,8 @@
 # Idempotent, and quick where everything is there. Other systems get the list.
 set -eu
 
-packages="libvulkan1 mesa-vulkan-drivers vulkan-validationlayers clang-19 lld-19 llvm-19 kmod xz-utils zstd"
+packages="libvulkan1 mesa-vulkan-drivers vulkan-validationlayers clang-19 lld-19 llvm-19 kmod xz-utils zstd
+    hipcc rocminfo libamdhip64-dev libhsa-runtime-dev"
 
 command -v cargo >/dev/null 2>&1 || {
     echo 'setup: Rust is missing; install it from https://rustup.rs' >&2
@@ -40,5 +41,5 @@ for package in $missing; do
 done
 [ -z "$left" ] || {
     echo "setup: not installed:$left" >&2
-    echo 'setup: without clang-19 and lld-19 code objects for Radeon cards are left out of the build; without Mesa only the CPU is verified' >&2
+    echo 'setup: without clang-19 and lld-19 code objects for Radeon cards are left out of the build; without Mesa only the CPU is verified; without hipcc nothing is tested on the virtual card' >&2
 }

@@ -18,7 +18,7 @@ fn handle() -> *mut c_void {
 
 const FAMILY_NAVI: u32 = 143;
 
-/// `struct amdgpu_gpu_info` (`amdgpu.h` of libdrm), up to what users of the card read.
+/// `struct amdgpu_gpu_info` (`amdgpu.h` of libdrm), whose size callers rely on.
 #[repr(C)]
 struct GpuInfo {
     asic_id: u32,
@@ -30,10 +30,20 @@ struct GpuInfo {
     max_memory_clk: u64,
     num_shader_engines: u32,
     num_shader_arrays_per_engine: u32,
+    /// Pipes, tiling and rasteriser: graphics.
+    graphics: [u32; 69],
+    cu_active_number: u32,
+    cu_ao_mask: u32,
+    cu_bitmap: [u32; 16],
+    vram_type: u32,
+    vram_bit_width: u32,
+    ce_ram_size: u32,
+    vce_harvest_config: u32,
+    pci_rev_id: u32,
 }
 
-/// Size of the whole structure.
-const GPU_INFO_BYTES: usize = 480;
+const _: () = assert!(size_of::<GpuInfo>() == 416);
+const GDDR6: u32 = 9;
 
 /// libdrm's: opens the render node.
 ///
@@ -128,11 +138,8 @@ pub unsafe extern "C" fn amdgpu_device_get_fd(dev: *mut c_void) -> c_int {
 pub unsafe extern "C" fn amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_void) -> c_int {
     if dev == handle() {
         let Some(device) = Device::current() else { return -libc::ENODEV };
-        // SAFETY: the caller's structure has that size, and the part that is filled is shorter.
-        unsafe {
-            info.cast::<u8>().write_bytes(0, GPU_INFO_BYTES);
-            info.cast::<GpuInfo>().write_unaligned(gpu_info(device.settings.card));
-        }
+        // SAFETY: the caller's structure is of this type.
+        unsafe { info.cast::<GpuInfo>().write_unaligned(gpu_info(device.settings.card)) };
         return 0;
     }
     real!(amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_void) -> c_int, -libc::EINVAL)
@@ -151,5 +158,14 @@ fn gpu_info(card: &Card) -> GpuInfo {
         max_memory_clk: u64::from(card.memory_mhz) * 1000,
         num_shader_engines: card.shader_engines,
         num_shader_arrays_per_engine: 2,
+        graphics: [0; 69],
+        cu_active_number: card.compute_units,
+        cu_ao_mask: 0,
+        cu_bitmap: [0; 16],
+        vram_type: GDDR6,
+        vram_bit_width: card.bus_bits,
+        ce_ram_size: 0,
+        vce_harvest_config: 0,
+        pci_rev_id: card.revision.into(),
     }
 }

@@ -1,13 +1,10 @@
 //! Runs kernels on [`wave32_exec`], and tells what stopped them.
 
-use std::fmt::Write as _;
-
 use wave32_exec::{DESCRIPTOR_BYTES, Descriptor, Options, Place, Signals, Stop};
 use wave32_isa::Target;
 
 use crate::aql::{Dispatch, error};
 use crate::device::{Device, ticks};
-use crate::events::Fault;
 use crate::memory::Vm;
 use crate::names::Names;
 use crate::queue::Failure;
@@ -64,6 +61,9 @@ impl Executor {
         device.vm.get(packet.kernel_object, &mut descriptor).ok_or(Failure::absent(packet.kernel_object))?;
         let name = self.names.of(&device.vm, packet.kernel_object);
         let outcome = Descriptor::parse(&descriptor).and_then(|descriptor| {
+            // What it finds in the vendor's kernels is no use to anybody here.
+            let strict = self.options.strict && !is_of_runtime(&name, &descriptor);
+            let options = Options { strict, ..self.options.clone() };
             let dispatch = wave32_exec::Dispatch {
                 name: name.clone(),
                 descriptor,
@@ -77,7 +77,7 @@ impl Executor {
                 queue: packet.queue,
                 id: packet.dispatch_id,
             };
-            self.inner.run(&device.vm, &dispatch, &self.options, device)
+            self.inner.run(&device.vm, &dispatch, &options, device)
         });
         match outcome {
             Ok(ran) => {
@@ -92,17 +92,8 @@ impl Executor {
     }
 
     fn stopped(&self, stop: &Stop) -> Failure {
-        let (kind, what, place, failure) = describe(stop);
-        let mut message = what;
-        if let Some(place) = place {
-            let lane = place.lane.map_or(String::new(), |lane| format!(", lane {lane}"));
-            // Writing to a String does not fail.
-            let _ = write!(
-                message,
-                "\n  kernel {} + {:#x}: {}\n  workgroup {:?}, wave {}{lane}",
-                place.kernel, place.offset, place.instruction, place.workgroup, place.wave
-            );
-        }
+        let (kind, place, failure) = describe(stop);
+        let message = stop.to_string();
         eprintln!("wave32-vgpu: {message}");
         let kernel = place.map_or(String::new(), |place| place.kernel.clone());
         self.report.stopped(Finding { kernel, kind, message });
@@ -120,41 +111,24 @@ impl Executor {
     }
 }
 
-/// Kind, what happened, where, and what the runtime is told.
-fn describe(stop: &Stop) -> (&'static str, String, Option<&Place>, Failure) {
+/// Whether a kernel is one of the runtime's copies and fills: HIP's by their names; ROCr's have none, as they come without
+/// a code object, and lie right behind a header of the old form.
+fn is_of_runtime(name: &str, descriptor: &Descriptor) -> bool {
+    const OLD_HEADER_BYTES: i64 = 256;
+    name.starts_with("__amd_rocclr_") || (name.is_empty() && descriptor.entry == OLD_HEADER_BYTES)
+}
+
+/// Kind, where, and what the runtime is told.
+fn describe(stop: &Stop) -> (&'static str, Option<&Place>, Failure) {
     match stop {
-        Stop::IllegalInstruction { place, reason } => (
-            "illegal_instruction",
-            format!("an instruction that cannot be executed: {reason}"),
-            Some(place),
-            Failure::Queue(error::ILLEGAL_INSTRUCTION),
-        ),
-        Stop::MemoryFault { place, address, bytes, write } => {
-            let access = if *write { "store" } else { "load" };
-            (
-                "memory_fault",
-                format!(
-                    "{access} of {bytes} bytes at {address:#x}, where the kernel has no memory of that size"
-                ),
-                Some(place),
-                Failure::Memory(Fault { address: *address, readonly: false }),
-            )
+        Stop::IllegalInstruction { place, .. } => {
+            ("illegal_instruction", Some(place), Failure::Queue(error::ILLEGAL_INSTRUCTION))
         }
-        Stop::Strict { place, finding } => {
-            ("strict", format!("strict card: {finding:?}"), Some(place), Failure::Queue(error::TRAP))
-        }
-        Stop::Trap { place, id } => {
-            ("trap", format!("s_trap {id}"), Some(place), Failure::Queue(error::TRAP))
-        }
-        Stop::Deadline { place } => (
-            "deadline",
-            "a kernel took longer than its deadline (WAVE32_VGPU_DEADLINE)".to_owned(),
-            Some(place),
-            Failure::Queue(error::TRAP),
-        ),
-        Stop::Dispatch { reason } => {
-            ("dispatch", format!("a dispatch that cannot be: {reason}"), None, Failure::Queue(error::CODE))
-        }
+        Stop::MemoryFault { place, address, .. } => ("memory_fault", Some(place), Failure::absent(*address)),
+        Stop::Strict { place, .. } => ("strict", Some(place), Failure::Queue(error::TRAP)),
+        Stop::Trap { place, .. } => ("trap", Some(place), Failure::Queue(error::TRAP)),
+        Stop::Deadline { place } => ("deadline", Some(place), Failure::Queue(error::TRAP)),
+        Stop::Dispatch { .. } => ("dispatch", None, Failure::Queue(error::CODE)),
     }
 }
 

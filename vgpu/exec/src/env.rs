@@ -1,6 +1,6 @@
 //! What an instruction can reach beside its wave's registers, and the kinds of handlers.
 
-use crate::{Args, Finding, Lds, Memory, Region, Wave};
+use crate::{Args, Dispatch, Finding, Lds, Memory, Region, Wave};
 
 /// Executes a vector instruction on the wave's current half of 32 lanes; called once for each half.
 pub type VectorFn = fn(&mut Wave, &Args);
@@ -29,6 +29,8 @@ pub struct Env<'a, M> {
     pub wave: u32,
     /// Find what a real card would not.
     pub strict: bool,
+    /// What is run: whose arguments and packet it may read, wherever they lie.
+    pub dispatch: &'a Dispatch,
     /// Where one wants them: the accesses of this instruction, for the time model. Lane, address, bytes.
     pub touched: Option<&'a mut Vec<(u32, u64, u32)>>,
 }

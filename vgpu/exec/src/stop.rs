@@ -56,7 +56,7 @@ pub enum Finding {
         waiting: u32,
         ended: u32,
     },
-    /// Access to fine-grained device memory, which boards without PCIe atomics have not.
+    /// Device access to fine-grained memory.
     FineGrained {
         address: u64,
     },
@@ -135,7 +135,7 @@ impl fmt::Display for Finding {
             Self::FineGrained { address } => {
                 write!(
                     f,
-                    "{address:#x} is fine-grained device memory, which the card does not keep coherent without PCIe atomics"
+                    "{address:#x} is fine-grained memory, which the card cannot reach without PCIe atomics"
                 )
             }
             Self::HostAtomic { address } => {

@@ -5,7 +5,7 @@ mod common;
 use common::{compile, have, program::Program, rng};
 use rand::Rng;
 use std::time::Duration;
-use wave32_exec::Stop;
+use wave32_exec::{CodeObject, HeapMemory, Stop};
 
 const LEVELS: [&str; 2] = ["-O0", "-O3"];
 

@@ -268,9 +268,14 @@ fn fine_grained_memory_and_host_atomics() {
     assert!(matches!(finding, Finding::FineGrained { .. }), "{finding:?}");
     assert_eq!((mnemonic(&place), place.lane), ("global_store_dword", Some(0)));
 
-    let pinned = |memory: &mut HeapMemory| memory.alloc_as(4096, |r| (r.coherent, r.host) = (true, true));
+    // Host memory too.
     let source = format!("extern \"C\" __global__ void k(uint *out, uint *in) {{ {store} }}");
-    run(&source, &["-O1"], "k", pinned).expect("plain stores to host memory are right");
+    let mut p = Program::new(&compile(&source, &["-O1"]), 1);
+    p.options.strict = true;
+    let pinned = p.memory.alloc_as(4096, |r| (r.coherent, r.host) = (true, true));
+    let input = p.memory.alloc(4096);
+    let stop = p.run("k", [64, 1, 1], [GROUP, 1, 1], &[pinned, input]).expect_err("fine-grained");
+    assert!(matches!(stop, Stop::Strict { finding: Finding::FineGrained { .. }, .. }), "{stop}");
 
     let add = format!("{ITEM} __atomic_fetch_add(&out[i % 8], 1, __ATOMIC_RELAXED);");
     let host = |memory: &mut HeapMemory| memory.alloc_as(4096, |r| r.host = true);

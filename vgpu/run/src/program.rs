@@ -58,6 +58,10 @@ fn check_within(program: &Path, scripts: u32) -> Result<()> {
             program.display()
         );
     }
+    if program.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-linux")) {
+        // The dynamic linker, told which program to load.
+        return Ok(());
+    }
     if !head.starts_with(b"\x7fELF") {
         // The shell's way to run what has no `#!`; execve says whether there is one.
         return Ok(());

@@ -2,7 +2,8 @@
 
 use wave32_isa::Swizzle;
 
-use super::{Kind, Lane, blend, gather, spread, swizzle, write_mask};
+use super::swizzle::{self, Moves};
+use super::{Kind, Lane, blend, each_wide, gather, spread, write_mask};
 use crate::valu::{F16, F32, F64, Format, Mode, is_nan, ldexp};
 use crate::{Args, Row, Src, Wave};
 
@@ -23,9 +24,9 @@ pub(crate) fn general<O: Lane>(wave: &mut Wave, args: &Args) {
     if O::CARRY {
         write_mask(wave, args.sdst, |wave| {
             let mut carries = 0;
-            let mask = drive(wave, args, &kinds, &mut |m, s| {
+            let mask = drive(wave, args, &kinds, &mut |m, s, exec| {
                 carries = carries_of::<O>(m, s);
-                run::<O>(m, s)
+                run::<O>(m, s, exec)
             });
             carries & mask
         });
@@ -43,15 +44,13 @@ pub(crate) fn by_lane(
     kinds: Kinds,
     lane: impl Fn(Mode, [u64; 3], usize) -> u64,
 ) {
-    drive(wave, args, &kinds, &mut |m, s| std::array::from_fn(|i| lane(m, [s[0][i], s[1][i], s[2][i]], i)));
+    drive(wave, args, &kinds, &mut |m, s, _| {
+        std::array::from_fn(|i| lane(m, [s[0][i], s[1][i], s[2][i]], i))
+    });
 }
 
-fn run<O: Lane>(m: Mode, s: &[Wide; 3]) -> Wide {
-    let mut out = [0; 32];
-    for i in 0..32 {
-        out[i] = O::lane(m, [s[0][i], s[1][i], s[2][i]]);
-    }
-    out
+fn run<O: Lane>(m: Mode, s: &[Wide; 3], exec: u32) -> Wide {
+    each_wide::<O>(m, exec, |i| [s[0][i], s[1][i], s[2][i]])
 }
 
 fn carries_of<O: Lane>(m: Mode, s: &[Wide; 3]) -> u32 {
@@ -59,13 +58,19 @@ fn carries_of<O: Lane>(m: Mode, s: &[Wide; 3]) -> u32 {
 }
 
 /// One half. Returns the lanes written; of an operation whose result is a mask, those of them whose bit is set.
-fn drive(wave: &mut Wave, args: &Args, kinds: &Kinds, run: &mut dyn FnMut(Mode, &[Wide; 3]) -> Wide) -> u32 {
+fn drive(
+    wave: &mut Wave,
+    args: &Args,
+    kinds: &Kinds,
+    run: &mut dyn FnMut(Mode, &[Wide; 3], u32) -> Wide,
+) -> u32 {
     let exec = wave.exec();
     let m = Mode::of(wave).with_clamp(args.mods.clamp);
-    let sources = [0, 1, 2].map(|i| source(wave, args, i, kinds.src[i]));
-    let mask = exec & swizzle::dpp_lanes(&args.swizzle, exec);
+    let moves = Moves::of(&args.swizzle, exec);
+    let sources = [0, 1, 2].map(|i| source(wave, args, moves.as_ref(), i, kinds.src[i]));
+    let mask = moves.map_or(exec, |moves| exec & moves.written);
 
-    let mut out = run(m, &sources);
+    let mut out = run(m, &sources, mask);
     if kinds.dst == Kind::Mask {
         return gather(&out.map(|x| x as u32)) & mask;
     }
@@ -77,7 +82,7 @@ fn drive(wave: &mut Wave, args: &Args, kinds: &Kinds, run: &mut dyn FnMut(Mode, 
 }
 
 /// A source, swizzled, widened and modified.
-fn source(wave: &Wave, args: &Args, i: usize, kind: Kind) -> Wide {
+fn source(wave: &Wave, args: &Args, moves: Option<&Moves>, i: usize, kind: Kind) -> Wide {
     let src = args.src[i];
     match kind {
         Kind::None => return [0; 32],
@@ -86,10 +91,8 @@ fn source(wave: &Wave, args: &Args, i: usize, kind: Kind) -> Wide {
     }
     let row = |r: u16| {
         let row = wave.row(usize::from(r));
-        match &args.swizzle {
-            dpp @ (Swizzle::Dpp16 { .. } | Swizzle::Dpp8 { .. }) if i == 0 => {
-                swizzle::dpp(dpp, row, wave.exec())
-            }
+        match moves {
+            Some(moves) if i == 0 => moves.apply(row),
             _ => *row,
         }
     };
@@ -109,9 +112,7 @@ fn source(wave: &Wave, args: &Args, i: usize, kind: Kind) -> Wide {
                 let high = row(r + 1);
                 std::array::from_fn(|l| u64::from(low[l]) | u64::from(high[l]) << 32)
             }
-            Src::Sgpr(code) => [wave.scalar64(code); 32],
-            Src::Const(value) => [value; 32],
-            Src::None => [0; 32],
+            src => [wave.uniform64(src); 32],
         }
     } else {
         low.map(|x| kind.widen(if high_half { x >> 16 } else { x }))

@@ -4,28 +4,49 @@ use wave32_isa::{SdwaSel, Swizzle};
 
 use crate::Row;
 
-/// A row as DPP moves it, and the lanes whose results are written.
-pub(super) fn dpp(swizzle: &Swizzle, row: &Row, exec: u32) -> Row {
-    let mut out = [0; 32];
-    for (lane, x) in out.iter_mut().enumerate() {
-        if let Some(source) = source(swizzle, lane, exec) {
-            *x = row[source];
-        }
-    }
-    out
+/// What DPP does to the lanes of a half.
+pub(super) struct Moves {
+    /// The lane that each reads.
+    from: [u8; 32],
+    /// Lanes that have one to read; the others read zero.
+    valid: u32,
+    /// Lanes that may be written: those of the rows and banks of DPP16's masks that have a source, or read zero for the
+    /// lack of one.
+    pub(super) written: u32,
 }
 
-/// The lanes that DPP lets be written: those of the rows and banks of its masks that have a source, or read zero for
-/// the lack of one.
-pub(super) fn dpp_lanes(swizzle: &Swizzle, exec: u32) -> u32 {
-    let Swizzle::Dpp16 { row_mask, bank_mask, bound_ctrl, .. } = *swizzle else {
-        return u32::MAX;
-    };
-    (0..32).fold(0, |mask, lane| {
-        let written = row_mask >> (lane / 16) & 1 != 0 && bank_mask >> (lane / 4 % 4) & 1 != 0;
-        let on = written && (bound_ctrl || source(swizzle, lane, exec).is_some());
-        mask | u32::from(on) << lane
-    })
+impl Moves {
+    /// None if the swizzle is no DPP.
+    pub(super) fn of(swizzle: &Swizzle, exec: u32) -> Option<Self> {
+        if matches!(swizzle, Swizzle::None | Swizzle::Sdwa { .. }) {
+            return None;
+        }
+        let mut moves = Self { from: [0; 32], valid: 0, written: 0 };
+        for lane in 0..32 {
+            let source = source(swizzle, lane, exec);
+            moves.from[lane] = source.unwrap_or(lane) as u8;
+            moves.valid |= u32::from(source.is_some()) << lane;
+            let written = match *swizzle {
+                Swizzle::Dpp16 { row_mask, bank_mask, bound_ctrl, .. } => {
+                    let masks = row_mask >> (lane / 16) & bank_mask >> (lane / 4 % 4) & 1 != 0;
+                    masks && (bound_ctrl || source.is_some())
+                }
+                _ => true,
+            };
+            moves.written |= u32::from(written) << lane;
+        }
+        Some(moves)
+    }
+
+    /// A row as the lanes read it.
+    pub(super) fn apply(&self, row: &Row) -> Row {
+        let mut out = [0; 32];
+        for i in 0..32 {
+            let x = row[usize::from(self.from[i] & 31)];
+            out[i] = if self.valid >> i & 1 != 0 { x } else { 0 };
+        }
+        out
+    }
 }
 
 /// The lane that `lane` reads; none past the end of its 16, or where the source is off and must not be read.

@@ -255,6 +255,12 @@ fn lane_region<M: Memory>(
     Ok(region)
 }
 
+/// Every kernel reads its arguments and its packet, which the runtime keeps in fine-grained memory.
+fn excused<M: Memory>(env: &Env<M>, region: &Region, kind: Kind) -> bool {
+    let own = [env.dispatch.kernarg, env.dispatch.packet];
+    kind == Kind::Load && own.into_iter().any(|address| region.holds(address, 1))
+}
+
 /// Whether the card may do this there: the strict one refuses what an RDNA1 board has no way to do right.
 fn admit<M: Memory>(
     env: &Env<M>,
@@ -271,8 +277,7 @@ fn admit<M: Memory>(
     if env.strict && region.host && kind == Kind::Atomic {
         return Err(Fault::strict(lanes.name(lane), Finding::HostAtomic { address }));
     }
-    // Of host memory plain loads and stores are right, over PCIe; fine-grained VRAM these boards have not.
-    if env.strict && region.coherent && !region.host {
+    if env.strict && region.coherent && !excused(env, region, kind) {
         return Err(Fault::strict(lanes.name(lane), Finding::FineGrained { address }));
     }
     Ok(())

@@ -1,5 +1,8 @@
 //! Comparisons (RDNA ISA 12.9): a bit for each lane, zero for those that are off. `v_cmpx` writes EXEC alone.
 
+// Of NaN "not less" is more than "greater or equal".
+#![allow(clippy::nonminimal_bool, clippy::neg_cmp_op_on_partial_ord, clippy::double_comparisons)]
+
 use super::format::{F16, F32, F64, Format, input, is_nan, is_signalling, is_small};
 use super::mode::Mode;
 use crate::lanes::{Handlers, Kind, Lane, three};

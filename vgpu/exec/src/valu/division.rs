@@ -1,7 +1,7 @@
 //! The steps that compilers divide by: `v_div_scale`, `v_div_fmas`, `v_div_fixup` (RDNA ISA 12.11).
 
 use super::arith::{ldexp, nan_of, of_f64, scaled_fma};
-use super::format::{F16, F32, F64, Format, exponent, is_small};
+use super::format::{F16, F32, F64, Format, exponent, is_nan, is_small};
 use super::mode::{Mode, Round};
 use crate::lanes::{Kinds, by_lane, kind_of, lanes};
 use crate::{Args, Wave};
@@ -34,6 +34,12 @@ const fn scale_of<F: Format>() -> Scale {
 /// pseudo-code has it: up, it would overflow.
 pub(super) fn scale<F: Format>(m: Mode, x: u64, denominator: u64, numerator: u64) -> (u64, bool) {
     let Scale { by, huge, tiny } = scale_of::<F>();
+    let (d, n) = (exponent::<F>(denominator), exponent::<F>(numerator));
+    let bias = exponent::<F>(F::ONE);
+    // Nothing near an edge: neither source, nor reciprocal, nor quotient.
+    if n > tiny && (2..2 * bias - 2).contains(&d) && (2 - bias..huge).contains(&(n - d)) && n <= 2 * bias {
+        return (x, false);
+    }
     let m = m.keeping::<F>().rounding::<F>(Round::Nearest);
     let zero = |x: u64| x & !F::SIGN == 0;
     if zero(denominator) || zero(numerator) {
@@ -43,8 +49,9 @@ pub(super) fn scale<F: Format>(m: Mode, x: u64, denominator: u64, numerator: u64
     let (is_denominator, is_numerator) = (x == denominator, x == numerator);
     let denormal = |x: u64| is_small::<F>(x) && !zero(x);
     let reciprocal_denormal = denormal(divided::<F>(F::ONE, denominator));
-    let quotient_denormal = denormal(divided::<F>(numerator, denominator));
-    if exponent::<F>(numerator) - exponent::<F>(denominator) >= huge {
+    // What underflows is rounded as denormals are.
+    let quotient_denormal = is_small::<F>(divided::<F>(numerator, denominator));
+    if n - d >= huge {
         (if is_denominator { by_power(by) } else { x }, true)
     } else if denormal(denominator) {
         (by_power(by), false)
@@ -54,7 +61,7 @@ pub(super) fn scale<F: Format>(m: Mode, x: u64, denominator: u64, numerator: u64
         (by_power(-by), false)
     } else if quotient_denormal {
         (if is_numerator { by_power(by) } else { x }, true)
-    } else if exponent::<F>(numerator) <= tiny {
+    } else if n <= tiny {
         (by_power(by), false)
     } else {
         (x, false)
@@ -74,7 +81,7 @@ pub(super) fn fmas<F: Format>(wave: &mut Wave, args: &Args) {
     let scaled = wave.mask_of(args.src[3]);
     let kind = kind_of::<F>();
     by_lane(wave, args, Kinds { dst: kind, src: [kind; 3] }, |m, [a, b, c], lane| {
-        let back = if exponent::<F>(c) >= exponent::<F>(F::ONE) + 1 { by } else { -by };
+        let back = if exponent::<F>(c) > exponent::<F>(F::ONE) { by } else { -by };
         scaled_fma::<F>(m, a, b, c, if scaled >> lane & 1 != 0 { back } else { 0 })
     });
 }
@@ -102,6 +109,10 @@ fn fixup<F: Format>(m: Mode, quotient: u64, denominator: u64, numerator: u64) ->
     };
     if exponent::<F>(n) - exponent::<F>(d) < underflow {
         return ldexp::<F>(m, sign | F::ONE, -5000);
+    }
+    // Steps that overflow leave a NaN: so did the quotient.
+    if is_nan::<F>(q) {
+        return ldexp::<F>(m, sign | F::ONE, 5000);
     }
     sign | q
 }

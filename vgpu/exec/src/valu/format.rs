@@ -26,7 +26,7 @@ pub trait Format {
     /// The NaN of an invalid operation; `v_div_fixup` names this one.
     const NAN: u64 = Self::SIGN | Self::INF | Self::QUIET;
     /// 1.
-    const ONE: u64 = Self::INF / 2 >> Self::FRACTION << Self::FRACTION;
+    const ONE: u64 = ((Self::INF / 2) >> Self::FRACTION) << Self::FRACTION;
 
     /// Rounded to nearest by the host; NaNs are whatever it makes.
     fn add_nearest(a: u64, b: u64) -> u64;

@@ -27,14 +27,14 @@ lanes! { integers
 
     v_mul_u32_u24: U32(U32, U32) |_, a, b, _| (a & 0xff_ffff) * (b & 0xff_ffff);
     v_mul_i32_i24: I32(I32, I32) |_, a, b, _| low24(a) * low24(b);
-    v_mul_hi_u32_u24: U32(U32, U32) |_, a, b, _| (a & 0xff_ffff) * (b & 0xff_ffff) >> 32;
-    v_mul_hi_i32_i24: I32(I32, I32) |_, a, b, _| low24(a) * low24(b) >> 32;
+    v_mul_hi_u32_u24: U32(U32, U32) |_, a, b, _| ((a & 0xff_ffff) * (b & 0xff_ffff)) >> 32;
+    v_mul_hi_i32_i24: I32(I32, I32) |_, a, b, _| (low24(a) * low24(b)) >> 32;
     v_mad_u32_u24: U32(U32, U32, U32) |_, a, b, c| (a & 0xff_ffff) * (b & 0xff_ffff) + c;
     v_mad_i32_i24: I32(I32, I32, I32) |_, a, b, c| low24(a) * low24(b) + c;
     v_mul_lo_u32: B32(B32, B32) |_, a, b, _| (a as u32).wrapping_mul(b as u32) as i64;
     v_mul_lo_i32: B32(B32, B32) |_, a, b, _| (a as u32).wrapping_mul(b as u32) as i64;
     v_mul_hi_u32: B32(U32, U32) |_, a, b, _| ((a as u64).wrapping_mul(b as u64) >> 32) as i64;
-    v_mul_hi_i32: B32(I32, I32) |_, a, b, _| a * b >> 32;
+    v_mul_hi_i32: B32(I32, I32) |_, a, b, _| (a * b) >> 32;
     v_mul_lo_u16: U16(U16, U16) |_, a, b, _| a * b;
     v_mad_u16: U16(U16, U16, U16) |_, a, b, c| a * b + c;
     v_mad_i16: I16(I16, I16, I16) |_, a, b, c| a * b + c;

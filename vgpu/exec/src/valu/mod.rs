@@ -46,8 +46,15 @@ pub(crate) fn bind(inst: &Inst) -> Option<(VectorFn, Args)> {
         return Some((handler, args));
     }
     let handlers = lanes_of(inst.op)?;
-    let is_plain = inst.swizzle == Swizzle::None && Mods { op_sel_hi: 0, ..inst.mods } == Mods::default();
-    Some((if is_plain { handlers.without_modifiers(&args) } else { handlers.general }, args))
+    let rest = Mods { neg: 0, abs: 0, op_sel_hi: 0, ..inst.mods };
+    let handler = if inst.swizzle != Swizzle::None || rest != Mods::default() {
+        handlers.general
+    } else if inst.mods.neg | inst.mods.abs != 0 {
+        handlers.signed
+    } else {
+        handlers.without_modifiers(&args)
+    };
+    Some((handler, args))
 }
 
 /// The first source that is the wave's, not a lane's: a lane number. Of a VGPR there the manual says nothing.

@@ -1,11 +1,16 @@
 //! Two 16-bit operations in a lane, mixed precision, dot products (RDNA ISA 6.7 and 12.10, VOP3P).
 
+#![allow(clippy::needless_range_loop)] // rows are indexed alike
+
 use super::arith::{convert, fma};
-use super::format::{F16, F32, Format, single_of_half};
+use super::convert::v_cvt_f16_f32;
+use super::format::{F16, F32, single_of_half};
 use super::mode::Mode;
 use super::{float, int};
 use crate::env::VectorFn;
-use crate::lanes::{Handlers, Kind, Lane, ZEROS, blend, finished, has_nan, lanes, one_is_nan, row, spread};
+use crate::lanes::{
+    Aligned, Handlers, Kind, Lane, ZEROS, blend, each, each_wide, finished, lanes, row, spread,
+};
 use crate::{Args, Row, Src, Wave};
 use wave32_isa::Op;
 
@@ -47,11 +52,11 @@ pub(super) fn bind(op: Op) -> Option<VectorFn> {
 
 /// The handlers of gfx1012's operations that DPP may swizzle.
 pub(super) fn bind_lanes(op: Op) -> Option<Handlers> {
-    Some(match op {
-        Op::v_dot2c_f32_f16 => Handlers::of::<dots::v_dot2_f32_f16>(),
-        Op::v_dot4c_i32_i8 => Handlers::of::<dots::v_dot4_i32_i8>(),
-        _ => return None,
-    })
+    match op {
+        Op::v_dot2c_f32_f16 => dots::bind(Op::v_dot2_f32_f16),
+        Op::v_dot4c_i32_i8 => dots::bind(Op::v_dot4_i32_i8),
+        _ => None,
+    }
 }
 
 /// How a packed source's halves are chosen and negated.
@@ -73,6 +78,13 @@ impl Halves {
         }
     }
 
+    /// The halves that one result comes from.
+    #[inline(always)]
+    fn row(self, which: usize, row: &Row) -> Aligned {
+        let (shift, flip) = (self.shift[which], self.flip[which]);
+        Aligned::of(|i| (row[i] >> shift & 0xffff) ^ flip)
+    }
+
     #[inline(always)]
     fn half(self, which: usize, x: u32) -> u32 {
         (x >> self.shift[which] & 0xffff) ^ self.flip[which]
@@ -87,35 +99,25 @@ fn packed<O: Lane>(wave: &mut Wave, args: &Args) {
     let a = row!(wave, args.src[0], O::SRC[0], x);
     let b = row!(wave, args.src[1], O::SRC[1], y);
     let c = row!(wave, args.src[2], O::SRC[2], z);
-    let [ha, hb, hc] = [0, 1, 2].map(|i| Halves::of(args, i, O::SRC[i]));
-    let lane = |which: usize, i: usize| {
-        [
-            O::SRC[0].widen(ha.half(which, a[i])),
-            O::SRC[1].widen(hb.half(which, b[i])),
-            O::SRC[2].widen(hc.half(which, c[i])),
-        ]
+    let halves = |which: usize| {
+        let a = Halves::of(args, 0, O::SRC[0]).row(which, a);
+        let b = Halves::of(args, 1, O::SRC[1]).row(which, b);
+        let c = Halves::of(args, 2, O::SRC[2]).row(which, c);
+        packed_half::<O>(m, exec, args, &a.0, &b.0, &c.0)
     };
-    let mut out = [[0; 32]; 2];
-    let usual = O::is_usual(m) && !args.mods.clamp;
-    for which in 0..2 {
-        if usual {
-            for i in 0..32 {
-                out[which][i] = O::usual(lane(which, i)) as u32;
-            }
-        }
-        if !usual || has_nan(O::DST, &out[which]) {
-            for i in 0..32 {
-                let result = O::lane(m, lane(which, i));
-                out[which][i] =
-                    if args.mods.clamp { finished(O::DST, m, args, result) as u32 } else { result as u32 };
-            }
-        }
+    let (low, high) = (halves(0), halves(1));
+    let both = Aligned::of(|i| low.0[i] & 0xffff | high.0[i] << 16);
+    blend(wave.row_mut(usize::from(args.dst)), &both.0, exec);
+}
+
+/// The operation on 16 bits of each lane.
+#[inline(always)]
+fn packed_half<O: Lane>(m: Mode, exec: u32, args: &Args, a: &Row, b: &Row, c: &Row) -> Aligned {
+    if !args.mods.clamp {
+        return each::<O>(m, exec, a, b, c);
     }
-    let mut both = [0; 32];
-    for i in 0..32 {
-        both[i] = out[0][i] & 0xffff | out[1][i] << 16;
-    }
-    blend(wave.row_mut(usize::from(args.dst)), &both, exec);
+    let lane = |i: usize| [O::SRC[0].widen(a[i]), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])];
+    Aligned(each_wide::<O>(m, exec, lane).map(|x| finished(O::DST, m, args, x) as u32))
 }
 
 /// `v_fma_mix`: sources of singles or halves, an fma of singles; rounded once more if the result is a half. `TO` is 32
@@ -123,66 +125,39 @@ fn packed<O: Lane>(wave: &mut Wave, args: &Args) {
 fn mix<const TO: u32>(wave: &mut Wave, args: &Args) {
     let m = Mode::of(wave);
     let exec = wave.exec();
-    let (mut a, mut b, mut c) = ([0; 32], [0; 32], [0; 32]);
-    mix_source(wave, m, args, 0, &mut a);
-    mix_source(wave, m, args, 1, &mut b);
-    mix_source(wave, m, args, 2, &mut c);
-    let lane = |i: usize| [a[i], b[i], c[i]].map(u64::from);
-    let mut out = [0; 32];
-    let usual = m.usual::<F32>();
-    let mut nan = false;
-    if usual {
-        for i in 0..32 {
-            let [a, b, c] = lane(i);
-            out[i] = F32::fma_nearest(a, b, c) as u32;
-            nan |= one_is_nan(Kind::F32, out[i]);
-        }
-    }
-    if !usual || nan {
-        for i in (0..32).filter(|&i| exec >> i & 1 != 0) {
-            let [a, b, c] = lane(i);
-            out[i] = fma::<F32>(m, a, b, c) as u32;
-        }
-    }
+    let [a, b, c] = [0, 1, 2].map(|i| mix_source(wave, m, args, i));
+    let mut out = each::<float::v_fma_f32>(m, exec, &a.0, &b.0, &c.0);
     let kind = if TO == 32 { Kind::F32 } else { Kind::F16 };
     if TO != 32 {
-        out = out.map(|x| convert::<F32, F16>(m, u64::from(x)) as u32);
+        out = each::<v_cvt_f16_f32>(m, exec, &out.0, &ZEROS, &ZEROS);
     }
     if args.mods.clamp {
-        out = out.map(|x| finished(kind, m, args, u64::from(x)) as u32);
+        out = Aligned(out.0.map(|x| finished(kind, m, args, u64::from(x)) as u32));
     }
     let dst = wave.row_mut(usize::from(args.dst));
     if TO != 32 {
         for i in 0..32 {
-            out[i] = dst[i] & !(0xffff << TO) | out[i] << TO;
+            out.0[i] = dst[i] & !(0xffff << TO) | out.0[i] << TO;
         }
     }
-    blend(dst, &out, exec);
+    blend(dst, &out.0, exec);
 }
 
 /// A source as singles: a half of the register where `op_sel_hi` says so, the half that `op_sel` names.
 #[inline(always)]
-fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize, out: &mut Row) {
+fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize) -> Aligned {
     let bit = |mods: u8| mods >> i & 1 != 0;
     let splat;
     let row = row!(wave, args.src[i], Kind::F32, splat);
     let keep = if bit(args.mods.abs) { 0x7fff_ffff } else { u32::MAX };
     let flip = if bit(args.mods.neg) { 0x8000_0000 } else { 0 };
-    if !bit(args.mods.op_sel_hi) {
-        for (out, x) in out.iter_mut().zip(row) {
-            *out = x & keep ^ flip;
-        }
-        return;
-    }
     let shift = if bit(args.mods.op_sel) { 16 } else { 0 };
-    if m.usual::<F16>() {
-        for (out, x) in out.iter_mut().zip(row) {
-            *out = single_of_half(x >> shift & 0xffff).to_bits() & keep ^ flip;
-        }
+    if !bit(args.mods.op_sel_hi) {
+        Aligned::of(|l| row[l] & keep ^ flip)
+    } else if m.usual::<F16>() {
+        Aligned::of(|l| single_of_half(row[l] >> shift & 0xffff).to_bits() & keep ^ flip)
     } else {
-        for (out, x) in out.iter_mut().zip(row) {
-            *out = convert::<F16, F32>(m, u64::from(x >> shift & 0xffff)) as u32 & keep ^ flip;
-        }
+        Aligned::of(|l| convert::<F16, F32>(m, u64::from(row[l] >> shift & 0xffff)) as u32 & keep ^ flip)
     }
 }
 

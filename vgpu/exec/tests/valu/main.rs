@@ -3,7 +3,9 @@
 
 mod angles;
 mod floats;
+mod integers;
 mod machine;
+mod numbers;
 mod ops;
 mod whole_wave;
 mod words;

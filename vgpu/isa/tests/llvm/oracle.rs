@@ -16,9 +16,30 @@ pub fn present() -> bool {
     found
 }
 
-/// What LLVM makes of each encoding: a text if it is exactly one instruction. Operands that LLVM prints with the remark
-/// that they are invalid, and zeros (`v_illegal`), count as refused.
+/// Whether `WAVE32_SWEEP` asks for all rather than a sample, for minutes rather than seconds.
+pub fn sweep() -> bool {
+    std::env::var_os("WAVE32_SWEEP").is_some()
+}
+
+/// What LLVM makes of each encoding: nothing if it begins no instruction; several texts in one if it is longer than the
+/// first. Operands that LLVM prints with the remark that they are invalid, zeros (`v_illegal`), and what LLVM's printer
+/// crashes on count as refused.
 pub fn disassemble(encodings: &[Vec<u8>], cpu: &str, wave64: bool) -> Vec<Option<String>> {
+    match try_disassemble(encodings, cpu, wave64) {
+        Some(texts) => texts,
+        None if encodings.len() == 1 => {
+            eprintln!("llvm-mc-19 crashed on {:02x?}", encodings[0]);
+            vec![None]
+        }
+        None => {
+            let (first, rest) = encodings.split_at(encodings.len() / 2);
+            [disassemble(first, cpu, wave64), disassemble(rest, cpu, wave64)].concat()
+        }
+    }
+}
+
+/// None if LLVM crashed.
+fn try_disassemble(encodings: &[Vec<u8>], cpu: &str, wave64: bool) -> Option<Vec<Option<String>>> {
     // Before each, a marker with its number: `s_mov_b32 ttmp15, LITERAL`. Brackets keep LLVM from resynchronising.
     let mut input = String::new();
     let bytes = |input: &mut String, bytes: &[u8]| {
@@ -42,8 +63,9 @@ pub fn disassemble(encodings: &[Vec<u8>], cpu: &str, wave64: bool) -> Vec<Option
     let mut stdin = child.stdin.take().expect("a pipe");
     let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().expect("llvm-mc-19 ends");
-    writer.join().expect("no panic").expect("llvm-mc-19 reads its input");
-    assert!(output.status.code().is_some(), "llvm-mc-19 crashed: {}", output.status);
+    let written = writer.join().expect("no panic");
+    output.status.code()?;
+    written.expect("llvm-mc-19 reads its input");
 
     let mut found: Vec<Vec<String>> = vec![Vec::new(); encodings.len()];
     let mut at = 0;
@@ -54,9 +76,8 @@ pub fn disassemble(encodings: &[Vec<u8>], cpu: &str, wave64: bool) -> Vec<Option
             found[at].push(line.to_owned());
         }
     }
-    let valid = |text: &String| !text.contains("/*") && text != "v_illegal";
-    found
-        .into_iter()
-        .map(|mut texts| if texts.len() == 1 { texts.pop().filter(valid) } else { None })
-        .collect()
+    let refused = |text: &String| text.contains("/*") || text == "v_illegal";
+    let joined =
+        |texts: Vec<String>| if texts.first().is_none_or(refused) { None } else { Some(texts.join("; ")) };
+    Some(found.into_iter().map(joined).collect())
 }

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Builds the virtual card into FOLDER: the launcher, and the library once for each x86-64 level, from which the dynamic
+# linker picks by the processor. LEVELS: x86-64-v2 x86-64-v3 x86-64-v4, or `host` for this machine's alone.
+set -eu
+
+folder=$1
+shift
+[ "$#" -gt 0 ] || set -- x86-64-v2 x86-64-v3 x86-64-v4
+if [ "$*" = host ]; then
+    level=$(/lib64/ld-linux-x86-64.so.2 --help | sed -n 's/^ *\(x86-64-v[234]\) (supported.*/\1/p' | head -n 1)
+    set -- "${level:-x86-64-v2}"
+fi
+
+# Nobody debugs these: a tenth of the size.
+export CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=symbols
+mkdir -p "$folder/lib"
+cargo build --release --package wave32-vgpu --target-dir "$folder/build"
+cp "$folder/build/release/wave32-vgpu" "$folder/wave32-vgpu"
+rm -rf "$folder/lib/glibc-hwcaps"
+# The first, the lowest, serves whoever has no better.
+place=$folder/lib
+for level; do
+    RUSTFLAGS="-C target-cpu=$level" \
+        cargo build --release --package wave32-card --target-dir "$folder/build/$level"
+    [ "$level" = "$1" ] || place=$folder/lib/glibc-hwcaps/$level
+    mkdir -p "$place"
+    # Renamed into place: a running program keeps the file that it has.
+    cp "$folder/build/$level/release/libwave32_vgpu.so" "$place/libwave32_vgpu.so.new"
+    mv "$place/libwave32_vgpu.so.new" "$place/libwave32_vgpu.so"
+done
+echo "built: $folder/wave32-vgpu run -- PROGRAM"

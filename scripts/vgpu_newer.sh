@@ -1,0 +1,107 @@
+#!/bin/sh
+# Runs the programs of vgpu/tests/hip on the virtual card under the HIP of later Debian releases: trixie's 5.7 and sid's
+# 6.x, unpacked (not installed) below FOLDER/newer together with their own C library. FOLDER holds what `make vgpu` built.
+set -eu
+
+folder=$1
+here=$(cd "$(dirname "$0")/.." && pwd)
+mirror=${VGPU_MIRROR:-http://deb.debian.org/debian}
+tests=$here/vgpu/tests/hip
+mkdir -p "$folder/newer/bin"
+
+# unpack RELEASE: its newest HIP runtime and all that this needs, as if nothing were installed; headers beside.
+unpack() {
+    root=$folder/newer/$1
+    [ ! -e "$root/complete" ] || return 0
+    echo "unpacking HIP of Debian $1 into $root"
+    rm -rf "$root"
+    mkdir -p "$root/apt/state/lists/partial" "$root/apt/cache/archives/partial" "$root/apt/parts"
+    : > "$root/apt/status"
+    echo "deb [arch=amd64] $mirror $1 main" > "$root/apt/sources.list"
+    cat > "$root/apt/apt.conf" <<CONF
+Dir::State "$root/apt/state";
+Dir::State::status "$root/apt/status";
+Dir::Cache "$root/apt/cache";
+Dir::Etc::SourceList "$root/apt/sources.list";
+Dir::Etc::SourceParts "$root/apt/parts";
+APT::Sandbox::User "";
+CONF
+    export APT_CONFIG="$root/apt/apt.conf"
+    apt-get update -qq
+    runtime=$(apt-cache depends libamdhip64-dev | sed -n 's/.*Depends: \(libamdhip64-[0-9]*\)$/\1/p')
+    apt-get install -qq -y --no-install-recommends --download-only "$runtime" rocminfo >/dev/null
+    (cd "$root/apt/cache/archives" && apt-get download -qq libamdhip64-dev)
+    unset APT_CONFIG
+    for package in "$root"/apt/cache/archives/*.deb; do
+        dpkg-deb -x "$package" "$root"
+    done
+    rm -rf "$root/apt"
+    touch "$root/complete"
+}
+
+# build RELEASE SOURCE OUT [--genco]: 5.7 runs what this system's hipcc makes; 6.x wants its own headers.
+build() {
+    flags=$(sed -n 's,^// flags: ,,p' "$2")
+    if [ "$1" = trixie ]; then
+        # shellcheck disable=SC2086 # several words
+        HIP_PLATFORM=amd hipcc --offload-arch=gfx1010 -O2 -std=c++17 $flags ${4:-} "$2" -o "$3"
+        return
+    fi
+    usr=$folder/newer/$1/usr
+    library=$(ls "$usr"/lib/x86_64-linux-gnu/libamdhip64.so.[0-9])
+    ln -sf "$(command -v clang-offload-bundler-15)" "$folder/newer/bin/clang-offload-bundler"
+    set -- "$@" ''
+    kind=-c
+    [ -z "${4:-}" ] || kind=--cuda-device-only
+    # shellcheck disable=SC2086
+    PATH=$folder/newer/bin:$PATH clang++-19 -x hip --offload-arch=gfx1010 -O2 -std=c++17 $flags \
+        --rocm-path="$usr" --hip-path="$usr" --hip-version="${library##*.}.4.0" -isystem "$usr/include" \
+        -D__HIP_PLATFORM_AMD__ -mcode-object-version=4 -w \
+        --rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode $kind "$2" -o "$3.o"
+    if [ "$kind" = -c ]; then
+        clang++-19 "$3.o" "$library" -Wl,--unresolved-symbols=ignore-in-shared-libs -o "$3"
+    else
+        mv "$3.o" "$3"
+    fi
+}
+
+failed=0
+for release in trixie sid; do
+    unpack "$release"
+    root=$folder/newer/$release
+    libraries=$root/usr/lib/x86_64-linux-gnu
+    name=$(basename "$(ls "$libraries"/libamdhip64.so.*.*.*)")
+    echo "Debian $release: $name"
+    run() {
+        HSA_ENABLE_SDMA=$sdma timeout 240 "$folder/wave32-vgpu" run $options -- \
+            "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries:$folder/lib" --argv0 "$1" "$1"
+    }
+    sdma=1 options=
+    run "$root/usr/bin/rocminfo" | grep -q 'Marketing Name: *AMD Radeon RX 5600 XT' || {
+        echo "  rocminfo does not list the card"
+        failed=1
+    }
+    mkdir -p "$root/programs"
+    for source in "$tests"/*.hip; do
+        program=$root/programs/$(basename "$source" .hip)
+        if [ ! -e "$program" ] || [ -n "$(find "$source" "$tests/check.h" -newer "$program")" ]; then
+            build "$release" "$source" "$program"
+            ! grep -q '^// module' "$source" || build "$release" "$source" "$program.co" --genco
+        fi
+        options=$(sed -n 's,^// options: ,,p' "$source")
+        death=$(sed -n 's,^// dies: ,,p' "$source")
+        for sdma in 1 0; do
+            status=0
+            run "$program" > "$program.out" 2>&1 || status=$?
+            if [ -n "$death" ]; then
+                grep -qF "$death" "$program.out" && [ "$status" -ne 0 ] && continue
+            else
+                [ "$status" -eq 0 ] && [ "$(tail -n 1 "$program.out")" = passed ] && continue
+            fi
+            failed=1
+            echo "  $(basename "$program"), HSA_ENABLE_SDMA=$sdma: status $status: $(tail -n 2 "$program.out")"
+        done
+    done
+done
+[ "$failed" -eq 0 ] && echo 'all programs passed under both'
+exit "$failed"
