@@ -8,15 +8,31 @@ export LC_ALL=C
 cd "$(dirname "$0")/.."
 launcher=$1
 shift
-host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-export "CARGO_TARGET_${host}_RUNNER=$launcher run $* --"
-export WAVE32_REQUIRE_HIP=1 WAVE32_TEST_DEVICE=hip WAVE32_TEST_KERNELS="$folder/launched"
 
-cargo test -p wave32-hip --test conformance -- card
-cargo test -p wave32-verify --test solvers -- every_kernel
-cargo test -p wave32-ops --tests
+# The workspace's build, as `make test` makes it: FOLDER NAME PROGRAM a line.
+cargo test --workspace --no-run --message-format=json >"$folder/messages"
+python3 - "$folder/messages" >"$folder/tests" <<'PYTHON'
+import json, os, sys
+for line in open(sys.argv[1]):
+    message = json.loads(line)
+    if message.get("executable") and message["profile"]["test"] and "test" in message["target"]["kind"]:
+        folder = os.path.dirname(message["manifest_path"])
+        print(folder, message["target"]["name"], message["executable"])
+PYTHON
+
+export WAVE32_REQUIRE_HIP=1 WAVE32_TEST_DEVICE=hip WAVE32_TEST_KERNELS="$folder/launched"
+while read -r package name program; do
+    case ${package##*/}/$name in
+    hip/conformance) filter=card ;;
+    verify/solvers) filter=every_kernel ;;
+    ops/*) filter= ;;
+    *) continue ;;
+    esac
+    echo "${package##*/} $name"
+    (cd "$package" && "$launcher" run "$@" -- "$program" $filter </dev/null)
+done <"$folder/tests"
 
 # A row TEXT TAG DTYPES ... of the table is the kernels TEXT_TAG_DTYPE.
 awk '!/^ *(#|$)/ { n = split($3, dtypes, ","); for (i = 1; i <= n; i++) print $1 "_" $2 "_" dtypes[i] }' \

@@ -24,7 +24,11 @@ pub fn program(folder: &Path) -> PathBuf {
     libraries(folder);
     let net = folder.join("net");
     let link = format!("-L{}", folder.display());
-    crate::common::cc(&[&link, "-l:libMIOpen.so.1", "-lamdhip64", "-Wl,-rpath,$ORIGIN"], &net, &source("net.c"));
+    crate::common::cc(
+        &[&link, "-l:libMIOpen.so.1", "-lamdhip64", "-Wl,-rpath,$ORIGIN"],
+        &net,
+        &source("net.c"),
+    );
     net
 }
 
