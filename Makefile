@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short vgpu vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python verify-short vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -29,9 +29,9 @@ verify: setup
 	$(TARGET)/release/wave32 verify seeds nets --html $(TARGET)/demo/verify.html
 
 # A test that would be skipped for want of a compiler or of a Vulkan driver fails here: setup installs both.
-test: setup
-	WAVE32_REQUIRE_COMPILERS=1 WAVE32_REQUIRE_VULKAN=1 cargo test --workspace
-	@$(MAKE) --no-print-directory scripts oracle python
+test: setup vgpu-host
+	WAVE32_REQUIRE_COMPILERS=1 WAVE32_REQUIRE_VULKAN=1 WAVE32_VGPU_LIB=$(VGPU)/lib/libwave32_vgpu.so cargo test --workspace
+	@$(MAKE) --no-print-directory vgpu-kernels scripts oracle python
 
 scripts:
 	python3 scripts/test_bench_vs_cudnn.py
@@ -51,21 +51,25 @@ verify-short: setup
 	cargo build --workspace
 	$(TARGET)/debug/wave32 verify seeds nets fuzz:60 --max-gflop 0.001 --dtype f32,f16,bf16
 
-# The virtual card. VGPU_LEVELS=host builds the library for this machine's processor alone.
-VGPU_LEVELS = x86-64-v2 x86-64-v3 x86-64-v4
+VGPU = $(abspath $(TARGET))/vgpu
+
+# The virtual card; of vgpu-host, for this machine's processor alone.
 vgpu: setup
-	@scripts/vgpu.sh $(abspath $(TARGET))/vgpu $(VGPU_LEVELS)
+	@scripts/vgpu.sh $(VGPU) x86-64-v2 x86-64-v3 x86-64-v4
+
+vgpu-host: setup
+	@scripts/vgpu.sh $(VGPU) host
+
+# Under AMD's HIP runtime on the virtual card: the device suite, every kernel of the gfx1010 code object, and the seeds'
+# convolutions on the strict card.
+vgpu-kernels: vgpu-host
+	@scripts/hip_on_vgpu.sh $(VGPU)/wave32-vgpu
+	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16,bf16 --max-gflop 0.001
 
 # The virtual card under the HIP 5.7 and 6.x of later Debian releases, unpacked into a folder of their own.
 vgpu-newer: vgpu
-	@scripts/vgpu_newer.sh $(abspath $(TARGET))/vgpu
+	@scripts/vgpu_newer.sh $(VGPU)
 
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-
-# The device suite, and every kernel of the gfx1010 code object with a right result, through the installed HIP runtime on
-# the virtual card.
-.PHONY: vgpu-kernels
-vgpu-kernels: vgpu
-	@scripts/hip_on_vgpu.sh $(abspath $(TARGET))/vgpu/wave32-vgpu
