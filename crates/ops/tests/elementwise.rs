@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Stream, close, get, put, put_plain, random, room, rounded, stream, values};
-use wave32_ops::{DType, Elementwise, Number, Op, Operand, View};
+use rand::Rng;
+use wave32_ops::{DType, Elementwise, Kind, Number, Op, Operand, View};
 
 const F: DType = DType::F32;
 
@@ -297,4 +298,33 @@ fn large_tensors_are_cut() {
     }
     stream.free(x.address);
     stream.free(out.address);
+}
+
+/// Every operation on contiguous operands, which have kernels of their own by type, against the same on strided ones, whose
+/// values the other tests check.
+#[test]
+fn contiguous_operands_give_what_strided_ones_do() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let sizes = [16u64, 25];
+    for (dtype, tolerance) in [(DType::F32, 2e-6), (DType::F16, 2e-3), (DType::BF16, 1.6e-2)] {
+        // Inside of every function's domain.
+        let data: Vec<Vec<f64>> =
+            (0..3).map(|_| (0..400).map(|_| rounded(dtype, random.random_range(0.05..0.95))).collect()).collect();
+        for op in Op::ALL {
+            if !op.exists_in(Kind::Float) || matches!(op, Op::Arange | Op::Linspace) {
+                continue;
+            }
+            let mut results = Vec::new();
+            for strides in [[25u64, 1], [1, 16]] {
+                let views: Vec<_> =
+                    data.iter().map(|values| put(&mut stream, dtype, &sizes, &strides, values)).collect();
+                let out = put(&mut stream, dtype, &sizes, &strides, &[]);
+                let operands: Vec<Operand> = views.iter().map(Into::into).collect();
+                Elementwise::new(op, dtype).run(&mut stream, &operands, &out).unwrap();
+                results.push(get(&mut stream, &out));
+            }
+            close(&results[0], &results[1], tolerance, &format!("{op:?} {dtype:?} seed {seed}"));
+        }
+    }
 }
