@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Stream, close, get, put, put_plain, random, room, rounded, stream, values};
+use rand::Rng;
 use wave32_ops::{DType, Elementwise, Kind, Number, Op, Operand, View};
 
 const F: DType = DType::F32;
@@ -319,7 +320,7 @@ fn contiguous_operands_give_what_strided_ones_do() {
                 let views: Vec<_> =
                     data.iter().map(|values| put(&mut stream, dtype, &sizes, &strides, values)).collect();
                 let out = put(&mut stream, dtype, &sizes, &strides, &[]);
-                let operands: Vec<_> = views.iter().map(Into::into).collect();
+                let operands: Vec<Operand> = views.iter().map(Into::into).collect();
                 Elementwise::new(op, dtype).run(&mut stream, &operands, &out).unwrap();
                 results.push(get(&mut stream, &out));
             }
