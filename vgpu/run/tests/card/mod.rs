@@ -21,14 +21,12 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// Runs it, in a process group of its own that ends with it.
+/// Runs it, and ends it when it is late.
 pub fn run(mut command: Command, deadline: Duration) -> Ended {
-    use std::os::unix::process::CommandExt;
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
         .spawn()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let stdout = reader(child.stdout.take().unwrap());
@@ -39,7 +37,7 @@ pub fn run(mut command: Command, deadline: Duration) -> Ended {
             break (status, false);
         }
         if start.elapsed() > deadline {
-            let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
+            child.kill().unwrap();
             break (child.wait().unwrap(), true);
         }
         std::thread::sleep(Duration::from_millis(5));
