@@ -309,8 +309,9 @@ fn contiguous_operands_give_what_strided_ones_do() {
     let sizes = [16u64, 25];
     for (dtype, tolerance) in [(DType::F32, 2e-6), (DType::F16, 2e-3), (DType::BF16, 1.6e-2)] {
         // Inside of every function's domain.
-        let data: Vec<Vec<f64>> =
-            (0..3).map(|_| (0..400).map(|_| rounded(dtype, random.random_range(0.05..0.95))).collect()).collect();
+        let data: Vec<Vec<f64>> = (0..3)
+            .map(|_| (0..400).map(|_| rounded(dtype, random.random_range(0.05..0.95))).collect())
+            .collect();
         for op in Op::ALL {
             if !op.exists_in(Kind::Float) || matches!(op, Op::Arange | Op::Linspace) {
                 continue;
