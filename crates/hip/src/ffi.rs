@@ -74,8 +74,9 @@ macro_rules! functions {
         impl Api {
             fn find(library: &Library, name: String) -> Result<Self, String> {
                 Ok(Self { $($field: {
-                    // SAFETY: (both) the type is that of the function's declaration in the vendor's header.
-                    $(let newer = unsafe { library.get($newer.as_bytes()) };)?
+                    $(// SAFETY: the type is that of the function's declaration in the vendor's header.
+                      let newer = unsafe { library.get($newer.as_bytes()) };)?
+                    // SAFETY: as above.
                     let found = unsafe { library.get($symbol.as_bytes()) };
                     $(let found = newer.or(found);
                       let _: &str = $newer;)?

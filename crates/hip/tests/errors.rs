@@ -127,7 +127,8 @@ fn a_callers_stream_is_used_and_kept() {
 #[test]
 fn failures_of_calls_are_typed() {
     // The call, its status, and what comes of a write and a run.
-    let cases: [(&str, i64, fn(&DeviceError) -> bool); 9] = [
+    type Right = fn(&DeviceError) -> bool;
+    let cases: [(&str, i64, Right); 9] = [
         ("hipMalloc", 2, |e| matches!(e, DeviceError::OutOfMemory { requested: 256, .. })),
         ("hipMemcpyAsync", 1, |e| matches!(e, DeviceError::Driver { call: "hipMemcpyAsync", .. })),
         ("hipHostMalloc", 2, |e| matches!(e, DeviceError::OutOfMemory { .. })),

@@ -250,7 +250,7 @@ fn running_off_the_code_faults() {
 #[test]
 fn all_of_sopp_is_covered() {
     let first = |line: &&'static str| line.split(' ').next().unwrap_or(line);
-    let mut tested: Vec<&str> = HINTS.iter().chain(&UNKNOWN).map(|line| first(line)).collect();
+    let mut tested: Vec<&str> = HINTS.iter().chain(&UNKNOWN).map(first).collect();
     tested.extend(BRANCHES.map(|(name, _)| name));
     // Every test's end, messages, and MODE's switches (`tests/salu.rs`).
     tested.extend(["s_endpgm", "s_sendmsg", "s_round_mode", "s_denorm_mode"]);

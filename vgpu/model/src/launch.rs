@@ -130,7 +130,7 @@ fn resident(dispatch: &Dispatch, waves: u64, wave64: bool) -> Result<u64, Launch
     let vgprs = (dispatch.descriptor.vgprs() as u64) << u8::from(wave64);
     let slots = c::SIMDS * (c::VGPRS / vgprs.max(1)).min(c::WAVES);
     let lds = u64::from(dispatch.group_segment).next_multiple_of(c::LDS_GRANULE);
-    let by_lds = if lds == 0 { u64::MAX } else { 2 * (c::LDS_BYTES / lds) };
+    let by_lds = c::LDS_BYTES.checked_div(lds).map_or(u64::MAX, |workgroups| 2 * workgroups);
     match (slots / waves).min(by_lds) {
         0 => Err(LaunchError::Shape(format!(
             "a workgroup of {waves} waves of {vgprs} VGPRs with {lds} bytes of LDS does not fit a WGP"
@@ -158,7 +158,8 @@ fn record(
         let below = (n / x % y + 1 < y).then_some(n + x);
         [Some(n), right, below].into_iter().flatten().collect::<Vec<u64>>()
     };
-    let middle = total / 2 - u64::from(total > 1 && total % u64::from(grid[0]) == 0) * (total / 2).min(1);
+    let middle =
+        total / 2 - u64::from(total > 1 && total.is_multiple_of(u64::from(grid[0]))) * (total / 2).min(1);
     let first = neighbours(middle);
     options.only = Some(first.clone().into());
     let report = executor.run(memory, dispatch, &options, &())?;

@@ -23,7 +23,7 @@ pub enum ModelError {
     NoCode(String),
     /// The code object is not what it should be.
     #[error("the embedded code object cannot be read: {0}")]
-    Object(Stop),
+    Object(Box<Stop>),
     /// A launch names a kernel that the code object lacks.
     #[error("kernel `{0}` is not in the code object")]
     Kernel(String),
@@ -35,7 +35,7 @@ pub enum ModelError {
         /// Its kernel.
         kernel: String,
         /// Why.
-        error: LaunchError,
+        error: Box<LaunchError>,
     },
 }
 
@@ -58,7 +58,7 @@ impl Model {
         let (code, elf) = mine
             .or_else(|_| wave32_kernels::code_object("gfx1010").map(|elf| ("gfx1010", elf)))
             .map_err(|missing| ModelError::NoCode(missing.to_string()))?;
-        let object = CodeObject::parse(elf).map_err(ModelError::Object)?;
+        let object = CodeObject::parse(elf).map_err(|stop| ModelError::Object(Box::new(stop)))?;
         let target = if code == "gfx1012" { Target::Gfx1012 } else { Target::Gfx1010 };
         Ok(Self { card, code: code.into(), object, executor: Executor::new(target, None) })
     }
@@ -96,8 +96,10 @@ impl Model {
         let ranges: Vec<(u64, u64)> = tensors.iter().map(|&(_, at, bytes)| (at, bytes)).collect();
         let mut launches = Vec::new();
         for (index, dispatch) in dispatches.iter().enumerate() {
-            let time = launch(&self.executor, &memory, dispatch, &ranges, &self.card, effort)
-                .map_err(|error| ModelError::Launch { index, kernel: dispatch.name.clone(), error })?;
+            let time =
+                launch(&self.executor, &memory, dispatch, &ranges, &self.card, effort).map_err(|error| {
+                    ModelError::Launch { index, kernel: dispatch.name.clone(), error: Box::new(error) }
+                })?;
             launches.push(time);
         }
         let waits = 1 + plan.launches.iter().skip(1).filter(|l| l.depends).count();

@@ -161,8 +161,8 @@ fn loads_that_wait_for_one_another() {
     }
     // Constants of the table: hits in L0 90 clocks; DRAM 206 ns and its line's turn; the address is added to in between.
     let chase = |step: &str| {
-        let body = format!("global_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\nv_add3_u32 v1, v1, v2, s8");
-        format!("{POINTER}v_mov_b32 v1, 0\ns_movk_i32 s8, {step}\n{}", times(200, &body))
+        let body = "global_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\nv_add3_u32 v1, v1, v2, s8";
+        format!("{POINTER}v_mov_b32 v1, 0\ns_movk_i32 s8, {step}\n{}", times(200, body))
     };
     let hits = Micro { tensors: vec![1 << 30], ..Micro::new(chase("0")) };
     close("chase in L0", hits.clocks(), 200.0 * (90.0 + 5.0), 700.0);

@@ -16,22 +16,23 @@ pub struct Stream {
 /// A queue, or none where no driver is (then the test is skipped, unless one is demanded).
 pub fn stream() -> Option<Stream> {
     let hip = std::env::var_os("WAVE32_TEST_DEVICE").is_some_and(|device| device == "hip");
-    let (opened, demanded): (Result<(Box<dyn Queue>, bool), DeviceError>, _) = match hip {
+    let made = |queue, float64| Stream { queue, float64, launched: BTreeSet::new() };
+    let (opened, demanded) = match hip {
         true => {
             let opened = wave32_hip::open_queue(None, wave32_hip::Options::default());
-            (opened.map(|queue| (Box::new(queue) as _, true)), "WAVE32_REQUIRE_HIP")
+            (opened.map(|queue| made(Box::new(queue), true)), "WAVE32_REQUIRE_HIP")
         }
         false => {
             let opened = wave32_vulkan::open_stream(None, wave32_vulkan::Options::default());
             let opened = opened.map(|stream| {
                 let float64 = stream.has_float64();
-                (Box::new(stream) as _, float64)
+                made(Box::new(stream), float64)
             });
             (opened, "WAVE32_REQUIRE_VULKAN")
         }
     };
     match opened {
-        Ok((queue, float64)) => Some(Stream { queue, float64, launched: BTreeSet::new() }),
+        Ok(stream) => Some(stream),
         Err(error) if std::env::var_os(demanded).is_some() => panic!("{error}"),
         Err(error) => {
             eprintln!("skipped: {error}");

@@ -130,11 +130,12 @@ fn random_wave(inst: &Inst, wave64: bool, rng: &mut StdRng) -> Wave {
         }
     }
     // Equal sources now and then: `v_div_scale` asks.
-    if let (Some(a), Some(b)) = (inst.arg[2].operand.as_vgpr(), inst.arg[3].operand.as_vgpr()) {
-        if rng.random_bool(0.3) && inst.arg[2].dwords == inst.arg[3].dwords {
-            for d in 0..usize::from(inst.arg[2].dwords) {
-                wave.vgpr[b + d] = wave.vgpr[a + d];
-            }
+    if let (Some(a), Some(b)) = (inst.arg[2].operand.as_vgpr(), inst.arg[3].operand.as_vgpr())
+        && rng.random_bool(0.3)
+        && inst.arg[2].dwords == inst.arg[3].dwords
+    {
+        for d in 0..usize::from(inst.arg[2].dwords) {
+            wave.vgpr[b + d] = wave.vgpr[a + d];
         }
     }
     wave.sgpr[126] = mask(rng);
@@ -212,7 +213,7 @@ fn difference(before: &Wave, got: &Wave, want: &Wave, inst: &Inst) -> Option<Str
             (Some(r), _) => (0..usize::from(a.dwords))
                 .map(|d| format!("v{}={:#x}", r + d, before.vgpr[half * before.vgprs + r + d][lane]))
                 .collect(),
-            (_, Some(r)) => format!("s{r}={:#x}_{:08x}", before.sgpr[r + 1 & 127], before.sgpr[r]),
+            (_, Some(r)) => format!("s{r}={:#x}_{:08x}", before.sgpr[(r + 1) & 127], before.sgpr[r]),
             _ => format!("const {}", a.operand.0),
         })
         .collect();

@@ -51,7 +51,7 @@ pub fn step(wave: &mut Wave, inst: &Inst, mov: &mut dyn FnMut(&mut Wave, &Inst))
         "v_permlane16_b32" | "v_permlanex16_b32" => {
             let select = u64::from(uniform(2)) | u64::from(uniform(3)) << 32;
             for lane in (0..lanes).filter(|&l| on(&before, l)) {
-                let row = if name.contains('x') { lane / 16 ^ 1 } else { lane / 16 };
+                let row = if name.contains('x') { (lane / 16) ^ 1 } else { lane / 16 };
                 let from = 16 * row + (select >> (4 * (lane % 16))) as usize % 16;
                 let value = match () {
                     () if on(&before, from) || inst.mods.op_sel & 1 != 0 => any(1, from),
