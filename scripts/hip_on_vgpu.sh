@@ -31,7 +31,7 @@ while read -r package name program; do
     *) continue ;;
     esac
     echo "${package##*/} $name"
-    (cd "$package" && "$launcher" run "$@" -- "$program" $filter </dev/null)
+    (cd "$package" && "$launcher" run --report "$folder/$name.report" "$@" -- "$program" $filter </dev/null)
 done <"$folder/tests"
 
 # A row TEXT TAG DTYPES ... of the table is the kernels TEXT_TAG_DTYPE.
@@ -44,3 +44,12 @@ missing=$(comm -23 "$folder/all" "$folder/ran")
     exit 1
 }
 echo "all $(wc -l <"$folder/all") kernels ran in tests that passed"
+python3 - "$folder"/*.report <<'PYTHON'
+import json, sys
+reports = [json.load(open(path)) for path in sys.argv[1:]]
+operations = set().union(*(report["operations"] for report in reports))
+instructions = sum(kernel["instructions"] for report in reports for kernel in report["kernels"].values())
+findings = [finding["message"] for report in reports for finding in report["findings"]]
+print(f"{len(operations)} different operations executed, {instructions / 1e6:.0f} million instructions of waves")
+sys.exit("\n".join(findings) or None)
+PYTHON
