@@ -133,9 +133,10 @@ fn identity(libraries: &Libraries, path: &Path, device: i32) -> Result<Identity,
     })
 }
 
-/// `gcnArchName` out of a `hipDeviceProp_t` whose layout differs between releases: the one text in it that starts
-/// with `gfx`.
+/// `gcnArchName` out of a `hipDeviceProp_t` whose layout differs between releases: the one text that starts with `gfx`
+/// behind its first member, 256 bytes with the device's name.
 fn target(properties: &[u8]) -> Option<String> {
+    let properties = properties.get(256..)?;
     let start = properties.windows(3).position(|w| w == b"gfx")?;
     let word = |b: &u8| b.is_ascii_alphanumeric();
     let name: Vec<u8> = properties[start..].iter().copied().take_while(|b| word(b)).collect();
