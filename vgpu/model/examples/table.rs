@@ -1,19 +1,18 @@
 //! The table of docs/model_vgpu_table.md: modelled times of a suite's convolutions beside the quick model's.
 //!
-//!     cargo run --release -p wave32-model --example table -- suites/nets/resnet50.txt > docs/model_vgpu_table.md
+//!     cargo run -p wave32-model --example table -- shapes
 
 use std::process::ExitCode;
 use wave32_model::{Card, Effort, Model};
-use wave32_problem::{ConvProblem, parse_line};
+use wave32_problem::{ConvProblem, DType, Direction};
 use wave32_solve::{CARDS, Policy, explain};
-
-const PASSES: [&str; 3] = ["forward", "backward-data", "backward-weights"];
+use wave32_verify::suites;
 
 fn main() -> ExitCode {
-    match std::env::args().skip(1).map(|path| suite(&path)).collect::<Result<Vec<()>, String>>() {
+    match std::env::args().skip(1).map(|name| suite(&name)).collect::<Result<Vec<()>, String>>() {
         Ok(done) if !done.is_empty() => ExitCode::SUCCESS,
         Ok(_) => {
-            eprintln!("give files of MIOpenDriver lines, e.g. suites/nets/resnet50.txt");
+            eprintln!("give suites: {}", suites::names().join(", "));
             ExitCode::from(2)
         }
         Err(reason) => {
@@ -23,29 +22,26 @@ fn main() -> ExitCode {
     }
 }
 
-fn suite(path: &str) -> Result<(), String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
-    let lines: Vec<&str> =
-        text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).collect();
+fn suite(name: &str) -> Result<(), String> {
+    let entries = suites::load(name).map_err(|e| e.to_string())?;
     let models = Card::all().into_iter().map(Model::new).collect::<Result<Vec<_>, _>>();
     let models = models.map_err(|e| e.to_string())?;
-    for (dtype, word) in [("f32", " conv "), ("f16", " convfp16 ")] {
-        println!("\n## {path}, {dtype}\n");
+    for dtype in [DType::F32, DType::F16] {
+        println!("\n## {name}, {}\n", dtype.name());
         println!("Modelled ms (bound) / the quick model's ms.\n");
         let heads: Vec<&str> = models.iter().map(|m| m.card().name).collect();
         println!("| problem | pass | {} |\n|---|---|{}", heads.join(" | "), "---|".repeat(heads.len()));
         let mut ratios = vec![Vec::new(); models.len()];
-        for line in &lines {
-            let label = line.split_once('#').map_or(*line, |(_, label)| label.trim());
-            let line = line.split('#').next().unwrap_or(line).trim().replacen(" conv ", word, 1);
-            let problems = parse_line(&line).map_err(|e| format!("{path}: {line}: {e}"))?;
-            for (problem, pass) in problems.iter().zip(PASSES) {
+        for entry in &entries {
+            for direction in Direction::ALL {
+                let problem =
+                    entry.pass(direction, Some(dtype)).map_err(|e| format!("{}: {e}", entry.label))?;
                 let cells: Vec<String> = models
                     .iter()
                     .zip(&mut ratios)
-                    .map(|(model, ratios)| cell(problem, model, ratios))
+                    .map(|(model, ratios)| cell(&problem, model, ratios))
                     .collect();
-                println!("| {label} | {pass} | {} |", cells.join(" | "));
+                println!("| {} | {} | {} |", entry.label, direction.name(), cells.join(" | "));
             }
         }
         for (model, ratios) in models.iter().zip(&mut ratios) {
