@@ -1,6 +1,6 @@
 // dies: Memory access fault by GPU
-// also: where the kernel has no memory
-// also: kernel _Z3badPi
+// also: where no memory is allocated for it
+// also: _Z3badPi, `
 #include "check.h"
 // A store where there is no memory ends the process with the runtime's own message.
 __global__ void bad(int* a) { a[1ull << 30] = 1; }

@@ -1,5 +1,5 @@
 // dies: HSA_STATUS_ERROR_EXCEPTION
-// also: kernel _Z3badPi
+// also: _Z3badPi, `
 #include "check.h"
 // A trap ends the queue with the runtime's own message.
 __global__ void bad(int* a) {
