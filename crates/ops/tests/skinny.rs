@@ -5,6 +5,7 @@ mod common;
 
 use common::{Stream, close, get, put, random, room, stream, values};
 use rand::Rng;
+use rand::rngs::StdRng;
 use wave32_ops::{DType, Planner, Sum, View};
 
 /// `[g, rows, columns]` of the values in an arrangement: in order, transposed, in order with rows apart, transposed with
@@ -59,16 +60,47 @@ fn products_with_a_small_side() {
             _ => [other, few, many],
         };
         let g = random.random_range(1..=2);
-        let (a, b) = (values(&mut random, dtype, g * m * k, 1.0), values(&mut random, dtype, g * k * n, 1.0));
-        let (how_a, how_b) = (random.random_range(0..6), random.random_range(0..6));
-        let va = arranged(&mut stream, dtype, [g, m, k], how_a, &a);
-        let vb = arranged(&mut stream, dtype, [g, k, n], how_b, &b);
-        let out = room(&mut stream, dtype, &[g, m, n]);
-        planner.matmul(&mut stream, &va, &vb, &out).unwrap();
-        let what = format!("{dtype:?} {g}x{m}x{k}x{n}, arrangements {how_a} {how_b}, seed {seed}");
-        close(&get(&mut stream, &out), &product(&a, &b, [g, m, k, n]), tolerance(dtype), &what);
-        [va, vb, out].iter().for_each(|view| stream.free(view.address - view.address % 512));
+        let how = [random.random_range(0..6), random.random_range(0..6)];
+        check(&mut stream, &mut planner, dtype, [g, m, k, n], how, &mut random, seed);
     }
+}
+
+/// Every variant: rows and columns of the large operand and outer products, narrow and wide, aligned and not.
+#[test]
+fn every_form_of_the_kernel() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let mut planner = Planner::default();
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for (few, many) in [(4, 512), (16, 512), (16, 513)] {
+            for (how, sizes) in
+                [([0, 1], [few, many, 512]), ([0, 0], [few, 512, many]), ([0, 0], [512, few, many])]
+            {
+                let [m, k, n] = sizes;
+                check(&mut stream, &mut planner, dtype, [1, m, k, n], how, &mut random, seed);
+            }
+        }
+    }
+}
+
+/// A product against f64, the operands in the arrangements `how`.
+fn check(
+    stream: &mut Stream,
+    planner: &mut Planner,
+    dtype: DType,
+    [g, m, k, n]: [u64; 4],
+    how: [u32; 2],
+    random: &mut StdRng,
+    seed: u64,
+) {
+    let (a, b) = (values(random, dtype, g * m * k, 1.0), values(random, dtype, g * k * n, 1.0));
+    let va = arranged(stream, dtype, [g, m, k], how[0], &a);
+    let vb = arranged(stream, dtype, [g, k, n], how[1], &b);
+    let out = room(stream, dtype, &[g, m, n]);
+    planner.matmul(stream, &va, &vb, &out).unwrap();
+    let what = format!("{dtype:?} {g}x{m}x{k}x{n}, arrangements {how:?}, seed {seed}");
+    close(&get(stream, &out), &product(&a, &b, [g, m, k, n]), tolerance(dtype), &what);
+    [va, vb, out].iter().for_each(|view| stream.free(view.address - view.address % 512));
 }
 
 /// In one launch where there is a kernel, else behind the product; what is added is not read with a factor of 0.
