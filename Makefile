@@ -41,14 +41,15 @@ oracle:
 	@python="$$(scripts/python_env.sh numpy)" && "$$python" scripts/oracle_torch.py --check
 
 # The PyTorch device, from the tests' build.
+# All targets: with the tests' features nothing is built twice.
 python: setup
-	cargo build --workspace
+	cargo build --workspace --all-targets
 	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && PYTHONPATH=python "$$python" -m pytest -q python/tests
 
 # A short run of the convolutions in the tests' build: every type, every device.
 verify-short: setup
-	cargo build --workspace
+	cargo build --workspace --all-targets
 	$(TARGET)/debug/wave32 verify seeds nets fuzz:60 --max-gflop 0.001 --dtype f32,f16,bf16
 
 VGPU = $(abspath $(TARGET))/vgpu

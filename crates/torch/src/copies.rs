@@ -179,8 +179,9 @@ pub fn element(value: f64, dtype: DType) -> Result<Vec<u8>, Error> {
         DType::U8 => (value as i64 as u8).to_le_bytes().to_vec(),
         DType::Bool => vec![u8::from(value != 0.0)],
         _ if value.to_bits() == 0 => vec![0; dtype.bytes() as usize],
-        DType::F16 => half::f16::from_f64(value).to_le_bytes().to_vec(),
-        DType::BF16 => half::bf16::from_f64(value).to_le_bytes().to_vec(),
+        // Through f32, as PyTorch does: `from_f64` drops half of the mantissa before it rounds.
+        DType::F16 => half::f16::from_f32(value as f32).to_le_bytes().to_vec(),
+        DType::BF16 => half::bf16::from_f32(value as f32).to_le_bytes().to_vec(),
         other => return Err(Error::NoKernel(format!("a fill of {}", other.name()))),
     })
 }

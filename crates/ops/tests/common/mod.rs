@@ -26,8 +26,9 @@ pub fn rounded(dtype: DType, value: f64) -> f64 {
 pub fn bytes(dtype: DType, value: f64) -> Vec<u8> {
     match dtype {
         DType::F32 => (value as f32).to_le_bytes().to_vec(),
-        DType::F16 => f16::from_f64(value).to_le_bytes().to_vec(),
-        DType::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
+        // Through f32, as PyTorch's CPU does; `bf16::from_f64` drops the lower half of the mantissa before it rounds.
+        DType::F16 => f16::from_f32(value as f32).to_le_bytes().to_vec(),
+        DType::BF16 => bf16::from_f32(value as f32).to_le_bytes().to_vec(),
         DType::F64 => value.to_le_bytes().to_vec(),
         DType::I64 => (value as i64).to_le_bytes().to_vec(),
         DType::I32 => (value as i64 as i32).to_le_bytes().to_vec(),
