@@ -142,6 +142,7 @@ impl Pointwise {
         }
         let mut views: SmallVec<[Option<View>; 3]> = SmallVec::new();
         let mut values: SmallVec<[Number; 3]> = SmallVec::new();
+        let rounds = self.rule == Rule::Truth && matches!(compute, DType::F16 | DType::BF16);
         // What overlaps the result in another order of elements is read from a copy.
         let mut copied: SmallVec<[Tensor; 1]> = SmallVec::new();
         for input in inputs {
@@ -154,6 +155,13 @@ impl Pointwise {
                 Input::Of(tensor) if !tensor.is_wave() => {
                     number = host_number(tensor)?;
                     None
+                }
+                // PyTorch compares what the common type holds: kernels of halves compute in f32 and would see more.
+                Input::Of(tensor) if rounds && tensor.dtype()? != compute => {
+                    copied.push(tensor.empty_like(compute)?);
+                    let made = &copied[copied.len() - 1];
+                    copies::copy(tensor, made)?;
+                    Some(view(made)?)
                 }
                 Input::Of(tensor) => {
                     let from = view(tensor)?;
