@@ -142,12 +142,19 @@ pub fn max3<F: Format>(m: Mode, a: u64, b: u64, c: u64) -> u64 {
 }
 
 /// The one between; with a NaN among them the smallest. Without branches, for loops over it.
+///
+/// As the ISA manual and LLVM's constant folder have it: the first that equals the largest is taken away, and zeros of
+/// either sign are equal there, so that the sign of a zero between depends on the order.
 #[inline(always)]
 pub fn med3<F: Format>(m: Mode, a: u64, b: u64, c: u64) -> u64 {
     let nan = is_nan::<F>(a) | is_nan::<F>(b) | is_nan::<F>(c);
     let smallest = min3::<F>(m, a, b, c);
     let [a, b, c] = [a, b, c].map(|x| ordered::<F>(input::<F>(m, x)));
-    let between = a.max(b).min(a.min(b).max(c));
+    let top = a.max(b).max(c);
+    let minus_zero = ordered::<F>(F::SIGN);
+    let equals_top = |x: i64| (x == top) | ((top == 0) & (x == minus_zero));
+    let rest = if equals_top(b) { a.max(c) } else { a.max(b) };
+    let between = if equals_top(a) { b.max(c) } else { rest };
     // What orders, turned back.
     let bits = (if between < 0 { between ^ i64::MAX } else { between }) as u64;
     if nan { smallest } else { bits & (F::SIGN | (F::SIGN - 1)) }

@@ -229,6 +229,13 @@ fn put(wave: &mut Wave, register: usize, lane: usize, value: u32) {
     wave.vgpr[lane / 32 * vgprs + register][lane % 32] = value;
 }
 
+/// Whether a part of the result alone is written: what is inexact cannot be compared there.
+pub fn places_a_part(inst: &Inst) -> bool {
+    let Swizzle::Sdwa { dst, .. } = inst.swizzle else { return false };
+    let half = inst.args().first().is_some_and(|a| is_half(a.ty));
+    sel(dst).1 < if half { 16 } else { 32 }
+}
+
 /// A value that may be off by some units of the last place.
 pub struct Tolerance {
     pub register: usize,
@@ -275,6 +282,9 @@ pub fn step(wave: &mut Wave, inst: &Inst, eval: &dyn Fn(&Lane) -> Out) -> Vec<To
                     let high = inst.mods.op_sel & 8 != 0 || inst.op.name() == "v_fma_mixhi_f16";
                     if out.ulps != 0 {
                         let format = format(ty).unwrap();
+                        let placed_high =
+                            matches!(inst.swizzle, Swizzle::Sdwa { dst, .. } if sel(dst) == (16, 16));
+                        let high = high || is_half(ty) && placed_high;
                         tolerances.push(Tolerance { register, lane, format, ulps: out.ulps, high });
                     }
                     let half = value as u32 & 0xffff;

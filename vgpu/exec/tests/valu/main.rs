@@ -262,6 +262,9 @@ fn check(
             let Some((want, tolerances)) = modelled(&before, &inst) else {
                 return; // no model: the coverage test names it
             };
+            if !tolerances.is_empty() && machine::places_a_part(&inst) {
+                continue;
+            }
             let mut got = before.clone();
             if !got.execute_vector(&inst) {
                 wrong.push(format!("{} {encoding:?}: not bound: {inst:?}", op.name()));

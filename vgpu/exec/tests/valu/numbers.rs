@@ -38,7 +38,8 @@ pub fn arithmetic(name: &str, l: &Lane) -> Option<i128> {
         "med3" if s.iter().any(|&x| f.is_nan(x)) => order(order(s[0], s[1], false), s[2], false),
         "med3" => {
             let top = order(order(s[0], s[1], true), s[2], true);
-            let is_top = |x: u64| f.take(m, x) == top;
+            // As numbers: zeros of either sign are equal.
+            let is_top = |x: u64| f.f64(f.take(m, x)) == f.f64(top);
             match () {
                 () if is_top(s[0]) => order(s[1], s[2], true),
                 () if is_top(s[1]) => order(s[0], s[2], true),

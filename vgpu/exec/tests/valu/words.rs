@@ -111,9 +111,8 @@ pub fn words(op: Op, encoding: Encoding, rng: &mut StdRng) -> Vec<u32> {
                 | rare(rng, 3) << 11
                 | rare(rng, 3) << 8
                 | dst;
-            let second =
-                rare(rng, 3) << 29 | (hi & 3) << 27 | source(rng) << 18 | source(rng) << 9 | source(rng);
-            vec![first, second, literal]
+            let sources = (0..row.src.len()).fold(0, |word, i| word | source(rng) << (9 * i));
+            vec![first, rare(rng, 3) << 29 | (hi & 3) << 27 | sources, literal]
         }
         (form @ (Form::Vop1 | Form::Vop2 | Form::Vopc), Encoding::Long)
         | (form @ Form::Vop3, Encoding::Short) => {
