@@ -35,6 +35,19 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
 }
 
+/// A device that a driver offers.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// What the driver's `open` takes.
+    pub index: usize,
+    /// What it is.
+    pub info: DeviceInfo,
+    /// What solvers may know of it.
+    pub caps: DeviceCaps,
+    /// Why it cannot be opened, if so.
+    pub unusable: Option<String>,
+}
+
 /// Handle of a buffer of one device; freed by [`Device::free`] or with the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u64);

@@ -229,7 +229,7 @@ impl Api {
 
 /// `gcnArchName` out of a `hipDeviceProp_t` whose layout differs between releases: the one text in it, after the
 /// device's name, that starts with `gfx`.
-fn arch(properties: &[u8]) -> Option<String> {
+pub fn arch(properties: &[u8]) -> Option<String> {
     let rest = properties.get(PROPERTIES_NAME..)?;
     let start = rest.windows(3).position(|w| w == b"gfx")?;
     let name: Vec<u8> = rest[start..].iter().copied().take_while(u8::is_ascii_graphic).collect();

@@ -30,8 +30,10 @@ mod queue;
 mod staging;
 
 pub use device::HipDevice;
+pub use ffi::arch;
 pub use kernels::{Kernel, KernelSource, Shipped};
 pub use queue::HipQueue;
+pub use wave32_device::Listed;
 
 use adapter::Adapter;
 use ffi::Api;
@@ -42,7 +44,7 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use wave32_device::{Budget, DeviceError, DeviceInfo};
+use wave32_device::{Budget, DeviceError};
 
 /// A `hipStream_t` of the caller's.
 #[derive(Debug, Clone, Copy)]
@@ -97,19 +99,6 @@ impl std::fmt::Debug for Options {
             .field("submit_target", &self.submit_target)
             .finish_non_exhaustive()
     }
-}
-
-/// A device that the HIP runtime offers.
-#[derive(Debug, Clone)]
-pub struct Listed {
-    /// What [`open`] takes.
-    pub index: usize,
-    /// What it is.
-    pub info: DeviceInfo,
-    /// What solvers may know of it.
-    pub caps: wave32_solve::DeviceCaps,
-    /// Why it cannot be opened, if so.
-    pub unusable: Option<String>,
 }
 
 /// Every device that the HIP runtime offers here, usable or not, in its order.

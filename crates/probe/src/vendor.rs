@@ -133,14 +133,10 @@ fn identity(libraries: &Libraries, path: &Path, device: i32) -> Result<Identity,
     })
 }
 
-/// `gcnArchName` out of a `hipDeviceProp_t` whose layout differs between releases: the one text that starts with `gfx`
-/// behind its first member, 256 bytes with the device's name.
+/// The card's target by its properties, without features (`:xnack-`).
 fn target(properties: &[u8]) -> Option<String> {
-    let properties = properties.get(256..)?;
-    let start = properties.windows(3).position(|w| w == b"gfx")?;
-    let word = |b: &u8| b.is_ascii_alphanumeric();
-    let name: Vec<u8> = properties[start..].iter().copied().take_while(|b| word(b)).collect();
-    String::from_utf8(name).ok()
+    let name = wave32_hip::arch(properties)?;
+    Some(name.split(':').next().unwrap_or_default().to_string())
 }
 
 impl Drop for Vendor {

@@ -34,11 +34,12 @@ pub use device::VulkanDevice;
 pub use instance::validation_available;
 pub use kernels::{Kernel, KernelSource, Shipped};
 pub use stream::{Counts, HeapStats, KernelId, MOST_ARGS, MOST_PARAMS, Profiled, Stream};
+pub use wave32_device::Listed;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use wave32_device::{DeviceError, DeviceInfo};
+use wave32_device::DeviceError;
 
 /// How to open a device. The default suits every use but tests.
 #[derive(Clone)]
@@ -86,19 +87,6 @@ impl std::fmt::Debug for Options {
             .field("submit_target", &self.submit_target)
             .finish_non_exhaustive()
     }
-}
-
-/// A device that a Vulkan driver offers.
-#[derive(Debug, Clone)]
-pub struct Listed {
-    /// What [`open`] takes.
-    pub index: usize,
-    /// What it is.
-    pub info: DeviceInfo,
-    /// What solvers may know of it.
-    pub caps: wave32_solve::DeviceCaps,
-    /// Why it cannot be opened, if so.
-    pub unusable: Option<String>,
 }
 
 /// Every device that Vulkan drivers offer here, usable or not, in the loader's order.

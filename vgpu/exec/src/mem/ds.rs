@@ -107,7 +107,7 @@ fn load<M: Memory, const BYTES: usize>(
         _ => {}
     }
     let addr = addresses(wave, args, offset);
-    local::load::<M, BYTES>(env, lanes(wave, &addr), out)
+    local::load::<M, BYTES>(env, Lanes::active(wave, &addr), out)
 }
 
 /// Stores at the lanes' addresses, `offset` bytes on.
@@ -136,11 +136,7 @@ fn store<M: Memory, const BYTES: usize>(
         _ => {}
     }
     let addr = addresses(wave, args, offset);
-    local::store::<M, BYTES>(env, lanes(wave, &addr), &data.map(|row| *row))
-}
-
-fn lanes<'a>(wave: &Wave, addr: &'a [u64; 32]) -> Lanes<'a> {
-    Lanes { half: wave.half, mask: wave.exec(), addr }
+    local::store::<M, BYTES>(env, Lanes::active(wave, &addr), &data.map(|row| *row))
 }
 
 impl<M: Memory> Segment<M> for Local {
@@ -174,7 +170,7 @@ impl<M: Memory> Segment<M> for Local {
         f: impl Fn(usize, u64) -> u64,
     ) -> Result<(), Box<Fault>> {
         let addr = addresses(wave, args, args.mem.offset as u32);
-        local::atomic(env, lanes(wave, &addr), wide, out, f)
+        local::atomic(env, Lanes::active(wave, &addr), wide, out, f)
     }
 }
 
@@ -190,7 +186,7 @@ impl<M: Memory> Segment<M> for ByLane {
         args: &Args,
         out: &mut Data,
     ) -> Result<(), Box<Fault>> {
-        local::load::<M, BYTES>(env, lanes(wave, &by_lane(wave, args)), out)
+        local::load::<M, BYTES>(env, Lanes::active(wave, &by_lane(wave, args)), out)
     }
 
     fn store<const BYTES: usize>(
@@ -199,7 +195,7 @@ impl<M: Memory> Segment<M> for ByLane {
         args: &Args,
         data: &Data,
     ) -> Result<(), Box<Fault>> {
-        local::store::<M, BYTES>(env, lanes(wave, &by_lane(wave, args)), data)
+        local::store::<M, BYTES>(env, Lanes::active(wave, &by_lane(wave, args)), data)
     }
 
     fn atomic(
@@ -210,7 +206,7 @@ impl<M: Memory> Segment<M> for ByLane {
         out: &mut Data,
         f: impl Fn(usize, u64) -> u64,
     ) -> Result<(), Box<Fault>> {
-        local::atomic(env, lanes(wave, &by_lane(wave, args)), wide, out, f)
+        local::atomic(env, Lanes::active(wave, &by_lane(wave, args)), wide, out, f)
     }
 }
 
@@ -259,7 +255,7 @@ fn exchange2<M: Memory, const WIDE: bool, const STEP: u32>(
     for (i, offset) in two_offsets::<STEP>(args).into_iter().enumerate() {
         let data = operand::<Dwords>(wave, args.src[[DATA, EXTRA][i]], dwords);
         let addr = addresses(wave, args, offset);
-        local::atomic(env, lanes(wave, &addr), WIDE, &mut out[i], |l, _| {
+        local::atomic(env, Lanes::active(wave, &addr), WIDE, &mut out[i], |l, _| {
             u64::from(data[0][l]) | if WIDE { u64::from(data[1][l]) << 32 } else { 0 }
         })?;
     }
@@ -281,7 +277,7 @@ fn from_lds<M: Memory, const WIDE: bool>(
     let offset = args.mem.offset as u32;
     let align = if WIDE { !7 } else { !3 };
     let flush = wave.mode >> 4 & 3 == 0;
-    for l in lanes(wave, &[0; 32]).each() {
+    for l in Lanes::active(wave, &[0; 32]).each() {
         let address = vector(wave, args.src[ADDR], 0)[l];
         let (a, dwords) = if offset & 0x8000 != 0 {
             (address & 0x1_ffff, (address as i32 >> 17) as i16)

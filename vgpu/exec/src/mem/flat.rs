@@ -81,7 +81,7 @@ impl<M: Memory> Segment<M> for Global {
         out: &mut Data,
     ) -> Result<(), Box<Fault>> {
         let addr = addresses(wave, args, args.mem.offset);
-        global::load::<M, BYTES>(env, Lanes { half: wave.half, mask: wave.exec(), addr: &addr }, out)
+        global::load::<M, BYTES>(env, Lanes::active(wave, &addr), out)
     }
 
     #[inline]
@@ -92,7 +92,7 @@ impl<M: Memory> Segment<M> for Global {
         data: &Data,
     ) -> Result<(), Box<Fault>> {
         let addr = addresses(wave, args, args.mem.offset);
-        global::store::<M, BYTES>(env, Lanes { half: wave.half, mask: wave.exec(), addr: &addr }, data)
+        global::store::<M, BYTES>(env, Lanes::active(wave, &addr), data)
     }
 
     fn atomic(
@@ -104,7 +104,7 @@ impl<M: Memory> Segment<M> for Global {
         f: impl Fn(usize, u64) -> u64,
     ) -> Result<(), Box<Fault>> {
         let addr = addresses(wave, args, args.mem.offset);
-        global::atomic(env, Lanes { half: wave.half, mask: wave.exec(), addr: &addr }, wide, out, f)
+        global::atomic(env, Lanes::active(wave, &addr), wide, out, f)
     }
 }
 
@@ -130,7 +130,7 @@ impl<M: Memory> Segment<M> for Scratch {
         out: &mut Data,
     ) -> Result<(), Box<Fault>> {
         let addr = offsets(wave, args);
-        let lanes = Lanes { half: wave.half, mask: wave.exec(), addr: &addr };
+        let lanes = Lanes::active(wave, &addr);
         scratch::load::<M, BYTES>(env, lanes, width(wave), out)
     }
 
@@ -142,7 +142,7 @@ impl<M: Memory> Segment<M> for Scratch {
         data: &Data,
     ) -> Result<(), Box<Fault>> {
         let addr = offsets(wave, args);
-        let lanes = Lanes { half: wave.half, mask: wave.exec(), addr: &addr };
+        let lanes = Lanes::active(wave, &addr);
         scratch::store::<M, BYTES>(env, lanes, width(wave), data)
     }
 

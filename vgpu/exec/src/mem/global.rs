@@ -2,7 +2,7 @@
 
 use crate::env::{Env, Fault};
 use crate::memory::{Memory, Region};
-use crate::{Finding, mem::Data};
+use crate::{Finding, Wave, mem::Data};
 
 /// What an instruction does to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,12 @@ pub(crate) struct Lanes<'a> {
     pub addr: &'a [u64; 32],
 }
 
-impl Lanes<'_> {
+impl<'a> Lanes<'a> {
+    /// Those of EXEC.
+    pub fn active(wave: &Wave, addr: &'a [u64; 32]) -> Self {
+        Self { half: wave.half, mask: wave.exec(), addr }
+    }
+
     /// Those that take part.
     pub fn each(self) -> impl Iterator<Item = usize> {
         let mask = self.mask;
