@@ -115,7 +115,10 @@ impl HipQueue {
             lent.clear();
         }
         if stream.0 != self.gpu.stream {
-            self.close_batch(false)?;
+            // Any other failure is of a stream that the caller destroyed since: nothing is left to wait for.
+            if let Err(error @ DeviceError::Lost(_)) = self.close_batch(false) {
+                return Err(error);
+            }
         }
         self.gpu.turn_to(stream, self.last)
     }
@@ -234,10 +237,9 @@ impl HipQueue {
         }
         match &mut self.lent {
             Some(lent) => lent.check(&self.gpu, address, bytes),
-            None => {
-                let text = format!("{bytes} bytes at {address:#x} are no memory of this device");
-                Err(DeviceError::Misuse(text))
-            }
+            None => Err(DeviceError::Misuse(format!(
+                "{bytes} bytes at {address:#x} are no memory of this device"
+            ))),
         }
     }
 
