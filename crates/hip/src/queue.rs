@@ -250,9 +250,7 @@ impl HipQueue {
         let before = self.gpu.capture_relaxed();
         let made = self.memory.alloc(&mut self.gpu, bytes);
         self.gpu.capture_as_before(before);
-        let address = made?;
-        self.captured.push(Segment { address, bytes });
-        Ok(address)
+        made.inspect(|&address| self.captured.push(Segment { address, bytes }))
     }
 
     /// Opens a batch where none is, and waits where too many are on the stream.

@@ -216,23 +216,21 @@ fn common_layout(tensors: &[Tensor; 3]) -> Layout {
 pub fn blend(queue: &mut dyn Queue, made: &View, target: &View, [alpha, beta]: [f32; 2]) -> Outcome {
     use wave32_ops::DType;
     let (alpha, beta) = (f64::from(alpha), f64::from(beta));
-    if beta == 0.0 {
-        return Ok(match alpha == 1.0 {
-            true => copy(queue, made, target)?,
-            false => {
-                Elementwise::new(Op::Mul, DType::F32).run(queue, &[made.into(), alpha.into()], target)?
-            }
-        });
+    if (alpha, beta) == (1.0, 0.0) {
+        return Ok(copy(queue, made, target)?);
     }
+    if beta == 0.0 {
+        let scale = Elementwise::new(Op::Mul, DType::F32);
+        return Ok(scale.run(queue, &[made.into(), alpha.into()], target)?);
+    }
+    let add = Elementwise::with(Op::AddScaled, DType::F32, alpha, 0.0);
     if beta == 1.0 {
-        let add = Elementwise::with(Op::AddScaled, DType::F32, alpha, 0.0);
         return Ok(add.run(queue, &[target.into(), made.into()], target)?);
     }
     // Half results are rounded once, so what is between is f32.
     let address = queue.alloc(target.elements() * 4)?;
     let done = View::contiguous(address, DType::F32, target.sizes()).and_then(|scaled| {
         Elementwise::new(Op::Mul, DType::F32).run(queue, &[target.into(), beta.into()], &scaled)?;
-        let add = Elementwise::with(Op::AddScaled, DType::F32, alpha, 0.0);
         add.run(queue, &[Operand::from(&scaled), made.into()], target)
     });
     queue.free(address);
