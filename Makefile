@@ -74,8 +74,8 @@ vgpu-kernels: vgpu-host
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
 
 # The virtual card under the HIP 5.7 and 6.x of later Debian releases, unpacked into a folder of their own.
-vgpu-newer: vgpu
-	@scripts/vgpu_newer.sh $(VGPU)
+vgpu-newer: vgpu rocm-preload
+	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so
 
 lint:
 	cargo fmt --all --check

@@ -25,7 +25,6 @@ int main(int argc, char** argv) {
         {"portable", [&](void** at) { by(hipHostMallocPortable, at); }},
         {"combined", [&](void** at) { by(hipHostMallocWriteCombined | hipHostMallocMapped, at); }},
         {"numa", [&](void** at) { by(hipHostMallocNumaUser, at); }},
-        {"coherent", [&](void** at) { by(hipHostMallocCoherent, at); }},
         {"noncoherent", [&](void** at) { by(hipHostMallocNonCoherent, at); }},
         {"malloc-host", [&](void** at) { HIP(hipMallocHost(at, bytes)); }},
         {"mem-alloc-host", [&](void** at) { HIP(hipMemAllocHost(at, bytes)); }},
