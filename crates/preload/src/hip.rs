@@ -20,13 +20,18 @@ enum Wish {
     Memory,
     /// Coherence, by a flag.
     Coherence,
-    /// What is none of ours: registers of a device, memory of signals, hints of another kind.
+    /// What is none of ours: registers of a device, hints of another kind, what HIP refuses.
     Other,
 }
 
-/// By flags of `hipHostMalloc`: Coherent, and Uncached of HIP 7.
+/// By flags of `hipHostMalloc`: Coherent, NonCoherent (both at once make no sense), and Uncached of HIP 7.
 fn host(flags: c_uint) -> Wish {
-    if flags & (0x4000_0000 | 0x1000_0000) != 0 { Wish::Coherence } else { Wish::Memory }
+    match flags & 0xc000_0000 {
+        0xc000_0000 => Wish::Other,
+        0x4000_0000 => Wish::Coherence,
+        _ if flags & 0x1000_0000 != 0 => Wish::Coherence,
+        _ => Wish::Memory,
+    }
 }
 
 /// By flags of `hipHostRegister`: Uncached of HIP 7, IoMemory.

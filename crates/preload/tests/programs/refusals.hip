@@ -12,6 +12,9 @@ int main(int argc, char** argv) {
     for (int twice = 0; twice < 2; twice++) {
         same("coherent", hipHostMalloc(reinterpret_cast<void**>(&coherent), 64 * 4, hipHostMallocCoherent), want);
     }
+    void* none = nullptr;
+    same("both", hipHostMalloc(&none, 256, hipHostMallocCoherent | hipHostMallocNonCoherent),
+         hipErrorInvalidValue);
     int* usual = nullptr;
     HIP(hipHostMalloc(reinterpret_cast<void**>(&usual), 64 * 4, hipHostMallocMapped));
     hipStream_t stream;
