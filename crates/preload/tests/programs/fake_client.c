@@ -12,6 +12,7 @@ int hipMallocManaged(void**, size_t, unsigned);
 int hipMemCreate(void**, size_t, const void*, unsigned long long);
 int hipMemAdvise(const void*, size_t, int, int);
 void* its_own(void);
+void managed_variable(void);
 int hsa_amd_memory_pool_allocate(uint64_t, size_t, uint32_t, void**);
 int hsa_memory_allocate(uint64_t, size_t, void**);
 int hsa_amd_vmem_handle_create(uint64_t, size_t, int, uint64_t, uint64_t*);
@@ -43,6 +44,8 @@ int main(int count, char** arguments) {
     printf("create %d 0x%lx\n", status, (long)at);
     status = hipMallocManaged(&at, 5000, 1);
     printf("managed %d %d\n", status, grain);
+    managed_variable();
+    printf("variable %d\n", grain);
     status = hipMemAdvise(at, 5000, 3, 0);
     printf("preferred %d %d\n", status, grain);
     status = hipMemAdvise(at, 5000, 101, 0);
