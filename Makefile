@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-preload vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -52,6 +52,12 @@ verify-short: setup
 	cargo build --workspace --all-targets
 	$(TARGET)/debug/wave32 verify seeds nets fuzz:60 --max-gflop 0.001 --dtype f32,f16,bf16
 
+# Coarse-grained memory for cards without PCIe atomics: docs/preload.md.
+rocm: rocm-preload
+rocm-preload: setup
+	CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=symbols cargo build --release --package wave32-preload
+	@install -D -m 644 $(TARGET)/release/libwave32_preload.so $(TARGET)/rocm/lib/libwave32_preload.so
+
 VGPU = $(abspath $(TARGET))/vgpu
 
 # The virtual card; of vgpu-host, for this machine's processor alone.
@@ -68,8 +74,8 @@ vgpu-kernels: vgpu-host
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
 
 # The virtual card under the HIP 5.7 and 6.x of later Debian releases, unpacked into a folder of their own.
-vgpu-newer: vgpu
-	@scripts/vgpu_newer.sh $(VGPU)
+vgpu-newer: vgpu rocm-preload
+	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so
 
 lint:
 	cargo fmt --all --check
