@@ -28,7 +28,8 @@ pub struct Place {
 }
 
 /// Is it what a MIOpen's file is called, with or without what auditwheel puts into it?
-fn is_miopen(name: &str) -> bool {
+#[must_use]
+pub fn is_miopen(name: &str) -> bool {
     let Some((stem, version)) = name.strip_prefix("libMIOpen").and_then(|rest| rest.split_once(".so")) else {
         return false;
     };

@@ -2,6 +2,7 @@
 
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Id, Out, Status};
+use crate::next::next;
 use crate::objects::{self, Object};
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -141,13 +142,24 @@ pub extern "C" fn miopenCreateWithStream(handle: Out<Id>, stream: Stream) -> Sta
 
 fn create(out: &Out<Id>, stream: Stream) -> Outcome {
     out.check("handle")?;
-    out.set("handle", objects::insert(Handle::new(stream)?))
+    let made = Handle::new(stream)?;
+    let id = match next() {
+        None => objects::insert(made),
+        Some(next) => {
+            let stream = (!stream.0.is_null()).then_some(stream.0);
+            objects::insert_as(next.create_handle(stream)?, made)
+        }
+    };
+    out.set("handle", id)
 }
 
 /// Destroys a handle. Its work in flight ends first, in five seconds at most.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenDestroy(handle: Id) -> Status {
-    call("miopenDestroy", || objects::remove::<Handle>(handle, "handle").map(drop))
+    call("miopenDestroy", || {
+        objects::remove::<Handle>(handle, "handle").map(drop)?;
+        next().map_or(Ok(()), |next| next.destroy_handle(handle))
+    })
 }
 
 /// Puts work on this stream from now on, behind what the handle launched before.
@@ -155,6 +167,7 @@ pub extern "C" fn miopenDestroy(handle: Id) -> Status {
 pub extern "C" fn miopenSetStream(handle: Id, stream: Stream) -> Status {
     call("miopenSetStream", || {
         Handle::of(handle)?.with(|state| {
+            next().map_or(Ok(()), |next| next.set_stream(handle, stream.0))?;
             state.stream = stream;
             Ok(())
         })
@@ -190,6 +203,7 @@ pub extern "C" fn miopenSetAllocator(
 pub extern "C" fn miopenEnableProfiling(handle: Id, enable: u8) -> Status {
     call("miopenEnableProfiling", || {
         Handle::of(handle)?.with(|state| {
+            next().map_or(Ok(()), |next| next.enable_profiling(handle, enable))?;
             state.profiling = enable != 0;
             Ok(())
         })

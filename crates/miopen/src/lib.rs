@@ -14,5 +14,7 @@ pub mod entry;
 pub mod ffi;
 pub mod handle;
 pub mod info;
+pub mod next;
 pub mod objects;
+pub mod talk;
 pub mod tensor;
