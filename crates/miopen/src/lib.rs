@@ -10,11 +10,18 @@
 // Exported calls have MIOpen's names.
 #![allow(non_snake_case)]
 
+mod bias;
+pub mod convolution;
 pub mod entry;
 pub mod ffi;
+mod find;
 pub mod handle;
+mod immediate;
 pub mod info;
 pub mod next;
 pub mod objects;
+pub mod offers;
+pub mod pass;
+pub mod pose;
 pub mod talk;
 pub mod tensor;
