@@ -6,6 +6,7 @@ use crate::ffi::{Data, Id};
 use crate::handle::Handle;
 use crate::offers::{Choice, Offer};
 use crate::pose::{Place, Posed};
+use crate::talk;
 use crate::tensor::described;
 use std::sync::Arc;
 use wave32_problem::Direction;
@@ -58,7 +59,22 @@ impl Asked {
     pub fn run(&self, offer: &Offer, data: [Data; 3], factors: [f32; 2], workspace: Data) -> Outcome {
         let place = place(data)?;
         let own = (offer.workspace() > 0).then_some(workspace);
+        talk::line(|| self.words(offer));
         self.handle.run(|engine| self.posed.run(engine, &offer.plan, place, factors, own))
+    }
+
+    /// The problem as MIOpenDriver and `wave32 verify` take it, what runs, and why.
+    fn words(&self, offer: &Offer) -> String {
+        let Offer { plan, milliseconds, .. } = offer;
+        let others = self.choice.solutions().len();
+        let why = if others > 1 { format!("of {others} solvers") } else { "the only solver".into() };
+        format!(
+            "{}: {} {}, {why}, {milliseconds:.3} ms by the model, workspace {} bytes",
+            self.posed.problem,
+            plan.solver,
+            plan.config,
+            offer.workspace()
+        )
     }
 
     /// Makes all that the offer's plan needs on the card.
