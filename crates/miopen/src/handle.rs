@@ -236,7 +236,11 @@ pub extern "C" fn miopenEnableProfiling(handle: Id, enable: u8) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetKernelTime(handle: Id, time: Out<f32>) -> Status {
     call("miopenGetKernelTime", || {
-        let elapsed = Handle::of(handle)?.with(|state| Ok(state.elapsed))?;
-        time.set("time", elapsed.as_secs_f32() * 1e3)
+        // Read once: what was timed since then may have been the vendor's.
+        let elapsed = Handle::of(handle)?.with(|state| Ok(std::mem::take(&mut state.elapsed)))?;
+        match next() {
+            Some(next) if elapsed.is_zero() => time.set("time", next.kernel_time(handle)?),
+            _ => time.set("time", elapsed.as_secs_f32() * 1e3),
+        }
     })
 }

@@ -136,6 +136,16 @@ impl Next {
         theirs!(self, c"miopenEnableProfiling"(id => Id, enable => u8))
     }
 
+    /// Milliseconds of the vendor's last call that was timed.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn kernel_time(&self, id: Id) -> Outcome<f32> {
+        let mut time = 0.0;
+        theirs!(self, c"miopenGetKernelTime"(id => Id, &mut time => *mut f32))?;
+        Ok(time)
+    }
+
     /// An empty tensor descriptor.
     ///
     /// # Errors
@@ -162,7 +172,18 @@ impl Next {
         let mut rank: c_int = 0;
         theirs!(self, c"miopenGetTensorDescriptorSize"(id => Id, &mut rank => *mut c_int))?;
         let rank = usize::try_from(rank).unwrap_or(0);
-        let (mut dtype, mut sizes, mut strides) = (0, vec![0 as c_int; rank], vec![0 as c_int; rank]);
+        let mut dtype = 0;
+        // Since ROCm 7 in 64 bits; before, strides past 2^31 could not be told.
+        if self.find(c"miopenGetTensorDescriptorV2").is_some() {
+            let (mut sizes, mut strides) = (vec![0usize; rank], vec![0usize; rank]);
+            theirs!(self, c"miopenGetTensorDescriptorV2"(
+                id => Id, &mut dtype => *mut c_int, sizes.as_mut_ptr() => *mut usize, strides.as_mut_ptr() => *mut usize
+            ))?;
+            let wide =
+                |values: Vec<usize>| values.into_iter().map(|v| i64::try_from(v).unwrap_or(-1)).collect();
+            return Ok((dtype, wide(sizes), wide(strides)));
+        }
+        let (mut sizes, mut strides) = (vec![0 as c_int; rank], vec![0 as c_int; rank]);
         theirs!(self, c"miopenGetTensorDescriptor"(
             id => Id, &mut dtype => *mut c_int, sizes.as_mut_ptr() => *mut c_int, strides.as_mut_ptr() => *mut c_int
         ))?;
@@ -193,13 +214,14 @@ impl Next {
 pub fn is_taken(name: &str) -> bool {
     const FAMILIES: [&str; 8] =
         ["Conv", "Fusion", "OpArgs", "OperatorArgs", "CreateOp", "Problem", "Solution", "FindOption"];
-    const OBJECTS: [&str; 9] = [
+    const OBJECTS: [&str; 10] = [
         "miopenCreate",
         "miopenCreateWithStream",
         "miopenDestroy",
         "miopenSetStream",
         "miopenGetStream",
         "miopenEnableProfiling",
+        "miopenGetKernelTime",
         "miopenCreateTensorDescriptor",
         "miopenDestroyTensorDescriptor",
         "miopenGetErrorString",
