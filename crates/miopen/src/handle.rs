@@ -2,9 +2,10 @@
 
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Id, Out, Status};
-use crate::next::next;
+use crate::next::{next, takes_proven};
 use crate::objects::{self, Object};
 use crate::offers::{Choice, Choices};
+use crate::proven::Tables;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,7 +93,9 @@ impl Handle {
         if state.engine.is_none() {
             let options = Options { stream: Some(state.stream.raw()), ..options() };
             let queue = wave32_hip::open_queue(Some(self.device), options)?;
-            state.engine = Some(Engine { queue, planner: Planner::default(), choices: Choices::from_env()? });
+            let proven = takes_proven().then(|| Tables::load(self.device, &queue.info().driver));
+            let choices = Choices::from_env()?.with(proven);
+            state.engine = Some(Engine { queue, planner: Planner::default(), choices });
         }
         state.engine.as_mut().ok_or_else(|| Failure::new(crate::ffi::status::INTERNAL_ERROR, "no engine"))
     }

@@ -23,5 +23,6 @@ pub mod objects;
 pub mod offers;
 pub mod pass;
 pub mod pose;
+pub mod proven;
 pub mod talk;
 pub mod tensor;

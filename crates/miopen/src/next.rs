@@ -20,10 +20,11 @@
 //! with `RTLD_LOCAL` or not, so `RTLD_NEXT` would not find it: the loaded objects are looked through. Else it is the one
 //! that `wave32 miopen install` has kept beside us, or the one beside the HIP runtime in this process: where a program
 //! needs `libMIOpen.so.1` and ours is preloaded under that very name, the loader takes no second one.
-//! `WAVE32_ROUTE=ours` looks for none, `WAVE32_ROUTE=vendor` hands everything to it.
+//! `WAVE32_ROUTE=ours` looks for none, `vendor` hands everything to it, `probe` lets [`crate::proven`] choose.
 
+use crate::convolution::{Convolution, MAX_SPATIAL};
 use crate::entry::{Failure, Outcome, say_once};
-use crate::ffi::{Id, Status, status};
+use crate::ffi::{Data, Id, Status, status};
 use crate::talk;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wave32_doctor::{drop_in, own};
+use wave32_problem::Direction;
 
 /// Who answers, as `WAVE32_ROUTE` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,8 @@ enum Route {
     Ours,
     /// Everything is the vendor's, where there is one.
     Vendor,
+    /// As without it, but a convolution goes to a solver of the vendor's that [`crate::proven`] knows for faster.
+    Probe,
 }
 
 fn route() -> Route {
@@ -48,20 +52,27 @@ fn route() -> Route {
     *ROUTE.get_or_init(|| match std::env::var("WAVE32_ROUTE").as_deref() {
         Ok("ours") => Route::Ours,
         Ok("vendor") => Route::Vendor,
+        Ok("probe") => Route::Probe,
         Err(_) | Ok("") => Route::Convolutions,
         Ok(other) => {
             say_once(&format!(
-                "wave32: WAVE32_ROUTE={other} is neither `ours` nor `vendor`, and has no effect"
+                "wave32: WAVE32_ROUTE={other} is none of `ours`, `vendor`, `probe`: no effect"
             ));
             Route::Convolutions
         }
     })
 }
 
+/// May solvers of the vendor's be taken that the probe has proven?
+pub fn takes_proven() -> bool {
+    route() == Route::Probe
+}
+
 /// The vendor's library, opened; never closed.
 #[derive(Debug)]
 pub struct Next {
     library: usize,
+    path: PathBuf,
 }
 
 /// The vendor's MIOpen, if there is one behind us.
@@ -72,7 +83,7 @@ pub fn next() -> Option<&'static Next> {
 
 /// Calls a function of the vendor's by name; its absence or its status is the failure.
 macro_rules! theirs {
-    ($next:expr, $name:literal ($($arg:expr => $type:ty),*)) => {{
+    ($next:expr, $name:tt ($($arg:expr => $type:ty),*)) => {{
         let address = $next.symbol($name)?;
         // SAFETY: the type is that of the function's declaration in the vendor's header, the same in all releases.
         let function: unsafe extern "C" fn($($type),*) -> Status = unsafe { std::mem::transmute(address) };
@@ -95,6 +106,68 @@ impl Next {
     fn symbol(&self, name: &CStr) -> Outcome<*const c_void> {
         let found = self.find(name).map(|address| address as *const c_void);
         found.ok_or_else(|| Failure::absent(format!("the vendor's MIOpen has no {}", name.to_string_lossy())))
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// MIOpen's version.
+    pub fn version(&self) -> Option<[usize; 3]> {
+        let mut numbers = [0usize; 3];
+        let [major, minor, patch] = &mut numbers;
+        theirs!(self, c"miopenGetVersion"(major => *mut usize, minor => *mut usize, patch => *mut usize))
+            .ok()?;
+        Some(numbers)
+    }
+
+    /// HIP's version, where this is a HIP runtime.
+    pub fn runtime_version(&self) -> Option<c_int> {
+        let mut version: c_int = 0;
+        theirs!(self, c"hipRuntimeGetVersion"(&mut version => *mut c_int)).ok()?;
+        Some(version)
+    }
+
+    /// What a HIP runtime says of a device in words: `hipDeviceGetName`, `hipDeviceGetPCIBusId`.
+    pub fn device_text(&self, call: &CStr, device: usize) -> Option<String> {
+        let mut text = [0u8; 256];
+        let (length, device) = (255 as c_int, c_int::try_from(device).ok()?);
+        theirs!(self, call(text.as_mut_ptr() => *mut u8, length => c_int, device => c_int)).ok()?;
+        Some(CStr::from_bytes_until_nul(&text).ok()?.to_string_lossy().trim().to_string())
+    }
+
+    /// Runs a solution of Immediate mode. Operands and result are in that mode's order: descriptor, address.
+    ///
+    /// # Errors
+    /// The vendor's; the convolution descriptor is brought in step with ours first.
+    pub fn immediate(
+        &self,
+        handle: Id,
+        direction: Direction,
+        operands: [(Id, Data); 3],
+        (id, convolution): (Id, &Convolution),
+        workspace: (Data, u64),
+        solution: u64,
+    ) -> Outcome {
+        let wide = |values: &[i64; MAX_SPATIAL]| values.map(|value| value as c_int);
+        let (pads, strides, dilations) =
+            (wide(&convolution.pads), wide(&convolution.strides), wide(&convolution.dilations));
+        theirs!(self, c"miopenInitConvolutionNdDescriptor"(
+            id => Id, convolution.spatial as c_int => c_int, pads.as_ptr() => *const c_int,
+            strides.as_ptr() => *const c_int, dilations.as_ptr() => *const c_int, 0 => c_int
+        ))?;
+        theirs!(self, c"miopenSetConvolutionGroupCount"(id => Id, convolution.groups as c_int => c_int))?;
+        let call = match direction {
+            Direction::Forward => c"miopenConvolutionForwardImmediate",
+            Direction::BackwardData => c"miopenConvolutionBackwardDataImmediate",
+            Direction::BackwardWeights => c"miopenConvolutionBackwardWeightsImmediate",
+        };
+        let [(first, a), (second, b), (result, c)] = operands;
+        theirs!(self, call(
+            handle => Id, first => Id, a => Data, second => Id, b => Data, id => Id, result => Id, c => Data,
+            workspace.0 => Data, workspace.1 as usize => usize, solution => u64
+        ))
     }
 
     /// A handle of the vendor's, on a stream or on the default one.
@@ -191,6 +264,16 @@ impl Next {
         Ok((dtype, wide(sizes), wide(strides)))
     }
 
+    /// Bytes from its first element to its last, all parts of a vectorised layout's elements included.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn bytes(&self, id: Id) -> Outcome<usize> {
+        let mut bytes = 0;
+        theirs!(self, c"miopenGetTensorNumBytes"(id => Id, &mut bytes => *mut usize))?;
+        Ok(bytes)
+    }
+
     /// A convolution descriptor.
     ///
     /// # Errors
@@ -248,8 +331,8 @@ pub extern "C" fn wave32_resolve(slot: &Slot) -> usize {
     let found = match route() {
         Route::Ours => None,
         Route::Vendor => theirs(),
-        Route::Convolutions if is_taken(&text) => None,
-        Route::Convolutions => theirs(),
+        Route::Convolutions | Route::Probe if is_taken(&text) => None,
+        Route::Convolutions | Route::Probe => theirs(),
     };
     talk::line(|| format!("{text} is {}", if found.is_some() { "the vendor's" } else { "wave32's" }));
     let target = found.unwrap_or(slot.ours);
@@ -270,20 +353,31 @@ fn search() -> Option<Next> {
         runtime.flat_map(|path| ["libMIOpen.so.1", "libMIOpen.so"].map(|name| path.with_file_name(name)));
     let others = kept.chain(beside).filter(|path| path.is_file() && own::at(path).is_none());
     let path = theirs.into_iter().cloned().chain(others).next()?;
-    let text = CString::new(path.as_os_str().as_bytes()).ok()?;
     // Its own calls of its own functions are not to come back to us.
-    let flags = libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
-    // SAFETY: a vendor's library, whose initialisers run as they would without us.
-    let library = unsafe { libc::dlopen(text.as_ptr(), flags) };
-    if library.is_null() {
+    let Some(next) = open(path.clone(), libc::RTLD_DEEPBIND) else {
         say_once(&format!(
             "wave32: {} does not load: what is not a convolution is wave32's own",
             path.display()
         ));
         return None;
-    }
+    };
     talk::line(|| format!("the MIOpen behind is {}", path.display()));
-    Some(Next { library: library as usize })
+    Some(next)
+}
+
+/// The HIP runtime in this process.
+pub fn runtime() -> Option<Next> {
+    let is_hip = |path: &PathBuf| {
+        path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with("libamdhip64"))
+    };
+    open(loaded().into_iter().find(is_hip)?, libc::RTLD_NOLOAD)
+}
+
+fn open(path: PathBuf, flags: c_int) -> Option<Next> {
+    let text = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: a vendor's library, whose initialisers run as they would without us.
+    let library = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | flags) };
+    (!library.is_null()).then(|| Next { library: library as usize, path })
 }
 
 /// Files of the libraries in this process.

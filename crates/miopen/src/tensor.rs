@@ -121,7 +121,12 @@ pub fn described(id: Id, name: &str) -> Outcome<Tensor> {
     let descriptor = objects::get::<Descriptor>(id, name)?;
     if let Some(next) = next() {
         let (dtype, sizes, strides) = next.describe(id)?;
-        return Tensor::new(DataType::from_c(dtype)?, &sizes, &strides);
+        let tensor = Tensor::new(DataType::from_c(dtype)?, &sizes, &strides)?;
+        // A vectorised layout does not show in sizes and strides.
+        return match next.bytes(id)? as u64 == tensor.bytes() {
+            true => Ok(tensor),
+            false => Err(Failure::absent(format!("the layout of {name}, a vectorised one,"))),
+        };
     }
     let tensor = *descriptor.0.lock().unwrap_or_else(PoisonError::into_inner);
     tensor.ok_or_else(|| Failure::bad(format!("{name} was never set")))

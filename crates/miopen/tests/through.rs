@@ -46,6 +46,7 @@ impl Stack {
             .env("LD_PRELOAD", library())
             .env("WAVE32_ROUTE", route)
             .env("WAVE32_LOG", "1");
+        command.env("XDG_STATE_HOME", self.folder.path().join("state"));
         command.env("WAVE32_HIP_LIBRARY", self.folder.path().join("libamdhip64.so"));
         run(command)
     }
@@ -84,6 +85,7 @@ fn convolutions_are_ours_and_the_rest_is_the_vendors() {
                 "vendor: normalized, mode 1, arguments 204, epsilon 1e-05",
                 "vendor: miopenFutureShrink",
                 "output 2 32 6 48",
+                "vectorised: status 6",
             ] {
                 assert!(text.lines().any(|found| found == line), "{name}: {line}: {text}\n{log}");
             }
@@ -113,6 +115,61 @@ fn either_can_be_forced() {
             ended.stderr
         );
         assert!(!text.contains("vendor: "), "{text}");
+    }
+}
+
+/// A table of the probe's for the stand-ins, with one row that is safe; `change` spoils one thing.
+fn table(stack: &Stack, change: (&str, &str)) {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let library = stack.folder.path().canonicalize().unwrap().join("libMIOpen.so");
+    let line = "MIOpenDriver conv -n 2 -c 16 -H 48 -W 48 -k 32 -y 3 -x 3 -p 1 -q 1 -F 1";
+    let line = wave32_problem::parse_line(line).unwrap().remove(0).to_string();
+    let table = serde_json::json!({
+        "format": 1,
+        "identity": {
+            "card": "Stand-in RX 5600 XT", "target": "gfx1010", "pci": "FFFF:FF:1F.0", "miopen": "2.20.7",
+            "hip": "5.2.21153", "kernel": kernel.trim(), "library": library,
+        },
+        "rows": [{
+            "problem": line, "solver": "ConvBinWinogradRxS", "id": 15, "verdict": "works", "worst": "works", "detail": "",
+            "ms": 1e-6, "error": null, "bound": null, "deterministic": true, "algorithm": 3, "workspace_bytes": 64,
+            "pieces": 1, "when": 1,
+        }],
+    });
+    let text = table.to_string();
+    assert!(text.contains(change.0), "{text}");
+    let folder = stack.folder.path().join("state/wave32/probe/tables");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("any.json"), text.replace(change.0, change.1)).unwrap();
+}
+
+#[test]
+fn a_proven_solver_of_the_vendors_is_taken_where_the_probe_is_to_say() {
+    let stack = stack("libMIOpen.so");
+    table(&stack, ("", ""));
+    let ended = stack.run("probe");
+    let (text, log) = (&ended.stdout, &ended.stderr);
+    for line in [
+        "found algorithm 3, 64 bytes",
+        "vendor: solution 15 on 0x2000 0x1000 0x3000, pads 1 1, groups 1, workspace 0x9000 64, filters 32",
+        "passed",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}\n{log}");
+    }
+    assert!(log.contains("-c 16 -H 48 -W 48 -k 32") && log.contains("vendor ConvBinWinogradRxS"), "{log}");
+    assert!(!stack.run("").stdout.contains("solution 15"), "not asked for");
+    for change in [
+        ("2.20.7", "2.20.8"),
+        ("FFFF:FF:1F.0", "FFFF:FF:1F.1"),
+        ("gfx1010", "gfx1030"),
+        ("5.2.21153", "5.2.21154"),
+        ("\"worst\":\"works\"", "\"worst\":\"hang\""),
+        ("\"format\":1", "\"format\":2"),
+    ] {
+        table(&stack, change);
+        let ended = stack.run("probe");
+        assert!(!ended.stdout.contains("solution 15"), "{change:?}: {}", ended.stdout);
+        assert!(ended.stdout.ends_with("passed\n"), "{change:?}: {}\n{}", ended.stdout, ended.stderr);
     }
 }
 

@@ -15,8 +15,14 @@ int miopenCreateConvolutionDescriptor(void **);
 int miopenInitConvolutionDescriptor(void *, int, int, int, int, int, int, int);
 int miopenDestroyConvolutionDescriptor(void *);
 int miopenGetConvolutionForwardOutputDim(void *, void *, void *, int *, int *, int *, int *);
+typedef struct { int algorithm; float time; size_t memory; } Perf;
+int miopenFindConvolutionForwardAlgorithm(void *, void *, void *, void *, void *, void *, void *, void *, int, int *, Perf *,
+                                          void *, size_t, _Bool);
+int miopenConvolutionForward(void *, float *, void *, void *, void *, void *, void *, int, float *, void *, void *, void *,
+                             size_t);
 int miopenConvolutionForwardGetWorkSpaceSize(void *, void *, void *, void *, void *, size_t *);
 __attribute__((weak)) int miopenFutureShrink(void *, void *, void *);
+__attribute__((weak)) int miopenFutureVector(void *);
 __attribute__((weak)) int miopenBatchNormalizationForwardInference(void *, int, void *, void *, void *, void *, void *, void *,
                                                                    void *, void *, void *, void *, void *, double);
 
@@ -45,6 +51,17 @@ int client(void) {
     printf("output %d %d %d %d\n", n, k, h, v);
     told("size", miopenConvolutionForwardGetWorkSpaceSize(handle, w, x, c, y, &bytes));
     printf("workspace of %s\n", bytes == 777 ? "the vendor" : "wave32");
+    Perf perfs[8];
+    int found = 0;
+    float one = 1, zero = 0;
+    void *space = bytes ? (void *)0x9000 : NULL, *at[3] = {(void *)0x1000, (void *)0x2000, (void *)0x3000};
+    if (bytes == 64) {
+        told("find", miopenFindConvolutionForwardAlgorithm(handle, x, at[0], w, at[1], c, y, at[2], 8, &found, perfs, space,
+                                                           bytes, 0));
+        printf("found algorithm %d, %zu bytes\n", perfs[0].algorithm, perfs[0].memory);
+        told("forward", miopenConvolutionForward(handle, &one, x, at[0], w, at[1], c, perfs[0].algorithm, &zero, y, at[2],
+                                                 space, bytes));
+    }
     if (miopenBatchNormalizationForwardInference) {
         void *a[8];
         for (intptr_t i = 0; i < 8; i++) a[i] = (void *)(i + 1);
@@ -55,6 +72,8 @@ int client(void) {
         told("future", miopenFutureShrink(handle, x, c));
         told("dim", miopenGetConvolutionForwardOutputDim(c, x, w, &n, &k, &h, &v));
         printf("output %d %d %d %d\n", n, k, h, v);
+        miopenFutureVector(x);
+        told("vectorised", miopenGetConvolutionForwardOutputDim(c, x, w, &n, &k, &h, &v));
     }
     told("foreign handle", miopenDestroy(foreign));
     told("foreign tensor", miopenGetConvolutionForwardOutputDim(c, foreign, w, &n, &k, &h, &v));

@@ -5,7 +5,7 @@
 
 enum { HANDLE = 0x48414e44, TENSOR = 0x54454e53, CONVOLUTION = 0x434f4e56 };
 typedef struct { int kind; void *stream; } Handle;
-typedef struct { int kind, type, rank, sizes[8], strides[8]; } Tensor;
+typedef struct { int kind, type, rank, sizes[8], strides[8], vector; } Tensor;
 
 static void is(const void *object, int kind, const char *call) {
     printf("vendor: %s\n", call);
@@ -47,7 +47,7 @@ int miopenCreateConvolutionDescriptor(void **c) { return make(c, CONVOLUTION, 64
 int miopenDestroyConvolutionDescriptor(void *c) { return end(c, CONVOLUTION, "miopenDestroyConvolutionDescriptor"); }
 int miopenSet4dTensorDescriptor(void *t, int type, int n, int c, int h, int w) {
     is(t, TENSOR, "miopenSet4dTensorDescriptor");
-    *(Tensor *)t = (Tensor){TENSOR, type, 4, {n, c, h, w}, {c * h * w, h * w, w, 1}};
+    *(Tensor *)t = (Tensor){TENSOR, type, 4, {n, c, h, w}, {c * h * w, h * w, w, 1}, 0};
     return 0;
 }
 int miopenGetTensorDescriptorSize(void *t, int *size) { return *size = ((Tensor *)t)->rank, 0; }
@@ -60,6 +60,14 @@ int miopenGetTensorDescriptor(void *t, int *type, int *sizes, int *strides) {
     }
     return 0;
 }
+int miopenGetTensorNumBytes(void *t, size_t *bytes) {
+    Tensor *tensor = t;
+    size_t last = 0;
+    for (int i = 0; i < tensor->rank; i++) last += (size_t)(tensor->sizes[i] - 1) * tensor->strides[i];
+    return *bytes = (last + 1) * (tensor->vector ? tensor->vector : 1) * (tensor->type == 1 ? 4 : 2), 0;
+}
+/* As a vectorised layout has it: sizes and strides in packs. */
+int miopenFutureVector(void *t) { return ((Tensor *)t)->vector = 4, 0; }
 int miopenBatchNormalizationForwardInference(void *handle, int mode, void *alpha, void *beta, void *xt, void *x, void *yt,
                                              void *y, void *bt, void *scale, void *bias, void *mean, void *variance,
                                              double epsilon) {
@@ -84,6 +92,23 @@ int miopenConvolutionForwardGetWorkSpaceSize(void *h, void *w, void *x, void *c,
 int miopenGetConvolutionForwardOutputDim(void *c, void *x, void *w, int *n, int *k, int *h, int *v) {
     printf("vendor: CONVOLUTION %p %p %p\n", c, x, w);
     return *n = *k = *h = *v = 777, 0;
+}
+int miopenInitConvolutionNdDescriptor(void *c, int rank, int *pads, int *strides, int *dilations, int mode) {
+    is(c, CONVOLUTION, "miopenInitConvolutionNdDescriptor");
+    int *at = (int *)c + 1;
+    for (int i = 0; i < rank; i++) *at++ = pads[i], *at++ = strides[i], *at++ = dilations[i];
+    return mode;
+}
+int miopenSetConvolutionGroupCount(void *c, int groups) { return ((int *)c)[15] = groups, 0; }
+/* A solver by number: what was proven may run. */
+int miopenConvolutionForwardImmediate(void *h, void *wt, void *w, void *xt, void *x, void *c, void *yt, void *y, void *space,
+                                      size_t bytes, unsigned long solution) {
+    is(h, HANDLE, "miopenConvolutionForwardImmediate");
+    is(wt, TENSOR, "w"), is(xt, TENSOR, "x"), is(yt, TENSOR, "y"), is(c, CONVOLUTION, "c");
+    const int *of = (const int *)c + 1;
+    printf("vendor: solution %lu on %p %p %p, pads %d %d, groups %d, workspace %p %zu, filters %d\n", solution, w, x, y,
+           of[0], of[3], of[14], space, bytes, ((Tensor *)wt)->sizes[0]);
+    return 0;
 }
 int miopenInitConvolutionDescriptor(void *c, int mode, int p, int q, int u, int v, int l, int j) {
     is(c, CONVOLUTION, "miopenInitConvolutionDescriptor");
