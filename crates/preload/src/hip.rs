@@ -3,7 +3,7 @@
 //! Flags are handed on as they are: HIP keeps them for `hipHostGetFlags` and `hipPointerGetAttributes`. Not here are calls
 //! whose memory is coarse-grained already: `hipMalloc`, `hipMallocAsync`, `hipMallocFromPoolAsync`.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::AtomicBool;
 
 use crate::hsa;
@@ -20,13 +20,18 @@ enum Wish {
     Memory,
     /// Coherence, by a flag.
     Coherence,
-    /// What is none of ours: registers of a device, memory of signals, hints of another kind.
+    /// What is none of ours: registers of a device, hints of another kind, what HIP refuses.
     Other,
 }
 
-/// By flags of `hipHostMalloc`: Coherent, and Uncached of HIP 7.
+/// By flags of `hipHostMalloc`: Coherent, NonCoherent (both at once make no sense), and Uncached of HIP 7.
 fn host(flags: c_uint) -> Wish {
-    if flags & (0x4000_0000 | 0x1000_0000) != 0 { Wish::Coherence } else { Wish::Memory }
+    match flags & 0xc000_0000 {
+        0xc000_0000 => Wish::Other,
+        0x4000_0000 => Wish::Coherence,
+        _ if flags & 0x1000_0000 != 0 => Wish::Coherence,
+        _ => Wish::Memory,
+    }
 }
 
 /// By flags of `hipHostRegister`: Uncached of HIP 7, IoMemory.
@@ -38,15 +43,15 @@ fn register(flags: c_uint) -> Wish {
     }
 }
 
-/// By flags of `hipExtMallocWithFlags`: all but SignalMemory, whose 8 bytes HSA owns and only the packet processor waits on.
-fn device(flags: c_uint) -> Wish {
-    if flags == 0x2 { Wish::Other } else { Wish::Memory }
-}
-
 /// Of `hipMemAdvise`: UnsetCoarseGrain.
 fn advice(advice: c_int) -> Wish {
     if advice == 101 { Wish::Coherence } else { Wish::Other }
 }
+
+const COHERENCE: &str = "without PCIe atomics this card cannot share memory with the host while a kernel runs. Ask for \
+                         non-coherent memory, or set WAVE32_COARSE=all to get memory that both see after synchronizing";
+const WAIT: &str = "no kernel would see the host write there, and the wait would not end. Wait on memory of \
+                    hipMallocSignalMemory, or set WAVE32_COARSE=off to have coherent memory";
 
 fn ask(call: &'static str, wish: Wish, said: &AtomicBool, real: impl FnOnce() -> c_int) -> c_int {
     let mode = policy::mode();
@@ -54,7 +59,7 @@ fn ask(call: &'static str, wish: Wish, said: &AtomicBool, real: impl FnOnce() ->
         _ if mode == Mode::Leave => return real(),
         Wish::Other => return real(),
         Wish::Coherence if mode != Mode::All => {
-            policy::refuse(said, &format!("{call} with coherence"), "Ask for non-coherent memory");
+            policy::refuse(said, &format!("{call} with coherence"), COHERENCE);
             return NOT_SUPPORTED;
         }
         Wish::Coherence | Wish::Memory => {}
@@ -87,8 +92,33 @@ asks! {
     hipMemAllocHost(at: *mut *mut c_void, bytes: usize) Wish::Memory;
     hipHostRegister(at: *mut c_void, bytes: usize, flags: c_uint) register(flags);
     hipMallocManaged(at: *mut *mut c_void, bytes: usize, flags: c_uint) Wish::Memory;
-    hipExtMallocWithFlags(at: *mut *mut c_void, bytes: usize, flags: c_uint) device(flags);
+    hipMemCreate(at: *mut *mut c_void, bytes: usize, of: *const c_void, flags: c_ulonglong) Wish::Memory;
     hipMemAdvise(at: *const c_void, bytes: usize, what: c_int, card: c_int) advice(what);
+}
+
+/// `hipExtMallocWithFlags` of HIP. Fine-grained and uncached memory of the card becomes the usual kind: HIP refuses the
+/// first or gives it by its version. Signals stay: HSA owns their 8 bytes, and only the packet processor waits on them.
+///
+/// # Safety
+/// As of HIP.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipExtMallocWithFlags(at: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int {
+    const FINE: c_uint = 0x1;
+    const UNCACHED: c_uint = 0x3;
+    let changed = matches!(flags, FINE | UNCACHED) && policy::mode() != Mode::Leave;
+    if changed {
+        policy::log(|| {
+            format!(
+                "hipExtMallocWithFlags: {bytes} bytes of the card, coarse-grained instead of flags {flags}"
+            )
+        });
+    }
+    let flags = if changed { 0 } else { flags };
+    real!(
+        HIP,
+        hipExtMallocWithFlags(at: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int,
+        NO_SUCH_SYMBOL
+    )
 }
 
 /// A kernel of HIP's that waits for a value would not see the host write it.
@@ -103,7 +133,7 @@ macro_rules! waits {
             static SAID: AtomicBool = AtomicBool::new(false);
             if policy::mode() != Mode::Leave && hsa::is_coarse_host_memory(at) {
                 let what = concat!(stringify!($name), " on coarse-grained host memory");
-                policy::refuse(&SAID, what, "Wait on memory of hipMallocSignalMemory");
+                policy::refuse(&SAID, what, WAIT);
                 return NOT_SUPPORTED;
             }
             real!(HIP, $name(stream: *mut c_void, at: *mut c_void, $($arg: $ty),*) -> c_int, NO_SUCH_SYMBOL)

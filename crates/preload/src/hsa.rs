@@ -97,17 +97,27 @@ fn asked_by(caller: *const c_void) -> Option<&'static str> {
     policy::call().or_else(|| (!is_runtime(caller)).then_some("the program"))
 }
 
-/// The pool to take instead of `pool`, where code at `caller` asked for it.
-fn instead(pool: Pool, bytes: usize, caller: *const c_void) -> Pool {
-    let Some(who) = asked_by(caller) else { return pool };
+/// Of hsa_amd_memory_pool_flag_t, in newer ROCr: no coarse-grained memory is that.
+const UNCACHED: u32 = 8;
+
+/// Pool and flags to take instead of these, where code at `caller` asked for them.
+fn instead(pool: Pool, flags: u32, bytes: usize, caller: *const c_void) -> (Pool, u32) {
+    match coarse_for(pool, bytes, caller) {
+        Some(coarse) => (coarse, flags & !UNCACHED),
+        None => (pool, flags),
+    }
+}
+
+fn coarse_for(pool: Pool, bytes: usize, caller: *const c_void) -> Option<Pool> {
+    let who = asked_by(caller)?;
     let flags = flags(pool);
     // Where a runtime has one fine-grained pool for all, what HIP was asked for comes from that of the arguments too.
     if flags & FINE == 0 || flags & KERNARG != 0 && policy::call().is_none() {
-        return pool;
+        return None;
     }
-    let Some(coarse) = neighbour(pool) else { return pool };
+    let coarse = neighbour(pool)?;
     policy::log(|| format!("{who}: {bytes} bytes, coarse-grained instead of fine-grained"));
-    coarse
+    Some(coarse)
 }
 
 /// Defines a function that goes on to `$inner` with its caller's address in `$register`: the argument behind its last.
@@ -139,7 +149,7 @@ unsafe extern "C" fn pool_allocate(
     at: *mut *mut c_void,
     caller: *const c_void,
 ) -> c_int {
-    let pool = instead(pool, bytes, caller);
+    let (pool, flags) = instead(pool, flags, bytes, caller);
     real!(
         HSA,
         hsa_amd_memory_pool_allocate(pool: Pool, bytes: usize, flags: u32, at: *mut *mut c_void) -> c_int,
@@ -153,7 +163,7 @@ unsafe extern "C" fn memory_allocate(
     at: *mut *mut c_void,
     caller: *const c_void,
 ) -> c_int {
-    let region = instead(region, bytes, caller);
+    let region = coarse_for(region, bytes, caller).unwrap_or(region);
     real!(HSA, hsa_memory_allocate(region: Pool, bytes: usize, at: *mut *mut c_void) -> c_int, NOT_INITIALIZED)
 }
 
@@ -165,7 +175,7 @@ unsafe extern "C" fn vmem_handle_create(
     handle: *mut u64,
     caller: *const c_void,
 ) -> c_int {
-    let pool = instead(pool, bytes, caller);
+    let pool = coarse_for(pool, bytes, caller).unwrap_or(pool);
     real!(
         HSA,
         hsa_amd_vmem_handle_create(pool: Pool, bytes: usize, kind: c_int, flags: u64, handle: *mut u64) -> c_int,
@@ -188,7 +198,8 @@ pub unsafe extern "C" fn hsa_amd_memory_lock_to_pool(
     flags: u32,
     at: *mut *mut c_void,
 ) -> c_int {
-    let pool = if policy::call().is_some() { instead(pool, bytes, std::ptr::null()) } else { pool };
+    let ours = policy::call().and_then(|_| coarse_for(pool, bytes, std::ptr::null()));
+    let pool = ours.unwrap_or(pool);
     real!(
         HSA,
         hsa_amd_memory_lock_to_pool(

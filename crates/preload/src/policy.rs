@@ -86,12 +86,9 @@ pub fn log(line: impl FnOnce() -> String) {
 }
 
 /// Says why a request was refused: the first time for each `said`.
-pub fn refuse(said: &AtomicBool, what: &str, instead: &str) {
+pub fn refuse(said: &AtomicBool, what: &str, why: &str) {
     if !said.swap(true, Ordering::Relaxed) {
-        say(&format!(
-            "{what} is refused: without PCIe atomics this card cannot share memory with the host while a kernel runs. \
-             {instead}, or set WAVE32_COARSE=all to go on with memory that both see after synchronizing only"
-        ));
+        say(&format!("{what} is refused: {why}"));
     }
 }
 

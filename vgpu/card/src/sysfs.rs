@@ -60,11 +60,10 @@ fn write(settings: &Settings, temporary: &Path) -> io::Result<PathBuf> {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     // What the strict card stops, atomics on host memory and fine-grained accesses, is what a board without them cannot do.
     let atomics = !settings.strict;
-    let mut files: Vec<(String, String)> =
-        topology::files(settings.card, processors, host_bytes(), atomics)
-            .into_iter()
-            .map(|(path, text)| (format!("kfd/kfd/topology/{path}"), text))
-            .collect();
+    let mut files: Vec<(String, String)> = topology::files(settings.card, processors, host_bytes(), atomics)
+        .into_iter()
+        .map(|(path, text)| (format!("kfd/kfd/topology/{path}"), text))
+        .collect();
     for (name, text) in [("initstate", "live"), ("refcnt", "0"), ("coresize", "0")] {
         files.push((format!("module/{name}"), format!("{text}\n")));
     }
