@@ -10,6 +10,27 @@
 //! Symbols have no versions: the dynamic linker lets them stand for `hip_4.2`, `ROCR_1` and all others.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+/// An ELF note: `wave32 doctor` and `wave32 run` know ours by it.
+#[used]
+#[unsafe(link_section = ".note.wave32")]
+static NOTE: Note = Note { sizes: [7, TEXT.len() as u32, 1], owner: *b"wave32\0\0", text: text() };
+
+#[repr(C, align(4))]
+struct Note {
+    /// Of the owner, with its end, and of the text; the type.
+    sizes: [u32; 3],
+    owner: [u8; 8],
+    text: [u8; TEXT.len()],
+}
+
+const TEXT: &str = concat!("libwave32_preload ", env!("CARGO_PKG_VERSION"));
+
+const fn text() -> [u8; TEXT.len()] {
+    let mut bytes = [0; TEXT.len()];
+    bytes.copy_from_slice(TEXT.as_bytes());
+    bytes
+}
+
 mod card;
 mod hip;
 mod hsa;

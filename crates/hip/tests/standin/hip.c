@@ -190,3 +190,21 @@ int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 }
 const char *hipGetErrorName(int status) { return status == 2 ? "hipErrorOutOfMemory" : "hipErrorOther"; }
 const char *hipGetErrorString(int status) { return status == 2 ? "out of memory" : "something else"; }
+int hipGetLastError(void) { CALLED; return 0; }
+int hipStreamWaitEvent(void *stream, void *event, unsigned flags) { CALLED; (void)stream, (void)event, (void)flags; return 0; }
+/* CAPTURING: every stream is being captured into a graph. */
+int hipStreamIsCapturing(void *stream, int *is) { CALLED; (void)stream; *is = (int)setting("CAPTURING", 0); return 0; }
+int hipThreadExchangeStreamCaptureMode(int *mode) { CALLED; *mode = 0; return 0; }
+/* KIND: hipMemoryType of every address (1 is the device's, here as in ROCm 5). EXTENT: bytes of its allocation. */
+int hipPointerGetAttributes(int *attributes, const void *pointer) {
+    CALLED;
+    (void)pointer;
+    memset(attributes, 0, 32);
+    attributes[0] = (int)setting("KIND", 1);
+    return 0;
+}
+int hipMemGetAddressRange(void **start, size_t *bytes, void *pointer) {
+    CALLED;
+    *start = pointer, *bytes = (size_t)setting("EXTENT", 1 << 20);
+    return 0;
+}

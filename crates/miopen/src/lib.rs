@@ -1,0 +1,28 @@
+//! A drop-in `libMIOpen.so.1`: MIOpen's C ABI on wave32's kernels.
+//!
+//! An exported call is a few lines around a safe function: [`entry::call`] turns what it returns into a status, [`ffi`]
+//! holds the types of the ABI and reads and writes the caller's memory, [`objects`] knows which handles and descriptors
+//! are alive. Work on a card goes through [`handle::Handle::run`].
+//!
+//! Nothing is searched, compiled or written to disk; no thread and no process is started. libamdhip64 is not linked:
+//! `wave32-hip` finds the one that the process has.
+
+// Exported calls have MIOpen's names.
+#![allow(non_snake_case)]
+
+mod bias;
+pub mod convolution;
+pub mod entry;
+pub mod ffi;
+mod find;
+pub mod handle;
+mod immediate;
+pub mod info;
+pub mod next;
+pub mod objects;
+pub mod offers;
+pub mod pass;
+pub mod pose;
+pub mod proven;
+pub mod talk;
+pub mod tensor;

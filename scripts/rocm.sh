@@ -1,0 +1,27 @@
+#!/bin/sh
+# Links the drop-in for MIOpen: FOLDER/lib/libMIOpen.so.1 from the archive that cargo makes of crates/miopen.
+#
+#   scripts/rocm.sh FOLDER ARCHIVE
+set -eu
+
+folder=$1
+archive=$2
+here=$(dirname "$0")
+exports=$here/../crates/miopen/exports.map
+made=$folder/made
+mkdir -p "$folder/lib" "$made"
+# Our functions step back behind slots of their names, which lead to them or to the vendor's (crates/miopen/src/next.rs).
+nm --defined-only --extern-only --format=posix "$archive" 2>/dev/null |
+    sed -n 's/^\(miopen[A-Za-z0-9_]*\) T .*/\1/p' | sort -u > "$made/names"
+sed 's/.*/& wave32_&/' "$made/names" > "$made/renamed"
+"${OBJCOPY:-objcopy}" --redefine-syms="$made/renamed" "$archive" "$made/archive.a"
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1)
+"$here/slots.sh" "$version" < "$made/names" > "$made/slots.s"
+# All of the archive, then what no exported call reaches is thrown away. Never unloaded: the runtime keeps pointers to
+# our kernels' code. Renamed into place: a running program keeps the file that it has.
+"${CC:-cc}" -shared -o "$folder/lib/libMIOpen.so.1.new" "$made/slots.s" \
+    -Wl,-soname,libMIOpen.so.1 -Wl,--version-script="$exports" -Wl,--whole-archive "$made/archive.a" -Wl,--no-whole-archive \
+    -Wl,--gc-sections -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,--as-needed -lgcc_s -lpthread -lm -ldl -lc
+rm -r "$made"
+mv "$folder/lib/libMIOpen.so.1.new" "$folder/lib/libMIOpen.so.1"
+ln -sf libMIOpen.so.1 "$folder/lib/libMIOpen.so"
