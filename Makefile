@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python verify-short rocm vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -10,6 +10,7 @@ help:
 	@echo 'make demo    install what is missing, train a small CNN with PyTorch on the best Vulkan device and on the CPU'
 	@echo 'make verify  install what is missing, build, prove the seed and network suites on every device here'
 	@echo 'make test    install what is missing, run every test'
+	@echo 'make rocm    build the drop-in for MIOpen, target/rocm/lib/libMIOpen.so.1'
 	@echo 'make vgpu    build the virtual RDNA1 card: AMD HIP programs run with no card (docs/vgpu.md)'
 	@echo 'make lint    rustfmt and clippy, warnings as errors'
 
@@ -51,6 +52,11 @@ python: setup
 verify-short: setup
 	cargo build --workspace --all-targets
 	$(TARGET)/debug/wave32 verify seeds nets fuzz:60 --max-gflop 0.001 --dtype f32,f16,bf16
+
+rocm: setup
+	cargo build --release --package wave32-miopen
+	@scripts/rocm.sh $(TARGET)/rocm $(TARGET)/release/libwave32_miopen.a
+	@echo 'built: $(TARGET)/rocm/lib/libMIOpen.so.1'
 
 VGPU = $(abspath $(TARGET))/vgpu
 

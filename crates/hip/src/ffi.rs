@@ -56,6 +56,21 @@ pub(crate) const HOST_NON_COHERENT: c_uint = 0x8000_0000;
 pub(crate) const HOST_TO_DEVICE: c_int = 1;
 pub(crate) const DEVICE_TO_HOST: c_int = 2;
 pub(crate) const DEVICE_TO_DEVICE: c_int = 3;
+/// `hipStreamCaptureModeRelaxed`: this thread may allocate while a stream is being captured into a graph.
+pub(crate) const CAPTURE_RELAXED: c_int = 2;
+
+/// `hipPointerAttribute_t`, the same size in every release.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PointerAttributes {
+    /// `hipMemoryType`: its numbers changed with ROCm 6.
+    pub(crate) kind: c_int,
+    pub(crate) device: c_int,
+    pub(crate) device_pointer: Pointer,
+    pub(crate) host_pointer: Pointer,
+    pub(crate) managed: c_int,
+    pub(crate) flags: c_uint,
+}
 
 /// Bytes offered for a `hipDeviceProp_t`: no release's is 2 KB.
 const PROPERTIES: usize = 8192;
@@ -106,6 +121,11 @@ functions! {
     memset_words_async = "hipMemsetD32Async" => fn(Pointer, c_int, usize, Pointer) -> Status;
     stream_create = "hipStreamCreateWithFlags" => fn(*mut Pointer, c_uint) -> Status;
     stream_destroy = "hipStreamDestroy" => fn(Pointer) -> Status;
+    stream_wait = "hipStreamWaitEvent" => fn(Pointer, Pointer, c_uint) -> Status;
+    stream_capturing = "hipStreamIsCapturing" => fn(Pointer, *mut c_int) -> Status;
+    capture_mode = "hipThreadExchangeStreamCaptureMode" => fn(*mut c_int) -> Status;
+    address_range = "hipMemGetAddressRange" => fn(*mut Pointer, *mut usize, Pointer) -> Status;
+    pointer_attributes = "hipPointerGetAttributes" => fn(*mut PointerAttributes, *const c_void) -> Status;
     event_create = "hipEventCreate" => fn(*mut Pointer) -> Status;
     event_destroy = "hipEventDestroy" => fn(Pointer) -> Status;
     event_record = "hipEventRecord" => fn(Pointer, Pointer) -> Status;
@@ -117,6 +137,7 @@ functions! {
     launch = "hipModuleLaunchKernel"
         => fn(Pointer, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Pointer, *mut Pointer, *mut Pointer)
             -> Status;
+    last_error = "hipGetLastError" => fn() -> Status;
     error_name = "hipGetErrorName" => fn(Status) -> *const c_char;
     error_string = "hipGetErrorString" => fn(Status) -> *const c_char;
 }
@@ -215,14 +236,21 @@ impl Api {
         (status == 0).then(|| arch(&bytes)).flatten()
     }
 
-    /// The runtime's version, e.g. 5.2.21153.
-    pub(crate) fn version(&self) -> String {
+    /// The runtime's version as it tells it: major * 10^7 + minor * 10^5 + patch; 0 where it does not.
+    pub(crate) fn version_number(&self) -> c_int {
         let mut version = 0;
         // SAFETY: writes one int.
         let status = unsafe { (self.runtime_version)(&mut version) };
-        match status {
-            0 => format!("{}.{}.{}", version / 10_000_000, version / 100_000 % 100, version % 100_000),
-            _ => "of unknown version".into(),
+        if status == 0 { version } else { 0 }
+    }
+
+    /// The runtime's version, e.g. 5.2.21153.
+    pub(crate) fn version(&self) -> String {
+        match self.version_number() {
+            0 => "of unknown version".into(),
+            version => {
+                format!("{}.{}.{}", version / 10_000_000, version / 100_000 % 100, version % 100_000)
+            }
         }
     }
 }

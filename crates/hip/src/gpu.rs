@@ -18,15 +18,18 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// An event of one [`Gpu`], which keeps it for use again once it is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Event(Pointer);
+pub(crate) struct Event(pub(crate) Pointer);
 
 /// An open card. Whatever was made from it must be gone, or leaked with it, when it goes.
 pub(crate) struct Gpu {
     pub(crate) api: Arc<Api>,
     pub(crate) adapter: Adapter,
+    /// Where work goes.
     pub(crate) stream: Pointer,
-    /// False for a stream of the caller's.
-    owned: bool,
+    /// The stream that was made here, if one was.
+    owned: Option<Pointer>,
+    /// The stream is being captured into a graph: nothing on it can be waited for.
+    pub(crate) capturing: bool,
     events: Vec<Event>,
     /// Why no call is possible any more.
     given_up: Option<String>,
@@ -91,18 +94,27 @@ impl Gpu {
     ) -> Result<Self, DeviceError> {
         let current = Current::new(&api, adapter.index)?;
         let (stream, owned) = match stream {
-            Some(given) => (given.0, false),
+            Some(given) => (given.0, None),
             None => {
                 let mut made = null_mut();
                 // SAFETY: writes one handle.
                 let answer = unsafe { (api.stream_create)(&mut made, STREAM_NON_BLOCKING) };
                 driver(&api, "hipStreamCreateWithFlags", answer)?;
-                (made, true)
+                (made, Some(made))
             }
         };
         drop(current);
         let process = std::process::id();
-        Ok(Self { api, adapter, stream, owned, events: Vec::new(), given_up: None, process })
+        Ok(Self {
+            api,
+            adapter,
+            stream,
+            owned,
+            capturing: false,
+            events: Vec::new(),
+            given_up: None,
+            process,
+        })
     }
 
     /// Refuses calls on a card that was given up, or that another process opened; makes it current.
@@ -136,6 +148,16 @@ impl Gpu {
 
     /// An event after everything that was put on the stream so far.
     pub(crate) fn record(&mut self) -> Result<Event, DeviceError> {
+        self.record_on(self.stream)
+    }
+
+    /// The stream that work goes to.
+    pub(crate) fn stream(&self) -> RawStream {
+        RawStream(self.stream)
+    }
+
+    /// As [`Gpu::record`], of another stream.
+    pub(crate) fn record_on(&mut self, stream: Pointer) -> Result<Event, DeviceError> {
         let event = match self.events.pop() {
             Some(event) => event,
             None => {
@@ -147,7 +169,7 @@ impl Gpu {
             }
         };
         // SAFETY: event and stream are this card's and alive.
-        let answer = unsafe { (self.api.event_record)(event.0, self.stream) };
+        let answer = unsafe { (self.api.event_record)(event.0, stream) };
         self.check("hipEventRecord", answer).map(|()| event)
     }
 
@@ -160,7 +182,12 @@ impl Gpu {
     pub(crate) fn reached(&mut self, event: Event) -> Result<bool, DeviceError> {
         // SAFETY: the event is this card's.
         match unsafe { (self.api.event_query)(event.0) } {
-            status::NOT_READY => Ok(false),
+            status::NOT_READY => {
+                // No error, but the runtime keeps it as this thread's last: a caller's next check would find it.
+                // SAFETY: no arguments.
+                unsafe { (self.api.last_error)() };
+                Ok(false)
+            }
             answer => self.check("hipEventQuery", answer).map(|()| true),
         }
     }
@@ -208,7 +235,12 @@ impl Gpu {
     /// was given up, where freeing would wait, and in a forked child.
     pub(crate) fn quiet(&mut self) -> bool {
         match self.enter() {
-            Ok(_current) => self.finish("the last work", Deadline::after(DROP_DEADLINE)).is_ok(),
+            Ok(_current) => {
+                let stream = self.stream();
+                self.turn_to(stream, None).is_ok()
+                    && !self.capturing
+                    && self.finish("the last work", Deadline::after(DROP_DEADLINE)).is_ok()
+            }
             Err(_) => false,
         }
     }
@@ -220,9 +252,9 @@ impl Gpu {
             // SAFETY: the event is this card's, and nothing refers to it any more.
             unsafe { (self.api.event_destroy)(event.0) };
         }
-        if self.owned {
+        if let Some(stream) = self.owned {
             // SAFETY: the stream was made here and is idle.
-            unsafe { (self.api.stream_destroy)(self.stream) };
+            unsafe { (self.api.stream_destroy)(stream) };
         }
     }
 }

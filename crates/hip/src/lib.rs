@@ -21,6 +21,7 @@
 //! [`Device`]: wave32_device::Device
 
 mod adapter;
+mod caller;
 mod device;
 mod ffi;
 mod gpu;
@@ -32,7 +33,7 @@ mod staging;
 pub use device::HipDevice;
 pub use ffi::arch;
 pub use kernels::{Kernel, KernelSource, Shipped};
-pub use queue::HipQueue;
+pub use queue::{HipQueue, Mark};
 pub use wave32_device::Listed;
 
 use adapter::Adapter;
@@ -53,7 +54,7 @@ pub struct RawStream(ffi::Pointer);
 impl RawStream {
     /// # Safety
     /// `stream` is a stream of the device that is opened with it (null is the null stream), made by the same runtime,
-    /// and outlives what is opened with it. It is not being captured into a graph.
+    /// and lives until nothing is put on it any more.
     pub unsafe fn new(stream: *mut c_void) -> Self {
         Self(stream)
     }
@@ -68,6 +69,8 @@ pub struct Options {
     pub stream: Option<RawStream>,
     /// Go on where the runtime takes the card for another; `WAVE32_ALLOW_SPOOF=1` does the same.
     pub allow_spoof: bool,
+    /// A queue takes memory of the caller's as well, which is looked up at the runtime.
+    pub foreign_memory: bool,
     /// Most bytes that all buffers together may have.
     pub memory_cap: Option<u64>,
     /// Device time that launches in one go should stay under, instead of [`wave32_device::Budget::TARGET`].
@@ -82,6 +85,7 @@ impl Default for Options {
             library: None,
             stream: None,
             allow_spoof: std::env::var_os("WAVE32_ALLOW_SPOOF").is_some_and(|value| value == "1"),
+            foreign_memory: false,
             memory_cap: None,
             submit_target: None,
             kernels: Arc::new(Shipped),
@@ -95,6 +99,7 @@ impl std::fmt::Debug for Options {
             .field("library", &self.library)
             .field("stream", &self.stream)
             .field("allow_spoof", &self.allow_spoof)
+            .field("foreign_memory", &self.foreign_memory)
             .field("memory_cap", &self.memory_cap)
             .field("submit_target", &self.submit_target)
             .finish_non_exhaustive()
@@ -130,8 +135,21 @@ pub fn open(selector: Option<usize>, options: Options) -> Result<HipDevice, Devi
 /// # Errors
 /// As [`open`].
 pub fn open_queue(selector: Option<usize>, options: Options) -> Result<HipQueue, DeviceError> {
+    let foreign_memory = options.foreign_memory;
     let (gpu, module, memory, budget) = parts(selector, options)?;
-    Ok(HipQueue::new(gpu, module, memory, budget))
+    Ok(HipQueue::new(gpu, module, memory, budget, foreign_memory))
+}
+
+/// The calling thread's current device, an index of [`list`].
+///
+/// # Errors
+/// As [`list`].
+pub fn current_device(options: &Options) -> Result<usize, DeviceError> {
+    let api = Api::load(options.library.as_deref())?;
+    let mut index = 0;
+    // SAFETY: writes one int.
+    gpu::driver(&api, "hipGetDevice", unsafe { (api.get_device)(&mut index) })?;
+    usize::try_from(index).map_err(|_| DeviceError::NotFound(format!("hip:{index}")))
 }
 
 fn parts(selector: Option<usize>, options: Options) -> Result<(Gpu, Module, Memory, Budget), DeviceError> {

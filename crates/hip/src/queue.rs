@@ -4,6 +4,8 @@
 //! in order. Work goes onto the stream in batches of about the time budget, two at most at a time, so that neither
 //! the desktop nor a deadline waits behind seconds of work; a launch that is longer is cut ([`wave32_device::Budget`]).
 
+use crate::RawStream;
+use crate::caller::Lent;
 use crate::ffi::{DEVICE_TO_DEVICE, Pointer};
 use crate::gpu::{Event, Gpu};
 use crate::kernels::{Function, MOST_BUFFERS, Module};
@@ -49,7 +51,17 @@ pub struct HipQueue {
     /// The batch that launches go to now: its start, work and launches.
     open: Option<(Event, f64, u32)>,
     deadline: Duration,
+    /// Memory of the caller's, where that is allowed.
+    lent: Option<Lent>,
+    /// The stream that work was put on last, captured work aside.
+    last: Option<RawStream>,
+    /// Memory of launches that were captured into graphs.
+    captured: Vec<Segment>,
 }
+
+/// A point of the stream, see [`HipQueue::mark`].
+#[derive(Debug)]
+pub struct Mark(Event);
 
 /// A segment's memory.
 #[derive(Debug, Clone, Copy)]
@@ -65,8 +77,11 @@ impl std::fmt::Debug for HipQueue {
 }
 
 impl HipQueue {
-    pub(crate) fn new(gpu: Gpu, module: Module, memory: Memory, budget: Budget) -> Self {
+    pub(crate) fn new(gpu: Gpu, module: Module, memory: Memory, budget: Budget, foreign: bool) -> Self {
         Self {
+            lent: foreign.then(Lent::default),
+            last: None,
+            captured: Vec::new(),
             gpu,
             module: ManuallyDrop::new(module),
             memory,
@@ -87,6 +102,57 @@ impl HipQueue {
     /// How long any wait lasts at most before the device is given up; a minute unless set.
     pub fn set_deadline(&mut self, deadline: Duration) {
         self.deadline = deadline;
+    }
+
+    /// Puts work on this stream from now on, in order with what went onto others before; see the module `caller`. What
+    /// was found out of the caller's memory is forgotten: it may have been freed.
+    ///
+    /// # Errors
+    /// `Lost`, `Driver`.
+    pub fn set_stream(&mut self, stream: RawStream) -> Result<(), DeviceError> {
+        let _current = self.gpu.enter()?;
+        if let Some(lent) = &mut self.lent {
+            lent.clear();
+        }
+        if stream.0 != self.gpu.stream {
+            self.close_batch(false)?;
+        }
+        self.gpu.turn_to(stream, self.last)
+    }
+
+    /// A point behind everything that was put on the stream so far.
+    ///
+    /// # Errors
+    /// `Misuse` while the stream is being captured; `Lost`, `Driver`.
+    pub fn mark(&mut self) -> Result<Mark, DeviceError> {
+        let _current = self.gpu.enter()?;
+        self.not_captured("a mark")?;
+        self.gpu.record().map(Mark)
+    }
+
+    /// The card's time from a mark to what is on the stream now. Waits.
+    ///
+    /// # Errors
+    /// As [`HipQueue::mark`]; `Timeout`.
+    pub fn since(&mut self, mark: Mark) -> Result<Duration, DeviceError> {
+        let _current = self.gpu.enter()?;
+        self.not_captured("a mark")?;
+        let end = self.gpu.record()?;
+        self.gpu.wait(end, "what is timed", Deadline::after(self.deadline))?;
+        let elapsed = self.gpu.elapsed(mark.0, end);
+        self.gpu.recycle(mark.0);
+        self.gpu.recycle(end);
+        elapsed
+    }
+
+    /// Refuses what must wait while the stream is captured.
+    fn not_captured(&self, what: &str) -> Result<(), DeviceError> {
+        match self.gpu.capturing {
+            true => {
+                Err(DeviceError::Misuse(format!("{what} while the stream is being captured into a graph")))
+            }
+            false => Ok(()),
+        }
     }
 
     /// What the heap holds.
@@ -113,6 +179,7 @@ impl HipQueue {
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {
+        self.not_captured("waiting")?;
         let deadline = Deadline::after(self.deadline);
         self.close_batch(false)?;
         while !self.batches.is_empty() {
@@ -148,14 +215,41 @@ impl HipQueue {
         Err(out_of_memory)
     }
 
-    /// That the range is memory of this queue.
-    fn owned(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        let text = || format!("{bytes} bytes at {address:#x} are no memory of this device");
-        self.heap.find(address, bytes).map(drop).ok_or_else(|| DeviceError::Misuse(text()))
+    /// That the range is memory of this queue, or of the caller's where that may be.
+    fn owned(&mut self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        let captured = |held: &Segment| {
+            address >= held.address && address.saturating_add(bytes) <= held.address + held.bytes
+        };
+        if self.heap.find(address, bytes).is_some() || self.captured.iter().any(captured) {
+            return Ok(());
+        }
+        match &mut self.lent {
+            Some(lent) => lent.check(&mut self.gpu, address, bytes),
+            None => {
+                let text = format!("{bytes} bytes at {address:#x} are no memory of this device");
+                Err(DeviceError::Misuse(text))
+            }
+        }
+    }
+
+    /// Memory for a launch that is being captured: the graph's for good.
+    fn alloc_captured(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        let _current = self.gpu.enter()?;
+        let bytes = bytes.max(1).next_multiple_of(heap::ALIGN);
+        let before = self.gpu.capture_relaxed();
+        let made = self.memory.alloc(&mut self.gpu, bytes);
+        self.gpu.capture_as_before(before);
+        let address = made?;
+        self.captured.push(Segment { address, bytes });
+        Ok(address)
     }
 
     /// Opens a batch where none is, and waits where too many are on the stream.
     fn open_batch(&mut self) -> Result<(), DeviceError> {
+        if self.gpu.capturing {
+            return Ok(());
+        }
+        self.last = Some(self.gpu.stream());
         if self.open.is_none() {
             while self.batches.len() >= AHEAD {
                 self.collect(Deadline::after(self.deadline))?;
@@ -226,12 +320,19 @@ impl HipQueue {
     }
 }
 
+// SAFETY: streams, events, modules and addresses may be used from any thread; which device is the thread's current one is
+// set within each call.
+unsafe impl Send for HipQueue {}
+
 impl Queue for HipQueue {
     fn caps(&self) -> &DeviceCaps {
         &self.gpu.adapter.caps
     }
 
     fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        if self.gpu.capturing {
+            return self.alloc_captured(bytes);
+        }
         if let Some(address) = self.heap.take(bytes) {
             return Ok(address);
         }
@@ -281,11 +382,10 @@ impl Queue for HipQueue {
                 "kernel `{kernel}`: a grid of {x}x{y}x{z} workgroups"
             )));
         }
-        let widest = caps.max_groups[0];
+        let (widest, alignment, most) = (caps.max_groups[0], caps.offset_alignment, caps.max_range);
         let mut addresses = [0; MOST_BUFFERS];
         for (address, arg) in addresses.iter_mut().zip(args) {
             self.owned(arg.address, arg.bytes)?;
-            let (alignment, most) = (caps.offset_alignment, caps.max_range);
             if arg.bytes == 0 || !arg.address.is_multiple_of(alignment) || arg.bytes > most {
                 return Err(DeviceError::Unsupported(format!(
                     "a binding of {} bytes at {:#x}; the device binds 1 to {most} bytes at multiples of {alignment}",
@@ -346,6 +446,7 @@ impl Queue for HipQueue {
 
     fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
         let _current = self.gpu.enter()?;
+        self.not_captured("a copy from the host")?;
         self.owned(address, data.len() as u64)?;
         self.open_batch()?;
         self.staging.write(&mut self.gpu, address, data, Deadline::after(self.deadline))?;
@@ -354,6 +455,7 @@ impl Queue for HipQueue {
 
     fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
         let _current = self.gpu.enter()?;
+        self.not_captured("a copy to the host")?;
         self.owned(address, data.len() as u64)?;
         self.staging.read(&mut self.gpu, address, data, Deadline::after(self.deadline))
     }
@@ -375,7 +477,7 @@ impl Drop for HipQueue {
             self.gpu.recycle(start);
         }
         if let Ok(_current) = self.gpu.enter() {
-            for segment in self.heap.remove_all() {
+            for segment in self.heap.remove_all().into_iter().chain(std::mem::take(&mut self.captured)) {
                 self.memory.free(&mut self.gpu, segment.address, segment.bytes);
             }
             self.staging.free(&mut self.gpu);

@@ -1,0 +1,206 @@
+//! Handles: a card, a stream, and the queue that works there.
+
+use crate::entry::{Failure, Outcome, call};
+use crate::ffi::{Id, Out, Status};
+use crate::objects::{self, Object};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use wave32_hip::{HipQueue, Options, RawStream};
+use wave32_ops::Planner;
+use wave32_solve::DeviceCaps;
+
+/// A `hipStream_t` of the caller's.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct Stream(*mut c_void);
+
+// SAFETY: only handed to the runtime, which takes streams from any thread.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    fn raw(self) -> RawStream {
+        // SAFETY: a C caller gave it, and promises that it is a stream of the handle's device, alive while calls with
+        // that handle are made.
+        unsafe { RawStream::new(self.0) }
+    }
+}
+
+/// `miopenAllocatorFunction`.
+pub type Allocate = Option<extern "C" fn(context: *mut c_void, bytes: usize) -> *mut c_void>;
+/// `miopenDeallocatorFunction`.
+pub type Deallocate = Option<extern "C" fn(context: *mut c_void, memory: *mut c_void)>;
+
+/// What calls of one handle work with.
+#[derive(Debug)]
+pub struct Engine {
+    /// Launches, in order, on the handle's stream.
+    pub queue: HipQueue,
+    /// Plans of matrix products and such.
+    pub planner: Planner,
+}
+
+#[derive(Debug)]
+struct State {
+    stream: Stream,
+    /// Opened when first needed.
+    engine: Option<Engine>,
+    profiling: bool,
+    elapsed: Duration,
+}
+
+/// What `miopenCreate` makes. Calls on one handle run one after the other, whichever threads they come from.
+#[derive(Debug)]
+pub struct Handle {
+    /// The card's index at the HIP runtime.
+    device: usize,
+    state: Mutex<State>,
+}
+
+impl Object for Handle {
+    const KIND: &'static str = "MIOpen handle";
+}
+
+impl Handle {
+    /// One for the calling thread's current device.
+    fn new(stream: Stream) -> Outcome<Self> {
+        let device = wave32_hip::current_device(&options())?;
+        let state = State { stream, engine: None, profiling: false, elapsed: Duration::ZERO };
+        Ok(Self { device, state: Mutex::new(state) })
+    }
+
+    /// The living handle of that number.
+    ///
+    /// # Errors
+    /// Bad parameter, where it is none.
+    pub fn of(id: Id) -> Outcome<Arc<Self>> {
+        objects::get(id, "handle")
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> Outcome<T>) -> Outcome<T> {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The card's engine, opened where it is not yet; launches nothing.
+    fn engine<'s>(&self, state: &'s mut State) -> Outcome<&'s mut Engine> {
+        if state.engine.is_none() {
+            let options = Options { stream: Some(state.stream.raw()), ..options() };
+            let queue = wave32_hip::open_queue(Some(self.device), options)?;
+            state.engine = Some(Engine { queue, planner: Planner::default() });
+        }
+        state.engine.as_mut().ok_or_else(|| Failure::new(crate::ffi::status::INTERNAL_ERROR, "no engine"))
+    }
+
+    /// What plans may know of the card. Touches neither stream nor memory.
+    ///
+    /// # Errors
+    /// Not initialized, where the card cannot be used.
+    pub fn caps(&self) -> Outcome<DeviceCaps> {
+        use wave32_device::Queue;
+        self.with(|state| Ok(self.engine(state)?.queue.caps().clone()))
+    }
+
+    /// Launches work on the handle's stream, and times it where profiling is on. Memory of the caller's is looked up
+    /// anew.
+    ///
+    /// # Errors
+    /// The work's; not initialized, where the card cannot be used.
+    pub fn run<T>(&self, work: impl FnOnce(&mut Engine) -> Outcome<T>) -> Outcome<T> {
+        self.with(|state| {
+            let (stream, profiling) = (state.stream.raw(), state.profiling);
+            let engine = self.engine(state)?;
+            engine.queue.set_stream(stream)?;
+            if !profiling {
+                return work(engine);
+            }
+            let mark = engine.queue.mark()?;
+            let done = work(engine)?;
+            state.elapsed = engine.queue.since(mark)?;
+            Ok(done)
+        })
+    }
+}
+
+/// How this library opens cards.
+fn options() -> Options {
+    Options { foreign_memory: true, ..Options::default() }
+}
+
+/// Creates a handle on the current device's null stream.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenCreate(handle: Out<Id>) -> Status {
+    call("miopenCreate", || create(&handle, Stream(null_mut())))
+}
+
+/// Creates a handle on a stream of the current device.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenCreateWithStream(handle: Out<Id>, stream: Stream) -> Status {
+    call("miopenCreateWithStream", || create(&handle, stream))
+}
+
+fn create(out: &Out<Id>, stream: Stream) -> Outcome {
+    out.check("handle")?;
+    out.set("handle", objects::insert(Handle::new(stream)?))
+}
+
+/// Destroys a handle. Its work in flight ends first, in five seconds at most.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenDestroy(handle: Id) -> Status {
+    call("miopenDestroy", || objects::remove::<Handle>(handle, "handle").map(drop))
+}
+
+/// Puts work on this stream from now on, behind what the handle launched before.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenSetStream(handle: Id, stream: Stream) -> Status {
+    call("miopenSetStream", || {
+        Handle::of(handle)?.with(|state| {
+            state.stream = stream;
+            Ok(())
+        })
+    })
+}
+
+/// The stream that work goes to.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenGetStream(handle: Id, stream: Out<Stream>) -> Status {
+    call("miopenGetStream", || stream.set("streamID", Handle::of(handle)?.with(|state| Ok(state.stream))?))
+}
+
+/// Refused: the memory that convolutions need beside their workspace comes from the HIP runtime. Null for both, which
+/// asks for just that, is well.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenSetAllocator(
+    handle: Id,
+    allocate: Allocate,
+    deallocate: Deallocate,
+    _context: *mut c_void,
+) -> Status {
+    call("miopenSetAllocator", || {
+        Handle::of(handle)?;
+        match (allocate, deallocate) {
+            (None, None) => Ok(()),
+            _ => Err(Failure::absent("an allocator of the caller's")),
+        }
+    })
+}
+
+/// Times each call from now on, which then waits for its work.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenEnableProfiling(handle: Id, enable: u8) -> Status {
+    call("miopenEnableProfiling", || {
+        Handle::of(handle)?.with(|state| {
+            state.profiling = enable != 0;
+            Ok(())
+        })
+    })
+}
+
+/// Milliseconds of the last call that was timed.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenGetKernelTime(handle: Id, time: Out<f32>) -> Status {
+    call("miopenGetKernelTime", || {
+        let elapsed = Handle::of(handle)?.with(|state| Ok(state.elapsed))?;
+        time.set("time", elapsed.as_secs_f32() * 1e3)
+    })
+}

@@ -1,0 +1,18 @@
+//! A drop-in `libMIOpen.so.1`: MIOpen's C ABI on wave32's kernels.
+//!
+//! An exported call is a few lines around a safe function: [`entry::call`] turns what it returns into a status, [`ffi`]
+//! holds the types of the ABI and reads and writes the caller's memory, [`objects`] knows which handles and descriptors
+//! are alive. Work on a card goes through [`handle::Handle::run`].
+//!
+//! Nothing is searched, compiled or written to disk; no thread and no process is started. libamdhip64 is not linked:
+//! `wave32-hip` finds the one that the process has.
+
+// Exported calls have MIOpen's names.
+#![allow(non_snake_case)]
+
+pub mod entry;
+pub mod ffi;
+pub mod handle;
+pub mod info;
+pub mod objects;
+pub mod tensor;
