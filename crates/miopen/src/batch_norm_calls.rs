@@ -3,7 +3,7 @@
 use crate::activation::Activation;
 use crate::batch_norm::{Keeps, Layer, Mode};
 use crate::entry::{Failure, Outcome, call};
-use crate::ffi::{Data, Id, In, Status};
+use crate::ffi::{Data, DataType, Id, In, Status};
 use crate::handle::Handle;
 use crate::slot;
 use crate::steps::{Blend, Steps, one_float_type, one_size, wide};
@@ -147,15 +147,14 @@ fn backward(common: &Common, descs: [Id; 4], data: &Backward) -> Outcome {
     })
 }
 
-/// Sizes of scale, bias and statistics for an input of `x_desc`: f32 for 16-bit floats, else its own type.
+/// Sizes of scale, bias and statistics for an input of `x_desc`; of f32, whatever that is.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenDeriveBNTensorDescriptor(derived: Id, x_desc: Id, mode: c_int) -> Status {
     call("miopenDeriveBNTensorDescriptor", || {
         let x = described(x_desc, "xDesc")?;
         let kept: Vec<i64> = Mode::from_c(mode)?.kept(x.sizes()).iter().map(|&size| size as i64).collect();
-        let dtype = if x.dtype.size() == 2 { crate::ffi::DataType::Float } else { x.dtype };
         let order: Vec<usize> = (0..kept.len()).collect();
-        tensor::describe(derived, Tensor::packed(dtype, &kept, &order)?)
+        tensor::describe(derived, Tensor::packed(DataType::Float, &kept, &order)?)
     })
 }
 

@@ -10,9 +10,21 @@
 // Exported calls have MIOpen's names.
 #![allow(non_snake_case)]
 
+pub mod activation;
+pub mod batch_norm;
+mod batch_norm_calls;
+mod dropout;
 pub mod entry;
 pub mod ffi;
 pub mod handle;
 pub mod info;
+mod lrn;
 pub mod objects;
+pub mod pooling;
+mod pooling_calls;
+mod reduce;
+pub mod slot;
+mod softmax;
+pub mod steps;
 pub mod tensor;
+mod tensor_ops;
