@@ -63,7 +63,9 @@ impl Activation {
     /// # Errors
     /// Bad parameter: no such mode.
     pub fn new(mode: c_int, [alpha, beta, gamma]: [f64; 3]) -> Outcome<Self> {
-        use Mode::{Abs, Clamp, ClippedRelu, Elu, LeakyRelu, Logistic, PassThrough, Power, Relu, SoftRelu, Tanh};
+        use Mode::{
+            Abs, Clamp, ClippedRelu, Elu, LeakyRelu, Logistic, PassThrough, Power, Relu, SoftRelu, Tanh,
+        };
         let modes =
             [PassThrough, Logistic, Tanh, Relu, SoftRelu, Abs, Power, ClippedRelu, LeakyRelu, Elu, Clamp];
         let mode = usize::try_from(mode).ok().and_then(|at| modes.get(at).copied());
@@ -144,7 +146,12 @@ impl Activation {
             }
             Mode::Power => {
                 let (base, slope) = self.base(steps, x)?;
-                steps.run(Op::Addcdiv, &[0.0.into(), y.into(), (&base).into()], [beta * gamma, 0.0], &slope)?;
+                steps.run(
+                    Op::Addcdiv,
+                    &[0.0.into(), y.into(), (&base).into()],
+                    [beta * gamma, 0.0],
+                    &slope,
+                )?;
                 steps.run(Op::Mul, &[(&slope).into(), dy.into()], [0.0; 2], &slope)?;
                 return steps.run(Op::ThresholdBackward, &[(&slope).into(), (&base).into()], [TINY, 0.0], dx);
             }

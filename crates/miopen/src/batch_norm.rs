@@ -82,7 +82,8 @@ impl Layer {
         let count: u64 = self.kept.iter().product();
         if view.elements() != count || !view.is_contiguous() || !view.dtype.is_float() {
             let (sizes, kept) = (view.sizes(), &self.kept);
-            let text = format!("{name} has sizes {sizes:?}; {kept:?} in order, of a floating type, are meant");
+            let text =
+                format!("{name} has sizes {sizes:?}; {kept:?} in order, of a floating type, are meant");
             return Err(Failure::bad(text));
         }
         Ok(View::contiguous(view.address, view.dtype, &self.kept)?)

@@ -30,7 +30,14 @@ impl Described for Dropout {
 }
 
 impl Dropout {
-    fn new(chance: f32, states: Data, seed: u64, use_mask: u8, evolves: u8, generator: c_int) -> Outcome<Self> {
+    fn new(
+        chance: f32,
+        states: Data,
+        seed: u64,
+        use_mask: u8,
+        evolves: u8,
+        generator: c_int,
+    ) -> Outcome<Self> {
         if !(0.0..=1.0).contains(&chance) || generator != 0 {
             return Err(Failure::bad(format!("dropout of {chance} from generator {generator}")));
         }

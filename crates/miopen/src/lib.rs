@@ -23,6 +23,7 @@ pub mod objects;
 pub mod pooling;
 mod pooling_calls;
 mod reduce;
+mod refused;
 pub mod slot;
 mod softmax;
 pub mod steps;

@@ -205,8 +205,7 @@ pub extern "C" fn miopenLRNBackward(
             return Err(Failure::bad("the workspace is null"));
         }
         let scale = View::contiguous(workspace as u64, DType::F32, x.sizes())?;
-        handle.run(|engine| {
-            Ok(lrn.backward(&mut Steps::new(&mut engine.queue), [&x, &y, &dy], &scale, &dx)?)
-        })
+        handle
+            .run(|engine| Ok(lrn.backward(&mut Steps::new(&mut engine.queue), [&x, &y, &dy], &scale, &dx)?))
     })
 }

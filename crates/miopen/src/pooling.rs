@@ -59,13 +59,7 @@ impl Pooling {
     ///
     /// # Errors
     /// Bad parameter: no such mode; not two or three dimensions; windows or strides below 1, padding below 0.
-    pub fn set(
-        &mut self,
-        mode: c_int,
-        window: &[c_int],
-        padding: &[c_int],
-        stride: &[c_int],
-    ) -> Outcome {
+    pub fn set(&mut self, mode: c_int, window: &[c_int], padding: &[c_int], stride: &[c_int]) -> Outcome {
         let mode = match mode {
             0 => Mode::Max,
             1 => Mode::Average,
@@ -78,7 +72,8 @@ impl Pooling {
             return Err(Failure::bad(text));
         }
         let wide = |values: &[c_int]| values.iter().map(|&value| value as u64).collect();
-        (self.mode, self.window, self.padding, self.stride) = (mode, wide(window), wide(padding), wide(stride));
+        (self.mode, self.window, self.padding, self.stride) =
+            (mode, wide(window), wide(padding), wide(stride));
         Ok(())
     }
 
@@ -128,7 +123,9 @@ impl Pooling {
             let last = (outs - 1) * self.stride[at];
             if self.padding[at] >= self.window[at] || last >= size + self.padding[at] {
                 let text = format!("windows of {} padded by {}", self.window[at], self.padding[at]);
-                return Err(Failure::absent(format!("{text}, {outs} of them, on {size} pixels: some are empty")));
+                return Err(Failure::absent(format!(
+                    "{text}, {outs} of them, on {size} pixels: some are empty"
+                )));
             }
         }
         Ok(())
@@ -142,11 +139,8 @@ impl Pooling {
         if self.mode != Mode::Max {
             return Ok(());
         }
-        let count: u64 = if self.index_mode == 0 {
-            self.window.iter().product()
-        } else {
-            x.sizes()[2..].iter().product()
-        };
+        let count: u64 =
+            if self.index_mode == 0 { self.window.iter().product() } else { x.sizes()[2..].iter().product() };
         let (bits, needed) = (8u64 << self.index_type, self.workspace(y.elements()));
         if bits < 64 && count > 1 << bits {
             let text = format!("{count} places in {bits} bits: call miopenSetPoolingIndexType");
@@ -215,7 +209,8 @@ impl Pooling {
     /// The operations'.
     pub fn backward(&self, steps: &mut Steps, dx: &View, dy: &View, workspace: u64) -> Result<(), OpError> {
         let is_max = self.mode == Mode::Max;
-        let stored = if is_max { Some(View::contiguous(workspace, self.stored(), dy.sizes())?) } else { None };
+        let stored =
+            if is_max { Some(View::contiguous(workspace, self.stored(), dy.sizes())?) } else { None };
         let places = self.places(dx, dy);
         for_each_volume(dx, dy, stored.as_ref(), |dx, dy, stored| match stored {
             Some(stored) => {
@@ -247,9 +242,8 @@ fn for_each_volume(
 impl Places {
     /// `[rows, columns]` where windows begin, times `by`, as tensors that broadcast to the result.
     fn begins(&self, steps: &mut Steps, by: [i64; 2]) -> Result<[View; 2], OpError> {
-        let mut along = |at: usize| {
-            steps.range(-self.padding[at] * by[at], self.stride[at] * by[at], self.outs[at])
-        };
+        let mut along =
+            |at: usize| steps.range(-self.padding[at] * by[at], self.stride[at] * by[at], self.outs[at]);
         let (rows, columns) = (along(0)?, along(1)?);
         Ok([View::contiguous(rows.address, DType::I64, &[self.outs[0], 1])?, columns])
     }

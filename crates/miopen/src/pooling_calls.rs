@@ -180,7 +180,10 @@ pub extern "C" fn miopenGetPoolingForwardOutputDim(
     call("miopenGetPoolingForwardOutputDim", || {
         let sizes = slot::get::<Pooling>(descriptor)?.outputs(described(x_desc, "tensorDesc")?.sizes())?;
         if sizes.len() != 4 {
-            return Err(Failure::bad(format!("{} dimensions: call miopenGetPoolingNdForwardOutputDim", sizes.len())));
+            return Err(Failure::bad(format!(
+                "{} dimensions: call miopenGetPoolingNdForwardOutputDim",
+                sizes.len()
+            )));
         }
         [n, c, h, w].iter().zip(sizes).for_each(|(out, size)| out.set_if_wanted(size as c_int));
         Ok(())

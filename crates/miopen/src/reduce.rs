@@ -214,7 +214,8 @@ pub extern "C" fn miopenReduceTensor(
         };
         let needed = reduction.places(c.elements());
         if needed > 0 && (indices == 0 || (indices_bytes as u64) < needed || reduction.indices_type != 0) {
-            let text = format!("indices: {needed} bytes, of 32 bits each, are needed; {indices_bytes} are given");
+            let text =
+                format!("indices: {needed} bytes, of 32 bits each, are needed; {indices_bytes} are given");
             return Err(Failure::bad(text));
         }
         let places = match needed {
