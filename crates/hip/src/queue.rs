@@ -16,7 +16,7 @@ use std::mem::ManuallyDrop;
 use std::time::Duration;
 use wave32_device::heap::{self, Heap, HeapStats};
 use wave32_device::{Arg, Budget, Deadline, DeviceError, DeviceInfo, Queue, Work};
-use wave32_solve::DeviceCaps;
+use wave32_solve::{DeviceCaps, Plan};
 
 /// Batches on the stream at once.
 const AHEAD: usize = 2;
@@ -118,6 +118,15 @@ impl HipQueue {
             self.close_batch(false)?;
         }
         self.gpu.turn_to(stream, self.last)
+    }
+
+    /// Loads the kernels of a plan, which its first launch does otherwise.
+    ///
+    /// # Errors
+    /// `Unsupported` where one is missing; `Driver`.
+    pub fn prepare(&mut self, plan: &Plan) -> Result<(), DeviceError> {
+        let _current = self.gpu.enter()?;
+        plan.launches.iter().try_for_each(|launch| self.module.get(&mut self.gpu, &launch.kernel).map(drop))
     }
 
     /// A point behind everything that was put on the stream so far.

@@ -3,13 +3,16 @@
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Id, Out, Status};
 use crate::objects::{self, Object};
+use crate::offers::{Choice, Choices};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use wave32_device::Queue;
 use wave32_hip::{HipQueue, Options, RawStream};
 use wave32_ops::Planner;
-use wave32_solve::DeviceCaps;
+use wave32_problem::ConvProblem;
+use wave32_solve::{DeviceCaps, Plan};
 
 /// A `hipStream_t` of the caller's.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +42,7 @@ pub struct Engine {
     pub queue: HipQueue,
     /// Plans of matrix products and such.
     pub planner: Planner,
+    choices: Choices,
 }
 
 #[derive(Debug)]
@@ -87,7 +91,7 @@ impl Handle {
         if state.engine.is_none() {
             let options = Options { stream: Some(state.stream.raw()), ..options() };
             let queue = wave32_hip::open_queue(Some(self.device), options)?;
-            state.engine = Some(Engine { queue, planner: Planner::default() });
+            state.engine = Some(Engine { queue, planner: Planner::default(), choices: Choices::from_env()? });
         }
         state.engine.as_mut().ok_or_else(|| Failure::new(crate::ffi::status::INTERNAL_ERROR, "no engine"))
     }
@@ -97,8 +101,26 @@ impl Handle {
     /// # Errors
     /// Not initialized, where the card cannot be used.
     pub fn caps(&self) -> Outcome<DeviceCaps> {
-        use wave32_device::Queue;
         self.with(|state| Ok(self.engine(state)?.queue.caps().clone()))
+    }
+
+    /// What there is for a problem. Touches neither stream nor memory.
+    ///
+    /// # Errors
+    /// As [`Handle::caps`]; not implemented, with every solver's reason.
+    pub fn choose(&self, problem: &ConvProblem) -> Outcome<Arc<Choice>> {
+        self.with(|state| {
+            let Engine { queue, choices, .. } = self.engine(state)?;
+            choices.of(problem, queue.caps())
+        })
+    }
+
+    /// Loads the kernels of a plan.
+    ///
+    /// # Errors
+    /// Not implemented, where the card lacks something.
+    pub fn prepare(&self, plan: &Plan) -> Outcome {
+        self.with(|state| Ok(self.engine(state)?.queue.prepare(plan)?))
     }
 
     /// Launches work on the handle's stream, and times it where profiling is on. Memory of the caller's is looked up

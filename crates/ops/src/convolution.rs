@@ -76,56 +76,7 @@ impl Planner {
         operands: ConvOperands<'_>,
     ) -> Result<(), OpError> {
         let plan = self.plan(queue, spec)?;
-        let result = match spec.direction {
-            Direction::Forward => Role::Y,
-            Direction::BackwardData => Role::X,
-            Direction::BackwardWeights => Role::W,
-        };
-        let given = [
-            (Role::X, Some(operands.x)),
-            (Role::W, Some(operands.w)),
-            (Role::Y, Some(operands.y)),
-            (Role::Bias, operands.bias),
-        ];
-        let alignment = queue.caps().offset_alignment.max(16);
-        let mut addresses = [0u64; 5];
-        let mut scratch = Vec::new();
-        let run = (|| {
-            for (role, view) in given {
-                let Some(view) = view else { continue };
-                let bytes = view.elements() * view.dtype.size();
-                if !view.is_contiguous() || bytes != plan.role_bytes(role) {
-                    let detail = format!("{role:?} {:?} with strides {:?}", view.sizes(), view.strides());
-                    return Err(OpError::refused("wrong-size", detail));
-                }
-                addresses[role as usize] = view.address;
-                if !view.address.is_multiple_of(alignment) {
-                    let moved = queue.alloc(bytes)?;
-                    scratch.push(moved);
-                    addresses[role as usize] = moved;
-                    if role != result {
-                        queue.copy(view.address, moved, bytes)?;
-                    }
-                }
-            }
-            if plan.workspace_bytes > 0 {
-                addresses[Role::Workspace as usize] = queue.alloc(plan.workspace_bytes)?;
-                scratch.push(addresses[Role::Workspace as usize]);
-            }
-            launch(queue, &plan, &addresses, result)?;
-            let target = match result {
-                Role::X => operands.x,
-                Role::W => operands.w,
-                _ => operands.y,
-            };
-            let made = addresses[result as usize];
-            if made != target.address {
-                queue.copy(made, target.address, target.elements() * target.dtype.size())?;
-            }
-            Ok(())
-        })();
-        scratch.into_iter().for_each(|address| queue.free(address));
-        run
+        execute(queue, &plan, operands, None)
     }
 
     /// `out[g] = a[g] * b[g]` for each of a batch of matrices (`[G, M, K]`, `[G, K, N]`, `[G, M, N]`), of one type of
@@ -268,6 +219,70 @@ fn product_sizes(a: &View, b: &View, out: &View) -> Result<[u64; 4], OpError> {
 /// A forward problem's epilogue.
 pub fn epilogue(bias: bool, relu: bool) -> Epilogue {
     Epilogue { bias, activation: if relu { Activation::Relu } else { Activation::default() } }
+}
+
+/// Runs a plan. `workspace` is memory for it, at a multiple of 256, where the caller has some.
+///
+/// # Errors
+/// `wrong-size`, the device's.
+pub fn execute(
+    queue: &mut dyn Queue,
+    plan: &Plan,
+    operands: ConvOperands<'_>,
+    workspace: Option<u64>,
+) -> Result<(), OpError> {
+    let result = match plan.problem.spec().direction {
+        Direction::Forward => Role::Y,
+        Direction::BackwardData => Role::X,
+        Direction::BackwardWeights => Role::W,
+    };
+    let given = [
+        (Role::X, Some(operands.x)),
+        (Role::W, Some(operands.w)),
+        (Role::Y, Some(operands.y)),
+        (Role::Bias, operands.bias),
+    ];
+    let alignment = queue.caps().offset_alignment.max(16);
+    let mut addresses = [0u64; 5];
+    let mut scratch = Vec::new();
+    let run = (|| {
+        for (role, view) in given {
+            let Some(view) = view else { continue };
+            let bytes = view.elements() * view.dtype.size();
+            if !view.is_contiguous() || bytes != plan.role_bytes(role) {
+                let detail = format!("{role:?} {:?} with strides {:?}", view.sizes(), view.strides());
+                return Err(OpError::refused("wrong-size", detail));
+            }
+            addresses[role as usize] = view.address;
+            if !view.address.is_multiple_of(alignment) {
+                let moved = queue.alloc(bytes)?;
+                scratch.push(moved);
+                addresses[role as usize] = moved;
+                if role != result {
+                    queue.copy(view.address, moved, bytes)?;
+                }
+            }
+        }
+        if let Some(workspace) = workspace {
+            addresses[Role::Workspace as usize] = workspace;
+        } else if plan.workspace_bytes > 0 {
+            addresses[Role::Workspace as usize] = queue.alloc(plan.workspace_bytes)?;
+            scratch.push(addresses[Role::Workspace as usize]);
+        }
+        launch(queue, plan, &addresses, result)?;
+        let target = match result {
+            Role::X => operands.x,
+            Role::W => operands.w,
+            _ => operands.y,
+        };
+        let made = addresses[result as usize];
+        if made != target.address {
+            queue.copy(made, target.address, target.elements() * target.dtype.size())?;
+        }
+        Ok(())
+    })();
+    scratch.into_iter().for_each(|address| queue.free(address));
+    run
 }
 
 fn launch(queue: &mut dyn Queue, plan: &Plan, addresses: &[u64; 5], result: Role) -> Result<(), OpError> {

@@ -35,7 +35,7 @@ mod view;
 
 pub use batch_norm::{BatchNorm, batch_norm, batch_norm_backward};
 pub use call::Call;
-pub use convolution::{ConvOperands, Planner, epilogue, storage};
+pub use convolution::{ConvOperands, Planner, epilogue, execute, storage};
 pub use copy::copy;
 pub use dtype::{DType, Kind};
 pub use elementwise::{Elementwise, Number, Operand};

@@ -13,4 +13,4 @@ pub use caps::{CARDS, CardModel, DeviceCaps};
 pub use plan::{Binding, Launch, Plan, Role};
 pub use policy::Policy;
 pub use solvers::solvers;
-pub use table::{Candidate, Explanation, Outcome, Refusal, SolveError, Solver, explain, plan, plans};
+pub use table::{Candidate, Explanation, Outcome, Refusal, SolveError, Solver, explain, plan, plans, ranked};

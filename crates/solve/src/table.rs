@@ -133,10 +133,15 @@ fn to_callers_terms(mut candidate: Candidate, problem: &ConvProblem) -> Candidat
 
 /// Every applicable solver's best plan, cheapest first; ties keep the table's order.
 pub fn plans(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Vec<Plan> {
+    ranked(problem, caps, policy).into_iter().map(|c| c.plan).collect()
+}
+
+/// As [`plans`], each with its price.
+pub fn ranked(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Vec<Candidate> {
     let mut found: Vec<Candidate> =
         candidates(problem, caps, policy).into_iter().filter_map(|(_, result)| result.ok()).collect();
     found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-    found.into_iter().map(|c| c.plan).collect()
+    found
 }
 
 /// The plan to run.

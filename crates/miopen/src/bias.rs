@@ -1,0 +1,78 @@
+//! Bias of a convolution, forward and backward.
+
+use crate::entry::{Failure, Outcome, call};
+use crate::ffi::{Data, Id, In, Status};
+use crate::handle::Handle;
+use crate::pose::blend;
+use crate::tensor::{Tensor, described};
+use wave32_ops::{Queue, Reduce, View, reduce};
+
+/// That `b` has one element for each channel of `y`.
+fn check(b: &Tensor, y: &Tensor) -> Outcome {
+    let (bias, image) = (b.sizes(), y.sizes());
+    let fits = bias.len() == image.len()
+        && image.len() >= 2
+        && bias.iter().enumerate().all(|(at, &size)| size == if at == 1 { image[1] } else { 1 });
+    if !fits || b.dtype != y.dtype {
+        let text = format!("a bias of sizes {bias:?} ({:?}) for {image:?} ({:?})", b.dtype, y.dtype);
+        return Err(Failure::bad(text));
+    }
+    Ok(())
+}
+
+/// `y = alpha * (y + b) + beta * y`, as in MIOpen.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenConvolutionForwardBias(
+    handle: Id,
+    alpha: In<f32>,
+    bias: Id,
+    bias_data: Data,
+    beta: In<f32>,
+    y: Id,
+    y_data: Data,
+) -> Status {
+    call("miopenConvolutionForwardBias", || {
+        let (handle, b, y) = (Handle::of(handle)?, described(bias, "bDesc")?, described(y, "yDesc")?);
+        check(&b, &y)?;
+        let (alpha, beta) = (alpha.get("alpha")?, beta.get("beta")?);
+        let (b, y) = (b.view("b", bias_data)?, y.view("y", y_data)?);
+        let b = b.broadcast(y.sizes())?;
+        handle.run(|engine| blend(&mut engine.queue, &b, &y, [alpha, alpha + beta]))
+    })
+}
+
+/// `db = alpha * sum of dy over all but channels + beta * db`.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenConvolutionBackwardBias(
+    handle: Id,
+    alpha: In<f32>,
+    dy: Id,
+    dy_data: Data,
+    beta: In<f32>,
+    db: Id,
+    db_data: Data,
+) -> Status {
+    call("miopenConvolutionBackwardBias", || {
+        let (handle, dy, db) = (Handle::of(handle)?, described(dy, "dyDesc")?, described(db, "dbDesc")?);
+        check(&db, &dy)?;
+        let factors = [alpha.get("alpha")?, beta.get("beta")?];
+        let (dy, db) = (dy.view("dy", dy_data)?, db.view("db", db_data)?);
+        let dims: Vec<usize> = (0..dy.rank()).filter(|&dim| dim != 1).collect();
+        handle.run(|engine| {
+            let queue = &mut engine.queue;
+            if factors == [1.0, 0.0] {
+                return Ok(reduce(queue, Reduce::Sum, &dy, &dims, &db)?);
+            }
+            // f32, so that a half result is rounded once.
+            let address = queue.alloc(db.elements() * 4)?;
+            let done = View::contiguous(address, wave32_ops::DType::F32, db.sizes())
+                .map_err(Failure::from)
+                .and_then(|sum| {
+                    reduce(queue, Reduce::Sum, &dy, &dims, &sum)?;
+                    blend(queue, &sum, &db, factors)
+                });
+            queue.free(address);
+            done
+        })
+    })
+}

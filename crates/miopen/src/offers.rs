@@ -1,0 +1,213 @@
+//! What Find and Immediate mode answer: every solver that takes a problem, its price and workspace, from the solver table
+//! alone.
+
+use crate::entry::{Failure, Outcome};
+use crate::ffi::algorithm;
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::Arc;
+use wave32_problem::{ConvProblem, ConvSpec};
+use wave32_solve::{DeviceCaps, Plan, Policy, ranked};
+
+/// Each solver's number and algorithm. Numbers are for ever: programs keep them.
+const SOLVERS: [(&str, u64, c_int); 5] = [
+    ("gemm_1x1", 3_200_001, algorithm::GEMM),
+    ("igemm_packed", 3_200_002, algorithm::IMPLICIT_GEMM),
+    ("igemm", 3_200_003, algorithm::IMPLICIT_GEMM),
+    ("im2col_gemm", 3_200_004, algorithm::GEMM),
+    ("direct", 3_200_005, algorithm::DIRECT),
+];
+
+/// More problems than this are all forgotten: a program with that many repeats none.
+const MOST: usize = 4096;
+
+/// One way to do a problem.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// The solver's number.
+    pub id: u64,
+    /// `miopenConvAlgorithm_t`.
+    pub algorithm: c_int,
+    /// Modelled milliseconds.
+    pub milliseconds: f32,
+    /// What runs.
+    pub plan: Arc<Plan>,
+}
+
+impl Offer {
+    /// Workspace bytes.
+    pub fn workspace(&self) -> u64 {
+        self.plan.workspace_bytes
+    }
+}
+
+/// All ways to do one problem, fastest first by the model. Some need no workspace.
+#[derive(Debug)]
+pub struct Choice(Vec<Offer>);
+
+impl Choice {
+    fn new(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Outcome<Self> {
+        let mut offers: Vec<Offer> = Vec::new();
+        let frugal = Policy { workspace_cap: Some(0), ..policy.clone() };
+        for policy in [policy, &frugal] {
+            if !offers.is_empty() && offers.iter().all(|offer| offer.workspace() == 0) {
+                break;
+            }
+            for candidate in ranked(problem, caps, policy) {
+                let Some(&(_, id, algorithm)) = SOLVERS.iter().find(|row| row.0 == candidate.plan.solver)
+                else {
+                    continue;
+                };
+                let plan = candidate.plan;
+                let same = |offer: &Offer| offer.id == id && offer.plan.config == plan.config;
+                if !offers.iter().any(|offer| same(offer) && offer.workspace() == plan.workspace_bytes) {
+                    let milliseconds = (candidate.cost * 1e3) as f32;
+                    offers.push(Offer { id, algorithm, milliseconds, plan: Arc::new(plan) });
+                }
+            }
+        }
+        offers.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
+        if offers.is_empty() {
+            // The table's own words.
+            let why = wave32_solve::plan(problem, caps, policy).err().map(|error| error.to_string());
+            return Err(Failure::absent(why.unwrap_or_else(|| problem.to_string())));
+        }
+        Ok(Self(offers))
+    }
+
+    /// The fastest within so much workspace, one for each value of `key`, fastest first.
+    fn each<K: PartialEq>(&self, workspace: u64, key: impl Fn(&Offer) -> K) -> Vec<&Offer> {
+        let mut found: Vec<&Offer> = Vec::new();
+        for offer in self.0.iter().filter(|offer| offer.workspace() <= workspace) {
+            if !found.iter().any(|other| key(other) == key(offer)) {
+                found.push(offer);
+            }
+        }
+        found
+    }
+
+    /// The fastest of each algorithm within so much workspace: what Find answers.
+    pub fn algorithms(&self, workspace: u64) -> Vec<&Offer> {
+        self.each(workspace, |offer| offer.algorithm)
+    }
+
+    /// Each solver's fastest: the solutions of Immediate mode.
+    pub fn solutions(&self) -> Vec<&Offer> {
+        self.each(u64::MAX, |offer| offer.id)
+    }
+
+    /// Workspace that the fastest wants.
+    pub fn workspace(&self) -> u64 {
+        self.0.first().map_or(0, Offer::workspace)
+    }
+
+    /// What runs where Find's answer names an algorithm: its fastest within the workspace; where there is none, the
+    /// fastest of any.
+    pub fn by_algorithm(&self, algorithm: c_int, workspace: u64) -> Outcome<&Offer> {
+        let fitting = self.algorithms(workspace);
+        let named = fitting.iter().find(|offer| offer.algorithm == algorithm).or(fitting.first());
+        named.copied().ok_or_else(|| self.too_small(&self.0, workspace))
+    }
+
+    /// The solution of that number.
+    pub fn solution(&self, id: u64) -> Outcome<&Offer> {
+        self.solutions().into_iter().find(|offer| offer.id == id).ok_or_else(|| {
+            let there: Vec<String> = self.solutions().iter().map(|offer| offer.id.to_string()).collect();
+            Failure::bad(format!("solution {id} is none of this problem's: {}", there.join(", ")))
+        })
+    }
+
+    /// What runs of that solution within the workspace.
+    pub fn by_solution(&self, id: u64, workspace: u64) -> Outcome<&Offer> {
+        self.solution(id)?;
+        let own = || self.0.iter().filter(|offer| offer.id == id);
+        let fitting = own().find(|offer| offer.workspace() <= workspace);
+        fitting.ok_or_else(|| self.too_small(own(), workspace))
+    }
+
+    fn too_small<'o>(&self, offers: impl IntoIterator<Item = &'o Offer>, given: u64) -> Failure {
+        let wanted = offers.into_iter().map(Offer::workspace).min().unwrap_or(0);
+        Failure::bad(format!("the workspace has {given} bytes, {wanted} are needed"))
+    }
+}
+
+/// The choices of one card, kept.
+#[derive(Debug, Default)]
+pub struct Choices {
+    policy: Policy,
+    known: HashMap<ConvSpec, Outcome<Arc<Choice>>>,
+}
+
+impl Choices {
+    /// Within what the environment allows (`WAVE32_SOLVER` and the like).
+    ///
+    /// # Errors
+    /// Invalid value, for a variable that names what is not there.
+    pub fn from_env() -> Outcome<Self> {
+        let policy = Policy::from_env()
+            .map_err(|error| Failure::new(crate::ffi::status::INVALID_VALUE, error.to_string()))?;
+        Ok(Self { policy, known: HashMap::new() })
+    }
+
+    /// What there is for a problem.
+    ///
+    /// # Errors
+    /// Not implemented, with every solver's reason.
+    pub fn of(&mut self, problem: &ConvProblem, caps: &DeviceCaps) -> Outcome<Arc<Choice>> {
+        if let Some(found) = self.known.get(problem.spec()) {
+            return found.clone();
+        }
+        if self.known.len() >= MOST {
+            self.known.clear();
+        }
+        let made = Choice::new(problem, caps, &self.policy).map(Arc::new);
+        self.known.insert(problem.spec().clone(), made.clone());
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wave32_solve::CARDS;
+
+    #[test]
+    fn every_solver_has_a_number_of_its_own() {
+        let names: Vec<&str> = wave32_solve::solvers().iter().map(|solver| solver.name()).collect();
+        for name in &names {
+            assert!(SOLVERS.iter().any(|row| row.0 == *name), "{name}");
+        }
+        for (at, row) in SOLVERS.iter().enumerate() {
+            assert!(names.contains(&row.0), "{} is gone", row.0);
+            assert!(SOLVERS[at + 1..].iter().all(|other| other.1 != row.1));
+        }
+    }
+
+    #[test]
+    fn whatever_the_workspace_something_runs_and_it_is_what_was_named() {
+        let caps = CARDS[0].caps();
+        let mut choices = Choices::default();
+        let base = ConvSpec { n: 4, c: 64, h: 28, w: 28, k: 64, ..ConvSpec::default() };
+        for direction in wave32_problem::Direction::ALL {
+            for (r, pad) in [(1, 0), (3, 1), (5, 2)] {
+                let spec = ConvSpec { direction, r, s: r, pad: [pad, pad], ..base.clone() };
+                let problem = ConvProblem::new(spec).unwrap();
+                let choice = choices.of(&problem, &caps).unwrap();
+                for given in [0, 1, 4096, 1 << 20, choice.workspace(), u64::MAX] {
+                    let found = choice.algorithms(given);
+                    assert!(!found.is_empty() && found.iter().all(|offer| offer.workspace() <= given));
+                    for offer in found {
+                        let runs = choice.by_algorithm(offer.algorithm, offer.workspace()).unwrap();
+                        assert!(Arc::ptr_eq(&runs.plan, &offer.plan), "{problem}");
+                    }
+                }
+                assert!(choice.by_algorithm(99, 0).is_ok(), "an algorithm that is not there");
+                for offer in choice.solutions() {
+                    let runs = choice.by_solution(offer.id, offer.workspace()).unwrap();
+                    assert!(Arc::ptr_eq(&runs.plan, &offer.plan), "{problem}");
+                }
+                assert!(choice.solution(1).unwrap_err().message.contains("3200"), "numbers are listed");
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! From descriptors to the problem that solvers know, and its tensors laid out as plans want them.
+
+use crate::convolution::Convolution;
+use crate::entry::{Failure, Outcome};
+use crate::ffi::{Data, DataType};
+use crate::handle::Engine;
+use crate::tensor::Tensor;
+use wave32_ops::{ConvOperands, Elementwise, Op, Operand, Queue, View, copy};
+use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Layout};
+use wave32_solve::Plan;
+
+/// A convolution in two dimensions with its tensors, x, w and y (or their gradients), each as N C H W.
+#[derive(Debug, Clone)]
+pub struct Posed {
+    /// The problem; valid.
+    pub problem: ConvProblem,
+    tensors: [Tensor; 3],
+}
+
+/// Where x, w and y (or their gradients) are.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// x or dx.
+    pub x: Data,
+    /// w or dw.
+    pub w: Data,
+    /// y or dy.
+    pub y: Data,
+}
+
+/// The order of dimensions in memory.
+fn order(layout: Layout) -> [usize; 4] {
+    match layout {
+        Layout::Nchw => [0, 1, 2, 3],
+        Layout::Nhwc => [0, 2, 3, 1],
+    }
+}
+
+/// The same elements as a tensor of four dimensions: a line becomes an image of one row, a volume of one layer an image.
+fn flat(tensor: &Tensor, name: &str) -> Outcome<Tensor> {
+    let (sizes, strides) = (tensor.sizes(), tensor.strides());
+    let signed = |values: &[u64]| values.iter().map(|&value| value as i64).collect::<Vec<_>>();
+    let (mut sizes, mut strides) = (signed(sizes), signed(strides));
+    match sizes.len() {
+        4 => {}
+        3 => {
+            sizes.insert(2, 1);
+            strides.insert(2, 0);
+        }
+        5 if sizes[2] == 1 => {
+            sizes.remove(2);
+            strides.remove(2);
+        }
+        5 => return Err(Failure::absent(format!("convolution over volumes ({name} has sizes {sizes:?})"))),
+        rank => return Err(Failure::bad(format!("{name} of a convolution has {rank} dimensions"))),
+    }
+    Tensor::new(tensor.dtype, &sizes, &strides)
+}
+
+impl Posed {
+    /// The problem of these descriptors.
+    ///
+    /// # Errors
+    /// Bad parameter, where they do not go together; not implemented: volumes, element types other than f32, f16, bf16.
+    pub fn new(
+        direction: Direction,
+        convolution: &Convolution,
+        x: &Tensor,
+        w: &Tensor,
+        y: &Tensor,
+    ) -> Outcome<Self> {
+        let dtype = match x.dtype {
+            DataType::Float => DType::F32,
+            DataType::Half => DType::F16,
+            DataType::BFloat16 => DType::BF16,
+            other => return Err(Failure::absent(format!("convolution of {other:?}"))),
+        };
+        if x.dtype != w.dtype || x.dtype != y.dtype {
+            return Err(Failure::bad(format!("x is {:?}, w {:?}, y {:?}", x.dtype, w.dtype, y.dtype)));
+        }
+        let mut adjusted = *convolution;
+        if convolution.transposed && y.sizes().len() == convolution.spatial + 2 {
+            // How much larger the output is, its own descriptor tells.
+            adjusted.output_pads = [0; 3];
+            let base = adjusted.output(x, w)?;
+            for at in 0..convolution.spatial {
+                adjusted.output_pads[at] = y.sizes()[at + 2] as i64 - base[at + 2];
+            }
+        }
+        let wanted = adjusted.output(x, w)?;
+        let found: Vec<i64> = y.sizes().iter().map(|&size| size as i64).collect();
+        if wanted != found {
+            return Err(Failure::bad(format!("y has sizes {found:?}, the convolution's are {wanted:?}")));
+        }
+        let planar = |field: [i64; 3], otherwise: i64| match convolution.spatial {
+            1 => [otherwise, field[0]],
+            2 => [field[0], field[1]],
+            _ => [field[1], field[2]],
+        };
+        if convolution.spatial == 3 && (adjusted.pads[0] != 0 || adjusted.output_pads[0] != 0) {
+            return Err(Failure::absent("convolution over volumes"));
+        }
+        let tensors = [flat(x, "x")?, flat(w, "w")?, flat(y, "y")?];
+        let [n, c, height, width] = dims(&tensors[0]);
+        let [_, _, r, s] = dims(&tensors[1]);
+        let spec = ConvSpec {
+            direction,
+            dtype,
+            layout: common_layout(&tensors),
+            n,
+            c,
+            h: height,
+            w: width,
+            k: found[1],
+            r,
+            s,
+            stride: planar(adjusted.strides, 1),
+            pad: planar(adjusted.pads, 0),
+            dilation: planar(adjusted.dilations, 1),
+            groups: adjusted.groups,
+            transposed: adjusted.transposed,
+            output_pad: planar(adjusted.output_pads, 0),
+            ..ConvSpec::default()
+        };
+        let problem = ConvProblem::new(spec).map_err(|error| Failure::bad(error.to_string()))?;
+        Ok(Self { problem, tensors })
+    }
+
+    /// Runs a plan of this problem: `result = alpha * convolution + beta * result`. `workspace` is memory of the
+    /// caller's, as long as the plan wants.
+    ///
+    /// # Errors
+    /// Bad parameter for a null pointer and what is no memory of the card; the card's.
+    pub fn run(
+        &self,
+        engine: &mut Engine,
+        plan: &Plan,
+        place: Place,
+        [alpha, beta]: [f32; 2],
+        workspace: Option<Data>,
+    ) -> Outcome {
+        let spec = self.problem.spec();
+        let result = match spec.direction {
+            Direction::Forward => 2,
+            Direction::BackwardData => 0,
+            Direction::BackwardWeights => 1,
+        };
+        let names = ["x", "w", "y"];
+        let given = [place.x, place.w, place.y];
+        let mut views = [View::contiguous(0, self.tensors[0].dtype.element(), &[])?; 3];
+        for at in 0..3 {
+            views[at] = permuted(&self.tensors[at].view(names[at], given[at])?, order(spec.layout))?;
+        }
+        let target = views[result];
+        let queue = &mut engine.queue;
+        let mut scratch = Vec::new();
+        let done = (|| {
+            for (at, view) in views.iter_mut().enumerate() {
+                let plain = at != result || (alpha, beta) == (1.0, 0.0);
+                if view.is_contiguous() && plain {
+                    continue;
+                }
+                let address = queue.alloc(view.elements() * view.dtype.size())?;
+                scratch.push(address);
+                let packed = View::contiguous(address, view.dtype, view.sizes())?;
+                if at != result {
+                    copy(queue, view, &packed)?;
+                }
+                *view = packed;
+            }
+            // Kernels bind it at a multiple of their largest access; ours begin there.
+            let workspace = workspace.map(|at| at as u64).filter(|at| at.is_multiple_of(256));
+            let operands = ConvOperands { x: &views[0], w: &views[1], y: &views[2], bias: None };
+            wave32_ops::execute(queue, plan, operands, workspace)?;
+            if views[result] != target {
+                blend(queue, &views[result], &target, [alpha, beta])?;
+            }
+            Ok(())
+        })();
+        scratch.into_iter().for_each(|address| queue.free(address));
+        done
+    }
+}
+
+fn dims(tensor: &Tensor) -> [i64; 4] {
+    std::array::from_fn(|at| tensor.sizes().get(at).map_or(1, |&size| size as i64))
+}
+
+/// The view with its dimensions in another order.
+fn permuted(view: &View, order: [usize; 4]) -> Outcome<View> {
+    let pick = |values: &[u64]| order.map(|at| values[at]);
+    Ok(View::new(view.address, view.dtype, &pick(view.sizes()), &pick(view.strides()))?)
+}
+
+/// The layout that most of the tensors' bytes are in; the rest is copied.
+fn common_layout(tensors: &[Tensor; 3]) -> Layout {
+    let bytes_in = |layout| -> u64 {
+        let is_in = |tensor: &&Tensor| {
+            let mut expected = 1;
+            order(layout).into_iter().rev().all(|at| {
+                let (size, stride) = (tensor.sizes()[at], tensor.strides()[at]);
+                let right = size == 1 || stride == expected;
+                expected *= size;
+                right
+            })
+        };
+        tensors.iter().filter(is_in).map(Tensor::bytes).sum()
+    };
+    if bytes_in(Layout::Nhwc) > bytes_in(Layout::Nchw) { Layout::Nhwc } else { Layout::Nchw }
+}
+
+/// `target = alpha * made + beta * target`, of the same sizes; with beta 0 the target is not read.
+///
+/// # Errors
+/// The operations'.
+pub fn blend(queue: &mut dyn Queue, made: &View, target: &View, [alpha, beta]: [f32; 2]) -> Outcome {
+    use wave32_ops::DType;
+    let (alpha, beta) = (f64::from(alpha), f64::from(beta));
+    if beta == 0.0 {
+        return Ok(match alpha == 1.0 {
+            true => copy(queue, made, target)?,
+            false => {
+                Elementwise::new(Op::Mul, DType::F32).run(queue, &[made.into(), alpha.into()], target)?
+            }
+        });
+    }
+    if beta == 1.0 {
+        let add = Elementwise::with(Op::AddScaled, DType::F32, alpha, 0.0);
+        return Ok(add.run(queue, &[target.into(), made.into()], target)?);
+    }
+    // Half results are rounded once, so what is between is f32.
+    let address = queue.alloc(target.elements() * 4)?;
+    let done = View::contiguous(address, DType::F32, target.sizes()).and_then(|scaled| {
+        Elementwise::new(Op::Mul, DType::F32).run(queue, &[target.into(), beta.into()], &scaled)?;
+        let add = Elementwise::with(Op::AddScaled, DType::F32, alpha, 0.0);
+        add.run(queue, &[Operand::from(&scaled), made.into()], target)
+    });
+    queue.free(address);
+    Ok(done?)
+}
