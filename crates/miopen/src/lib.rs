@@ -10,16 +10,33 @@
 // Exported calls have MIOpen's names.
 #![allow(non_snake_case)]
 
+<<<<<<< HEAD
+=======
+>>>>>>> mcore-ready
+
+pub mod activation;
+pub mod batch_norm;
+mod batch_norm_calls;
 mod bias;
 pub mod convolution;
+mod dropout;
 pub mod entry;
 pub mod ffi;
 mod find;
 pub mod handle;
 mod immediate;
 pub mod info;
+mod lrn;
 pub mod objects;
 pub mod offers;
 pub mod pass;
+pub mod pooling;
+mod pooling_calls;
 pub mod pose;
+mod reduce;
+mod refused;
+pub mod slot;
+mod softmax;
+pub mod steps;
 pub mod tensor;
+mod tensor_ops;
