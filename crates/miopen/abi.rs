@@ -34,15 +34,18 @@ pub fn implemented(folder: &Path) -> BTreeSet<String> {
         let path = file.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         for line in text.lines() {
-            let after = match line.split_once("extern \"C\" fn ") {
+            let after = match line.split_once("extern \"C\" fn ").or_else(|| line.split_once("!(")) {
                 Some((_, after)) => after,
-                None => match line.split_once("!(") {
-                    Some((word, after)) if word.chars().all(|c| c.is_ascii_lowercase() || c == '_') => after,
-                    _ => continue,
-                },
+                // An argument of a macro, on a line of its own.
+                None => line.trim(),
             };
             let name: String = after.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-            if name.starts_with("miopen") {
+            let rest = &after[name.len()..];
+            let ends = ["", "(", ",", ")"].iter().any(|end| match *end {
+                "" => rest.is_empty(),
+                end => rest.starts_with(end),
+            });
+            if name.starts_with("miopen") && ends {
                 names.insert(name);
             }
         }

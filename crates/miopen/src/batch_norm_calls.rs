@@ -6,7 +6,7 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, DataType, Id, In, Status};
 use crate::handle::Handle;
 use crate::slot;
-use crate::steps::{Blend, Steps, one_float_type, one_size, wide};
+use crate::steps::{Blend, Steps, one_float_type, one_size};
 use crate::tensor::{self, Tensor, described};
 use std::ffi::c_int;
 use wave32_ops::View;
@@ -136,12 +136,7 @@ fn backward(common: &Common, descs: [Id; 4], data: &Backward) -> Outcome {
         let steps = &mut Steps::new(&mut engine.queue);
         let mut dy = dy;
         if let Some((activation, bias)) = activation.zip(bias) {
-            let before = layer.again(steps, &x, [&scale, &bias], saved)?;
-            let behind = steps.make(before.dtype, before.sizes())?;
-            activation.forward(steps, &before, &behind)?;
-            let through = steps.make(wide(dy.dtype), dy.sizes())?;
-            activation.backward(steps, &dy, &before, &behind, &through)?;
-            dy = through;
+            dy = layer.before(steps, activation, [&x, &dy], [&scale, &bias], saved)?;
         }
         Ok(layer.backward(steps, [&x, &dy], &scale, saved, [&dx, &dscale, &dbias])?)
     })

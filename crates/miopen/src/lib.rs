@@ -10,10 +10,6 @@
 // Exported calls have MIOpen's names.
 #![allow(non_snake_case)]
 
-<<<<<<< HEAD
-=======
->>>>>>> mcore-ready
-
 pub mod activation;
 pub mod batch_norm;
 mod batch_norm_calls;
@@ -23,6 +19,8 @@ mod dropout;
 pub mod entry;
 pub mod ffi;
 mod find;
+pub mod fusion;
+mod fusion_calls;
 pub mod handle;
 mod immediate;
 pub mod info;

@@ -12,7 +12,8 @@ pub trait Described: Clone + Send + 'static {
 }
 
 /// A descriptor; empty until it is set.
-struct Slot<T>(Mutex<Option<T>>);
+#[derive(Debug)]
+pub struct Slot<T>(Mutex<Option<T>>);
 
 impl<T: Described> Object for Slot<T> {
     const KIND: &'static str = T::KIND;
@@ -24,7 +25,12 @@ impl<T: Described> Object for Slot<T> {
 /// Bad parameter: `out` is null.
 pub fn create<T: Described>(out: &Out<Id>, value: Option<T>) -> Outcome {
     out.check(T::KIND)?;
-    out.set(T::KIND, objects::insert(Slot(Mutex::new(value))))
+    out.set(T::KIND, insert(value))
+}
+
+/// Makes one known.
+pub fn insert<T: Described>(value: Option<T>) -> Id {
+    objects::insert(Slot(Mutex::new(value)))
 }
 
 /// Says what it describes.
