@@ -84,15 +84,17 @@ pub fn next() -> Option<&'static Next> {
 /// Calls a function of the vendor's by name; its absence or its status is the failure.
 macro_rules! theirs {
     ($next:expr, $name:tt ($($arg:expr => $type:ty),*)) => {{
-        let address = $next.symbol($name)?;
-        // SAFETY: the type is that of the function's declaration in the vendor's header, the same in all releases.
-        let function: unsafe extern "C" fn($($type),*) -> Status = unsafe { std::mem::transmute(address) };
-        // SAFETY: objects are the vendor's own (their ids were checked to be alive), pointers lead to locals.
-        let answer = unsafe { function($($arg),*) };
-        match answer {
-            status::SUCCESS => Ok(()),
-            failed => Err(Failure::new(failed, format!("the vendor's {} says {failed}", $name.to_string_lossy()))),
-        }
+        $next.symbol($name).and_then(|address| {
+            // SAFETY: the type is that of the function's declaration in the vendor's header, the same in all releases.
+            let function: unsafe extern "C" fn($($type),*) -> Status = unsafe { std::mem::transmute(address) };
+            // SAFETY: objects are the vendor's own (their ids were checked to be alive), pointers lead to locals.
+            match unsafe { function($($arg),*) } {
+                status::SUCCESS => Ok(()),
+                failed => {
+                    Err(Failure::new(failed, format!("the vendor's {} says {failed}", $name.to_string_lossy())))
+                }
+            }
+        })
     }};
 }
 
