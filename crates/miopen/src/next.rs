@@ -199,6 +199,7 @@ impl Next {
     ///
     /// # Errors
     /// The vendor's.
+    #[allow(clippy::not_unsafe_ptr_arg_deref)] // an id of HIP's, which nobody reads through here
     pub fn set_stream(&self, id: Id, stream: *mut c_void) -> Outcome {
         theirs!(self, c"miopenSetStream"(id => Id, stream => *mut c_void))
     }
@@ -379,7 +380,7 @@ fn open(path: PathBuf, flags: c_int) -> Option<Next> {
     let text = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: a vendor's library, whose initialisers run as they would without us.
     let library = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | flags) };
-    (!library.is_null()).then(|| Next { library: library as usize, path })
+    (!library.is_null()).then_some(Next { library: library as usize, path })
 }
 
 /// Files of the libraries in this process.
