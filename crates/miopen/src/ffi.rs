@@ -1,7 +1,7 @@
 //! Types of MIOpen's C ABI, as in `miopen.h` of ROCm 5.2 to 7; reading and writing the caller's memory.
 
 use crate::entry::{Failure, Outcome};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 /// `miopenStatus_t`.
 pub type Status = c_int;
@@ -29,7 +29,7 @@ pub mod status {
     pub const UNSUPPORTED_OP: Status = 8;
 }
 
-/// A `miopenHandle_t` or a descriptor: a number that [`crate::objects`] gave out, never an address. 0 is null.
+/// A `miopenHandle_t` or a descriptor: a number that [`crate::objects`] knows, and never an address that we read. 0 is null.
 pub type Id = usize;
 
 /// An address on the card, or null. Only looked at by the runtime and by kernels.
@@ -92,6 +92,11 @@ impl<T: Copy> Out<T> {
 pub struct In<T>(*const T);
 
 impl<T: Copy> In<T> {
+    /// Of an untyped pointer, where another argument says what it points to.
+    pub fn at(pointer: *const c_void) -> Self {
+        Self(pointer.cast())
+    }
+
     /// Reads one value.
     ///
     /// # Errors

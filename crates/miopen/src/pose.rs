@@ -126,6 +126,12 @@ impl Posed {
         Ok(Self { problem, tensors })
     }
 
+    /// Do all tensors lie as the problem's layout says, without gaps?
+    pub fn is_packed(&self) -> bool {
+        let layout = self.problem.spec().layout;
+        self.tensors.iter().all(|tensor| is_in(tensor, layout))
+    }
+
     /// Runs a plan of this problem: `result = alpha * convolution + beta * result`. `workspace` is memory of the
     /// caller's, as long as the plan wants.
     ///
@@ -192,20 +198,21 @@ fn permuted(view: &View, order: [usize; 4]) -> Outcome<View> {
     Ok(View::new(view.address, view.dtype, &pick(view.sizes()), &pick(view.strides()))?)
 }
 
+/// Are its elements in this order, without gaps?
+fn is_in(tensor: &Tensor, layout: Layout) -> bool {
+    let mut expected = 1;
+    order(layout).into_iter().rev().all(|at| {
+        let (size, stride) = (tensor.sizes()[at], tensor.strides()[at]);
+        let right = size == 1 || stride == expected;
+        expected *= size;
+        right
+    })
+}
+
 /// The layout that most of the tensors' bytes are in; the rest is copied.
 fn common_layout(tensors: &[Tensor; 3]) -> Layout {
-    let bytes_in = |layout| -> u64 {
-        let is_in = |tensor: &&Tensor| {
-            let mut expected = 1;
-            order(layout).into_iter().rev().all(|at| {
-                let (size, stride) = (tensor.sizes()[at], tensor.strides()[at]);
-                let right = size == 1 || stride == expected;
-                expected *= size;
-                right
-            })
-        };
-        tensors.iter().filter(is_in).map(Tensor::bytes).sum()
-    };
+    let bytes_in =
+        |layout| -> u64 { tensors.iter().filter(|tensor| is_in(tensor, layout)).map(Tensor::bytes).sum() };
     if bytes_in(Layout::Nhwc) > bytes_in(Layout::Nchw) { Layout::Nhwc } else { Layout::Nchw }
 }
 

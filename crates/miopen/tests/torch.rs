@@ -48,15 +48,25 @@ fn every_kind_in_halves() {
 
 #[test]
 fn resnet_18_forward_and_backward() {
-    replay("resnet18.txt", &["--torch 2.9", "--torch 1.12 --deterministic --dtype f16", "--torch 2.9 --benchmark --dtype bf16"]);
+    replay(
+        "resnet18.txt",
+        &["--torch 2.9", "--torch 1.12 --deterministic --dtype f16", "--torch 2.9 --benchmark --dtype bf16"],
+    );
 }
 
 #[test]
 fn clients_link_to_the_soname_and_its_symbol_version() {
     let Some(_) = launcher() else { return };
-    let nm = std::process::Command::new("nm").args(["-D", "--undefined-only"]).arg(program("torch_replay")).output();
+    let nm = std::process::Command::new("nm")
+        .args(["-D", "--undefined-only"])
+        .arg(program("torch_replay"))
+        .output();
     let text = String::from_utf8(nm.unwrap().stdout).unwrap();
     let imports: Vec<&str> = text.split_whitespace().filter(|word| word.starts_with("miopen")).collect();
     assert!(imports.len() > 40, "{imports:?}");
-    assert!(imports.iter().all(|name| name.ends_with("@MIOPEN_HIP_1")), "{imports:?} of {}", library().display());
+    assert!(
+        imports.iter().all(|name| name.ends_with("@MIOPEN_HIP_1")),
+        "{imports:?} of {}",
+        library().display()
+    );
 }

@@ -25,7 +25,11 @@ impl Ended {
     /// Panics, with all that it wrote, unless it says that it passed.
     pub fn passed(&self) {
         let whole = format!("{}\n{}", self.stdout, self.stderr);
-        assert!(self.code == Some(0) && self.stdout.ends_with("passed\n"), "{:?}: {whole}", (self.code, self.signal));
+        assert!(
+            self.code == Some(0) && self.stdout.ends_with("passed\n"),
+            "{:?}: {whole}",
+            (self.code, self.signal)
+        );
     }
 }
 
@@ -131,9 +135,13 @@ pub fn program(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
     std::fs::create_dir_all(&folder).unwrap();
     // By a name of its own, then renamed: tests of one file run side by side.
-    let (program, new) = (folder.join(name), folder.join(format!("{name}.{:?}", std::thread::current().id())));
+    let (program, new) =
+        (folder.join(name), folder.join(format!("{name}.{:?}", std::thread::current().id())));
     let mut compile = Command::new("cc");
-    compile.args(["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-pthread", "-o"]).arg(&new).arg(source);
+    compile
+        .args(["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-pthread", "-o"])
+        .arg(&new)
+        .arg(source);
     compile.arg(library()).args(hip()).args(["-lm", "-ldl"]);
     let ended = run(compile);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -161,7 +169,9 @@ pub fn on_card(launcher: &Path, program: &Path, args: &[&str]) -> Run {
     let mut command = Command::new(launcher);
     command.args(["run", "--strict", "--report"]).arg(&report).arg("--").arg(program).args(args);
     command.env("LD_LIBRARY_PATH", library().parent().unwrap()).current_dir(home.path());
-    for name in ["HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR", "MIOPEN_USER_DB_PATH"] {
+    for name in
+        ["HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR", "MIOPEN_USER_DB_PATH"]
+    {
         command.env(name, home.path());
     }
     let ended = run(command);
