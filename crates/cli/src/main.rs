@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         Command::Apply(args) => apply::main(args),
         Command::Undo(args) => undo::main(args),
         Command::VerifyChild => {
-            wave32_verify::child::serve();
+            wave32_verify::child::serve(wave32_probe::device::open);
             Ok(ExitCode::SUCCESS)
         }
     };

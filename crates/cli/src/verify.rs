@@ -30,7 +30,7 @@ pub struct Args {
     /// Suites (seeds, nets, nets:NAME, shapes, fuzz[:N[:SEED]]), MIOpenDriver lines, or files of such lines [default: seeds nets]
     #[arg(value_name = "SUITE|LINE|FILE")]
     what: Vec<String>,
-    /// cpu, vulkan or hip (the best one), vulkan:N, hip:N or all, separated by commas
+    /// cpu, vulkan or hip (the best one), vulkan:N, hip:N or all, separated by commas; miopen:FILE is a libMIOpen
     #[arg(long, default_value = "all", value_delimiter = ',', value_name = "DEVICE")]
     device: Vec<String>,
     /// Passes: fwd, bwd, wrw, separated by commas [default: those of each line]
@@ -214,8 +214,13 @@ fn devices(names: &[String], stop: &AtomicBool) -> Result<Vec<Device>> {
             (name, Some(found)) if matches!(name.split(':').next(), Some("vulkan" | "hip")) => {
                 vec![found.gpu(name)?.device.clone()]
             }
+            (name, Some(found)) if name.starts_with("miopen:") => vec![Device {
+                id: name.into(),
+                driver: format!("a libMIOpen over {}", found.gpu("hip")?.device.driver),
+                ..found.gpu("hip")?.device.clone()
+            }],
             _ => bail!(NoDevice(format!(
-                "no device `{name}`; use cpu, vulkan, vulkan:N, hip, hip:N or all (`wave32 devices` lists them)"
+                "no device `{name}`; use cpu, vulkan, vulkan:N, hip, hip:N, miopen:FILE or all (`wave32 devices` lists them)"
             ))),
         };
         for device in named {

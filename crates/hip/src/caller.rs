@@ -14,6 +14,9 @@ use wave32_device::DeviceError;
 /// The first runtime with today's numbers of `hipMemoryType`.
 const ROCM_6: c_int = 60_000_000;
 
+/// The first runtime that is known to capture what `hipModuleLaunchKernel` launches, rather than to run it at once.
+const CAPTURES: c_int = 50_600_000;
+
 /// Bytes past the end of an allocation that belong to it all the same: no runtime hands out less at a time.
 const GRAIN: u64 = 16;
 
@@ -33,28 +36,31 @@ impl Lent {
     ///
     /// # Errors
     /// `Misuse`, with what it is instead.
-    pub(crate) fn check(&mut self, gpu: &mut Gpu, address: u64, bytes: u64) -> Result<(), DeviceError> {
+    pub(crate) fn check(&mut self, gpu: &Gpu, address: u64, bytes: u64) -> Result<(), DeviceError> {
         let within = |&(start, size): &(u64, u64)| {
             address >= start && address.checked_add(bytes).is_some_and(|end| end - start <= size)
         };
         if self.known.iter().any(within) {
             return Ok(());
         }
-        let found = gpu.allocation(address)?;
-        if !within(&found) {
-            let (start, size) = found;
+        gpu.is_on_card(address)?;
+        let found = gpu.allocation(address).filter(|found| within(found));
+        // A range may be mapped piece by piece, as PyTorch's expandable segments are: then its end tells.
+        if found.is_none()
+            && gpu.is_on_card(address.saturating_add((bytes.max(1) - 1) / GRAIN * GRAIN)).is_err()
+        {
             return Err(DeviceError::Misuse(format!(
-                "{bytes} bytes at {address:#x} reach beyond their allocation, {size} bytes at {start:#x}"
+                "{bytes} bytes at {address:#x} reach beyond memory of the card"
             )));
         }
-        self.known.push(found);
+        self.known.push(found.unwrap_or((address, bytes)));
         Ok(())
     }
 }
 
 impl Gpu {
-    /// Start and bytes of the allocation on this card that an address is in.
-    fn allocation(&mut self, address: u64) -> Result<(u64, u64), DeviceError> {
+    /// That an address is one of this card's memory, of whoever allocated it.
+    fn is_on_card(&self, address: u64) -> Result<(), DeviceError> {
         let mut attributes = PointerAttributes {
             kind: -1,
             device: -1,
@@ -72,9 +78,9 @@ impl Gpu {
         if self.failed(answer) {
             return misuse("no memory that the HIP runtime knows; pass memory of hipMalloc");
         }
-        let is_device = match self.api.version_number() {
-            version if version >= ROCM_6 => attributes.kind == 2 || attributes.kind == 3,
-            _ => attributes.kind == 1,
+        let is_device = match self.version >= ROCM_6 {
+            true => attributes.kind == 2 || attributes.kind == 3,
+            false => attributes.kind == 1,
         };
         if !is_device && attributes.managed == 0 {
             return misuse("host memory; pass memory of hipMalloc");
@@ -82,13 +88,15 @@ impl Gpu {
         if attributes.device != self.adapter.index && attributes.managed == 0 {
             return misuse(&format!("memory of device {}, not of {}", attributes.device, self.adapter.index));
         }
+        Ok(())
+    }
+
+    /// Start and bytes of the allocation that an address is in, if the runtime knows it.
+    fn allocation(&self, address: u64) -> Option<(u64, u64)> {
         let (mut start, mut size): (Pointer, usize) = (null_mut(), 0);
         // SAFETY: writes an address and a size; the address is only looked up.
         let answer = unsafe { (self.api.address_range)(&mut start, &mut size, address as Pointer) };
-        if self.failed(answer) {
-            return misuse("in no allocation that the HIP runtime knows");
-        }
-        Ok((start as u64, (size as u64).next_multiple_of(GRAIN)))
+        (!self.failed(answer)).then(|| (start as u64, (size as u64).next_multiple_of(GRAIN)))
     }
 
     /// True for a failure, which is then no longer the thread's last error: the caller did not make it.
@@ -103,13 +111,19 @@ impl Gpu {
     /// Puts work on this stream from now on, behind what is on `last`.
     ///
     /// # Errors
-    /// `Lost`, `Driver`.
+    /// `Unsupported` for a stream that is being captured by a runtime that cannot; `Lost`, `Driver`.
     pub(crate) fn turn_to(&mut self, stream: RawStream, last: Option<RawStream>) -> Result<(), DeviceError> {
         let mut state = 0;
         // SAFETY: writes one int; the stream is alive by the promise of `RawStream`.
         let answer = unsafe { (self.api.stream_capturing)(stream.0, &mut state) };
         // Asking about the null stream fails while another is captured.
         let capturing = !self.failed(answer) && state != 0;
+        if capturing && self.version < CAPTURES {
+            return Err(DeviceError::Unsupported(format!(
+                "HIP {} runs kernels of modules at once instead of capturing them into a graph; ROCm 5.6 captures them",
+                self.api.version()
+            )));
+        }
         if let Some(last) = last.filter(|last| last.0 != stream.0 && !capturing) {
             // A stream that is gone has nothing left to wait for.
             if let Ok(event) = self.record_on(last.0) {

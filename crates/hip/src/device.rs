@@ -67,6 +67,14 @@ impl HipDevice {
         self.memory.in_use()
     }
 
+    /// Where the buffer begins, for other libraries on the same runtime.
+    ///
+    /// # Errors
+    /// `Misuse`, where it does not exist.
+    pub fn address(&self, id: BufferId) -> Result<u64, DeviceError> {
+        self.buffer(id).map(|(address, _)| address)
+    }
+
     /// Address and bytes of the buffer.
     fn buffer(&self, id: BufferId) -> Result<(u64, u64), DeviceError> {
         let text = || format!("buffer {} does not exist or was freed", id.0);

@@ -269,23 +269,38 @@ fn open(name: &OsStr) -> Result<Library, libloading::Error> {
     unsafe { Library::new(name) }
 }
 
-/// A runtime that is in the process already: two of them in one would fight over the card.
+/// A runtime that is in the process already, with its name: two of them in one would fight over the card.
 #[cfg(unix)]
-fn resident(name: &str) -> Option<Library> {
+fn resident() -> Option<(Library, String)> {
     use libloading::os::unix::{Library as Unix, RTLD_NOW};
     // `RTLD_NOLOAD` of Linux and the BSDs' `dlfcn.h`.
     const RTLD_NOLOAD: c_int = if cfg!(target_os = "linux") { 4 } else { 0x2000 };
-    // SAFETY: nothing is loaded, so no initialiser runs.
-    unsafe { Unix::open(Some(name), RTLD_NOW | RTLD_NOLOAD) }.ok().map(Library::from)
+    NAMES.map(String::from).into_iter().chain(std::iter::once_with(mapped).flatten()).find_map(|name| {
+        // SAFETY: nothing is loaded, so no initialiser runs.
+        let found = unsafe { Unix::open(Some(&name), RTLD_NOW | RTLD_NOLOAD) }.ok()?;
+        Some((Library::from(found), name))
+    })
+}
+
+/// Files of this process that are a runtime under another name, as Python wheels carry it (libamdhip64-1a2b3c4d.so).
+#[cfg(unix)]
+fn mapped() -> Vec<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let is_runtime =
+        |path: &&str| path.rsplit('/').next().is_some_and(|name| name.starts_with("libamdhip64"));
+    let mut found: Vec<String> = paths.filter(is_runtime).map(String::from).collect();
+    found.dedup();
+    found
 }
 
 #[cfg(not(unix))]
-fn resident(_: &str) -> Option<Library> {
+fn resident() -> Option<(Library, String)> {
     None
 }
 
 fn search() -> Result<(Library, String), DeviceError> {
-    if let Some(found) = NAMES.iter().find_map(|name| Some((resident(name)?, (*name).to_string()))) {
+    if let Some(found) = resident() {
         return Ok(found);
     }
     let in_folder = NAMES.map(|name| format!("{FOLDER}/{name}"));

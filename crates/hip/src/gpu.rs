@@ -30,6 +30,8 @@ pub(crate) struct Gpu {
     owned: Option<Pointer>,
     /// The stream is being captured into a graph: nothing on it can be waited for.
     pub(crate) capturing: bool,
+    /// As the runtime tells it: major * 10^7 + minor * 10^5 + patch.
+    pub(crate) version: c_int,
     events: Vec<Event>,
     /// Why no call is possible any more.
     given_up: Option<String>,
@@ -104,13 +106,14 @@ impl Gpu {
             }
         };
         drop(current);
-        let process = std::process::id();
+        let (process, version) = (std::process::id(), api.version_number());
         Ok(Self {
             api,
             adapter,
             stream,
             owned,
             capturing: false,
+            version,
             events: Vec::new(),
             given_up: None,
             process,

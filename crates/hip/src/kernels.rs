@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{CString, c_uint, c_void};
 use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use wave32_device::DeviceError;
 
 /// Most buffers of a kernel.
@@ -58,18 +59,34 @@ pub(crate) struct Function {
     pub(crate) kernel: Kernel,
 }
 
+/// A code object on one card.
+struct Loaded {
+    raw: Pointer,
+    /// The card, the runtime's code, and where the code object is: what tells it from others.
+    key: [usize; 3],
+    /// The runtime may refer to it as long as the module is loaded.
+    code: Cow<'static, [u8]>,
+}
+
+// SAFETY: the handle may be used from any thread.
+unsafe impl Send for Loaded {}
+// SAFETY: as above; nothing in it changes.
+unsafe impl Sync for Loaded {}
+
+/// What this process has loaded of objects that live for ever: all queues on a card share one, as loading takes the
+/// runtime tens of milliseconds.
+static SHARED: Mutex<Vec<Weak<Loaded>>> = Mutex::new(Vec::new());
+
 /// The code object of one card, loaded when its first kernel is asked for.
 pub(crate) struct Module {
-    source: std::sync::Arc<dyn KernelSource>,
-    raw: Option<Pointer>,
-    /// The runtime may refer to it as long as the module is loaded.
-    _code: Cow<'static, [u8]>,
+    source: Arc<dyn KernelSource>,
+    loaded: Option<Arc<Loaded>>,
     functions: HashMap<String, Function>,
 }
 
 impl Module {
-    pub(crate) fn new(source: std::sync::Arc<dyn KernelSource>) -> Self {
-        Self { source, raw: None, _code: Cow::Borrowed(&[]), functions: HashMap::new() }
+    pub(crate) fn new(source: Arc<dyn KernelSource>) -> Self {
+        Self { source, loaded: None, functions: HashMap::new() }
     }
 
     /// The kernel of that name.
@@ -98,31 +115,48 @@ impl Module {
     }
 
     fn load(&mut self, gpu: &mut Gpu) -> Result<Pointer, DeviceError> {
-        if let Some(raw) = self.raw {
-            return Ok(raw);
+        if let Some(loaded) = &self.loaded {
+            return Ok(loaded.raw);
         }
         let target = &gpu.adapter.target;
         let code = self.source.code(target).map_err(DeviceError::Unsupported)?;
-        let mut raw = null_mut();
-        // SAFETY: writes one handle; the image is a whole ELF file, whose header says how long it is, and is kept.
-        let answer = unsafe { (gpu.api.module_load)(&mut raw, code.as_ptr().cast()) };
-        if matches!(answer, status::NO_BINARY_FOR_GPU | status::INVALID_IMAGE) {
-            let said = gpu.api.says(answer);
-            return Err(DeviceError::Unsupported(format!(
-                "the runtime does not load code for {target}: {said}"
-            )));
-        }
-        gpu.check("hipModuleLoadData", answer)?;
-        (self.raw, self._code) = (Some(raw), code);
+        let key = [gpu.adapter.index as usize, gpu.api.module_load as usize, code.as_ptr() as usize];
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|other| other.strong_count() > 0);
+        let found = shared.iter().filter_map(Weak::upgrade).find(|other| other.key == key);
+        let loaded = match found {
+            Some(found) => found,
+            None => {
+                let mut raw = null_mut();
+                // SAFETY: writes one handle; the image is a whole ELF file, whose header says how long it is, and is kept.
+                let answer = unsafe { (gpu.api.module_load)(&mut raw, code.as_ptr().cast()) };
+                if matches!(answer, status::NO_BINARY_FOR_GPU | status::INVALID_IMAGE) {
+                    let said = gpu.api.says(answer);
+                    return Err(DeviceError::Unsupported(format!(
+                        "the runtime does not load code for {target}: {said}"
+                    )));
+                }
+                gpu.check("hipModuleLoadData", answer)?;
+                let made = Arc::new(Loaded { raw, key, code });
+                if let Cow::Borrowed(_) = made.code {
+                    shared.push(Arc::downgrade(&made));
+                }
+                made
+            }
+        };
+        let raw = loaded.raw;
+        self.loaded = Some(loaded);
         Ok(raw)
     }
 
-    /// Unloads the code; nothing may be in flight.
+    /// Unloads the code, unless another queue has it too; nothing may be in flight.
     pub(crate) fn unload(&mut self, gpu: &mut Gpu) {
         self.functions.clear();
-        if let Some(raw) = self.raw.take() {
-            // SAFETY: loaded here, and no function of it is used any more.
-            let answer = unsafe { (gpu.api.module_unload)(raw) };
+        // Locked, so that nobody comes to share it while it goes.
+        let _shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = self.loaded.take().and_then(Arc::into_inner) {
+            // SAFETY: loaded by `load`, and no function of it is used any more.
+            let answer = unsafe { (gpu.api.module_unload)(loaded.raw) };
             if let Err(error) = gpu.check("hipModuleUnload", answer) {
                 log::warn!("unloading code: {error}");
             }

@@ -233,7 +233,7 @@ impl HipQueue {
             return Ok(());
         }
         match &mut self.lent {
-            Some(lent) => lent.check(&mut self.gpu, address, bytes),
+            Some(lent) => lent.check(&self.gpu, address, bytes),
             None => {
                 let text = format!("{bytes} bytes at {address:#x} are no memory of this device");
                 Err(DeviceError::Misuse(text))

@@ -5,11 +5,12 @@
 //! MIOpen ([`vendor`], [`posed`], over [`ffi`]) and checks it against the f64 oracle ([`attempt`]); a shape that a solver cannot
 //! take safely is tried in other shapes with the same result ([`rewrite`]). What is in flight is on disk before it
 //! starts ([`quarantine`]), and what came of it stays ([`known`]) until its MIOpen is no more ([`superseded`]). [`table`] prints it,
-//! [`standing`] reads it for one shape.
+//! [`standing`] reads it for one shape. [`device`] has `wave32 verify` check a whole libMIOpen.
 
 pub mod attempt;
 pub mod campaign;
 pub mod child;
+pub mod device;
 pub mod ffi;
 pub mod known;
 mod lane;

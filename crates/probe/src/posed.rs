@@ -74,7 +74,7 @@ fn int(value: i64) -> Result<c_int, Finding> {
 }
 
 impl<'v> Posed<'v> {
-    /// Poses a plain problem (not transposed, no bias).
+    /// Poses a problem without bias, and without output padding where it is transposed.
     ///
     /// # Errors
     /// What MIOpen says.
@@ -84,7 +84,10 @@ impl<'v> Posed<'v> {
         let mut posed =
             Self { vendor, direction: s.direction, tensors: [null_mut(); 3], convolution: null_mut() };
         let x = [s.n, s.c, s.h, s.w];
-        let w = [s.k, s.c / s.groups, s.r, s.s];
+        let w = match s.transposed {
+            true => [s.c, s.k / s.groups, s.r, s.s],
+            false => [s.k, s.c / s.groups, s.r, s.s],
+        };
         let y = [s.n, s.k, p.out_h(), p.out_w()];
         let dims = match s.direction {
             Direction::Forward => [x, w, y],
@@ -115,8 +118,8 @@ impl<'v> Posed<'v> {
         vendor.miopen("miopenCreateConvolutionDescriptor", status)?;
         let (c, [ph, pw], [u, v], [dh, dw]) = (posed.convolution, s.pad, s.stride, s.dilation);
         let (ph, pw, u, v, dh, dw) = (int(ph)?, int(pw)?, int(u)?, int(v)?, int(dh)?, int(dw)?);
-        // SAFETY: a live descriptor and scalars; mode 0 is a plain convolution.
-        let status = unsafe { (common.init_convolution)(c, 0, ph, pw, u, v, dh, dw) };
+        // SAFETY: a live descriptor and scalars; mode 0 is a plain convolution, 1 a transposed one.
+        let status = unsafe { (common.init_convolution)(c, c_int::from(s.transposed), ph, pw, u, v, dh, dw) };
         vendor.miopen("miopenInitConvolutionDescriptor", status)?;
         // SAFETY: a live descriptor and a scalar.
         let status = unsafe { (common.set_groups)(c, int(s.groups)?) };
@@ -207,9 +210,20 @@ impl<'v> Posed<'v> {
         vendor.miopen("asking for the workspace's size", status)?;
         // Find's wish covers its hungriest solver; without it, those that need less are still found.
         let workspace = Memory::new(vendor, &vec![0xff; bytes]).ok().filter(|_| bytes > 0);
-        let (address, bytes) = workspace.as_ref().map_or((null_mut(), 0), |w| (w.address(), bytes));
+        let space = workspace.as_ref().map_or((null_mut(), 0), |w| (w.address(), bytes));
+        self.find_at(operands.map(|m| m.address().cast_const()), out.address(), space)
+    }
+
+    /// As [`find`](Self::find), on addresses of buffers that have their tensors' bytes, and a workspace.
+    pub(crate) fn find_at(
+        &self,
+        operands: [Address; 2],
+        out: Pointer,
+        (space, bytes): (Pointer, usize),
+    ) -> Result<Vec<(i32, u64)>, Finding> {
+        let vendor = self.vendor;
         let [d0, d1] = self.classic([self.tensors[0], self.tensors[1]]);
-        let [a0, a1]: [Address; 2] = self.classic(operands).map(|m| m.address().cast_const());
+        let [a0, a1] = self.classic(operands);
         let (mut perf, mut count) = ([Perf::default(); FOUND], 0);
         // SAFETY: live handle and descriptors; each buffer has its tensor's bytes, `perf` room for FOUND.
         let status = unsafe {
@@ -221,11 +235,11 @@ impl<'v> Posed<'v> {
                 a1,
                 self.convolution,
                 self.tensors[2],
-                out.address(),
+                out,
                 FOUND as c_int,
                 &mut count,
                 perf.as_mut_ptr(),
-                address,
+                space,
                 bytes,
                 false,
             )
@@ -249,7 +263,9 @@ impl<'v> Posed<'v> {
         let bytes = usize::try_from(how.workspace()).unwrap_or(usize::MAX / 2);
         let workspace = if bytes > 0 { Some(Memory::new(vendor, &vec![poison; bytes])?) } else { None };
         let timer = Timer::start(vendor)?;
-        let status = self.launch(how, &held, &out, workspace.as_ref(), bytes);
+        let space = workspace.as_ref().map_or(null_mut(), Memory::address);
+        let addresses = [held[0].address().cast_const(), held[1].address().cast_const()];
+        let status = self.launch_at(how, addresses, out.address(), (space, bytes));
         vendor.miopen("running it", status)?;
         let ms = timer.stop()?;
         // SAFETY: no arguments.
@@ -265,19 +281,17 @@ impl<'v> Posed<'v> {
         Ok(Ran { out: out.read("the result")?, ms })
     }
 
-    fn launch(
+    /// Launches it on addresses of buffers that have their tensors' bytes, and a workspace.
+    pub(crate) fn launch_at(
         &self,
         how: Run,
-        held: &[Memory<'_>; 2],
-        out: &Memory<'_>,
-        workspace: Option<&Memory<'_>>,
-        bytes: usize,
+        addresses: [Address; 2],
+        y: Pointer,
+        (space, bytes): (Pointer, usize),
     ) -> Status {
         let handle = self.vendor.handle;
-        let space = workspace.map_or(null_mut(), Memory::address);
-        let addresses: [Address; 2] = [held[0].address().cast_const(), held[1].address().cast_const()];
         let descriptors = [self.tensors[0], self.tensors[1]];
-        let (convolution, result, y) = (self.convolution, self.tensors[2], out.address());
+        let (convolution, result) = (self.convolution, self.tensors[2]);
         match how {
             Run::Solver { id, .. } => {
                 let ([d0, d1], [a0, a1]) = (self.ordered(descriptors), self.ordered(addresses));

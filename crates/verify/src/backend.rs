@@ -18,6 +18,9 @@ pub enum Backend {
     Gpu(Box<dyn Device>),
 }
 
+/// Opens devices that this crate does not know; `None` for a name that is not its own.
+pub type Opener = fn(&str) -> Option<Result<Box<dyn Device>, DeviceError>>;
+
 /// One way to compute a problem on a backend.
 #[derive(Debug, Clone)]
 pub struct Candidate {

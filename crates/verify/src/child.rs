@@ -1,6 +1,6 @@
 //! The child's side: one device, problems from standard input, answers on standard output.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Opener};
 use crate::check::check;
 use crate::guard::{requests, say};
 use crate::plant::Plants;
@@ -8,20 +8,22 @@ use crate::protocol::{Device, Driver, Ready, Reply, Request};
 use wave32_device::{DeviceError, DeviceInfo};
 use wave32_solve::DeviceCaps;
 
-/// Serves until standard input ends. Never returns an error: a parent that is gone ends the process.
-pub fn serve() {
+/// Serves until standard input ends; `others` is asked first where a device is to be opened. Never returns an error: a parent that is gone ends the process.
+pub fn serve(others: Opener) {
     let plants = Plants::from_env();
     let mut backend: Option<Backend> = None;
     for line in requests() {
         match serde_json::from_str(&line) {
             Ok(Request::List(driver)) => say(&Reply::Listed(list(driver).map_err(|error| error.to_string()))),
-            Ok(Request::Open(id)) => match Backend::open(&id) {
-                Ok(opened) => {
-                    say(&Reply::Ready(Box::new(opened.ready())));
-                    backend = Some(opened);
+            Ok(Request::Open(id)) => {
+                match others(&id).map_or_else(|| Backend::open(&id), |found| found.map(Backend::Gpu)) {
+                    Ok(opened) => {
+                        say(&Reply::Ready(Box::new(opened.ready())));
+                        backend = Some(opened);
+                    }
+                    Err(error) => say(&Reply::NotOpen(error.to_string())),
                 }
-                Err(error) => say(&Reply::NotOpen(error.to_string())),
-            },
+            }
             Ok(Request::Check(job)) => {
                 let Some(backend) = backend.as_mut() else {
                     say(&Reply::NotOpen("no device was opened".into()));

@@ -118,7 +118,8 @@ static int properties(char *at, int device) {
 }
 int hipGetDevicePropertiesR0600(void *at, int device) { CALLED; return properties(at, device); }
 int hipGetDeviceProperties(void *at, int device) { (void)at, (void)device; return 1; }
-int hipRuntimeGetVersion(int *version) { CALLED; *version = 50221153; return 0; }
+/* VERSION: of the runtime. */
+int hipRuntimeGetVersion(int *version) { CALLED; *version = (int)setting("VERSION", 50221153); return 0; }
 int hipMalloc(void **at, size_t bytes) {
     CALLED;
     *at = bytes > ((size_t)1 << 31) ? NULL : aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
@@ -190,3 +191,23 @@ int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 }
 const char *hipGetErrorName(int status) { return status == 2 ? "hipErrorOutOfMemory" : "hipErrorOther"; }
 const char *hipGetErrorString(int status) { return status == 2 ? "out of memory" : "something else"; }
+int hipGetLastError(void) { CALLED; return 0; }
+int hipStreamWaitEvent(void *stream, void *event, unsigned flags) { CALLED; (void)stream, (void)event, (void)flags; return 0; }
+/* CAPTURING: every stream is being captured into a graph. */
+int hipStreamIsCapturing(void *stream, int *is) { CALLED; (void)stream; *is = (int)setting("CAPTURING", 0); return 0; }
+int hipThreadExchangeStreamCaptureMode(int *mode) { CALLED; *mode = 0; return 0; }
+/* KIND: hipMemoryType of every address (1 is the device's, here as in ROCm 5). EXTENT: bytes of its allocation. LIMIT: the
+ * first address that is no memory. */
+int hipPointerGetAttributes(int *attributes, const void *pointer) {
+    CALLED;
+    long limit = setting("LIMIT", 0);
+    if (limit && (long)(intptr_t)pointer >= limit) return 1;
+    memset(attributes, 0, 32);
+    attributes[0] = (int)setting("KIND", 1);
+    return 0;
+}
+int hipMemGetAddressRange(void **start, size_t *bytes, void *pointer) {
+    CALLED;
+    *start = pointer, *bytes = (size_t)setting("EXTENT", 1 << 20);
+    return 0;
+}
