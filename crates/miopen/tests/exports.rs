@@ -8,14 +8,19 @@ use std::path::Path;
 use std::process::Command;
 
 fn tool(name: &str, args: &[&str]) -> String {
-    let ended = Command::new(name).args(args).arg(library()).output().unwrap_or_else(|e| panic!("{name}: {e}"));
+    let ended =
+        Command::new(name).args(args).arg(library()).output().unwrap_or_else(|e| panic!("{name}: {e}"));
     assert!(ended.status.success(), "{name}: {}", String::from_utf8_lossy(&ended.stderr));
     String::from_utf8(ended.stdout).unwrap()
 }
 
 /// `name@@version` of all it defines.
 fn defined() -> BTreeSet<String> {
-    tool("nm", &["-D", "--defined-only"]).lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect()
+    tool("nm", &["-D", "--defined-only"])
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -23,7 +28,9 @@ fn exports_only_miopen_in_one_version() {
     let defined = defined();
     let other: Vec<_> = defined
         .iter()
-        .filter(|name| !(name.starts_with("miopen") && name.ends_with("@@MIOPEN_HIP_1")) && *name != "MIOPEN_HIP_1")
+        .filter(|name| {
+            !(name.starts_with("miopen") && name.ends_with("@@MIOPEN_HIP_1")) && *name != "MIOPEN_HIP_1"
+        })
         .collect();
     assert!(other.is_empty() && defined.len() > 50, "{other:?}, {} in all", defined.len());
 }
@@ -37,7 +44,8 @@ fn is_called_as_the_vendors_and_needs_nothing_of_the_vendor() {
         lines.filter_map(|line| line.split(['[', ']']).nth(1)).map(str::to_owned).collect()
     };
     assert_eq!(values("SONAME"), ["libMIOpen.so.1"]);
-    let libc = ["libc.so.6", "libm.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"];
+    let libc =
+        ["libc.so.6", "libm.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"];
     let needed = values("NEEDED");
     assert!(needed.iter().all(|name| libc.contains(&name.as_str())), "{needed:?}");
     assert!(values("RUNPATH").is_empty() && values("RPATH").is_empty());
@@ -54,8 +62,13 @@ fn has_every_function_that_its_clients_import() {
     assert!(lists.len() >= 3, "PyTorch, onnxruntime-rocm and tensorflow-rocm are meant: {lists:?}");
     for list in lists {
         let text = std::fs::read_to_string(&list).unwrap();
-        let names: Vec<&str> = text.lines().map(|line| line.split('#').next().unwrap().trim()).filter(|n| !n.is_empty()).collect();
-        let missing: Vec<_> = names.iter().filter(|name| !defined.contains(&format!("{name}@@MIOPEN_HIP_1"))).collect();
+        let names: Vec<&str> = text
+            .lines()
+            .map(|line| line.split('#').next().unwrap().trim())
+            .filter(|n| !n.is_empty())
+            .collect();
+        let missing: Vec<_> =
+            names.iter().filter(|name| !defined.contains(&format!("{name}@@MIOPEN_HIP_1"))).collect();
         assert!(names.len() > 30 && missing.is_empty(), "{}: {missing:?} of {}", list.display(), names.len());
     }
 }

@@ -48,7 +48,9 @@ fn two_processes_at_once() {
 fn exports() -> Vec<String> {
     let nm = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output().unwrap();
     let text = String::from_utf8(nm.stdout).unwrap();
-    let name = |line: &str| line.split_whitespace().nth(2).and_then(|name| name.split('@').next()).map(str::to_owned);
+    let name = |line: &str| {
+        line.split_whitespace().nth(2).and_then(|name| name.split('@').next()).map(str::to_owned)
+    };
     text.lines().filter(|line| line.contains(" T ")).filter_map(name).collect()
 }
 

@@ -3,17 +3,18 @@
 
 mod card;
 
-use card::{launcher, library, list, on_card, program};
+use card::{DEADLINE, launcher, library, list, on_card_within, program};
+use std::time::Duration;
 
 /// Each row of options on the list; all have to pass.
-fn replay(layers: &str, rows: &[&str]) {
+fn replay(layers: &str, rows: &[&str], deadline: Duration) {
     let Some(launcher) = launcher() else { return };
     let (program, layers) = (program("torch_replay"), list(layers));
     for row in rows {
         let mut args = vec![layers.to_str().unwrap()];
         args.extend(row.split_whitespace());
         eprintln!("{row}");
-        on_card(&launcher, &program, &args).clean();
+        on_card_within(&launcher, &program, &args, deadline).clean();
     }
 }
 
@@ -30,6 +31,7 @@ fn every_kind_of_convolution_as_each_generation_of_pytorch_asks_for_it() {
             "--torch 2.9 --immediate --oom",
             "--torch 2.9 --oom --own-stream",
         ],
+        DEADLINE,
     );
 }
 
@@ -43,6 +45,7 @@ fn every_kind_in_halves() {
             "--torch 2.2 --dtype bf16 --deterministic",
             "--torch 2.9 --dtype bf16 --benchmark --channels-last --own-stream",
         ],
+        DEADLINE,
     );
 }
 
@@ -56,15 +59,29 @@ fn resnet_18_forward_and_backward() {
             "--torch 1.12 --deterministic --dtype f16 --divide 4 --once",
             "--torch 2.9 --benchmark --channels-last --dtype bf16 --divide 4 --once",
         ],
+        DEADLINE,
     );
+}
+
+#[test]
+#[ignore = "takes long: `make miopen-resnet`"]
+fn resnet_18_whole() {
+    replay("resnet18.txt", &["--torch 2.9 --once"], Duration::from_secs(4 * 3600));
 }
 
 #[test]
 fn clients_link_to_the_soname_and_its_symbol_version() {
     let Some(_) = launcher() else { return };
-    let nm = std::process::Command::new("nm").args(["-D", "--undefined-only"]).arg(program("torch_replay")).output();
+    let nm = std::process::Command::new("nm")
+        .args(["-D", "--undefined-only"])
+        .arg(program("torch_replay"))
+        .output();
     let text = String::from_utf8(nm.unwrap().stdout).unwrap();
     let imports: Vec<&str> = text.split_whitespace().filter(|word| word.starts_with("miopen")).collect();
     assert!(imports.len() > 40, "{imports:?}");
-    assert!(imports.iter().all(|name| name.ends_with("@MIOPEN_HIP_1")), "{imports:?} of {}", library().display());
+    assert!(
+        imports.iter().all(|name| name.ends_with("@MIOPEN_HIP_1")),
+        "{imports:?} of {}",
+        library().display()
+    );
 }

@@ -25,12 +25,21 @@ impl Ended {
     /// Panics, with all that it wrote, unless it says that it passed.
     pub fn passed(&self) {
         let whole = format!("{}\n{}", self.stdout, self.stderr);
-        assert!(self.code == Some(0) && self.stdout.ends_with("passed\n"), "{:?}: {whole}", (self.code, self.signal));
+        assert!(
+            self.code == Some(0) && self.stdout.ends_with("passed\n"),
+            "{:?}: {whole}",
+            (self.code, self.signal)
+        );
     }
 }
 
+/// Runs it within the deadline.
+pub fn run(command: Command) -> Ended {
+    run_within(command, DEADLINE)
+}
+
 /// Runs it; when it is late, ends it and all that it started.
-pub fn run(mut command: Command) -> Ended {
+fn run_within(mut command: Command, deadline: Duration) -> Ended {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (out, err) = (reader(child.stdout.take().unwrap()), reader(child.stderr.take().unwrap()));
@@ -39,11 +48,11 @@ pub fn run(mut command: Command) -> Ended {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if start.elapsed() > DEADLINE {
+        if start.elapsed() > deadline {
             let group = format!("-{}", child.id());
             let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
             let _ = child.wait();
-            panic!("{command:?}: not done after {DEADLINE:?}:\n{}", err.join().unwrap());
+            panic!("{command:?}: not done after {deadline:?}:\n{}", err.join().unwrap());
         }
         std::thread::sleep(Duration::from_millis(5));
     };
@@ -131,9 +140,13 @@ pub fn program(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
     std::fs::create_dir_all(&folder).unwrap();
     // By a name of its own, then renamed: tests of one file run side by side.
-    let (program, new) = (folder.join(name), folder.join(format!("{name}.{:?}", std::thread::current().id())));
+    let (program, new) =
+        (folder.join(name), folder.join(format!("{name}.{:?}", std::thread::current().id())));
     let mut compile = Command::new("cc");
-    compile.args(["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-pthread", "-o"]).arg(&new).arg(source);
+    compile
+        .args(["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-pthread", "-o"])
+        .arg(&new)
+        .arg(source);
     compile.arg(library()).args(hip()).args(["-lm", "-ldl"]);
     let ended = run(compile);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -156,15 +169,22 @@ pub struct Run {
 
 /// A program of `tests/c` on the strict card, in a home that is empty.
 pub fn on_card(launcher: &Path, program: &Path, args: &[&str]) -> Run {
+    on_card_within(launcher, program, args, DEADLINE)
+}
+
+/// The same with a deadline of its own.
+pub fn on_card_within(launcher: &Path, program: &Path, args: &[&str], deadline: Duration) -> Run {
     let (home, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let report = out.path().join("report.json");
     let mut command = Command::new(launcher);
     command.args(["run", "--strict", "--report"]).arg(&report).arg("--").arg(program).args(args);
     command.env("LD_LIBRARY_PATH", library().parent().unwrap()).current_dir(home.path());
-    for name in ["HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR", "MIOPEN_USER_DB_PATH"] {
+    for name in
+        ["HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR", "MIOPEN_USER_DB_PATH"]
+    {
         command.env(name, home.path());
     }
-    let ended = run(command);
+    let ended = run_within(command, deadline);
     let report = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     Run { ended, report, home }
 }
