@@ -199,9 +199,10 @@ impl Run {
         self.wrote_nothing();
     }
 
-    /// Nothing lies in what was its home.
+    /// Nothing lies in what was its home; but the virtual card keeps the system files that it shows in a folder there.
     pub fn wrote_nothing(&self) {
-        let left: Vec<_> = std::fs::read_dir(self.home.path()).unwrap().map(|e| e.unwrap().path()).collect();
+        let names = std::fs::read_dir(self.home.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: Vec<_> = names.filter(|name| !name.to_string_lossy().starts_with("wave32-vgpu-")).collect();
         assert!(left.is_empty(), "files were written: {left:?}");
     }
 }
