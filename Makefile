@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short rocm miopen-clients miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-preload miopen-clients miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -58,6 +58,12 @@ rocm: setup
 	@scripts/rocm.sh $(TARGET)/rocm $(TARGET)/release/libwave32_miopen.a
 	@echo 'built: $(TARGET)/rocm/lib/libMIOpen.so.1'
 
+# Coarse-grained memory for cards without PCIe atomics: docs/preload.md.
+rocm: rocm-preload
+rocm-preload: setup
+	CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=symbols cargo build --release --package wave32-preload
+	@install -D -m 644 $(TARGET)/release/libwave32_preload.so $(TARGET)/rocm/lib/libwave32_preload.so
+
 VGPU = $(abspath $(TARGET))/vgpu
 
 # Stock onnxruntime-rocm from PyPI on the drop-in and the virtual card; downloads 0.3 GB (docs/miopen_clients.md).
@@ -82,8 +88,8 @@ vgpu-kernels: vgpu-host
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
 
 # The virtual card under the HIP 5.7 and 6.x of later Debian releases, unpacked into a folder of their own.
-vgpu-newer: vgpu
-	@scripts/vgpu_newer.sh $(VGPU)
+vgpu-newer: vgpu rocm-preload
+	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so
 
 lint:
 	cargo fmt --all --check

@@ -1,11 +1,16 @@
 #!/bin/sh
 # Runs the programs of vgpu/tests/hip on the virtual card under the HIP of later Debian releases: trixie's 5.7 and sid's
-# 6.x, unpacked (not installed) below FOLDER/newer together with their own C library. FOLDER holds what `make vgpu` built.
+# 6.x, unpacked (not installed) below FOLDER/newer together with their own C library; then those of crates/preload on the
+# strict card with the library PRELOAD. FOLDER holds what `make vgpu` built.
+#
+#   scripts/vgpu_newer.sh FOLDER PRELOAD
 set -eu
 
 folder=$1
+preload=$2
 here=$(cd "$(dirname "$0")/.." && pwd)
 tests=$here/vgpu/tests/hip
+preloaded=$here/crates/preload/tests/programs
 mkdir -p "$folder/newer/bin"
 
 # build RELEASE SOURCE OUT [--genco]: 5.7 runs what this system's hipcc makes; 6.x wants its own headers.
@@ -13,7 +18,7 @@ build() {
     flags=$(sed -n 's,^// flags: ,,p' "$2")
     if [ "$1" = trixie ]; then
         # shellcheck disable=SC2086 # several words
-        HIP_PLATFORM=amd hipcc --offload-arch=gfx1010 -O2 -std=c++17 $flags ${4:-} "$2" -o "$3"
+        HIP_PLATFORM=amd hipcc --offload-arch=gfx1010 -O2 -std=c++17 -I"$tests" $flags ${4:-} "$2" -o "$3"
         return
     fi
     usr=$folder/newer/$1/usr
@@ -23,7 +28,7 @@ build() {
     kind=-c
     [ -z "${4:-}" ] || kind=--cuda-device-only
     # shellcheck disable=SC2086
-    PATH=$folder/newer/bin:$PATH clang++-19 -x hip --offload-arch=gfx1010 -O2 -std=c++17 $flags \
+    PATH=$folder/newer/bin:$PATH clang++-19 -x hip --offload-arch=gfx1010 -O2 -std=c++17 -I"$tests" $flags \
         --rocm-path="$usr" --hip-path="$usr" --hip-version="${library##*.}.4.0" -isystem "$usr/include" \
         -D__HIP_PLATFORM_AMD__ -mcode-object-version=4 -w \
         --rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode $kind "$2" -o "$3.o"
@@ -42,10 +47,10 @@ for release in trixie sid; do
     name=$(basename "$(ls "$libraries"/libamdhip64.so.*.*.*)")
     echo "Debian $release: $name"
     run() {
-        HSA_ENABLE_SDMA=$sdma timeout 240 "$folder/wave32-vgpu" run $options -- \
-            "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries:$folder/lib" --argv0 "$1" "$1"
+        HSA_ENABLE_SDMA=$sdma LD_PRELOAD=$with timeout 240 "$folder/wave32-vgpu" run $options -- \
+            "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries:$folder/lib" --argv0 "$1" "$@"
     }
-    sdma=1 options=
+    sdma=1 options= with=
     run "$root/usr/bin/rocminfo" | grep -q 'Marketing Name: *AMD Radeon RX 5600 XT' || {
         echo "  rocminfo does not list the card"
         failed=1
@@ -72,6 +77,19 @@ for release in trixie sid; do
             failed=1
             echo "  $(basename "$program"), HSA_ENABLE_SDMA=$sdma: status $status: $(tail -n 2 "$program.out")"
         done
+    done
+    sdma=1 options=--strict with=$preload
+    for use in 'kinds default' 'kinds mapped' 'kinds numa' 'kinds mem-alloc-host' 'kinds registered' 'kinds managed' \
+        device_kinds busy 'refusals refused'; do
+        # shellcheck disable=SC2086 # program and argument
+        set -- $use
+        program=$root/programs/$1
+        shift
+        [ -e "$program" ] || build "$release" "$preloaded/${program##*/}.hip" "$program"
+        run "$program" "$@" > "$program.out" 2>&1 && grep -qx passed "$program.out" || {
+            failed=1
+            echo "  $use, coarse-grained: $(tail -n 2 "$program.out")"
+        }
     done
 done
 [ "$failed" -eq 0 ] && echo 'all programs passed under both'

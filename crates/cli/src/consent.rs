@@ -93,6 +93,17 @@ impl Consent {
         Ok(id.map_or(Outcome::Nothing, Outcome::Done))
     }
 
+    /// Shows a plan that is not carried out.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn show(&self, plan: &Plan) -> Result<()> {
+        if !self.json {
+            print(&plan.diff());
+        }
+        self.report(plan, None)
+    }
+
     fn report(&self, plan: &Plan, id: Option<u64>) -> Result<()> {
         if self.json {
             let steps: Vec<&Step> = plan.steps().collect();

@@ -10,6 +10,7 @@ mod doctor;
 mod ending;
 mod env;
 mod explain;
+mod miopen;
 mod output;
 mod probe;
 mod progress;
@@ -63,6 +64,8 @@ enum Command {
     Env(env::Args),
     /// Keeps that environment: shows the diff, asks, writes
     Apply(Box<apply::Args>),
+    /// wave32's libMIOpen in the place of ROCm's, in a wheel's or a distribution's folder, and out of it again
+    Miopen(miopen::Args),
     /// Takes back what `apply` changed, around what you edited since
     Undo(undo::Args),
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(args),
         Command::Env(args) => env::main(args),
         Command::Apply(args) => apply::main(args),
+        Command::Miopen(args) => miopen::main(args),
         Command::Undo(args) => undo::main(args),
         Command::VerifyChild => {
             wave32_verify::child::serve(wave32_probe::device::open);

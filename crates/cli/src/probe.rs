@@ -88,7 +88,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let shapes = shapes(args, seed)?;
-    let (library, others) = args.vendor.libraries();
+    let (library, others) = args.vendor.libraries()?;
     let options = options(args, seed, &library)?;
     if let Some(path) = args.json.as_deref().filter(|path| !is_stdout(path)) {
         writable(path)?;
@@ -118,7 +118,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 
 /// Shows what is kept of MIOpens that are not here any more, and removes it.
 fn prune(args: &Args, stop: &AtomicBool) -> Result<ExitCode> {
-    let (chosen, others) = args.vendor.libraries();
+    let (chosen, others) = args.vendor.libraries()?;
     let mut here = Vec::new();
     for library in [chosen].into_iter().chain(others) {
         match campaign::identify(&vendor::children(&library.path, args.device)?, stop) {

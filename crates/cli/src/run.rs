@@ -50,14 +50,17 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let around = Surroundings { cards, log_miopen, ..Surroundings::here(situation) };
     let mut changes = launch::changes(route, &around);
     changes.retain(|change| !args.keep.contains(&change.name));
+    let ours = launch::convolutions(route, &around, &args.keep);
     log::info!("route {}: {why}", route.name());
     changes.iter().for_each(|change| log::info!("{change}"));
     if args.dry_run {
         let lines = changes.iter().map(|change| format!("  {change}\n")).collect::<String>();
-        crate::output::print(&format!("route {}: {why}\n{lines}", route.name()));
+        let ours = ours.map_or(String::new(), |line| format!("  {line}\n"));
+        crate::output::print(&format!("route {}: {why}\n{lines}{ours}", route.name()));
         return Ok(ExitCode::SUCCESS);
     }
     let mut told: Vec<String> = launch::corrections(&changes, &around.variables).into_iter().collect();
+    told.extend(ours);
     if args.route.is_none() && route == Route::Cpu {
         told.insert(0, why);
     }

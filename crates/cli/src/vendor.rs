@@ -2,9 +2,12 @@
 
 use crate::ending::NoDevice;
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use wave32_doctor::drop_in;
 use wave32_doctor::miopen::{Miopen, miopens};
+use wave32_doctor::own;
 use wave32_doctor::profile::Dialect;
 use wave32_doctor::scan;
 use wave32_doctor::system::System;
@@ -32,16 +35,32 @@ impl Vendor {
     }
 
     /// The chosen MIOpen, and the others that are here.
-    pub fn libraries(&self) -> (Miopen, Vec<Miopen>) {
+    ///
+    /// # Errors
+    /// There is none but wave32's own.
+    pub fn libraries(&self) -> Result<(Miopen, Vec<Miopen>)> {
         let system = System::live();
-        let mut found = miopens(&system, &scan::stack(&system, &scan::Options::default()));
+        let facts = scan::stack(&system, &scan::Options::default());
+        let mut found = miopens(&system, &facts);
         let chosen = match &self.library {
             Some(named) => {
                 // Links followed, as the doctor does: what is kept is told apart by the file.
                 let path = named.canonicalize().or_else(|_| std::path::absolute(named));
-                let path = path.unwrap_or(named.clone()).display().to_string();
+                let path = path.unwrap_or(named.clone());
+                if own::at(&path).is_some() {
+                    let kept = drop_in::kept_name(&path);
+                    let next =
+                        if kept.is_file() { format!(": name {}", kept.display()) } else { String::new() };
+                    bail!("--library {} is wave32's own, and the vendor's is meant{next}", named.display());
+                }
+                let path = path.display().to_string();
                 found.retain(|other| other.path != path);
                 Miopen { path, why: "--library names it".into() }
+            }
+            None if found.is_empty() && facts.rocm.iter().any(|rocm| rocm.library("miopen").is_some()) => {
+                let why =
+                    "the only MIOpen here is wave32's own: there are no solvers of the vendor's to probe";
+                bail!(NoDevice(why.into()));
             }
             None if found.is_empty() => {
                 // The loader has a list of its own (ldconfig's), which only it can ask.
@@ -50,7 +69,7 @@ impl Vendor {
             }
             None => found.remove(0),
         };
-        (chosen, found)
+        Ok((chosen, found))
     }
 
     /// Where results are kept: they are state, not configuration, and not to be cleared like a cache.
@@ -79,6 +98,14 @@ impl Vendor {
     }
 }
 
+/// What is preloaded, without our libMIOpen: its functions would be found before the vendor's.
+fn preload() -> Option<OsString> {
+    let list = std::env::var("LD_PRELOAD").ok()?;
+    let ours = |path: &&str| own::at(Path::new(path)).is_some_and(|own| own.name == "libMIOpen");
+    let others: Vec<&str> = list.split([':', ' ']).filter(|path| !path.is_empty() && !ours(path)).collect();
+    (!others.is_empty()).then(|| others.join(":").into())
+}
+
 /// Guarded children that open a library, with the limits that hold where none are asked for.
 ///
 /// # Errors
@@ -86,7 +113,11 @@ impl Vendor {
 pub fn children(library: &str, device: i32) -> Result<Children> {
     let program = std::env::current_exe().context("cannot find this program to start the guarded child")?;
     Ok(Children {
-        launcher: Launcher { program, args: vec!["__probe-child".into()], env: Vec::new() },
+        launcher: Launcher {
+            program,
+            args: vec!["__probe-child".into()],
+            env: vec![("LD_PRELOAD".into(), preload())],
+        },
         limits: Limits {
             deadline: STARTUP,
             startup: STARTUP,

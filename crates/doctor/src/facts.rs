@@ -35,6 +35,9 @@ pub struct Facts {
     pub vulkan: Vulkan,
     /// Variables that such software reads, set now or by files.
     pub variables: Vec<Variable>,
+    /// wave32's own libraries that every program loads, by LD_PRELOAD or `/etc/ld.so.preload`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preloaded: Vec<Preloaded>,
     /// What earlier attempts left behind.
     pub leftovers: Vec<Leftover>,
     /// What could not be read, and why.
@@ -234,6 +237,11 @@ impl Rocm {
         self.libraries.iter().find(|l| l.name == name)
     }
 
+    /// The MIOpen that is the vendor's, not wave32's in its place.
+    pub fn vendors_miopen(&self) -> Option<&Library> {
+        self.library("miopen").filter(|library| library.ours.is_none())
+    }
+
     /// Major version.
     pub fn major(&self) -> Option<u32> {
         major(self.version.as_deref()?)
@@ -262,6 +270,20 @@ pub struct Library {
     pub package: Option<String>,
     /// Whether it is as its package has it; none if there is no package or the file was not summed up.
     pub intact: Option<bool>,
+    /// wave32's own, in the vendor's place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<crate::own::Own>,
+}
+
+/// A library of wave32's that is preloaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Preloaded {
+    /// Its path.
+    pub path: String,
+    /// What names it.
+    pub place: String,
+    /// Which it is.
+    pub own: crate::own::Own,
 }
 
 /// A file that was installed and is gone.

@@ -4,11 +4,13 @@ pub mod ask;
 pub mod build_torch;
 pub mod change;
 pub mod code_objects;
+pub mod drop_in;
 pub mod facts;
 #[cfg(target_os = "linux")]
 pub mod launch;
 pub mod miopen;
 pub mod native;
+pub mod own;
 pub mod profile;
 pub mod repair;
 pub mod report;

@@ -1,11 +1,13 @@
 //! Which MIOpens are here, and which of them programs load.
 
+use crate::drop_in;
 use crate::facts::{Facts, Library, Rocm, Torch};
 use crate::rules::stack::loads;
 use crate::scan;
 use crate::system::System;
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::path::Path;
 
 /// A libMIOpen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,14 +18,23 @@ pub struct Miopen {
     pub why: String,
 }
 
-/// The MIOpens here, each once, best first: what `LD_LIBRARY_PATH` puts before all others, what the PyTorches in reach
+/// The vendor's MIOpens here, none of ours, each once, best first: what `LD_LIBRARY_PATH` puts before all others, what the PyTorches in reach
 /// load, what `ROCM_PATH` names, then `/opt/rocm`, its neighbours from the newest on, the distribution's, and what is left
 /// in wheels.
 pub fn miopens(system: &System, facts: &Facts) -> Vec<Miopen> {
     let mut found: Vec<Miopen> = Vec::new();
     let mut add = |library: Option<&Library>, why: String| {
-        if let Some(library) = library.filter(|l| found.iter().all(|m| m.path != l.path)) {
-            found.push(Miopen { path: library.path.clone(), why });
+        let Some(library) = library else { return };
+        let path = match library.ours {
+            None => library.path.clone(),
+            // Where ours has its place, the vendor's is kept beside it, or there is none.
+            Some(_) => match drop_in::kept_name(Path::new(&library.path)).to_str() {
+                Some(kept) if system.is_file(kept) => kept.to_string(),
+                _ => return,
+            },
+        };
+        if found.iter().all(|m| m.path != path) {
+            found.push(Miopen { path, why });
         }
     };
     let folders = system.env("LD_LIBRARY_PATH").unwrap_or_default().split(':').filter(|f| f.starts_with('/'));

@@ -179,6 +179,9 @@ fn found(facts: &Facts) -> String {
 fn rocm(rocm: &Rocm) -> String {
     let library = |name: &str, label: &str, what: &str| {
         let library = rocm.library(name)?;
+        if let Some(own) = &library.ours {
+            return Some(format!("{label}: wave32's {}", own.version));
+        }
         let version = library.version.as_ref().map(|v| format!(" {v}")).unwrap_or_default();
         let targets = match what {
             "" => String::new(),

@@ -1,6 +1,7 @@
 //! Which routes work here, and why not.
 
 use crate::facts::{Facts, Torch};
+use crate::rules::own::convolves;
 use crate::rules::stack::fits_wave;
 use crate::rules::{Finding, Fix, Route, Severity, findings};
 use crate::{native, targets};
@@ -120,7 +121,13 @@ fn rules(findings: &[&Finding]) -> Vec<&'static str> {
 fn good(facts: &Facts, route: Route) -> String {
     match route {
         Route::Rocm => match native_torch(facts) {
-            Some(torch) => format!("PyTorch {} has this card's own code", torch.version),
+            Some(torch) => match convolves(facts, torch) {
+                Some(own) => format!(
+                    "PyTorch {} has this card's own code, and its convolutions are wave32's ({})",
+                    torch.version, own.version
+                ),
+                None => format!("PyTorch {} has this card's own code", torch.version),
+            },
             None => "nothing speaks against it".into(),
         },
         Route::Vulkan => {
@@ -152,7 +159,12 @@ fn unread(facts: &Facts) -> Option<&Torch> {
 /// The first command on a route that is ready.
 fn start(facts: &Facts, route: Route) -> String {
     match route {
-        Route::Rocm => "`wave32 probe` finds which of MIOpen's solvers are safe here".into(),
+        Route::Rocm if native_torch(facts).is_some_and(|torch| convolves(facts, torch).is_some()) => {
+            "`wave32 verify --device hip` proves its kernels".into()
+        }
+        Route::Rocm => "`wave32 run --route rocm -- CMD` starts a program on wave32's convolutions; `wave32 probe` finds \
+                        which of MIOpen's own are safe here"
+            .into(),
         Route::Vulkan if !facts.torches.iter().any(fits_wave) => "`wave32 verify` proves it; then, in wave32's folder and \
             an environment with PyTorch 2.10 to 2.15, `pip install .`"
             .into(),

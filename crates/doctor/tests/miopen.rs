@@ -7,6 +7,7 @@ use std::path::Path;
 use wave32_doctor::miopen::miopens;
 use wave32_doctor::scan::{Options, scan};
 use wave32_doctor::system::System;
+use wave32_doctor::verdict::Diagnosis;
 
 /// Files and reasons, best first, with these variables set.
 fn found(tree: &str, env: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -85,4 +86,55 @@ library /home/ada/venv/lib/python3.10/site-packages/torch/lib/libamdhip64.so
 #[test]
 fn none_where_there_is_no_rocm() {
     assert!(found(&recorded("no-gpu"), &[]).is_empty());
+}
+
+/// A wheel's MIOpen replaced by ours, or by the beginning of it.
+fn replaced(words: &str) -> String {
+    format!(
+        "\
+ours /opt/rocm-5.7.1/lib/libMIOpen.so.1.0 libMIOpen 0.1.0{words}
+library /opt/rocm-5.7.1/lib/.wave32-kept-libMIOpen.so.1.0
+link /opt/rocm-5.7.1/lib/libMIOpen.so.1 libMIOpen.so.1.0
+one /opt/rocm-5.7.1/.info/version 5.7.1
+ours /opt/rocm-6.0.0/lib/libMIOpen.so.1 libMIOpen 0.1.0
+one /opt/rocm-6.0.0/.info/version 6.0.0
+ours /usr/lib/wave32/libMIOpen.so.1 libMIOpen 0.1.0
+defines /home/ada/shim.so hipMalloc
+"
+    )
+}
+
+#[test]
+fn ours_is_known_and_the_vendors_is_the_one_that_was_kept() {
+    let kept = "/opt/rocm-5.7.1/lib/.wave32-kept-libMIOpen.so.1.0";
+    assert_eq!(paths(&found(&replaced(""), &[])), [kept], "the other one has none to go by");
+    for (words, rules) in
+        [("", vec!["wave32-miopen", "wave32-miopen"]), (" cut", vec!["wave32-damaged", "wave32-miopen"])]
+    {
+        let root = tempfile::tempdir().unwrap();
+        common::build(root.path(), &replaced(words));
+        let facts =
+            scan(&System::at(root.path()).unwrap(), &Options { thorough: true, ..Options::default() });
+        let diagnosis = Diagnosis::of(facts);
+        let told = diagnosis.findings.iter().map(|f| f.rule).filter(|rule| rule.starts_with("wave32"));
+        assert_eq!(told.collect::<Vec<_>>(), rules, "{words}");
+        let versions = diagnosis.facts.rocm.iter().filter_map(|r| r.library("miopen")?.version.clone());
+        assert!(versions.into_iter().all(|v| v == "0.1.0"));
+    }
+}
+
+#[test]
+fn what_is_preloaded_of_ours_is_no_shim() {
+    let root = tempfile::tempdir().unwrap();
+    common::build(root.path(), &replaced(""));
+    let mut system = System::at(root.path()).unwrap();
+    let list = "/usr/lib/wave32/libMIOpen.so.1:/home/ada/shim.so";
+    system.process.env.insert("LD_PRELOAD".into(), list.into());
+    let facts = scan(&system, &Options { thorough: true, ..Options::default() });
+    assert_eq!(facts.preloaded.len(), 1);
+    assert_eq!(facts.preloaded[0].path, "/usr/lib/wave32/libMIOpen.so.1");
+    let diagnosis = Diagnosis::of(facts);
+    let shims: Vec<&str> =
+        diagnosis.findings.iter().filter(|f| f.rule == "preload-shim").map(|f| f.what.as_str()).collect();
+    assert_eq!(shims, ["/home/ada/shim.so is loaded into every program"]);
 }

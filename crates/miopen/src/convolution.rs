@@ -2,6 +2,7 @@
 
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Id, In, Out, Status};
+use crate::next::next;
 use crate::objects::{self, Object};
 use crate::tensor::{Tensor, described};
 use std::ffi::c_int;
@@ -148,7 +149,11 @@ fn set(id: Id, convolution: Convolution) -> Outcome {
 pub extern "C" fn miopenCreateConvolutionDescriptor(convolution: Out<Id>) -> Status {
     call("miopenCreateConvolutionDescriptor", || {
         convolution.check("convDesc")?;
-        convolution.set("convDesc", objects::insert(Descriptor::default()))
+        let id = match next() {
+            None => objects::insert(Descriptor::default()),
+            Some(next) => objects::insert_as(next.create_convolution()?, Descriptor::default()),
+        };
+        convolution.set("convDesc", id)
     })
 }
 
@@ -156,7 +161,8 @@ pub extern "C" fn miopenCreateConvolutionDescriptor(convolution: Out<Id>) -> Sta
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenDestroyConvolutionDescriptor(convolution: Id) -> Status {
     call("miopenDestroyConvolutionDescriptor", || {
-        objects::remove::<Descriptor>(convolution, "convDesc").map(drop)
+        objects::remove::<Descriptor>(convolution, "convDesc").map(drop)?;
+        next().map_or(Ok(()), |next| next.destroy_convolution(convolution))
     })
 }
 

@@ -29,7 +29,7 @@ pub mod status {
     pub const UNSUPPORTED_OP: Status = 8;
 }
 
-/// A `miopenHandle_t` or a descriptor: a number that [`crate::objects`] gave out, never an address. 0 is null.
+/// A `miopenHandle_t` or a descriptor: a number that [`crate::objects`] knows, and never an address that we read. 0 is null.
 pub type Id = usize;
 
 /// An address on the card, or null. Only looked at by the runtime and by kernels.

@@ -208,7 +208,8 @@ impl Plan {
     }
 }
 
-/// A forward operation with its operands looked up.
+/// A forward operation with its operands looked up. (A few live for one call.)
+#[allow(clippy::large_enum_variant)]
 enum Step {
     Bias(View),
     Activation(Activation),

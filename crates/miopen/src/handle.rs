@@ -2,8 +2,10 @@
 
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Id, Out, Status};
+use crate::next::{next, takes_proven};
 use crate::objects::{self, Object};
 use crate::offers::{Choice, Choices};
+use crate::proven::Tables;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,7 +93,9 @@ impl Handle {
         if state.engine.is_none() {
             let options = Options { stream: Some(state.stream.raw()), ..options() };
             let queue = wave32_hip::open_queue(Some(self.device), options)?;
-            state.engine = Some(Engine { queue, planner: Planner::default(), choices: Choices::from_env()? });
+            let proven = takes_proven().then(|| Tables::load(self.device, &queue.info().driver));
+            let choices = Choices::from_env()?.with(proven);
+            state.engine = Some(Engine { queue, planner: Planner::default(), choices });
         }
         state.engine.as_mut().ok_or_else(|| Failure::new(crate::ffi::status::INTERNAL_ERROR, "no engine"))
     }
@@ -163,13 +167,24 @@ pub extern "C" fn miopenCreateWithStream(handle: Out<Id>, stream: Stream) -> Sta
 
 fn create(out: &Out<Id>, stream: Stream) -> Outcome {
     out.check("handle")?;
-    out.set("handle", objects::insert(Handle::new(stream)?))
+    let made = Handle::new(stream)?;
+    let id = match next() {
+        None => objects::insert(made),
+        Some(next) => {
+            let stream = (!stream.0.is_null()).then_some(stream.0);
+            objects::insert_as(next.create_handle(stream)?, made)
+        }
+    };
+    out.set("handle", id)
 }
 
 /// Destroys a handle. Its work in flight ends first, in five seconds at most.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenDestroy(handle: Id) -> Status {
-    call("miopenDestroy", || objects::remove::<Handle>(handle, "handle").map(drop))
+    call("miopenDestroy", || {
+        objects::remove::<Handle>(handle, "handle").map(drop)?;
+        next().map_or(Ok(()), |next| next.destroy_handle(handle))
+    })
 }
 
 /// Puts work on this stream from now on, behind what the handle launched before.
@@ -177,6 +192,7 @@ pub extern "C" fn miopenDestroy(handle: Id) -> Status {
 pub extern "C" fn miopenSetStream(handle: Id, stream: Stream) -> Status {
     call("miopenSetStream", || {
         Handle::of(handle)?.with(|state| {
+            next().map_or(Ok(()), |next| next.set_stream(handle, stream.0))?;
             state.stream = stream;
             Ok(())
         })
@@ -212,6 +228,7 @@ pub extern "C" fn miopenSetAllocator(
 pub extern "C" fn miopenEnableProfiling(handle: Id, enable: u8) -> Status {
     call("miopenEnableProfiling", || {
         Handle::of(handle)?.with(|state| {
+            next().map_or(Ok(()), |next| next.enable_profiling(handle, enable))?;
             state.profiling = enable != 0;
             Ok(())
         })
@@ -222,7 +239,11 @@ pub extern "C" fn miopenEnableProfiling(handle: Id, enable: u8) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetKernelTime(handle: Id, time: Out<f32>) -> Status {
     call("miopenGetKernelTime", || {
-        let elapsed = Handle::of(handle)?.with(|state| Ok(state.elapsed))?;
-        time.set("time", elapsed.as_secs_f32() * 1e3)
+        // Read once: what was timed since then may have been the vendor's.
+        let elapsed = Handle::of(handle)?.with(|state| Ok(std::mem::take(&mut state.elapsed)))?;
+        match next() {
+            Some(next) if elapsed.is_zero() => time.set("time", next.kernel_time(handle)?),
+            _ => time.set("time", elapsed.as_secs_f32() * 1e3),
+        }
     })
 }

@@ -1,7 +1,8 @@
 //! Which handles and descriptors are alive.
 //!
 //! What C callers hold are numbers that look like addresses and are none, never given out twice: one that was destroyed,
-//! or that another library made, is told from a living one, and its kind from another's.
+//! or that another library made, is told from a living one, and its kind from another's. Where a MIOpen is
+//! behind us they are the addresses of its objects instead (see [`crate::next`]).
 
 use crate::entry::{Failure, Outcome};
 use crate::ffi::Id;
@@ -28,7 +29,11 @@ static NEXT: AtomicUsize = AtomicUsize::new(0x7733_3200_0000_0000);
 
 /// Makes an object known.
 pub fn insert<T: Object>(object: T) -> Id {
-    let id = NEXT.fetch_add(16, Ordering::Relaxed);
+    insert_as(NEXT.fetch_add(16, Ordering::Relaxed), object)
+}
+
+/// Makes an object known under the address of the vendor's own, which it is our record of.
+pub fn insert_as<T: Object>(id: Id, object: T) -> Id {
     let live = Live { kind: T::KIND, object: Arc::new(object) };
     LIVE.write().unwrap_or_else(PoisonError::into_inner).insert(id, live);
     id

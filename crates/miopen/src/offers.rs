@@ -3,6 +3,7 @@
 
 use crate::entry::{Failure, Outcome};
 use crate::ffi::algorithm;
+use crate::proven::{Proven, Tables};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -17,6 +18,9 @@ const SOLVERS: [(&str, u64, c_int); 5] = [
     ("im2col_gemm", 3_200_004, algorithm::GEMM),
     ("direct", 3_200_005, algorithm::DIRECT),
 ];
+
+/// The plan's solver where the vendor computes: its `config` is the vendor's solver, and it launches nothing of ours.
+const VENDOR: &str = "vendor";
 
 /// More problems than this are all forgotten: a program with that many repeats none.
 const MOST: usize = 4096;
@@ -47,6 +51,24 @@ impl Offer {
     /// Workspace bytes.
     pub fn workspace(&self) -> u64 {
         self.plan.workspace_bytes
+    }
+
+    /// A solver of the vendor's, with its measured time.
+    fn proven(problem: &ConvProblem, proven: &Proven) -> Self {
+        let plan = Plan {
+            problem: problem.clone(),
+            solver: VENDOR,
+            config: proven.solver.clone(),
+            workspace_bytes: proven.workspace_bytes,
+            launches: Vec::new(),
+        };
+        let Proven { id, algorithm, milliseconds, .. } = *proven;
+        Self { id, algorithm, milliseconds: milliseconds as f32, plan: Arc::new(plan) }
+    }
+
+    /// True where the vendor computes.
+    pub fn is_vendors(&self) -> bool {
+        self.plan.solver == VENDOR
     }
 }
 
@@ -82,6 +104,22 @@ impl Choice {
             return Err(Failure::absent(why.unwrap_or_else(|| problem.to_string())));
         }
         Ok(Self(offers))
+    }
+
+    /// The fastest of our own that needs no workspace.
+    ///
+    /// # Errors
+    /// Bad parameter, where each needs one.
+    pub fn own(&self) -> Outcome<&Offer> {
+        let own = self.0.iter().find(|offer| !offer.is_vendors() && offer.workspace() == 0);
+        own.ok_or_else(|| self.too_small(&self.0, 0))
+    }
+
+    /// Adds a solver of the vendor's, if it is the fastest.
+    fn add(&mut self, offer: Offer) {
+        if self.0.first().is_some_and(|best| offer.milliseconds < best.milliseconds) {
+            self.0.insert(0, offer);
+        }
     }
 
     /// The fastest within so much workspace, one for each value of `key`, fastest first.
@@ -149,6 +187,7 @@ impl Choice {
 #[derive(Debug, Default)]
 pub struct Choices {
     policy: Policy,
+    proven: Option<Tables>,
     known: HashMap<ConvSpec, Outcome<Arc<Choice>>>,
 }
 
@@ -160,7 +199,12 @@ impl Choices {
     pub fn from_env() -> Outcome<Self> {
         let policy = Policy::from_env()
             .map_err(|error| Failure::new(crate::ffi::status::INVALID_VALUE, error.to_string()))?;
-        Ok(Self { policy, known: HashMap::new() })
+        Ok(Self { policy, ..Self::default() })
+    }
+
+    /// With the vendor's proven solvers.
+    pub fn with(self, proven: Option<Tables>) -> Self {
+        Self { proven, ..self }
     }
 
     /// What there is for a problem.
@@ -174,7 +218,11 @@ impl Choices {
         if self.known.len() >= MOST {
             self.known.clear();
         }
-        let made = Choice::new(problem, caps, &self.policy).map(Arc::new);
+        let proven = self.proven.as_ref().and_then(|tables| tables.of(problem));
+        let made = Choice::new(problem, caps, &self.policy).map(|mut choice| {
+            proven.into_iter().for_each(|proven| choice.add(Offer::proven(problem, proven)));
+            Arc::new(choice)
+        });
         self.known.insert(problem.spec().clone(), made.clone());
         made
     }

@@ -1,11 +1,13 @@
 //! What all calls about a convolution share: a pass, its operands in the order of the call, the choice that answers.
 
-use crate::convolution::convolution;
+use crate::convolution::{Convolution, convolution};
 use crate::entry::{Failure, Outcome};
 use crate::ffi::{Data, Id};
 use crate::handle::Handle;
+use crate::next::{Next, next};
 use crate::offers::{Choice, Offer};
 use crate::pose::{Place, Posed};
+use crate::talk;
 use crate::tensor::described;
 use std::sync::Arc;
 use wave32_problem::Direction;
@@ -33,6 +35,10 @@ pub fn roles<T>(direction: Direction, order: Order, [first, second, result]: [T;
 #[derive(Debug)]
 pub struct Asked {
     handle: Arc<Handle>,
+    /// The call's handle, tensors (x, w, y) and convolution.
+    ids: (Id, [Id; 3], Id),
+    convolution: Convolution,
+    direction: Direction,
     posed: Posed,
     /// What there is for it.
     pub choice: Arc<Choice>,
@@ -44,11 +50,13 @@ impl Asked {
     /// # Errors
     /// Bad parameter, where one is null, foreign, destroyed, or does not fit the others; not implemented.
     pub fn new(handle: Id, direction: Direction, [x, w, y]: [Id; 3], convolution_id: Id) -> Outcome<Self> {
+        let ids = (handle, [x, w, y], convolution_id);
         let handle = Handle::of(handle)?;
         let (x, w, y) = (described(x, "xDesc")?, described(w, "wDesc")?, described(y, "yDesc")?);
-        let posed = Posed::new(direction, &convolution(convolution_id)?, &x, &w, &y)?;
+        let convolution = convolution(convolution_id)?;
+        let posed = Posed::new(direction, &convolution, &x, &w, &y)?;
         let choice = handle.choose(&posed.problem)?;
-        Ok(Self { handle, posed, choice })
+        Ok(Self { handle, ids, convolution, direction, posed, choice })
     }
 
     /// Runs an offer of the choice. Nothing is launched where an argument is wrong.
@@ -57,8 +65,51 @@ impl Asked {
     /// As [`Posed::run`].
     pub fn run(&self, offer: &Offer, data: [Data; 3], factors: [f32; 2], workspace: Data) -> Outcome {
         let place = place(data)?;
+        if offer.is_vendors() {
+            return match next().filter(|_| factors == [1.0, 0.0] && self.posed.is_packed()) {
+                Some(next) => self.run_vendors(next, offer, data, workspace),
+                // Immediate mode knows no factors, and strides were not proven.
+                None => self.run(self.choice.own()?, data, factors, 0),
+            };
+        }
         let own = (offer.workspace() > 0).then_some(workspace);
+        talk::line(|| self.words(offer));
         self.handle.run(|engine| self.posed.run(engine, &offer.plan, place, factors, own))
+    }
+
+    fn run_vendors(&self, next: &Next, offer: &Offer, data: [Data; 3], workspace: Data) -> Outcome {
+        talk::line(|| self.words(offer));
+        let (handle, ids, convolution) = self.ids;
+        let [x, w, y] = [0, 1, 2].map(|at| (ids[at], data[at]));
+        let operands = match self.direction {
+            Direction::Forward => [w, x, y],
+            Direction::BackwardData => [y, w, x],
+            Direction::BackwardWeights => [y, x, w],
+        };
+        let workspace = (workspace, offer.workspace());
+        next.immediate(
+            handle,
+            self.direction,
+            operands,
+            (convolution, &self.convolution),
+            workspace,
+            offer.id,
+        )
+    }
+
+    /// The problem as MIOpenDriver and `wave32 verify` take it, what runs, and why.
+    fn words(&self, offer: &Offer) -> String {
+        let Offer { plan, milliseconds, .. } = offer;
+        let by = if offer.is_vendors() { "measured by the probe" } else { "by the model" };
+        let others = self.choice.solutions().len();
+        let why = if others > 1 { format!("of {others} solvers") } else { "the only solver".into() };
+        format!(
+            "{}: {} {}, {why}, {milliseconds:.3} ms {by}, workspace {} bytes",
+            self.posed.problem,
+            plan.solver,
+            plan.config,
+            offer.workspace()
+        )
     }
 
     /// Makes all that the offer's plan needs on the card.

@@ -126,6 +126,12 @@ impl Posed {
         Ok(Self { problem, tensors })
     }
 
+    /// Do all tensors lie as the problem's layout says, without gaps?
+    pub fn is_packed(&self) -> bool {
+        let layout = self.problem.spec().layout;
+        self.tensors.iter().all(|tensor| is_in(tensor, layout))
+    }
+
     /// Runs a plan of this problem: `result = alpha * convolution + beta * result`. `workspace` is memory of the
     /// caller's, as long as the plan wants.
     ///
@@ -192,20 +198,21 @@ fn permuted(view: &View, order: [usize; 4]) -> Outcome<View> {
     Ok(View::new(view.address, view.dtype, &pick(view.sizes()), &pick(view.strides()))?)
 }
 
+/// Are its elements in this order, without gaps?
+fn is_in(tensor: &Tensor, layout: Layout) -> bool {
+    let mut expected = 1;
+    order(layout).into_iter().rev().all(|at| {
+        let (size, stride) = (tensor.sizes()[at], tensor.strides()[at]);
+        let right = size == 1 || stride == expected;
+        expected *= size;
+        right
+    })
+}
+
 /// The layout that most of the tensors' bytes are in; the rest is copied.
 fn common_layout(tensors: &[Tensor; 3]) -> Layout {
-    let bytes_in = |layout| -> u64 {
-        let is_in = |tensor: &&Tensor| {
-            let mut expected = 1;
-            order(layout).into_iter().rev().all(|at| {
-                let (size, stride) = (tensor.sizes()[at], tensor.strides()[at]);
-                let right = size == 1 || stride == expected;
-                expected *= size;
-                right
-            })
-        };
-        tensors.iter().filter(is_in).map(Tensor::bytes).sum()
-    };
+    let bytes_in =
+        |layout| -> u64 { tensors.iter().filter(|tensor| is_in(tensor, layout)).map(Tensor::bytes).sum() };
     if bytes_in(Layout::Nhwc) > bytes_in(Layout::Nchw) { Layout::Nhwc } else { Layout::Nchw }
 }
 
@@ -217,12 +224,13 @@ pub fn blend(queue: &mut dyn Queue, made: &View, target: &View, [alpha, beta]: [
     use wave32_ops::DType;
     let (alpha, beta) = (f64::from(alpha), f64::from(beta));
     if beta == 0.0 {
-        return Ok(match alpha == 1.0 {
+        match alpha == 1.0 {
             true => copy(queue, made, target)?,
             false => {
                 Elementwise::new(Op::Mul, DType::F32).run(queue, &[made.into(), alpha.into()], target)?
             }
-        });
+        }
+        return Ok(());
     }
     if beta == 1.0 {
         let add = Elementwise::with(Op::AddScaled, DType::F32, alpha, 0.0);

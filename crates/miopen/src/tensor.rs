@@ -2,6 +2,7 @@
 
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, DataType, Id, In, Out, Status};
+use crate::next::next;
 use crate::objects::{self, Object};
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
@@ -126,6 +127,15 @@ impl Descriptor {
 /// Bad parameter: no living tensor descriptor, or one that was never set.
 pub fn described(id: Id, name: &str) -> Outcome<Tensor> {
     let descriptor = objects::get::<Descriptor>(id, name)?;
+    if let Some(next) = next() {
+        let (dtype, sizes, strides) = next.describe(id)?;
+        let tensor = Tensor::new(DataType::from_c(dtype)?, &sizes, &strides)?;
+        // A vectorised layout does not show in sizes and strides.
+        return match next.bytes(id)? as u64 == tensor.bytes() {
+            true => Ok(tensor),
+            false => Err(Failure::absent(format!("the layout of {name}, a vectorised one,"))),
+        };
+    }
     let tensor = *descriptor.0.lock().unwrap_or_else(PoisonError::into_inner);
     tensor.ok_or_else(|| Failure::bad(format!("{name} was never set")))
 }
@@ -151,14 +161,21 @@ fn count(number: c_int) -> Outcome<usize> {
 pub extern "C" fn miopenCreateTensorDescriptor(tensor: Out<Id>) -> Status {
     call("miopenCreateTensorDescriptor", || {
         tensor.check("tensorDesc")?;
-        tensor.set("tensorDesc", objects::insert(Descriptor::default()))
+        let id = match next() {
+            None => objects::insert(Descriptor::default()),
+            Some(next) => objects::insert_as(next.create_tensor()?, Descriptor::default()),
+        };
+        tensor.set("tensorDesc", id)
     })
 }
 
 /// Destroys it.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenDestroyTensorDescriptor(tensor: Id) -> Status {
-    call("miopenDestroyTensorDescriptor", || objects::remove::<Descriptor>(tensor, "tensorDesc").map(drop))
+    call("miopenDestroyTensorDescriptor", || {
+        objects::remove::<Descriptor>(tensor, "tensorDesc").map(drop)?;
+        next().map_or(Ok(()), |next| next.destroy_tensor(tensor))
+    })
 }
 
 /// N, C, H, W in order.

@@ -58,7 +58,9 @@ fn root() -> Option<&'static Path> {
 /// A folder of this user's with the card's files, shared by all processes that want the same.
 fn write(settings: &Settings, temporary: &Path) -> io::Result<PathBuf> {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-    let mut files: Vec<(String, String)> = topology::files(settings.card, processors, host_bytes())
+    // What the strict card stops, atomics on host memory and fine-grained accesses, is what a board without them cannot do.
+    let atomics = !settings.strict;
+    let mut files: Vec<(String, String)> = topology::files(settings.card, processors, host_bytes(), atomics)
         .into_iter()
         .map(|(path, text)| (format!("kfd/kfd/topology/{path}"), text))
         .collect();

@@ -18,8 +18,11 @@ pub fn vram_bytes(card: &Card) -> u64 {
     (card.vram_mib - 16) << 20
 }
 
-/// All files: path, text.
-pub fn files(card: &Card, processors: u32, host_bytes: u64) -> Vec<(String, String)> {
+/// Of a link's flags: no PCIe atomics of 32 and of 64 bits (linux `include/uapi/linux/kfd_sysfs.h`).
+const NO_ATOMICS: u64 = 1 << 2 | 1 << 3;
+
+/// All files: path, text. `atomics`: whether the link to the processor carries PCIe atomics.
+pub fn files(card: &Card, processors: u32, host_bytes: u64, atomics: bool) -> Vec<(String, String)> {
     let mut files = vec![
         ("generation_id".to_owned(), "1\n".to_owned()),
         (
@@ -67,7 +70,7 @@ pub fn files(card: &Card, processors: u32, host_bytes: u64) -> Vec<(String, Stri
         (
             format!("nodes/{NODE}/io_links/0/properties"),
             properties(&[
-                // PCI Express; flags 0: with PCIe atomics.
+                // PCI Express.
                 ("type", 2),
                 ("version_major", 0),
                 ("version_minor", 0),
@@ -79,7 +82,7 @@ pub fn files(card: &Card, processors: u32, host_bytes: u64) -> Vec<(String, Stri
                 ("min_bandwidth", 0),
                 ("max_bandwidth", 0),
                 ("recommended_transfer_size", 0),
-                ("flags", 0),
+                ("flags", if atomics { 0 } else { NO_ATOMICS }),
             ]),
         ),
     ];
@@ -175,7 +178,7 @@ mod tests {
     use crate::cards::CARDS;
 
     fn value(card: &Card, path: &str, name: &str) -> u64 {
-        let files = files(card, 2, 1 << 34);
+        let files = files(card, 2, 1 << 34, true);
         let (_, text) = files.iter().find(|(at, _)| at == path).unwrap();
         let line = text.lines().find(|line| line.split(' ').next() == Some(name)).unwrap();
         line.split(' ').nth(1).unwrap().parse().unwrap()
@@ -197,7 +200,7 @@ mod tests {
     #[test]
     fn every_counted_thing_has_its_files() {
         let card = &CARDS[0];
-        let files = files(card, 2, 1 << 34);
+        let files = files(card, 2, 1 << 34, true);
         for (count, folder) in
             [("mem_banks_count", "mem_banks"), ("caches_count", "caches"), ("io_links_count", "io_links")]
         {

@@ -47,7 +47,7 @@ impl Probed {
     pub fn open(vendor: &Vendor, device: i32) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         signals::watch(&stop)?;
-        let (library, _) = vendor.libraries();
+        let (library, _) = vendor.libraries()?;
         let identity =
             identify(&children(&library.path, device)?, &stop).map_err(|error| missing(error, &library))?;
         let store = Store::new(&vendor.state()?.join(TABLES), &identity);

@@ -51,6 +51,12 @@ pub trait Disk {
     /// What the system says.
     fn move_to(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives the file `from` a second name, `to`, which must not be there.
+    ///
+    /// # Errors
+    /// What the system says; some file systems have no such names.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Removes a file or link.
     ///
     /// # Errors
@@ -101,6 +107,11 @@ impl Disk for RealDisk {
         }
         sync_parent(to)?;
         sync_parent(from)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(from, to)?;
+        sync_parent(to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

@@ -96,7 +96,7 @@ fn advice(error: &io::Error) -> &'static str {
             "; free some space and run the command again"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; run the command as the user that may write there, or choose another place with --to"
+            "; run the command as the user that may write there, or choose another place"
         }
         _ => "",
     }

@@ -68,6 +68,31 @@ pub struct Manifest {
     pub steps: Vec<Step>,
 }
 
+impl Manifest {
+    /// Is a new file put at `path`?
+    pub(super) fn writes(&self, at: &Path) -> bool {
+        self.steps.iter().any(|s| matches!(s, Step::Write { path, after: Some(_), .. } if path == at))
+    }
+
+    /// Is the file at `path` taken away?
+    pub(super) fn removes(&self, at: &Path) -> bool {
+        self.steps.iter().any(|s| matches!(s, Step::Write { path, after: None, .. } if path == at))
+    }
+
+    /// Where the file goes that is moved away from `path`.
+    pub(super) fn kept(&self, path: &Path) -> Option<&Path> {
+        self.steps.iter().find_map(|s| match s {
+            Step::Move { from, to } if from == path => Some(to.as_path()),
+            _ => None,
+        })
+    }
+
+    /// Is another file moved to `path`?
+    pub(super) fn moves_to(&self, path: &Path) -> bool {
+        self.steps.iter().any(|s| matches!(s, Step::Move { to, .. } if to == path))
+    }
+}
+
 /// How far a change came; the ending of its folder's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {

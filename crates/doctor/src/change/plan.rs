@@ -59,6 +59,10 @@ impl Plan {
                     let name =
                         |contents: &Option<_>| contents.as_ref().map_or("/dev/null".into(), |_| shown(path));
                     writeln!(out, "--- {}\n+++ {}", name(before), name(after)).and_then(|()| {
+                        if let Some(bytes) = [after, before].into_iter().flatten().find(|b| is_binary(b)) {
+                            let what = if after.is_some() { "put" } else { "removed" };
+                            return writeln!(out, "({} bytes that are no text, {what})", bytes.len());
+                        }
                         let old = readable(before.as_deref().unwrap_or_default());
                         let new = readable(after.as_deref().unwrap_or_default());
                         let patch = DiffOptions::new().create_patch(&old, &new).to_string();
@@ -193,6 +197,44 @@ impl<'r> Draft<'r> {
         Ok(())
     }
 
+    /// Puts a file with these contents in the place of `path`, which is kept as it is, to the inode, under the name
+    /// `kept` (beginning with `.wave32-`) in the same folder. At no time is there no file at `path`, where the file
+    /// system has hard links; whoever has the old one open keeps it.
+    ///
+    /// # Errors
+    /// What is no plain file.
+    pub fn replace(&mut self, path: &Path, kept: &Path, contents: Vec<u8>) -> Result<(), ChangeError> {
+        let real = self.root.resolve_parent(path).map_err(ChangeError::io("find", path))?;
+        let kept = self.root.resolve_parent(kept).map_err(ChangeError::io("find", kept))?;
+        let found = self.root.host(&real).symlink_metadata().map_err(ChangeError::io("look at", &real))?;
+        if !found.is_file() {
+            let (why, next) = ("is no plain file".into(), "name the folder that it leads to".into());
+            return Err(ChangeError::Refused { path: real, why, next });
+        }
+        let meta = self.folders(&real)?.with_mode(Meta::from(&found).mode);
+        let plain = |step, after| Planned { step, before: None, after, note: None };
+        self.plan.steps.push(plain(Step::Move { from: real.clone(), to: kept }, None));
+        let write = Step::Write { path: real, before: None, after: Some(meta) };
+        self.plan.steps.push(plain(write, Some(contents)));
+        Ok(())
+    }
+
+    /// Takes back a [`Draft::replace`]: what stands at `path`, if anything, gives way to what was kept.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn put_back(&mut self, kept: &Path, path: &Path) -> Result<(), ChangeError> {
+        let real = self.root.resolve_parent(path).map_err(ChangeError::io("find", path))?;
+        let kept = self.root.resolve_parent(kept).map_err(ChangeError::io("find", kept))?;
+        if let Some((bytes, meta)) = read(self.root, &real)? {
+            let step = Step::Write { path: real.clone(), before: Some(meta), after: None };
+            self.plan.steps.push(Planned { step, before: Some(bytes), after: None, note: None });
+        }
+        let step = Step::Move { from: kept, to: real };
+        self.plan.steps.push(Planned { step, before: None, after: None, note: None });
+        Ok(())
+    }
+
     /// The plan.
     #[must_use]
     pub fn finish(mut self) -> Plan {
@@ -262,18 +304,14 @@ pub(super) fn read(root: &Root, real: &Path) -> Result<Option<(Vec<u8>, Meta)>, 
             "replacing one would part it from the others: put the output of `wave32 env` there by hand";
         return refused("has several names (hard links)", next);
     }
-    if found.len() > MOST_BYTES {
-        return refused(
-            "is larger than 16 MB, which no file of settings is",
-            "choose another place with --to",
-        );
-    }
     let bytes = std::fs::read(&host).map_err(ChangeError::io("read", real))?;
     Ok(Some((bytes, Meta::from(&found))))
 }
 
-/// Files of settings are small; anything else at their place is a mistake.
-const MOST_BYTES: u64 = 16 << 20;
+/// What has a zero byte is no text: it is neither shown nor merged line by line.
+pub(super) fn is_binary(bytes: &[u8]) -> bool {
+    memchr::memchr(0, bytes).is_some()
+}
 
 /// A path as one line.
 fn shown(path: &Path) -> String {

@@ -202,10 +202,17 @@ impl Session<'_> {
 
     /// Is everything still as the plan saw it?
     fn unchanged(&self, plan: &Plan, steps: &[Step]) -> Result<(), ChangeError> {
-        let freed =
-            |path: &Path| steps.iter().any(|step| matches!(step, Step::Move { from, .. } if from == path));
+        let freed = |path: &Path| {
+            steps.iter().any(|step| match step {
+                Step::Move { from, .. } => from == path,
+                Step::Write { path: removed, after: None, .. } => removed == path,
+                _ => false,
+            })
+        };
         for (planned, step) in plan.steps.iter().zip(steps) {
             let (path, same) = match step {
+                // What is put in the place of a file that is kept under another name.
+                Step::Write { path, before: None, .. } if freed(path) => (path, true),
                 Step::Write { path, before, .. } => {
                     let expected = planned.before.clone().zip(*before);
                     (path, read(&self.store.root, path)? == expected)
@@ -223,6 +230,12 @@ impl Session<'_> {
 
     fn exists(&self, path: &Path) -> bool {
         self.store.root.host(path).symlink_metadata().is_ok()
+    }
+
+    /// Two names of one file: it has been linked, and not replaced yet.
+    fn is_same_file(&self, one: &Path, other: &Path) -> bool {
+        let inode = |path: &Path| self.store.root.host(path).symlink_metadata().map(|m| (m.dev(), m.ino()));
+        matches!((inode(one), inode(other)), (Ok(one), Ok(other)) if one == other)
     }
 
     /// The user removed the whole folder (a virtual environment, say): nothing of ours is left in it.
@@ -279,11 +292,22 @@ impl Session<'_> {
                     disk.replace(&beside(&host, id, k, "new"), &host)
                         .map_err(ChangeError::io("replace", path))?;
                 }
+                // What is moved to its place replaces it.
+                Step::Write { path, after: None, .. } if manifest.moves_to(path) => {}
                 Step::Write { path, after: None, .. } => {
                     disk.remove_file(&root.host(path)).map_err(ChangeError::io("remove", path))?;
                 }
                 Step::Move { from, to } => {
-                    disk.move_to(&root.host(from), &root.host(to)).map_err(ChangeError::io("move", from))?;
+                    let (old, new) = (root.host(from), root.host(to));
+                    let moved = if manifest.writes(from) {
+                        // The old file keeps its name until the new one takes it, where there are such links.
+                        disk.link(&old, &new).or_else(|_| disk.move_to(&old, &new))
+                    } else if manifest.removes(to) {
+                        disk.replace(&old, &new)
+                    } else {
+                        disk.move_to(&old, &new)
+                    };
+                    moved.map_err(ChangeError::io("move", from))?;
                 }
                 Step::RemoveFolder { path, .. } => self.remove_if_empty(path)?,
             }
@@ -318,6 +342,13 @@ impl Session<'_> {
                     self.remove_if_there(&back)?;
                     // A file whose new version still lies beside it was not replaced.
                     if self.remove_if_there(&staged)? {
+                        continue;
+                    }
+                    // Nor was one that is not kept under its other name, or still stands under both.
+                    if manifest
+                        .kept(path)
+                        .is_some_and(|kept| !self.exists(kept) || self.is_same_file(path, kept))
+                    {
                         continue;
                     }
                     let change = (id, Stage::Pending);
@@ -370,6 +401,10 @@ impl Session<'_> {
             let path = self.store.journal.folder(id, Stage::Pending);
             let why = format!("{} is gone from {} as well", from.display(), to.display());
             return Err(ChangeError::Journal { path, why });
+        }
+        if self.is_same_file(from, to) {
+            let host = root.host(to);
+            return self.store.disk.remove_file(&host).map_err(ChangeError::io("remove", to));
         }
         if self.exists(from) {
             self.set_aside(from, root.host(to))?;

@@ -85,6 +85,10 @@ impl Disk for FaultyDisk {
         self.operation(|| RealDisk.move_to(from, to), || (), false)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.operation(|| RealDisk.link(from, to), || (), true)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.operation(|| RealDisk.remove_file(path), || (), false)
     }
@@ -154,6 +158,9 @@ fn home() -> tempfile::TempDir {
         ("it's \"a\nfolder/f", "\u{1b}[31mred\n\0\n", 0o755),
         ("old cache/deep/kernels.db", "stale", 0o444),
         ("lib.so.1.0", "patched", 0o755),
+        ("vendor.so.1", "\x7fELF\0vendor", 0o755),
+        ("replaced.so.1", "\x7fELF\0ours", 0o644),
+        (".wave32-kept-replaced.so.1", "\x7fELF\0vendor", 0o755),
     ] {
         std::fs::write(at(name), contents).unwrap();
         std::fs::set_permissions(at(name), PermissionsExt::from_mode(mode)).unwrap();
@@ -178,6 +185,9 @@ fn plan(store: &Store) -> Plan {
     draft.remove(Path::new("/lib.so")).unwrap();
     draft.remove(Path::new("/lib.so.1.0")).unwrap();
     draft.remove(Path::new("/not there")).unwrap();
+    let kept = Path::new("/.wave32-kept-vendor.so.1");
+    draft.replace(Path::new("/vendor.so.1"), kept, b"\x7fELF\0ours".to_vec()).unwrap();
+    draft.put_back(Path::new("/.wave32-kept-replaced.so.1"), Path::new("/replaced.so.1")).unwrap();
     draft.finish()
 }
 

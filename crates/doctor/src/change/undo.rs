@@ -3,7 +3,7 @@
 use super::disk::Meta;
 use super::error::ChangeError;
 use super::journal::{Stage, Step};
-use super::plan::{Plan, Planned, read};
+use super::plan::{Plan, Planned, is_binary, read};
 use super::store::Session;
 use diffy::{DiffOptions, Line};
 use std::path::Path;
@@ -25,6 +25,9 @@ pub(super) fn restored(now: &Contents, before: &Contents, after: &Contents) -> O
             let bytes =
                 |contents: &Contents| contents.as_ref().map_or(Vec::new(), |(bytes, _)| bytes.clone());
             let (old, new) = (bytes(before), bytes(after));
+            if [now, &old, &new].into_iter().any(|bytes| is_binary(bytes)) {
+                return None;
+            }
             let merged = diffy::merge_bytes(&new, now, &old).ok().or_else(|| unpatched(now, &old, &new))?;
             if merged.is_empty() && before.is_none() {
                 return Some(None);
@@ -112,7 +115,12 @@ impl Session<'_> {
                         let why = format!("{} is no longer at {}", from.display(), to.display());
                         return Err(ChangeError::Journal { path, why });
                     }
-                    if exists(from) {
+                    // What was put in its place, and is taken away by this plan, gives way.
+                    let gives_way = plan
+                        .steps
+                        .iter()
+                        .any(|p| matches!(&p.step, Step::Write { path, after: None, .. } if path == from));
+                    if exists(from) && !gives_way {
                         let kept = self.set_aside_name(from, self.store.root.host(to))?;
                         let step = Step::Move { from: from.clone(), to: kept };
                         let note = Some("yours, kept".into());
@@ -141,7 +149,9 @@ impl Session<'_> {
         let change = (id, Stage::Done);
         let before = store.contents(change, k, "before", before)?;
         let after = store.contents(change, k, "after", after)?;
-        let now = read(&store.root, path)?;
+        // What this plan has moved away by then is not there.
+        let moved = plan.steps.iter().any(|p| matches!(&p.step, Step::Move { from, .. } if from == path));
+        let now = if moved { None } else { read(&store.root, path)? };
         let wanted = match restored(&now, &before, &after) {
             Some(wanted) => wanted,
             None => {

@@ -1,10 +1,12 @@
 //! What a route's environment differs in from the one there is.
 
+use crate::own;
 use crate::profile::{self, Route, Situation};
+use crate::targets;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Variables by name.
 pub type Variables = BTreeMap<OsString, OsString>;
@@ -95,13 +97,10 @@ pub struct Surroundings {
 impl Surroundings {
     /// This process' own: `/`, its environment, and the folders beside its program.
     pub fn here(situation: Situation) -> Self {
-        let program = std::env::current_exe().and_then(|path| path.canonicalize()).ok();
-        let beside = program.as_deref().and_then(Path::parent).map(Path::to_path_buf);
-        let library = beside.as_deref().and_then(Path::parent).map(|prefix| prefix.join("lib/wave32"));
         Self {
             root: "/".into(),
             variables: std::env::vars_os().collect(),
-            folders: beside.into_iter().chain(library).collect(),
+            folders: own::folders(),
             situation,
             cards: Vec::new(),
             log_miopen: false,
@@ -110,10 +109,6 @@ impl Surroundings {
 
     fn get(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
-    }
-
-    fn find(&self, name: &str) -> Option<PathBuf> {
-        self.folders.iter().map(|folder| folder.join(name)).find(|path| path.exists())
     }
 
     fn has(&self, path: &str) -> bool {
@@ -209,21 +204,56 @@ fn rocm(around: &Surroundings) -> Vec<Change> {
     if around.situation.code_objects.is_none() && !is_other_family(around) {
         changes.retain(|change| change.name != "HSA_OVERRIDE_GFX_VERSION");
     }
-    match around.find("libMIOpen.so.1").as_deref().and_then(Path::parent) {
-        Some(folder) => changes.push(Change::new(
-            "LD_LIBRARY_PATH",
-            Action::Prepend(folder.into()),
-            "wave32's libMIOpen takes the vendor's place",
-        )),
-        None => log::info!("no wave32 libMIOpen.so.1 beside this program: the vendor's MIOpen is used"),
-    }
-    match around.find("libwave32_preload.so") {
-        Some(library) => {
-            changes.push(Change::new("LD_PRELOAD", Action::Prepend(library.into()), "wave32's memory guard"));
-        }
-        None => log::info!("no libwave32_preload.so beside this program: nothing is preloaded"),
-    }
+    changes.extend(preload(around).0);
     changes
+}
+
+/// Our libraries before all others, and what is to be said of them.
+fn preload(around: &Surroundings) -> (Option<Change>, String) {
+    let rdna1 = around.situation.cards.iter().any(|card| targets::is_rdna1(card));
+    // Only cards of this kind have no coherent host memory.
+    let guard = rdna1.then_some((own::PRELOAD, "memory that this card can use"));
+    let wanted: Vec<_> = guard.into_iter().chain([(own::MIOPEN, "wave32's convolutions")]).collect();
+    let before = around.get("LD_PRELOAD").unwrap_or_default().to_string_lossy().into_owned();
+    let (mut paths, mut reasons, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, reason) in wanted {
+        let Some(path) = own::find(&around.folders, name) else {
+            missing.push(name);
+            continue;
+        };
+        let path = path.to_string_lossy().into_owned();
+        // The list is split at these, and knows no quotes.
+        if path.contains([':', ' ']) {
+            missing.push(name);
+            continue;
+        }
+        reasons.push(reason);
+        if before.split([':', ' ']).all(|there| there != path) {
+            paths.push(path);
+        }
+    }
+    let mut told: Vec<String> = Vec::new();
+    if !reasons.is_empty() {
+        told.push(format!("{} (LD_PRELOAD)", reasons.join(" and ")));
+    }
+    if !missing.is_empty() {
+        let folders: Vec<String> = around.folders.iter().map(|f| f.display().to_string()).collect();
+        told.push(format!(
+            "no {} in {} (`make rocm` builds it; a path with a space or colon cannot be preloaded){}",
+            missing.join(" and no "),
+            folders.join(", "),
+            if missing.contains(&own::MIOPEN) { ": the vendor's MIOpen computes" } else { "" }
+        ));
+    }
+    let list = OsString::from(paths.join(":"));
+    let change = Change::new("LD_PRELOAD", Action::Prepend(list), reasons.join(" and "));
+    ((!paths.is_empty()).then_some(change), told.join("; "))
+}
+
+/// One line on whose convolutions a program will use on this route; nothing where that is no question.
+pub fn convolutions(route: Route, around: &Surroundings, keep: &[String]) -> Option<String> {
+    let kept = keep.iter().any(|name| name == "LD_PRELOAD");
+    (route == Route::Rocm && !kept).then(|| preload(around).1)
 }
 
 /// The override names another family than a card's: 10.3 is not gfx1010's.
@@ -239,6 +269,7 @@ fn is_other_family(around: &Surroundings) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn around(root: &Path, variables: &[(&str, &str)]) -> Surroundings {
         Surroundings {
@@ -321,22 +352,6 @@ mod tests {
         let found =
             changes(Route::Rocm, &with_cards(root.path(), &["gfx1010"], &[("MIOPEN_DEVICE_ARCH", "x")]));
         assert!(names(&found).contains(&"MIOPEN_DEVICE_ARCH"));
-    }
-
-    #[test]
-    fn rocm_takes_parts_that_are_installed() {
-        let root = tempfile::tempdir().unwrap();
-        let lib = root.path().join("lib");
-        std::fs::create_dir(&lib).unwrap();
-        std::fs::write(lib.join("libMIOpen.so.1"), "").unwrap();
-        std::fs::write(lib.join("libwave32_preload.so"), "").unwrap();
-        let around =
-            with_cards(root.path(), &["gfx1030"], &[("LD_LIBRARY_PATH", "/a:/b"), ("LD_PRELOAD", "")]);
-        let found = changes(Route::Rocm, &around);
-        assert_eq!(names(&found), ["LD_LIBRARY_PATH", "LD_PRELOAD"]);
-        let value = |i: usize| found[i].value(around.get(&found[i].name)).unwrap();
-        assert_eq!(value(0), OsString::from(format!("{}:/a:/b", lib.display())));
-        assert_eq!(value(1), lib.join("libwave32_preload.so"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod start;
 mod supervise;
 pub mod watch;
 
-pub use environment::{Action, Change, Surroundings, Variables, changes, corrections};
+pub use environment::{Action, Change, Surroundings, Variables, changes, convolutions, corrections};
 pub use python::python_lacks_wave32;
 pub use route::{Choice, Machine, choose};
 pub use start::{CANNOT_RUN, NOT_FOUND, exec, failure};

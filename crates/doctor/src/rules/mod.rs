@@ -4,6 +4,7 @@
 mod card;
 mod leftover;
 mod manager;
+pub(crate) mod own;
 mod runtime;
 mod spoof;
 pub(crate) mod stack;
@@ -165,6 +166,7 @@ pub fn table() -> impl Iterator<Item = &'static Rule> {
         spoof::RULES,
         variable::RULES,
         stack::RULES,
+        own::RULES,
         runtime::RULES,
         vulkan::RULES,
         leftover::RULES,

@@ -313,6 +313,9 @@ fn rdna1(facts: &Facts) -> Vec<Found> {
     let card = facts.cards().into_iter().find(|card| targets::is_rdna1(card));
     let ready = rocm_torches(facts).find(|t| card.is_some_and(|card| targets::runs_on(&t.targets, card)));
     let (Some(card), Some(torch)) = (card, ready) else { return Vec::new() };
+    if super::own::convolves(facts, torch).is_some() {
+        return Vec::new();
+    }
     let databases = facts
         .rocm
         .iter()
@@ -324,7 +327,10 @@ fn rdna1(facts: &Facts) -> Vec<Found> {
             torch.version
         ),
         evidence: databases.collect(),
-        fix: Fix::text("`wave32 probe` tries MIOpen's solvers one by one, each in a guarded process"),
+        fix: Fix::text(
+            "`wave32 run --route rocm -- CMD` puts wave32's convolutions in their place; `wave32 probe` tries MIOpen's \
+             solvers one by one, each in a guarded process",
+        ),
     }]
 }
 

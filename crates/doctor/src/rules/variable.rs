@@ -245,7 +245,7 @@ fn unknown_miopen(facts: &Facts) -> Vec<Found> {
     let found = facts.variables.iter().filter(unread).map(|variable| {
         let mut found = unset(variable, format!("{} does nothing", variable.name));
         if variable.known == Some(false) {
-            let read = facts.rocm.iter().filter_map(|r| r.library("miopen"));
+            let read = facts.rocm.iter().filter_map(|r| r.vendors_miopen());
             found.evidence.extend(read.map(|l| format!("{} does not hold the name", l.path)));
         }
         found

@@ -167,7 +167,7 @@ fn words(line: &str) -> (Vec<String>, bool) {
 
 /// Asks the MIOpens found whether they look the names up: a name that is in none of them does nothing.
 pub(super) fn check_names(system: &System, rocm: &[Rocm], variables: &mut [Variable]) {
-    let miopen: Vec<&str> = rocm.iter().filter_map(|r| Some(r.library("miopen")?.path.as_str())).collect();
+    let miopen: Vec<&str> = rocm.iter().filter_map(|r| Some(r.vendors_miopen()?.path.as_str())).collect();
     let asked = || variables.iter().filter(|v| v.name.starts_with("MIOPEN_"));
     let names: Vec<String> = asked().map(|v| v.name.clone()).collect();
     if names.is_empty() || miopen.is_empty() {

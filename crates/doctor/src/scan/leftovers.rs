@@ -2,7 +2,8 @@
 
 use super::rocm::{LIBRARIES, database_folders};
 use crate::code_objects;
-use crate::facts::{Facts, Leftover, LeftoverKind, Library, Rocm};
+use crate::facts::{Facts, Leftover, LeftoverKind, Library, Preloaded, Rocm};
+use crate::own;
 use crate::system::System;
 use crate::targets;
 use std::collections::BTreeSet;
@@ -66,7 +67,7 @@ fn half_applied(system: &System, add: &mut Add) {
 }
 
 fn replaced(system: &System, library: &Library, add: &mut Add) {
-    if library.intact == Some(false) {
+    if library.intact == Some(false) && library.ours.is_none() {
         let package = library.package.as_deref().unwrap_or("its package");
         add(
             LeftoverKind::PatchedLibrary,
@@ -118,7 +119,8 @@ fn linked_databases(system: &System, rocm: &Rocm, add: &mut Add) {
     }
 }
 
-fn preloads(system: &System, facts: &Facts, add: &mut Add) {
+/// What is loaded into every program: each path and what names it.
+fn preload_lists(system: &System, facts: &Facts) -> Vec<(String, String)> {
     let variable = facts.variables.iter().find(|v| v.name == "LD_PRELOAD");
     let settings = variable.into_iter().flat_map(|v| v.settings());
     let mut lists: Vec<(String, String)> = settings
@@ -129,8 +131,23 @@ fn preloads(system: &System, facts: &Facts, add: &mut Add) {
         })
         .collect();
     lists.extend(system.text("/etc/ld.so.preload").map(|text| (text, "/etc/ld.so.preload".into())));
-    for (list, place) in lists {
-        for path in list.split([':', ' ', '\n', '\t']).filter(|p| p.contains('/')) {
+    let paths = lists.into_iter().flat_map(|(list, place)| {
+        let paths = list.split([':', ' ', '\n', '\t']).filter(|path| path.contains('/'));
+        paths.map(|path| (path.to_string(), place.clone())).collect::<Vec<_>>()
+    });
+    paths.collect()
+}
+
+/// wave32's own libraries among them.
+pub(super) fn preloaded(system: &System, facts: &Facts) -> Vec<Preloaded> {
+    let lists = preload_lists(system, facts).into_iter();
+    let own = |path: &str| system.open(path).and_then(own::of);
+    lists.filter_map(|(path, place)| Some(Preloaded { own: own(&path)?, path, place })).collect()
+}
+
+fn preloads(system: &System, facts: &Facts, add: &mut Add) {
+    for (path, place) in &preload_lists(system, facts) {
+        if facts.preloaded.iter().all(|ours| ours.path != *path) {
             let found = code_objects::defines(system, path, INTERPOSED);
             let runtime = LIBRARIES
                 .iter()
@@ -178,7 +195,7 @@ fn caches(system: &System, facts: &Facts, add: &mut Add) {
     let versions: Vec<&str> = facts
         .rocm
         .iter()
-        .filter_map(|r| r.library("miopen")?.version.as_deref())
+        .filter_map(|r| r.vendors_miopen()?.version.as_deref())
         .filter(|v| v.matches('.').count() == 2)
         .collect();
     let foreign = |name: &str| {

@@ -2,6 +2,7 @@
 
 use crate::code_objects;
 use crate::facts::{Library, Rocm, Torch};
+use crate::own;
 use crate::system::System;
 use crate::targets;
 use std::collections::BTreeSet;
@@ -117,6 +118,12 @@ fn library(system: &System, root: &str, folder: &str, name: &'static str, file: 
             found.targets = all.into_iter().collect();
         }
         "miopen" => {
+            found.ours = system.open(&found.path).and_then(own::of);
+            if let Some(own) = &found.ours {
+                // Databases and headers beside it are the vendor's.
+                found.version = Some(own.version.clone());
+                return Some(found);
+            }
             let all = databases(system, root, folder).into_iter();
             let all: BTreeSet<String> = all.filter_map(|n| targets::leading(&n).map(String::from)).collect();
             found.targets = all.into_iter().collect();

@@ -1,0 +1,191 @@
+//! wave32's libMIOpen in the place of the vendor's, in a folder of libraries, and out of it again.
+//!
+//! What programs load is a file at the end of some links (`libMIOpen.so` to `.so.1` to `.so.1.0.50200`), or under a name
+//! of a wheel's (`libMIOpen.so`, `libMIOpen-5b3f1c.so.1`). Links stay; each file gives its name to ours and is kept in the
+//! same folder under another, hidden one, by which its package, the loader's cache and `ldconfig` pass. So the libraries
+//! that it needs are still found beside it, and it comes back as the very file that it was.
+
+use crate::change::{ChangeError, Draft, Root};
+use crate::own::{self, MIOPEN, Own};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// How the names of the vendor's files begin while ours have their places.
+pub const KEPT: &str = ".wave32-kept-";
+
+/// A name under which programs load a MIOpen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The file.
+    pub path: PathBuf,
+    /// wave32's, if it is.
+    pub ours: Option<Own>,
+    /// The vendor's file that had this name before.
+    pub kept: Option<PathBuf>,
+    /// It is gone, and only what was kept is there.
+    pub missing: bool,
+}
+
+/// Is it what a MIOpen's file is called, with or without what auditwheel puts into it?
+#[must_use]
+pub fn is_miopen(name: &str) -> bool {
+    let Some((stem, version)) = name.strip_prefix("libMIOpen").and_then(|rest| rest.split_once(".so")) else {
+        return false;
+    };
+    let hashed = stem.strip_prefix('-').is_some_and(|hash| hash.bytes().all(|b| b.is_ascii_alphanumeric()));
+    (stem.is_empty() || hashed) && version.bytes().all(|b| b == b'.' || b.is_ascii_digit())
+}
+
+fn refused(path: &Path, why: impl Into<String>, next: impl Into<String>) -> ChangeError {
+    ChangeError::Refused { path: path.into(), why: why.into(), next: next.into() }
+}
+
+/// The MIOpens of a folder. Links that lead nowhere are none.
+///
+/// # Errors
+/// A folder that cannot be read; a link out of it, whose library is another folder's.
+pub fn places(root: &Root, folder: &Path) -> Result<Vec<Place>, ChangeError> {
+    let inside = root.resolve(folder).map_err(ChangeError::io("find", folder))?;
+    let entries = std::fs::read_dir(root.host(&inside)).map_err(ChangeError::io("read", folder))?;
+    let (mut files, mut kept) = (BTreeSet::new(), BTreeSet::new());
+    for entry in entries {
+        let name = entry.map_err(ChangeError::io("read", folder))?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if let Some(of) = name.strip_prefix(KEPT) {
+            kept.insert(inside.join(of));
+        } else if is_miopen(name) {
+            let path = inside.join(name);
+            let real = root.resolve(&path).map_err(ChangeError::io("find", &path))?;
+            if !root.host(&real).is_file() {
+                continue;
+            }
+            if real.parent() != Some(&inside) {
+                let there = real.parent().unwrap_or(&real).display();
+                return Err(refused(
+                    &path,
+                    format!("is a link to {}", real.display()),
+                    format!("name that folder: --into {there}"),
+                ));
+            }
+            files.insert(real);
+        }
+    }
+    let place = |path: &PathBuf| Place {
+        ours: own::at(&root.host(path)).filter(|own| own.name == "libMIOpen"),
+        kept: kept.contains(path).then(|| kept_name(path)),
+        missing: !files.contains(path),
+        path: path.clone(),
+    };
+    Ok(files.union(&kept).map(place).collect())
+}
+
+/// The name under which the vendor's file is kept.
+pub fn kept_name(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(KEPT);
+    name.push(path.file_name().unwrap_or_default());
+    path.with_file_name(name)
+}
+
+/// Plans to put `library` (ours, whole) into `folder`; without a MIOpen there only where `alone` is told.
+///
+/// # Errors
+/// No MIOpen there; what is none; what cannot be read.
+pub fn install(
+    draft: &mut Draft<'_>,
+    root: &Root,
+    folder: &Path,
+    library: &[u8],
+    alone: bool,
+) -> Result<(), ChangeError> {
+    let places = places(root, folder)?;
+    let here: Vec<&Place> = places.iter().filter(|place| !place.missing).collect();
+    if here.is_empty() {
+        if !alone {
+            let next = "`wave32 miopen status` tells where there is one; --alone puts wave32's there all the same, for \
+                        programs that need a MIOpen and have none";
+            return Err(refused(folder, "there is no MIOpen in this folder", next));
+        }
+        return draft.edit(&folder.join(MIOPEN), 0o644, |_| Ok(library.to_vec()));
+    }
+    for Place { path, ours, kept, .. } in here {
+        if ours.is_some() {
+            let old = std::fs::read(root.host(path)).map_err(ChangeError::io("read", path))?;
+            if old != library {
+                draft.edit(path, 0o644, |_| Ok(library.to_vec()))?;
+            }
+            continue;
+        }
+        let mut magic = [0; 4];
+        let file = std::fs::File::open(root.host(path)).map_err(ChangeError::io("read", path))?;
+        let read = std::io::Read::read_exact(&mut &file, &mut magic);
+        if read.is_err() || magic != *b"\x7fELF" {
+            return Err(refused(path, "is no library", "install its package again"));
+        }
+        if let Some(stale) = kept {
+            // An update of its package has replaced ours since.
+            draft.remove(stale)?;
+        }
+        draft.replace(path, &kept_name(path), library.to_vec())?;
+    }
+    Ok(())
+}
+
+/// Plans to take ours out of `folder`, and to put back what was there.
+///
+/// # Errors
+/// None of ours there; what cannot be read.
+pub fn uninstall(draft: &mut Draft<'_>, root: &Root, folder: &Path) -> Result<(), ChangeError> {
+    let places = places(root, folder)?;
+    let (mut any, mut stale) = (false, None);
+    for Place { path, ours, kept, missing } in &places {
+        match (ours, kept) {
+            (Some(_), None) => draft.remove(path)?,
+            (_, Some(kept)) if ours.is_some() || *missing => draft.put_back(kept, path)?,
+            (None, Some(kept)) => {
+                stale = Some(kept);
+                continue;
+            }
+            _ => continue,
+        }
+        any = true;
+    }
+    match places.iter().find(|place| !place.missing && place.ours.is_none()) {
+        _ if any => Ok(()),
+        Some(theirs) => {
+            let kept = stale.map_or(String::new(), |kept| {
+                format!(
+                    "; an update of its package has replaced wave32's, so {} may be deleted",
+                    kept.display()
+                )
+            });
+            Err(refused(&theirs.path, "is not wave32's", format!("it stays as it is{kept}")))
+        }
+        None => Err(refused(
+            folder,
+            "there is no MIOpen in this folder",
+            "`wave32 miopen status` tells where there is one",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_miopen;
+
+    #[test]
+    fn names_of_miopens() {
+        for name in ["libMIOpen.so", "libMIOpen.so.1", "libMIOpen.so.1.0.50200", "libMIOpen-5b3f1c.so.1.0"] {
+            assert!(is_miopen(name), "{name}");
+        }
+        for name in [
+            "libMIOpen.so.1.bak",
+            "libMIOpen_private.so.1",
+            "libMIOpen.a",
+            ".wave32-kept-libMIOpen.so",
+            "MIOpen.so",
+        ] {
+            assert!(!is_miopen(name), "{name}");
+        }
+    }
+}
