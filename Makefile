@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-preload vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-preload miopen-clients miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -65,6 +65,14 @@ rocm-preload: setup
 	@install -D -m 644 $(TARGET)/release/libwave32_preload.so $(TARGET)/rocm/lib/libwave32_preload.so
 
 VGPU = $(abspath $(TARGET))/vgpu
+
+# Stock onnxruntime-rocm from PyPI on the drop-in and the virtual card; downloads 0.3 GB (docs/miopen_clients.md).
+miopen-clients: rocm vgpu-host
+	@scripts/miopen_clients.sh $(VGPU) $(TARGET)/rocm/lib/libMIOpen.so.1
+
+# PyTorch's calls for ResNet-18 with all its channels, forward and backward, on the strict card. The tests do a part.
+miopen-resnet: vgpu-host
+	WAVE32_VGPU_LIB=$(VGPU)/lib/libwave32_vgpu.so cargo test --package wave32-miopen --test torch -- --ignored
 
 # The virtual card; of vgpu-host, for this machine's processor alone.
 vgpu: setup

@@ -126,7 +126,9 @@ impl Layer {
     fn inverse(&self, steps: &mut Steps, variance: &View) -> Result<View, OpError> {
         let made = steps.make(wide(variance.dtype), &self.kept)?;
         steps.run(Op::Add, &[variance.into(), self.epsilon.into()], [0.0; 2], &made)?;
-        steps.run(Op::Rsqrt, &[(&made).into()], [0.0; 2], &made)?;
+        // Doubles have a root and a quotient, but no kernel for both.
+        steps.run(Op::Sqrt, &[(&made).into()], [0.0; 2], &made)?;
+        steps.run(Op::Div, &[1.0.into(), (&made).into()], [0.0; 2], &made)?;
         Ok(made)
     }
 

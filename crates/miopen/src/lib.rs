@@ -19,6 +19,7 @@ mod dropout;
 pub mod entry;
 pub mod ffi;
 mod find;
+mod find2;
 pub mod fusion;
 mod fusion_calls;
 pub mod handle;

@@ -25,6 +25,15 @@ const VENDOR: &str = "vendor";
 /// More problems than this are all forgotten: a program with that many repeats none.
 const MOST: usize = 4096;
 
+/// The algorithm of the solver with that number.
+///
+/// # Errors
+/// Bad parameter: no solver has it.
+pub fn algorithm_of(solver: u64) -> Outcome<c_int> {
+    let row = SOLVERS.iter().find(|row| row.1 == solver);
+    row.map(|row| row.2).ok_or_else(|| Failure::bad(format!("no solver has the number {solver}")))
+}
+
 /// One way to do a problem.
 #[derive(Debug, Clone)]
 pub struct Offer {
@@ -132,6 +141,11 @@ impl Choice {
     /// Each solver's fastest: the solutions of Immediate mode.
     pub fn solutions(&self) -> Vec<&Offer> {
         self.each(u64::MAX, |offer| offer.id)
+    }
+
+    /// Each solver's fastest within so much workspace.
+    pub fn within(&self, workspace: u64) -> Vec<&Offer> {
+        self.each(workspace, |offer| offer.id)
     }
 
     /// Workspace that the fastest wants.

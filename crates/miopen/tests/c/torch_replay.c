@@ -5,12 +5,13 @@
 // before the work on them has run. Each result is held against a loop in f64.
 //
 //     torch_replay LIST [--torch 1.12|2.2|2.9] [--benchmark] [--deterministic] [--immediate] [--oom] [--dtype f32|f16|bf16]
-//                       [--channels-last] [--bias] [--own-stream] [--seed N]
+//                       [--channels-last] [--bias] [--own-stream] [--once] [--divide N] [--seed N]
 //
 // A line of LIST: `conv|depthwise|transposed|fused N C H W K R S PAD_H PAD_W STRIDE_H STRIDE_W DILATION_H DILATION_W GROUPS`
 // (transposed: of the convolution whose gradient it is; fused: with bias and ReLU as a plan), `norm N C H W` or
 // `norm1d N C`. --oom takes the way PyTorch takes where there
 // is no memory for the workspace. --bias adds it by MIOpen, as PyTorch did before 1.11.
+// --once leaves out the second time; --divide has each layer with an Nth of its channels (but 3 stay 3).
 
 #include "torch_conv.h"
 #include "torch_norm.h"
@@ -20,7 +21,7 @@ static int layer_count;
 
 static bool is_norm(const struct layer *layer) { return !strncmp(layer->kind, "norm", 4); }
 
-static void read_list(const char *path) {
+static void read_list(const char *path, int divide) {
     FILE *file = fopen(path, "r");
     char line[256];
     if (!file)
@@ -39,6 +40,8 @@ static void read_list(const char *path) {
                              &g->dilation[1], &g->groups);
         if (numbers != (!strcmp(l->kind, "norm1d") ? 3 : is_norm(l) ? 5 : 15))
             fail("%s: '%s' is no layer", path, line);
+        g->c /= g->c == 3 ? 1 : divide;
+        g->k /= divide;
         snprintf(l->name, sizeof l->name, "%d %.50s", layer_count++, line);
     }
     fclose(file);
@@ -56,14 +59,16 @@ static const char *value_of(int count, char **args, int *i) {
 
 int main(int count, char **args) {
     const char *list = NULL, *repeat = NULL;
-    bool own_stream = false;
+    bool own_stream = false, once = false;
+    int divide = 1;
     struct {
         const char *name;
         bool *set;
     } flags[] = {{"--benchmark", &options.benchmark}, {"--deterministic", &options.deterministic},
                  {"--immediate", &options.immediate}, {"--oom", &options.oom},
                  {"--channels-last", &options.channels_last}, {"--bias", &options.bias},
-                 {"--own-stream", &own_stream}};
+                 {"--own-stream", &own_stream},
+                 {"--once", &once}};
     for (int i = 1; i < count; i++) {
         bool known = false;
         for (size_t f = 0; f < sizeof flags / sizeof *flags; f++)
@@ -77,6 +82,8 @@ int main(int count, char **args) {
         } else if (!strcmp(args[i], "--dtype")) {
             const char *type = value_of(count, args, &i);
             options.type = !strcmp(type, "f16") ? miopenHalf : !strcmp(type, "bf16") ? miopenBFloat16 : miopenFloat;
+        } else if (!strcmp(args[i], "--divide")) {
+            divide = atoi(value_of(count, args, &i));
         } else if (!strcmp(args[i], "--seed")) {
             repeat = value_of(count, args, &i);
         } else if (args[i][0] != '-') {
@@ -88,16 +95,16 @@ int main(int count, char **args) {
     }
     seed_with(repeat);
     printf("seed %llu\n", (unsigned long long)seed);
-    if (!list)
+    if (!list || divide < 1)
         return 2;
-    read_list(list);
+    read_list(list, divide);
     if (own_stream)
         HIP(hipStreamCreate(&stream));
     heap_open((size_t)256 << 20);
     for (int i = 0; i < layer_count; i++)
         (is_norm(&layers[i]) ? norm_make : conv_make)(&layers[i]);
     // Nothing waits between the first and the last call of an iteration but the tests of find, in the first.
-    for (int iteration = 0; iteration < 2; iteration++) {
+    for (int iteration = 0; iteration < (once ? 1 : 2); iteration++) {
         for (int i = 0; i < layer_count; i++)
             (is_norm(&layers[i]) ? norm_forward : conv_forward)(&layers[i]);
         for (int i = layer_count - 1; i >= 0; i--)

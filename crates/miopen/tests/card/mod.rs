@@ -33,8 +33,13 @@ impl Ended {
     }
 }
 
+/// Runs it within the deadline.
+pub fn run(command: Command) -> Ended {
+    run_within(command, DEADLINE)
+}
+
 /// Runs it; when it is late, ends it and all that it started.
-pub fn run(mut command: Command) -> Ended {
+fn run_within(mut command: Command, deadline: Duration) -> Ended {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (out, err) = (reader(child.stdout.take().unwrap()), reader(child.stderr.take().unwrap()));
@@ -43,11 +48,11 @@ pub fn run(mut command: Command) -> Ended {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if start.elapsed() > DEADLINE {
+        if start.elapsed() > deadline {
             let group = format!("-{}", child.id());
             let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
             let _ = child.wait();
-            panic!("{command:?}: not done after {DEADLINE:?}:\n{}", err.join().unwrap());
+            panic!("{command:?}: not done after {deadline:?}:\n{}", err.join().unwrap());
         }
         std::thread::sleep(Duration::from_millis(5));
     };
@@ -164,6 +169,11 @@ pub struct Run {
 
 /// A program of `tests/c` on the strict card, in a home that is empty.
 pub fn on_card(launcher: &Path, program: &Path, args: &[&str]) -> Run {
+    on_card_within(launcher, program, args, DEADLINE)
+}
+
+/// The same with a deadline of its own.
+pub fn on_card_within(launcher: &Path, program: &Path, args: &[&str], deadline: Duration) -> Run {
     let (home, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let report = out.path().join("report.json");
     let mut command = Command::new(launcher);
@@ -174,7 +184,7 @@ pub fn on_card(launcher: &Path, program: &Path, args: &[&str]) -> Run {
     {
         command.env(name, home.path());
     }
-    let ended = run(command);
+    let ended = run_within(command, deadline);
     let report = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     Run { ended, report, home }
 }
