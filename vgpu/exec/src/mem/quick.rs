@@ -79,17 +79,18 @@ pub(super) fn places<M, const N: usize>(wave: &Wave, env: &Env<M>, addr: Src, of
     let low = if natural { (4 * N).next_power_of_two() as u32 - 1 } else { 3 };
     let row = vector(wave, addr, 0);
     let place = |a: u32| a.wrapping_add(offset) / 4;
+    let each = || Register::of(|l| place(row[l])).0;
     let exec = wave.exec();
     if exec != u32::MAX {
         let fits = |a: u32| a & low == 0 && a <= last;
         let all = on(exec).all(|l| fits(row[l].wrapping_add(offset)));
-        return all.then(|| Places::Any(row.map(place)));
+        return all.then(|| Places::Any(each()));
     }
     let (pattern, wrong) = survey::<N>(row, offset, low, last);
     (!wrong).then(|| match pattern {
         Pattern::Same => Places::Same(leaders(row).map(place)),
         Pattern::Neighbours => Places::Neighbours(leaders(row).map(place)),
-        Pattern::Any => Places::Any(row.map(place)),
+        Pattern::Any => Places::Any(each()),
     })
 }
 
