@@ -93,7 +93,7 @@ impl Lds {
                 let new = value.to_le_bytes();
                 (at..at + bytes as usize)
                     .zip(new)
-                    .find_map(|(i, new)| shadow.write(i, wave, [new != old(i)]).err())
+                    .find_map(|(i, new)| shadow.write(i, wave, [new ^ old(i)]).err())
             }
         };
         wrong.map_or(Ok(()), |wrong| Err(complain(wrong)))
@@ -122,8 +122,7 @@ impl Lds {
     #[inline(always)]
     pub(crate) fn admit_write(&mut self, wave: u32, place: usize, value: u32) -> bool {
         let Some(shadow) = &mut self.shadow else { return true };
-        let (old, new) = (self.words[place].to_le_bytes(), value.to_le_bytes());
-        let changed = [0, 1, 2, 3].map(|i| old[i] != new[i]);
+        let changed = (self.words[place] ^ value).to_le_bytes();
         shadow.write(4 * place, wave, changed).is_ok()
     }
 }

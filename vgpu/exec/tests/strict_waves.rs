@@ -46,11 +46,12 @@ const ACCESSES: [Access; 11] = [
     Access { name: "r32", bytes: 4, lines: "ds_read_b32 v40, %0" },
     Access { name: "r64", bytes: 8, lines: "ds_read_b64 v[40:41], %0" },
     Access { name: "r128", bytes: 16, lines: "ds_read_b128 v[40:43], %0" },
-    Access { name: "a32", bytes: 4, lines: "ds_add_u32 %0, %1" },
+    Access { name: "a32", bytes: 4, lines: "ds_or_b32 %0, %1" },
 ];
 
 impl Access {
-    /// As C; what is stored differs from what is there in every byte.
+    /// As C; what is stored differs from what is there in every byte, whatever lanes met: a store of what is there is no
+    /// race.
     fn body(&self, value: &str) -> String {
         format!(
             "{{ v2 two = {{{value}, {value}}}; v4 four = {{{value}, {value}, {value}, {value}}};

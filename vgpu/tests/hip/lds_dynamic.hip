@@ -1,5 +1,7 @@
 #include "check.h"
-// LDS sized at launch, up to all 64 KB, split into arrays of several types; blocks whose last wave is partial.
+// LDS sized at launch, up to all 64 KB, split into arrays of several types; blocks whose last wave is partial. Waves write
+// halves of the same dwords, which is no race.
+// options: --strict
 extern __shared__ unsigned char lds[];
 __global__ void rotate(const double* a, double* out, int words) {
     double* wide = reinterpret_cast<double*>(lds);

@@ -1,6 +1,9 @@
 //! What the strict card remembers of LDS: for each byte whether it was ever written, and which waves used it since the
 //! last barrier. A row of bytes for each question, so that a wave's access becomes a few operations on vectors.
 
+// Rows of bytes are indexed alike.
+#![allow(clippy::needless_range_loop)]
+
 use std::ops::Range;
 
 /// See the module. Waves count from 1; 0 is none.
@@ -42,11 +45,12 @@ impl Shadow {
     #[inline(always)]
     pub(super) fn may_read(&self, at: Range<usize>, wave: u32) -> bool {
         let me = wave as u8 + 1;
-        let mut wrong = 0;
-        for (&initialised, &written) in self.initialised[at.clone()].iter().zip(&self.written[at]) {
-            wrong |= u8::from(initialised == 0) | u8::from(written != 0) & u8::from(written != me);
-        }
-        wrong == 0
+        let (initialised, a) = self.initialised[at.clone()].as_chunks();
+        let (written, b) = self.written[at].as_chunks();
+        let wrong = wrong::<WIDE>(initialised, written, me);
+        let ((initialised, a), (written, b)) = (a.as_chunks(), b.as_chunks());
+        let wrong = wrong | self::wrong::<4>(initialised, written, me);
+        wrong | self::wrong::<1>(a.as_chunks().0, b.as_chunks().0, me) == 0
     }
 
     /// `wave` has read these bytes or changed them atomically.
@@ -54,10 +58,12 @@ impl Shadow {
     pub(super) fn note_use(&mut self, at: Range<usize>, wave: u32) {
         let me = wave as u8 + 1;
         self.note(&at);
-        for (used, other) in self.used[at.clone()].iter_mut().zip(&mut self.other[at]) {
-            *used = if *used == 0 { me } else { *used };
-            *other = if *used != me && *other == 0 { me } else { *other };
-        }
+        let (used, a) = self.used[at.clone()].as_chunks_mut();
+        let (other, b) = self.other[at].as_chunks_mut();
+        note_use::<WIDE>(used, other, me);
+        let ((used, a), (other, b)) = (a.as_chunks_mut(), b.as_chunks_mut());
+        note_use::<4>(used, other, me);
+        note_use::<1>(a.as_chunks_mut().0, b.as_chunks_mut().0, me);
     }
 
     /// What is wrong with `wave` reading these bytes, or changing them atomically: the first such byte.
@@ -69,7 +75,8 @@ impl Shadow {
         })
     }
 
-    /// Lets `wave` write these bytes where `changed`: who stores what is there already cannot be told from who does not.
+    /// Lets `wave` write these bytes where `changed` is not 0: who stores what is there already cannot be told from who
+    /// does not.
     ///
     /// # Errors
     /// The first byte where it races with another.
@@ -78,7 +85,7 @@ impl Shadow {
         &mut self,
         at: usize,
         wave: u32,
-        changed: [bool; N],
+        changed: [u8; N],
     ) -> Result<(), (usize, Wrong)> {
         let me = wave as u8 + 1;
         self.note(&(at..at + N));
@@ -86,14 +93,21 @@ impl Shadow {
         let written: &mut [u8; N] = self.written[at..].first_chunk_mut().expect("inside");
         let used: &[u8; N] = self.used[at..].first_chunk().expect("inside");
         let other: &[u8; N] = self.other[at..].first_chunk().expect("inside");
+        let mut races = [0; N];
         for i in 0..N {
-            if !changed[i] && initialised[i] != 0 {
-                continue;
-            }
-            if let Some(wrong) = race(written[i], wave).or(race(used[i], wave)).or(race(other[i], wave)) {
-                return Err((at + i, wrong));
-            }
-            (initialised[i], written[i]) = (1, me);
+            let new = u8::from(changed[i] != 0) | u8::from(initialised[i] == 0);
+            races[i] = new & (theirs(written[i], me) | theirs(used[i], me) | theirs(other[i], me));
+        }
+        let race = |i: usize| [written[i], used[i], other[i]].into_iter().find_map(|who| race(who, wave));
+        if let Some(i) = races.iter().position(|&race| race != 0)
+            && let Some(wrong) = race(i)
+        {
+            return Err((at + i, wrong));
+        }
+        for i in 0..N {
+            let new = changed[i] != 0 || initialised[i] == 0;
+            written[i] = if new { me } else { written[i] };
+            initialised[i] = 1;
         }
         Ok(())
     }
@@ -109,7 +123,39 @@ impl Shadow {
     }
 }
 
-/// Whether `who` used it and is another wave.
+/// Bytes that are looked at as one vector; accesses of more than one dword have as many, or many times as many.
+const WIDE: usize = 16;
+
+/// 1 where `who` is another wave.
+#[inline(always)]
+fn theirs(who: u8, me: u8) -> u8 {
+    u8::from(who != 0) & u8::from(who != me)
+}
+
+/// Not 0 where a byte may not be read by `me`.
+#[inline(always)]
+fn wrong<const N: usize>(initialised: &[[u8; N]], written: &[[u8; N]], me: u8) -> u8 {
+    let mut wrong = [0; N];
+    for (initialised, written) in initialised.iter().zip(written) {
+        for i in 0..N {
+            wrong[i] |= u8::from(initialised[i] == 0) | theirs(written[i], me);
+        }
+    }
+    wrong.iter().fold(0, |all, x| all | x)
+}
+
+/// See [`Shadow::note_use`].
+#[inline(always)]
+fn note_use<const N: usize>(used: &mut [[u8; N]], other: &mut [[u8; N]], me: u8) {
+    for (used, other) in used.iter_mut().zip(other) {
+        for i in 0..N {
+            used[i] = if used[i] == 0 { me } else { used[i] };
+            other[i] = if used[i] != me && other[i] == 0 { me } else { other[i] };
+        }
+    }
+}
+
+/// `who`, if another wave.
 #[inline(always)]
 fn race(who: u8, wave: u32) -> Option<Wrong> {
     (who != 0 && u32::from(who) != wave + 1).then(|| Wrong::Race(u32::from(who) - 1))

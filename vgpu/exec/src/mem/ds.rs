@@ -84,11 +84,14 @@ fn addresses(wave: &Wave, args: &Args, offset: u32) -> [u64; 32] {
 /// Loads `N` dwords of each lane at `offset` the short way, if that is open; whether it was.
 #[inline(always)]
 fn load_quick<M, const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args, offset: u32) -> bool {
-    let Some(places) = quick::places::<M, N>(wave, env, args.src[ADDR], offset) else { return false };
+    let mut each = [0; 32];
+    let Some(places) = quick::places::<M, N>(wave, env, args.src[ADDR], offset, &mut each) else {
+        return false;
+    };
     if env.lds.watched() && !places.admit_read::<M, N>(env, wave.exec()) {
         return false;
     }
-    quick::load::<N>(&env.lds.words, &places, wave, usize::from(args.dst));
+    quick::load::<N>(&env.lds.words, places, wave, usize::from(args.dst));
     true
 }
 
@@ -102,12 +105,15 @@ fn store_quick<M, const N: usize>(
     offset: u32,
 ) -> bool {
     let Src::Vgpr(src) = args.src[data] else { return false };
-    let Some(places) = quick::places::<M, N>(wave, env, args.src[ADDR], offset) else { return false };
+    let mut each = [0; 32];
+    let Some(places) = quick::places::<M, N>(wave, env, args.src[ADDR], offset, &mut each) else {
+        return false;
+    };
     let src = usize::from(src);
     if env.lds.watched() && !places.admit_write::<M, N>(env, wave.exec(), quick::registers(wave, src)) {
         return false;
     }
-    quick::store::<N>(&mut env.lds.words, &places, wave, src);
+    quick::store::<N>(&mut env.lds.words, places, wave, src);
     true
 }
 
@@ -205,8 +211,9 @@ fn read2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
 ) -> Result<(), Box<Fault>> {
     let offsets = two_offsets::<STEP>(args);
     // Both before the first result may overwrite the address.
-    let places = offsets.map(|offset| quick::places::<M, N>(wave, env, args.src[ADDR], offset));
-    if let [Some(first), Some(second)] = &places
+    let (mut first, mut second) = ([0; 32], [0; 32]);
+    let places = |offset: u32, each| quick::places::<M, N>(wave, env, args.src[ADDR], offset, each);
+    if let (Some(first), Some(second)) = (places(offsets[0], &mut first), places(offsets[1], &mut second))
         && (!env.lds.watched() || [first, second].into_iter().all(|p| p.admit_read::<M, N>(env, wave.exec())))
     {
         quick::load::<N>(&env.lds.words, first, wave, usize::from(args.dst));

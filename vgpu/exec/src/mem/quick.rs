@@ -57,18 +57,25 @@ fn compare<const N: usize>(row: &Row, first: &Row, offset: u32, low: u32, last: 
 }
 
 /// The dwords of LDS at which the lanes' accesses start.
-pub(super) enum Places {
+#[derive(Clone, Copy)]
+pub(super) enum Places<'a> {
     /// Each eight's.
     Same([u32; 4]),
     /// Each eight's first lane's; the others' follow.
     Neighbours([u32; 4]),
     /// Those of the lanes that are on.
-    Any(Row),
+    Any(&'a Row),
 }
 
-/// Where accesses of `N` dwords a lane go. `None`: the usual way is not open.
+/// Where accesses of `N` dwords a lane go; `each` is room for them. `None`: the usual way is not open.
 #[inline(always)]
-pub(super) fn places<M, const N: usize>(wave: &Wave, env: &Env<M>, addr: Src, offset: u32) -> Option<Places> {
+pub(super) fn places<'a, M, const N: usize>(
+    wave: &Wave,
+    env: &Env<M>,
+    addr: Src,
+    offset: u32,
+    each: &'a mut Row,
+) -> Option<Places<'a>> {
     if env.touched.is_some() {
         return None;
     }
@@ -80,17 +87,25 @@ pub(super) fn places<M, const N: usize>(wave: &Wave, env: &Env<M>, addr: Src, of
     let row = vector(wave, addr, 0);
     let place = |a: u32| a.wrapping_add(offset) / 4;
     let exec = wave.exec();
-    if exec != u32::MAX {
-        let fits = |a: u32| a & low == 0 && a <= last;
-        let all = on(exec).all(|l| fits(row[l].wrapping_add(offset)));
-        return all.then(|| Places::Any(row.map(place)));
+    if exec == u32::MAX {
+        let (pattern, wrong) = survey::<N>(row, offset, low, last);
+        if wrong {
+            return None;
+        }
+        let [a, b, c, d] = leaders(row);
+        let first = [place(a), place(b), place(c), place(d)];
+        match pattern {
+            Pattern::Same => return Some(Places::Same(first)),
+            Pattern::Neighbours => return Some(Places::Neighbours(first)),
+            Pattern::Any => {}
+        }
+    } else if on(exec).any(|l| row[l].wrapping_add(offset) & low != 0 || row[l].wrapping_add(offset) > last) {
+        return None;
     }
-    let (pattern, wrong) = survey::<N>(row, offset, low, last);
-    (!wrong).then(|| match pattern {
-        Pattern::Same => Places::Same(leaders(row).map(place)),
-        Pattern::Neighbours => Places::Neighbours(leaders(row).map(place)),
-        Pattern::Any => Places::Any(row.map(place)),
-    })
+    for l in 0..32 {
+        each[l] = place(row[l]);
+    }
+    Some(Places::Any(each))
 }
 
 /// The lanes of a mask.
@@ -99,21 +114,21 @@ fn on(mask: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |l| mask >> l & 1 == 1)
 }
 
-impl Places {
+impl Places<'_> {
     /// Whether the strict card lets the wave read `N` dwords of each lane.
     #[inline(always)]
-    pub(super) fn admit_read<M, const N: usize>(&self, env: &mut Env<M>, exec: u32) -> bool {
+    pub(super) fn admit_read<M, const N: usize>(self, env: &mut Env<M>, exec: u32) -> bool {
         let (lds, wave) = (&mut *env.lds, env.wave);
         match self {
-            Self::Same(at) => lds.admit_reads(wave, || distinct(at), N),
-            Self::Neighbours(at) => lds.admit_reads(wave, || distinct(at), EIGHT * N),
+            Self::Same(at) => lds.admit_reads(wave, || distinct(&at), N),
+            Self::Neighbours(at) => lds.admit_reads(wave, || distinct(&at), EIGHT * N),
             Self::Any(at) => lds.admit_reads(wave, || on(exec).map(|l| at[l] as usize), N),
         }
     }
 
     /// Whether the strict card lets the wave write `rows`.
     pub(super) fn admit_write<M, const N: usize>(
-        &self,
+        self,
         env: &mut Env<M>,
         exec: u32,
         rows: &[Register; N],
@@ -132,25 +147,23 @@ impl Places {
 /// The first of four places, and those that are not the first or the second again.
 #[inline(always)]
 fn distinct(at: &[u32; 4]) -> impl Iterator<Item = usize> {
-    let count = if at[1..] == [at[0]; 3] {
-        1
-    } else if at[..2] == at[2..] {
-        2
-    } else {
-        4
+    let count = match *at {
+        [a, b, c, d] if a == b && a == c && a == d => 1,
+        [a, b, c, d] if a == c && b == d => 2,
+        _ => 4,
     };
-    at.map(|a| a as usize).into_iter().take(count)
+    at.iter().take(count).map(|&a| a as usize)
 }
 
 /// `N` dwords of each lane from LDS into registers.
 #[inline(always)]
-pub(super) fn load<const N: usize>(words: &[u32], places: &Places, wave: &mut Wave, dst: usize) {
+pub(super) fn load<const N: usize>(words: &[u32], places: Places<'_>, wave: &mut Wave, dst: usize) {
     let exec = wave.exec();
     let first = wave.half * wave.vgprs + dst;
     let rows = wave.vgpr[first..].first_chunk_mut::<N>().expect("registers that the wave has");
     match places {
         Places::Same(at) => {
-            for (&at, lanes) in at.iter().zip((0..32).step_by(EIGHT)) {
+            for (at, lanes) in at.into_iter().zip((0..32).step_by(EIGHT)) {
                 let word: &[u32; N] = words[at as usize..].first_chunk().expect("inside");
                 for (row, &word) in rows.iter_mut().zip(word) {
                     row[lanes..lanes + EIGHT].fill(word);
@@ -161,7 +174,7 @@ pub(super) fn load<const N: usize>(words: &[u32], places: &Places, wave: &mut Wa
             // Tiled kernels' halves of a wave often read alike.
             let alike = at[..2] == at[2..];
             let eights = if alike { 2 } else { 4 };
-            for (&at, lanes) in at.iter().zip((0..32).step_by(EIGHT)).take(eights) {
+            for (at, lanes) in at.into_iter().zip((0..32).step_by(EIGHT)).take(eights) {
                 let all = &words[at as usize..][..EIGHT * N];
                 for (k, row) in rows.iter_mut().enumerate() {
                     for (l, to) in row[lanes..lanes + EIGHT].iter_mut().enumerate() {
@@ -195,7 +208,7 @@ pub(super) fn registers<const N: usize>(wave: &Wave, first: usize) -> &[Register
 
 /// `N` dwords of each lane from registers to LDS; where lanes meet, the highest stays.
 #[inline(always)]
-pub(super) fn store<const N: usize>(words: &mut [u32], places: &Places, wave: &Wave, src: usize) {
+pub(super) fn store<const N: usize>(words: &mut [u32], places: Places<'_>, wave: &Wave, src: usize) {
     let rows: &[Register; N] = registers(wave, src);
     let mut one = |at: u32, l: usize| {
         let word: &mut [u32; N] = words[at as usize..].first_chunk_mut().expect("inside");
@@ -204,10 +217,10 @@ pub(super) fn store<const N: usize>(words: &mut [u32], places: &Places, wave: &W
         }
     };
     match places {
-        Places::Same(at) => at.iter().zip((EIGHT - 1..32).step_by(EIGHT)).for_each(|(&at, l)| one(at, l)),
+        Places::Same(at) => at.into_iter().zip((EIGHT - 1..32).step_by(EIGHT)).for_each(|(at, l)| one(at, l)),
         Places::Any(at) => on(wave.exec()).for_each(|l| one(at[l], l)),
         Places::Neighbours(at) => {
-            for (&at, lanes) in at.iter().zip((0..32).step_by(EIGHT)) {
+            for (at, lanes) in at.into_iter().zip((0..32).step_by(EIGHT)) {
                 let all = &mut words[at as usize..][..EIGHT * N];
                 for (k, row) in rows.iter().enumerate() {
                     for (l, &from) in row[lanes..lanes + EIGHT].iter().enumerate() {

@@ -130,12 +130,14 @@ impl Defined {
         Ok(())
     }
 
+    #[inline(always)]
     fn rows(&self, span: Span) -> &[Lanes] {
         let first = usize::from(span.first);
         self.vgprs.get(first..first + usize::from(span.count)).unwrap_or(&[])
     }
 
     /// Lanes in which any register of a span is defined.
+    #[inline(always)]
     fn any(&self, span: Span) -> Lanes {
         self.rows(span).iter().fold(NONE, |all, &lanes| or(all, lanes))
     }
