@@ -39,3 +39,4 @@ mod softmax;
 pub mod steps;
 pub mod tensor;
 mod tensor_ops;
+mod tensor_queries;

@@ -216,13 +216,12 @@ fn common_layout(tensors: &[Tensor; 3]) -> Layout {
 pub fn blend(queue: &mut dyn Queue, made: &View, target: &View, [alpha, beta]: [f32; 2]) -> Outcome {
     use wave32_ops::DType;
     let (alpha, beta) = (f64::from(alpha), f64::from(beta));
+    if (alpha, beta) == (1.0, 0.0) {
+        return Ok(copy(queue, made, target)?);
+    }
     if beta == 0.0 {
-        return Ok(match alpha == 1.0 {
-            true => copy(queue, made, target)?,
-            false => {
-                Elementwise::new(Op::Mul, DType::F32).run(queue, &[made.into(), alpha.into()], target)?
-            }
-        });
+        let multiply = Elementwise::new(Op::Mul, DType::F32);
+        return Ok(multiply.run(queue, &[made.into(), alpha.into()], target)?);
     }
     if beta == 1.0 {
         let add = Elementwise::with(Op::AddScaled, DType::F32, alpha, 0.0);
