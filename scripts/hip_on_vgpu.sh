@@ -27,7 +27,7 @@ while read -r package name program; do
     case ${package##*/}/$name in
     hip/conformance) filter=card ;;
     verify/solvers) filter=every_kernel ;;
-    ops/*) filter= ;;
+    ops/* | miopen/*) filter= ;;
     *) continue ;;
     esac
     echo "${package##*/} $name"

@@ -118,13 +118,13 @@ impl Layer {
         let plain = steps.make(dtype, &self.kept)?;
         let over = self.mode.over(x.rank());
         variance(steps.queue, x, &over, 0.0, false, Some(&plain), Some(&mean))?;
-        let inverse = self.inverse(steps, &plain)?;
+        let inverse = self.inverse(steps, dtype, &plain)?;
         Ok([mean, inverse, plain])
     }
 
     /// 1 / sqrt(variance + epsilon).
-    fn inverse(&self, steps: &mut Steps, variance: &View) -> Result<View, OpError> {
-        let made = steps.make(wide(variance.dtype), &self.kept)?;
+    fn inverse(&self, steps: &mut Steps, dtype: DType, variance: &View) -> Result<View, OpError> {
+        let made = steps.make(dtype, &self.kept)?;
         steps.run(Op::Add, &[variance.into(), self.epsilon.into()], [0.0; 2], &made)?;
         // Doubles have a root and a quotient, but no kernel for both.
         steps.run(Op::Sqrt, &[(&made).into()], [0.0; 2], &made)?;
@@ -143,7 +143,7 @@ impl Layer {
         [mean, inverse, scale, bias]: [&View; 4],
         y: &View,
     ) -> Result<(), OpError> {
-        let slope = steps.make(wide(inverse.dtype), &self.kept)?;
+        let slope = steps.make(wide(y.dtype), &self.kept)?;
         steps.run(Op::Mul, &[inverse.into(), scale.into()], [0.0; 2], &slope)?;
         // Not x * slope + (bias - mean * slope): that loses digits where the mean is far from 0.
         let centred = if y.dtype == wide(y.dtype) { *y } else { steps.make(wide(y.dtype), y.sizes())? };
@@ -231,7 +231,7 @@ impl Layer {
             };
             return wave32_ops::batch_norm(steps.queue, x, &norm, y, &save);
         }
-        let inverse = self.inverse(steps, variance)?;
+        let inverse = self.inverse(steps, wide(x.dtype), variance)?;
         self.apply(steps, x, [mean, &inverse, scale, bias], y)
     }
 

@@ -213,8 +213,8 @@ impl Plan {
 enum Step {
     Bias(View),
     Activation(Activation),
-    Inference(Layer, [View; 4]),
-    Training(Layer, [View; 2], Keeps),
+    Inference(Box<(Layer, [View; 4])>),
+    Training(Box<(Layer, [View; 2], Keeps)>),
 }
 
 impl Step {
@@ -231,7 +231,7 @@ impl Step {
                 let mean = view("estimatedMean", mean)?;
                 let variance = view("estimatedVariance", variance)?;
                 let all = [mean, variance, view("bnScale", scale)?, view("bnBias", bias)?];
-                Ok(Self::Inference(layer, all))
+                Ok(Self::Inference(Box::new((layer, all))))
             }
             (Operation::Training(mode), Argument::Training(data, factor, epsilon)) => {
                 let layer = Layer::new(*mode, y.sizes(), epsilon)?;
@@ -245,7 +245,7 @@ impl Step {
                 let scale = layer.parameters("bnScale", &tensor, scale)?;
                 let bias = layer.parameters("bnBias", &tensor, bias)?;
                 let keeps = Keeps { factor, previous: None, running, mean, inverse };
-                Ok(Self::Training(layer, [scale, bias], keeps))
+                Ok(Self::Training(Box::new((layer, [scale, bias], keeps))))
             }
             _ => Err(Failure::bad("arguments of another operation's kind")),
         }
@@ -255,10 +255,14 @@ impl Step {
         match self {
             Self::Bias(bias) => steps.run(Op::Add, &[x.into(), bias.into()], [0.0; 2], y),
             Self::Activation(activation) => activation.forward(steps, x, y),
-            Self::Inference(layer, [mean, variance, scale, bias]) => {
+            Self::Inference(all) => {
+                let (layer, [mean, variance, scale, bias]) = &**all;
                 layer.infer(steps, x, [mean, variance, scale, bias], y)
             }
-            Self::Training(layer, [scale, bias], keeps) => layer.train(steps, x, [scale, bias], keeps, y),
+            Self::Training(all) => {
+                let (layer, [scale, bias], keeps) = &**all;
+                layer.train(steps, x, [scale, bias], keeps, y)
+            }
         }
     }
 }

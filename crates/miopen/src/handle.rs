@@ -6,7 +6,7 @@ use crate::next::{next, takes_proven};
 use crate::objects::{self, Object};
 use crate::offers::{Choice, Choices};
 use crate::proven::Tables;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -54,6 +54,8 @@ struct State {
     engine: Option<Engine>,
     profiling: bool,
     elapsed: Duration,
+    /// `miopenTuningPolicy_t`. Kept to be read back: nothing is tuned.
+    tuning: c_int,
 }
 
 /// What `miopenCreate` makes. Calls on one handle run one after the other, whichever threads they come from.
@@ -72,7 +74,7 @@ impl Handle {
     /// One for the calling thread's current device.
     fn new(stream: Stream) -> Outcome<Self> {
         let device = wave32_hip::current_device(&options())?;
-        let state = State { stream, engine: None, profiling: false, elapsed: Duration::ZERO };
+        let state = State { stream, engine: None, profiling: false, elapsed: Duration::ZERO, tuning: 1 };
         Ok(Self { device, state: Mutex::new(state) })
     }
 
@@ -246,4 +248,24 @@ pub extern "C" fn miopenGetKernelTime(handle: Id, time: Out<f32>) -> Status {
             _ => time.set("time", elapsed.as_secs_f32() * 1e3),
         }
     })
+}
+
+/// Keeps the policy; nothing is tuned whatever it says.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenSetTuningPolicy(handle: Id, policy: c_int) -> Status {
+    call("miopenSetTuningPolicy", || {
+        Handle::of(handle)?.with(|state| match policy {
+            1..=5 => {
+                state.tuning = policy;
+                Ok(())
+            }
+            _ => Err(Failure::bad(format!("{policy} is no tuning policy"))),
+        })
+    })
+}
+
+/// The policy that was set.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenGetTuningPolicy(handle: Id, policy: Out<c_int>) -> Status {
+    call("miopenGetTuningPolicy", || policy.set("value", Handle::of(handle)?.with(|state| Ok(state.tuning))?))
 }

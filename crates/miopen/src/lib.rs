@@ -42,3 +42,4 @@ pub mod steps;
 pub mod talk;
 pub mod tensor;
 mod tensor_ops;
+mod tensor_queries;

@@ -49,6 +49,20 @@ fn nothing_that_clients_import_is_missing() {
     }
 }
 
+#[test]
+fn clients_are_refused_recurrent_nets_and_ctc_loss_alone() {
+    let implemented = implemented();
+    let absent: BTreeMap<String, String> = table()
+        .into_iter()
+        .filter(|call| !implemented.contains(&call.name) && !["rnn", "ctc"].contains(&call.group.as_str()))
+        .map(|call| (call.name, call.group))
+        .collect();
+    for (client, text) in CLIENTS {
+        let refused: Vec<_> = imports(text).filter(|name| absent.contains_key(*name)).collect();
+        assert!(refused.is_empty(), "{client} imports what is refused: {refused:?}");
+    }
+}
+
 /// `docs/miopen_abi.md`.
 fn page() -> String {
     let (table, implemented) = (table(), implemented());

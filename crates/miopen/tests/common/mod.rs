@@ -4,6 +4,8 @@
 //! `target/vgpu/wave32-vgpu run --strict -- TEST-PROGRAM`.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod normal;
+
 use half::{bf16, f16};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -275,7 +277,7 @@ impl Tensor {
     pub fn near(&self, expected: &[f64], tolerance: f64, what: &str) {
         let found = self.read();
         assert_eq!(found.len(), expected.len(), "{what}");
-        let scale = expected.iter().fold(1e-30_f64, |most, value| most.max(value.abs()));
+        let scale = expected.iter().fold(1e-6_f64, |most, value| most.max(value.abs()));
         for (at, (f, e)) in found.iter().zip(expected).enumerate() {
             assert!((f - e).abs() <= tolerance * scale, "{what}: element {at} is {f}, expected {e}");
         }

@@ -1,0 +1,104 @@
+//! What ROCm 7 asks of tensor descriptors beside sizes and strides.
+
+use crate::entry::{Failure, call};
+use crate::ffi::{Id, Out, Status};
+use crate::tensor::{Tensor, described};
+use std::ffi::c_int;
+
+/// `miopenTensorLayout_t` of a packed tensor of four or five dimensions; channels of one pixel or one channel count as in
+/// front.
+fn layout(tensor: &Tensor) -> Option<c_int> {
+    let orders: &[(c_int, &[usize])] = match tensor.sizes().len() {
+        4 => &[(0, &[0, 1, 2, 3]), (1, &[0, 2, 3, 1]), (2, &[1, 2, 3, 0])],
+        5 => &[(7, &[0, 1, 2, 3, 4]), (8, &[0, 2, 3, 4, 1])],
+        _ => return None,
+    };
+    let falls = |order: &[usize]| {
+        let mut stride = 1;
+        order.iter().rev().all(|&dim| {
+            let fits = tensor.sizes()[dim] == 1 || tensor.strides()[dim] == stride;
+            stride *= tensor.sizes()[dim];
+            fits
+        })
+    };
+    orders.iter().find(|(_, order)| falls(order)).map(|(layout, _)| *layout)
+}
+
+/// Type, sizes and strides in 64 bits; each may be null.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenGetTensorDescriptorV2(
+    tensor: Id,
+    dtype: Out<c_int>,
+    sizes: Out<usize>,
+    strides: Out<usize>,
+) -> Status {
+    call("miopenGetTensorDescriptorV2", || {
+        let found = described(tensor, "tensorDesc")?;
+        dtype.set_if_wanted(found.dtype as c_int);
+        for (out, values) in [(sizes, found.sizes()), (strides, found.strides())] {
+            if !out.is_null() {
+                let values: Vec<usize> = values.iter().map(|&value| value as usize).collect();
+                out.set_all("dims", &values)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The layout of a packed tensor.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenGetTensorLayout(tensor: Id, out: Out<c_int>) -> Status {
+    call("miopenGetTensorLayout", || {
+        let found = described(tensor, "tensorDesc")?;
+        let text = || {
+            format!("no layout has a name that has sizes {:?}, strides {:?}", found.sizes(), found.strides())
+        };
+        out.set("layout", layout(&found).ok_or_else(|| Failure::bad(text()))?)
+    })
+}
+
+/// Elements from the first to the last.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenGetTensorElementSpace(tensor: Id, elements: Out<usize>) -> Status {
+    call("miopenGetTensorElementSpace", || {
+        let found = described(tensor, "tensorDesc")?;
+        elements.set("elementSpace", (found.bytes() / found.dtype.size()) as usize)
+    })
+}
+
+/// Whether there are no gaps.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenIsTensorPacked(tensor: Id, packed: Out<u8>) -> Status {
+    call("miopenIsTensorPacked", || {
+        let found = described(tensor, "tensorDesc")?;
+        packed.set("isPacked", u8::from(found.bytes() == found.elements() * found.dtype.size()))
+    })
+}
+
+/// 1: tensors of vectors are refused where they are described.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenGetTensorVectorLength(tensor: Id, length: Out<usize>) -> Status {
+    call("miopenGetTensorVectorLength", || {
+        described(tensor, "tensorDesc")?;
+        length.set("vectorLength", 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ffi::DataType;
+
+    #[test]
+    fn layouts_have_their_names() {
+        let named =
+            |sizes: &[i64], order: &[usize]| layout(&Tensor::packed(DataType::Float, sizes, order).unwrap());
+        assert_eq!(named(&[2, 3, 4, 5], &[0, 1, 2, 3]), Some(0));
+        assert_eq!(named(&[2, 3, 4, 5], &[0, 2, 3, 1]), Some(1));
+        assert_eq!(named(&[2, 3, 4, 5], &[1, 2, 3, 0]), Some(2));
+        assert_eq!(named(&[2, 3, 4, 5], &[3, 2, 1, 0]), None);
+        assert_eq!(named(&[2, 3, 1, 1], &[0, 2, 3, 1]), Some(0));
+        assert_eq!(named(&[2, 3, 4, 5, 6], &[0, 2, 3, 4, 1]), Some(8));
+        assert_eq!(named(&[2, 3, 4], &[0, 1, 2]), None);
+    }
+}
