@@ -7,12 +7,13 @@ set -eu
 folder=$1
 archive=$2
 here=$(dirname "$0")
-exports=$here/../crates/miopen/exports.map
+table=$here/../crates/miopen/abi.txt
 made=$folder/made
 mkdir -p "$folder/lib" "$made"
+# Every call of MIOpen's, and nothing else; the link fails where one is missing.
+sed -n 's/^\(miopen[A-Za-z0-9_]*\) .*/\1/p' "$table" | sort -u > "$made/names"
+printf 'MIOPEN_HIP_1 {\nglobal:\n%s\nlocal:\n    *;\n};\n' "$(sed 's/.*/    &;/' "$made/names")" > "$made/exports.map"
 # Our functions step back behind slots of their names, which lead to them or to the vendor's (crates/miopen/src/next.rs).
-nm --defined-only --extern-only --format=posix "$archive" 2>/dev/null |
-    sed -n 's/^\(miopen[A-Za-z0-9_]*\) T .*/\1/p' | sort -u > "$made/names"
 sed 's/.*/& wave32_&/' "$made/names" > "$made/renamed"
 "${OBJCOPY:-objcopy}" --redefine-syms="$made/renamed" "$archive" "$made/archive.a"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1)
@@ -20,7 +21,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1)
 # All of the archive, then what no exported call reaches is thrown away. Never unloaded: the runtime keeps pointers to
 # our kernels' code. Renamed into place: a running program keeps the file that it has.
 "${CC:-cc}" -shared -o "$folder/lib/libMIOpen.so.1.new" "$made/slots.s" \
-    -Wl,-soname,libMIOpen.so.1 -Wl,--version-script="$exports" -Wl,--whole-archive "$made/archive.a" -Wl,--no-whole-archive \
+    -Wl,-soname,libMIOpen.so.1 -Wl,--version-script="$made/exports.map" -Wl,--whole-archive "$made/archive.a" -Wl,--no-whole-archive \
     -Wl,--gc-sections -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,--as-needed -lgcc_s -lpthread -lm -ldl -lc
 rm -r "$made"
 mv "$folder/lib/libMIOpen.so.1.new" "$folder/lib/libMIOpen.so.1"

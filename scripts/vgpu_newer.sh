@@ -9,40 +9,9 @@ set -eu
 folder=$1
 preload=$2
 here=$(cd "$(dirname "$0")/.." && pwd)
-mirror=${VGPU_MIRROR:-http://deb.debian.org/debian}
 tests=$here/vgpu/tests/hip
 preloaded=$here/crates/preload/tests/programs
 mkdir -p "$folder/newer/bin"
-
-# unpack RELEASE: its newest HIP runtime and all that this needs, as if nothing were installed; headers beside.
-unpack() {
-    root=$folder/newer/$1
-    [ ! -e "$root/complete" ] || return 0
-    echo "unpacking HIP of Debian $1 into $root"
-    rm -rf "$root"
-    mkdir -p "$root/apt/state/lists/partial" "$root/apt/cache/archives/partial" "$root/apt/parts"
-    : > "$root/apt/status"
-    echo "deb [arch=amd64] $mirror $1 main" > "$root/apt/sources.list"
-    cat > "$root/apt/apt.conf" <<CONF
-Dir::State "$root/apt/state";
-Dir::State::status "$root/apt/status";
-Dir::Cache "$root/apt/cache";
-Dir::Etc::SourceList "$root/apt/sources.list";
-Dir::Etc::SourceParts "$root/apt/parts";
-APT::Sandbox::User "";
-CONF
-    export APT_CONFIG="$root/apt/apt.conf"
-    apt-get update -qq
-    runtime=$(apt-cache depends libamdhip64-dev | sed -n 's/.*Depends: \(libamdhip64-[0-9]*\)$/\1/p')
-    apt-get install -qq -y --no-install-recommends --download-only "$runtime" rocminfo >/dev/null
-    (cd "$root/apt/cache/archives" && apt-get download -qq libamdhip64-dev)
-    unset APT_CONFIG
-    for package in "$root"/apt/cache/archives/*.deb; do
-        dpkg-deb -x "$package" "$root"
-    done
-    rm -rf "$root/apt"
-    touch "$root/complete"
-}
 
 # build RELEASE SOURCE OUT [--genco]: 5.7 runs what this system's hipcc makes; 6.x wants its own headers.
 build() {
@@ -72,8 +41,8 @@ build() {
 
 failed=0
 for release in trixie sid; do
-    unpack "$release"
     root=$folder/newer/$release
+    "$here/scripts/debian_unpack.sh" "$root" "$release" @libamdhip64-dev rocminfo
     libraries=$root/usr/lib/x86_64-linux-gnu
     name=$(basename "$(ls "$libraries"/libamdhip64.so.*.*.*)")
     echo "Debian $release: $name"

@@ -4,13 +4,14 @@
 //! touches; in the target folder rather than OUT_DIR, so that debug, release and test builds, which have
 //! an OUT_DIR each, compile them once.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use wave32_kernelc::clang::{Clang, TARGETS};
+use wave32_kernelc::sibling::{code_of, retarget};
 use wave32_kernelc::{Source, Target, glsl, parallel, source};
 use wave32_solve::variants::{self, Variant};
 
@@ -153,12 +154,13 @@ impl Gfx {
         cache: &Cache,
         out: &Path,
     ) -> Result<CodeObjects, String> {
+        let sources: BTreeSet<&str> = self.targets.iter().map(|target| code_of(target)).collect();
         let jobs: Vec<(&Variant, &str)> = all
             .iter()
-            .flat_map(|v| self.targets.iter().map(move |&t| (v, t)))
+            .flat_map(|v| sources.iter().map(move |&t| (v, t)))
             .filter(|(v, t)| v.is_for(t))
             .collect();
-        let compile = |&(variant, target): &(&Variant, &'static str)| {
+        let compile = |&(variant, target): &(&Variant, &str)| {
             let text = source::source(kernels, variant, Target::Hip).map_err(|e| e.to_string())?;
             let flags = Clang::flags(&variant.name, target).join(" ");
             cache.get(&text, &[&self.clang.version, &flags], |path| {
@@ -169,12 +171,22 @@ impl Gfx {
         };
         let objects: Result<Vec<PathBuf>, String> = parallel::map(&jobs, compile).into_iter().collect();
         let objects = objects?;
+        for &source in &sources {
+            let parts = jobs.iter().zip(&objects).filter(|((_, t), _)| *t == source);
+            let parts: Vec<PathBuf> = parts.map(|(_, object)| object.clone()).collect();
+            let path = self.scratch.join(format!("{source}.elf"));
+            self.clang.link(&parts, &path).map_err(|e| format!("linking for {source}: {e}"))?;
+        }
         let mut built = Vec::new();
         for &target in &self.targets {
-            let parts = jobs.iter().zip(&objects).filter(|((_, t), _)| *t == target);
-            let parts: Vec<PathBuf> = parts.map(|(_, object)| object.clone()).collect();
-            let path = out.join(format!("{target}.elf"));
-            self.clang.link(&parts, &path).map_err(|e| format!("linking for {target}: {e}"))?;
+            let source = code_of(target);
+            let (from, path) =
+                (self.scratch.join(format!("{source}.elf")), out.join(format!("{target}.elf")));
+            let mut code = fs::read(&from).map_err(|e| format!("{}: {e}", from.display()))?;
+            if source != target {
+                retarget(&mut code, source, target).map_err(|e| e.to_string())?;
+            }
+            save(&path, &code)?;
             built.push((target, path));
         }
         let reason = format!("this build has code for {} only", self.targets.join(", "));

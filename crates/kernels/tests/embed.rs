@@ -1,7 +1,10 @@
 //! What is embedded is what the variants table says.
 
+use rand::seq::IndexedRandom;
 use std::collections::{BTreeMap, BTreeSet};
-use wave32_kernelc::elf;
+use std::path::Path;
+use wave32_kernelc::clang::Clang;
+use wave32_kernelc::{Target, elf, sibling, source};
 use wave32_solve::variants;
 
 /// What a SPIR-V module declares of its interface.
@@ -81,6 +84,41 @@ fn every_code_object_holds_every_variant() {
             );
             assert_eq!(figures.buffers, variant.buffers, "{target} {}: buffers", variant.name);
             assert_eq!(figures.params, variant.params, "{target} {}: params", variant.name);
+        }
+    }
+}
+
+/// Code for gfx1011 and gfx1012 is gfx1010's under another name: what clang makes for them, byte for byte.
+#[test]
+fn siblings_are_what_clang_makes() {
+    let clang = match Clang::find() {
+        Ok(clang) => clang,
+        Err(reason) => {
+            println!("not checked: {reason}");
+            assert!(std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(), "{reason}");
+            return;
+        }
+    };
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+    let made = |variant: &variants::Variant, target: &str| {
+        let text = source::source(&kernels, variant, Target::Hip).expect("a text");
+        let object = clang.relocatable(&text, target, scratch.path()).expect("compiles");
+        let linked = scratch.path().join("linked.elf");
+        clang.link(&[object], &linked).expect("links");
+        std::fs::read(linked).expect("was written")
+    };
+    for variant in variants::all().choose_multiple(&mut rand::rng(), 3) {
+        let code = made(variant, "gfx1010");
+        for sibling in ["gfx1011", "gfx1012"] {
+            assert_eq!(sibling::code_of(sibling), "gfx1010");
+            let mut renamed = code.clone();
+            sibling::retarget(&mut renamed, "gfx1010", sibling).expect("renames");
+            assert!(renamed == made(variant, sibling), "{} for {sibling}", variant.name);
+            assert!(
+                sibling::retarget(&mut renamed, "gfx1010", sibling).is_err(),
+                "it is not gfx1010's any more"
+            );
         }
     }
 }

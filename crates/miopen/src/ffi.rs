@@ -1,7 +1,7 @@
 //! Types of MIOpen's C ABI, as in `miopen.h` of ROCm 5.2 to 7; reading and writing the caller's memory.
 
 use crate::entry::{Failure, Outcome};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 /// `miopenStatus_t`.
 pub type Status = c_int;
@@ -92,6 +92,11 @@ impl<T: Copy> Out<T> {
 pub struct In<T>(*const T);
 
 impl<T: Copy> In<T> {
+    /// Of an untyped pointer, where another argument says what it points to.
+    pub fn at(pointer: *const c_void) -> Self {
+        Self(pointer.cast())
+    }
+
     /// Reads one value.
     ///
     /// # Errors

@@ -10,19 +10,34 @@
 // Exported calls have MIOpen's names.
 #![allow(non_snake_case)]
 
+pub mod activation;
+pub mod batch_norm;
+mod batch_norm_calls;
 mod bias;
 pub mod convolution;
+mod dropout;
 pub mod entry;
 pub mod ffi;
 mod find;
+pub mod fusion;
+mod fusion_calls;
 pub mod handle;
 mod immediate;
 pub mod info;
+mod lrn;
 pub mod next;
 pub mod objects;
 pub mod offers;
 pub mod pass;
+pub mod pooling;
+mod pooling_calls;
 pub mod pose;
 pub mod proven;
+mod reduce;
+mod refused;
+pub mod slot;
+mod softmax;
+pub mod steps;
 pub mod talk;
 pub mod tensor;
+mod tensor_ops;

@@ -84,15 +84,17 @@ pub fn next() -> Option<&'static Next> {
 /// Calls a function of the vendor's by name; its absence or its status is the failure.
 macro_rules! theirs {
     ($next:expr, $name:tt ($($arg:expr => $type:ty),*)) => {{
-        let address = $next.symbol($name)?;
-        // SAFETY: the type is that of the function's declaration in the vendor's header, the same in all releases.
-        let function: unsafe extern "C" fn($($type),*) -> Status = unsafe { std::mem::transmute(address) };
-        // SAFETY: objects are the vendor's own (their ids were checked to be alive), pointers lead to locals.
-        let answer = unsafe { function($($arg),*) };
-        match answer {
-            status::SUCCESS => Ok(()),
-            failed => Err(Failure::new(failed, format!("the vendor's {} says {failed}", $name.to_string_lossy()))),
-        }
+        $next.symbol($name).and_then(|address| {
+            // SAFETY: the type is that of the function's declaration in the vendor's header, the same in all releases.
+            let function: unsafe extern "C" fn($($type),*) -> Status = unsafe { std::mem::transmute(address) };
+            // SAFETY: objects are the vendor's own (their ids were checked to be alive), pointers lead to locals.
+            match unsafe { function($($arg),*) } {
+                status::SUCCESS => Ok(()),
+                failed => {
+                    Err(Failure::new(failed, format!("the vendor's {} says {failed}", $name.to_string_lossy())))
+                }
+            }
+        })
     }};
 }
 
@@ -197,6 +199,7 @@ impl Next {
     ///
     /// # Errors
     /// The vendor's.
+    #[allow(clippy::not_unsafe_ptr_arg_deref)] // an id of HIP's, which nobody reads through here
     pub fn set_stream(&self, id: Id, stream: *mut c_void) -> Outcome {
         theirs!(self, c"miopenSetStream"(id => Id, stream => *mut c_void))
     }
@@ -377,7 +380,7 @@ fn open(path: PathBuf, flags: c_int) -> Option<Next> {
     let text = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: a vendor's library, whose initialisers run as they would without us.
     let library = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | flags) };
-    (!library.is_null()).then(|| Next { library: library as usize, path })
+    (!library.is_null()).then_some(Next { library: library as usize, path })
 }
 
 /// Files of the libraries in this process.

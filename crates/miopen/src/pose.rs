@@ -224,12 +224,13 @@ pub fn blend(queue: &mut dyn Queue, made: &View, target: &View, [alpha, beta]: [
     use wave32_ops::DType;
     let (alpha, beta) = (f64::from(alpha), f64::from(beta));
     if beta == 0.0 {
-        return Ok(match alpha == 1.0 {
+        match alpha == 1.0 {
             true => copy(queue, made, target)?,
             false => {
                 Elementwise::new(Op::Mul, DType::F32).run(queue, &[made.into(), alpha.into()], target)?
             }
-        });
+        }
+        return Ok(());
     }
     if beta == 1.0 {
         let add = Elementwise::with(Op::AddScaled, DType::F32, alpha, 0.0);

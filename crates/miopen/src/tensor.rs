@@ -105,6 +105,14 @@ impl Object for Descriptor {
     const KIND: &'static str = "tensor descriptor";
 }
 
+/// Sets a descriptor.
+///
+/// # Errors
+/// Bad parameter: no living tensor descriptor.
+pub fn describe(id: Id, tensor: Tensor) -> Outcome {
+    Descriptor::set(id, tensor)
+}
+
 impl Descriptor {
     fn set(id: Id, tensor: Tensor) -> Outcome {
         *objects::get::<Self>(id, "tensorDesc")?.0.lock().unwrap_or_else(PoisonError::into_inner) =

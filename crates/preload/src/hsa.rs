@@ -226,16 +226,20 @@ struct Attribute {
 /// HSA_AMD_SVM_ATTRIB_GLOBAL_FLAG, and its value for coarse-grained.
 const GRAIN: u64 = 0;
 const GRAIN_COARSE: u64 = 1;
+/// HSA_AMD_SVM_ATTRIB_AGENT_ACCESSIBLE and .._IN_PLACE.
+const ACCESSIBLE: std::ops::RangeInclusive<u64> = 0x200..=0x201;
 
-/// With the grain coarse: where one is named, and where `always` so, else too.
-fn coarsened(list: &[Attribute], always: bool) -> Vec<Attribute> {
+/// With a coarse grain: where one is named, if `named` says so; and where the memory becomes a card's without one, as it
+/// would be fine-grained then.
+fn coarsened(list: &[Attribute], named: bool) -> Vec<Attribute> {
     let mut list = list.to_vec();
-    let mut named = false;
-    for attribute in list.iter_mut().filter(|attribute| attribute.name == GRAIN) {
-        attribute.value = GRAIN_COARSE;
-        named = true;
+    let has_grain = list.iter().any(|attribute| attribute.name == GRAIN);
+    if named {
+        for attribute in list.iter_mut().filter(|attribute| attribute.name == GRAIN) {
+            attribute.value = GRAIN_COARSE;
+        }
     }
-    if always && !named {
+    if !has_grain && list.iter().any(|attribute| ACCESSIBLE.contains(&attribute.name)) {
         list.push(Attribute { name: GRAIN, value: GRAIN_COARSE });
     }
     list
@@ -249,11 +253,14 @@ unsafe extern "C" fn svm_attributes_set(
     caller: *const c_void,
 ) -> c_int {
     let mut ours = Vec::new();
-    if asked_by(caller).is_some() && !list.is_null() {
+    if policy::mode() != Mode::Leave && !list.is_null() {
         // SAFETY: the caller promises that many.
         let theirs = unsafe { std::slice::from_raw_parts(list, count) };
-        ours = coarsened(theirs, policy::call().is_some());
-        policy::log(|| format!("{bytes} bytes at {address:p}: shared virtual memory, coarse-grained"));
+        // Shared virtual memory is always a program's, variables that are `__managed__` included.
+        ours = coarsened(theirs, asked_by(caller).is_some());
+        if ours.iter().any(|attribute| attribute.name == GRAIN && attribute.value == GRAIN_COARSE) {
+            policy::log(|| format!("{bytes} bytes at {address:p}: shared virtual memory, coarse-grained"));
+        }
     }
     let (list, count) = if ours.is_empty() { (list, count) } else { (ours.as_mut_ptr(), ours.len()) };
     real!(
@@ -331,15 +338,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grain_is_changed_where_named_and_added_where_asked() {
-        let pairs = |list: &[(u64, u64)], always| {
+    fn a_grain_is_changed_where_named_and_added_for_a_card() {
+        let pairs = |list: &[(u64, u64)], named| {
             let list: Vec<_> = list.iter().map(|&(name, value)| Attribute { name, value }).collect();
-            coarsened(&list, always).iter().map(|a| (a.name, a.value)).collect::<Vec<_>>()
+            coarsened(&list, named).iter().map(|a| (a.name, a.value)).collect::<Vec<_>>()
         };
-        assert_eq!(pairs(&[(8, 77), (GRAIN, 0)], false), [(8, 77), (GRAIN, 1)]);
-        assert_eq!(pairs(&[(8, 77)], false), [(8, 77)]);
-        assert_eq!(pairs(&[(8, 77)], true), [(8, 77), (GRAIN, 1)]);
-        assert_eq!(pairs(&[(GRAIN, 0)], true), [(GRAIN, 1)]);
-        assert_eq!(pairs(&[], true), [(GRAIN, 1)]);
+        assert_eq!(pairs(&[(8, 77), (GRAIN, 0)], true), [(8, 77), (GRAIN, 1)]);
+        assert_eq!(pairs(&[(8, 77), (GRAIN, 0)], false), [(8, 77), (GRAIN, 0)]);
+        assert_eq!(pairs(&[(8, 77)], true), [(8, 77)]);
+        assert_eq!(pairs(&[(0x200, 9)], false), [(0x200, 9), (GRAIN, 1)]);
+        assert_eq!(pairs(&[(0x201, 9), (3, 1)], true), [(0x201, 9), (3, 1), (GRAIN, 1)]);
+        assert_eq!(pairs(&[(0x202, 9)], true), [(0x202, 9)]);
+        assert_eq!(pairs(&[(GRAIN, 0), (0x200, 9)], true), [(GRAIN, 1), (0x200, 9)]);
+        assert_eq!(pairs(&[], true), []);
     }
 }

@@ -225,12 +225,12 @@ fn one_pool_for_all_and_shared_virtual_memory_are_understood() {
     let fakes = Fakes::new();
     let lines = |preload, coarse| fakes.run(preload, coarse, &[]).out;
     let bare = "host 0 0x10c own 0x100\nregister 0x100\nregister io 0x100\nregister uncached 256\nuncached 0 0x400\n\
-                signal 0 0x400\ncreate 0 0x100\nmanaged 0 -1\npreferred 0 -1\nunset 0 0\narguments 0x100\ncard 0x400\nlds 0x500\n\
+                signal 0 0x400\ncreate 0 0x100\nmanaged 0 -1\nvariable -1\npreferred 0 -1\nunset 0 0\narguments 0x100\ncard 0x400\nlds 0x500\n\
                 region 0x400\nvirtual 0 0x400\nattributes 0 0 of 0\n";
     assert_eq!(lines(false, "on"), bare);
     assert_eq!(lines(true, "off"), bare);
     let helped = "host 0 0x204 own 0x100\nregister 0x200\nregister io 0x100\nregister uncached 801\nuncached 0 0x300\n\
-                  signal 0 0x400\ncreate 0 0x200\nmanaged 0 1\npreferred 0 -1\nunset 801 -1\narguments 0x100\ncard 0x300\nlds 0x500\n\
+                  signal 0 0x400\ncreate 0 0x200\nmanaged 0 1\nvariable 1\npreferred 0 -1\nunset 801 -1\narguments 0x100\ncard 0x300\nlds 0x500\n\
                   region 0x300\nvirtual 0 0x300\nattributes 0 1 of 0\n";
     assert_eq!(lines(true, "on"), helped);
     let all = helped.replace("uncached 801", "uncached 512").replace("unset 801 -1", "unset 0 1");

@@ -9,23 +9,32 @@ pub enum Src {
     Vgpr(u16),
     /// A scalar register by operand code; SCC, VCCZ, EXECZ and apertures too (235 to 253): [`crate::Wave::scalar`].
     Sgpr(u8),
-    /// An inline constant or literal, already widened as the operand's type wants it.
-    Const(u64),
+    /// An inline constant or literal, already widened as the operand's type wants it: its low and its high half, which
+    /// are as one number a third larger.
+    Const(u32, u32),
     /// There is none.
     None,
 }
 
-/// What handlers get: small, so that a program stays in the cache.
+impl Src {
+    /// A constant.
+    pub(crate) fn constant(bits: u64) -> Self {
+        Self::Const(bits as u32, (bits >> 32) as u32)
+    }
+}
+
+/// What handlers get: small, so that a program stays in the cache, and what most of them look at first.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub struct Args {
     /// VGPR or scalar destination.
     pub dst: u16,
     /// Scalar destination beside it: carry out, compare result.
     pub sdst: u16,
-    /// Sources in the order of the text.
-    pub src: [Src; 4],
     /// SOPK's and SOPP's constant.
     pub imm: u16,
+    /// Sources in the order of the text.
+    pub src: [Src; 4],
     /// Modifiers; all zero for most.
     pub mods: Mods,
     /// DPP and SDWA; `None` for most.
@@ -86,10 +95,10 @@ pub(crate) fn source(inst: &Inst, arg: &Arg) -> Src {
     }
     match arg.operand.0 {
         code @ (0..=127 | 235..=239 | 251..=253) => Src::Sgpr(code as u8),
-        code @ 128..=192 => Src::Const(integer(i64::from(code) - 128, arg)),
-        code @ 193..=208 => Src::Const(integer(192 - i64::from(code), arg)),
-        code @ 240..=248 => Src::Const(inline_float(code, arg)),
-        255 => Src::Const(literal(inst.literal, arg)),
+        code @ 128..=192 => Src::constant(integer(i64::from(code) - 128, arg)),
+        code @ 193..=208 => Src::constant(integer(192 - i64::from(code), arg)),
+        code @ 240..=248 => Src::constant(inline_float(code, arg)),
+        255 => Src::constant(literal(inst.literal, arg)),
         _ => Src::None,
     }
 }

@@ -78,7 +78,7 @@ impl End {
             | s_cbranch_cdbgsys_and_user => branch(When::Never),
             s_setpc_b64 => Self::Jump { save: None, to: args.src[0] },
             s_swappc_b64 => Self::Jump { save: Some(args.dst), to: args.src[0] },
-            s_call_b64 => Self::Jump { save: Some(args.dst), to: Src::Const(to) },
+            s_call_b64 => Self::Jump { save: Some(args.dst), to: Src::constant(to) },
             s_subvector_loop_begin => Self::Subvector { begin: true, register: args.dst, to },
             s_subvector_loop_end => Self::Subvector { begin: false, register: args.dst, to },
             s_barrier => Self::Barrier,
@@ -95,7 +95,7 @@ impl End {
 pub(crate) fn jump(wave: &mut Wave, save: Option<u16>, to: Src, next: u64) -> u64 {
     let target = match to {
         Src::Sgpr(code) => wave.scalar64(code),
-        Src::Const(pc) => pc,
+        Src::Const(low, high) => u64::from(low) | u64::from(high) << 32,
         Src::Vgpr(_) | Src::None => 0,
     };
     if let Some(register) = save {

@@ -160,6 +160,11 @@ impl Class {
 }
 
 impl Class {
+    /// Of lanes that EXEC turns on.
+    pub(crate) fn is_vector(self) -> bool {
+        matches!(self, Self::Valu | Self::Transcendental | Self::Double | Self::Vmem | Self::Lds)
+    }
+
     /// Of an instruction.
     pub fn of(inst: &Inst) -> Self {
         match inst.form {

@@ -7,7 +7,7 @@ use crate::launch::Launch;
 use crate::program::{Block, Code, Step};
 use crate::strict::WaveCheck;
 use crate::{
-    Args, Class, Env, Fault, FaultKind, Lds, Memory, Options, Place, Regions, Report, Signals, Solo, Stop,
+    Args, Env, Fault, FaultKind, Finding, Lds, Memory, Options, Place, Regions, Report, Signals, Solo, Stop,
     Wave,
 };
 use wave32_isa::Op;
@@ -32,6 +32,8 @@ struct Member {
     state: State,
     /// The block to enter next; `None`: the program's first.
     block: Option<u32>,
+    /// The last barrier that it came to.
+    barrier: At,
     scratch: Vec<u32>,
     check: Option<WaveCheck>,
 }
@@ -50,7 +52,7 @@ impl Group {
         let wave = std::mem::replace(&mut solo.wave, Wave::new(0, false));
         let check = strict.then(|| WaveCheck::new(&wave, 128, wave.vgprs));
         let scratch = std::mem::take(&mut solo.scratch);
-        let member = Member { wave, state: State::Ready, block: None, scratch, check };
+        let member = Member { wave, state: State::Ready, block: None, barrier: (0, 0), scratch, check };
         Self { id: [0; 3], members: vec![member], lds: std::mem::take(&mut solo.lds), trace: None }
     }
 
@@ -124,6 +126,7 @@ impl<'a, M: Memory> Runner<'a, M> {
                     wave: Wave::new(0, launch.wave64),
                     state: State::Ready,
                     block: None,
+                    barrier: (0, 0),
                     scratch: vec![0; launch.scratch],
                     check: None,
                 });
@@ -174,7 +177,7 @@ impl<'a, M: Memory> Runner<'a, M> {
             }
             // A wave that has ended is no longer waited for (RDNA ISA 12.5, S_BARRIER).
             if all(&[State::Ended, State::AtBarrier]) {
-                self.meet(group);
+                self.meet(group)?;
             } else if all(&[State::Ended, State::AtBarrier, State::Sleeping]) {
                 return Ok(Progress::Waiting);
             }
@@ -184,13 +187,35 @@ impl<'a, M: Memory> Runner<'a, M> {
         }
     }
 
-    fn meet(&mut self, group: &mut Group) {
+    /// The waves that have not ended have all come to a barrier.
+    fn meet(&mut self, group: &mut Group) -> Result<(), Stop> {
+        if self.options.strict {
+            self.same_barrier(group)?;
+        }
         group.lds.barrier();
         for member in group.members.iter_mut().filter(|m| m.state == State::AtBarrier) {
             member.state = State::Ready;
         }
         if let Some(trace) = &mut group.trace {
             trace.met();
+        }
+        Ok(())
+    }
+
+    /// The card does not mind which barriers waves come to; whoever wrote the program meant them to come to one. That
+    /// lanes of a wave are off there says nothing: compilers leave EXEC narrowed at barriers that all lanes come to.
+    fn same_barrier(&self, group: &Group) -> Result<(), Stop> {
+        let mut waiting = group.members.iter().enumerate().filter(|(_, m)| m.state == State::AtBarrier);
+        let Some((other, first)) = waiting.next() else { return Ok(()) };
+        let offset = |at| self.pc(at).wrapping_sub(self.launch.entry);
+        let other_offset = offset(first.barrier);
+        match waiting.find(|(_, member)| offset(member.barrier) != other_offset) {
+            Some((number, member)) => {
+                let place = self.place(group, number, member.barrier, None);
+                let finding = Finding::BarrierDivergence { other_wave: other as u32, other_offset };
+                Err(Stop::Strict { place, finding })
+            }
+            None => Ok(()),
         }
     }
 
@@ -258,6 +283,7 @@ impl<'a, M: Memory> Runner<'a, M> {
                 }
                 End::Barrier => {
                     pause = Some(State::AtBarrier);
+                    member.barrier = (id, last);
                     self.code.follow(env.regions, id, false, next)
                 }
                 End::Sleep => {
@@ -313,10 +339,15 @@ impl<'a, M: Memory> Runner<'a, M> {
         }
     }
 
-    fn place(&self, group: &Group, number: usize, (id, index): At, lane: Option<u32>) -> Place {
+    /// An instruction's address; of what is not there, the one behind the block.
+    fn pc(&self, (id, index): At) -> u64 {
         let block = self.code.get(id);
         let inst = block.insts.get(usize::from(index));
-        let pc = inst.map_or(block.next(), |(_, offset)| block.pc.wrapping_add(u64::from(*offset)));
+        inst.map_or(block.next(), |(_, offset)| block.pc.wrapping_add(u64::from(*offset)))
+    }
+
+    fn place(&self, group: &Group, number: usize, (id, index): At, lane: Option<u32>) -> Place {
+        let inst = self.code.get(id).insts.get(usize::from(index));
         let dispatch = self.launch.dispatch;
         let kernel = if dispatch.name.is_empty() {
             format!("kernel at {:#x}", dispatch.kernel_object)
@@ -325,7 +356,7 @@ impl<'a, M: Memory> Runner<'a, M> {
         };
         Place {
             kernel,
-            offset: pc.wrapping_sub(self.launch.entry),
+            offset: self.pc((id, index)).wrapping_sub(self.launch.entry),
             instruction: inst.map_or(String::new(), |(inst, _)| inst.text()),
             workgroup: group.id,
             wave: number as u32,
@@ -410,20 +441,17 @@ impl Watch<'_> {
         wave: &mut Wave,
         env: &mut Env<'_, M>,
     ) -> Result<(), (u16, Box<Fault>)> {
+        let plans = if self.check.is_some() { block.plans() } else { &[] };
         for (i, (inst, offset)) in block.insts.iter().enumerate() {
             let index = i as u16;
-            if let Some(check) = self.check.as_deref_mut() {
-                check.before(wave, inst).map_err(|fault| (index, fault))?;
+            if let (Some(check), Some(plan)) = (self.check.as_deref_mut(), plans.get(i)) {
+                check.before(wave, inst, plan).map_err(|fault| (index, fault))?;
             }
             if let Some(covered) = self.covered.get_mut(inst.op as usize) {
                 *covered = true;
             }
             if let Some(report) = self.report.as_deref_mut() {
-                let class = Class::of(inst);
-                let vector = matches!(
-                    class,
-                    Class::Valu | Class::Transcendental | Class::Double | Class::Vmem | Class::Lds
-                );
+                let (class, vector) = block.classes[i];
                 let lanes = if vector { wave.wide_mask(crate::wave::EXEC).count_ones() } else { 1 };
                 report.counts.add(class, u64::from(lanes));
             }

@@ -111,48 +111,51 @@ impl Memory for HeapMemory {
         (block.live && block.region.holds(addr, 1)).then_some(block.region)
     }
 
+    #[inline]
     fn read(&self, region: &Region, addr: u64, out: &mut [u8]) {
-        let words = &self.blocks[region.token as usize].words;
         let offset = (addr - region.base) as usize;
-        // Bytes up to a word, whole words, bytes of another.
-        let head = offset.wrapping_neg() % 8;
-        let (head, rest) = out.split_at_mut(head.min(out.len()));
-        let part = |at: usize, bytes: &mut [u8]| {
-            if !bytes.is_empty() {
-                let word = words[at / 8].load(Relaxed).to_le_bytes();
-                bytes.copy_from_slice(&word[at % 8..at % 8 + bytes.len()]);
+        let words = &self.blocks[region.token as usize].words[offset / 8..];
+        if offset.is_multiple_of(8) && out.len().is_multiple_of(8) {
+            for (bytes, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+                *bytes = word.load(Relaxed).to_le_bytes();
             }
-        };
-        part(offset, head);
-        let at = offset + head.len();
-        let count = rest.len() / 8;
-        let (whole, tail) = rest.split_at_mut(8 * count);
-        for (bytes, word) in whole.chunks_exact_mut(8).zip(&words[at / 8..][..count]) {
-            bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+            return;
         }
-        part(at + 8 * count, tail);
+        let (mut at, mut rest) = (offset % 8, out);
+        for word in words {
+            let (now, later) = rest.split_at_mut((8 - at).min(rest.len()));
+            now.copy_from_slice(&word.load(Relaxed).to_le_bytes()[at..at + now.len()]);
+            if later.is_empty() {
+                return;
+            }
+            (at, rest) = (0, later);
+        }
     }
 
+    #[inline]
     fn write(&self, region: &Region, addr: u64, bytes: &[u8]) {
-        let mut at = addr;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let from = (at % 8) as usize;
-            let n = rest.len().min(8 - from);
-            let (now, later) = rest.split_at(n);
-            let word = self.word(region, at);
-            if n == 8 {
-                word.store(u64::from_le_bytes(now.try_into().expect("8 bytes")), Relaxed);
-            } else {
-                let set = |old: u64| {
-                    let mut bytes = old.to_le_bytes();
-                    bytes[from..from + n].copy_from_slice(now);
-                    Some(u64::from_le_bytes(bytes))
-                };
-                let _ = word.fetch_update(Relaxed, Relaxed, set);
+        let offset = (addr - region.base) as usize;
+        let words = &self.blocks[region.token as usize].words[offset / 8..];
+        if offset.is_multiple_of(8) && bytes.len().is_multiple_of(8) {
+            for (bytes, word) in bytes.as_chunks::<8>().0.iter().zip(words) {
+                word.store(u64::from_le_bytes(*bytes), Relaxed);
             }
-            rest = later;
-            at += n as u64;
+            return;
+        }
+        let (mut at, mut rest) = (offset % 8, bytes);
+        for word in words {
+            let (now, later) = rest.split_at((8 - at).min(rest.len()));
+            let set = |old: u64| {
+                let mut bytes = old.to_le_bytes();
+                bytes[at..at + now.len()].copy_from_slice(now);
+                Some(u64::from_le_bytes(bytes))
+            };
+            // Others may write the word's other bytes.
+            let _ = word.fetch_update(Relaxed, Relaxed, set);
+            if later.is_empty() {
+                return;
+            }
+            (at, rest) = (0, later);
         }
     }
 

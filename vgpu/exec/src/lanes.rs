@@ -18,7 +18,7 @@ use plain::{plain, quick};
 
 pub(crate) use general::{Kinds, by_lane, finished, general};
 pub(crate) use plain::{each, each_wide};
-pub(crate) use rows::{Aligned, ZEROS, blend, row, spread};
+pub(crate) use rows::{ZEROS, blend, row, spread};
 
 /// What the bits of a lane's operand mean. A lane gets 64 bits: integers extended as their sign wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Handlers {
         let vectors = others.iter().all(|src| matches!(src, Src::Vgpr(_) | Src::None));
         match self.quick {
             Some([all, _]) if vectors && matches!(first, Src::Vgpr(_)) => all,
-            Some([_, uniform]) if vectors && matches!(first, Src::Sgpr(_) | Src::Const(_)) => uniform,
+            Some([_, uniform]) if vectors && matches!(first, Src::Sgpr(_) | Src::Const(..)) => uniform,
             _ => self.plain,
         }
     }

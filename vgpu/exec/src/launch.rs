@@ -2,7 +2,7 @@
 
 use crate::descriptor::UserSgprs;
 use crate::wave::EXEC;
-use crate::{Dispatch, Lds, SCRATCH_BASE, Stop, Wave};
+use crate::{Dispatch, Lds, Register, SCRATCH_BASE, Stop, Wave};
 
 /// Work-items of a workgroup, at most.
 const MAX_WORKGROUP: u32 = 1024;
@@ -166,7 +166,7 @@ impl<'a> Launch<'a> {
         }
         let rows = self.vgprs << u8::from(self.wave64);
         wave.vgpr.clear();
-        wave.vgpr.resize(rows, [0; 32]);
+        wave.vgpr.resize(rows, Register([0; 32]));
         (wave.vgprs, wave.wave64, wave.half) = (self.vgprs, self.wave64, 0);
         (wave.scc, wave.mode, wave.trapsts) = (false, descriptor.mode(), 0);
         wave.flat_scratch = 0;

@@ -1,6 +1,9 @@
 //! A workgroup's local data share, and what the strict card remembers of it.
 
+mod shadow;
+
 use crate::Finding;
+use shadow::{Shadow, Wrong};
 
 /// LDS as dwords.
 #[derive(Debug, Default)]
@@ -12,7 +15,7 @@ pub struct Lds {
     /// The kernel runs in CU mode; in WGP mode gfx10.1 does not access several dwords at once rightly unless they are
     /// naturally aligned (LLVM's `lds-misaligned-bug`).
     pub cu_mode: bool,
-    /// With the strict card: who did what to each dword.
+    /// With the strict card: who did what to each byte.
     shadow: Option<Box<Shadow>>,
 }
 
@@ -25,14 +28,14 @@ impl Lds {
     /// The same, watched by the strict card.
     pub fn strict(bytes: u32) -> Self {
         let lds = Self::new(bytes);
-        let shadow = Shadow { cells: vec![Cell::default(); lds.words.len()], epoch: 1 };
+        let shadow = Shadow::new(4 * lds.words.len());
         Self { shadow: Some(Box::new(shadow)), ..lds }
     }
 
     /// All waves have come to a barrier: what they did before it is ordered before what they do next.
     pub fn barrier(&mut self) {
         if let Some(shadow) = &mut self.shadow {
-            shadow.epoch += 1;
+            shadow.barrier();
         }
     }
 
@@ -77,119 +80,70 @@ impl Lds {
         if addr + u64::from(bytes) > u64::from(self.bytes) {
             return Err(Finding::LdsOutOfBounds { address, bytes });
         }
-        if addr.is_multiple_of(4) && bytes == 4 && access == Touch::Read {
-            let opinion = shadow.touch((addr / 4) as usize, wave, access, 0xf);
-            return opinion.map_err(|other| complain(address, other));
+        let at = addr as usize;
+        let wrong = match access {
+            Touch::Use => {
+                let all = at..at + bytes as usize;
+                let wrong = shadow.reading(all.clone(), wave);
+                shadow.note_use(all, wave);
+                wrong
+            }
+            Touch::Write { value } => {
+                let old = |i: usize| (self.words[i / 4] >> (i % 4 * 8)) as u8;
+                let new = value.to_le_bytes();
+                (at..at + bytes as usize)
+                    .zip(new)
+                    .find_map(|(i, new)| shadow.write(i, wave, [new != old(i)]).err())
+            }
+        };
+        wrong.map_or(Ok(()), |wrong| Err(complain(wrong)))
+    }
+
+    /// Takes note of `wave` reading `dwords` from each of `places`, which lie inside, unless the strict card objects:
+    /// [`Lds::check`] knows to what.
+    #[inline(always)]
+    pub(crate) fn admit_reads<I: Iterator<Item = usize>>(
+        &mut self,
+        wave: u32,
+        places: impl Fn() -> I,
+        dwords: usize,
+    ) -> bool {
+        let Some(shadow) = &mut self.shadow else { return true };
+        let bytes = |place: usize| 4 * place..4 * (place + dwords);
+        if !places().all(|place| shadow.may_read(bytes(place), wave)) {
+            return false;
         }
-        let last = addr + u64::from(bytes) - 1;
-        for dword in addr / 4..=last / 4 {
-            let from = addr.max(dword * 4) - dword * 4;
-            let to = last.min(dword * 4 + 3) - dword * 4;
-            let part = (0xf >> (3 - (to - from))) << from;
-            let i = dword as usize;
-            let access = match access {
-                Touch::Write { value } => {
-                    let shift = (dword * 4 + from - addr) * 8;
-                    let width = (to - from + 1) * 8;
-                    let ones = u32::MAX >> (32 - width);
-                    let new = value.checked_shr(shift as u32).unwrap_or(0) & ones;
-                    let same = self.words[i] >> (from * 8) & ones == new;
-                    if same && shadow.cells[i].initialised & part == part {
-                        continue; // what is there already: nobody can tell when it came
-                    }
-                    access
-                }
-                other => other,
-            };
-            shadow.touch(i, wave, access, part).map_err(|other| complain((dword * 4) as u32, other))?;
-        }
-        Ok(())
+        places().for_each(|place| shadow.note_use(bytes(place), wave));
+        true
+    }
+
+    /// Stores a dword of `wave` at `place`, which lies inside, unless the strict card objects; see
+    /// [`Lds::admit_reads`].
+    #[inline(always)]
+    pub(crate) fn admit_write(&mut self, wave: u32, place: usize, value: u32) -> bool {
+        let Some(shadow) = &mut self.shadow else { return true };
+        let (old, new) = (self.words[place].to_le_bytes(), value.to_le_bytes());
+        let changed = [0, 1, 2, 3].map(|i| old[i] != new[i]);
+        shadow.write(4 * place, wave, changed).is_ok()
     }
 }
 
 /// A race with another wave, or a read of what nobody wrote.
 #[cold]
-fn complain(address: u32, other_wave: Option<u32>) -> Finding {
-    match other_wave {
-        Some(other_wave) => Finding::LdsRace { address, other_wave },
-        None => Finding::UninitialisedLds { address },
+fn complain((byte, wrong): (usize, Wrong)) -> Finding {
+    let address = byte as u32;
+    match wrong {
+        Wrong::Race(other_wave) => Finding::LdsRace { address, other_wave },
+        Wrong::Uninitialised => Finding::UninitialisedLds { address },
     }
 }
 
 /// What a wave does to a part of LDS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Touch {
-    Read,
-    Write { value: u32 },
-    Atomic,
-}
-
-/// Who used LDS since the last barrier.
-#[derive(Debug, Default)]
-struct Shadow {
-    cells: Vec<Cell>,
-    /// Barriers passed, and one.
-    epoch: u32,
-}
-
-/// What is known of a dword.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cell {
-    /// A bit for each byte ever written.
-    initialised: u8,
-    written: By,
-    atomic: By,
-    read: By,
-}
-
-/// Which waves did it (two of them are enough to know), and between which barriers.
-#[derive(Debug, Clone, Copy, Default)]
-struct By {
-    epoch: u32,
-    first: u16,
-    other: Option<u16>,
-}
-
-impl By {
-    /// A wave other than `wave` that did it in `epoch`.
-    fn other(self, wave: u32, epoch: u32) -> Option<u32> {
-        if self.epoch != epoch {
-            return None;
-        }
-        if u32::from(self.first) == wave { self.other.map(u32::from) } else { Some(u32::from(self.first)) }
-    }
-
-    fn note(&mut self, wave: u32, epoch: u32) {
-        if self.epoch != epoch {
-            *self = Self { epoch, first: wave as u16, other: None };
-        } else if u32::from(self.first) != wave {
-            self.other = Some(wave as u16);
-        }
-    }
-}
-
-impl Shadow {
-    /// Err: the other wave of a race, or none for a read of what nobody wrote.
-    fn touch(&mut self, i: usize, wave: u32, access: Touch, part: u8) -> Result<(), Option<u32>> {
-        let epoch = self.epoch;
-        let cell = &mut self.cells[i];
-        if !matches!(access, Touch::Write { .. }) && cell.initialised & part != part {
-            return Err(None);
-        }
-        if let Some(other) = cell.written.other(wave, epoch) {
-            return Err(Some(other));
-        }
-        match access {
-            Touch::Read => cell.read.note(wave, epoch),
-            Touch::Atomic => cell.atomic.note(wave, epoch),
-            Touch::Write { .. } => {
-                if let Some(other) = cell.read.other(wave, epoch).or(cell.atomic.other(wave, epoch)) {
-                    return Err(Some(other));
-                }
-                cell.written.note(wave, epoch);
-                cell.initialised |= part;
-            }
-        }
-        Ok(())
-    }
+    /// Reads it, or changes it atomically.
+    Use,
+    Write {
+        value: u32,
+    },
 }

@@ -44,4 +44,4 @@ pub use memory::{Memory, Region};
 pub use object::CodeObject;
 pub use solo::Solo;
 pub use stop::{Finding, Place, Stop};
-pub use wave::{Hardware, PRIVATE_BASE, Row, SCRATCH_BASE, SHARED_BASE, Wave};
+pub use wave::{Hardware, PRIVATE_BASE, Register, Row, SCRATCH_BASE, SHARED_BASE, Wave};

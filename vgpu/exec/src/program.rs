@@ -3,20 +3,23 @@
 use crate::bind::{Handler, bind};
 use crate::control::{self, End};
 use crate::env::Regions;
-use crate::{Args, Memory, Src};
+use crate::strict::Plan;
+use crate::{Args, Class, Memory, Src};
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use wave32_isa::{Inst, Op, Target};
 
 /// Instructions that a block holds at most: a bound on what is decoded ahead, and on how late a deadline is noticed.
 const BLOCK: usize = 512;
 
-/// An instruction ready to run.
+/// An instruction ready to run. What vector instructions need lies in one cache line: loops that were unrolled are longer
+/// than the nearest cache.
+#[repr(C, align(64))]
 pub(crate) struct Step<M> {
     pub(crate) handler: Handler<M>,
+    pub(crate) args: Args,
     /// Which of the block's instructions it is.
     pub(crate) index: u16,
-    pub(crate) args: Args,
 }
 
 /// Straight code, entered at its first instruction only.
@@ -30,6 +33,10 @@ pub(crate) struct Block<M> {
     pub(crate) plain: Vec<Step<M>>,
     /// All of them.
     pub(crate) watched: Vec<Step<M>>,
+    /// What the strict card looks at, once it has been there.
+    plans: OnceLock<Vec<Plan>>,
+    /// The instructions' classes, and whether lanes count.
+    pub(crate) classes: Vec<(Class, bool)>,
     pub(crate) end: End,
     /// Why it ends where it cannot go on.
     pub(crate) reason: String,
@@ -86,6 +93,8 @@ impl<M: Memory> Block<M> {
             insts: Vec::new(),
             plain: Vec::new(),
             watched: Vec::new(),
+            plans: OnceLock::new(),
+            classes: Vec::new(),
             end: End::Next,
             reason: String::new(),
             vgprs: 0,
@@ -116,6 +125,11 @@ impl<M: Memory> Block<M> {
         block
     }
 
+    /// What the strict card looks at in each instruction.
+    pub(crate) fn plans(&self) -> &[Plan] {
+        self.plans.get_or_init(|| self.insts.iter().map(|(inst, _)| Plan::new(inst)).collect())
+    }
+
     /// Appends an instruction; whether it ended the block.
     fn push(&mut self, inst: Inst, code: &[u8]) -> bool {
         let offset = self.bytes.len() as u32;
@@ -123,6 +137,8 @@ impl<M: Memory> Block<M> {
         let next = self.pc.wrapping_add(u64::from(offset) + code.len() as u64);
         self.bytes.extend_from_slice(code);
         self.insts.push((inst, offset));
+        let class = Class::of(&inst);
+        self.classes.push((class, class.is_vector()));
         let registers =
             inst.args().iter().filter_map(|a| a.operand.as_vgpr().map(|v| v + usize::from(a.dwords)));
         self.vgprs = registers.fold(self.vgprs, usize::max);
@@ -132,7 +148,7 @@ impl<M: Memory> Block<M> {
         }
         let (handler, mut args) = bind(&inst);
         if inst.op == Op::s_getpc_b64 {
-            args.src[0] = Src::Const(next);
+            args.src[0] = Src::constant(next);
         }
         self.watched.push(Step { handler, index, args });
         if !matches!(handler, Handler::Hint) {

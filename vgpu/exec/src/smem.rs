@@ -107,7 +107,7 @@ fn atomic<M: Memory, const BUFFER: bool, const WIDE: bool>(
 fn offset(wave: &Wave, args: &Args, soffset: Src) -> u64 {
     let register = match soffset {
         Src::Sgpr(code) => u64::from(wave.scalar(code)),
-        Src::Const(bits) => bits,
+        Src::Const(low, high) => u64::from(low) | u64::from(high) << 32,
         Src::Vgpr(_) | Src::None => 0,
     };
     register.wrapping_add_signed(i64::from(args.mem.offset))

@@ -46,6 +46,11 @@ pub enum Finding {
         address: u32,
         other_wave: u32,
     },
+    /// Waves of a workgroup wait at different barriers; where the other one's is, in bytes from the kernel's entry.
+    BarrierDivergence {
+        other_wave: u32,
+        other_offset: u64,
+    },
     /// Past the LDS that the kernel declared.
     LdsOutOfBounds {
         address: u32,
@@ -120,6 +125,12 @@ impl fmt::Display for Finding {
             }
             Self::LdsRace { address, other_wave } => {
                 write!(f, "wave {other_wave} uses LDS {address:#x} too, with no barrier between")
+            }
+            Self::BarrierDivergence { other_wave, other_offset } => {
+                write!(
+                    f,
+                    "wave {other_wave} of the workgroup waits at another barrier, the one at +{other_offset:#x}"
+                )
             }
             Self::LdsOutOfBounds { address, bytes } => {
                 write!(f, "{bytes} bytes at LDS {address:#x}, past what the kernel declared")

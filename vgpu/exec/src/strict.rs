@@ -2,11 +2,14 @@
 
 mod defined;
 mod pending;
+mod plan;
 
 use crate::{Fault, Wave};
 use defined::Defined;
 use pending::Pending;
 use wave32_isa::Inst;
+
+pub(crate) use plan::Plan;
 
 /// A wave's initialised registers and outstanding loads.
 #[derive(Debug)]
@@ -25,9 +28,10 @@ impl WaveCheck {
     ///
     /// # Errors
     /// A finding, and the first lane concerned.
-    pub fn before(&mut self, wave: &Wave, inst: &Inst) -> Result<(), Box<Fault>> {
-        self.pending.before(wave, inst)?;
-        self.defined.before(wave, inst)
+    #[inline]
+    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &Plan) -> Result<(), Box<Fault>> {
+        self.pending.before(wave, inst, plan)?;
+        self.defined.before(wave, inst, plan)
     }
 }
 
@@ -72,7 +76,7 @@ fn chosen(wave: &Wave, inst: &Inst) -> Option<u32> {
             let args = crate::Args::new(inst);
             let lane = match args.src[1] {
                 crate::Src::Sgpr(code) => wave.scalar(code),
-                crate::Src::Const(value) => value as u32,
+                crate::Src::Const(low, _) => low,
                 _ => 0,
             };
             Some(lane % lanes)

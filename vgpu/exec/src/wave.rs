@@ -1,7 +1,28 @@
 //! A wave's registers.
 
-/// A vector register over 32 lanes.
+/// 32 lanes.
 pub type Row = [u32; 32];
+
+/// A vector register over 32 lanes: within cache lines, or every second access to it would touch two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct Register(pub Row);
+
+impl std::ops::Deref for Register {
+    type Target = Row;
+
+    #[inline(always)]
+    fn deref(&self) -> &Row {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Register {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Row {
+        &mut self.0
+    }
+}
 
 /// Where flat addresses mean LDS (`src_shared_base`), as the kernel driver lays the apertures out.
 pub const SHARED_BASE: u64 = 0x1_0000_0000_0000;
@@ -24,7 +45,7 @@ pub struct Wave {
     /// Scalar registers by operand code: 0 to 105, VCC 106/107, M0 124, NULL 125 (kept 0), EXEC 126/127.
     pub sgpr: [u32; 128],
     /// Vector registers: register `r` of half `h` is row `h * vgprs + r`.
-    pub vgpr: Vec<Row>,
+    pub vgpr: Vec<Register>,
     /// Rows of a half.
     pub vgprs: usize,
     /// The half that vector handlers work on: 0, or 1 in the second pass of a wave64.
@@ -66,7 +87,7 @@ impl Wave {
         sgpr[EXEC + 1] = if wave64 { u32::MAX } else { 0 };
         Self {
             sgpr,
-            vgpr: vec![[0; 32]; vgprs << u8::from(wave64)],
+            vgpr: vec![Register([0; 32]); vgprs << u8::from(wave64)],
             vgprs,
             half: 0,
             wave64,

@@ -338,12 +338,27 @@ fn an_out_of_bounds_store() {
     if !have(&["clang-19"]) {
         return;
     }
-    let src = "extern \"C\" __global__ void k(uint *out, uint *in) { uint i = gid * 64 + tid; out[i + (i == 77) * 100000] = in[i]; }";
+    let kernel = |beyond: u32| {
+        format!(
+            "extern \"C\" __global__ void k(uint *out, uint *in) {{ {ITEM} out[i + (i == 77) * {beyond}] = in[i]; }}"
+        )
+    };
     for strict in [false, true] {
-        let mut p = Program::new(&compile(src, &["-O3"]), 1);
-        p.options.strict = strict;
-        let out = p.memory.alloc(512);
-        let stop = p.run("k", [128, 1, 1], [GROUP, 1, 1], &[out, out]).expect_err("beyond the allocation");
+        let run = |src: &str| {
+            let mut p = Program::new(&compile(src, &["-O3"]), 1);
+            p.options.strict = strict;
+            let out = p.memory.alloc_words(&(0..128).collect::<Vec<u32>>());
+            let input = p.memory.alloc_words(&(0..128).map(|i| i * 7 + 1).collect::<Vec<u32>>());
+            let done = p.run("k", [128, 1, 1], [GROUP, 1, 1], &[out, input]);
+            done.map(|_| p.memory.load_words(out, 128)).map_err(|stop| (out, stop))
+        };
+        // The last place inside is inside.
+        let mut want: Vec<u32> = (0..128).map(|i| i * 7 + 1).collect();
+        want[77] = 77;
+        want[127] = 77 * 7 + 1;
+        let got = run(&kernel(50)).expect("the mended kernel");
+        assert!(got[..127] == want[..127] && (got[127] == want[127] || got[127] == 127 * 7 + 1), "{got:?}");
+        let (out, stop) = run(&kernel(100_000)).expect_err("beyond the allocation");
         let Stop::MemoryFault { place, address, bytes, write } = stop else { panic!("{stop}") };
         assert_eq!((address, bytes, write), (out + 4 * 100_077, 4, true));
         assert_eq!((place.workgroup, place.wave, place.lane), ([1, 0, 0], 0, Some(13)));

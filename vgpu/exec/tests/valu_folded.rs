@@ -168,13 +168,13 @@ fn instructions_give_what_llvm_folds() {
         for (values, want) in values.iter().zip(results) {
             let Some(want) = *want else { continue };
             let mut wave = Wave::new(8, false);
-            wave.vgpr.iter_mut().flatten().for_each(|x| *x = rng.random());
+            wave.vgpr.iter_mut().flat_map(|row| row.iter_mut()).for_each(|x| *x = rng.random());
             wave.sgpr[0] = rng.random();
             let wide = case.types[1..].contains('d');
             for (i, x) in values.iter().enumerate() {
-                wave.vgpr[if wide { 2 } else { 1 } + i] = [*x as u32; 32];
+                wave.vgpr[if wide { 2 } else { 1 } + i].fill(*x as u32);
                 if wide {
-                    wave.vgpr[3 + i] = [(x >> 32) as u32; 32];
+                    wave.vgpr[3 + i].fill((x >> 32) as u32);
                 }
             }
             assert!(wave.execute_vector(&inst), "{}", case.instruction);

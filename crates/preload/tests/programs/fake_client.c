@@ -1,4 +1,4 @@
-// A program over fake_hip.c; `cost` prints nanoseconds a call instead.
+// A program over fake_hip.c; `cost` prints nanoseconds of processor time a call instead.
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,7 @@ int hipMallocManaged(void**, size_t, unsigned);
 int hipMemCreate(void**, size_t, const void*, unsigned long long);
 int hipMemAdvise(const void*, size_t, int, int);
 void* its_own(void);
+void managed_variable(void);
 int hsa_amd_memory_pool_allocate(uint64_t, size_t, uint32_t, void**);
 int hsa_memory_allocate(uint64_t, size_t, void**);
 int hsa_amd_vmem_handle_create(uint64_t, size_t, int, uint64_t, uint64_t*);
@@ -24,9 +25,9 @@ int main(int count, char** arguments) {
         const int calls = 20000000;
         struct timespec start, end;
         hipMallocHost(&at, 1);
-        clock_gettime(CLOCK_MONOTONIC, &start);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
         for (int i = 0; i < calls; i++) hipMallocHost(&at, i);
-        clock_gettime(CLOCK_MONOTONIC, &end);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
         printf("%.2f\n", ((end.tv_sec - start.tv_sec) * 1e9 + (end.tv_nsec - start.tv_nsec)) / calls);
         return 0;
     }
@@ -43,6 +44,8 @@ int main(int count, char** arguments) {
     printf("create %d 0x%lx\n", status, (long)at);
     status = hipMallocManaged(&at, 5000, 1);
     printf("managed %d %d\n", status, grain);
+    managed_variable();
+    printf("variable %d\n", grain);
     status = hipMemAdvise(at, 5000, 3, 0);
     printf("preferred %d %d\n", status, grain);
     status = hipMemAdvise(at, 5000, 101, 0);

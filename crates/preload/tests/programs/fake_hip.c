@@ -30,10 +30,16 @@ int hipHostRegister(void* host, size_t bytes, unsigned flags) {
 int hipExtMallocWithFlags(void** at, size_t bytes, unsigned flags) {
     return hsa_amd_memory_pool_allocate(flags ? CARD_FINE : 0x300, bytes, 0, at);
 }
-int hipMallocManaged(void** at, size_t bytes, unsigned flags) {
+static int managed(void** at, size_t bytes) {
     const uint64_t list[][2] = {{0x200, 8}};
     *at = (void*)4096;
-    return hsa_amd_svm_attributes_set(*at, bytes, list, 1) + (int)flags * 0;
+    return hsa_amd_svm_attributes_set(*at, bytes, list, 1);
+}
+int hipMallocManaged(void** at, size_t bytes, unsigned flags) { return flags != 1 || managed(at, bytes); }
+// As for variables that are __managed__: nobody calls for their memory.
+void managed_variable(void) {
+    void* at = 0;
+    managed(&at, 64);
 }
 int hipMemCreate(void** at, size_t bytes, const void* of, unsigned long long flags) {
     return hsa_amd_vmem_handle_create(FINE, bytes, of != 0, flags, (uint64_t*)at);

@@ -1,18 +1,18 @@
 //! Handlers of operands as they are: what is left is loops over rows, which LLVM makes vectors of.
 
-use super::rows::{Aligned, ZEROS, blend, gather, high_row, row, spread, write_mask};
+use super::rows::{ZEROS, blend, gather, high_row, row, spread, write_mask};
 use super::{Kind, Lane};
 use crate::valu::Mode;
-use crate::{Args, Row, Src, Wave};
+use crate::{Args, Register, Row, Src, Wave};
 
 /// The results of all lanes of an operation of at most 32 bits, as the host computes them where MODE allows. What the
 /// host makes of NaNs is not looked at: lanes of `exec` where one came out are done again.
 #[inline(always)]
-pub(crate) fn each<O: Lane>(m: Mode, exec: u32, a: &Row, b: &Row, c: &Row) -> Aligned {
+pub(crate) fn each<O: Lane>(m: Mode, exec: u32, a: &Row, b: &Row, c: &Row) -> Register {
     if !O::USUAL {
-        return Aligned::of(|i| one::<O>(m, a[i], b[i], c[i]));
+        return Register::of(|i| one::<O>(m, a[i], b[i], c[i]));
     }
-    let mut out = Aligned([0; 32]);
+    let mut out = Register([0; 32]);
     if !O::is_usual(m) {
         again::<O>(m, u32::MAX, [a, b, c], &mut out.0);
     } else if usual::<O>(a, b, c, &mut out.0) {
@@ -83,7 +83,7 @@ pub(super) fn quick<O: Lane, const UNIFORM: bool>(wave: &mut Wave, args: &Args) 
     let a = if UNIFORM { &ZEROS } else { row(args.src[0]) };
     let b = if matches!(O::SRC[1], Kind::None) { &ZEROS } else { row(args.src[1]) };
     let c = if matches!(O::SRC[2], Kind::None) { &ZEROS } else { row(args.src[2]) };
-    let mut out = Aligned([0; 32]);
+    let mut out = Register([0; 32]);
     let mut nans = 0;
     for i in 0..32 {
         let a = if UNIFORM { x } else { a[i] };
@@ -120,15 +120,15 @@ fn plain_half<O: Lane, const SIGNED: bool>(wave: &mut Wave, args: &Args) -> u32 
     let a_high = high_row!(wave, args.src[0], O::SRC[0], x_high);
     let b_high = high_row!(wave, args.src[1], O::SRC[1], y_high);
     let c_high = high_row!(wave, args.src[2], O::SRC[2], z_high);
-    let (mut signs, mut high_signs) = ([Aligned(ZEROS); 3], [Aligned(ZEROS); 3]);
+    let (mut signs, mut high_signs) = ([Register(ZEROS); 3], [Register(ZEROS); 3]);
     let ([a, b, c], [a_high, b_high, c_high]) = if SIGNED {
         for (i, (low, high)) in [(a, a_high), (b, b_high), (c, c_high)].into_iter().enumerate() {
             let (keep, flip) = sign_bits(O::SRC[i], args, i);
             // Of 64 bits the sign is in the high half.
             let wide = O::SRC[i].is_64();
-            signs[i] = if wide { Aligned(*low) } else { Aligned::of(|l| low[l] & keep ^ flip) };
+            signs[i] = if wide { Register(*low) } else { Register::of(|l| low[l] & keep ^ flip) };
             if wide {
-                high_signs[i] = Aligned::of(|l| high[l] & keep ^ flip);
+                high_signs[i] = Register::of(|l| high[l] & keep ^ flip);
             }
         }
         (signs.each_ref().map(|x| &x.0), high_signs.each_ref().map(|x| &x.0))
@@ -151,9 +151,9 @@ fn plain_half<O: Lane, const SIGNED: bool>(wave: &mut Wave, args: &Args) -> u32 
     let mut out = if wide {
         let out = each_wide::<O>(m, exec, lane);
         if O::DST.is_64() {
-            blend(wave.row_mut(dst + 1), &Aligned::of(|i| (out[i] >> 32) as u32).0, exec);
+            blend(wave.row_mut(dst + 1), &Register::of(|i| (out[i] >> 32) as u32).0, exec);
         }
-        Aligned::of(|i| out[i] as u32)
+        Register::of(|i| out[i] as u32)
     } else {
         each::<O>(m, exec, a, b, c)
     };

@@ -1,6 +1,6 @@
 //! Rows of lanes: operands fetched, masks spread and gathered, results blended in.
 
-use crate::{Row, Src, Wave};
+use crate::{Register, Row, Src, Wave};
 
 impl Wave {
     /// A scalar source of 32 bits.
@@ -8,7 +8,7 @@ impl Wave {
     pub(crate) fn uniform(&self, src: Src) -> u32 {
         match src {
             Src::Sgpr(code @ 0..128) => self.sgpr[usize::from(code)],
-            Src::Const(value) => value as u32,
+            Src::Const(low, _) => low,
             src => self.uniform64(src) as u32,
         }
     }
@@ -18,7 +18,7 @@ impl Wave {
     pub(crate) fn uniform64(&self, src: Src) -> u64 {
         match src {
             Src::Sgpr(code) => self.scalar64(code),
-            Src::Const(value) => value,
+            Src::Const(low, high) => u64::from(low) | u64::from(high) << 32,
             Src::Vgpr(_) | Src::None => 0,
         }
     }
@@ -28,7 +28,7 @@ impl Wave {
     pub(crate) fn mask_of(&self, src: Src) -> u32 {
         match src {
             Src::Sgpr(code @ 0..=126) => self.mask(usize::from(code)),
-            Src::Const(value) => (value >> (32 * self.half)) as u32,
+            Src::Const(low, high) => [low, high][self.half & 1],
             _ => 0,
         }
     }
@@ -82,13 +82,8 @@ pub(crate) fn write_mask(wave: &mut Wave, dst: u16, mut half: impl FnMut(&mut Wa
 /// Stands for sources that there are not.
 pub(crate) static ZEROS: Row = [0; 32];
 
-/// A row on the stack, where vectors of it lie within cache lines.
-#[repr(align(64))]
-#[derive(Clone, Copy)]
-pub(crate) struct Aligned(pub(crate) Row);
-
-impl Aligned {
-    /// Each element by its place.
+impl Register {
+    /// Each lane by its place.
     #[inline(always)]
     pub(crate) fn of(f: impl Fn(usize) -> u32) -> Self {
         let mut row = [0; 32];
@@ -106,12 +101,12 @@ macro_rules! row {
         if matches!($kind, Kind::None) {
             &ZEROS
         } else if matches!($kind, Kind::Mask) {
-            $splat = Aligned(spread($wave.mask_of($src)));
+            $splat = Register(spread($wave.mask_of($src)));
             &$splat.0
         } else if let Src::Vgpr(r) = $src {
             $wave.row(usize::from(r))
         } else {
-            $splat = Aligned([$wave.uniform($src); 32]);
+            $splat = Register([$wave.uniform($src); 32]);
             &$splat.0
         }
     };
@@ -124,7 +119,7 @@ macro_rules! high_row {
             _ if !$kind.is_64() => &ZEROS,
             Src::Vgpr(r) => $wave.row(usize::from(r) + 1),
             src => {
-                $splat = Aligned([($wave.uniform64(src) >> 32) as u32; 32]);
+                $splat = Register([($wave.uniform64(src) >> 32) as u32; 32]);
                 &$splat.0
             }
         }

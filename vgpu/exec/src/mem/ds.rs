@@ -7,9 +7,8 @@ use super::{
 use super::{Dwords, Rmw, destination, exchange, operand, quick, vector};
 use crate::args::Args;
 use crate::env::{Env, Fault, MemoryFn};
-use crate::lanes::ZEROS;
 use crate::wave::{EXEC, M0};
-use crate::{Memory, Row, Wave};
+use crate::{Memory, Src, Wave};
 use wave32_isa::{Inst, Op};
 
 /// Chooses the handler and sorts the operands: `[vdst,] [addr,] [data0,] [data1]`.
@@ -39,14 +38,14 @@ pub(super) fn bind<M: Memory>(inst: &Inst, args: &mut Args) -> Option<MemoryFn<M
         Op::ds_consume => return Some(append::<M, false>),
         Op::ds_read_addtid_b32 => return load_handler::<M, ByLane>("b32", false),
         Op::ds_write_addtid_b32 => return store_handler::<M, ByLane>("b32"),
-        Op::ds_read2_b32 => return Some(read2::<M, 4, 4>),
-        Op::ds_read2st64_b32 => return Some(read2::<M, 4, 256>),
-        Op::ds_read2_b64 => return Some(read2::<M, 8, 8>),
-        Op::ds_read2st64_b64 => return Some(read2::<M, 8, 512>),
-        Op::ds_write2_b32 => return Some(write2::<M, 4, 4>),
-        Op::ds_write2st64_b32 => return Some(write2::<M, 4, 256>),
-        Op::ds_write2_b64 => return Some(write2::<M, 8, 8>),
-        Op::ds_write2st64_b64 => return Some(write2::<M, 8, 512>),
+        Op::ds_read2_b32 => return Some(read2::<M, 1, 4, 4>),
+        Op::ds_read2st64_b32 => return Some(read2::<M, 1, 4, 256>),
+        Op::ds_read2_b64 => return Some(read2::<M, 2, 8, 8>),
+        Op::ds_read2st64_b64 => return Some(read2::<M, 2, 8, 512>),
+        Op::ds_write2_b32 => return Some(write2::<M, 1, 4, 4>),
+        Op::ds_write2st64_b32 => return Some(write2::<M, 1, 4, 256>),
+        Op::ds_write2_b64 => return Some(write2::<M, 2, 8, 8>),
+        Op::ds_write2st64_b64 => return Some(write2::<M, 2, 8, 512>),
         Op::ds_wrxchg2_rtn_b32 => return Some(exchange2::<M, false, 4>),
         Op::ds_wrxchg2st64_rtn_b32 => return Some(exchange2::<M, false, 256>),
         Op::ds_wrxchg2_rtn_b64 => return Some(exchange2::<M, true, 8>),
@@ -82,64 +81,47 @@ fn addresses(wave: &Wave, args: &Args, offset: u32) -> [u64; 32] {
     all
 }
 
-/// Loads at the lanes' addresses, `offset` bytes on.
+/// Loads `N` dwords of each lane at `offset` the short way, if that is open; whether it was.
 #[inline(always)]
-fn load<M: Memory, const BYTES: usize>(
-    wave: &Wave,
-    env: &mut Env<M>,
-    args: &Args,
-    offset: u32,
-    out: &mut Data,
-) -> Result<(), Box<Fault>> {
-    macro_rules! quick {
-        ($dwords:literal) => {
-            if let Some(at) = quick::places::<M, $dwords>(wave, env, args.src[ADDR], offset) {
-                quick::load::<$dwords>(&env.lds.words, &at, out);
-                return Ok(());
-            }
-        };
+fn load_quick<M, const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args, offset: u32) -> bool {
+    let Some(places) = quick::places::<M, N>(wave, env, args.src[ADDR], offset) else { return false };
+    if env.lds.watched() && !places.admit_read::<M, N>(env, wave.exec()) {
+        return false;
     }
-    match BYTES {
-        4 => quick!(1),
-        8 => quick!(2),
-        12 => quick!(3),
-        16 => quick!(4),
-        _ => {}
-    }
-    let addr = addresses(wave, args, offset);
-    local::load::<M, BYTES>(env, Lanes::active(wave, &addr), out)
+    quick::load::<N>(&env.lds.words, &places, wave, usize::from(args.dst));
+    true
 }
 
-/// Stores at the lanes' addresses, `offset` bytes on.
+/// Stores `N` dwords of each lane from the operand `data` at `offset`; see [`load_quick`].
 #[inline(always)]
-fn store<M: Memory, const BYTES: usize>(
+fn store_quick<M, const N: usize>(
     wave: &Wave,
     env: &mut Env<M>,
     args: &Args,
+    data: usize,
     offset: u32,
-    data: [&Row; 4],
-) -> Result<(), Box<Fault>> {
-    macro_rules! quick {
-        ($dwords:literal, $rows:expr) => {
-            if let Some(at) = quick::places::<M, $dwords>(wave, env, args.src[ADDR], offset) {
-                quick::store::<$dwords>(&mut env.lds.words, &at, wave.exec(), &$rows);
-                return Ok(());
-            }
-        };
+) -> bool {
+    let Src::Vgpr(src) = args.src[data] else { return false };
+    let Some(places) = quick::places::<M, N>(wave, env, args.src[ADDR], offset) else { return false };
+    let src = usize::from(src);
+    if env.lds.watched() && !places.admit_write::<M, N>(env, wave.exec(), quick::registers(wave, src)) {
+        return false;
     }
-    let [a, b, c, d] = data;
-    match BYTES {
-        4 => quick!(1, [a]),
-        8 => quick!(2, [a, b]),
-        12 => quick!(3, [a, b, c]),
-        16 => quick!(4, [a, b, c, d]),
-        _ => {}
-    }
-    let addr = addresses(wave, args, offset);
-    local::store::<M, BYTES>(env, Lanes::active(wave, &addr), &data.map(|row| *row))
+    quick::store::<N>(&mut env.lds.words, &places, wave, src);
+    true
 }
 
 impl<M: Memory> Segment<M> for Local {
+    #[inline(always)]
+    fn load_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
+        load_quick::<M, N>(wave, env, args, args.mem.offset as u32)
+    }
+
+    #[inline(always)]
+    fn store_rows<const N: usize>(wave: &mut Wave, env: &mut Env<M>, args: &Args) -> bool {
+        store_quick::<M, N>(wave, env, args, DATA, args.mem.offset as u32)
+    }
+
     #[inline]
     fn load<const BYTES: usize>(
         wave: &Wave,
@@ -147,7 +129,8 @@ impl<M: Memory> Segment<M> for Local {
         args: &Args,
         out: &mut Data,
     ) -> Result<(), Box<Fault>> {
-        load::<M, BYTES>(wave, env, args, args.mem.offset as u32, out)
+        let addr = addresses(wave, args, args.mem.offset as u32);
+        local::load::<M, BYTES>(env, Lanes::active(wave, &addr), out)
     }
 
     #[inline]
@@ -157,8 +140,8 @@ impl<M: Memory> Segment<M> for Local {
         args: &Args,
         data: &Data,
     ) -> Result<(), Box<Fault>> {
-        let rows = [&data[0], &data[1], &data[2], &data[3]];
-        store::<M, BYTES>(wave, env, args, args.mem.offset as u32, rows)
+        let addr = addresses(wave, args, args.mem.offset as u32);
+        local::store::<M, BYTES>(env, Lanes::active(wave, &addr), data)
     }
 
     fn atomic(
@@ -215,31 +198,43 @@ fn two_offsets<const STEP: u32>(args: &Args) -> [u32; 2] {
     [(args.mem.offset as u32 & 0xff) * STEP, u32::from(args.mem.offset1) * STEP]
 }
 
-fn read2<M: Memory, const BYTES: usize, const STEP: u32>(
+fn read2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
     wave: &mut Wave,
     env: &mut Env<M>,
     args: &Args,
 ) -> Result<(), Box<Fault>> {
+    let offsets = two_offsets::<STEP>(args);
+    // Both before the first result may overwrite the address.
+    let places = offsets.map(|offset| quick::places::<M, N>(wave, env, args.src[ADDR], offset));
+    if let [Some(first), Some(second)] = &places
+        && (!env.lds.watched() || [first, second].into_iter().all(|p| p.admit_read::<M, N>(env, wave.exec())))
+    {
+        quick::load::<N>(&env.lds.words, first, wave, usize::from(args.dst));
+        quick::load::<N>(&env.lds.words, second, wave, usize::from(args.dst) + N);
+        return Ok(());
+    }
     let mut out = [[[0; 32]; 4]; 2];
-    for (out, offset) in out.iter_mut().zip(two_offsets::<STEP>(args)) {
-        load::<M, BYTES>(wave, env, args, offset, out)?;
+    for (out, offset) in out.iter_mut().zip(offsets) {
+        local::load::<M, BYTES>(env, Lanes::active(wave, &addresses(wave, args, offset)), out)?;
     }
     for (i, out) in out.iter().enumerate() {
-        for (k, row) in out.iter().enumerate().take(BYTES / 4) {
-            put::<Dwords>(wave, usize::from(args.dst) + i * BYTES / 4 + k, row);
+        for (k, row) in out.iter().enumerate().take(N) {
+            put::<Dwords>(wave, usize::from(args.dst) + i * N + k, row);
         }
     }
     Ok(())
 }
 
-fn write2<M: Memory, const BYTES: usize, const STEP: u32>(
+fn write2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
     wave: &mut Wave,
     env: &mut Env<M>,
     args: &Args,
 ) -> Result<(), Box<Fault>> {
     for (src, offset) in [DATA, EXTRA].into_iter().zip(two_offsets::<STEP>(args)) {
-        let data = [0, 1].map(|k| if k < BYTES / 4 { vector(wave, args.src[src], k) } else { &ZEROS });
-        store::<M, BYTES>(wave, env, args, offset, [data[0], data[1], &ZEROS, &ZEROS])?;
+        if !store_quick::<M, N>(wave, env, args, src, offset) {
+            let data = operand::<Dwords>(wave, args.src[src], N);
+            local::store::<M, BYTES>(env, Lanes::active(wave, &addresses(wave, args, offset)), &data)?;
+        }
     }
     Ok(())
 }

@@ -61,7 +61,7 @@ pub(crate) fn atomic<M>(
             return Err(Fault::strict(lanes.name(l), Finding::Misaligned { address, bytes }));
         }
         for at in (address..address + u64::from(bytes)).step_by(4) {
-            let opinion = env.lds.check(env.wave, Touch::Atomic, at, 4);
+            let opinion = env.lds.check(env.wave, Touch::Use, at, 4);
             opinion.map_err(|finding| Fault::strict(lanes.name(l), finding))?;
         }
         let high = if wide { u64::from(env.lds.load(address + 4, 4)) << 32 } else { 0 };
@@ -106,7 +106,7 @@ fn check<M, const BYTES: usize>(
         for (k, bytes) in dwords_of(BYTES) {
             let touch = match (kind, data) {
                 (Kind::Store, Some(data)) => Touch::Write { value: data[k][l] },
-                _ => Touch::Read,
+                _ => Touch::Use,
             };
             let opinion = env.lds.check(env.wave, touch, address + 4 * k as u64, bytes);
             opinion.map_err(|finding| Fault::strict(lanes.name(l), finding))?;

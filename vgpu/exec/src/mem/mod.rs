@@ -281,7 +281,7 @@ fn vector(wave: &Wave, src: Src, k: usize) -> &Row {
 fn scalar(wave: &Wave, src: Src) -> u32 {
     match src {
         Src::Sgpr(code) => wave.scalar(code),
-        Src::Const(value) => value as u32,
+        Src::Const(low, _) => low,
         _ => 0,
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn bind(inst: &Inst) -> Option<(ScalarFn, Args)> {
 fn source32(wave: &Wave, src: Src) -> u32 {
     match src {
         Src::Sgpr(code) => wave.scalar(code),
-        Src::Const(bits) => bits as u32,
+        Src::Const(bits, _) => bits,
         Src::Vgpr(_) | Src::None => 0,
     }
 }
@@ -33,7 +33,7 @@ fn source32(wave: &Wave, src: Src) -> u32 {
 fn source64(wave: &Wave, src: Src) -> u64 {
     match src {
         Src::Sgpr(code) => wave.scalar64(code),
-        Src::Const(bits) => bits,
+        Src::Const(low, high) => u64::from(low) | u64::from(high) << 32,
         Src::Vgpr(_) | Src::None => 0,
     }
 }

@@ -6,13 +6,79 @@
 //! part of a value may be undefined (half a register, one of two that are merged) it counts as defined; so do results of
 //! comparisons, and what comes back from scratch.
 
-use super::{Lanes, active, and, chosen, first, or, single, without};
+use super::plan::Span;
+use super::{Lanes, Plan, active, and, chosen, first, or, single, without};
 use crate::wave::EXEC;
 use crate::{Fault, Finding, PRIVATE_BASE, SCRATCH_BASE, Wave};
 use wave32_isa::{Access, Arg, Form, Inst, Op, Operand, Swizzle};
 
 const ALL: Lanes = [u32::MAX; 2];
 const NONE: Lanes = [0; 2];
+
+/// How definedness goes through an instruction whose scalar sources are defined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// By [`Defined::special`] alone.
+    Special,
+    /// Scalar results are defined.
+    Scalar,
+    /// Vector results are where all vector sources are.
+    Every,
+    /// Where one of them is.
+    Some,
+    /// Everywhere.
+    Always,
+    /// Vector memory and LDS: address and data must be defined, what is loaded is.
+    Memory,
+}
+
+/// The rule of an instruction.
+pub(super) fn rule(inst: &Inst) -> Rule {
+    use Op::*;
+    let op = inst.op;
+    let register = |arg: &&Arg| arg.operand.as_vgpr().is_some() || arg.operand.as_sgpr().is_some();
+    let mut sources = inst.args().iter().filter(|arg| arg.access != Access::W);
+    match inst.form {
+        Form::Sop1 | Form::Sop2 | Form::Sopk | Form::Sopc | Form::Sopp => match op {
+            s_movrels_b32 | s_movrels_b64 | s_movreld_b32 | s_movreld_b64 | s_movrelsd_2_b32 => Rule::Special,
+            _ => Rule::Scalar,
+        },
+        Form::Smem => Rule::Scalar,
+        Form::Vop1 | Form::Vop2 | Form::Vopc | Form::Vop3 | Form::Vop3p => match op {
+            v_readlane_b32 | v_readfirstlane_b32 | v_writelane_b32 | v_swap_b32 | v_swaprel_b32 => {
+                Rule::Special
+            }
+            v_movreld_b32 | v_movrels_b32 | v_movrelsd_b32 | v_movrelsd_2_b32 | v_cndmask_b32 => {
+                Rule::Special
+            }
+            _ if inst.form == Form::Vopc || writes_mask(inst) => Rule::Every,
+            v_permlane16_b32 | v_permlanex16_b32 => Rule::Special,
+            _ if inst.swizzle != Swizzle::None => Rule::Special,
+            // A defined scalar, and of some a constant, is a part of the result that is.
+            _ if merges(op)
+                && sources
+                    .any(|arg| arg.operand.as_vgpr().is_none() && (register(&arg) || sets_bits(op))) =>
+            {
+                Rule::Always
+            }
+            _ if merges(op) => Rule::Some,
+            _ if same_twice(inst) => Rule::Always,
+            _ => Rule::Every,
+        },
+        _ if op.is_lane_exchange() => Rule::Special,
+        _ => Rule::Memory,
+    }
+}
+
+/// The operands whose vector registers count: all sources, but of memory instructions that store nothing the address.
+pub(super) fn read_registers(inst: &Inst) -> Vec<Arg> {
+    if rule(inst) != Rule::Memory {
+        return inst.args().iter().filter(|arg| arg.access != Access::W).copied().collect();
+    }
+    let (address, data) = places(inst);
+    let changes = inst.op.is_store() || inst.op.is_atomic();
+    address.into_iter().chain(if changes { data } else { &[] }).copied().collect()
+}
 
 /// Which registers have been written: lanes of VGPRs, SGPRs, SCC.
 #[derive(Debug)]
@@ -32,7 +98,50 @@ impl Defined {
     }
 
     /// Checks what an instruction does with undefined values, then what it leaves defined.
-    pub fn before(&mut self, wave: &Wave, inst: &Inst) -> Result<(), Box<Fault>> {
+    #[inline]
+    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &Plan) -> Result<(), Box<Fault>> {
+        if self.sgprs & plan.needs != plan.needs || plan.needs_scc && !self.scc {
+            return self.special(wave, inst);
+        }
+        let on = active(wave);
+        let defined = match plan.rule {
+            Rule::Special => return self.special(wave, inst),
+            Rule::Scalar => NONE,
+            Rule::Every => plan.sources().fold(ALL, |all, span| and(all, self.any(span))),
+            Rule::Some => plan.sources().fold(NONE, |all, span| or(all, self.any(span))),
+            Rule::Always => ALL,
+            Rule::Memory => {
+                if on == NONE {
+                    return Ok(());
+                }
+                let mut needed = plan.sources().flat_map(|span| self.rows(span));
+                if needed.any(|&lanes| without(on, lanes) != NONE) {
+                    return self.special(wave, inst);
+                }
+                ALL
+            }
+        };
+        let first = usize::from(plan.dst.first);
+        for lanes in self.vgprs.iter_mut().skip(first).take(usize::from(plan.dst.count)) {
+            *lanes = or(without(*lanes, on), and(on, defined));
+        }
+        self.sgprs |= plan.sets;
+        self.scc |= plan.sets_scc;
+        Ok(())
+    }
+
+    fn rows(&self, span: Span) -> &[Lanes] {
+        let first = usize::from(span.first);
+        self.vgprs.get(first..first + usize::from(span.count)).unwrap_or(&[])
+    }
+
+    /// Lanes in which any register of a span is defined.
+    fn any(&self, span: Span) -> Lanes {
+        self.rows(span).iter().fold(NONE, |all, &lanes| or(all, lanes))
+    }
+
+    /// The same as [`Defined::before`], whatever the instruction is.
+    fn special(&mut self, wave: &Wave, inst: &Inst) -> Result<(), Box<Fault>> {
         match inst.form {
             Form::Vop1 | Form::Vop2 | Form::Vopc | Form::Vop3 | Form::Vop3p => {
                 self.vector(wave, inst);

@@ -3,7 +3,7 @@
 //! Vector memory returns in order, and so does LDS; scalar memory and messages do not. FLAT counts with both, in order
 //! with either (LLVM: `hasFlatLgkmVMemCountInOrder`). Stores read their data at issue on gfx10: nobody waits for that.
 
-use super::{Lanes, active, and, chosen, first, single};
+use super::{Lanes, Plan, active, and, chosen, first, single};
 use crate::{Fault, Finding, Wave};
 use std::collections::VecDeque;
 use wave32_isa::{Access, Arg, Form, Inst, Op};
@@ -42,26 +42,40 @@ pub(super) struct Pending {
 
 impl Pending {
     /// Checks an instruction's registers, then takes note of what it starts or waits for.
-    pub fn before(&mut self, wave: &Wave, inst: &Inst) -> Result<(), Box<Fault>> {
+    #[inline]
+    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &Plan) -> Result<(), Box<Fault>> {
+        let busy = self.vgprs.iter().zip(&plan.vgprs).fold(0, |busy, (a, b)| busy | a & b) != 0
+            || self.sgprs & plan.sgprs != 0;
+        if busy || plan.counted { self.check(wave, inst, busy) } else { Ok(()) }
+    }
+
+    /// Whether an instruction needs to be looked at whatever is under way.
+    pub fn counts(inst: &Inst) -> bool {
+        Under::of([0; 2], inst).is_some()
+            || inst.op == Op::s_barrier
+            || Self::default().wait(&Wave::new(0, false), inst)
+    }
+
+    fn check(&mut self, wave: &Wave, inst: &Inst, busy: bool) -> Result<(), Box<Fault>> {
         if self.wait(wave, inst) {
             return Ok(());
         }
-        let starts = Under::of(wave, inst);
-        if !self.under.is_empty() {
+        let starts = Under::of(active(wave), inst);
+        if busy {
             for arg in inst.args() {
                 self.look(wave, inst, arg, starts.as_ref())?;
             }
-            if inst.op == Op::s_barrier
-                && let Some(store) = self.under.iter().find(|u| u.lds_store)
-            {
-                let counter = if store.vmcnt { "vmcnt" } else { "lgkmcnt" };
-                let register = u32::from(store.first);
-                return Err(Fault::strict(None, Finding::MissingWaitcnt { register, vector: true, counter }));
-            }
+        }
+        if inst.op == Op::s_barrier
+            && let Some(store) = self.under.iter().find(|u| u.lds_store)
+        {
+            let counter = if store.vmcnt { "vmcnt" } else { "lgkmcnt" };
+            let register = u32::from(store.first);
+            return Err(Fault::strict(None, Finding::MissingWaitcnt { register, vector: true, counter }));
         }
         if let Some(starts) = starts {
+            self.mark(&starts);
             self.under.push_back(starts);
-            self.mark();
         }
         Ok(())
     }
@@ -138,20 +152,20 @@ impl Pending {
             }
         }
         self.under.retain(|u| u.vmcnt || u.lgkm != Lgkm::No);
-        self.mark();
+        (self.vgprs, self.sgprs) = ([0; 4], 0);
+        let under = std::mem::take(&mut self.under);
+        under.iter().for_each(|u| self.mark(u));
+        self.under = under;
         true
     }
 
-    fn mark(&mut self) {
-        self.vgprs = [0; 4];
-        self.sgprs = 0;
-        for under in &self.under {
-            for register in usize::from(under.first)..usize::from(under.first + under.count) {
-                if under.vector {
-                    self.vgprs[register / 64 % 4] |= 1 << (register % 64);
-                } else if register < 128 {
-                    self.sgprs |= 1 << register;
-                }
+    /// Its registers are busy.
+    fn mark(&mut self, under: &Under) {
+        for register in usize::from(under.first)..usize::from(under.first + under.count) {
+            if under.vector {
+                self.vgprs[register / 64 % 4] |= 1 << (register % 64);
+            } else if register < 128 {
+                self.sgprs |= 1 << register;
             }
         }
     }
@@ -159,7 +173,7 @@ impl Pending {
 
 impl Under {
     /// What an instruction starts, if anything that a counter counts.
-    fn of(wave: &Wave, inst: &Inst) -> Option<Self> {
+    fn of(lanes: Lanes, inst: &Inst) -> Option<Self> {
         let op = inst.op;
         let written = inst.args().iter().find(|arg| arg.printed && arg.access != Access::R);
         let register = written.and_then(|arg| arg.operand.as_vgpr().or(arg.operand.as_sgpr()));
@@ -168,15 +182,7 @@ impl Under {
             // A store: named by what it stores.
             _ => (inst.args().iter().rev().find_map(|arg| arg.operand.as_vgpr()).unwrap_or(0) as u16, 0),
         };
-        let none = Self {
-            vmcnt: false,
-            lgkm: Lgkm::No,
-            first,
-            count,
-            vector: true,
-            lanes: active(wave),
-            lds_store: false,
-        };
+        let none = Self { vmcnt: false, lgkm: Lgkm::No, first, count, vector: true, lanes, lds_store: false };
         Some(match inst.form {
             Form::Smem | Form::Sopp if inst.form == Form::Smem || op == Op::s_sendmsg => {
                 Self { lgkm: Lgkm::Anytime, vector: false, ..none }

@@ -171,7 +171,7 @@ fn mqsad_u32(wave: &mut Wave, args: &Args) {
             let x = wave.scalar64(code);
             [[x as u32; 32], [(x >> 32) as u32; 32]]
         }
-        Src::Const(x) => [[x as u32; 32], [(x >> 32) as u32; 32]],
+        Src::Const(low, high) => [[low; 32], [high; 32]],
         Src::None => [[0; 32]; 2],
     };
     let b = row_of(wave, args.src[1]);

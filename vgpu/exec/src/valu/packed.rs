@@ -8,10 +8,8 @@ use super::format::{F16, F32, single_of_half};
 use super::mode::Mode;
 use super::{float, int};
 use crate::env::VectorFn;
-use crate::lanes::{
-    Aligned, Handlers, Kind, Lane, ZEROS, blend, each, each_wide, finished, lanes, row, spread,
-};
-use crate::{Args, Row, Src, Wave};
+use crate::lanes::{Handlers, Kind, Lane, ZEROS, blend, each, each_wide, finished, lanes, row, spread};
+use crate::{Args, Register, Row, Src, Wave};
 use wave32_isa::Op;
 
 /// The handler of a packed or mixed operation.
@@ -80,9 +78,9 @@ impl Halves {
 
     /// The halves that one result comes from.
     #[inline(always)]
-    fn row(self, which: usize, row: &Row) -> Aligned {
+    fn row(self, which: usize, row: &Row) -> Register {
         let (shift, flip) = (self.shift[which], self.flip[which]);
-        Aligned::of(|i| (row[i] >> shift & 0xffff) ^ flip)
+        Register::of(|i| (row[i] >> shift & 0xffff) ^ flip)
     }
 
     #[inline(always)]
@@ -106,18 +104,18 @@ fn packed<O: Lane>(wave: &mut Wave, args: &Args) {
         packed_half::<O>(m, exec, args, &a.0, &b.0, &c.0)
     };
     let (low, high) = (halves(0), halves(1));
-    let both = Aligned::of(|i| low.0[i] & 0xffff | high.0[i] << 16);
+    let both = Register::of(|i| low.0[i] & 0xffff | high.0[i] << 16);
     blend(wave.row_mut(usize::from(args.dst)), &both.0, exec);
 }
 
 /// The operation on 16 bits of each lane.
 #[inline(always)]
-fn packed_half<O: Lane>(m: Mode, exec: u32, args: &Args, a: &Row, b: &Row, c: &Row) -> Aligned {
+fn packed_half<O: Lane>(m: Mode, exec: u32, args: &Args, a: &Row, b: &Row, c: &Row) -> Register {
     if !args.mods.clamp {
         return each::<O>(m, exec, a, b, c);
     }
     let lane = |i: usize| [O::SRC[0].widen(a[i]), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])];
-    Aligned(each_wide::<O>(m, exec, lane).map(|x| finished(O::DST, m, args, x) as u32))
+    Register(each_wide::<O>(m, exec, lane).map(|x| finished(O::DST, m, args, x) as u32))
 }
 
 /// `v_fma_mix`: sources of singles or halves, an fma of singles; rounded once more if the result is a half. `TO` is 32
@@ -132,7 +130,7 @@ fn mix<const TO: u32>(wave: &mut Wave, args: &Args) {
         out = each::<v_cvt_f16_f32>(m, exec, &out.0, &ZEROS, &ZEROS);
     }
     if args.mods.clamp {
-        out = Aligned(out.0.map(|x| finished(kind, m, args, u64::from(x)) as u32));
+        out = Register(out.0.map(|x| finished(kind, m, args, u64::from(x)) as u32));
     }
     let dst = wave.row_mut(usize::from(args.dst));
     if TO != 32 {
@@ -145,7 +143,7 @@ fn mix<const TO: u32>(wave: &mut Wave, args: &Args) {
 
 /// A source as singles: a half of the register where `op_sel_hi` says so, the half that `op_sel` names.
 #[inline(always)]
-fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize) -> Aligned {
+fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize) -> Register {
     let bit = |mods: u8| mods >> i & 1 != 0;
     let splat;
     let row = row!(wave, args.src[i], Kind::F32, splat);
@@ -153,11 +151,11 @@ fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize) -> Aligned {
     let flip = if bit(args.mods.neg) { 0x8000_0000 } else { 0 };
     let shift = if bit(args.mods.op_sel) { 16 } else { 0 };
     if !bit(args.mods.op_sel_hi) {
-        Aligned::of(|l| row[l] & keep ^ flip)
+        Register::of(|l| row[l] & keep ^ flip)
     } else if m.usual::<F16>() {
-        Aligned::of(|l| single_of_half(row[l] >> shift & 0xffff).to_bits() & keep ^ flip)
+        Register::of(|l| single_of_half(row[l] >> shift & 0xffff).to_bits() & keep ^ flip)
     } else {
-        Aligned::of(|l| convert::<F16, F32>(m, u64::from(row[l] >> shift & 0xffff)) as u32 & keep ^ flip)
+        Register::of(|l| convert::<F16, F32>(m, u64::from(row[l] >> shift & 0xffff)) as u32 & keep ^ flip)
     }
 }
 

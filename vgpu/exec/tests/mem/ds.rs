@@ -243,7 +243,7 @@ fn two_at_once() {
     each(&lines, |rng, card, wave64, i, code| {
         let (line, dwords, step) = &cases[i];
         let mut m = card.machine(rng, wave64);
-        let spread = SPREADS[rng.random_range(0..4)];
+        let spread = SPREADS[rng.random_range(0..5)];
         let at: Vec<u64> = spread.offsets(rng, m.lanes, 4 * dwords, LDS - 8 * step);
         m.vgpr[ADDR] = at.iter().map(|&a| a as u32).collect();
         card.check(line, &m, code, |m| {
@@ -287,7 +287,7 @@ fn atomic_operations() {
     let lines: Vec<String> = cases.iter().map(|c| c.0.clone()).collect();
     each(&lines, |rng, card, wave64, i, code| {
         let (line, bits, f, dst) = &cases[i];
-        for spread in &SPREADS[..4] {
+        for spread in &SPREADS[..5] {
             let mut m = card.machine(rng, wave64);
             few(rng, &mut m);
             let at = place(rng, &mut m, *spread, *bits as usize / 8, 24);

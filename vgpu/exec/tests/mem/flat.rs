@@ -214,7 +214,7 @@ fn atomic(name: &str, f: Change, bits: u32, returns: bool) {
         (value(DATA), if pair { value(DATA + dwords) } else { 0 })
     };
     sweep(
-        &SPREADS[..4],
+        &SPREADS[..5],
         bits as usize / 8,
         text,
         |m, places| model_atomic(m, bits, f, returns.then_some(DST), |l| places[l], operands),

@@ -184,6 +184,8 @@ pub enum Spread {
     Neighbours,
     /// All the same.
     Same,
+    /// As tiled kernels have it: eights at one place, or each lane behind the one before; eights may meet.
+    Tiled,
     /// Near each other, or far: multiples of the size, none twice.
     Near,
     Far,
@@ -191,8 +193,8 @@ pub enum Spread {
     Anywhere,
 }
 
-pub const SPREADS: [Spread; 5] =
-    [Spread::Neighbours, Spread::Same, Spread::Near, Spread::Far, Spread::Anywhere];
+pub const SPREADS: [Spread; 6] =
+    [Spread::Neighbours, Spread::Same, Spread::Tiled, Spread::Near, Spread::Far, Spread::Anywhere];
 
 impl Spread {
     /// An offset below `room` for each of `lanes` lanes, with `bytes` behind it.
@@ -212,6 +214,13 @@ impl Spread {
                 (0..lanes).map(|l| (start + l * bytes) as u64).collect()
             }
             Self::Same => vec![(rng.random_range(0..slots) * size) as u64; lanes],
+            Self::Tiled => {
+                let step = [0, bytes][rng.random_range(0..2)];
+                let places = [0; 3].map(|_| rng.random_range(0..=(room - 8 * bytes) / size) * size);
+                let eights: Vec<usize> =
+                    (0..lanes.div_ceil(8)).map(|_| places[rng.random_range(0..3)]).collect();
+                (0..lanes).map(|l| (eights[l / 8] + l % 8 * step) as u64).collect()
+            }
             Self::Near => shuffled(rng, slots.min(lanes + 3)),
             Self::Far => shuffled(rng, slots),
             Self::Anywhere => (0..lanes).map(|_| rng.random_range(0..=(room - bytes) as u64)).collect(),

@@ -96,7 +96,7 @@ fn value(ty: Ty, rng: &mut StdRng) -> u64 {
 /// A wave whose registers hold random bits, the operands' what suits their types.
 fn random_wave(inst: &Inst, wave64: bool, rng: &mut StdRng) -> Wave {
     let mut wave = Wave::new(VGPRS as usize, wave64);
-    for x in wave.sgpr.iter_mut().chain(wave.vgpr.iter_mut().flatten()) {
+    for x in wave.sgpr.iter_mut().chain(wave.vgpr.iter_mut().flat_map(|row| row.iter_mut())) {
         *x = rng.random();
     }
     wave.sgpr[125] = 0;

@@ -1,0 +1,40 @@
+//! Targets that share their code.
+
+use crate::CompileError;
+
+/// The target whose code is `target`'s as well: gfx1011 and gfx1012 run all that gfx1010 does, and differ by dot products
+/// of small integers and halves only, which no kernel uses ("User Guide for AMDGPU Backend", LLVM: `gfx10-1-generic`).
+pub fn code_of(target: &str) -> &str {
+    if matches!(target, "gfx1011" | "gfx1012") { "gfx1010" } else { target }
+}
+
+/// Names another target with the same code in a code object: the machine in the header's flags, and each kernel's note.
+///
+/// # Errors
+/// [`CompileError::ReadBack`] where it is no code object of `from`, or one of the names is not known here.
+pub fn retarget(elf: &mut [u8], from: &str, to: &str) -> Result<(), CompileError> {
+    let bad = |reason: String| CompileError::ReadBack { what: format!("a code object of {from}"), reason };
+    // EF_AMDGPU_MACH ("User Guide for AMDGPU Backend", LLVM, section "Header").
+    let machine = |target: &str| match target {
+        "gfx1010" => Ok(0x33),
+        "gfx1011" => Ok(0x34),
+        "gfx1012" => Ok(0x35),
+        _ => Err(bad(format!("{target} has no such sibling"))),
+    };
+    let (old, new) = (machine(from)?, machine(to)?);
+    // e_flags, of which the lowest byte is the machine.
+    match elf.get_mut(48) {
+        Some(flags) if *flags == old => *flags = new,
+        other => return Err(bad(format!("its machine is {other:x?}, not {old:#x}"))),
+    }
+    let (name, renamed) = (format!("amdhsa--{from}"), format!("amdhsa--{to}"));
+    let mut notes = 0;
+    for at in 0..elf.len().saturating_sub(name.len()) {
+        let place = &mut elf[at..at + name.len()];
+        if place == name.as_bytes() {
+            place.copy_from_slice(renamed.as_bytes());
+            notes += 1;
+        }
+    }
+    if notes == 0 { Err(bad("it does not name its target".into())) } else { Ok(()) }
+}

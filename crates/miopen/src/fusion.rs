@@ -1,0 +1,408 @@
+//! Fusion plans: a chain of operations on one tensor, run one after the other in place of the result.
+
+use crate::activation::Activation;
+use crate::batch_norm::{Keeps, Layer, Mode};
+use crate::convolution::Convolution;
+use crate::entry::{Failure, Outcome};
+use crate::ffi::{Data, Id, status};
+use crate::handle::{Engine, Handle};
+use crate::objects;
+use crate::offers::Offer;
+use crate::pass::place;
+use crate::pose::Posed;
+use crate::slot::Described;
+use crate::steps::{Steps, one_float_type, one_size, wide};
+use crate::tensor::Tensor;
+use std::collections::HashMap;
+use std::ffi::c_int;
+use wave32_ops::{Op, OpError, View};
+use wave32_problem::Direction;
+
+/// An operation of a plan.
+#[derive(Debug, Clone)]
+pub enum Operation {
+    /// A convolution with filters like these.
+    Convolution(Box<(Convolution, Tensor)>),
+    /// A bias a channel.
+    Bias(Tensor),
+    /// Forward, of that `miopenActivationMode_t`.
+    Activation(c_int),
+    /// Its gradient.
+    ActivationBackward(c_int),
+    /// With running statistics; the descriptor of its parameters.
+    Inference(Mode, Tensor),
+    /// With the batch's statistics.
+    Training(Mode),
+    /// Its gradient.
+    TrainingBackward(Mode),
+}
+
+/// What an operation is given when a plan runs.
+#[derive(Debug, Clone, Copy)]
+pub enum Argument {
+    /// Filters.
+    Convolution(Data),
+    /// The bias.
+    Bias(Data),
+    /// The three numbers.
+    Activation([f64; 3]),
+    /// Scale, bias, mean, variance; epsilon.
+    Inference([Data; 4], f64),
+    /// Scale, bias, saved mean and inverse variance, running mean and variance; share of the batch; epsilon.
+    Training([Data; 6], f64, f64),
+    /// x, scale, bias, the gradients of the two, saved mean and inverse variance.
+    TrainingBackward([Data; 7]),
+}
+
+/// What is behind an operation's descriptor: it is only a name.
+#[derive(Debug, Clone)]
+pub struct Named;
+
+impl Described for Named {
+    const KIND: &'static str = "fusion operator";
+}
+
+/// A fusion plan.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What it works on.
+    pub input: Tensor,
+    /// Its operations and their names.
+    pub operations: Vec<(Id, Operation)>,
+}
+
+impl Described for Plan {
+    const KIND: &'static str = "fusion plan";
+}
+
+/// Arguments of operations.
+#[derive(Debug, Clone, Default)]
+pub struct Arguments(pub HashMap<Id, Argument>);
+
+impl Described for Arguments {
+    const KIND: &'static str = "fusion arguments object";
+}
+
+/// A convolution of a plan, ready to run.
+struct Ready {
+    posed: Posed,
+    offer: Offer,
+}
+
+/// A convolution to run on these tensors within so much workspace.
+fn ready(
+    handle: &Handle,
+    convolution: &Convolution,
+    tensors: [&Tensor; 3],
+    algorithm: Option<c_int>,
+    workspace: u64,
+) -> Outcome<Ready> {
+    let [x, w, y] = tensors;
+    let posed = Posed::new(Direction::Forward, convolution, x, w, y)?;
+    let choice = handle.choose(&posed.problem)?;
+    let offer = choice.by_algorithm(algorithm.unwrap_or(-1), workspace)?.clone();
+    Ok(Ready { posed, offer })
+}
+
+impl Plan {
+    /// The result's sizes.
+    fn output(&self) -> Outcome<Vec<i64>> {
+        match self.operations.first() {
+            Some((_, Operation::Convolution(both))) => both.0.output(&self.input, &both.1),
+            _ => Ok(self.input.sizes().iter().map(|&size| size as i64).collect()),
+        }
+    }
+
+    /// That the chain can run: a convolution only first; a gradient of batch norm first, perhaps with one of an
+    /// activation behind; forward operations otherwise.
+    ///
+    /// # Errors
+    /// Unsupported operation, where it cannot.
+    pub fn compile(&self, handle: &Handle) -> Outcome {
+        use Operation::{ActivationBackward, Convolution, TrainingBackward};
+        let ops: Vec<&Operation> = self.operations.iter().map(|(_, operation)| operation).collect();
+        let refused = |why: &str| Err(Failure::new(status::UNSUPPORTED_OP, format!("a fusion plan {why}")));
+        match ops.as_slice() {
+            [] => return refused("of nothing"),
+            [TrainingBackward(_)] | [TrainingBackward(_), ActivationBackward(_)] => return Ok(()),
+            _ => {}
+        }
+        if ops.iter().any(|op| matches!(op, TrainingBackward(_) | ActivationBackward(_))) {
+            return refused("with a gradient other than batch norm's, and its activation's behind it");
+        }
+        if ops.iter().skip(1).any(|op| matches!(op, Convolution(_))) {
+            return refused("with a convolution that is not its first operation");
+        }
+        if let Some(Convolution(both)) = ops.first() {
+            let sizes = self.output()?;
+            let y = Tensor::packed(self.input.dtype, &sizes, &(0..sizes.len()).collect::<Vec<_>>())?;
+            ready(handle, &both.0, [&self.input, &both.1, &y], None, 0)?;
+        }
+        Ok(())
+    }
+
+    fn argument(&self, at: usize, arguments: &Arguments) -> Outcome<Argument> {
+        let found = arguments.0.get(&self.operations[at].0).copied();
+        found.ok_or_else(|| Failure::bad(format!("operation {at} of the fusion plan was given no arguments")))
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Bad parameter: tensors or arguments that do not fit; as [`Plan::compile`].
+    pub fn execute(
+        &self,
+        handle: &Handle,
+        (input, input_data): (&Tensor, Data),
+        (output, output_data): (&Tensor, Data),
+        arguments: &Arguments,
+    ) -> Outcome {
+        self.compile(handle)?;
+        let (x, y) = (input.view("input", input_data)?, output.view("output", output_data)?);
+        one_float_type(&[("input", &x), ("output", &y)])?;
+        let wanted = Self { input: *input, ..self.clone() }.output()?;
+        if !y.sizes().iter().map(|&size| size as i64).eq(wanted.iter().copied()) {
+            return Err(Failure::bad(format!("the output has sizes {:?}; {wanted:?} are made", y.sizes())));
+        }
+        let mut given = Vec::new();
+        for at in 0..self.operations.len() {
+            given.push(self.argument(at, arguments)?);
+        }
+        if let (Operation::TrainingBackward(mode), Argument::TrainingBackward(data)) =
+            (&self.operations[0].1, given[0])
+        {
+            let behind = match (self.operations.get(1), given.get(1)) {
+                (Some((_, Operation::ActivationBackward(mode))), Some(Argument::Activation(numbers))) => {
+                    Some(Activation::new(*mode, *numbers)?)
+                }
+                _ => None,
+            };
+            return backward(handle, *mode, &x, &y, data, behind);
+        }
+        let first = match (&self.operations[0].1, given[0]) {
+            (Operation::Convolution(both), Argument::Convolution(w)) => {
+                let place = place([input_data, w, output_data])?;
+                Some((ready(handle, &both.0, [input, &both.1, output], None, 0)?, place))
+            }
+            _ => None,
+        };
+        let rest: Vec<_> = self.operations.iter().map(|(_, operation)| operation).zip(&given).collect();
+        let steps: Vec<Step> = rest
+            .iter()
+            .skip(usize::from(first.is_some()))
+            .map(|(operation, argument)| Step::new(operation, argument, &y))
+            .collect::<Outcome<_>>()?;
+        handle.run(|engine| {
+            let mut from = x;
+            if let Some((ready, place)) = first {
+                ready.posed.run(engine, &ready.offer.plan, place, [1.0, 0.0], None)?;
+                from = y;
+            }
+            let work = &mut Steps::new(&mut engine.queue);
+            for step in &steps {
+                step.run(work, &from, &y)?;
+                from = y;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A forward operation with its operands looked up. (A few live for one call.)
+#[allow(clippy::large_enum_variant)]
+enum Step {
+    Bias(View),
+    Activation(Activation),
+    Inference(Layer, [View; 4]),
+    Training(Layer, [View; 2], Keeps),
+}
+
+impl Step {
+    fn new(operation: &Operation, argument: &Argument, y: &View) -> Outcome<Self> {
+        match (operation, *argument) {
+            (Operation::Bias(tensor), Argument::Bias(data)) => Ok(Self::Bias(bias(tensor, data, y)?)),
+            (Operation::Activation(mode), Argument::Activation(numbers)) => {
+                Ok(Self::Activation(Activation::new(*mode, numbers)?))
+            }
+            (Operation::Inference(mode, tensor), Argument::Inference(data, epsilon)) => {
+                let layer = Layer::new(*mode, y.sizes(), epsilon)?;
+                let view = |name: &str, data| layer.parameters(name, tensor, data);
+                let [scale, bias, mean, variance] = data;
+                let mean = view("estimatedMean", mean)?;
+                let variance = view("estimatedVariance", variance)?;
+                let all = [mean, variance, view("bnScale", scale)?, view("bnBias", bias)?];
+                Ok(Self::Inference(layer, all))
+            }
+            (Operation::Training(mode), Argument::Training(data, factor, epsilon)) => {
+                let layer = Layer::new(*mode, y.sizes(), epsilon)?;
+                let tensor = derived(*mode, y.sizes())?;
+                let optional = |name: &str, data| layer.optional(name, &tensor, data);
+                let [scale, bias, mean, inverse, running_mean, running_variance] = data;
+                let running = optional("runningMean", running_mean)?
+                    .zip(optional("runningVariance", running_variance)?)
+                    .map(|(mean, variance)| [mean, variance]);
+                let (mean, inverse) = (optional("savedMean", mean)?, optional("savedInvVariance", inverse)?);
+                let scale = layer.parameters("bnScale", &tensor, scale)?;
+                let bias = layer.parameters("bnBias", &tensor, bias)?;
+                let keeps = Keeps { factor, previous: None, running, mean, inverse };
+                Ok(Self::Training(layer, [scale, bias], keeps))
+            }
+            _ => Err(Failure::bad("arguments of another operation's kind")),
+        }
+    }
+
+    fn run(&self, steps: &mut Steps, x: &View, y: &View) -> Result<(), OpError> {
+        match self {
+            Self::Bias(bias) => steps.run(Op::Add, &[x.into(), bias.into()], [0.0; 2], y),
+            Self::Activation(activation) => activation.forward(steps, x, y),
+            Self::Inference(layer, [mean, variance, scale, bias]) => {
+                layer.infer(steps, x, [mean, variance, scale, bias], y)
+            }
+            Self::Training(layer, [scale, bias], keeps) => layer.train(steps, x, [scale, bias], keeps, y),
+        }
+    }
+}
+
+/// Parameters' descriptor where a plan has none: f32.
+fn derived(mode: Mode, sizes: &[u64]) -> Outcome<Tensor> {
+    let kept: Vec<i64> = mode.kept(sizes).iter().map(|&size| size as i64).collect();
+    Tensor::packed(crate::ffi::DataType::Float, &kept, &(0..kept.len()).collect::<Vec<_>>())
+}
+
+/// A bias, one element a channel, as a tensor that broadcasts to y.
+fn bias(tensor: &Tensor, data: Data, y: &View) -> Outcome<View> {
+    let view = tensor.view("bias", data)?;
+    let channels = y.sizes().get(1).copied().unwrap_or(0);
+    if view.elements() != channels || !view.is_contiguous() || !view.dtype.is_float() {
+        return Err(Failure::bad(format!("a bias of sizes {:?} for {channels} channels", view.sizes())));
+    }
+    let mut sizes = vec![1; y.rank()];
+    sizes[1] = channels;
+    Ok(View::contiguous(view.address, view.dtype, &sizes)?)
+}
+
+fn backward(
+    handle: &Handle,
+    mode: Mode,
+    dy: &View,
+    dx: &View,
+    data: [Data; 7],
+    behind: Option<Activation>,
+) -> Outcome {
+    let layer = Layer::new(mode, dx.sizes(), 0.0)?;
+    let tensor = derived(mode, dx.sizes())?;
+    let view = |name: &str, data| layer.parameters(name, &tensor, data);
+    let [x, scale, bias, dscale, dbias, mean, inverse] = data;
+    if x == 0 {
+        return Err(Failure::bad("x is null"));
+    }
+    let x = View::new(x as u64, dx.dtype, dx.sizes(), dx.strides())?;
+    let (scale, dscale) = (view("bnScale", scale)?, view("resultBnScaleDiff", dscale)?);
+    let dbias = view("resultBnBiasDiff", dbias)?;
+    let saved = [view("savedMean", mean)?, view("savedInvVariance", inverse)?];
+    let bias = match behind {
+        Some(_) => Some(view("bnBias", bias)?),
+        None => None,
+    };
+    handle.run(|engine| {
+        let steps = &mut Steps::new(&mut engine.queue);
+        let dy = match behind.zip(bias) {
+            Some((activation, bias)) => {
+                layer.before(steps, activation, [&x, dy], [&scale, &bias], Some(saved))?
+            }
+            None => *dy,
+        };
+        Ok(layer.backward(steps, [&x, &dy], &scale, Some(saved), [dx, &dscale, &dbias])?)
+    })
+}
+
+impl Layer {
+    /// The gradient in front of an activation that follows the layer.
+    ///
+    /// # Errors
+    /// The operations'.
+    pub fn before(
+        &self,
+        steps: &mut Steps,
+        activation: Activation,
+        [x, dy]: [&View; 2],
+        parameters: [&View; 2],
+        saved: Option<[View; 2]>,
+    ) -> Result<View, OpError> {
+        let before = self.again(steps, x, parameters, saved)?;
+        let behind = steps.make(before.dtype, before.sizes())?;
+        activation.forward(steps, &before, &behind)?;
+        let through = steps.make(wide(dy.dtype), dy.sizes())?;
+        activation.backward(steps, dy, &before, &behind, &through)?;
+        Ok(through)
+    }
+}
+
+/// A convolution, what is added, and an activation: `miopenConvolutionBiasActivationForward`.
+pub struct Fused<'a> {
+    /// The convolution.
+    pub convolution: &'a Convolution,
+    /// x, w, y.
+    pub tensors: [&'a Tensor; 3],
+    /// Their addresses.
+    pub data: [Data; 3],
+    /// `miopenConvFwdAlgorithm_t`.
+    pub algorithm: c_int,
+    /// The caller's workspace and its bytes.
+    pub workspace: (Data, u64),
+    /// Factors of the convolution and of z.
+    pub factors: [f32; 2],
+    /// What is added as it is.
+    pub z: Option<(&'a Tensor, Data)>,
+    /// What is added to each channel.
+    pub bias: Option<(&'a Tensor, Data)>,
+    /// What becomes of it all.
+    pub activation: Activation,
+}
+
+impl Fused<'_> {
+    /// `y = activation(factors[0] * convolution + factors[1] * z + bias)`.
+    ///
+    /// # Errors
+    /// Bad parameter, not implemented: as of the parts.
+    pub fn run(&self, handle: &Handle) -> Outcome {
+        let Ready { posed, offer } =
+            ready(handle, self.convolution, self.tensors, Some(self.algorithm), self.workspace.1)?;
+        let place = place(self.data)?;
+        let y = self.tensors[2].view("y", self.data[2])?;
+        let z = match self.z {
+            Some((tensor, data)) if self.factors[1] != 0.0 => Some(tensor.view("z", data)?),
+            _ => None,
+        };
+        if let Some(z) = &z {
+            one_size(&[("y", &y), ("z", z)])?;
+        }
+        // Where z is y, it has to be read before it is overwritten.
+        let is_y = z.is_some_and(|z| z.address == y.address);
+        if is_y && z != Some(y) {
+            return Err(Failure::bad("z lies where y does, and in another layout"));
+        }
+        let bias = self.bias.map(|(tensor, data)| bias(tensor, data, &y)).transpose()?;
+        let own = (offer.workspace() > 0).then_some(self.workspace.0);
+        handle.run(|engine: &mut Engine| {
+            let kept = if is_y { self.factors[1] } else { 0.0 };
+            posed.run(engine, &offer.plan, place, [self.factors[0], kept], own)?;
+            let steps = &mut Steps::new(&mut engine.queue);
+            if let Some(z) = z.filter(|_| !is_y) {
+                steps.run(Op::AddScaled, &[(&y).into(), (&z).into()], [self.factors[1].into(), 0.0], &y)?;
+            }
+            if let Some(bias) = &bias {
+                steps.run(Op::Add, &[(&y).into(), bias.into()], [0.0; 2], &y)?;
+            }
+            Ok(self.activation.forward(steps, &y, &y)?)
+        })
+    }
+}
+
+/// Forgets the names of a plan's operations.
+pub fn forget(plan: &Plan) {
+    for (id, _) in &plan.operations {
+        // They were the plan's; who destroyed one before has nothing left to destroy.
+        let _ = objects::remove::<crate::slot::Slot<Named>>(*id, Named::KIND);
+    }
+}

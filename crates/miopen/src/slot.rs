@@ -1,0 +1,72 @@
+//! Descriptors that are created empty, set, read and destroyed.
+
+use crate::entry::{Failure, Outcome};
+use crate::ffi::{Id, Out};
+use crate::objects::{self, Object};
+use std::sync::{Mutex, PoisonError};
+
+/// What a descriptor may describe.
+pub trait Described: Clone + Send + 'static {
+    /// What messages call the descriptor.
+    const KIND: &'static str;
+}
+
+/// A descriptor; empty until it is set.
+#[derive(Debug)]
+pub struct Slot<T>(Mutex<Option<T>>);
+
+impl<T: Described> Object for Slot<T> {
+    const KIND: &'static str = T::KIND;
+}
+
+/// Creates one that is empty, or, of some kinds, starts as `value`.
+///
+/// # Errors
+/// Bad parameter: `out` is null.
+pub fn create<T: Described>(out: &Out<Id>, value: Option<T>) -> Outcome {
+    out.check(T::KIND)?;
+    out.set(T::KIND, insert(value))
+}
+
+/// Makes one known.
+pub fn insert<T: Described>(value: Option<T>) -> Id {
+    objects::insert(Slot(Mutex::new(value)))
+}
+
+/// Says what it describes.
+///
+/// # Errors
+/// Bad parameter: none of ours, destroyed, another kind.
+pub fn set<T: Described>(id: Id, value: T) -> Outcome {
+    let slot = objects::get::<Slot<T>>(id, T::KIND)?;
+    *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    Ok(())
+}
+
+/// What it describes.
+///
+/// # Errors
+/// As [`set`]; it was never set.
+pub fn get<T: Described>(id: Id) -> Outcome<T> {
+    let slot = objects::get::<Slot<T>>(id, T::KIND)?;
+    let value = slot.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    value.ok_or_else(|| Failure::bad(format!("the {} was never set", T::KIND)))
+}
+
+/// Changes what it describes.
+///
+/// # Errors
+/// As [`get`]; the change's.
+pub fn change<T: Described, R>(id: Id, change: impl FnOnce(&mut T) -> Outcome<R>) -> Outcome<R> {
+    let slot = objects::get::<Slot<T>>(id, T::KIND)?;
+    let mut value = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
+    change(value.as_mut().ok_or_else(|| Failure::bad(format!("the {} was never set", T::KIND)))?)
+}
+
+/// Destroys it.
+///
+/// # Errors
+/// As [`set`].
+pub fn destroy<T: Described>(id: Id) -> Outcome {
+    objects::remove::<Slot<T>>(id, T::KIND).map(drop)
+}
