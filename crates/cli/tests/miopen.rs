@@ -200,8 +200,8 @@ fn killed_at_any_time_it_is_before_or_after() {
     let ours = std::fs::read(bench.folder.join("new")).unwrap();
     let library = bench.folder.join("new");
     for delay in 0..12 {
-        let mut child =
-            bench.command(&["install", "--yes", "--library", library.to_str().unwrap()]).spawn().unwrap();
+        let mut command = bench.command(&["install", "--yes", "--library", library.to_str().unwrap()]);
+        let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(delay * 3));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -246,4 +246,20 @@ fn two_at_once_and_a_full_disk() {
     assert!(bench.is("libMIOpen.so", "new"));
     assert_eq!(bench.run(&["uninstall", "--yes"]).status.code(), Some(0));
     assert_eq!(tree(&bench.lib()), before);
+}
+
+#[test]
+fn the_probe_is_of_the_vendors_never_of_ours() {
+    let bench = Bench::new("miopen-probe");
+    let probe = |library: &Path| {
+        let mut command = wave32();
+        command.arg("probe").arg("--library").arg(library).env("HOME", &bench.folder).output().unwrap()
+    };
+    refused(&probe(&bench.folder.join("new")), 2, "ours, built");
+    let file = bench.lib().join("libMIOpen.so");
+    vendors(&file, "probe");
+    assert_eq!(bench.install("new").status.code(), Some(0));
+    let installed = probe(&file);
+    refused(&installed, 2, "ours, installed");
+    assert!(stderr(&installed).contains(".wave32-kept-libMIOpen.so"), "{}", stderr(&installed));
 }

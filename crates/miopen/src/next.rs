@@ -428,5 +428,17 @@ mod tests {
         ] {
             assert!(!is_taken(name), "{name}");
         }
+        // By the groups of the table: all that convolves, and nothing beside the objects it works with.
+        for line in include_str!("../abi.txt").lines().filter(|line| line.starts_with("miopen")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match (is_taken(words[0]), words[2]) {
+                (taken, "convolution" | "fusion") => {
+                    assert!(taken || words[0].contains("GetSolver"), "{line}")
+                }
+                (taken, _) => {
+                    assert!(!taken || ["find2", "handle", "tensor", "beta"].contains(&words[2]), "{line}")
+                }
+            }
+        }
     }
 }

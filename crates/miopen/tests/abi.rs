@@ -73,8 +73,8 @@ fn page() -> String {
         "# MIOpen's calls\n\n\
          Made from `crates/miopen/abi.txt` and the sources by `WAVE32_BLESS=1 cargo test -p wave32-miopen --test abi`.\n\n\
          Every call of MIOpen's public headers, ROCm 5.2 to 7, is exported: {} in all, {done} of them implemented. The others \
-         return\n`miopenStatusNotImplemented` and say their name on stderr, once; over a real MIOpen (`LD_PRELOAD`) they are \
-         the ones to pass on.\n\n\
+         return\n`miopenStatusNotImplemented` and say their name on stderr, once; with a real MIOpen \
+         behind,\nwhat is \"passed on\" goes there, implemented or not, and what is \"ours\" stays (`src/next.rs` says why).\n\n\
          | group | implemented | refused |\n|---|---|---|\n",
         table.len()
     );
@@ -96,10 +96,12 @@ fn page() -> String {
         );
     }
     for (group, calls) in &groups {
-        let _ = write!(page, "\n## {group}\n\n| call | since | |\n|---|---|---|\n");
+        let _ =
+            write!(page, "\n## {group}\n\n| call | since | | with a MIOpen behind |\n|---|---|---|---|\n");
         for call in calls {
             let what = if implemented.contains(&call.name) { "implemented" } else { "refused" };
-            let _ = writeln!(page, "| {} | {} | {what} |", call.name, call.since);
+            let behind = if wave32_miopen::next::is_taken(&call.name) { "ours" } else { "passed on" };
+            let _ = writeln!(page, "| {} | {} | {what} | {behind} |", call.name, call.since);
         }
     }
     page

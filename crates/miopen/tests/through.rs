@@ -149,6 +149,11 @@ fn a_proven_solver_of_the_vendors_is_taken_where_the_probe_is_to_say() {
     table(&stack, ("", ""));
     let ended = stack.run("probe");
     let (text, log) = (&ended.stdout, &ended.stderr);
+    if log.contains("no kernels for gfx1010 in this build") {
+        eprintln!("skipped: built with WAVE32_GFX_TARGETS=none");
+        return;
+    }
+    assert!(!text.contains("size: status"), "{text}\n{log}");
     for line in [
         "found algorithm 3, 64 bytes",
         "vendor: solution 15 on 0x2000 0x1000 0x3000, pads 1 1, groups 1, workspace 0x9000 64, filters 32",

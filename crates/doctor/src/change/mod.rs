@@ -15,6 +15,8 @@ mod store;
 mod undo;
 
 #[cfg(test)]
+mod faulty_disk;
+#[cfg(test)]
 mod tests;
 
 pub use disk::{Disk, Meta, RealDisk};
