@@ -95,6 +95,8 @@ static void norm_check_channel(struct layer *layer, int c) {
     const struct tensor *r = layer->results, *x = &layer->x, *dy = &layer->dy;
     struct moments m = moments_of(x, c);
     double count = (double)x->size[0] * x->size[2] * x->size[3], deviation = 1 / sqrt(m.variance + EPSILON);
+    // Of few values that are nearly equal, what f32 loses of their mean is a large part of what is between them.
+    double blur = 4e-7 * deviation;
     double scale = channel(&layer->w, c), bias = channel(&layer->b, c), sum = 0, product = 0;
     for (int step = 0; step < 2; step++)
         for (int n = 0; n < x->size[0]; n++)
@@ -105,10 +107,10 @@ static void norm_check_channel(struct layer *layer, int c) {
                     if (step == 0) {
                         sum += grad;
                         product += grad * normal;
-                        near("norm's output", x->type, load(x->type, r[Y].host, i), normal * scale + bias, 2e-5);
+                        near("norm's output", x->type, load(x->type, r[Y].host, i), normal * scale + bias, 2e-5 + blur);
                     } else {
                         double want = scale * deviation * (grad - sum / count - normal * product / count);
-                        near("norm's gradient", x->type, load(x->type, r[DX].host, i), want, 2e-5 * fmax(1, deviation));
+                        near("norm's gradient", x->type, load(x->type, r[DX].host, i), want, (2e-5 + 4 * blur) * fmax(1, deviation));
                     }
                 }
     near("norm's saved mean", miopenFloat, channel(&r[SAVED_MEAN], c), m.mean, 2e-6);
@@ -116,7 +118,7 @@ static void norm_check_channel(struct layer *layer, int c) {
     near("running mean", miopenFloat, channel(&r[RUNNING_MEAN], c), MOMENTUM * m.mean, 2e-6);
     near("running variance", miopenFloat, channel(&r[RUNNING_VARIANCE], c),
          1 - MOMENTUM + MOMENTUM * m.variance * count / (count - 1), 4e-6);
-    near("gradient of the scale", miopenFloat, channel(&r[D_SCALE], c), product, 1e-5 * sqrt(count));
+    near("gradient of the scale", miopenFloat, channel(&r[D_SCALE], c), product, (1e-5 + blur) * sqrt(count));
     near("gradient of the bias", miopenFloat, channel(&r[D_BIAS], c), sum, 1e-5 * sqrt(count));
 }
 

@@ -49,8 +49,8 @@ fn run_within(mut command: Command, deadline: Duration) -> Ended {
             break status;
         }
         if start.elapsed() > deadline {
-            let group = format!("-{}", child.id());
-            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+            let group = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             let _ = child.wait();
             panic!("{command:?}: not done after {deadline:?}:\n{}", err.join().unwrap());
         }
