@@ -3,9 +3,9 @@
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Status};
 use crate::handle::Handle;
-use crate::pose::blend;
+use crate::steps::{Blend, Steps};
 use crate::tensor::{Tensor, described};
-use wave32_ops::{Queue, Reduce, View, reduce};
+use wave32_ops::{Reduce, reduce};
 
 /// That `b` has one element for each channel of `y`.
 fn check(b: &Tensor, y: &Tensor) -> Outcome {
@@ -34,10 +34,11 @@ pub extern "C" fn miopenConvolutionForwardBias(
     call("miopenConvolutionForwardBias", || {
         let (handle, b, y) = (Handle::of(handle)?, described(bias, "bDesc")?, described(y, "yDesc")?);
         check(&b, &y)?;
-        let (alpha, beta) = (alpha.get("alpha")?, beta.get("beta")?);
+        let Blend { alpha, beta } = Blend::read(&alpha, &beta)?;
+        let factors = Blend { alpha, beta: alpha + beta };
         let (b, y) = (b.view("b", bias_data)?, y.view("y", y_data)?);
         let b = b.broadcast(y.sizes())?;
-        handle.run(|engine| blend(&mut engine.queue, &b, &y, [alpha, alpha + beta]))
+        handle.run(|engine| Ok(factors.mix(&mut Steps::new(&mut engine.queue), &b, &y)?))
     })
 }
 
@@ -55,24 +56,12 @@ pub extern "C" fn miopenConvolutionBackwardBias(
     call("miopenConvolutionBackwardBias", || {
         let (handle, dy, db) = (Handle::of(handle)?, described(dy, "dyDesc")?, described(db, "dbDesc")?);
         check(&db, &dy)?;
-        let factors = [alpha.get("alpha")?, beta.get("beta")?];
+        let factors = Blend::read(&alpha, &beta)?;
         let (dy, db) = (dy.view("dy", dy_data)?, db.view("db", db_data)?);
         let dims: Vec<usize> = (0..dy.rank()).filter(|&dim| dim != 1).collect();
         handle.run(|engine| {
-            let queue = &mut engine.queue;
-            if factors == [1.0, 0.0] {
-                return Ok(reduce(queue, Reduce::Sum, &dy, &dims, &db)?);
-            }
-            // f32, so that a half result is rounded once.
-            let address = queue.alloc(db.elements() * 4)?;
-            let done = View::contiguous(address, wave32_ops::DType::F32, db.sizes())
-                .map_err(Failure::from)
-                .and_then(|sum| {
-                    reduce(queue, Reduce::Sum, &dy, &dims, &sum)?;
-                    blend(queue, &sum, &db, factors)
-                });
-            queue.free(address);
-            done
+            let steps = &mut Steps::new(&mut engine.queue);
+            Ok(factors.store(steps, &db, |steps, sum| reduce(steps.queue, Reduce::Sum, &dy, &dims, sum))?)
         })
     })
 }

@@ -4,8 +4,9 @@ use crate::convolution::Convolution;
 use crate::entry::{Failure, Outcome};
 use crate::ffi::{Data, DataType};
 use crate::handle::Engine;
+use crate::steps::{Blend, Steps};
 use crate::tensor::Tensor;
-use wave32_ops::{ConvOperands, Elementwise, Op, Operand, Queue, View, copy};
+use wave32_ops::{ConvOperands, Queue, View, copy};
 use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Layout};
 use wave32_solve::Plan;
 
@@ -179,7 +180,8 @@ impl Posed {
             let operands = ConvOperands { x: &views[0], w: &views[1], y: &views[2], bias: None };
             wave32_ops::execute(queue, plan, operands, workspace)?;
             if views[result] != target {
-                blend(queue, &views[result], &target, [alpha, beta])?;
+                let blend = Blend { alpha: alpha.into(), beta: beta.into() };
+                blend.mix(&mut Steps::new(queue), &views[result], &target)?;
             }
             Ok(())
         })();
@@ -214,32 +216,4 @@ fn common_layout(tensors: &[Tensor; 3]) -> Layout {
     let bytes_in =
         |layout| -> u64 { tensors.iter().filter(|tensor| is_in(tensor, layout)).map(Tensor::bytes).sum() };
     if bytes_in(Layout::Nhwc) > bytes_in(Layout::Nchw) { Layout::Nhwc } else { Layout::Nchw }
-}
-
-/// `target = alpha * made + beta * target`, of the same sizes; with beta 0 the target is not read.
-///
-/// # Errors
-/// The operations'.
-pub fn blend(queue: &mut dyn Queue, made: &View, target: &View, [alpha, beta]: [f32; 2]) -> Outcome {
-    use wave32_ops::DType;
-    let (alpha, beta) = (f64::from(alpha), f64::from(beta));
-    if (alpha, beta) == (1.0, 0.0) {
-        return Ok(copy(queue, made, target)?);
-    }
-    if beta == 0.0 {
-        let scale = Elementwise::new(Op::Mul, DType::F32);
-        return Ok(scale.run(queue, &[made.into(), alpha.into()], target)?);
-    }
-    let add = Elementwise::with(Op::AddScaled, DType::F32, alpha, 0.0);
-    if beta == 1.0 {
-        return Ok(add.run(queue, &[target.into(), made.into()], target)?);
-    }
-    // Half results are rounded once, so what is between is f32.
-    let address = queue.alloc(target.elements() * 4)?;
-    let done = View::contiguous(address, DType::F32, target.sizes()).and_then(|scaled| {
-        Elementwise::new(Op::Mul, DType::F32).run(queue, &[target.into(), beta.into()], &scaled)?;
-        add.run(queue, &[Operand::from(&scaled), made.into()], target)
-    });
-    queue.free(address);
-    Ok(done?)
 }

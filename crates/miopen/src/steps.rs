@@ -131,13 +131,27 @@ impl Blend {
         }
         let made = steps.make(wide(out.dtype), out.sizes())?;
         work(steps, &made)?;
-        if self.beta == 0.0 {
-            return steps.run(Op::Mul, &[(&made).into(), self.alpha.into()], [0.0; 2], out);
+        self.mix(steps, &made, out)
+    }
+
+    /// Puts what was computed where it belongs. What is between is wide, so that halves are rounded once.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn mix(self, steps: &mut Steps, made: &View, out: &View) -> Result<(), OpError> {
+        let Self { alpha, beta } = self;
+        if beta == 0.0 {
+            return match alpha == 1.0 {
+                true => steps.copy(made, out),
+                false => steps.run(Op::Mul, &[made.into(), alpha.into()], [0.0; 2], out),
+            };
         }
-        if self.alpha != 1.0 {
-            steps.run(Op::Mul, &[(&made).into(), self.alpha.into()], [0.0; 2], &made)?;
+        if beta == 1.0 {
+            return steps.run(Op::AddScaled, &[out.into(), made.into()], [alpha, 0.0], out);
         }
-        steps.run(Op::AddScaled, &[(&made).into(), out.into()], [self.beta, 0.0], out)
+        let scaled = steps.make(wide(out.dtype), out.sizes())?;
+        steps.run(Op::Mul, &[out.into(), beta.into()], [0.0; 2], &scaled)?;
+        steps.run(Op::AddScaled, &[(&scaled).into(), made.into()], [alpha, 0.0], out)
     }
 }
 
