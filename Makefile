@@ -82,10 +82,14 @@ vgpu-host: setup
 	@scripts/vgpu.sh $(VGPU) host
 
 # Under AMD's HIP runtime on the virtual card: the device suite, every kernel of the gfx1010 code object, and the seeds'
-# convolutions on the strict card.
+# convolutions on the strict card, by the HIP device and by the drop-in for MIOpen.
 vgpu-kernels: vgpu-host
 	@scripts/hip_on_vgpu.sh $(VGPU)/wave32-vgpu
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
+	cargo build --workspace --all-targets
+	@scripts/rocm.sh $(TARGET)/rocm-test $(TARGET)/debug/libwave32_miopen.a
+	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --max-gflop 0.0005 \
+		--dtype f32,f16,bf16 --device miopen:$(abspath $(TARGET))/rocm-test/lib/libMIOpen.so.1
 
 # The virtual card under the HIP 5.7 and 6.x of later Debian releases, unpacked into a folder of their own.
 vgpu-newer: vgpu rocm-preload
