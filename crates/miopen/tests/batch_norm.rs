@@ -214,7 +214,7 @@ fn training_and_its_gradient() {
         let unbiased: Vec<_> = s.variance.iter().map(|v| v * s.count / (s.count - 1.0)).collect();
         spread.near(&mix(&variances, &unbiased), 3e-5, &format!("running variance of {what}"));
         let [dxs, dscales, dbiases] = layer.backward(&s, &dys);
-        dx.near(&dxs, 5.0 * dtype.tolerance().max(1e-6), &format!("gradient of {what}"));
+        dx.near(&dxs, layer.gradient_tolerance(dtype, &s, &dys), &format!("gradient of {what}"));
         dscale.near(&dscales, 1e-4, &format!("gradient of scale of {what}"));
         dbias.near(&dbiases, 1e-4, &format!("gradient of bias of {what}"));
 
@@ -267,7 +267,11 @@ fn training_and_its_gradient() {
             assert_eq!(done, 0, "{what}");
         }
         y.expect(&layer.forward(&s), &what);
-        dx.near(&dxs, 5.0 * dtype.tolerance().max(1e-6), &format!("gradient without statistics of {what}"));
+        dx.near(
+            &dxs,
+            layer.gradient_tolerance(dtype, &s, &dys),
+            &format!("gradient without statistics of {what}"),
+        );
     }
 }
 
@@ -429,7 +433,7 @@ fn training_with_an_activation_and_its_gradient() {
         let through: Vec<_> = before.iter().zip(&dys).map(|(&y, dy)| dy * slope(y)).collect();
         if before.iter().all(|y| y.abs() > 1e-4) {
             let [dxs, dscales, dbiases] = layer.backward(&s, &through);
-            dx.near(&dxs, 5.0 * dtype.tolerance(), &format!("gradient of {what}"));
+            dx.near(&dxs, layer.gradient_tolerance(dtype, &s, &through), &format!("gradient of {what}"));
             dscale.near(&dscales, 1e-4, &format!("gradient of scale of {what}"));
             dbias.near(&dbiases, 1e-4, &format!("gradient of bias of {what}"));
         }

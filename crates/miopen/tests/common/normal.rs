@@ -55,6 +55,21 @@ impl Layer {
         (0..self.xs.len()).map(y).collect()
     }
 
+    /// What x's gradient may be off by, relative to its largest: statistics are kept in f32, and the terms of it cancel,
+    /// of two values nearly whole.
+    pub fn gradient_tolerance(&self, dtype: Type, s: &Statistics, dys: &[f64]) -> f64 {
+        let [dxs, dscale, dbias] = self.backward(s, dys);
+        let terms = dys.iter().enumerate().map(|(at, dy)| {
+            let owner = self.owner(at);
+            let through = dy.abs()
+                + dbias[owner].abs() / s.count
+                + (self.normal(s, at) * dscale[owner]).abs() / s.count;
+            self.scales[owner] * through / (s.variance[owner] + self.epsilon).sqrt()
+        });
+        let largest = dxs.iter().fold(1e-6_f64, |most, dx| most.max(dx.abs()));
+        5.0 * dtype.tolerance().max(1e-5) * (terms.fold(0.0, f64::max) / largest).max(1.0)
+    }
+
     /// Gradients of x, scale, bias.
     pub fn backward(&self, s: &Statistics, dys: &[f64]) -> [Vec<f64>; 3] {
         let count = self.scales.len();
