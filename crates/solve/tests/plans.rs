@@ -38,7 +38,10 @@ fn random_problem(rng: &mut StdRng) -> ConvProblem {
                 Epilogue::default()
             },
         };
-        if let Ok(problem) = ConvProblem::new(spec) {
+        // What is larger than a kernel addresses is refused, see below.
+        if let Ok(problem) = ConvProblem::new(spec)
+            && problem.x_elements().max(problem.w_elements()).max(problem.y_elements()) <= 1 << 29
+        {
             return problem;
         }
     }
