@@ -9,6 +9,7 @@
 
 #ifdef REAL_HEADER
 #define __HIP_PLATFORM_AMD__
+typedef struct miopenTensorArgument_t miopenTensorArgument_t; // that header is C++ here
 #include <miopen/miopen.h>
 #else
 
