@@ -7,7 +7,7 @@ use crate::handle::Engine;
 use crate::steps::{Blend, Steps};
 use crate::tensor::Tensor;
 use wave32_ops::{ConvOperands, Queue, View, copy};
-use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Layout};
+use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::Plan;
 
 /// A convolution in two dimensions with its tensors, x, w and y (or their gradients), each as N C H W.
@@ -27,6 +27,8 @@ pub struct Place {
     pub w: Data,
     /// y or dy.
     pub y: Data,
+    /// What a forward pass adds to its channels, where the problem says so.
+    pub bias: Option<View>,
 }
 
 /// The order of dimensions in memory.
@@ -127,10 +129,20 @@ impl Posed {
         Ok(Self { problem, tensors })
     }
 
+    /// The same with more to do before a result is stored.
+    ///
+    /// # Errors
+    /// Bad parameter: this is no forward pass.
+    pub fn with(self, epilogue: Epilogue) -> Outcome<Self> {
+        let spec = ConvSpec { epilogue, ..self.problem.spec().clone() };
+        let problem = ConvProblem::new(spec).map_err(|error| Failure::bad(error.to_string()))?;
+        Ok(Self { problem, ..self })
+    }
+
     /// Do all tensors lie as the problem's layout says, without gaps?
     pub fn is_packed(&self) -> bool {
         let layout = self.problem.spec().layout;
-        self.tensors.iter().all(|tensor| is_in(tensor, layout))
+        self.tensors.iter().all(|tensor| tensor.is_packed_in(&order(layout)))
     }
 
     /// Runs a plan of this problem: `result = alpha * convolution + beta * result`. `workspace` is memory of the
@@ -177,7 +189,8 @@ impl Posed {
             }
             // Kernels bind it at a multiple of their largest access; ours begin there.
             let workspace = workspace.map(|at| at as u64).filter(|at| at.is_multiple_of(256));
-            let operands = ConvOperands { x: &views[0], w: &views[1], y: &views[2], bias: None };
+            let operands =
+                ConvOperands { x: &views[0], w: &views[1], y: &views[2], bias: place.bias.as_ref() };
             wave32_ops::execute(queue, plan, operands, workspace)?;
             if views[result] != target {
                 let blend = Blend { alpha: alpha.into(), beta: beta.into() };
@@ -200,20 +213,10 @@ fn permuted(view: &View, order: [usize; 4]) -> Outcome<View> {
     Ok(View::new(view.address, view.dtype, &pick(view.sizes()), &pick(view.strides()))?)
 }
 
-/// Are its elements in this order, without gaps?
-fn is_in(tensor: &Tensor, layout: Layout) -> bool {
-    let mut expected = 1;
-    order(layout).into_iter().rev().all(|at| {
-        let (size, stride) = (tensor.sizes()[at], tensor.strides()[at]);
-        let right = size == 1 || stride == expected;
-        expected *= size;
-        right
-    })
-}
-
 /// The layout that most of the tensors' bytes are in; the rest is copied.
 fn common_layout(tensors: &[Tensor; 3]) -> Layout {
-    let bytes_in =
-        |layout| -> u64 { tensors.iter().filter(|tensor| is_in(tensor, layout)).map(Tensor::bytes).sum() };
+    let bytes_in = |layout| -> u64 {
+        tensors.iter().filter(|tensor| tensor.is_packed_in(&order(layout))).map(Tensor::bytes).sum()
+    };
     if bytes_in(Layout::Nhwc) > bytes_in(Layout::Nchw) { Layout::Nhwc } else { Layout::Nchw }
 }
