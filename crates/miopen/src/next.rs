@@ -313,7 +313,8 @@ pub fn is_taken(name: &str) -> bool {
         "miopenGetErrorString",
     ];
     // The vendor's does not compile for RDNA1: its assembly has `row_bcast`, which left with gfx10 (docs/miopen_real.md).
-    const TRAINING: [&str; 2] = ["miopenBatchNormalizationForwardTraining", "miopenBatchNormalizationBackward"];
+    const TRAINING: [&str; 2] =
+        ["miopenBatchNormalizationForwardTraining", "miopenBatchNormalizationBackward"];
     FAMILIES.iter().any(|family| name.contains(family))
         || OBJECTS.contains(&name)
         || TRAINING.iter().any(|call| name.starts_with(call))
