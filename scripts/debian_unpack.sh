@@ -4,8 +4,8 @@
 #
 #   scripts/debian_unpack.sh FOLDER RELEASE[,RELEASE] PACKAGE...
 #
-# What the patterns of WITHOUT match is left out. Of several releases the first is preferred. `+NAME` is that package without what it needs; `@NAME-dev` is +NAME-dev and
-# the library NAME-N that it is of.
+# Of several releases the first is preferred. `+NAME` is that package without what it needs; `@NAME-dev` is +NAME-dev and
+# the library NAME-N that it is of. What the patterns in WITHOUT match is left out.
 set -eu
 
 root=$1
