@@ -128,7 +128,7 @@ impl Asked {
 pub fn place([x, w, y]: [Data; 3]) -> Outcome<Place> {
     match [(x, "x"), (w, "w"), (y, "y")].into_iter().find(|(data, _)| *data == 0) {
         Some((_, name)) => Err(Failure::bad(format!("{name} is null"))),
-        None => Ok(Place { x, w, y }),
+        None => Ok(Place { x, w, y, bias: None }),
     }
 }
 

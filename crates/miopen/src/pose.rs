@@ -7,7 +7,7 @@ use crate::handle::Engine;
 use crate::steps::{Blend, Steps};
 use crate::tensor::Tensor;
 use wave32_ops::{ConvOperands, Queue, View, copy};
-use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Layout};
+use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::Plan;
 
 /// A convolution in two dimensions with its tensors, x, w and y (or their gradients), each as N C H W.
@@ -27,6 +27,8 @@ pub struct Place {
     pub w: Data,
     /// y or dy.
     pub y: Data,
+    /// The bias, where the problem's epilogue adds one.
+    pub bias: Option<Data>,
 }
 
 /// The order of dimensions in memory.
@@ -127,6 +129,16 @@ impl Posed {
         Ok(Self { problem, tensors })
     }
 
+    /// With a bias of one element a channel, of the tensors' type, and an activation in the same kernels.
+    ///
+    /// # Errors
+    /// Bad parameter, for a gradient.
+    pub fn with(self, epilogue: Epilogue) -> Outcome<Self> {
+        let spec = ConvSpec { epilogue, ..self.problem.spec().clone() };
+        let problem = ConvProblem::new(spec).map_err(|error| Failure::bad(error.to_string()))?;
+        Ok(Self { problem, ..self })
+    }
+
     /// Do all tensors lie as the problem's layout says, without gaps?
     pub fn is_packed(&self) -> bool {
         let layout = self.problem.spec().layout;
@@ -177,7 +189,9 @@ impl Posed {
             }
             // Kernels bind it at a multiple of their largest access; ours begin there.
             let workspace = workspace.map(|at| at as u64).filter(|at| at.is_multiple_of(256));
-            let operands = ConvOperands { x: &views[0], w: &views[1], y: &views[2], bias: None };
+            let one = |at: Data| View::contiguous(at as u64, target.dtype, &[spec.k as u64]);
+            let bias = place.bias.map(one).transpose()?;
+            let operands = ConvOperands { x: &views[0], w: &views[1], y: &views[2], bias: bias.as_ref() };
             wave32_ops::execute(queue, plan, operands, workspace)?;
             if views[result] != target {
                 let blend = Blend { alpha: alpha.into(), beta: beta.into() };
