@@ -218,7 +218,7 @@ pub extern "C" fn hipdnnEnginePluginGetWorkspaceSize(
         let plugin = plugin(handle)?;
         bytes.check("workspace_size")?;
         check_config(&config)?;
-        let offer = choose(&plugin.0, &wanted(&graph)?)?;
+        let (_, offer) = choose(&plugin.0, &wanted(&graph)?)?;
         bytes.set("workspace_size", offer.workspace() as usize)
     })
 }

@@ -13,7 +13,7 @@ use wave32_miopen::convolution::{Convolution, MAX_SPATIAL};
 use wave32_miopen::ffi::DataType;
 use wave32_miopen::pose::Posed;
 use wave32_miopen::tensor::Tensor;
-use wave32_problem::{Direction, Epilogue};
+use wave32_problem::Direction;
 
 /// Why a graph is not ours.
 pub type Refusal = String;
@@ -345,14 +345,11 @@ impl Wanted {
         }
         let mut convolution = root.convolution;
         convolution.groups = c / each;
-        let posed =
-            Posed::new(direction, &convolution, &x, &w, &y).map_err(|failure| failure.message.clone())?;
+        let posed = Posed::new(direction, &convolution, &x, &w, &y).map_err(|failure| failure.message)?;
         let relu = activation.is_some_and(|found| found.mode == Mode::Relu);
         let forward = direction == Direction::Forward;
-        let posed = match wave32_ops::epilogue(forward && bias.is_some(), relu) {
-            none if none == Epilogue::default() => posed,
-            epilogue => posed.with(epilogue).map_err(|failure| failure.message)?,
-        };
+        let epilogue = wave32_ops::epilogue(forward && bias.is_some(), relu);
+        let posed = posed.with(epilogue).map_err(|failure| failure.message)?;
         let activation = activation.filter(|_| !relu);
         Ok(Self { posed, uids, result, made, bias, activation })
     }

@@ -2,16 +2,14 @@
 
 use crate::entry::{Failure, Outcome};
 use crate::graph::Wanted;
-use std::sync::Arc;
 use wave32_miopen::ffi::Data;
 use wave32_miopen::handle::Handle;
 use wave32_miopen::objects::Object;
-use wave32_miopen::offers::Offer;
+use wave32_miopen::offers::{Choice, Offer};
+use wave32_miopen::pass::{place, say};
 use wave32_miopen::pose::Place;
 use wave32_miopen::steps::Steps;
-use wave32_miopen::talk;
 use wave32_ops::{Op, View};
-use wave32_solve::Plan;
 
 /// What `hipdnnEnginePluginCreate` makes.
 #[derive(Debug)]
@@ -25,7 +23,8 @@ impl Object for Plugin {
 #[derive(Debug)]
 pub struct Context {
     wanted: Wanted,
-    plan: Arc<Plan>,
+    choice: Choice,
+    offer: Offer,
     device: usize,
 }
 
@@ -43,15 +42,14 @@ pub struct DeviceBuffer {
     pub data: Data,
 }
 
-/// What runs for a graph: the fastest of our solvers. Touches neither stream nor memory.
+/// Our ways to do a graph's convolution, and the fastest. Touches neither stream nor memory.
 ///
 /// # Errors
 /// Not implemented, where no solver takes it; not initialized, where the card cannot be used.
-pub fn choose(handle: &Handle, wanted: &Wanted) -> Outcome<Offer> {
-    let choice = handle.choose(&wanted.posed.problem)?;
-    // With WAVE32_ROUTE=probe it may name solvers of MIOpen's, which is not asked here.
-    let own = choice.solutions().into_iter().find(|offer| !offer.is_vendors()).cloned();
-    own.ok_or_else(|| Failure::absent("this convolution"))
+pub fn choose(handle: &Handle, wanted: &Wanted) -> Outcome<(Choice, Offer)> {
+    let choice = handle.choose(&wanted.posed.problem)?.ours();
+    let fastest = choice.solutions().first().map(|&offer| offer.clone());
+    Ok((choice, fastest.ok_or_else(|| Failure::absent("this convolution"))?))
 }
 
 impl Context {
@@ -60,14 +58,14 @@ impl Context {
     /// # Errors
     /// As [`choose`].
     pub fn new(handle: &Handle, wanted: Wanted) -> Outcome<Self> {
-        let offer = choose(handle, &wanted)?;
+        let (choice, offer) = choose(handle, &wanted)?;
         handle.prepare(&offer.plan)?;
-        Ok(Self { wanted, plan: offer.plan, device: handle.device() })
+        Ok(Self { wanted, choice, offer, device: handle.device() })
     }
 
     /// Bytes of workspace.
     pub fn workspace(&self) -> u64 {
-        self.plan.workspace_bytes
+        self.offer.workspace()
     }
 
     /// Launches it on the handle's stream. Nothing is launched where an argument is wrong.
@@ -88,28 +86,32 @@ impl Context {
             None => Err(Failure::bad(format!("no buffer for tensor {uid}"))),
         };
         let Wanted { posed, uids, made, activation, .. } = &self.wanted;
-        let [x, w, y] = [at(uids[0])?, at(uids[1])?, at(uids[2])?];
-        let bias = self.wanted.bias.map(at).transpose()?;
-        let place = Place { x, w, y, bias: bias.filter(|_| self.wanted.is_fused()) };
+        let data = [at(uids[0])?, at(uids[1])?, at(uids[2])?];
+        let out = made.view("the result", data[self.wanted.result])?;
+        let bias = match self.wanted.bias {
+            Some(uid) => {
+                let sizes: Vec<u64> = out
+                    .sizes()
+                    .iter()
+                    .enumerate()
+                    .map(|(dim, &size)| if dim == 1 { size } else { 1 })
+                    .collect();
+                Some(View::contiguous(at(uid)? as u64, out.dtype, &sizes)?)
+            }
+            None => None,
+        };
         if self.workspace() > 0 && workspace == 0 {
             let text = format!("workspace is null, {} bytes are needed", self.workspace());
             return Err(Failure::bad(text));
         }
         let workspace = (self.workspace() > 0).then_some(workspace);
-        let out = made.view("the result", [x, w, y][self.wanted.result])?;
-        let added = match bias.filter(|_| !self.wanted.is_fused()) {
-            Some(bias) => {
-                let mut sizes = vec![1; out.rank()];
-                sizes[1] = out.sizes()[1];
-                Some(View::contiguous(bias as u64, out.dtype, &sizes)?)
-            }
-            None => None,
-        };
-        talk::line(|| format!("hipDNN: {}: {} {}", posed.problem, self.plan.solver, self.plan.config));
+        let (fused, after) = if self.wanted.is_fused() { (bias, None) } else { (None, bias) };
+        let place = Place { bias: fused, ..place(data)? };
+        say(posed, &self.choice, &self.offer);
         handle.run(|engine| {
-            posed.run(engine, &self.plan, place, [1.0, 0.0], workspace)?;
+            posed.run(engine, &self.offer.plan, place, [1.0, 0.0], workspace)?;
             let steps = &mut Steps::new(&mut engine.queue);
-            if let Some(bias) = &added {
+            if let Some(bias) = &after {
                 steps.run(Op::Add, &[(&out).into(), bias.into()], [0.0; 2], &out)?;
             }
             if let Some(activation) = activation {

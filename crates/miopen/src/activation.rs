@@ -4,7 +4,7 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Out, Status};
 use crate::handle::Handle;
 use crate::slot::{self, Described};
-use crate::steps::{Blend, Steps, one_float_type, one_size, wide};
+use crate::steps::{Blend, Steps, alike, wide};
 use crate::tensor::described;
 use std::ffi::c_int;
 use wave32_ops::{DType, Op, OpError, View};
@@ -81,6 +81,7 @@ impl Activation {
         let Self { alpha, beta, gamma, .. } = *self;
         let one = |op| (op, [0.0; 2]);
         let (op, parameters) = match self.mode {
+            Mode::PassThrough if x == y => return Ok(()),
             Mode::PassThrough => return steps.copy(x, y),
             Mode::Clamp => return steps.run(Op::Clamp, &[x.into(), alpha.into(), beta.into()], [0.0; 2], y),
             Mode::ClippedRelu => {
@@ -236,8 +237,7 @@ pub extern "C" fn miopenActivationForward(
         Blend::plain(&alpha, &beta)?;
         let x = described(x_desc, "xDesc")?.view("x", x)?;
         let y = described(y_desc, "yDesc")?.view("y", y)?;
-        one_float_type(&[("x", &x), ("y", &y)])?;
-        one_size(&[("x", &x), ("y", &y)])?;
+        alike(&[("x", &x), ("y", &y)])?;
         handle.run(|engine| Ok(activation.forward(&mut Steps::new(&mut engine.queue), &x, &y)?))
     })
 }
@@ -277,8 +277,7 @@ pub extern "C" fn miopenActivationBackward(
         };
         let (x, y) = (read(reads_x, x_desc, "x", x)?, read(reads_y, y_desc, "y", y)?);
         let all = [("dy", &dy), ("dx", &dx), ("x", &x), ("y", &y)];
-        one_float_type(&all)?;
-        one_size(&all)?;
+        alike(&all)?;
         handle.run(|engine| Ok(activation.backward(&mut Steps::new(&mut engine.queue), &dy, &x, &y, &dx)?))
     })
 }

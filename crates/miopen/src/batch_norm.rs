@@ -4,7 +4,7 @@
 //! runs is updated with the variance over n - 1.
 
 use crate::entry::{Failure, Outcome};
-use crate::ffi::Data;
+use crate::ffi::{Data, DataType};
 use crate::steps::{Steps, wide};
 use crate::tensor::Tensor;
 use std::ffi::c_int;
@@ -41,9 +41,18 @@ impl Mode {
     }
 
     /// Sizes of statistics and parameters for an `x` of these sizes.
-    pub fn kept(self, sizes: &[u64]) -> Vec<u64> {
+    fn kept(self, sizes: &[u64]) -> Vec<u64> {
         let over = self.over(sizes.len());
         sizes.iter().enumerate().map(|(dim, &size)| if over.contains(&dim) { 1 } else { size }).collect()
+    }
+
+    /// Statistics or parameters for an `x` of these sizes, where no descriptor tells: f32, in order.
+    ///
+    /// # Errors
+    /// As [`Tensor::new`].
+    pub fn parameters(self, sizes: &[u64]) -> Outcome<Tensor> {
+        let kept: Vec<i64> = self.kept(sizes).iter().map(|&size| size as i64).collect();
+        Tensor::in_order(DataType::Float, &kept)
     }
 }
 
@@ -120,6 +129,19 @@ impl Layer {
         variance(steps.queue, x, &over, 0.0, false, Some(&plain), Some(&mean))?;
         let inverse = self.inverse(steps, dtype, &plain)?;
         Ok([mean, inverse, plain])
+    }
+
+    /// A batch's mean and 1 / sqrt(variance + epsilon), computed where they were not saved.
+    fn saved_or_anew(
+        &self,
+        steps: &mut Steps,
+        x: &View,
+        saved: Option<[View; 2]>,
+    ) -> Result<[View; 2], OpError> {
+        match saved {
+            Some(saved) => Ok(saved),
+            None => self.statistics(steps, x).map(|[mean, inverse, _]| [mean, inverse]),
+        }
     }
 
     /// 1 / sqrt(variance + epsilon).
@@ -248,10 +270,7 @@ impl Layer {
         saved: Option<[View; 2]>,
         [dx, dscale, dbias]: [&View; 3],
     ) -> Result<(), OpError> {
-        let [mean, inverse] = match saved {
-            Some(saved) => saved,
-            None => self.statistics(steps, x).map(|[mean, inverse, _]| [mean, inverse])?,
-        };
+        let [mean, inverse] = self.saved_or_anew(steps, x, saved)?;
         if self.is_plain(steps, &[x, dy, dx], &[&mean, &inverse, scale]) {
             let grads = steps.make(DType::F32, &[2, self.kept[1]])?;
             let of = |view| self.channels(view);
@@ -296,10 +315,7 @@ impl Layer {
         [scale, bias]: [&View; 2],
         saved: Option<[View; 2]>,
     ) -> Result<View, OpError> {
-        let [mean, inverse] = match saved {
-            Some(saved) => saved,
-            None => self.statistics(steps, x).map(|[mean, inverse, _]| [mean, inverse])?,
-        };
+        let [mean, inverse] = self.saved_or_anew(steps, x, saved)?;
         let made = steps.make(wide(x.dtype), x.sizes())?;
         self.apply(steps, x, [&mean, &inverse, scale, bias], &made)?;
         Ok(made)

@@ -3,10 +3,10 @@
 use crate::activation::Activation;
 use crate::batch_norm::{Keeps, Layer, Mode};
 use crate::entry::{Failure, Outcome, call};
-use crate::ffi::{Data, DataType, Id, In, Status};
+use crate::ffi::{Data, Id, In, Status};
 use crate::handle::Handle;
 use crate::slot;
-use crate::steps::{Blend, Steps, one_float_type, one_size};
+use crate::steps::{Blend, Steps, alike};
 use crate::tensor::{self, Tensor, described};
 use std::ffi::c_int;
 use wave32_ops::View;
@@ -33,8 +33,7 @@ impl Common {
     fn find(&self) -> Outcome<Found> {
         let x = described(self.x.0, "xDesc")?.view("x", self.x.1)?;
         let y = described(self.y.0, "yDesc")?.view("y", self.y.1)?;
-        one_float_type(&[("x", &x), ("y", &y)])?;
-        one_size(&[("x", &x), ("y", &y)])?;
+        alike(&[("x", &x), ("y", &y)])?;
         let layer = Layer::new(Mode::from_c(self.mode)?, x.sizes(), self.epsilon)?;
         let activation = self.activation.map(slot::get::<Activation>).transpose()?;
         Ok(Found { x, y, layer, activation })
@@ -119,8 +118,7 @@ fn backward(common: &Common, descs: [Id; 4], data: &Backward) -> Outcome {
     let handle = Handle::of(common.handle)?;
     let Found { x, y: dy, layer, activation } = common.find()?;
     let dx = described(data.dx.0, "dxDesc")?.view("dx", data.dx.1)?;
-    one_float_type(&[("x", &x), ("dx", &dx)])?;
-    one_size(&[("x", &x), ("dx", &dx)])?;
+    alike(&[("x", &x), ("dx", &dx)])?;
     let [scale_tensor, bias_tensor, mean, variance] = four(descs)?;
     let scale = layer.parameters("bnScale", &scale_tensor, data.scale)?;
     let dscale = layer.parameters("resultBnScaleDiff", &scale_tensor, data.dscale)?;
@@ -147,9 +145,7 @@ fn backward(common: &Common, descs: [Id; 4], data: &Backward) -> Outcome {
 pub extern "C" fn miopenDeriveBNTensorDescriptor(derived: Id, x_desc: Id, mode: c_int) -> Status {
     call("miopenDeriveBNTensorDescriptor", || {
         let x = described(x_desc, "xDesc")?;
-        let kept: Vec<i64> = Mode::from_c(mode)?.kept(x.sizes()).iter().map(|&size| size as i64).collect();
-        let order: Vec<usize> = (0..kept.len()).collect();
-        tensor::describe(derived, Tensor::packed(DataType::Float, &kept, &order)?)
+        tensor::describe(derived, Mode::from_c(mode)?.parameters(x.sizes())?)
     })
 }
 

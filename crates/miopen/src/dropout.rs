@@ -4,7 +4,7 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, Out, Status};
 use crate::handle::Handle;
 use crate::slot::{self, Described};
-use crate::steps::{Steps, one_float_type, one_size};
+use crate::steps::{Steps, alike};
 use crate::tensor::described;
 use std::ffi::{c_int, c_ulonglong};
 use wave32_ops::random::{Stream, counters, dropout};
@@ -174,8 +174,7 @@ pub extern "C" fn miopenDropoutForward(
         let handle = Handle::of(handle)?;
         let x = described(x_desc, "xDesc")?.view("x", x)?;
         let y = described(y_desc, "yDesc")?.view("y", y)?;
-        one_float_type(&[("x", &x), ("y", &y)])?;
-        one_size(&[("x", &x), ("y", &y)])?;
+        alike(&[("x", &x), ("y", &y)])?;
         let found = slot::change(descriptor, |dropout: &mut Dropout| {
             let before = *dropout;
             dropout.drawn += counters(x.elements());
@@ -214,8 +213,7 @@ pub extern "C" fn miopenDropoutBackward(
         let (handle, found) = (Handle::of(handle)?, slot::get::<Dropout>(descriptor)?);
         let dy = described(dy_desc, "dyDesc")?.view("dy", dy)?;
         let dx = described(dx_desc, "dxDesc")?.view("dx", dx)?;
-        one_float_type(&[("dy", &dy), ("dx", &dx)])?;
-        one_size(&[("dy", &dy), ("dx", &dx)])?;
+        alike(&[("dy", &dy), ("dx", &dx)])?;
         check_reserve(reserve, bytes, dy.elements(), true)?;
         handle.run(|engine| {
             let steps = &mut Steps::new(&mut engine.queue);

@@ -5,12 +5,11 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, DataType, Id, In, Out, Status, status};
 use crate::handle::Handle;
 use crate::offers::{Offer, algorithm_of};
-use crate::pass::{given, place};
-use crate::pose::Posed;
+use crate::pass::{given, ours, place, say};
 use crate::slot::{self, Described};
 use crate::tensor::{Tensor, described};
 use std::ffi::{c_int, c_uint, c_void};
-use wave32_problem::Direction;
+use wave32_problem::{Direction, Epilogue};
 
 /// x, w, y by their `miopenTensorArgumentId_t`, which counts from 1.
 type Tensors = [Option<Tensor>; 3];
@@ -32,6 +31,12 @@ impl Described for Problem {
 struct Options {
     by_workspace: bool,
     workspace_limit: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { by_workspace: false, workspace_limit: u64::MAX }
+    }
 }
 
 impl Described for Options {
@@ -158,11 +163,11 @@ impl Solution {
             }
         }
         let place = place(data)?;
-        let [x, w, y] = &tensors;
-        let posed = Posed::new(self.direction, &self.convolution, x, w, y)?;
-        let choice = handle.choose(&posed.problem)?;
+        let tensors = tensors.each_ref();
+        let (posed, choice) = ours(handle, self.direction, &self.convolution, tensors, Epilogue::default())?;
         let offer = choice.by_solution(self.solver, given(workspace, bytes))?;
         let own = (offer.workspace() > 0).then_some(workspace);
+        say(&posed, &choice, offer);
         handle.run(|engine| posed.run(engine, &offer.plan, place, [1.0, 0.0], own))
     }
 }
@@ -197,9 +202,7 @@ pub extern "C" fn miopenSetProblemTensorDescriptor(problem: Id, id: c_uint, desc
 /// Creates options: the fastest first, any workspace.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreateFindOptions(options: Out<Id>) -> Status {
-    call("miopenCreateFindOptions", || {
-        slot::create(&options, Some(Options { by_workspace: false, workspace_limit: u64::MAX }))
-    })
+    call("miopenCreateFindOptions", || slot::create(&options, Some(Options::default())))
 }
 
 /// Destroys options.
@@ -276,14 +279,11 @@ pub extern "C" fn miopenFindSolutions(
 ) -> Status {
     call("miopenFindSolutions", || {
         let (handle, problem) = (Handle::of(handle)?, slot::get::<Problem>(problem)?);
-        let default = Options { by_workspace: false, workspace_limit: u64::MAX };
-        let options = if options == 0 { default } else { slot::get(options)? };
+        let options = if options == 0 { Options::default() } else { slot::get(options)? };
         solutions.check("solutions")?;
         let (convolution, direction) = (problem.convolution, problem.direction);
         let tensors = problem.tensors()?;
-        let [x, w, y] = &tensors;
-        let posed = Posed::new(direction, &convolution, x, w, y)?;
-        let choice = handle.choose(&posed.problem)?;
+        let (_, choice) = ours(&handle, direction, &convolution, tensors.each_ref(), Epilogue::default())?;
         let mut offers: Vec<&Offer> = choice.within(options.workspace_limit);
         if options.by_workspace {
             offers.sort_by_key(|offer| offer.workspace());

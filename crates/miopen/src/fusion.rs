@@ -1,21 +1,22 @@
-//! Fusion plans: a chain of operations on one tensor, run one after the other in place of the result.
+//! Fusion plans: a chain of operations on one tensor, run one after the other in place of the result. A bias and a ReLU
+//! behind a convolution are its kernels' work.
 
-use crate::activation::Activation;
+use crate::activation::{self, Activation};
 use crate::batch_norm::{Keeps, Layer, Mode};
 use crate::convolution::Convolution;
 use crate::entry::{Failure, Outcome};
 use crate::ffi::{Data, Id, status};
 use crate::handle::{Engine, Handle};
 use crate::objects;
-use crate::offers::Offer;
-use crate::pass::place;
-use crate::pose::Posed;
+use crate::offers::{Choice, Offer};
+use crate::pass::{ours, place, say};
+use crate::pose::{Place, Posed};
 use crate::slot::Described;
 use crate::steps::{Steps, one_float_type, one_size, wide};
 use crate::tensor::Tensor;
 use std::collections::HashMap;
 use std::ffi::c_int;
-use wave32_ops::{Op, OpError, View};
+use wave32_ops::{Op, OpError, View, epilogue};
 use wave32_problem::Direction;
 
 /// An operation of a plan.
@@ -83,25 +84,41 @@ impl Described for Arguments {
     const KIND: &'static str = "fusion arguments object";
 }
 
-/// A convolution of a plan, ready to run.
+/// A convolution, ready to run with the first of the steps behind it: those that its kernels do before they store.
 struct Ready {
     posed: Posed,
+    choice: Choice,
     offer: Offer,
+    bias: Option<View>,
+    done: usize,
 }
 
-/// A convolution to run on these tensors within so much workspace.
-fn ready(
-    handle: &Handle,
-    convolution: &Convolution,
-    tensors: [&Tensor; 3],
-    algorithm: Option<c_int>,
-    workspace: u64,
-) -> Outcome<Ready> {
-    let [x, w, y] = tensors;
-    let posed = Posed::new(Direction::Forward, convolution, x, w, y)?;
-    let choice = handle.choose(&posed.problem)?;
-    let offer = choice.by_algorithm(algorithm.unwrap_or(-1), workspace)?.clone();
-    Ok(Ready { posed, offer })
+impl Ready {
+    /// On these tensors, by an algorithm that it may name, within so much workspace.
+    fn new(
+        handle: &Handle,
+        convolution: &Convolution,
+        tensors: [&Tensor; 3],
+        (algorithm, workspace): (Option<c_int>, u64),
+        behind: &[Step],
+    ) -> Outcome<Self> {
+        let bias = match behind.first() {
+            Some(Step::Bias(bias)) if bias.dtype == tensors[2].dtype.element() => Some(*bias),
+            _ => None,
+        };
+        let next = behind.get(usize::from(bias.is_some()));
+        let relu = matches!(next, Some(Step::Activation(next)) if next.mode == activation::Mode::Relu);
+        let epilogue = epilogue(bias.is_some(), relu);
+        let (posed, choice) = ours(handle, Direction::Forward, convolution, tensors, epilogue)?;
+        let offer = choice.by_algorithm(algorithm.unwrap_or(-1), workspace)?.clone();
+        Ok(Self { posed, choice, offer, bias, done: usize::from(bias.is_some()) + usize::from(relu) })
+    }
+
+    fn run(&self, engine: &mut Engine, place: Place, factors: [f32; 2], workspace: Data) -> Outcome {
+        say(&self.posed, &self.choice, &self.offer);
+        let own = (self.offer.workspace() > 0).then_some(workspace);
+        self.posed.run(engine, &self.offer.plan, Place { bias: self.bias, ..place }, factors, own)
+    }
 }
 
 impl Plan {
@@ -135,8 +152,8 @@ impl Plan {
         }
         if let Some(Convolution(both)) = ops.first() {
             let sizes = self.output()?;
-            let y = Tensor::packed(self.input.dtype, &sizes, &(0..sizes.len()).collect::<Vec<_>>())?;
-            ready(handle, &both.0, [&self.input, &both.1, &y], None, 0)?;
+            let y = Tensor::in_order(self.input.dtype, &sizes)?;
+            Ready::new(handle, &both.0, [&self.input, &both.1, &y], (None, 0), &[])?;
         }
         Ok(())
     }
@@ -179,27 +196,29 @@ impl Plan {
             };
             return backward(handle, *mode, &x, &y, data, behind);
         }
-        let first = match (&self.operations[0].1, given[0]) {
-            (Operation::Convolution(both), Argument::Convolution(w)) => {
-                let place = place([input_data, w, output_data])?;
-                Some((ready(handle, &both.0, [input, &both.1, output], None, 0)?, place))
-            }
+        let convolved = match (&self.operations[0].1, given[0]) {
+            (Operation::Convolution(both), Argument::Convolution(w)) => Some((both, w)),
             _ => None,
         };
-        let rest: Vec<_> = self.operations.iter().map(|(_, operation)| operation).zip(&given).collect();
+        let rest = self.operations.iter().zip(&given).skip(usize::from(convolved.is_some()));
         let steps: Vec<Step> = rest
-            .iter()
-            .skip(usize::from(first.is_some()))
-            .map(|(operation, argument)| Step::new(operation, argument, &y))
+            .map(|((_, operation), argument)| Step::new(operation, argument, &y))
             .collect::<Outcome<_>>()?;
+        let first = match convolved {
+            Some((both, w)) => {
+                let ready = Ready::new(handle, &both.0, [input, &both.1, output], (None, 0), &steps)?;
+                Some((place([input_data, w, output_data])?, ready))
+            }
+            None => None,
+        };
         handle.run(|engine| {
-            let mut from = x;
-            if let Some((ready, place)) = first {
-                ready.posed.run(engine, &ready.offer.plan, place, [1.0, 0.0], None)?;
-                from = y;
+            let (mut from, mut done) = (x, 0);
+            if let Some((place, ready)) = first {
+                ready.run(engine, place, [1.0, 0.0], 0)?;
+                (from, done) = (y, ready.done);
             }
             let work = &mut Steps::new(&mut engine.queue);
-            for step in &steps {
+            for step in &steps[done..] {
                 step.run(work, &from, &y)?;
                 from = y;
             }
@@ -235,7 +254,7 @@ impl Step {
             }
             (Operation::Training(mode), Argument::Training(data, factor, epsilon)) => {
                 let layer = Layer::new(*mode, y.sizes(), epsilon)?;
-                let tensor = derived(*mode, y.sizes())?;
+                let tensor = mode.parameters(y.sizes())?;
                 let optional = |name: &str, data| layer.optional(name, &tensor, data);
                 let [scale, bias, mean, inverse, running_mean, running_variance] = data;
                 let running = optional("runningMean", running_mean)?
@@ -267,12 +286,6 @@ impl Step {
     }
 }
 
-/// Parameters' descriptor where a plan has none: f32.
-fn derived(mode: Mode, sizes: &[u64]) -> Outcome<Tensor> {
-    let kept: Vec<i64> = mode.kept(sizes).iter().map(|&size| size as i64).collect();
-    Tensor::packed(crate::ffi::DataType::Float, &kept, &(0..kept.len()).collect::<Vec<_>>())
-}
-
 /// A bias, one element a channel, as a tensor that broadcasts to y.
 fn bias(tensor: &Tensor, data: Data, y: &View) -> Outcome<View> {
     let view = tensor.view("bias", data)?;
@@ -294,7 +307,7 @@ fn backward(
     behind: Option<Activation>,
 ) -> Outcome {
     let layer = Layer::new(mode, dx.sizes(), 0.0)?;
-    let tensor = derived(mode, dx.sizes())?;
+    let tensor = mode.parameters(dx.sizes())?;
     let view = |name: &str, data| layer.parameters(name, &tensor, data);
     let [x, scale, bias, dscale, dbias, mean, inverse] = data;
     if x == 0 {
@@ -370,8 +383,6 @@ impl Fused<'_> {
     /// # Errors
     /// Bad parameter, not implemented: as of the parts.
     pub fn run(&self, handle: &Handle) -> Outcome {
-        let Ready { posed, offer } =
-            ready(handle, self.convolution, self.tensors, Some(self.algorithm), self.workspace.1)?;
         let place = place(self.data)?;
         let y = self.tensors[2].view("y", self.data[2])?;
         let z = match self.z {
@@ -387,18 +398,20 @@ impl Fused<'_> {
             return Err(Failure::bad("z lies where y does, and in another layout"));
         }
         let bias = self.bias.map(|(tensor, data)| bias(tensor, data, &y)).transpose()?;
-        let own = (offer.workspace() > 0).then_some(self.workspace.0);
+        let activation = Step::Activation(self.activation);
+        let steps: Vec<Step> = bias.map(Step::Bias).into_iter().chain([activation]).collect();
+        let direct = self.factors[0] == 1.0 && z.is_none();
+        let behind = if direct { &steps[..] } else { &[] };
+        let how = (Some(self.algorithm), self.workspace.1);
+        let ready = Ready::new(handle, self.convolution, self.tensors, how, behind)?;
         handle.run(|engine: &mut Engine| {
             let kept = if is_y { self.factors[1] } else { 0.0 };
-            posed.run(engine, &offer.plan, place, [self.factors[0], kept], own)?;
-            let steps = &mut Steps::new(&mut engine.queue);
+            ready.run(engine, place, [self.factors[0], kept], self.workspace.0)?;
+            let work = &mut Steps::new(&mut engine.queue);
             if let Some(z) = z.filter(|_| !is_y) {
-                steps.run(Op::AddScaled, &[(&y).into(), (&z).into()], [self.factors[1].into(), 0.0], &y)?;
+                work.run(Op::AddScaled, &[(&y).into(), (&z).into()], [self.factors[1].into(), 0.0], &y)?;
             }
-            if let Some(bias) = &bias {
-                steps.run(Op::Add, &[(&y).into(), bias.into()], [0.0; 2], &y)?;
-            }
-            Ok(self.activation.forward(steps, &y, &y)?)
+            Ok(steps[ready.done..].iter().try_for_each(|step| step.run(work, &y, &y))?)
         })
     }
 }

@@ -4,7 +4,7 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Out, Status};
 use crate::handle::Handle;
 use crate::slot::{self, Described};
-use crate::steps::{Steps, one_float_type, one_size};
+use crate::steps::{Steps, alike};
 use crate::tensor::described;
 use std::ffi::{c_int, c_uint};
 use wave32_ops::pool::{Divisor, Windows, avg_pool2d};
@@ -76,8 +76,7 @@ impl Lrn {
 }
 
 fn check(views: &[(&str, &View)]) -> Outcome {
-    one_float_type(views)?;
-    one_size(views)?;
+    alike(views)?;
     match views.first() {
         Some((_, view)) if view.rank() != 4 => Err(Failure::bad("LRN is of N, C, H, W")),
         Some((_, view)) if view.dtype == DType::F64 => Err(Failure::absent("LRN of doubles")),

@@ -345,13 +345,11 @@ pub extern "C" fn wave32_resolve(slot: &Slot) -> usize {
 
 fn search() -> Option<Next> {
     let loaded = loaded();
-    let named = |path: &Path| path.file_name().and_then(OsStr::to_str).map(str::to_string);
-    let is_miopen = |path: &&PathBuf| named(path).is_some_and(|name| drop_in::is_miopen(&name));
+    let is_miopen = |path: &&PathBuf| named(path).is_some_and(drop_in::is_miopen);
     let (ours, theirs): (Vec<&PathBuf>, Vec<&PathBuf>) =
         loaded.iter().filter(is_miopen).partition(|path| own::at(path).is_some());
     let kept = ours.iter().filter_map(|path| Some(drop_in::kept_name(&path.canonicalize().ok()?)));
-    let runtime =
-        loaded.iter().filter(|path| named(path).is_some_and(|name| name.starts_with("libamdhip64")));
+    let runtime = loaded.iter().filter(|path| is_hip(path));
     let beside =
         runtime.flat_map(|path| ["libMIOpen.so.1", "libMIOpen.so"].map(|name| path.with_file_name(name)));
     let others = kept.chain(beside).filter(|path| path.is_file() && own::at(path).is_none());
@@ -368,12 +366,17 @@ fn search() -> Option<Next> {
     Some(next)
 }
 
+fn named(path: &Path) -> Option<&str> {
+    path.file_name().and_then(OsStr::to_str)
+}
+
+fn is_hip(path: &Path) -> bool {
+    named(path).is_some_and(|name| name.starts_with("libamdhip64"))
+}
+
 /// The HIP runtime in this process.
 pub fn runtime() -> Option<Next> {
-    let is_hip = |path: &PathBuf| {
-        path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with("libamdhip64"))
-    };
-    open(loaded().into_iter().find(is_hip)?, libc::RTLD_NOLOAD)
+    open(loaded().into_iter().find(|path| is_hip(path))?, libc::RTLD_NOLOAD)
 }
 
 fn open(path: PathBuf, flags: c_int) -> Option<Next> {

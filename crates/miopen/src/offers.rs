@@ -115,6 +115,11 @@ impl Choice {
         own.ok_or_else(|| self.too_small(&self.0, 0))
     }
 
+    /// Without the vendor's.
+    pub fn ours(&self) -> Self {
+        Self(self.0.iter().filter(|offer| !offer.is_vendors()).cloned().collect())
+    }
+
     /// Adds a solver of the vendor's, if it is the fastest.
     fn add(&mut self, offer: Offer) {
         if self.0.first().is_some_and(|best| offer.milliseconds < best.milliseconds) {

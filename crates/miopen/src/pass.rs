@@ -8,9 +8,9 @@ use crate::next::{Next, next};
 use crate::offers::{Choice, Offer};
 use crate::pose::{Place, Posed};
 use crate::talk;
-use crate::tensor::described;
+use crate::tensor::{Tensor, described};
 use std::sync::Arc;
-use wave32_problem::Direction;
+use wave32_problem::{Activation, Direction, Epilogue};
 
 /// In which order a call names its two operands before the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +73,12 @@ impl Asked {
             };
         }
         let own = (offer.workspace() > 0).then_some(workspace);
-        talk::line(|| self.words(offer));
+        say(&self.posed, &self.choice, offer);
         self.handle.run(|engine| self.posed.run(engine, &offer.plan, place, factors, own))
     }
 
     fn run_vendors(&self, next: &Next, offer: &Offer, data: [Data; 3], workspace: Data) -> Outcome {
-        talk::line(|| self.words(offer));
+        say(&self.posed, &self.choice, offer);
         let (handle, ids, convolution) = self.ids;
         let [x, w, y] = [0, 1, 2].map(|at| (ids[at], data[at]));
         let operands = match self.direction {
@@ -97,21 +97,6 @@ impl Asked {
         )
     }
 
-    /// The problem as MIOpenDriver and `wave32 verify` take it, what runs, and why.
-    fn words(&self, offer: &Offer) -> String {
-        let Offer { plan, milliseconds, .. } = offer;
-        let by = if offer.is_vendors() { "measured by the probe" } else { "by the model" };
-        let others = self.choice.solutions().len();
-        let why = if others > 1 { format!("of {others} solvers") } else { "the only solver".into() };
-        format!(
-            "{}: {} {}, {why}, {milliseconds:.3} ms {by}, workspace {} bytes",
-            self.posed.problem,
-            plan.solver,
-            plan.config,
-            offer.workspace()
-        )
-    }
-
     /// Makes all that the offer's plan needs on the card.
     ///
     /// # Errors
@@ -119,6 +104,42 @@ impl Asked {
     pub fn prepare(&self, offer: &Offer) -> Outcome {
         self.handle.prepare(&offer.plan)
     }
+}
+
+/// Logs the problem as MIOpenDriver and `wave32 verify` take it, what runs, and why.
+pub fn say(posed: &Posed, choice: &Choice, offer: &Offer) {
+    talk::line(|| {
+        let Offer { plan, milliseconds, .. } = offer;
+        let by = if offer.is_vendors() { "measured by the probe" } else { "by the model" };
+        let others = choice.solutions().len();
+        let why = if others > 1 { format!("of {others} solvers") } else { "the only solver".into() };
+        let Epilogue { bias, activation } = posed.problem.spec().epilogue;
+        let behind = [(bias, " + bias"), (activation == Activation::Relu, " + ReLU")];
+        let behind = behind.iter().filter(|(wanted, _)| *wanted).map(|(_, text)| *text).collect::<String>();
+        format!(
+            "{}{behind}: {} {}, {why}, {milliseconds:.3} ms {by}, workspace {} bytes",
+            posed.problem,
+            plan.solver,
+            plan.config,
+            offer.workspace()
+        )
+    });
+}
+
+/// A convolution on x, w, y for calls that cannot run the vendor's solvers, and our ways to do it.
+///
+/// # Errors
+/// As [`Asked::new`].
+pub fn ours(
+    handle: &Handle,
+    direction: Direction,
+    convolution: &Convolution,
+    [x, w, y]: [&Tensor; 3],
+    epilogue: Epilogue,
+) -> Outcome<(Posed, Choice)> {
+    let posed = Posed::new(direction, convolution, x, w, y)?.with(epilogue)?;
+    let choice = handle.choose(&posed.problem)?.ours();
+    Ok((posed, choice))
 }
 
 /// Addresses of x, w, y.

@@ -27,8 +27,8 @@ pub struct Place {
     pub w: Data,
     /// y or dy.
     pub y: Data,
-    /// The bias, where the problem's epilogue adds one.
-    pub bias: Option<Data>,
+    /// What a forward pass adds to its channels, where the problem says so.
+    pub bias: Option<View>,
 }
 
 /// The order of dimensions in memory.
@@ -129,10 +129,10 @@ impl Posed {
         Ok(Self { problem, tensors })
     }
 
-    /// With a bias of one element a channel, of the tensors' type, and an activation in the same kernels.
+    /// The same with more to do before a result is stored.
     ///
     /// # Errors
-    /// Bad parameter, for a gradient.
+    /// Bad parameter: this is no forward pass.
     pub fn with(self, epilogue: Epilogue) -> Outcome<Self> {
         let spec = ConvSpec { epilogue, ..self.problem.spec().clone() };
         let problem = ConvProblem::new(spec).map_err(|error| Failure::bad(error.to_string()))?;
@@ -142,7 +142,7 @@ impl Posed {
     /// Do all tensors lie as the problem's layout says, without gaps?
     pub fn is_packed(&self) -> bool {
         let layout = self.problem.spec().layout;
-        self.tensors.iter().all(|tensor| is_in(tensor, layout))
+        self.tensors.iter().all(|tensor| tensor.is_packed_in(&order(layout)))
     }
 
     /// Runs a plan of this problem: `result = alpha * convolution + beta * result`. `workspace` is memory of the
@@ -189,9 +189,8 @@ impl Posed {
             }
             // Kernels bind it at a multiple of their largest access; ours begin there.
             let workspace = workspace.map(|at| at as u64).filter(|at| at.is_multiple_of(256));
-            let one = |at: Data| View::contiguous(at as u64, target.dtype, &[spec.k as u64]);
-            let bias = place.bias.map(one).transpose()?;
-            let operands = ConvOperands { x: &views[0], w: &views[1], y: &views[2], bias: bias.as_ref() };
+            let operands =
+                ConvOperands { x: &views[0], w: &views[1], y: &views[2], bias: place.bias.as_ref() };
             wave32_ops::execute(queue, plan, operands, workspace)?;
             if views[result] != target {
                 let blend = Blend { alpha: alpha.into(), beta: beta.into() };
@@ -214,20 +213,10 @@ fn permuted(view: &View, order: [usize; 4]) -> Outcome<View> {
     Ok(View::new(view.address, view.dtype, &pick(view.sizes()), &pick(view.strides()))?)
 }
 
-/// Are its elements in this order, without gaps?
-fn is_in(tensor: &Tensor, layout: Layout) -> bool {
-    let mut expected = 1;
-    order(layout).into_iter().rev().all(|at| {
-        let (size, stride) = (tensor.sizes()[at], tensor.strides()[at]);
-        let right = size == 1 || stride == expected;
-        expected *= size;
-        right
-    })
-}
-
 /// The layout that most of the tensors' bytes are in; the rest is copied.
 fn common_layout(tensors: &[Tensor; 3]) -> Layout {
-    let bytes_in =
-        |layout| -> u64 { tensors.iter().filter(|tensor| is_in(tensor, layout)).map(Tensor::bytes).sum() };
+    let bytes_in = |layout| -> u64 {
+        tensors.iter().filter(|tensor| tensor.is_packed_in(&order(layout))).map(Tensor::bytes).sum()
+    };
     if bytes_in(Layout::Nhwc) > bytes_in(Layout::Nchw) { Layout::Nhwc } else { Layout::Nchw }
 }

@@ -3,7 +3,7 @@
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Status};
 use crate::handle::Handle;
-use crate::steps::{Blend, Steps, one_float_type, one_size};
+use crate::steps::{Blend, Steps, alike};
 use crate::tensor::described;
 use std::ffi::c_int;
 use wave32_ops::{OpError, View, softmax, softmax_backward};
@@ -52,8 +52,7 @@ impl How {
 const CHANNELS: How = How { log: false, over_images: false };
 
 fn check(views: &[(&str, &View)]) -> Outcome {
-    one_float_type(views)?;
-    one_size(views)?;
+    alike(views)?;
     match views.first() {
         Some((_, view)) if view.rank() < 2 => Err(Failure::bad("a tensor of one dimension has no channels")),
         _ => Ok(()),

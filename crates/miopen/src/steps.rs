@@ -171,6 +171,15 @@ pub fn one_float_type(views: &[(&str, &View)]) -> Outcome {
     }
 }
 
+/// That these are of one floating type and the same sizes.
+///
+/// # Errors
+/// Bad parameter: they are not.
+pub fn alike(views: &[(&str, &View)]) -> Outcome {
+    one_float_type(views)?;
+    one_size(views)
+}
+
 /// That these have the same sizes.
 ///
 /// # Errors

@@ -64,6 +64,25 @@ impl Tensor {
         Self::new(dtype, sizes, &strides)
     }
 
+    /// One whose elements lie in order, the last dimension innermost.
+    ///
+    /// # Errors
+    /// As [`Tensor::new`].
+    pub fn in_order(dtype: DataType, sizes: &[i64]) -> Outcome<Self> {
+        Self::packed(dtype, sizes, &Vec::from_iter(0..sizes.len()))
+    }
+
+    /// As [`Tensor::packed`] makes it? The stride of a dimension of one element does not matter.
+    pub fn is_packed_in(&self, order: &[usize]) -> bool {
+        let mut expected = 1;
+        order.iter().rev().all(|&at| {
+            let (size, stride) = (self.sizes()[at], self.strides()[at]);
+            let right = size == 1 || stride == expected;
+            expected *= size;
+            right
+        })
+    }
+
     /// The sizes.
     pub fn sizes(&self) -> &[u64] {
         &self.sizes[..usize::from(self.rank)]
@@ -189,10 +208,7 @@ pub extern "C" fn miopenSet4dTensorDescriptor(
     w: c_int,
 ) -> Status {
     call("miopenSet4dTensorDescriptor", || {
-        Descriptor::set(
-            tensor,
-            Tensor::packed(DataType::from_c(dtype)?, &dims(&[n, c, h, w]), &[0, 1, 2, 3])?,
-        )
+        Descriptor::set(tensor, Tensor::in_order(DataType::from_c(dtype)?, &dims(&[n, c, h, w]))?)
     })
 }
 
@@ -285,7 +301,7 @@ pub extern "C" fn miopenSetTensorDescriptorV2(
 fn of_dims(dtype: DataType, sizes: &[i64], strides: Option<&[i64]>) -> Outcome<Tensor> {
     match strides {
         Some(strides) => Tensor::new(dtype, sizes, strides),
-        None => Tensor::packed(dtype, sizes, &(0..sizes.len()).collect::<Vec<_>>()),
+        None => Tensor::in_order(dtype, sizes),
     }
 }
 

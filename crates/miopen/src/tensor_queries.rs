@@ -13,15 +13,7 @@ fn layout(tensor: &Tensor) -> Option<c_int> {
         5 => &[(7, &[0, 1, 2, 3, 4]), (8, &[0, 2, 3, 4, 1])],
         _ => return None,
     };
-    let falls = |order: &[usize]| {
-        let mut stride = 1;
-        order.iter().rev().all(|&dim| {
-            let fits = tensor.sizes()[dim] == 1 || tensor.strides()[dim] == stride;
-            stride *= tensor.sizes()[dim];
-            fits
-        })
-    };
-    orders.iter().find(|(_, order)| falls(order)).map(|(layout, _)| *layout)
+    orders.iter().find(|(_, order)| tensor.is_packed_in(order)).map(|(layout, _)| *layout)
 }
 
 /// Type, sizes and strides in 64 bits; each may be null.

@@ -156,6 +156,7 @@ fn a_proven_solver_of_the_vendors_is_taken_where_the_probe_is_to_say() {
     assert!(!text.contains("size: status"), "{text}\n{log}");
     for line in [
         "found algorithm 3, 64 bytes",
+        "Find 2.0: wave32's alone",
         "vendor: solution 15 on 0x2000 0x1000 0x3000, pads 1 1, groups 1, workspace 0x9000 64, filters 32",
         "passed",
     ] {

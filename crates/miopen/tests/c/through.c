@@ -21,6 +21,12 @@ int miopenFindConvolutionForwardAlgorithm(void *, void *, void *, void *, void *
 int miopenConvolutionForward(void *, float *, void *, void *, void *, void *, void *, int, float *, void *, void *, void *,
                              size_t);
 int miopenConvolutionForwardGetWorkSpaceSize(void *, void *, void *, void *, void *, size_t *);
+int miopenCreateConvProblem(void **, void *, int);
+int miopenSetProblemTensorDescriptor(void *, unsigned, void *);
+int miopenFindSolutions(void *, void *, void *, void **, size_t *, size_t);
+int miopenGetSolutionSolverId(void *, uint64_t *);
+int miopenDestroySolution(void *);
+int miopenDestroyProblem(void *);
 __attribute__((weak)) int miopenFutureShrink(void *, void *, void *);
 __attribute__((weak)) int miopenFutureVector(void *);
 __attribute__((weak)) int miopenBatchNormalizationForwardInference(void *, int, void *, void *, void *, void *, void *, void *,
@@ -61,6 +67,21 @@ int client(void) {
         printf("found algorithm %d, %zu bytes\n", perfs[0].algorithm, perfs[0].memory);
         told("forward", miopenConvolutionForward(handle, &one, x, at[0], w, at[1], c, perfs[0].algorithm, &zero, y, at[2],
                                                  space, bytes));
+        // Find 2.0 cannot run the vendor's solvers.
+        void *problem = 0, *solutions[8];
+        size_t count = 0, ours = 0;
+        told("problem", miopenCreateConvProblem(&problem, c, 0));
+        void *tensors[3] = {x, w, y};
+        for (unsigned i = 0; i < 3; i++) told("tensor", miopenSetProblemTensorDescriptor(problem, i + 1, tensors[i]));
+        told("solutions", miopenFindSolutions(handle, problem, NULL, solutions, &count, 8));
+        for (size_t i = 0; i < count; i++) {
+            uint64_t solver = 0;
+            told("solver", miopenGetSolutionSolverId(solutions[i], &solver));
+            ours += solver > 3200000;
+            told("end of solution", miopenDestroySolution(solutions[i]));
+        }
+        printf("Find 2.0: %s\n", count && ours == count ? "wave32's alone" : "others too");
+        told("end of problem", miopenDestroyProblem(problem));
     }
     if (miopenBatchNormalizationForwardInference) {
         void *a[8];
