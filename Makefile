@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -77,6 +77,10 @@ VGPU = $(abspath $(TARGET))/vgpu
 # Stock onnxruntime-rocm from PyPI on the drop-in and the virtual card; downloads 0.3 GB (docs/miopen_clients.md).
 miopen-clients: rocm vgpu-host
 	@scripts/miopen_clients.sh $(VGPU) $(TARGET)/rocm/lib/libMIOpen.so.1
+
+# How long its calls take: Find, and the first convolution of a process.
+miopen-timing: rocm vgpu-host
+	@scripts/miopen_timing.sh $(VGPU) $(TARGET)/rocm/lib/libMIOpen.so.1
 
 # PyTorch's calls for ResNet-18 with all its channels, forward and backward, on the strict card. The tests do a part.
 miopen-resnet: vgpu-host

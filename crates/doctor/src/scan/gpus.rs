@@ -19,6 +19,13 @@ pub(super) fn gpus(system: &System, kfd: &Kfd) -> Vec<Gpu> {
     system.names(PCI).into_iter().filter_map(|address| gpu(system, kfd, &ids, address)).collect()
 }
 
+/// The true target of the card at an address, and who says so. Reads nothing of other cards: it is part of opening one.
+pub(super) fn target_at(system: &System, kfd: &Kfd, address: &str) -> Option<(String, &'static str)> {
+    let at = |name: &str| format!("{PCI}/{address}/{name}");
+    let (vendor, device) = (hex(system, &at("vendor"))?, hex(system, &at("device"))?);
+    target(system, kfd, &at("ip_discovery"), vendor, device, address)
+}
+
 fn hex<T: TryFrom<u64>>(system: &System, path: &str) -> Option<T> {
     let text = system.attribute(path)?;
     u64::from_str_radix(text.trim_start_matches("0x"), 16).ok().and_then(|n| T::try_from(n).ok())

@@ -37,8 +37,7 @@ pub struct Options {
 /// [`targets`]: crate::targets
 pub fn target_at(system: &System, address: &str) -> Option<(String, &'static str)> {
     let kfd = driver::kfd(system);
-    let on_bus = gpus::gpus(system, &kfd).into_iter().find(|gpu| gpu.address == address);
-    let on_bus = on_bus.and_then(|gpu| Some((gpu.target?, gpu.target_from?)));
+    let on_bus = gpus::target_at(system, &kfd, address);
     // A container may show KFD's nodes and hide the bus.
     let node = kfd.nodes.into_iter().find(|node| node.address == address);
     on_bus.or_else(|| Some((node?.target?, "kfd")))

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 static uint64_t seed;
 static _Thread_local uint64_t state;
@@ -25,9 +26,20 @@ static void fail(const char *format, ...) {
     exit(1);
 }
 
+static double microseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
+}
+
+// Microseconds of this thread within calls of MIOpen's.
+static _Thread_local double in_miopen;
+
 #define MIOPEN(call)                                                                                                    \
     do {                                                                                                                \
+        double before_ = microseconds();                                                                                \
         miopenStatus_t status_ = (call);                                                                                \
+        in_miopen += microseconds() - before_;                                                                          \
         if (status_ != miopenStatusSuccess)                                                                             \
             fail("%s:%d: %s: status %d, %s", __FILE__, __LINE__, #call, status_, miopenGetErrorString(status_));         \
     } while (0)
