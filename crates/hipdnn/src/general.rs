@@ -1,15 +1,15 @@
 //! Calls that every plugin of hipDNN's has (`PluginApi.h`).
+//!
+//! `hipdnnPluginGetApiVersion` is left out, as it may be. Hosts of hipDNN 0.x then take 0.0.0, and
+//! later ones, for which the plugin ABI is counted by itself, 1.0.0. Either would reject the other's number.
+//! What later minor versions added (override shapes, scalars at run time, ragged tensors) is for graphs that we refuse.
 
 use crate::entry::{Callback, Failure, Outcome, Status, call, last_error, log_from, log_to};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use wave32_miopen::ffi::Out;
 
 /// `HIPDNN_PLUGIN_TYPE_ENGINE`.
 const ENGINE: c_int = 1;
-
-/// The plugin ABI that is implemented. What later minor versions added (override shapes, scalars at run time, ragged
-/// tensors) is for graphs that we refuse; hosts give such graphs only to plugins that say that they know it.
-const API_VERSION: &CStr = c"1.0.0";
 
 static VERSION: &[u8] = concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes();
 
@@ -23,12 +23,6 @@ pub extern "C" fn hipdnnPluginGetName(name: Out<*const c_char>) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn hipdnnPluginGetVersion(version: Out<*const c_char>) -> Status {
     call("hipdnnPluginGetVersion", || version.set("version", VERSION.as_ptr().cast()))
-}
-
-/// The version of hipDNN's plugin ABI.
-#[unsafe(no_mangle)]
-pub extern "C" fn hipdnnPluginGetApiVersion(version: Out<*const c_char>) -> Status {
-    call("hipdnnPluginGetApiVersion", || version.set("version", API_VERSION.as_ptr()))
 }
 
 /// That it has engines.

@@ -59,7 +59,6 @@ fn null_foreign_and_destroyed_arguments() {
             }
             host.fails((p.name)(null_mut()), BAD_PARAM, "name is null");
             host.fails((p.version)(null_mut()), BAD_PARAM, "version is null");
-            host.fails((p.api_version)(null_mut()), BAD_PARAM, "version is null");
             host.fails((p.kind)(null_mut()), BAD_PARAM, "type is null");
             (p.last_error)(null_mut());
             host.fails((p.log_to)(None), BAD_PARAM, "callback is null");

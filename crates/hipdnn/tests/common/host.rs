@@ -56,7 +56,6 @@ calls! {
     Plugin {
         name: "hipdnnPluginGetName" fn(*mut *const c_char) -> c_int;
         version: "hipdnnPluginGetVersion" fn(*mut *const c_char) -> c_int;
-        api_version: "hipdnnPluginGetApiVersion" fn(*mut *const c_char) -> c_int;
         kind: "hipdnnPluginGetType" fn(*mut c_int) -> c_int;
         last_error: "hipdnnPluginGetLastErrorString" fn(*mut *const c_char);
         log_to: "hipdnnPluginSetLoggingCallback" fn(Option<Log>) -> c_int;
@@ -123,7 +122,6 @@ impl Host {
             assert_eq!((plugin.all)(null_mut(), 0, &mut count), 0);
             assert_eq!((kind, count), (1, 1));
             assert_eq!((plugin.all)(&mut engine, 1, &mut count), 0);
-            assert_eq!(text(&|to| (plugin.api_version)(to)), "1.0.0");
             assert_eq!(text(&|to| (plugin.name)(to)), "wave32");
             assert_eq!(text(&|to| (plugin.version)(to)), env!("CARGO_PKG_VERSION"));
             // The host drops an engine whose number is not its name's hash.
