@@ -4,7 +4,7 @@ mod common;
 
 use common::host::{ConstData, DeviceBuffer, Host, Operands};
 use common::reference::{Behind, Case, Lies, PASSES, Pass, TYPES, Type};
-use common::{on_card, seed};
+use common::{on_card, on_card_with, seed};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -138,8 +138,8 @@ fn null_foreign_and_destroyed_arguments() {
 }
 
 #[test]
-fn wrong_buffers_and_workspaces_launch_nothing() {
-    on_card("wrong_buffers_and_workspaces_launch_nothing", || {
+fn wrong_buffers_launch_nothing() {
+    on_card("wrong_buffers_launch_nothing", || {
         let (mut random, host) = start();
         let handle = host.handle(null_mut());
         let execute = |context, workspace, buffers: &[DeviceBuffer]| {
@@ -148,10 +148,8 @@ fn wrong_buffers_and_workspaces_launch_nothing() {
                 (host.plugin.execute)(handle, context, workspace, buffers.as_ptr(), buffers.len() as u32)
             }
         };
-        let (mut wanted, mut rounds) = (0, 0);
-        while rounds < 6 || (wanted == 0 && rounds < 200) {
-            rounds += 1;
-            let case = Case::random(&mut random, PASSES[rounds % 3], TYPES[rounds % 2], Lies::Nchw);
+        for round in 0..6 {
+            let case = Case::random(&mut random, PASSES[round % 3], TYPES[round % 2], Lies::Nchw);
             let bias = case.pass == Pass::Forward;
             let case = Case { behind: Behind { bias, activation: None }, ..case };
             let (context, bytes) = host.context(handle, &case.graph().bytes());
@@ -175,10 +173,6 @@ fn wrong_buffers_and_workspaces_launch_nothing() {
                 host.fails(execute(context, workspace, &foreign), BAD_PARAM, "");
             }
             host.fails(execute(context, workspace, &[]), BAD_PARAM, "no buffer");
-            if bytes > 0 {
-                wanted += 1;
-                host.fails(execute(context, null_mut(), &whole), BAD_PARAM, "workspace is null");
-            }
             host.wait(null_mut());
             assert!(operands.is_untouched(&host, &case), "{case:?}");
             host.ok(execute(context, workspace, &whole), "execute");
@@ -189,7 +183,45 @@ fn wrong_buffers_and_workspaces_launch_nothing() {
             // SAFETY: of this round.
             host.ok(unsafe { (host.plugin.destroy_context)(handle, context) }, "context's end");
         }
-        println!("{wanted} of {rounds} plans wanted a workspace");
+    });
+}
+
+/// With the one solver that always wants one. The strict card sees it where a plan leaves it.
+#[test]
+fn a_workspace_is_demanded_and_is_enough() {
+    on_card_with("a_workspace_is_demanded_and_is_enough", &[("WAVE32_SOLVER", "im2col_gemm")], || {
+        let (mut random, host) = start();
+        let handle = host.handle(null_mut());
+        let mut taken = 0;
+        for round in 0..18 {
+            let lies = if round % 2 == 0 { Lies::Nchw } else { Lies::Strided };
+            let case = Case::random(&mut random, PASSES[round % 3], TYPES[round / 3 % 3], lies);
+            let graph = case.graph().bytes();
+            if host.count(handle, &graph) == 0 {
+                continue;
+            }
+            taken += 1;
+            let (context, bytes) = host.context(handle, &graph);
+            assert!(bytes > 0, "{case:?}");
+            let operands = Operands::new(&host, &case, &mut random);
+            let buffers = operands.buffers();
+            let execute = |workspace| {
+                // SAFETY: as many buffers as are told.
+                unsafe {
+                    (host.plugin.execute)(handle, context, workspace, buffers.as_ptr(), buffers.len() as u32)
+                }
+            };
+            host.fails(execute(null_mut()), BAD_PARAM, "workspace is null");
+            host.wait(null_mut());
+            assert!(operands.is_untouched(&host, &case), "{case:?}");
+            let workspace = host.put(&vec![0xff; bytes]);
+            host.ok(execute(workspace), "execute");
+            host.wait(null_mut());
+            operands.check(&host, &case);
+            operands.free(&host);
+            host.free(workspace);
+        }
+        assert!(taken >= 9, "{taken} of 18 graphs were taken");
     });
 }
 

@@ -34,14 +34,19 @@ pub fn library() -> &'static Path {
 
 /// Runs the body of the test of that name on the strict card, which is to find nothing: the test calls itself there.
 pub fn on_card(test: &str, body: impl FnOnce()) {
+    on_card_with(test, &[], body);
+}
+
+/// The same with variables.
+pub fn on_card_with(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     if std::env::var_os(ON_CARD).is_some() {
         return body();
     }
     let Some(launcher) = launcher() else { return };
-    let library = library().as_os_str();
-    let variables = [(ON_CARD, "1".as_ref()), ("WAVE32_HIPDNN_LIB", library)];
+    let mut all = vec![(ON_CARD, "1".as_ref()), ("WAVE32_HIPDNN_LIB", library().as_os_str())];
+    all.extend(variables.iter().map(|&(name, value)| (name, value.as_ref())));
     let args = [test, "--exact", "--nocapture", "--test-threads=1"];
-    let run = Run::of(&launcher, &std::env::current_exe().unwrap(), &args, &variables, DEADLINE);
+    let run = Run::of(&launcher, &std::env::current_exe().unwrap(), &args, &all, DEADLINE);
     let ended = &run.ended;
     let passed = ended.code == Some(0) && ended.stdout.contains("test result: ok. 1 passed");
     assert!(passed, "{:?}: {}\n{}", (ended.code, ended.signal), ended.stdout, ended.stderr);
