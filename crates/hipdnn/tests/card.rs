@@ -76,3 +76,22 @@ fn a_bias_and_an_activation_behind_it() {
         });
     });
 }
+
+#[test]
+fn lines_and_volumes_of_one_layer() {
+    on_card("lines_and_volumes_of_one_layer", || {
+        with_host(|host, handle, stream, random| {
+            for pass in PASSES {
+                for (at, dtype) in TYPES.into_iter().enumerate() {
+                    let bias = pass != Pass::Weights;
+                    let activation =
+                        (pass == Pass::Forward && at > 0).then(|| (if at == 1 { RELU } else { 37 }, vec![]));
+                    let behind = Behind { bias, activation };
+                    let case = Case { behind, ..Case::random(random, pass, dtype, Lies::Nchw) };
+                    host.run(handle, stream, &Case { rank: 5, ..case.clone() }, random);
+                    host.run(handle, stream, &case.line(), random);
+                }
+            }
+        });
+    });
+}

@@ -88,6 +88,8 @@ pub struct Case {
     pub pad: [usize; 2],
     pub dilation: [usize; 2],
     pub behind: Behind,
+    /// 4 as all of this is; the graph's tensors may be lines of 3, or volumes of one layer, of 5.
+    pub rank: usize,
 }
 
 pub const X: i64 = 11;
@@ -127,7 +129,17 @@ impl Case {
             stride: each(2),
             dilation: each(3),
             behind: Behind::default(),
+            rank: 4,
         }
+    }
+
+    /// Images of one row, in lines.
+    pub fn line(self) -> Self {
+        let row = |[n, c, _, w]: [usize; 4]| [n, c, 1, w];
+        let [(_, stride), (_, pad), (_, dilation)] =
+            [self.stride, self.pad, self.dilation].map(|[h, w]| (h, w));
+        let (x, w, y) = (row(self.x), row(self.w), row(self.y));
+        Self { x, w, y, stride: [1, stride], pad: [0, pad], dilation: [1, dilation], rank: 3, ..self }
     }
 
     pub fn strides(&self, size: [usize; 4]) -> [usize; 4] {
@@ -154,12 +166,22 @@ impl Case {
 
     /// The graph, with a virtual tensor between each two nodes.
     pub fn graph(&self) -> Graph {
-        let long = |values: &[usize]| values.iter().map(|&value| value as i64).collect::<Vec<_>>();
+        let long = |values: &[usize], layer: usize| {
+            let mut values: Vec<i64> = values.iter().map(|&value| value as i64).collect();
+            // Where height is.
+            let at = values.len() - 2;
+            match self.rank {
+                3 => drop(values.remove(at)),
+                5 => values.insert(at, layer as i64),
+                _ => {}
+            }
+            values
+        };
         let tensor = |uid: i64, size: [usize; 4], is_virtual: bool| Tensor {
             uid,
             data_type: if is_virtual { FLOAT } else { self.dtype.number() },
-            dims: long(&size),
-            strides: long(&self.strides(size)),
+            dims: long(&size, 1),
+            strides: long(&self.strides(size), 1),
             is_virtual,
             extra: None,
         };
@@ -179,10 +201,10 @@ impl Case {
         let mut nodes = vec![Node::Convolution(Convolution {
             kind,
             tensors: order,
-            before: long(&self.pad),
-            after: long(&self.pad),
-            strides: long(&self.stride),
-            dilations: long(&self.dilation),
+            before: long(&self.pad, 0),
+            after: long(&self.pad, 0),
+            strides: long(&self.stride, 1),
+            dilations: long(&self.dilation, 1),
             mode: 2,
             compute: FLOAT,
             extra: None,
@@ -193,8 +215,8 @@ impl Case {
             tensors.push(Tensor {
                 uid: BIAS,
                 data_type: self.dtype.number(),
-                dims: vec![1, channels, 1, 1],
-                strides: vec![channels, 1, 1, 1],
+                dims: [&[1, channels][..], &[1, 1, 1][..self.rank - 2]].concat(),
+                strides: [&[channels][..], &[1; 4][..self.rank - 1]].concat(),
                 ..Tensor::default()
             });
             // Either order; PyTorch has the image first, and computes in its type.
