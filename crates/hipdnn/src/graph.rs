@@ -103,6 +103,20 @@ impl Told {
     }
 }
 
+/// May two elements lie in one place? (True for some tensors of a strange order, too.)
+fn overlaps(tensor: &Tensor) -> bool {
+    let dims = tensor.strides().iter().zip(tensor.sizes());
+    let mut dims: Vec<(u64, u64)> =
+        dims.map(|(&stride, &size)| (stride, size)).filter(|dim| dim.1 > 1).collect();
+    dims.sort_unstable();
+    let mut last = 0;
+    dims.into_iter().any(|(stride, size)| {
+        let within = stride <= last;
+        last += stride * (size - 1);
+        within
+    })
+}
+
 /// A convolution node: x, w and y, and the descriptor.
 struct Root {
     direction: Direction,
@@ -325,6 +339,9 @@ impl Wanted {
             <[Tensor; 3]>::try_from(read).map_err(|_| "three tensors")?
         };
         let made = [x, w, y][result];
+        if overlaps(&made) {
+            return Err(format!("tensor {}, the result, has elements that share a place", uids[result]));
+        }
         if let Some(bias) = bias
             && tensors.real(bias)?.tensor()?.dtype != made.dtype
         {

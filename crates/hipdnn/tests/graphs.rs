@@ -152,6 +152,13 @@ fn whatever_else_is_asked_is_refused() {
         ("tensor of", |graph| graph.tensor(X).strides[0] = 0),
         ("tensor of", |graph| graph.tensor(X).dims.clear()),
         ("tensor", |graph| graph.tensor(X).dims[3] = i64::MAX),
+        ("share a place", |graph| graph.tensor(Y).strides[0] -= 1),
+        ("share a place", |graph| graph.tensor(Y).strides = vec![1; 4]),
+        ("not of a bias", |graph| {
+            for uid in [21, 22, BIAS, Y] {
+                (graph.tensor(uid).dims, graph.tensor(uid).strides) = (vec![1], vec![1]);
+            }
+        }),
         ("y has sizes", |graph| [21, 22, Y].into_iter().for_each(|uid| graph.tensor(uid).dims[2] += 1)),
         ("is made of", |graph| graph.tensor(Y).dims[2] += 1),
         ("not of a bias", |graph| graph.tensor(BIAS).dims[3] = 2),
