@@ -256,7 +256,8 @@ impl Behind<'_> {
         let told = self.tensors.real(other)?;
         let bias = told.tensor()?;
         let one_a_channel =
-            bias.sizes().len() == between.dims.len()
+            bias.sizes().len() >= 2
+                && bias.sizes().len() == between.dims.len()
                 && bias.sizes().iter().zip(&between.dims).enumerate().all(|(at, (&size, &dim))| {
                     if at == 1 { i64::try_from(size) == Ok(dim) } else { size == 1 }
                 });

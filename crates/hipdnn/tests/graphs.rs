@@ -159,7 +159,7 @@ fn whatever_else_is_asked_is_refused() {
                 (graph.tensor(uid).dims, graph.tensor(uid).strides) = (vec![1], vec![1]);
             }
         }),
-        ("y has sizes", |graph| [21, 22, Y].into_iter().for_each(|uid| graph.tensor(uid).dims[2] += 1)),
+        ("y has sizes", |graph| [21, 22, Y].into_iter().for_each(|uid| graph.tensor(uid).dims[0] += 1)),
         ("is made of", |graph| graph.tensor(Y).dims[2] += 1),
         ("not of a bias", |graph| graph.tensor(BIAS).dims[3] = 2),
         ("not of a bias", |graph| graph.tensor(BIAS).dims[1] += 1),
