@@ -93,10 +93,10 @@ vgpu: setup
 vgpu-host: setup
 	@scripts/vgpu.sh $(VGPU) host
 
-# Under AMD's HIP runtime on the virtual card: the device suite, every kernel of the gfx1010 code object, and the seeds'
-# convolutions on the strict card, by the HIP device and by the drop-in for MIOpen.
+# Under AMD's HIP runtime on the strict virtual card: the device suite, every kernel of the gfx1010 code object, and the
+# seeds' convolutions, by the HIP device and by the drop-in for MIOpen.
 vgpu-kernels: vgpu-host
-	@scripts/hip_on_vgpu.sh $(VGPU)/wave32-vgpu
+	@scripts/hip_on_vgpu.sh $(VGPU)/wave32-vgpu --strict
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
 	cargo build --workspace --all-targets
 	@scripts/rocm.sh $(TARGET)/rocm-test $(TARGET)/debug/libwave32_miopen.a
