@@ -8,7 +8,9 @@ use common::write::{ADD, BACKWARD_DATA, Graph, HALF, Node, Pointwise, RELU, Tens
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use wave32_hipdnn::graph::Wanted;
+use wave32_miopen::offers::Choices;
 use wave32_problem::Activation;
+use wave32_solve::CARDS;
 
 fn random() -> StdRng {
     StdRng::seed_from_u64(seed())
@@ -248,6 +250,64 @@ fn broken_graphs_are_refused_and_never_crash() {
     }
     // Flips in names, uids of nobody and unused bytes do no harm.
     assert!(refused > 25_000 && taken > 100, "{refused} refused, {taken} taken");
+}
+
+/// Whole FlatBuffers with contents that nobody would write.
+#[test]
+fn mixed_up_graphs_are_refused_and_never_crash() {
+    const NUMBERS: [i64; 12] = [0, 1, -1, 2, 3, 7, 64, 1 << 31, 1 << 32, 1 << 62, i64::MAX, i64::MIN];
+    const UIDS: [i64; 7] = [X, W, Y, BIAS, 21, 22, 0];
+    let random = &mut random();
+    let (mut choices, caps) = (Choices::default(), CARDS[0].caps());
+    let mut refused = 0;
+    for _ in 0..30_000 {
+        let mut graph = fused(random).graph();
+        for _ in 0..random.random_range(1..4) {
+            let number = NUMBERS[random.random_range(0..NUMBERS.len())];
+            let uid = UIDS[random.random_range(0..UIDS.len())];
+            let change = |list: &mut Vec<i64>, random: &mut StdRng| match random.random_range(0..4) {
+                0 => list.push(number),
+                1 => drop(list.pop()),
+                2 => *list = vec![number; random.random_range(0..6)],
+                _ => {
+                    let at = random.random_range(0..list.len().max(1));
+                    list.iter_mut().skip(at).take(1).for_each(|value| *value = number);
+                }
+            };
+            let at = random.random_range(0..graph.tensors.len());
+            let tensor = &mut graph.tensors[at];
+            match random.random_range(0..10) {
+                0 => tensor.is_virtual = !tensor.is_virtual,
+                1 => tensor.data_type = number as i8,
+                2 => tensor.uid = uid,
+                3 => change(&mut tensor.dims, random),
+                4 => change(&mut tensor.strides, random),
+                5 => change(&mut graph.convolution().strides, random),
+                6 => change(&mut graph.convolution().dilations, random),
+                7 => {
+                    change(&mut graph.convolution().before, random);
+                    graph.convolution().after = graph.convolution().before.clone();
+                }
+                8 => graph.convolution().tensors[random.random_range(0..3)] = uid,
+                _ => {
+                    let node = graph.pointwise(random.random_range(1..3));
+                    node.inputs[random.random_range(0..3)] = (number < 3).then_some(uid);
+                    node.output = if number > 64 { uid } else { node.output };
+                }
+            }
+            if random.random_ratio(1, 20) {
+                // All of one rank, that no convolution has.
+                let rank = random.random_range(0..8);
+                graph.tensors.iter_mut().for_each(|t| (t.dims, t.strides) = (vec![1; rank], vec![1; rank]));
+            }
+        }
+        match read(&graph) {
+            // Whatever the solvers say of it.
+            Ok(wanted) => drop(choices.of(&wanted.posed.problem, &caps)),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!((20_000..30_000).contains(&refused), "{refused} refused");
 }
 
 #[test]
