@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-preload miopen-clients miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -10,7 +10,7 @@ help:
 	@echo 'make demo    install what is missing, train a small CNN with PyTorch on the best Vulkan device and on the CPU'
 	@echo 'make verify  install what is missing, build, prove the seed and network suites on every device here'
 	@echo 'make test    install what is missing, run every test'
-	@echo 'make rocm    build the drop-in for MIOpen, target/rocm/lib/libMIOpen.so.1'
+	@echo 'make rocm    build the drop-in for MIOpen, target/rocm/lib/libMIOpen.so.1, and a plugin for hipDNN'
 	@echo 'make vgpu    build the virtual RDNA1 card: AMD HIP programs run with no card (docs/vgpu.md)'
 	@echo 'make lint    rustfmt and clippy, warnings as errors'
 
@@ -58,6 +58,14 @@ rocm: setup
 	@scripts/rocm.sh $(TARGET)/rocm $(TARGET)/release/libwave32_miopen.a
 	@echo 'built: $(TARGET)/rocm/lib/libMIOpen.so.1'
 
+# An engine plugin for hipDNN: docs/hipdnn.md.
+rocm: rocm-hipdnn
+rocm-hipdnn: setup
+	cargo build --release --package wave32-hipdnn
+	@mkdir -p $(TARGET)/rocm/lib/hipdnn_plugins/engines
+	@scripts/link.sh $(TARGET)/rocm/lib/hipdnn_plugins/engines/libwave32_hipdnn_plugin.so crates/hipdnn/exports.map \
+		$(TARGET)/release/libwave32_hipdnn.a
+
 # Coarse-grained memory for cards without PCIe atomics: docs/preload.md.
 rocm: rocm-preload
 rocm-preload: setup
@@ -85,10 +93,10 @@ vgpu: setup
 vgpu-host: setup
 	@scripts/vgpu.sh $(VGPU) host
 
-# Under AMD's HIP runtime on the virtual card: the device suite, every kernel of the gfx1010 code object, and the seeds'
-# convolutions on the strict card, by the HIP device and by the drop-in for MIOpen.
+# Under AMD's HIP runtime on the strict virtual card: the device suite, every kernel of the gfx1010 code object, and the
+# seeds' convolutions, by the HIP device and by the drop-in for MIOpen.
 vgpu-kernels: vgpu-host
-	@scripts/hip_on_vgpu.sh $(VGPU)/wave32-vgpu
+	@scripts/hip_on_vgpu.sh $(VGPU)/wave32-vgpu --strict
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
 	cargo build --workspace --all-targets
 	@scripts/rocm.sh $(TARGET)/rocm-test $(TARGET)/debug/libwave32_miopen.a

@@ -18,11 +18,6 @@ sed 's/.*/& wave32_&/' "$made/names" > "$made/renamed"
 "${OBJCOPY:-objcopy}" --redefine-syms="$made/renamed" "$archive" "$made/archive.a"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1)
 "$here/slots.sh" "$version" < "$made/names" > "$made/slots.s"
-# All of the archive, then what no exported call reaches is thrown away. Never unloaded: the runtime keeps pointers to
-# our kernels' code. Renamed into place: a running program keeps the file that it has.
-"${CC:-cc}" -shared -o "$folder/lib/libMIOpen.so.1.new" "$made/slots.s" \
-    -Wl,-soname,libMIOpen.so.1 -Wl,--version-script="$made/exports.map" -Wl,--whole-archive "$made/archive.a" -Wl,--no-whole-archive \
-    -Wl,--gc-sections -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,--as-needed -lgcc_s -lpthread -lm -ldl -lc
+"$here/link.sh" "$folder/lib/libMIOpen.so.1" "$made/exports.map" "$made/archive.a" "$made/slots.s"
 rm -r "$made"
-mv "$folder/lib/libMIOpen.so.1.new" "$folder/lib/libMIOpen.so.1"
 ln -sf libMIOpen.so.1 "$folder/lib/libMIOpen.so"

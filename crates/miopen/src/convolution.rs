@@ -106,7 +106,7 @@ impl Convolution {
             if output < 1 {
                 let text = format!(
                     "nothing is left of an image of {input} (filter spans {}, pads {pads})",
-                    span + 1
+                    span.saturating_add(1)
                 );
                 return Err(Failure::bad(text));
             }

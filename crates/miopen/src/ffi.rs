@@ -72,6 +72,16 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
+    /// Reads what is there, of an argument that the call also writes.
+    ///
+    /// # Errors
+    /// As [`Out::set`].
+    pub fn held(&self, name: &str) -> Outcome<T> {
+        self.check(name)?;
+        // SAFETY: not null, and the caller promises a value (see the type).
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+
     /// That it is not null, before work is done.
     ///
     /// # Errors

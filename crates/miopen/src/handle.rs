@@ -25,6 +25,11 @@ pub struct Stream(*mut c_void);
 unsafe impl Send for Stream {}
 
 impl Stream {
+    /// The device's null stream.
+    pub fn null() -> Self {
+        Self(null_mut())
+    }
+
     fn raw(self) -> RawStream {
         // SAFETY: a C caller gave it, and promises that it is a stream of the handle's device, alive while calls with
         // that handle are made.
@@ -72,7 +77,10 @@ impl Object for Handle {
 
 impl Handle {
     /// One for the calling thread's current device.
-    fn new(stream: Stream) -> Outcome<Self> {
+    ///
+    /// # Errors
+    /// Not initialized, where there is no runtime or card.
+    pub fn new(stream: Stream) -> Outcome<Self> {
         let device = wave32_hip::current_device(&options())?;
         let state = State { stream, engine: None, profiling: false, elapsed: Duration::ZERO, tuning: 1 };
         Ok(Self { device, state: Mutex::new(state) })
@@ -88,6 +96,16 @@ impl Handle {
 
     fn with<T>(&self, work: impl FnOnce(&mut State) -> Outcome<T>) -> Outcome<T> {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The card's index at the HIP runtime.
+    pub fn device(&self) -> usize {
+        self.device
+    }
+
+    /// Puts work on this stream from now on, behind what the handle launched before.
+    pub fn set_stream(&self, stream: Stream) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).stream = stream;
     }
 
     /// The card's engine, opened where it is not yet; launches nothing.
@@ -158,7 +176,7 @@ fn options() -> Options {
 /// Creates a handle on the current device's null stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreate(handle: Out<Id>) -> Status {
-    call("miopenCreate", || create(&handle, Stream(null_mut())))
+    call("miopenCreate", || create(&handle, Stream::null()))
 }
 
 /// Creates a handle on a stream of the current device.

@@ -156,52 +156,62 @@ fn training_and_its_gradient() {
         let (spread, variances) = card.random(Type::F32, &kept, &[0, 1, 2, 3], [0.5, 1.5]);
         let (dy, dys) = card.random(dtype, &layer.sizes, &order, [-1.0, 1.0]);
         let (one, zero) = (at(&ONE), at(&ZERO));
-        // SAFETY: living descriptors and tensors that fit them.
-        unsafe {
-            assert_eq!(miopenDeriveBNTensorDescriptor(scale.desc, x.desc, mode), 0, "{what}");
-            let done = miopenBatchNormalizationForwardTraining(
-                card.handle,
-                mode,
-                one,
-                zero,
-                x.desc,
-                x.data,
-                y.desc,
-                y.data,
-                scale.desc,
-                scale.data,
-                bias.data,
-                0.25,
-                running.data,
-                spread.data,
-                layer.epsilon,
-                saved_mean.data,
-                saved_inverse.data,
-            );
+        let train = |[mean, variance, saved_mean, saved_inverse]: [Io; 4]| {
+            // SAFETY: living descriptors and tensors that fit them.
+            let done = unsafe {
+                miopenBatchNormalizationForwardTraining(
+                    card.handle,
+                    mode,
+                    one,
+                    zero,
+                    x.desc,
+                    x.data,
+                    y.desc,
+                    y.data,
+                    scale.desc,
+                    scale.data,
+                    bias.data,
+                    0.25,
+                    mean,
+                    variance,
+                    layer.epsilon,
+                    saved_mean,
+                    saved_inverse,
+                )
+            };
             assert_eq!(done, 0, "{what}");
-            let done = miopenBatchNormalizationBackward(
-                card.handle,
-                mode,
-                one,
-                zero,
-                one,
-                zero,
-                x.desc,
-                x.data,
-                dy.desc,
-                dy.data,
-                dx.desc,
-                dx.data,
-                scale.desc,
-                scale.data,
-                dscale.data,
-                dbias.data,
-                layer.epsilon,
-                saved_mean.data,
-                saved_inverse.data,
-            );
+        };
+        let backward = |[saved_mean, saved_inverse]: [Io; 2]| {
+            // SAFETY: as above.
+            let done = unsafe {
+                miopenBatchNormalizationBackward(
+                    card.handle,
+                    mode,
+                    one,
+                    zero,
+                    one,
+                    zero,
+                    x.desc,
+                    x.data,
+                    dy.desc,
+                    dy.data,
+                    dx.desc,
+                    dx.data,
+                    scale.desc,
+                    scale.data,
+                    dscale.data,
+                    dbias.data,
+                    layer.epsilon,
+                    saved_mean,
+                    saved_inverse,
+                )
+            };
             assert_eq!(done, 0, "{what}");
-        }
+        };
+        // SAFETY: living descriptors.
+        assert_eq!(unsafe { miopenDeriveBNTensorDescriptor(scale.desc, x.desc, mode) }, 0, "{what}");
+        train([running.data, spread.data, saved_mean.data, saved_inverse.data]);
+        backward([saved_mean.data, saved_inverse.data]);
         let s = layer.statistics();
         y.expect(&layer.forward(&s), &what);
         saved_mean.expect(&s.mean, &format!("saved mean of {what}"));
@@ -221,51 +231,8 @@ fn training_and_its_gradient() {
         // Without anything kept; and the gradient without anything saved.
         y.write(&vec![f64::NAN; layer.xs.len()]);
         dx.write(&vec![f64::NAN; layer.xs.len()]);
-        // SAFETY: as above.
-        unsafe {
-            let done = miopenBatchNormalizationForwardTraining(
-                card.handle,
-                mode,
-                one,
-                zero,
-                x.desc,
-                x.data,
-                y.desc,
-                y.data,
-                scale.desc,
-                scale.data,
-                bias.data,
-                0.25,
-                NONE,
-                NONE,
-                layer.epsilon,
-                NONE,
-                NONE,
-            );
-            assert_eq!(done, 0, "{what}");
-            let done = miopenBatchNormalizationBackward(
-                card.handle,
-                mode,
-                one,
-                zero,
-                one,
-                zero,
-                x.desc,
-                x.data,
-                dy.desc,
-                dy.data,
-                dx.desc,
-                dx.data,
-                scale.desc,
-                scale.data,
-                dscale.data,
-                dbias.data,
-                layer.epsilon,
-                NONE,
-                NONE,
-            );
-            assert_eq!(done, 0, "{what}");
-        }
+        train([NONE; 4]);
+        backward([NONE; 2]);
         y.expect(&layer.forward(&s), &what);
         dx.near(
             &dxs,

@@ -89,6 +89,29 @@ fn a_program_keeps_its_arguments_output_and_status() {
 }
 
 #[test]
+fn each_of_two_processes_has_a_card_and_a_report_of_its_own() {
+    if missing("rocminfo") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let both = "rocminfo & rocminfo; wait";
+    let ended = launched(&["run", "--report", report.to_str().unwrap(), "--", "sh", "-c", both]);
+    assert_eq!(ended.stdout.matches("Name:                    gfx1010").count(), 2, "{ended:?}");
+    let mut processes = Vec::new();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let content: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        // The shell has no card.
+        if path != report {
+            assert_eq!(path.extension().unwrap().to_str().unwrap(), content["process"].to_string());
+            processes.push(content["process"].as_u64());
+        }
+    }
+    assert!(processes.len() == 2 && processes[0] != processes[1], "{processes:?}");
+}
+
+#[test]
 fn cards_are_listed_for_people_and_machines() {
     let ended = launched(&["--list"]);
     assert!(ended.stdout.contains("rx5700xt") && ended.stdout.contains("448 GB/s"), "{}", ended.stdout);

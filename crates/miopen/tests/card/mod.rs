@@ -1,79 +1,18 @@
 //! What the tests share: the drop-in linked as it ships, C programs linked to it as its clients are, and the virtual card
 //! that runs them under AMD's own HIP runtime.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
-use std::io::Read;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+mod run;
+
+pub use run::{DEADLINE, Ended, Run, launcher, run};
+use run::{hip, linked};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime};
-
-/// What a program may take, on a busy machine too.
-pub const DEADLINE: Duration = Duration::from_secs(420);
-
-/// How a program ended.
-#[derive(Debug)]
-pub struct Ended {
-    pub code: Option<i32>,
-    pub signal: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl Ended {
-    /// Panics, with all that it wrote, unless it says that it passed.
-    pub fn passed(&self) {
-        let whole = format!("{}\n{}", self.stdout, self.stderr);
-        assert!(
-            self.code == Some(0) && self.stdout.ends_with("passed\n"),
-            "{:?}: {whole}",
-            (self.code, self.signal)
-        );
-    }
-}
-
-/// Runs it within the deadline.
-pub fn run(command: Command) -> Ended {
-    run_within(command, DEADLINE)
-}
-
-/// Runs it; when it is late, ends it and all that it started.
-fn run_within(mut command: Command, deadline: Duration) -> Ended {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, err) = (reader(child.stdout.take().unwrap()), reader(child.stderr.take().unwrap()));
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if start.elapsed() > deadline {
-            let group = rustix::process::Pid::from_child(&child);
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-            let _ = child.wait();
-            panic!("{command:?}: not done after {deadline:?}:\n{}", err.join().unwrap());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let (stdout, stderr) = (out.join().unwrap(), err.join().unwrap());
-    Ended { code: status.code(), signal: status.signal(), stdout, stderr }
-}
-
-fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = from.read_to_end(&mut text);
-        String::from_utf8_lossy(&text).into_owned()
-    })
-}
+use std::time::Duration;
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn changed(path: &Path) -> Option<SystemTime> {
-    std::fs::metadata(path).and_then(|found| found.modified()).ok()
 }
 
 /// The drop-in: `WAVE32_MIOPEN_LIB`, or linked from this build's archive.
@@ -83,55 +22,13 @@ pub fn library() -> &'static Path {
         if let Some(library) = std::env::var_os("WAVE32_MIOPEN_LIB") {
             return library.into();
         }
-        let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-        let archive = std::fs::read_dir(&deps)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                name.starts_with("libwave32_miopen-") && name.ends_with(".a")
-            })
-            .max_by_key(|path| changed(path))
-            .expect("cargo left no archive of wave32-miopen");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rocm");
-        let library = folder.join("lib/libMIOpen.so.1");
-        if changed(&library) <= changed(&archive) {
+        linked("wave32_miopen", folder.join("lib/libMIOpen.so.1"), |_, archive| {
             let script = here().join("../../scripts/rocm.sh");
-            let status = Command::new("sh").arg(script).args([&folder, &archive]).status();
+            let status = Command::new("sh").arg(script).args([&folder, archive]).status();
             assert!(status.unwrap().success(), "scripts/rocm.sh failed");
-        }
-        library
+        })
     })
-}
-
-/// The launcher of the virtual card whose library `WAVE32_VGPU_LIB` names, and HIP; or `None`, saying what is missing.
-pub fn launcher() -> Option<PathBuf> {
-    let required = std::env::var_os("WAVE32_REQUIRE_VGPU").is_some();
-    let missing = |what: &str| {
-        assert!(!required, "{what}");
-        eprintln!("skipped: {what}");
-    };
-    let Some(card) = std::env::var_os("WAVE32_VGPU_LIB").map(PathBuf::from) else {
-        missing("WAVE32_VGPU_LIB is not set (`make vgpu`)");
-        return None;
-    };
-    let launcher = card.parent().and_then(Path::parent).map(|folder| folder.join("wave32-vgpu"));
-    let Some(launcher) = launcher.filter(|path| path.is_file()) else {
-        missing("wave32-vgpu is not in the folder above WAVE32_VGPU_LIB's");
-        return None;
-    };
-    if hip().is_none() {
-        missing("libamdhip64.so is not installed (scripts/setup.sh)");
-        return None;
-    }
-    Some(launcher)
-}
-
-/// The HIP runtime that the linker finds.
-fn hip() -> Option<PathBuf> {
-    let asked = Command::new("cc").arg("-print-file-name=libamdhip64.so").output().ok()?;
-    let path = PathBuf::from(String::from_utf8_lossy(&asked.stdout).trim());
-    path.is_absolute().then_some(path)
 }
 
 /// A program of `tests/c`, linked to the drop-in and to HIP by their sonames.
@@ -159,14 +56,6 @@ pub fn list(name: &str) -> PathBuf {
     here().join("tests/c").join(name)
 }
 
-/// What a run on the card leaves: how it ended, which kernels it launched, what the strict card found.
-pub struct Run {
-    pub ended: Ended,
-    pub report: serde_json::Value,
-    /// The folder that was the program's home, cache, temporary and working folder.
-    pub home: tempfile::TempDir,
-}
-
 /// A program of `tests/c` on the strict card, in a home that is empty.
 pub fn on_card(launcher: &Path, program: &Path, args: &[&str]) -> Run {
     on_card_within(launcher, program, args, DEADLINE)
@@ -174,35 +63,6 @@ pub fn on_card(launcher: &Path, program: &Path, args: &[&str]) -> Run {
 
 /// The same with a deadline of its own.
 pub fn on_card_within(launcher: &Path, program: &Path, args: &[&str], deadline: Duration) -> Run {
-    let (home, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let report = out.path().join("report.json");
-    let mut command = Command::new(launcher);
-    command.args(["run", "--strict", "--report"]).arg(&report).arg("--").arg(program).args(args);
-    command.env("LD_LIBRARY_PATH", library().parent().unwrap()).current_dir(home.path());
-    for name in
-        ["HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR", "MIOPEN_USER_DB_PATH"]
-    {
-        command.env(name, home.path());
-    }
-    let ended = run_within(command, deadline);
-    let report = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
-    Run { ended, report, home }
-}
-
-impl Run {
-    /// It passed, ran kernels, the strict card found nothing, and no file was written.
-    pub fn clean(&self) {
-        self.ended.passed();
-        let findings = self.report["findings"].as_array().unwrap();
-        assert!(findings.is_empty(), "{findings:#?}\n{}", self.ended.stdout);
-        assert!(!self.report["kernels"].as_object().unwrap().is_empty(), "no kernel ran");
-        self.wrote_nothing();
-    }
-
-    /// Nothing lies in what was its home; but the virtual card keeps the system files that it shows in a folder there.
-    pub fn wrote_nothing(&self) {
-        let names = std::fs::read_dir(self.home.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        let left: Vec<_> = names.filter(|name| !name.to_string_lossy().starts_with("wave32-vgpu-")).collect();
-        assert!(left.is_empty(), "files were written: {left:?}");
-    }
+    let folder = library().parent().unwrap().as_os_str();
+    Run::of(launcher, program, args, &[("LD_LIBRARY_PATH", folder)], deadline)
 }

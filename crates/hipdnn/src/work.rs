@@ -1,0 +1,123 @@
+//! Handles, and execution contexts: a graph's plan, ready to run.
+
+use crate::entry::{Failure, Outcome};
+use crate::graph::Wanted;
+use wave32_miopen::ffi::Data;
+use wave32_miopen::handle::Handle;
+use wave32_miopen::objects::Object;
+use wave32_miopen::offers::{Choice, Offer};
+use wave32_miopen::pass::{place, say};
+use wave32_miopen::pose::Place;
+use wave32_miopen::steps::Steps;
+use wave32_ops::{Op, View};
+
+/// What `hipdnnEnginePluginCreate` makes.
+#[derive(Debug)]
+pub struct Plugin(pub Handle);
+
+impl Object for Plugin {
+    const KIND: &'static str = "hipDNN plugin handle";
+}
+
+/// What `hipdnnEnginePluginCreateExecutionContext` makes. It may run on every handle of its card.
+#[derive(Debug)]
+pub struct Context {
+    wanted: Wanted,
+    choice: Choice,
+    offer: Offer,
+    device: usize,
+}
+
+impl Object for Context {
+    const KIND: &'static str = "hipDNN execution context";
+}
+
+/// `hipdnnPluginDeviceBuffer_t`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct DeviceBuffer {
+    /// The tensor's number in the graph.
+    pub uid: i64,
+    /// Where it is.
+    pub data: Data,
+}
+
+/// Our ways to do a graph's convolution, and the fastest. Touches neither stream nor memory.
+///
+/// # Errors
+/// Not implemented, where no solver takes it; not initialized, where the card cannot be used.
+pub fn choose(handle: &Handle, wanted: &Wanted) -> Outcome<(Choice, Offer)> {
+    let choice = handle.choose(&wanted.posed.problem)?.ours();
+    let fastest = choice.solutions().first().map(|&offer| offer.clone());
+    Ok((choice, fastest.ok_or_else(|| Failure::absent("this convolution"))?))
+}
+
+impl Context {
+    /// Chooses what runs, and loads its kernels.
+    ///
+    /// # Errors
+    /// As [`choose`].
+    pub fn new(handle: &Handle, wanted: Wanted) -> Outcome<Self> {
+        let (choice, offer) = choose(handle, &wanted)?;
+        handle.prepare(&offer.plan)?;
+        Ok(Self { wanted, choice, offer, device: handle.device() })
+    }
+
+    /// Bytes of workspace.
+    pub fn workspace(&self) -> u64 {
+        self.offer.workspace()
+    }
+
+    /// Launches it on the handle's stream. Nothing is launched where an argument is wrong.
+    ///
+    /// # Errors
+    /// Bad parameter: a buffer that is not there, or no memory of the card; no workspace where one is needed; a handle of
+    /// another card. The card's.
+    pub fn run(&self, handle: &Handle, buffers: &[DeviceBuffer], workspace: Data) -> Outcome {
+        if handle.device() != self.device {
+            let text = format!("a context of card {} on a handle of card {}", self.device, handle.device());
+            return Err(Failure::bad(text));
+        }
+        let at = |uid: i64| match buffers.iter().find(|buffer| buffer.uid == uid) {
+            Some(DeviceBuffer { data: 0, .. }) => {
+                Err(Failure::bad(format!("the buffer of tensor {uid} is null")))
+            }
+            Some(buffer) => Ok(buffer.data),
+            None => Err(Failure::bad(format!("no buffer for tensor {uid}"))),
+        };
+        let Wanted { posed, uids, made, activation, .. } = &self.wanted;
+        let data = [at(uids[0])?, at(uids[1])?, at(uids[2])?];
+        let out = made.view("the result", data[self.wanted.result])?;
+        let bias = match self.wanted.bias {
+            Some(uid) => {
+                let sizes: Vec<u64> = out
+                    .sizes()
+                    .iter()
+                    .enumerate()
+                    .map(|(dim, &size)| if dim == 1 { size } else { 1 })
+                    .collect();
+                Some(View::contiguous(at(uid)? as u64, out.dtype, &sizes)?)
+            }
+            None => None,
+        };
+        if self.workspace() > 0 && workspace == 0 {
+            let text = format!("workspace is null, {} bytes are needed", self.workspace());
+            return Err(Failure::bad(text));
+        }
+        let workspace = (self.workspace() > 0).then_some(workspace);
+        let (fused, after) = if self.wanted.is_fused() { (bias, None) } else { (None, bias) };
+        let place = Place { bias: fused, ..place(data)? };
+        say(posed, &self.choice, &self.offer);
+        handle.run(|engine| {
+            posed.run(engine, &self.offer.plan, place, [1.0, 0.0], workspace)?;
+            let steps = &mut Steps::new(&mut engine.queue);
+            if let Some(bias) = &after {
+                steps.run(Op::Add, &[(&out).into(), bias.into()], [0.0; 2], &out)?;
+            }
+            if let Some(activation) = activation {
+                activation.forward(steps, &out, &out)?;
+            }
+            Ok(())
+        })
+    }
+}
