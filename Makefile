@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -74,13 +74,19 @@ rocm-preload: setup
 
 VGPU = $(abspath $(TARGET))/vgpu
 
-# Stock onnxruntime-rocm from PyPI on the drop-in and the virtual card; downloads 0.3 GB (docs/miopen_clients.md).
+# Stock onnxruntime-rocm from PyPI and Debian's MIGraphX on the drop-in and the virtual card; downloads 0.8 GB
+# (docs/miopen_clients.md).
 miopen-clients: rocm vgpu-host
 	@scripts/miopen_clients.sh $(VGPU) $(TARGET)/rocm/lib/libMIOpen.so.1
 
 # How long its calls take: Find, and the first convolution of a process.
 miopen-timing: rocm vgpu-host
 	@scripts/miopen_timing.sh $(VGPU) $(TARGET)/rocm/lib/libMIOpen.so.1
+
+# The drop-in before AMD's own MIOpen, Debian's, on the virtual card; downloads 0.45 GB (docs/miopen_real.md).
+miopen-real: rocm vgpu-host
+	cargo build --release --package wave32
+	@scripts/miopen_real.sh $(VGPU) $(TARGET)/rocm/lib/libMIOpen.so.1 $(TARGET)/release/wave32
 
 # PyTorch's calls for ResNet-18 with all its channels, forward and backward, on the strict card. The tests do a part.
 miopen-resnet: vgpu-host

@@ -5,7 +5,7 @@
 #   scripts/debian_unpack.sh FOLDER RELEASE[,RELEASE] PACKAGE...
 #
 # Of several releases the first is preferred. `+NAME` is that package without what it needs; `@NAME-dev` is +NAME-dev and
-# the library NAME-N that it is of.
+# the library NAME-N that it is of. What the patterns in WITHOUT match is left out.
 set -eu
 
 root=$1
@@ -46,8 +46,18 @@ done
 apt-get install -qq -y --no-install-recommends --download-only $whole >/dev/null
 # shellcheck disable=SC2086
 [ -z "$alone" ] || (cd "$root/apt/cache/archives" && apt-get download -qq $alone)
+set -f
+without=''
+for pattern in ${WITHOUT:-}; do
+    without="$without --exclude=$pattern"
+done
+set +f
 for package in "$root"/apt/cache/archives/*.deb; do
-    dpkg-deb -x "$package" "$root"
+    (
+        set -f
+        # shellcheck disable=SC2086 # an option a pattern
+        dpkg-deb --fsys-tarfile "$package" | tar -x -C "$root" $without
+    )
 done
 rm -rf "$root/apt"
 touch "$root/complete"

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Stock clients of MIOpen from PyPI with the drop-in in its place, on the virtual card. What they need beside MIOpen and
-# HIP is stood in for by libraries that say which of their functions was called, and fail. See docs/miopen_clients.md.
+# Stock clients of MIOpen with the drop-in in its place, on the virtual card: onnxruntime-rocm of PyPI, and Debian's MIGraphX.
+# What onnxruntime needs beside MIOpen and HIP is stood in for by libraries that say which of their functions was called,
+# and fail; MIGraphX has Debian's. See docs/miopen_clients.md.
 #
 #   scripts/miopen_clients.sh FOLDER LIBRARY
 #
-# FOLDER holds what `make vgpu` built; the clients, 1.2 GB, go below FOLDER/clients. LIBRARY is the drop-in.
+# FOLDER holds what `make vgpu` built; the clients, 3 GB, go below FOLDER/clients. LIBRARY is the drop-in.
 set -eu
 
 folder=$1
@@ -51,4 +52,22 @@ for options in '' --half; do
     timeout 900 "$folder/wave32-vgpu" run --strict -- "$hip/ld-linux-x86-64.so.2" \
         --library-path "$library:$hip:$clients/stand-ins:$folder/lib:/usr/lib/x86_64-linux-gnu" \
         --argv0 "$python" "$python" "$here/crates/miopen/tests/clients/onnxruntime_models.py" $options
+done
+
+# MIGraphX proves its results itself, against its own reference on the processor.
+root=$clients/migraphx
+WITHOUT='*gfx8* *gfx9* *gfx103* *gfx11* *gfx12* *libMIOpen*' "$here/scripts/debian_unpack.sh" "$root" sid migraphx-tools +migraphx
+migraphx=$root/usr/lib/x86_64-linux-gnu
+mkdir -p "$root/home"
+for run in 1 2 3; do
+    [ "$run" -lt 3 ] && options='' || options=--fp16
+    "$python" "$here/crates/miopen/tests/clients/migraphx_net.py" "$root/home/net.onnx"
+    # shellcheck disable=SC2086 # may be no word
+    HOME=$root/home TMPDIR=$root/home timeout 300 "$folder/wave32-vgpu" run --strict -- "$migraphx/ld-linux-x86-64.so.2" \
+        --library-path "$library:$migraphx/migraphx/lib:$migraphx:$folder/lib" --argv0 migraphx-driver \
+        "$root/usr/bin/migraphx-driver" verify $options --onnx "$root/home/net.onnx" > "$root/home/out" 2>&1 || true
+    grep 'MIGraphX verification passed' "$root/home/out" || {
+        tail -n 20 "$root/home/out" >&2
+        exit 1
+    }
 done

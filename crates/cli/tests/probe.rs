@@ -152,6 +152,22 @@ fn all_passes_find_and_what_find_uncovers() {
     assert_eq!(verdict(&found, passes[0], "ConvBinWinogradRxSf2x3").as_deref(), Some("works"));
 }
 
+#[test]
+fn a_choice_that_miopen_answers_with_an_error_counts_as_failed() {
+    let folder = folder("probe-unfound");
+    standin::libraries(&folder);
+    let bad = "ConvAsm3x3U ConvOclDirectFwdGen ConvBinWinogradRxS ConvHipImplicitGemmV4R4Fwd";
+    let mut command = probe(&folder, &[ONE, "--direction", "fwd", "--deadline", "30", "--json", "-"]);
+    let output = command.env("STANDIN_HIDE", bad).env("STANDIN_UNFOUND", "1").output().unwrap();
+    let found = report(&output);
+    assert_eq!(verdict(&found, "-k 4 ", "find").as_deref(), Some("refuses"), "{found:#}");
+    assert_eq!(verdict(&found, "-k 4 ", "ConvDirectNaiveConvFwd").as_deref(), Some("works"));
+    let text = stderr(&output);
+    for wanted in ["refuses find", "its own choice fails on 1", "wave32 run --route rocm"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
 /// The quarantine names the solver that hangs.
 fn hanging_is_quarantined(folder: &Path) -> bool {
     let files = std::fs::read_dir(folder.join("state/quarantine")).into_iter().flatten().flatten();

@@ -415,3 +415,15 @@ pub extern "C" fn miopenSetConvolutionFindMode(convolution: Id, mode: c_int) -> 
 pub extern "C" fn miopenGetConvolutionFindMode(convolution: Id, mode: Out<c_int>) -> Status {
     call("miopenGetConvolutionFindMode", || mode.set("findMode", self::convolution(convolution)?.find_mode))
 }
+
+/// The same under the name that MIGraphX calls it by; MIOpen declares it in no header.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenHiddenSetConvolutionFindMode(convolution: Id, mode: c_int) -> Status {
+    miopenSetConvolutionFindMode(convolution, mode)
+}
+
+/// Reads it back.
+#[unsafe(no_mangle)]
+pub extern "C" fn miopenHiddenGetConvolutionFindMode(convolution: Id, mode: Out<c_int>) -> Status {
+    miopenGetConvolutionFindMode(convolution, mode)
+}

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-const CLIENTS: [(&str, &str); 3] = [
+const CLIENTS: [(&str, &str); 4] = [
     ("PyTorch", include_str!("../clients/pytorch.txt")),
     ("ONNX Runtime", include_str!("../clients/onnxruntime.txt")),
     ("TensorFlow", include_str!("../clients/tensorflow.txt")),
+    ("MIGraphX", include_str!("../clients/migraphx.txt")),
 ];
 
 fn table() -> Vec<abi::Call> {

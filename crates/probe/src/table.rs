@@ -113,8 +113,15 @@ fn rewrites(report: &Report, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
+/// MIOpen's own choice, where it is an error: a solver that refuses leaves others, this leaves PyTorch none.
+fn is_choice_without_result(tried: &Tried) -> bool {
+    tried.row.key.solver == FIND && tried.row.finding.verdict != Verdict::Works
+}
+
 fn failures(report: &Report, out: &mut String) -> std::fmt::Result {
-    let failed = |t: &&Tried| t.row.key.rewrite.is_empty() && t.row.finding.verdict.is_failure();
+    let failed = |t: &&Tried| {
+        t.row.key.rewrite.is_empty() && (t.row.finding.verdict.is_failure() || is_choice_without_result(t))
+    };
     let failed: Vec<&Tried> = report.tried.iter().filter(failed).collect();
     if failed.is_empty() {
         return Ok(());
@@ -139,8 +146,7 @@ fn verdict(report: &Report) -> String {
         |shape: &&Shape| report.tried.iter().any(|t| t.row.key.problem == shape.line && t.row.is_safe());
     let total = report.shapes.len();
     let found = report.shapes.iter().filter(safe).count();
-    let plain_find =
-        |shape: &&Shape| cell(report, shape, FIND).0.is_some_and(|t| t.row.finding.verdict.is_failure());
+    let plain_find = |shape: &&Shape| cell(report, shape, FIND).0.is_some_and(is_choice_without_result);
     let broken = report.shapes.iter().filter(plain_find).count();
     let mut text = format!(
         "{found} of {total} shapes have a safe way through MIOpen here; its own choice fails on {broken}. {}, seed {}\nkept in {}",
@@ -157,6 +163,9 @@ fn verdict(report: &Report) -> String {
         text = format!("STOPPED: {why}; {next}\n{text}");
     } else if found < total {
         text += "\nshapes without one: use wave32 on Vulkan for them (`wave32 verify LINE --device vulkan` proves it here)";
+    }
+    if broken > 0 {
+        text += "\nwhere its own choice fails, PyTorch does: `wave32 run --route rocm -- CMD` has wave32's convolutions instead";
     }
     text
 }

@@ -18,7 +18,7 @@ typedef struct { int algorithm; float time; size_t memory; } Perf;
 enum Pass { FORWARD, DATA, WEIGHTS };
 typedef struct { enum Pass pass; Tensor x, w, y; Convolution conv; } Problem;
 
-enum { OK = 0, BAD_PARAMETER = 3, INTERNAL = 5, NOT_IMPLEMENTED = 6 };
+enum { OK = 0, BAD_PARAMETER = 3, INTERNAL = 5, NOT_IMPLEMENTED = 6, UNKNOWN = 7 };
 
 enum Manner { RIGHT, ALMOST, WRONG_LAST, SPILLS, CRASHES, HANGS, FAILS, LARGE_HANGS, POWERS_HANG, BATCH_CRASHES, SHY };
 static const struct { uint64_t id; const char *name; int algorithm; int passes; enum Manner manner; } SOLVERS[] = {
@@ -182,6 +182,7 @@ static size_t list(const Problem *p, Solution *out, size_t room) {
 }
 
 static int find_solver(const Problem *p, Perf *perf, int *count, const float *a, const float *b, float *out) {
+    if (getenv("STANDIN_UNFOUND")) return UNKNOWN; /* as where the package lacks a kernel that Find would time */
     /* As MIOpen does: every solver that applies is run; the measured ones are kept. */
     const char *hidden = getenv("STANDIN_HIDE");
     *count = 0;

@@ -9,6 +9,7 @@
 
 #ifdef REAL_HEADER
 #define __HIP_PLATFORM_AMD__
+typedef struct miopenTensorArgument_t miopenTensorArgument_t; // that header is C++ here
 #include <miopen/miopen.h>
 #else
 
@@ -33,7 +34,17 @@ typedef int miopenConvFwdAlgorithm_t, miopenConvBwdDataAlgorithm_t, miopenConvBw
 typedef int miopenConvAlgorithm_t;
 enum { miopenConvolutionAlgoGEMM = 0 };
 typedef int miopenActivationMode_t;
-enum { miopenActivationRELU = 3 };
+enum { miopenActivationLOGISTIC = 1, miopenActivationRELU = 3 };
+typedef int miopenPoolingMode_t;
+enum { miopenPoolingMax = 0, miopenPoolingAverage = 1 };
+typedef int miopenSoftmaxAlgorithm_t, miopenSoftmaxMode_t;
+enum { MIOPEN_SOFTMAX_ACCURATE = 1, MIOPEN_SOFTMAX_MODE_CHANNEL = 1 };
+typedef int miopenLRNMode_t;
+enum { miopenLRNCrossChannel = 1 };
+typedef int miopenTensorOp_t;
+enum { miopenTensorOpAdd = 0 };
+typedef int miopenReduceTensorOp_t, miopenNanPropagation_t, miopenReduceTensorIndices_t, miopenIndicesType_t;
+enum { MIOPEN_REDUCE_TENSOR_AVG = 5, MIOPEN_NOT_PROPAGATE_NAN = 0, MIOPEN_REDUCE_TENSOR_NO_INDICES = 0, MIOPEN_32BIT_INDICES = 0 };
 typedef int miopenFusionDirection_t;
 enum { miopenVerticalFusion = 0 };
 
@@ -60,6 +71,10 @@ typedef struct miopenConvolutionDescriptor *miopenConvolutionDescriptor_t;
 typedef struct miopenFusionPlanDescriptor *miopenFusionPlanDescriptor_t;
 typedef struct miopenFusionOpDescriptor *miopenFusionOpDescriptor_t;
 typedef struct miopenOperatorArgs *miopenOperatorArgs_t;
+typedef struct miopenActivationDescriptor *miopenActivationDescriptor_t;
+typedef struct miopenPoolingDescriptor *miopenPoolingDescriptor_t;
+typedef struct miopenLRNDescriptor *miopenLRNDescriptor_t;
+typedef struct miopenReduceTensorDescriptor *miopenReduceTensorDescriptor_t;
 typedef struct ihipStream_t *hipStream_t;
 
 #define HANDLE miopenHandle_t
@@ -131,6 +146,52 @@ miopenStatus_t miopenBatchNormalizationBackward(HANDLE, miopenBatchNormMode_t, c
                                                 TENSOR, const void *x, TENSOR, const void *dy, TENSOR, void *dx, TENSOR,
                                                 const void *scale, void *d_scale, void *d_bias, double epsilon,
                                                 const void *save_mean, const void *save_inverse_deviation);
+
+miopenStatus_t miopenCreateActivationDescriptor(miopenActivationDescriptor_t *);
+miopenStatus_t miopenSetActivationDescriptor(const miopenActivationDescriptor_t, miopenActivationMode_t, double, double,
+                                             double);
+miopenStatus_t miopenDestroyActivationDescriptor(miopenActivationDescriptor_t);
+miopenStatus_t miopenActivationForward(HANDLE, const miopenActivationDescriptor_t, const void *alpha, TENSOR, const void *x,
+                                       const void *beta, TENSOR, void *y);
+miopenStatus_t miopenActivationBackward(HANDLE, const miopenActivationDescriptor_t, const void *alpha, TENSOR, const void *y,
+                                        TENSOR, const void *dy, TENSOR, const void *x, const void *beta, TENSOR, void *dx);
+
+miopenStatus_t miopenCreatePoolingDescriptor(miopenPoolingDescriptor_t *);
+miopenStatus_t miopenSet2dPoolingDescriptor(miopenPoolingDescriptor_t, miopenPoolingMode_t, int height, int width, int pad_h,
+                                            int pad_w, int stride_h, int stride_w);
+miopenStatus_t miopenDestroyPoolingDescriptor(miopenPoolingDescriptor_t);
+miopenStatus_t miopenGetPoolingForwardOutputDim(const miopenPoolingDescriptor_t, TENSOR, int *, int *, int *, int *);
+miopenStatus_t miopenPoolingGetWorkSpaceSizeV2(const miopenPoolingDescriptor_t, TENSOR y, size_t *);
+miopenStatus_t miopenPoolingForward(HANDLE, const miopenPoolingDescriptor_t, const void *alpha, TENSOR, const void *x,
+                                    const void *beta, TENSOR, void *y, bool backward, void *workspace, size_t);
+miopenStatus_t miopenPoolingBackward(HANDLE, const miopenPoolingDescriptor_t, const void *alpha, TENSOR, const void *y,
+                                     TENSOR, const void *dy, TENSOR, const void *x, const void *beta, TENSOR, void *dx,
+                                     void *workspace);
+
+miopenStatus_t miopenSoftmaxForward_V2(HANDLE, const void *alpha, TENSOR, const void *x, const void *beta, TENSOR, void *y,
+                                       miopenSoftmaxAlgorithm_t, miopenSoftmaxMode_t);
+miopenStatus_t miopenSoftmaxBackward_V2(HANDLE, const void *alpha, TENSOR, const void *y, TENSOR, const void *dy,
+                                        const void *beta, TENSOR, void *dx, miopenSoftmaxAlgorithm_t, miopenSoftmaxMode_t);
+
+miopenStatus_t miopenCreateLRNDescriptor(miopenLRNDescriptor_t *);
+miopenStatus_t miopenSetLRNDescriptor(const miopenLRNDescriptor_t, miopenLRNMode_t, unsigned n, double alpha, double beta,
+                                      double k);
+miopenStatus_t miopenDestroyLRNDescriptor(miopenLRNDescriptor_t);
+miopenStatus_t miopenLRNForward(HANDLE, const miopenLRNDescriptor_t, const void *alpha, TENSOR, const void *x,
+                                const void *beta, TENSOR, void *y, bool backward, void *workspace);
+
+miopenStatus_t miopenOpTensor(HANDLE, miopenTensorOp_t, const void *alpha1, TENSOR, const void *a, const void *alpha2, TENSOR,
+                              const void *b, const void *beta, TENSOR, void *c);
+miopenStatus_t miopenSetTensor(HANDLE, TENSOR, void *y, const void *alpha);
+miopenStatus_t miopenScaleTensor(HANDLE, TENSOR, void *y, const void *alpha);
+
+miopenStatus_t miopenCreateReduceTensorDescriptor(miopenReduceTensorDescriptor_t *);
+miopenStatus_t miopenSetReduceTensorDescriptor(miopenReduceTensorDescriptor_t, miopenReduceTensorOp_t, miopenDataType_t,
+                                               miopenNanPropagation_t, miopenReduceTensorIndices_t, miopenIndicesType_t);
+miopenStatus_t miopenDestroyReduceTensorDescriptor(miopenReduceTensorDescriptor_t);
+miopenStatus_t miopenGetReductionWorkspaceSize(HANDLE, const miopenReduceTensorDescriptor_t, TENSOR a, TENSOR c, size_t *);
+miopenStatus_t miopenReduceTensor(HANDLE, const miopenReduceTensorDescriptor_t, void *indices, size_t, void *workspace,
+                                  size_t, const void *alpha, TENSOR, const void *a, const void *beta, TENSOR, void *c);
 
 miopenStatus_t miopenCreateFusionPlan(miopenFusionPlanDescriptor_t *, const miopenFusionDirection_t, TENSOR input);
 miopenStatus_t miopenDestroyFusionPlan(miopenFusionPlanDescriptor_t);

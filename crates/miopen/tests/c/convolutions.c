@@ -6,6 +6,7 @@
 
 #include "reference.h"
 
+#ifndef REAL_HEADER
 typedef struct ihipGraph *hipGraph_t;
 typedef struct hipGraphExec *hipGraphExec_t;
 int hipStreamBeginCapture(hipStream_t, int mode);
@@ -15,6 +16,7 @@ int hipGraphLaunch(hipGraphExec_t, hipStream_t);
 int hipGraphExecDestroy(hipGraphExec_t);
 int hipGraphDestroy(hipGraph_t);
 int hipRuntimeGetVersion(int *);
+#endif
 
 static int below(int n) { return (int)(random_bits() % (uint64_t)n); }
 

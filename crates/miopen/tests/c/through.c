@@ -31,6 +31,9 @@ __attribute__((weak)) int miopenFutureShrink(void *, void *, void *);
 __attribute__((weak)) int miopenFutureVector(void *);
 __attribute__((weak)) int miopenBatchNormalizationForwardInference(void *, int, void *, void *, void *, void *, void *, void *,
                                                                    void *, void *, void *, void *, void *, double);
+__attribute__((weak)) int miopenBatchNormalizationForwardTraining(void *, int, void *, void *, void *, void *, void *, void *,
+                                                                  void *, void *, void *, double, void *, void *, double,
+                                                                  void *, void *);
 
 static void told(const char *what, int status) {
     if (status) printf("%s: status %d\n", what, status);
@@ -89,6 +92,9 @@ int client(void) {
         told("bn", miopenBatchNormalizationForwardInference(handle, 1, a[0], a[1], x, a[2], y, a[3], w, a[4], a[5], a[6],
                                                             a[7], 1e-5));
     }
+    if (miopenBatchNormalizationForwardTraining)
+        told("training", miopenBatchNormalizationForwardTraining(handle, 1, NULL, NULL, x, at[0], x, at[2], w, at[1], at[1], 1,
+                                                                 NULL, NULL, 1e-5, NULL, NULL));
     if (miopenFutureShrink) {
         told("future", miopenFutureShrink(handle, x, c));
         told("dim", miopenGetConvolutionForwardOutputDim(c, x, w, &n, &k, &h, &v));

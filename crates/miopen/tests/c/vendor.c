@@ -78,6 +78,8 @@ int miopenBatchNormalizationForwardInference(void *handle, int mode, void *alpha
     printf("vendor: normalized, mode %d, arguments %ld, epsilon %g\n", mode, (long)sum, epsilon);
     return 0;
 }
+/* What does not compile for RDNA1. */
+int miopenBatchNormalizationForwardTraining(void *handle) { return printf("vendor: TRAINING %p\n", handle), 7; }
 /* Of a release that nobody knows yet: its callers reach it past ours, with objects that came through ours. */
 int miopenFutureShrink(void *handle, void *t, void *convolution) {
     is(handle, HANDLE, "miopenFutureShrink"), is(t, TENSOR, "t"), is(convolution, CONVOLUTION, "c");
