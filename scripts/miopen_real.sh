@@ -144,7 +144,8 @@ done
 sed -i -E 's/"ms": [0-9.]+/"ms": 0.0000001/' "$work/home/state/wave32/probe/tables/"*.json
 export WAVE32_ROUTE=probe WAVE32_LOG=1 XDG_STATE_HOME=$work/home/state
 ours layers add
-[ "$(grep -c ' vendor .* measured by the probe' "$work/out")" = 2 ] || fails 'no solver of its own was taken'
+# Of the two convolutions, that by Find; Find 2.0 stays ours.
+[ "$(grep -c ' vendor .* measured by the probe' "$work/out")" = 1 ] || fails 'no solver of its own was taken'
 unset WAVE32_ROUTE WAVE32_LOG XDG_STATE_HOME
 
 echo 'Installed into a copy of its folder, and out again:'

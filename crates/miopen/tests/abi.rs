@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-const CLIENTS: [(&str, &str); 4] = [
+const CLIENTS: [(&str, &str); 5] = [
     ("PyTorch", include_str!("../clients/pytorch.txt")),
     ("ONNX Runtime", include_str!("../clients/onnxruntime.txt")),
     ("TensorFlow", include_str!("../clients/tensorflow.txt")),
     ("MIGraphX", include_str!("../clients/migraphx.txt")),
+    ("JAX", include_str!("../clients/jax.txt")),
 ];
 
 fn table() -> Vec<abi::Call> {

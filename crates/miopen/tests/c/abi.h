@@ -71,6 +71,18 @@ typedef struct miopenConvolutionDescriptor *miopenConvolutionDescriptor_t;
 typedef struct miopenFusionPlanDescriptor *miopenFusionPlanDescriptor_t;
 typedef struct miopenFusionOpDescriptor *miopenFusionOpDescriptor_t;
 typedef struct miopenOperatorArgs *miopenOperatorArgs_t;
+typedef struct miopenProblem *miopenProblem_t;
+typedef struct miopenSolution *miopenSolution_t;
+typedef struct miopenFindOptions *miopenFindOptions_t;
+typedef int miopenProblemDirection_t;
+enum { miopenProblemDirectionForward = 0 };
+typedef int miopenTensorArgumentId_t;
+enum { miopenTensorConvolutionX = 1, miopenTensorConvolutionW = 2, miopenTensorConvolutionY = 3 };
+typedef struct {
+    miopenTensorArgumentId_t id;
+    struct miopenTensorDescriptor **descriptor;
+    void *buffer;
+} miopenTensorArgument_t;
 typedef struct miopenActivationDescriptor *miopenActivationDescriptor_t;
 typedef struct miopenPoolingDescriptor *miopenPoolingDescriptor_t;
 typedef struct miopenLRNDescriptor *miopenLRNDescriptor_t;
@@ -128,6 +140,16 @@ PASS(Forward, x, w, y, miopenConvFwdAlgorithm_t)
 PASS(BackwardData, dy, w, dx, miopenConvBwdDataAlgorithm_t)
 PASS(BackwardWeights, dy, x, dw, miopenConvBwdWeightsAlgorithm_t)
 #undef PASS
+
+miopenStatus_t miopenCreateConvProblem(miopenProblem_t *, miopenConvolutionDescriptor_t, miopenProblemDirection_t);
+miopenStatus_t miopenDestroyProblem(miopenProblem_t);
+miopenStatus_t miopenSetProblemTensorDescriptor(miopenProblem_t, miopenTensorArgumentId_t, TENSOR);
+miopenStatus_t miopenFindSolutions(HANDLE, miopenProblem_t, miopenFindOptions_t, miopenSolution_t *, size_t *count,
+                                   size_t most);
+miopenStatus_t miopenGetSolutionWorkspaceSize(miopenSolution_t, size_t *);
+miopenStatus_t miopenRunSolution(HANDLE, miopenSolution_t, size_t count, const miopenTensorArgument_t *, void *workspace,
+                                 size_t);
+miopenStatus_t miopenDestroySolution(miopenSolution_t);
 
 miopenStatus_t miopenConvolutionForwardBias(HANDLE, const void *alpha, TENSOR, const void *b, const void *beta, TENSOR,
                                             void *y);

@@ -1,6 +1,7 @@
-// What a network has beside convolution, between two convolutions, on the handle, the tensor descriptors and the stream
-// that these use; each against f64, and the second convolution against what the layer really left. With a MIOpen behind,
-// the layers are its own, and this says how far it gets (docs/miopen_clients.md); alone, they are the drop-in's.
+// What a network has beside convolution, between two convolutions (one by Find, one by Find 2.0), on the handle, the tensor
+// descriptors and the stream that these use; each against f64, and the second convolution against what the layer really
+// left. With a MIOpen behind, the layers are its own, and this says how far it gets (docs/miopen_real.md); alone, they are
+// the drop-in's.
 //
 //     layers NAME [--seed N] [--threads N]        `layers --list` has the names
 //
@@ -34,23 +35,53 @@ struct step {
     struct image *x, *y, w;
 };
 
-static struct step convolution(struct image *x, struct image *y) {
+static void by_find(const struct step *s, miopenConvolutionDescriptor_t conv) {
+    const struct image *x = s->x, *y = s->y;
+    size_t bytes = 0;
+    MIOPEN(miopenConvolutionForwardGetWorkSpaceSize(handle, s->w.desc, x->desc, conv, y->desc, &bytes));
+    void *space = take(bytes);
+    miopenConvAlgoPerf_t perf;
+    int found = 0;
+    MIOPEN(miopenFindConvolutionForwardAlgorithm(handle, x->desc, x->t.device, s->w.desc, s->w.t.device, conv, y->desc,
+                                                 y->t.device, 1, &found, &perf, space, bytes, false));
+    poison(&s->y->t);
+    MIOPEN(miopenConvolutionForward(handle, &one, x->desc, x->t.device, s->w.desc, s->w.t.device, conv, perf.fwd_algo,
+                                    &zero, y->desc, y->t.device, space, bytes));
+    give(space);
+}
+
+// Find 2.0.
+static void by_problem(const struct step *s, miopenConvolutionDescriptor_t conv) {
+    const miopenTensorArgument_t arguments[] = {{miopenTensorConvolutionX, NULL, s->x->t.device},
+                                                {miopenTensorConvolutionW, NULL, s->w.t.device},
+                                                {miopenTensorConvolutionY, NULL, s->y->t.device}};
+    const miopenTensorDescriptor_t descs[] = {s->x->desc, s->w.desc, s->y->desc};
+    miopenProblem_t problem;
+    miopenSolution_t solution;
+    size_t found = 0, bytes = 0;
+    MIOPEN(miopenCreateConvProblem(&problem, conv, miopenProblemDirectionForward));
+    for (int i = 0; i < 3; i++)
+        MIOPEN(miopenSetProblemTensorDescriptor(problem, arguments[i].id, descs[i]));
+    MIOPEN(miopenFindSolutions(handle, problem, NULL, &solution, &found, 1));
+    MIOPEN(miopenDestroyProblem(problem));
+    if (found != 1)
+        fail("%zu solutions", found);
+    MIOPEN(miopenGetSolutionWorkspaceSize(solution, &bytes));
+    void *space = take(bytes);
+    poison(&s->y->t);
+    MIOPEN(miopenRunSolution(handle, solution, 3, arguments, space, bytes));
+    MIOPEN(miopenDestroySolution(solution));
+    give(space);
+}
+
+static struct step convolution(struct image *x, struct image *y,
+                               void (*way)(const struct step *, miopenConvolutionDescriptor_t)) {
     struct step s = {x, y, image_of(y->t.size[1], x->t.size[1], 3, 3)};
     const int one_each[2] = {1, 1};
     miopenConvolutionDescriptor_t conv;
     MIOPEN(miopenCreateConvolutionDescriptor(&conv));
     MIOPEN(miopenInitConvolutionNdDescriptor(conv, 2, one_each, one_each, one_each, miopenConvolution));
-    size_t bytes = 0;
-    MIOPEN(miopenConvolutionForwardGetWorkSpaceSize(handle, s.w.desc, x->desc, conv, y->desc, &bytes));
-    void *space = take(bytes);
-    miopenConvAlgoPerf_t perf;
-    int found = 0;
-    MIOPEN(miopenFindConvolutionForwardAlgorithm(handle, x->desc, x->t.device, s.w.desc, s.w.t.device, conv, y->desc,
-                                                 y->t.device, 1, &found, &perf, space, bytes, false));
-    poison(&y->t);
-    MIOPEN(miopenConvolutionForward(handle, &one, x->desc, x->t.device, s.w.desc, s.w.t.device, conv, perf.fwd_algo, &zero,
-                                    y->desc, y->t.device, space, bytes));
-    give(space);
+    way(&s, conv);
     MIOPEN(miopenDestroyConvolutionDescriptor(conv));
     return s;
 }
@@ -385,9 +416,9 @@ static void *work(void *number) {
     for (int i = 0; i < 4; i++)
         poison(&results[i]->t);
     get_handle();
-    struct step before = convolution(&first, &k.x);
+    struct step before = convolution(&first, &k.x, by_find);
     asked->run(&k);
-    struct step after = convolution(&k.y, &last);
+    struct step after = convolution(&k.y, &last, by_problem);
     struct image *const here[] = {&k.x, &k.y, &k.dx};
     for (int i = 0; i < 3; i++)
         download(&here[i]->t);
