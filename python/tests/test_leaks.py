@@ -72,6 +72,7 @@ def test_failed_steps_leave_nothing(run_python, kind):
     run_python(
         f"""
         import gc
+        import time
 
         class Fails(torch.autograd.Function):
             @staticmethod
@@ -96,14 +97,17 @@ def test_failed_steps_leave_nothing(run_python, kind):
             else:
                 raise SystemExit("did not fail")
 
+        def held():
+            # torch's own thread may still let go of a failed graph.
+            gc.collect()
+            return min(time.sleep(0.01) or torch.wave.memory_allocated() for _ in range(20))
+
         for _ in range(5):
             step()
-        gc.collect()
-        before = torch.wave.memory_allocated()
+        before = held()
         for _ in range(50):
             step()
-        gc.collect()
-        assert torch.wave.memory_allocated() == before
+        assert held() == before
         assert torch.isfinite((w * 2).sum()).item()
         """
     )
