@@ -22,6 +22,7 @@ libraries=$real/usr/lib/x86_64-linux-gnu
     echo "Debian's experimental release has another MIOpen or HIP by now: $(ls "$libraries" | grep -E 'MIOpen|amdhip64')" >&2
     exit 1
 }
+# A short name: below it lies a loader whose path has to fit into a program in the usual one's place.
 work=$(mktemp -d /tmp/wXXXXXX)
 trap 'rm -rf "$work"' EXIT
 failed=0

@@ -134,6 +134,9 @@ impl Posed {
     /// # Errors
     /// Bad parameter: this is no forward pass.
     pub fn with(self, epilogue: Epilogue) -> Outcome<Self> {
+        if epilogue == self.problem.spec().epilogue {
+            return Ok(self);
+        }
         let spec = ConvSpec { epilogue, ..self.problem.spec().clone() };
         let problem = ConvProblem::new(spec).map_err(|error| Failure::bad(error.to_string()))?;
         Ok(Self { problem, ..self })
