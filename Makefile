@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -47,6 +47,20 @@ python: setup
 	cargo build --workspace --all-targets
 	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && PYTHONPATH=python "$$python" -m pytest -q python/tests
+
+# PyTorch's own device-generic tests, from a checkout of the installed version: docs/pytorch_tests.md. RESUME=1 goes on.
+DEVICE = wave
+SAMPLE = 1/1
+RESULTS = $(TARGET)/pytorch-tests.jsonl
+pytorch-tests:
+	@[ -n "$(CHECKOUT)" ] || { echo 'make pytorch-tests CHECKOUT=FOLDER [DEVICE=wave] [SAMPLE=1/20] [SEED=7] [FILES=test_nn.py] [JOBS=2] [MINUTES=30] [RESUME=1]'; exit 2; }
+	@$(MAKE) --no-print-directory setup
+	cargo build --release --package wave32-torch
+	cp $(TARGET)/release/lib_native.so python/wave32/_native.abi3.so
+	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && \
+	PYTHONPATH=python "$$python" python/tests/upstream/run.py --checkout "$(CHECKOUT)" --device $(DEVICE) \
+		--sample $(SAMPLE) $(if $(SEED),--seed $(SEED)) $(if $(FILES),--files $(FILES)) $(if $(JOBS),--jobs $(JOBS)) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(RESUME),--resume) --results $(RESULTS) --table $(TARGET)/pytorch-tests.md
 
 # A short run of the convolutions in the tests' build: every type, every device.
 verify-short: setup

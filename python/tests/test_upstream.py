@@ -1,0 +1,174 @@
+"""The harness for PyTorch's own test files, on a file of ours written as those are: each kind of end is told right."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+RUN = pathlib.Path(__file__).parent / "upstream" / "run.py"
+sys.path.insert(0, str(RUN.parent))
+
+import table  # noqa: E402
+
+FILE = '''
+import os
+import time
+import unittest
+
+import torch
+from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCPU, onlyCUDA
+from torch.testing._internal.common_utils import TestCase, a_name_of_another_version, parametrize, run_tests
+
+
+class TestTiny(TestCase):
+    @dtypes(torch.float32, torch.int64)
+    def test_add(self, device, dtype):
+        a = torch.ones(3, device=device, dtype=dtype)
+        self.assertEqual(torch.device(device).type, a.device.type)
+        self.assertEqual(a + a, a * 2)
+
+    @parametrize("size", [0, 5])
+    def test_falls_back(self, device, size):
+        torch.special.bessel_j0(torch.rand(size + 1, device=device))
+
+    def test_wrong(self, device):
+        self.assertEqual(torch.ones(2, device=device), torch.zeros(2, device=device))
+
+    def test_skipped(self, device):
+        raise unittest.SkipTest("not today")
+
+    @onlyCPU
+    def test_of_the_cpu(self, device):
+        pass
+
+    @onlyCUDA
+    def test_of_any_gpu(self, device):
+        self.assertNotEqual(torch.device(device).type, "cpu")
+
+    @onlyCUDA
+    def test_of_that_gpu(self, device):
+        torch.cuda.synchronize()
+
+    def test_hangs(self, device):
+        time.sleep(600)
+
+    def test_aborts(self, device):
+        os.abort()
+
+    def test_exits(self, device):
+        os._exit(3)
+
+    @unittest.expectedFailure
+    def test_fails_as_marked(self, device):
+        self.fail("as marked")
+
+    @a_name_of_another_version("with an argument")
+    def test_stand_in(self, device):
+        self.assertFalse(a_name_of_another_version)
+
+    def test_sets_the_type(self, device):
+        torch.set_default_dtype(torch.float64)
+
+    def test_type_is_set_back(self, device):
+        self.assertEqual(torch.get_default_dtype(), torch.float32)
+
+
+class TestOfTheHost(TestCase):
+    def test_is_not_taken(self):
+        self.fail("it has no device")
+
+
+instantiate_device_type_tests(TestTiny, globals())
+
+if __name__ == "__main__":
+    run_tests()
+'''
+
+EXPECTED = {
+    "test_add_DEVICE_float32": "passed",
+    "test_add_DEVICE_int64": "passed",
+    "test_falls_back_size_0_DEVICE": "passed",
+    "test_falls_back_size_5_DEVICE": "passed",
+    "test_wrong_DEVICE": "failed",
+    "test_skipped_DEVICE": "skipped",
+    "test_of_the_cpu_DEVICE": "skipped",
+    "test_of_any_gpu_DEVICE": "passed",
+    "test_of_that_gpu_DEVICE": "skipped",
+    "test_hangs_DEVICE": "timeout",
+    "test_aborts_DEVICE": "abort",
+    "test_exits_DEVICE": "abort",
+    "test_fails_as_marked_DEVICE": "passed",
+    "test_stand_in_DEVICE": "passed",
+    "test_sets_the_type_DEVICE": "passed",
+    "test_type_is_set_back_DEVICE": "passed",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "test_tiny.py").write_text(FILE)
+    return tmp_path
+
+
+def harness(checkout, *options):
+    done = subprocess.run(
+        [sys.executable, str(RUN), "--checkout", str(checkout), "--files", "test_tiny.py", "--deadline-of", "test_hangs=5",
+         "--results", str(checkout / "results"), "--jobs", "2", *options],
+        capture_output=True, text=True, timeout=600,
+    )
+    lines = table.read(checkout / "results")
+    return done, {line["id"].split("::")[2]: line for line in lines if "id" in line}, lines
+
+
+def test_every_end_is_told(checkout):
+    done, told, lines = harness(checkout, "--table", str(checkout / "table.md"))
+    assert {name: line["outcome"] for name, line in told.items()} == EXPECTED, done.stdout + done.stderr
+    assert done.returncode == 1
+    assert told["test_aborts_DEVICE"]["reason"].startswith("SIGABRT")
+    assert told["test_exits_DEVICE"]["reason"].startswith("exit code 3")
+    assert told["test_skipped_DEVICE"]["reason"] == "not today"
+    ops = told["test_falls_back_size_5_DEVICE"]["ops"]
+    assert len(ops) == 1 and next(iter(ops)).startswith("aten::special_bessel_j0"), ops
+    assert "fallbacks" not in told["test_add_DEVICE_float32"]
+    cpu = {line["cpu_of"].split("::")[2]: line["outcome"] for line in lines if "cpu_of" in line}
+    assert cpu == {name: EXPECTED[name] for name in cpu} and len(cpu) == 4
+    about = next(line for line in lines if line.get("file") == "test_tiny.py")
+    assert about["missing"] == ["torch.testing._internal.common_utils.a_name_of_another_version"]
+    row = next(line for line in (checkout / "table.md").read_text().splitlines() if line.startswith("| test_tiny"))
+    assert row == "| test_tiny.py | 16 of 16 | 13 | 9 | 1 | 2 | 1 | 0 | 4 | 2 | 3 | 0 | 69.2 % |"
+
+
+def test_slices_make_the_whole(checkout):
+    """A sample in two slices is the sample at once; a cut line is run again."""
+    options = ("--device", "cpu", "--sample", "1/2", "--seed", "11", "--only", "add|falls_back|stand_in|type")
+    _, whole, _ = harness(checkout, *options)
+    path = checkout / "results"
+    kept = path.read_text().splitlines()[:3]
+    path.write_text("\n".join(kept) + '\n{"id": "cut o')
+    done, resumed, _ = harness(checkout, *options, "--resume")
+    assert resumed.keys() == whole.keys() and 0 < len(whole) < 7, done.stdout + done.stderr
+    done, _, _ = harness(checkout, "--sample", "1/2", "--seed", "12", "--resume")
+    assert done.returncode == 2 and "of the sample 1/2 of seed 11" in done.stderr
+
+
+def test_rows_that_quote_torch_leave_the_sum():
+    rows = [{"id": "test_a", "error": "refuses", "class": "torch", "reason": "TORCH_CHECK(...)"},
+            {"id": "test_b", "class": "open", "reason": "ours"}]
+    lines = [{"id": f"f::C::test_{name}", "outcome": outcome, "reason": reason} for name, outcome, reason in [
+        ("a", "failed", "it refuses"), ("a2", "failed", "another"), ("b", "failed", "wrong"), ("c", "passed", ""),
+        ("d", "skipped", "by us: slow"), ("e", "skipped", "its own")]]
+    count = table._count(lines, {}, rows)
+    assert (count["run"], count["torch"], count["by us"], count["skipped"]) == (4, 1, 1, 1)
+    assert table.share(count) == "25.0 %"
+
+
+def test_known_failures_are_well_formed():
+    import re
+
+    for row in table.known():
+        assert row["class"] in ("torch", "test", "open"), row
+        assert row["reason"] and re.compile(row["id"]) and re.compile(row.get("error", "")), row
+    assert json.loads(table.KNOWN.read_text()) == table.known()

@@ -1,0 +1,63 @@
+"""What PyTorch's device-generic test files need on a PrivateUse1 device: the files, and the rules, as data."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class File(NamedTuple):
+    """A test file below the checkout's `test/`."""
+
+    path: str
+    # Classes that are not device-generic but are run with the device as torch's default device.
+    on_default_device: tuple[str, ...] = ()
+
+
+FILES = [
+    File("nn/test_convolution.py"),
+    File("nn/test_pooling.py"),
+    File("test_torch.py"),
+    File("test_nn.py"),
+    File("test_modules.py"),
+    File("test_optim.py"),
+    File("test_reductions.py"),
+    File("test_indexing.py"),
+    File("test_view_ops.py"),
+    File("test_sort_and_select.py"),
+    File("test_scatter_gather_ops.py"),
+    File("test_shape_ops.py"),
+    File("test_tensor_creation_ops.py"),
+    File("test_type_promotion.py"),
+    File("test_binary_ufuncs.py"),
+    File("test_unary_ufuncs.py"),
+    File("test_foreach.py"),
+    File("test_autograd.py"),
+    File("test_linalg.py"),
+    File("test_spectral_ops.py"),
+    File("test_transformers.py"),
+    File("test_sparse.py"),
+    File(
+        "distributions/test_distributions.py",
+        ("TestDistributions", "TestRsample", "TestDistributionShapes", "TestKL", "TestConstraints",
+         "TestNumericalStability", "TestLazyLogitsInitialization", "TestAgainstScipy", "TestFunctors",
+         "TestValidation", "TestJit"),
+    ),
+    File("test_ops.py"),
+]
+
+# (pattern, replacement, why), applied to the text of every file before it is compiled. Lines are kept.
+TEXT = [
+    (r"^(\s*)assert torch\.get_default_dtype\(\) (is|==) .*$", r"\1pass",
+     "a file that shares its process with the device's set-up checks nothing by it"),
+]
+
+# A test marked for CUDA alone is run here where its own text names none of these: then it is about any GPU.
+CUDA_ONLY_WORDS = ("cuda", "cudnn", "cublas", "cusolver", "cusparse", "magma", "miopen", "rocm", "nvrtc", "jiterator", "triton")
+
+# (pattern of ids, why): never run. They count against the goal as skipped by us.
+SKIPPED = [
+    (r"::test_(lobpcg|pca_lowrank|svd_lowrank)", "minutes of the CPU's linear algebra each"),
+]
+
+# (pattern of ids, seconds): other deadlines than the run's.
+DEADLINES: list[tuple[str, float]] = []
