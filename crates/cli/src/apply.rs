@@ -34,17 +34,21 @@ fn home() -> Result<PathBuf> {
     folder("HOME").context("$HOME names no folder; set it to yours")
 }
 
-/// Where changes are remembered: of this user, or of the system.
+/// Where changes are remembered: of this user, or of the system. What is in a user's home root changes with that user's
+/// rights.
 ///
 /// # Errors
 /// The user has no home.
 pub fn store(root: Root, system: bool) -> Result<Store> {
-    let folder = match (system, folder("XDG_STATE_HOME")) {
-        (true, _) => PathBuf::from("/var/lib/wave32"),
-        (false, Some(state)) => state.join("wave32"),
-        (false, None) => home()?.join(".local/state/wave32"),
-    };
-    Ok(Store::new(root, folder.join("changes")))
+    if system {
+        return Ok(Store::new(root, "/var/lib/wave32/changes"));
+    }
+    let state = folder("XDG_STATE_HOME").map_or_else(|| Ok(home()?.join(".local/state")), anyhow::Ok)?;
+    let store = Store::new(root, state.join("wave32/changes"));
+    Ok(match folder("HOME") {
+        Some(home) => store.of(home),
+        None => store,
+    })
 }
 
 /// One word of `--to`.

@@ -5,6 +5,7 @@ use crate::consent::{Consent, Outcome};
 use crate::devices::look_for_vulkan;
 use crate::output::print;
 use anyhow::{Context, Result};
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -68,10 +69,12 @@ fn fix(args: &Args, diagnosis: &Diagnosis) -> Result<ExitCode> {
         .with_context(|| format!("--root {} is no folder that can be read", args.root.display()))?;
     let home = std::env::var("HOME").context("$HOME names no folder; set it to yours")?;
     let owner = if args.system { Owner::System } else { Owner::User(&home) };
-    let repairs = repair::plan(&root, &diagnosis.findings, owner)?;
     let store = store(root, args.system)?;
+    let by_hand = RefCell::new(Vec::new());
     let outcome = args.consent.carry_out(&store, false, |session| {
-        Ok(repair::plan(session.store().root(), &diagnosis.findings, owner)?.plan)
+        let repairs = repair::plan(session.store().root(), &diagnosis.findings, owner)?;
+        by_hand.replace(repairs.by_hand);
+        Ok(repairs.plan)
     })?;
     match outcome {
         Outcome::Nothing => args.consent.say("nothing here that can be put right by changing these files"),
@@ -80,10 +83,11 @@ fn fix(args: &Args, diagnosis: &Diagnosis) -> Result<ExitCode> {
             "done (change {id}): it holds for shells started from now on; `wave32 undo` takes it back"
         )),
     }
-    if !repairs.by_hand.is_empty() {
+    let by_hand = by_hand.into_inner();
+    if !by_hand.is_empty() {
         args.consent.say("left to you:");
     }
-    for line in &repairs.by_hand {
+    for line in &by_hand {
         args.consent.say(&format!("  {line}"));
     }
     Ok(outcome.code())

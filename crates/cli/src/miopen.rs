@@ -6,7 +6,7 @@ use crate::output::print;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wave32_doctor::change::{ChangeError, Draft, Plan, Root};
+use wave32_doctor::change::{ChangeError, Draft, Plan, Root, Store};
 use wave32_doctor::drop_in::{self, Place};
 use wave32_doctor::own::{self, MIOPEN};
 use wave32_doctor::scan;
@@ -69,21 +69,24 @@ impl Change {
     /// Shows, asks, does; what is said when it is done.
     fn carry_out(
         &self,
-        make: impl Fn(&Root) -> Result<Plan, ChangeError>,
+        into: &Path,
+        make: impl Fn(&Store) -> Result<Plan, ChangeError>,
         nothing: &str,
         done: &str,
     ) -> Result<ExitCode> {
         let root = Root::new(Path::new("/")).context("/ cannot be read")?;
+        let own = store(root.clone(), false)?;
+        // A folder of root's is changed by root, for everybody, even where sudo has kept a user's home.
+        let store = if own.is_below(into)? { store(root, true)? } else { own };
         if self.dry_run {
-            let plan = make(&root)?;
+            let plan = make(&store)?;
             self.consent.show(&plan)?;
             if plan.is_empty() {
                 self.consent.say(nothing);
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let store = store(root, false)?;
-        let outcome = self.consent.carry_out(&store, false, |session| make(session.store().root()))?;
+        let outcome = self.consent.carry_out(&store, false, |session| make(session.store()))?;
         self.consent.say(match &outcome {
             Outcome::Nothing => nothing,
             Outcome::Declined => "nothing was changed",
@@ -141,12 +144,13 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 std::fs::read(&library).with_context(|| format!("cannot read {}", library.display()))?;
             let back =
                 format!("done; `wave32 miopen uninstall --into {}` takes it out again", into.display());
-            let make = |root: &Root| {
+            let make = |store: &Store| {
+                let root = store.root();
                 let mut draft = Draft::new(root, format!("wave32's libMIOpen into {}", into.display()));
                 drop_in::install(&mut draft, root, &into, &bytes, *alone)?;
                 Ok(draft.finish())
             };
-            change.carry_out(make, "nothing to do: it is there already", &back)
+            change.carry_out(&into, make, "nothing to do: it is there already", &back)
         }
         Action::Uninstall(change) => {
             let into = change.folder()?;
@@ -156,12 +160,18 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                     into.display()
                 );
             }
-            let make = |root: &Root| {
+            let make = |store: &Store| {
+                let root = store.root();
                 let mut draft = Draft::new(root, format!("wave32's libMIOpen out of {}", into.display()));
-                drop_in::uninstall(&mut draft, root, &into)?;
+                drop_in::uninstall(&mut draft, root, &into, &store.put_away()?)?;
                 Ok(draft.finish())
             };
-            change.carry_out(make, "nothing to do", "done; the folder is as it was before wave32's libMIOpen")
+            change.carry_out(
+                &into,
+                make,
+                "nothing to do",
+                "done; wave32's libMIOpen is out of the folder, and what had given way to it is back",
+            )
         }
     }
 }

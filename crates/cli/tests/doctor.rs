@@ -105,6 +105,29 @@ fn refused_without_consent(output: &std::process::Output) {
 }
 
 #[test]
+fn a_record_that_is_no_file_or_endless_is_refused() {
+    let folder = recorded("no-gpu");
+    let file = folder.path().join("wave32-machine.json");
+    let _ = std::fs::remove_file(&file);
+    let run = || wave32().args(["doctor", "--root"]).arg(root(&folder)).output().unwrap();
+    let begin = Instant::now();
+    let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
+    refused(&run(), 2, "a FIFO");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    refused(&run(), 2, "a folder");
+    std::fs::remove_dir(&file).unwrap();
+    std::fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
+    refused(&run(), 2, "a sparse file");
+    std::fs::remove_file(&file).unwrap();
+    // Its own /dev/zero is meant, which a recorded tree does not have.
+    std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+    assert_eq!(run().status.code(), Some(0), "{}", stderr(&run()));
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn roots_that_are_none_are_refused() {
     refused(&wave32().args(["doctor", "--root", "/nonexistent"]).output().unwrap(), 2, "no folder");
     refused(&wave32().args(["doctor", "--root", "/etc/passwd"]).output().unwrap(), 2, "a file");

@@ -303,11 +303,39 @@ fn folders_and_files_that_may_not_be_written() {
     std::fs::rename(home.file(".local/state/wave32"), home.file("elsewhere")).unwrap_or_default();
     if other.is_some() {
         refused(&run(&apply), 1, "read-only store");
-        // What root does in another user's home stays that user's, journal and all.
+        // Nor by root in that user's home, who has their rights; what root does there is theirs, journal and all.
+        refused(&home.run(&apply), 1, "read-only store, by root");
+        std::fs::set_permissions(home.file(".local/state"), PermissionsExt::from_mode(0o755)).unwrap();
         home.well(&apply);
         assert_eq!(home.file(".profile").metadata().unwrap().uid(), 65534);
         assert_eq!(run(&["undo", "--yes"]).status.code(), Some(0));
     }
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error_and_nothing_changes() {
+    let home = Home::new();
+    std::fs::write(home.file(".bashrc"), "x\n".repeat(20_000)).unwrap();
+    let before = home.tree();
+    let apply = ["apply", "--route", "cpu", "--to", "bash", "--yes"];
+    let limited = |args: &[&str], blocks: u32| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -f {blocks}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_wave32")]);
+        shell.args(args).env("HOME", home.path()).env("SHELL", "/bin/bash").env_remove("XDG_STATE_HOME");
+        shell.stdin(Stdio::null()).output().unwrap()
+    };
+    for blocks in [0, 1, 8, 40] {
+        let output = limited(&apply, blocks);
+        refused(&output, 1, &format!("{blocks} blocks"));
+        assert!(stderr(&output).contains("ulimit -f"), "{}", stderr(&output));
+        assert_eq!(home.tree(), before, "{blocks} blocks");
+    }
+    home.well(&apply);
+    let after = home.tree();
+    assert_eq!(limited(&["undo", "--yes"], 8).status.code(), Some(1));
+    assert_eq!(home.tree(), after);
+    home.well(&["undo", "--yes"]);
+    assert_eq!(home.tree(), before);
 }
 
 /// Root may write everywhere: such tests then run as nobody.

@@ -9,6 +9,7 @@ use crate::change::{ChangeError, Draft, Root};
 use crate::own::{self, MIOPEN, Own};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// How the names of the vendor's files begin while ours have their places.
@@ -47,17 +48,16 @@ fn refused(path: &Path, why: impl Into<String>, next: impl Into<String>) -> Chan
 /// A folder that cannot be read; a link out of it, whose library is another folder's.
 pub fn places(root: &Root, folder: &Path) -> Result<Vec<Place>, ChangeError> {
     let inside = root.resolve(folder).map_err(ChangeError::io("find", folder))?;
-    let entries = std::fs::read_dir(root.host(&inside)).map_err(ChangeError::io("read", folder))?;
+    let names = root.names(&inside).map_err(ChangeError::io("read", folder))?;
     let (mut files, mut kept) = (BTreeSet::new(), BTreeSet::new());
-    for entry in entries {
-        let name = entry.map_err(ChangeError::io("read", folder))?.file_name();
+    for name in names {
         let Some(name) = name.to_str() else { continue };
         if let Some(of) = name.strip_prefix(KEPT) {
             kept.insert(inside.join(of));
         } else if is_miopen(name) {
             let path = inside.join(name);
             let real = root.resolve(&path).map_err(ChangeError::io("find", &path))?;
-            if !root.host(&real).is_file() {
+            if !root.is_file(&real).map_err(ChangeError::io("look at", &real))? {
                 continue;
             }
             if real.parent() != Some(&inside) {
@@ -71,18 +71,23 @@ pub fn places(root: &Root, folder: &Path) -> Result<Vec<Place>, ChangeError> {
             files.insert(real);
         }
     }
-    let place = |path: &PathBuf| Place {
-        ours: own::at(&root.host(path)).filter(|own| own.name == "libMIOpen"),
-        kept: kept.contains(path).then(|| kept_name(path)),
-        missing: !files.contains(path),
-        path: path.clone(),
+    let place = |path: &PathBuf| {
+        let missing = !files.contains(path);
+        // What cannot be opened now is not taken for the vendor's.
+        let file = (!missing).then(|| root.open(path)).transpose().map_err(ChangeError::io("read", path))?;
+        Ok(Place {
+            ours: file.and_then(own::of).filter(|own| own.name == "libMIOpen"),
+            kept: kept.contains(path).then(|| kept_name(path)),
+            missing,
+            path: path.clone(),
+        })
     };
-    Ok(files.union(&kept).map(place).collect())
+    files.union(&kept).map(place).collect()
 }
 
 /// The name under which the vendor's file is kept.
 pub fn kept_name(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(KEPT);
+    let mut name = OsString::from(KEPT);
     name.push(path.file_name().unwrap_or_default());
     path.with_file_name(name)
 }
@@ -106,18 +111,16 @@ pub fn install(
                         programs that need a MIOpen and have none";
             return Err(refused(folder, "there is no MIOpen in this folder", next));
         }
-        return draft.edit(&folder.join(MIOPEN), 0o644, |_| Ok(library.to_vec()));
+        return draft.edit_library(&folder.join(MIOPEN), library);
     }
     for Place { path, ours, kept, .. } in here {
         if ours.is_some() {
-            let old = std::fs::read(root.host(path)).map_err(ChangeError::io("read", path))?;
-            if old != library {
-                draft.edit(path, 0o644, |_| Ok(library.to_vec()))?;
-            }
+            // Nothing is planned where it is this very one.
+            draft.edit_library(path, library)?;
             continue;
         }
         let mut magic = [0; 4];
-        let file = std::fs::File::open(root.host(path)).map_err(ChangeError::io("read", path))?;
+        let file = root.open(path).map_err(ChangeError::io("read", path))?;
         let read = std::io::Read::read_exact(&mut &file, &mut magic);
         if read.is_err() || magic != *b"\x7fELF" {
             return Err(refused(path, "is no library", "install its package again"));
@@ -131,12 +134,27 @@ pub fn install(
     Ok(())
 }
 
-/// Plans to take ours out of `folder`, and to put back what was there.
+/// Plans to take ours out of `folder`, and to put back what was there. `away` are the files that changes of ours put out
+/// of the way.
 ///
 /// # Errors
-/// None of ours there; what cannot be read.
-pub fn uninstall(draft: &mut Draft<'_>, root: &Root, folder: &Path) -> Result<(), ChangeError> {
+/// None of ours there; a vendor's file that was kept and is gone; what cannot be read.
+pub fn uninstall(
+    draft: &mut Draft<'_>,
+    root: &Root,
+    folder: &Path,
+    away: &BTreeSet<PathBuf>,
+) -> Result<(), ChangeError> {
     let places = places(root, folder)?;
+    for Place { path, .. } in places.iter().filter(|place| place.ours.is_some() && place.kept.is_none()) {
+        // What --alone installs has its own plain name, and nothing gave way to it.
+        if path.file_name() != Some(OsStr::new(MIOPEN)) || away.contains(&kept_name(path)) {
+            let why = format!("has taken the vendor's place, but {} is gone", kept_name(path).display());
+            let next = "nothing was changed, since no MIOpen would be left: install its package again, which replaces \
+                        wave32's, or delete this file by hand";
+            return Err(refused(path, why, next));
+        }
+    }
     let (mut any, mut stale) = (false, None);
     for Place { path, ours, kept, missing } in &places {
         match (ours, kept) {

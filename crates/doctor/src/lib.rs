@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod build_torch;
+mod calls;
 pub mod change;
 pub mod code_objects;
 pub mod drop_in;
@@ -14,8 +15,12 @@ pub mod own;
 pub mod profile;
 pub mod repair;
 pub mod report;
+mod root;
 pub mod rules;
 pub mod scan;
 pub mod system;
 pub mod targets;
 pub mod verdict;
+
+#[cfg(test)]
+mod hostile_tests;

@@ -3,6 +3,7 @@
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{LittleEndian, ReadCache, ReadRef};
+use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -54,9 +55,11 @@ fn is_whole<'d, R: ReadRef<'d>>(header: &FileHeader64<LittleEndian>, data: R, le
         && sections.iter().all(|s| s.file_range(endian).is_none_or(|(offset, size)| inside(offset, size)))
 }
 
-/// The library at a path.
+/// The library at a path. A FIFO or a device is none, and nobody waits for it.
 pub fn at(path: &Path) -> Option<Own> {
-    of(File::open(path).ok().filter(|file| file.metadata().is_ok_and(|m| m.is_file()))?)
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    of(file.metadata().is_ok_and(|found| found.is_file()).then_some(file)?)
 }
 
 /// Folders where parts of wave32 lie: beside its program, `../lib/wave32` where it is installed, `../rocm/lib` where it

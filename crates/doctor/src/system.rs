@@ -1,9 +1,11 @@
 //! The machine as a tree of files under one root, and what only a running process knows of it.
 //!
 //! Every read goes through [`System`], so that a recorded tree is examined exactly as a live machine is.
-//! Symbolic links stay inside the root, absolute ones too. Nothing blocks: only regular files are read, and
-//! only so many bytes of them.
+//! Symbolic links stay inside the root ([`Root`]), absolute ones too. Nothing blocks: only regular files are read,
+//! and only so many bytes of them.
 
+use crate::root::{Root, is_file};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,8 +19,6 @@ pub const MACHINE_FILE: &str = "wave32-machine.json";
 
 /// No configuration file, log or sysfs attribute that matters is longer.
 const TEXT_LIMIT: u64 = 1 << 20;
-/// Symbolic links followed in one path, as many as Linux follows.
-const MAX_LINKS: usize = 40;
 
 /// What the process knows and no file tells: recorded trees bring it along.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +71,8 @@ pub enum RootError {
 /// A machine to examine.
 #[derive(Debug)]
 pub struct System {
-    root: PathBuf,
+    /// None where it cannot be opened: then nothing is there.
+    root: Option<Root>,
     /// Facts of the process.
     pub process: Process,
     /// True for the machine we run on: then device nodes, free space and drivers can be asked.
@@ -110,24 +111,25 @@ impl System {
             path: root.display().to_string(),
             reason: reason.to_string(),
         };
-        let root = root.canonicalize().map_err(fail)?;
-        if root == Path::new("/") {
+        let path = root.canonicalize().map_err(fail)?;
+        if path == Path::new("/") {
             return Ok(Self::live());
         }
-        std::fs::read_dir(&root).map_err(fail)?;
-        let file = root.join(MACHINE_FILE);
-        let process = match std::fs::read_to_string(&file) {
-            Ok(text) => serde_json::from_str(&text).map_err(|e| RootError::Machine {
-                path: file.display().to_string(),
-                reason: e.to_string(),
-            })?,
-            Err(_) => Process::default(),
-        };
-        Ok(Self::new(root, process, false))
+        let root = Root::new(&path).map_err(fail)?;
+        root.names(Path::new("/")).map_err(fail)?;
+        let process = recorded(&root).map_err(|reason| RootError::Machine {
+            path: path.join(MACHINE_FILE).display().to_string(),
+            reason,
+        })?;
+        Ok(Self::of(Some(root), process, false))
     }
 
     /// A root with given facts of the process, for tests.
     pub fn new(root: PathBuf, process: Process, live: bool) -> Self {
+        Self::of(Root::new(&root).ok(), process, live)
+    }
+
+    fn of(root: Option<Root>, process: Process, live: bool) -> Self {
         let budget = Budget { bytes: Cell::new(u64::MAX), deadline: Cell::new(None) };
         Self { root, process, live, budget }
     }
@@ -167,40 +169,10 @@ impl System {
 
     /// The path with every symbolic link followed, as seen inside the root.
     pub fn resolve(&self, path: &str) -> Option<String> {
-        let mut todo: Vec<String> = components(path);
-        let mut done: Vec<String> = Vec::new();
-        let mut links = 0;
-        while let Some(part) = todo.pop() {
-            if part == ".." {
-                done.pop();
-                continue;
-            }
-            done.push(part);
-            let meta = std::fs::symlink_metadata(self.host(&done)).ok()?;
-            if meta.file_type().is_symlink() {
-                links += 1;
-                if links > MAX_LINKS {
-                    return None;
-                }
-                let target =
-                    std::fs::read_link(self.host(&done)).ok()?.into_os_string().into_string().ok()?;
-                done.pop();
-                if target.starts_with('/') {
-                    done.clear();
-                }
-                todo.extend(components(&target));
-            }
-        }
-        Some(format!("/{}", done.join("/")))
-    }
-
-    fn host(&self, parts: &[String]) -> PathBuf {
-        parts.iter().fold(self.root.clone(), |path, part| path.join(part))
-    }
-
-    /// Where a path inside the root is for the operating system, links followed.
-    pub fn host_path(&self, path: &str) -> Option<PathBuf> {
-        Some(self.host(&components(&self.resolve(path)?).into_iter().rev().collect::<Vec<_>>()))
+        let root = self.root.as_ref()?;
+        let real = root.resolve(Path::new(path)).ok()?;
+        root.look(&real).ok()??;
+        real.into_os_string().into_string().ok()
     }
 
     /// A file's text, cut at a size that no configuration file has; none if it is no regular file.
@@ -219,24 +191,25 @@ impl System {
 
     /// A regular file, opened for reading.
     pub fn open(&self, path: &str) -> Option<File> {
-        let host = self.host_path(path)?;
-        if !std::fs::metadata(&host).ok()?.is_file() {
-            return None;
-        }
-        File::open(host).ok()
+        self.root.as_ref()?.open(Path::new(path)).ok()
+    }
+
+    /// A device of the running machine, opened for reading without waiting.
+    pub(crate) fn open_device(&self, path: &str) -> Option<File> {
+        let root = self.root.as_ref().filter(|_| self.live)?;
+        root.open_any(Path::new(path), OFlags::empty()).ok()
     }
 
     /// Bytes of a regular file.
     pub fn size(&self, path: &str) -> Option<u64> {
-        std::fs::metadata(self.host_path(path)?).ok().filter(std::fs::Metadata::is_file).map(|m| m.len())
+        let found = self.root.as_ref()?.stat(Path::new(path)).ok().filter(is_file)?;
+        u64::try_from(found.st_size).ok()
     }
 
     /// The names in a folder, sorted; none in one that is not there.
     pub fn names(&self, folder: &str) -> Vec<String> {
-        let Some(entries) = self.host_path(folder).and_then(|host| std::fs::read_dir(host).ok()) else {
-            return Vec::new();
-        };
-        let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+        let names = self.root.as_ref().and_then(|root| root.names(Path::new(folder)).ok());
+        let names = names.into_iter().flatten().filter_map(|name| name.into_string().ok());
         let mut names: Vec<String> = names.collect();
         names.sort();
         names
@@ -244,24 +217,22 @@ impl System {
 
     /// True where something is, links followed.
     pub fn exists(&self, path: &str) -> bool {
-        self.host_path(path).is_some()
+        self.root.as_ref().is_some_and(|root| root.find(Path::new(path)).is_ok())
     }
 
     /// True for a folder.
     pub fn is_dir(&self, path: &str) -> bool {
-        self.host_path(path).is_some_and(|host| host.is_dir())
+        self.root.as_ref().is_some_and(|root| root.is_dir(Path::new(path)).unwrap_or(false))
     }
 
     /// True for a regular file.
     pub fn is_file(&self, path: &str) -> bool {
-        self.host_path(path).is_some_and(|host| host.is_file())
+        self.root.as_ref().is_some_and(|root| root.is_file(Path::new(path)).unwrap_or(false))
     }
 
     /// The text of a symbolic link, if the path is one.
     pub fn link(&self, path: &str) -> Option<String> {
-        let (folder, name) = path.rsplit_once('/')?;
-        let host = if folder.is_empty() { self.root.clone() } else { self.host_path(folder)? };
-        std::fs::read_link(host.join(name)).ok()?.into_os_string().into_string().ok()
+        self.root.as_ref()?.link(Path::new(path)).ok()?.into_os_string().into_string().ok()
     }
 
     /// A device node's permissions.
@@ -269,7 +240,8 @@ impl System {
         if !self.live {
             return self.process.devices.get(path).copied();
         }
-        node_of(&self.host_path(path)?)
+        let found = self.root.as_ref()?.stat(Path::new(path)).ok()?;
+        Some(Node { mode: found.st_mode & 0o7777, uid: found.st_uid, gid: found.st_gid })
     }
 
     /// Names of device nodes in a folder of `/dev`.
@@ -298,17 +270,24 @@ impl System {
     }
 }
 
-/// Parts of a path, last first; empty ones and `.` left out.
-fn components(path: &str) -> Vec<String> {
-    path.split('/').filter(|p| !p.is_empty() && *p != ".").rev().map(String::from).collect()
+/// What the tree records of its process. Nothing, where it has no such file.
+fn recorded(root: &Root) -> Result<Process, String> {
+    let file = match root.open(&Path::new("/").join(MACHINE_FILE)) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Process::default()),
+        file => file.map_err(|e| e.to_string())?,
+    };
+    let mut text = Vec::new();
+    file.take(TEXT_LIMIT + 1).read_to_end(&mut text).map_err(|e| e.to_string())?;
+    if text.len() as u64 > TEXT_LIMIT {
+        return Err(format!("it is longer than {} MiB", TEXT_LIMIT >> 20));
+    }
+    serde_json::from_slice(&text).map_err(|e| e.to_string())
 }
 
-#[cfg(unix)]
 fn uid() -> Option<u32> {
     Some(rustix::process::geteuid().as_raw())
 }
 
-#[cfg(unix)]
 fn groups() -> Vec<u32> {
     let mut groups: Vec<u32> =
         rustix::process::getgroups().unwrap_or_default().into_iter().map(|g| g.as_raw()).collect();
@@ -318,35 +297,7 @@ fn groups() -> Vec<u32> {
     groups
 }
 
-#[cfg(unix)]
 fn free_bytes(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(path).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-#[cfg(unix)]
-fn node_of(host: &Path) -> Option<Node> {
-    use std::os::unix::fs::MetadataExt;
-    let meta = std::fs::metadata(host).ok()?;
-    Some(Node { mode: meta.mode() & 0o7777, uid: meta.uid(), gid: meta.gid() })
-}
-
-#[cfg(not(unix))]
-fn uid() -> Option<u32> {
-    None
-}
-
-#[cfg(not(unix))]
-fn groups() -> Vec<u32> {
-    Vec::new()
-}
-
-#[cfg(not(unix))]
-fn free_bytes(_: &Path) -> Option<u64> {
-    None
-}
-
-#[cfg(not(unix))]
-fn node_of(_: &Path) -> Option<Node> {
-    None
 }

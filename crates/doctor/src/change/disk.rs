@@ -1,11 +1,13 @@
-//! The operations that change a disk, each small enough to have happened or not.
+//! The operations that change a disk, each small enough to have happened or not. All by handles: what was opened or
+//! made is what is written to and gets its owner and permissions, whoever exchanges names meanwhile.
 
-use rustix::fs::{RenameFlags, XattrFlags};
+use crate::calls;
+use crate::root::Spot;
+use rustix::fd::OwnedFd;
+use rustix::fs::{OFlags, Stat};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
-use std::path::Path;
+use std::io;
 
 /// Permissions and owner of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,138 +20,107 @@ pub struct Meta {
     pub gid: u32,
 }
 
-impl From<&std::fs::Metadata> for Meta {
-    fn from(found: &std::fs::Metadata) -> Self {
-        Self { mode: found.mode() & 0o7777, uid: found.uid(), gid: found.gid() }
+impl From<&Stat> for Meta {
+    fn from(found: &Stat) -> Self {
+        Self { mode: found.st_mode & 0o7777, uid: found.st_uid, gid: found.st_gid }
     }
 }
 
-/// What changes a disk. Tests put one in between that fails at any operation.
-pub trait Disk {
-    /// Makes one folder.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn make_folder(&self, path: &Path, meta: Meta) -> io::Result<()>;
+/// Which file it is, under whatever name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity(u64, u64);
 
-    /// Writes a file that is not there yet, down to the platter. Extended attributes (access lists, labels)
-    /// come from `like`, if that exists.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn write(&self, path: &Path, bytes: &[u8], meta: Meta, like: Option<&Path>) -> io::Result<()>;
-
-    /// Puts `from` in the place of `to`, at once.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn replace(&self, from: &Path, to: &Path) -> io::Result<()>;
-
-    /// Moves `from` to `to`, which must not be there.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn move_to(&self, from: &Path, to: &Path) -> io::Result<()>;
-
-    /// Gives the file `from` a second name, `to`, which must not be there.
-    ///
-    /// # Errors
-    /// What the system says; some file systems have no such names.
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-
-    /// Removes a file or link.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn remove_file(&self, path: &Path) -> io::Result<()>;
-
-    /// Removes an empty folder.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn remove_folder(&self, path: &Path) -> io::Result<()>;
+impl From<&Stat> for Identity {
+    fn from(found: &Stat) -> Self {
+        Self(found.st_dev, found.st_ino)
+    }
 }
 
-/// The disk of this machine.
-#[derive(Debug, Clone, Copy)]
-pub struct RealDisk;
+/// Makes one folder.
+pub(super) fn make_folder(spot: &Spot, meta: Meta) -> io::Result<()> {
+    calls::make_folder(&spot.folder, &spot.name, 0o700)?;
+    let made = spot.open(OFlags::DIRECTORY)?;
+    dress(&made, meta)?;
+    spot.flush()
+}
 
-impl Disk for RealDisk {
-    fn make_folder(&self, path: &Path, meta: Meta) -> io::Result<()> {
-        DirBuilder::new().mode(meta.mode).create(path)?;
-        dress(path, meta)?;
-        sync_parent(path)
+/// Writes a file that is not there yet, down to the platter. Extended attributes (access lists, labels) come from
+/// `like`, if that exists.
+pub(super) fn write(spot: &Spot, bytes: &[u8], meta: Meta, like: Option<&Spot>) -> io::Result<Identity> {
+    let file = calls::create(&spot.folder, &spot.name)?;
+    calls::write(&file, bytes)?;
+    if let Some(like) = like {
+        copy_attributes(like, &file);
     }
+    dress(&file, meta)?;
+    calls::flush(&file)?;
+    Ok(Identity::from(&calls::look_at(&file)?))
+}
 
-    fn write(&self, path: &Path, bytes: &[u8], meta: Meta, like: Option<&Path>) -> io::Result<()> {
-        // Private until it has its owner: the old file may have been secret.
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(bytes)?;
-        if let Some(like) = like {
-            copy_attributes(like, path);
-        }
-        dress(path, meta)?;
-        file.sync_all()
+/// Puts the file that was written at `from` in the place of `to`, at once.
+pub(super) fn replace(from: &Spot, to: &Spot, written: Identity) -> io::Result<()> {
+    let is_it =
+        |spot: &Spot| Ok::<_, io::Error>(spot.look()?.is_some_and(|found| Identity::from(&found) == written));
+    let exchanged = || Err(io::Error::other("somebody exchanged it meanwhile"));
+    if !is_it(from)? {
+        return exchanged();
     }
+    calls::rename((&from.folder, &from.name), (&to.folder, &to.name))?;
+    if !is_it(to)? {
+        return exchanged();
+    }
+    to.flush()
+}
 
-    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
-        std::fs::rename(from, to)?;
-        sync_parent(to)
-    }
+/// Puts `from`, whatever it is, in the place of `to`, at once.
+pub(super) fn move_over(from: &Spot, to: &Spot) -> io::Result<()> {
+    calls::rename((&from.folder, &from.name), (&to.folder, &to.name))?;
+    to.flush()
+}
 
-    fn move_to(&self, from: &Path, to: &Path) -> io::Result<()> {
-        use rustix::fs::CWD;
-        use rustix::io::Errno;
-        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            // Not every file system can refuse to replace (NFS): look first, there.
-            Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => std::fs::rename(from, to)?,
-            other => other?,
-        }
-        sync_parent(to)?;
-        sync_parent(from)
+/// Moves `from` to `to`, which must not be there.
+pub(super) fn move_to(from: &Spot, to: &Spot) -> io::Result<()> {
+    let (old, new) = ((&from.folder, from.name.as_os_str()), (&to.folder, to.name.as_os_str()));
+    match calls::move_to(old, new) {
+        // Not every file system can refuse to replace (NFS): look first, there.
+        Err(Errno::INVAL | Errno::NOSYS) if to.look()?.is_none() => calls::rename(old, new)?,
+        other => other?,
     }
+    to.flush()?;
+    from.flush()
+}
 
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        std::fs::hard_link(from, to)?;
-        sync_parent(to)
-    }
+/// Gives the file `from` a second name, `to`, which must not be there. Some file systems have no such names.
+pub(super) fn link(from: &Spot, to: &Spot) -> io::Result<()> {
+    calls::link((&from.folder, &from.name), (&to.folder, &to.name))?;
+    to.flush()
+}
 
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        std::fs::remove_file(path)?;
-        sync_parent(path)
-    }
+/// Removes a file or link.
+pub(super) fn remove_file(spot: &Spot) -> io::Result<()> {
+    calls::remove(&spot.folder, &spot.name)?;
+    spot.flush()
+}
 
-    fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        std::fs::remove_dir(path)?;
-        sync_parent(path)
-    }
+/// Removes an empty folder.
+pub(super) fn remove_folder(spot: &Spot) -> io::Result<()> {
+    calls::remove_folder(&spot.folder, &spot.name)?;
+    spot.flush()
 }
 
 /// Owner first: a change of owner clears some permission bits.
-fn dress(path: &Path, meta: Meta) -> io::Result<()> {
-    let now = Meta::from(&path.symlink_metadata()?);
+fn dress(file: &OwnedFd, meta: Meta) -> io::Result<()> {
+    let now = Meta::from(&calls::look_at(file)?);
     if (now.uid, now.gid) != (meta.uid, meta.gid) {
-        chown(path, Some(meta.uid), Some(meta.gid))?;
+        calls::give(file, meta.uid, meta.gid)?;
     }
-    std::fs::set_permissions(path, Permissions::from_mode(meta.mode))
-}
-
-/// A name is on the platter only when its folder is.
-fn sync_parent(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+    Ok(calls::permit(file, meta.mode)?)
 }
 
 /// Access lists and labels, as far as the system lets us: contents and permissions matter more.
-fn copy_attributes(from: &Path, to: &Path) {
-    let mut names = vec![0; 64 << 10];
-    let Ok(length) = rustix::fs::listxattr(from, &mut names[..]) else { return };
-    for name in names[..length].split(|&b| b == 0).filter(|name| !name.is_empty()) {
-        let mut value = vec![0; 64 << 10];
-        if let Ok(length) = rustix::fs::getxattr(from, name, &mut value[..]) {
-            let _ = rustix::fs::setxattr(to, name, &value[..length], XattrFlags::empty());
-        }
+fn copy_attributes(from: &Spot, to: &OwnedFd) {
+    let Ok(found) = from.open(OFlags::empty()).and_then(|old| Ok(calls::attributes(&old)?)) else { return };
+    for (name, value) in found {
+        let _ = calls::set_attribute(to, &name, &value);
     }
 }

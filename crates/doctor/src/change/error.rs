@@ -70,6 +70,16 @@ pub enum ChangeError {
         /// What the user can do.
         next: String,
     },
+    /// What others could have written, and would be believed.
+    #[error("{} {why}, so what is there may be another's doing; nothing was changed. {next}", .path.display())]
+    Untrusted {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why it is not trusted.
+        why: String,
+        /// What the user can do.
+        next: String,
+    },
     /// The journal is not as we wrote it.
     #[error("{}: {why}; keep that folder, it holds your old files, and put them back by hand", .path.display())]
     Journal {
@@ -97,6 +107,10 @@ fn advice(error: &io::Error) -> &'static str {
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; run the command as the user that may write there, or choose another place"
+        }
+        io::ErrorKind::FileTooLarge => "; raise the limit (`ulimit -f unlimited`) and run the command again",
+        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            "; links lead in a circle, or a folder on the way has become a link: put that right, or change it by hand"
         }
         _ => "",
     }

@@ -10,18 +10,28 @@ mod disk;
 mod error;
 mod journal;
 mod plan;
-mod root;
+mod recover;
+mod rights;
+mod session;
 mod store;
 mod undo;
 
 #[cfg(test)]
-mod faulty_disk;
+mod attack_tests;
 #[cfg(test)]
 mod tests;
 
-pub use disk::{Disk, Meta, RealDisk};
+pub use crate::root::Root;
+pub use disk::Meta;
 pub use error::ChangeError;
 pub use journal::{Manifest, Step};
 pub use plan::{Draft, Plan};
-pub use root::Root;
-pub use store::{Made, Session, Store};
+pub use session::Session;
+pub use store::{Made, Store};
+
+/// How names begin that nobody but we give: hidden, so that no shell, linker or systemd reads them.
+const BESIDE: &str = ".wave32-";
+/// The longest file that a person writes. What is longer is not read, shown or merged.
+const TEXT: u64 = 64 << 20;
+/// The longest library.
+const LIBRARY: u64 = 1 << 30;

@@ -3,11 +3,13 @@
 use super::disk::Meta;
 use super::error::ChangeError;
 use super::journal::Step;
-use super::root::Root;
+use super::{LIBRARY, TEXT};
+use crate::calls;
+use crate::root::{Root, is_dir, is_file};
 use diffy::DiffOptions;
+use rustix::fs::OFlags;
 use std::fmt::Write as _;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// One step with the contents it needs.
@@ -105,7 +107,25 @@ impl<'r> Draft<'r> {
         mode: u32,
         edit: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>, ChangeError>,
     ) -> Result<(), ChangeError> {
-        let real = self.root.resolve(path).map_err(ChangeError::io("find", path))?;
+        self.edit_up_to(path, mode, TEXT, edit)
+    }
+
+    /// Gives the library at `path`, which may be longer than what a person writes, these contents.
+    ///
+    /// # Errors
+    /// As [`Draft::edit`].
+    pub fn edit_library(&mut self, path: &Path, contents: &[u8]) -> Result<(), ChangeError> {
+        self.edit_up_to(path, 0o644, LIBRARY, |_| Ok(contents.to_vec()))
+    }
+
+    fn edit_up_to(
+        &mut self,
+        path: &Path,
+        mode: u32,
+        limit: u64,
+        edit: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>, ChangeError>,
+    ) -> Result<(), ChangeError> {
+        let real = self.real(path)?;
         let earlier = self.plan.steps.iter().position(
             |planned| matches!(&planned.step, Step::Write { path, after: Some(_), .. } if *path == real),
         );
@@ -125,7 +145,7 @@ impl<'r> Draft<'r> {
                 ("would be both file and folder".into(), "choose other places with --to".into());
             return Err(ChangeError::Refused { path: path.clone(), why, next });
         }
-        let (before, meta) = match read(self.root, &real)? {
+        let (before, meta) = match read(self.root, &real, limit)? {
             Some((bytes, meta)) => (Some(bytes), Some(meta)),
             None => (None, None),
         };
@@ -185,11 +205,9 @@ impl<'r> Draft<'r> {
     /// # Errors
     /// What cannot be looked at.
     pub fn remove(&mut self, path: &Path) -> Result<(), ChangeError> {
-        let real = self.root.resolve_parent(path).map_err(ChangeError::io("find", path))?;
-        match self.root.host(&real).symlink_metadata() {
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(ChangeError::io("look at", path)(e)),
+        let real = self.real_name(path)?;
+        if self.root.look(&real).map_err(ChangeError::io("look at", path))?.is_none() {
+            return Ok(());
         }
         // Where it goes is settled when the change has a number.
         let step = Step::Move { from: real, to: PathBuf::new() };
@@ -204,10 +222,11 @@ impl<'r> Draft<'r> {
     /// # Errors
     /// What is no plain file.
     pub fn replace(&mut self, path: &Path, kept: &Path, contents: Vec<u8>) -> Result<(), ChangeError> {
-        let real = self.root.resolve_parent(path).map_err(ChangeError::io("find", path))?;
-        let kept = self.root.resolve_parent(kept).map_err(ChangeError::io("find", kept))?;
-        let found = self.root.host(&real).symlink_metadata().map_err(ChangeError::io("look at", &real))?;
-        if !found.is_file() {
+        let real = self.real_name(path)?;
+        let kept = self.real_name(kept)?;
+        let found = self.root.look(&real).map_err(ChangeError::io("look at", &real))?;
+        let found = found.ok_or(io::ErrorKind::NotFound.into()).map_err(ChangeError::io("look at", &real))?;
+        if !is_file(&found) {
             let (why, next) = ("is no plain file".into(), "name the folder that it leads to".into());
             return Err(ChangeError::Refused { path: real, why, next });
         }
@@ -224,9 +243,9 @@ impl<'r> Draft<'r> {
     /// # Errors
     /// What cannot be read.
     pub fn put_back(&mut self, kept: &Path, path: &Path) -> Result<(), ChangeError> {
-        let real = self.root.resolve_parent(path).map_err(ChangeError::io("find", path))?;
-        let kept = self.root.resolve_parent(kept).map_err(ChangeError::io("find", kept))?;
-        if let Some((bytes, meta)) = read(self.root, &real)? {
+        let real = self.real_name(path)?;
+        let kept = self.real_name(kept)?;
+        if let Some((bytes, meta)) = read(self.root, &real, LIBRARY)? {
             let step = Step::Write { path: real.clone(), before: Some(meta), after: None };
             self.plan.steps.push(Planned { step, before: Some(bytes), after: None, note: None });
         }
@@ -244,22 +263,44 @@ impl<'r> Draft<'r> {
         self.plan
     }
 
+    /// The file that `path` names, links followed. Root follows a user's links to that user's own files only.
+    fn real(&self, path: &Path) -> Result<PathBuf, ChangeError> {
+        let (real, givers) = self.root.trail(path).map_err(ChangeError::io("find", path))?;
+        if rustix::process::geteuid().is_root() && givers.iter().any(|&(giver, _)| giver != 0) {
+            let owner = self.root.nearest(&real).map_err(ChangeError::io("look at", &real))?.st_uid;
+            if let Some((giver, _)) = givers.into_iter().find(|&(giver, _)| giver != 0 && giver != owner) {
+                let why =
+                    format!("is led by a link of user {giver} to {}, which is not theirs", real.display());
+                let next = "name the file itself, or run the command as that user".into();
+                return Err(ChangeError::Refused { path: path.into(), why, next });
+            }
+        }
+        Ok(real)
+    }
+
+    /// Like [`Draft::real`], but a link in the last place stands for itself.
+    fn real_name(&self, path: &Path) -> Result<PathBuf, ChangeError> {
+        match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) => Ok(self.real(folder)?.join(name)),
+            _ => Err(ChangeError::io("find", path)(io::Error::other("names no file"))),
+        }
+    }
+
     /// Plans the folders that `path` needs and that are not there; the owner that new files get there.
     fn folders(&mut self, path: &Path) -> Result<Meta, ChangeError> {
         let mut missing = Vec::new();
         let mut owner = None;
         for folder in path.ancestors().skip(1) {
-            match self.root.host(folder).metadata() {
-                Ok(found) if found.is_dir() => {
+            match self.root.look(folder).map_err(ChangeError::io("look at", folder))? {
+                Some(found) if is_dir(&found) => {
                     owner = Some(Meta::from(&found));
                     break;
                 }
-                Ok(_) => {
+                Some(_) => {
                     let (why, next) = ("is no folder".into(), "move it out of the way".into());
                     return Err(ChangeError::Refused { path: folder.into(), why, next });
                 }
-                Err(e) if e.kind() == io::ErrorKind::NotFound => missing.push(folder.to_path_buf()),
-                Err(e) => return Err(ChangeError::io("look at", folder)(e)),
+                None => missing.push(folder.to_path_buf()),
             }
         }
         let owner = owner.unwrap_or(Meta { mode: 0o755, uid: 0, gid: 0 });
@@ -284,27 +325,39 @@ impl<'r> Draft<'r> {
 }
 
 /// The file at `real` (links followed already) and its permissions; nothing if it is not there.
-pub(super) fn read(root: &Root, real: &Path) -> Result<Option<(Vec<u8>, Meta)>, ChangeError> {
-    let host = root.host(real);
+pub(super) fn read(root: &Root, real: &Path, limit: u64) -> Result<Option<(Vec<u8>, Meta)>, ChangeError> {
     let refused = |why: &str, next: &str| {
         Err(ChangeError::Refused { path: real.into(), why: why.into(), next: next.into() })
     };
-    let found = match host.symlink_metadata() {
-        Ok(found) => found,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(e) => return Err(ChangeError::io("look at", real)(e)),
-    };
-    if !found.is_file() {
-        return refused("is no plain file", "move it out of the way, or choose another place with --to");
+    let plain = "move it out of the way, or choose another place with --to";
+    match root.look(real).map_err(ChangeError::io("look at", real))? {
+        None => return Ok(None),
+        // What is none is not opened.
+        Some(found) if !is_file(&found) => return refused("is no plain file", plain),
+        Some(_) => {}
     }
-    if found.nlink() > 1 {
+    let open = root.spot(real).and_then(|spot| spot.open(OFlags::empty()));
+    let file = open.map_err(ChangeError::io("read", real))?;
+    // What is opened may be another one by now.
+    let found = calls::look_at(&file).map_err(|e| ChangeError::io("look at", real)(e.into()))?;
+    if !is_file(&found) {
+        return refused("is no plain file", plain);
+    }
+    if found.st_nlink > 1 {
         let next =
             "replacing one would part it from the others: put the output of `wave32 env` there by hand";
         return refused("has several names (hard links)", next);
     }
-    let bytes = std::fs::read(&host).map_err(ChangeError::io("read", real))?;
+    let too_long =
+        || refused(&format!("is longer than {} MiB", limit >> 20), "see what it is, and change it by hand");
+    if u64::try_from(found.st_size).is_ok_and(|size| size > limit) {
+        return too_long();
+    }
+    // It may grow meanwhile.
+    let bytes = calls::read(&file, limit + 1).map_err(|e| ChangeError::io("read", real)(e.into()))?;
+    if bytes.len() as u64 > limit {
+        return too_long();
+    }
     Ok(Some((bytes, Meta::from(&found))))
 }
 

@@ -4,11 +4,12 @@ use super::disk::Meta;
 use super::error::ChangeError;
 use super::journal::{Stage, Step};
 use super::plan::{Plan, Planned, is_binary, read};
-use super::store::Session;
+use super::session::Session;
+use super::{LIBRARY, TEXT};
 use diffy::{DiffOptions, Line};
 use std::path::Path;
 
-type Contents = Option<(Vec<u8>, Meta)>;
+pub(super) type Contents = Option<(Vec<u8>, Meta)>;
 
 /// What a file should become when the change from `before` to `after` is taken back and it is `now`; nothing
 /// if the user's edit and ours cannot be told apart.
@@ -38,6 +39,12 @@ pub(super) fn restored(now: &Contents, before: &Contents, after: &Contents) -> O
             Some(Some((merged, meta.unwrap_or(*now_meta))))
         }
     }
+}
+
+/// What of a file has to be read to compare it with these: a person's edits are shorter than that.
+pub(super) fn longest(before: &Contents, after: &Contents) -> u64 {
+    let length = |contents: &Contents| contents.as_ref().map_or(0, |(bytes, _)| bytes.len() as u64);
+    TEXT.max(length(before)).max(length(after)).min(LIBRARY)
 }
 
 /// A merge takes an edit right beside ours for a conflict. It is none where the lines that we wrote are still
@@ -90,28 +97,25 @@ impl Session<'_> {
     /// # Errors
     /// No such change, a conflict (unless forced), files that cannot be read.
     pub fn plan_undo(&self, id: u64) -> Result<Plan, ChangeError> {
-        let history = self.store.history()?;
+        let history = super::store::history(&self.journal)?;
         let made = history.iter().find(|made| made.id == id).ok_or(ChangeError::NoSuchChange(id))?;
         let mut plan = Plan { title: format!("undo: {}", made.title), undoes: Some(id), steps: Vec::new() };
         if made.undone {
             plan.undoes = None;
             return Ok(plan);
         }
-        let manifest = self.store.journal.read(id, Stage::Done)?;
+        let manifest = self.journal.read(id, Stage::Done)?;
         for (k, step) in manifest.steps.iter().enumerate().rev() {
-            let exists = |path: &Path| self.store.root.host(path).symlink_metadata().is_ok();
+            let exists = |path: &Path| self.exists(path);
             let step = match step {
-                Step::MakeFolder { path, meta } if exists(path) => {
-                    Step::RemoveFolder { path: path.clone(), meta: *meta }
-                }
-                Step::RemoveFolder { path, meta } if !exists(path) => {
-                    Step::MakeFolder { path: path.clone(), meta: *meta }
-                }
-                Step::MakeFolder { .. } | Step::RemoveFolder { .. } => continue,
-                Step::Write { path, .. } if self.folder_is_gone(path) => continue,
+                Step::MakeFolder { path, .. } if !exists(path)? => continue,
+                Step::MakeFolder { path, meta } => Step::RemoveFolder { path: path.clone(), meta: *meta },
+                Step::RemoveFolder { path, .. } if exists(path)? => continue,
+                Step::RemoveFolder { path, meta } => Step::MakeFolder { path: path.clone(), meta: *meta },
+                Step::Write { path, .. } if self.folder_is_gone(path)? => continue,
                 Step::Move { from, to } => {
-                    if !exists(to) {
-                        let path = self.store.journal.folder(id, Stage::Done);
+                    if !exists(to)? {
+                        let path = self.journal.shown(id, Stage::Done);
                         let why = format!("{} is no longer at {}", from.display(), to.display());
                         return Err(ChangeError::Journal { path, why });
                     }
@@ -120,7 +124,7 @@ impl Session<'_> {
                         .steps
                         .iter()
                         .any(|p| matches!(&p.step, Step::Write { path, after: None, .. } if path == from));
-                    if exists(from) && !gives_way {
+                    if !gives_way && exists(from)? {
                         let kept = self.set_aside_name(from, self.store.root.host(to))?;
                         let step = Step::Move { from: from.clone(), to: kept };
                         let note = Some("yours, kept".into());
@@ -145,17 +149,17 @@ impl Session<'_> {
         (id, k): (u64, usize),
         (before, after): (Option<Meta>, Option<Meta>),
     ) -> Result<(), ChangeError> {
-        let store = self.store;
         let change = (id, Stage::Done);
-        let before = store.contents(change, k, "before", before)?;
-        let after = store.contents(change, k, "after", after)?;
+        let before = self.journal.contents(change, k, "before", before)?;
+        let after = self.journal.contents(change, k, "after", after)?;
         // What this plan has moved away by then is not there.
         let moved = plan.steps.iter().any(|p| matches!(&p.step, Step::Move { from, .. } if from == path));
-        let now = if moved { None } else { read(&store.root, path)? };
+        let limit = longest(&before, &after);
+        let now = if moved { None } else { read(&self.store.root, path, limit)? };
         let wanted = match restored(&now, &before, &after) {
             Some(wanted) => wanted,
             None => {
-                let copy = store.copy(id, Stage::Done, k, "before");
+                let copy = self.journal.copy(id, Stage::Done, k, "before");
                 if let Some((bytes, meta)) = &now {
                     let kept = self.set_aside_name(path, copy)?;
                     plan.steps.push(Planned {

@@ -56,8 +56,13 @@ pub fn add(
         Place::Bash => {
             // A login bash reads the first of these only.
             let login = [".bash_profile", ".bash_login", ".profile"].map(|name| homes.home.join(name));
-            let there = |path: &&PathBuf| root.host(path).symlink_metadata().is_ok();
-            let login = login.iter().find(there).unwrap_or(&login[2]);
+            let mut first = None;
+            for path in &login {
+                if first.is_none() && there(root, path)? {
+                    first = Some(path);
+                }
+            }
+            let login = first.unwrap_or(&login[2]);
             block(draft, &homes.home.join(".bashrc"), &sh)?;
             block(draft, login, &sh)
         }
@@ -70,7 +75,7 @@ pub fn add(
         Place::Csh => {
             let tcshrc = homes.home.join(".tcshrc");
             // tcsh reads this instead of .cshrc.
-            let theirs = root.host(&tcshrc).symlink_metadata().is_ok();
+            let theirs = there(root, &tcshrc)?;
             let path = if theirs { tcshrc } else { homes.home.join(".cshrc") };
             block(draft, &path, &Dialect::Csh.settings(settings))
         }
@@ -88,7 +93,8 @@ pub fn add(
             whole(draft, path, &Dialect::Systemd.settings(settings))
         }
         Place::Conda(prefix) => {
-            if !root.resolve(&prefix.join("conda-meta")).is_ok_and(|real| root.host(&real).is_dir()) {
+            let meta = prefix.join("conda-meta");
+            if !root.is_dir(&meta).map_err(ChangeError::io("look at", &meta))? {
                 let why = "is no conda environment (it has no conda-meta)".into();
                 let next = "give its folder: --to conda=FOLDER, as `conda env list` shows it".into();
                 return Err(ChangeError::Refused { path: prefix.clone(), why, next });
@@ -103,6 +109,10 @@ pub fn add(
         }
         Place::Venv(folder) => venv::add(draft, root, folder, settings),
     }
+}
+
+fn there(root: &Root, path: &Path) -> Result<bool, ChangeError> {
+    root.is_there(path).map_err(ChangeError::io("look at", path))
 }
 
 /// A file that is ours alone.

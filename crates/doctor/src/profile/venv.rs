@@ -17,12 +17,17 @@ pub(super) fn add(
     folder: &Path,
     settings: &[Setting],
 ) -> Result<(), ChangeError> {
-    let exists = |path: &Path| root.resolve(path).is_ok_and(|real| root.host(&real).is_file());
+    let exists = |path: &Path| root.is_file(path).map_err(ChangeError::io("look at", path));
     let scripts =
         [("activate", Dialect::Sh), ("activate.fish", Dialect::Fish), ("activate.csh", Dialect::Csh)];
     let bin = folder.join("bin");
-    let there: Vec<_> = scripts.iter().filter(|(name, _)| exists(&bin.join(name))).collect();
-    if !exists(&folder.join("pyvenv.cfg")) || there.is_empty() {
+    let mut there = Vec::new();
+    for script in &scripts {
+        if exists(&bin.join(script.0))? {
+            there.push(script);
+        }
+    }
+    if !exists(&folder.join("pyvenv.cfg"))? || there.is_empty() {
         let why = "is no virtual environment with an activate script".into();
         let next = "give the folder that has pyvenv.cfg in it: --to venv=FOLDER".into();
         return Err(ChangeError::Refused { path: folder.into(), why, next });

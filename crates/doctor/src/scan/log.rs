@@ -92,15 +92,8 @@ fn kernel_log(source: &str, text: &str) -> Log {
 }
 
 /// The kernel's own buffer, where the user may read it. Every read is one record, and none waits.
-#[cfg(unix)]
 fn messages(system: &System) -> Option<String> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let mut file = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(system.host_path("/dev/kmsg")?)
-        .ok()?;
+    let mut file = system.open_device("/dev/kmsg")?;
     let (mut text, mut record) = (String::new(), vec![0; 8 << 10]);
     while text.len() < LOG_BYTES as usize {
         match file.read(&mut record) {
@@ -117,11 +110,6 @@ fn messages(system: &System) -> Option<String> {
         }
     }
     Some(text)
-}
-
-#[cfg(not(unix))]
-fn messages(_: &System) -> Option<String> {
-    None
 }
 
 fn tail(system: &System, path: &str) -> Option<String> {
