@@ -77,7 +77,7 @@ macro_rules! asks {
         /// # Safety
         /// As of HIP.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> c_int {
+        pub unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> c_int {
             static SAID: AtomicBool = AtomicBool::new(false);
             ask(stringify!($name), $wish, &SAID, || real!(HIP, $name($($arg: $ty),*) -> c_int, NO_SUCH_SYMBOL))
         }
@@ -102,7 +102,11 @@ asks! {
 /// # Safety
 /// As of HIP.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipExtMallocWithFlags(at: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int {
+pub unsafe extern "C-unwind" fn hipExtMallocWithFlags(
+    at: *mut *mut c_void,
+    bytes: usize,
+    flags: c_uint,
+) -> c_int {
     const FINE: c_uint = 0x1;
     const UNCACHED: c_uint = 0x3;
     let changed = matches!(flags, FINE | UNCACHED) && policy::mode() != Mode::Leave;
@@ -129,7 +133,7 @@ macro_rules! waits {
         /// # Safety
         /// As of HIP.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(stream: *mut c_void, at: *mut c_void, $($arg: $ty),*) -> c_int {
+        pub unsafe extern "C-unwind" fn $name(stream: *mut c_void, at: *mut c_void, $($arg: $ty),*) -> c_int {
             static SAID: AtomicBool = AtomicBool::new(false);
             if policy::mode() != Mode::Leave && hsa::is_coarse_host_memory(at) {
                 let what = concat!(stringify!($name), " on coarse-grained host memory");

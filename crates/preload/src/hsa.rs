@@ -5,6 +5,7 @@
 //! libraries for themselves, nothing changes.
 
 use std::arch::naked_asm;
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::size_of;
 
@@ -42,51 +43,53 @@ fn flags(pool: Pool) -> u32 {
     if ask(INFO_SEGMENT) == Some(SEGMENT_GLOBAL) { ask(INFO_GLOBAL_FLAGS).unwrap_or(0) } else { 0 }
 }
 
-/// An agent's pools, as far as they were seen.
+/// An agent's pools, as far as they were seen. Shared with callbacks of HSA's, which might call them from anywhere.
 struct Pools {
     wanted: Pool,
-    has_wanted: bool,
-    coarse: Option<Pool>,
+    has_wanted: Cell<bool>,
+    coarse: Cell<Option<Pool>>,
 }
 
-unsafe extern "C" fn see_pool(pool: Pool, pools: *mut c_void) -> c_int {
-    // SAFETY: `see_agent` hands these over.
-    let pools = unsafe { &mut *pools.cast::<Pools>() };
-    pools.has_wanted |= pool == pools.wanted;
-    if flags(pool) & COARSE != 0 {
-        pools.coarse.get_or_insert(pool);
+unsafe extern "C-unwind" fn see_pool(pool: Pool, pools: *mut c_void) -> c_int {
+    // SAFETY: `neighbour` handed it over, and it is only read through.
+    let pools = unsafe { &*pools.cast::<Pools>() };
+    if pool == pools.wanted {
+        pools.has_wanted.set(true);
+    }
+    if pools.coarse.get().is_none() && flags(pool) & COARSE != 0 {
+        pools.coarse.set(Some(pool));
     }
     SUCCESS
 }
 
-unsafe extern "C" fn see_agent(agent: Agent, pools: *mut c_void) -> c_int {
-    // SAFETY: `neighbour` hands these over.
-    let all = unsafe { &mut *pools.cast::<Pools>() };
-    all.coarse = None;
-    let each: unsafe extern "C" fn(Pool, *mut c_void) -> c_int = see_pool;
+unsafe extern "C-unwind" fn see_agent(agent: Agent, pools: *mut c_void) -> c_int {
+    // SAFETY: `neighbour` hands it over, and it is only read through.
+    let all = unsafe { &*pools.cast::<Pools>() };
+    all.coarse.set(None);
+    let each: unsafe extern "C-unwind" fn(Pool, *mut c_void) -> c_int = see_pool;
     real!(
         HSA,
         hsa_amd_agent_iterate_memory_pools(
             agent: Agent,
-            each: unsafe extern "C" fn(Pool, *mut c_void) -> c_int,
+            each: unsafe extern "C-unwind" fn(Pool, *mut c_void) -> c_int,
             pools: *mut c_void
         ) -> c_int,
         NOT_INITIALIZED
     );
-    if all.has_wanted { BREAK } else { SUCCESS }
+    if all.has_wanted.get() { BREAK } else { SUCCESS }
 }
 
 /// The coarse-grained pool of the agent that this pool belongs to.
 fn neighbour(pool: Pool) -> Option<Pool> {
-    let mut found = Pools { wanted: pool, has_wanted: false, coarse: None };
-    let pools: *mut c_void = (&raw mut found).cast();
-    let each: unsafe extern "C" fn(Agent, *mut c_void) -> c_int = see_agent;
+    let found = Pools { wanted: pool, has_wanted: Cell::new(false), coarse: Cell::new(None) };
+    let pools: *mut c_void = (&raw const found).cast_mut().cast();
+    let each: unsafe extern "C-unwind" fn(Agent, *mut c_void) -> c_int = see_agent;
     real!(
         HSA,
-        hsa_iterate_agents(each: unsafe extern "C" fn(Agent, *mut c_void) -> c_int, pools: *mut c_void) -> c_int,
+        hsa_iterate_agents(each: unsafe extern "C-unwind" fn(Agent, *mut c_void) -> c_int, pools: *mut c_void) -> c_int,
         NOT_INITIALIZED
     );
-    if found.has_wanted { found.coarse } else { None }
+    if found.has_wanted.get() { found.coarse.get() } else { None }
 }
 
 /// Whether memory asked for from `caller` is a program's: who asks, if HIP does so for it.
@@ -129,7 +132,7 @@ macro_rules! knows_caller {
         /// As of HSA.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name() {
+        pub unsafe extern "C-unwind" fn $name() {
             naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {}", sym $inner)
         }
     )*};
@@ -142,7 +145,7 @@ knows_caller! {
     hsa_amd_svm_attributes_set => svm_attributes_set, "r8";
 }
 
-unsafe extern "C" fn pool_allocate(
+unsafe extern "C-unwind" fn pool_allocate(
     pool: Pool,
     bytes: usize,
     flags: u32,
@@ -157,7 +160,7 @@ unsafe extern "C" fn pool_allocate(
     )
 }
 
-unsafe extern "C" fn memory_allocate(
+unsafe extern "C-unwind" fn memory_allocate(
     region: Pool,
     bytes: usize,
     at: *mut *mut c_void,
@@ -167,7 +170,7 @@ unsafe extern "C" fn memory_allocate(
     real!(HSA, hsa_memory_allocate(region: Pool, bytes: usize, at: *mut *mut c_void) -> c_int, NOT_INITIALIZED)
 }
 
-unsafe extern "C" fn vmem_handle_create(
+unsafe extern "C-unwind" fn vmem_handle_create(
     pool: Pool,
     bytes: usize,
     kind: c_int,
@@ -189,7 +192,7 @@ unsafe extern "C" fn vmem_handle_create(
 /// # Safety
 /// As of HSA.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hsa_amd_memory_lock_to_pool(
+pub unsafe extern "C-unwind" fn hsa_amd_memory_lock_to_pool(
     host: *mut c_void,
     bytes: usize,
     agents: *mut Agent,
@@ -229,10 +232,12 @@ const GRAIN_COARSE: u64 = 1;
 /// HSA_AMD_SVM_ATTRIB_AGENT_ACCESSIBLE and .._IN_PLACE.
 const ACCESSIBLE: std::ops::RangeInclusive<u64> = 0x200..=0x201;
 
+/// Longer lists make no sense: there are some ten attributes, three of them for each agent.
+const MOST_ATTRIBUTES: usize = 4096;
+
 /// With a coarse grain: where one is named, if `named` says so; and where the memory becomes a card's without one, as it
 /// would be fine-grained then.
-fn coarsened(list: &[Attribute], named: bool) -> Vec<Attribute> {
-    let mut list = list.to_vec();
+fn coarsened(mut list: Vec<Attribute>, named: bool) -> Vec<Attribute> {
     let has_grain = list.iter().any(|attribute| attribute.name == GRAIN);
     if named {
         for attribute in list.iter_mut().filter(|attribute| attribute.name == GRAIN) {
@@ -245,7 +250,7 @@ fn coarsened(list: &[Attribute], named: bool) -> Vec<Attribute> {
     list
 }
 
-unsafe extern "C" fn svm_attributes_set(
+unsafe extern "C-unwind" fn svm_attributes_set(
     address: *mut c_void,
     bytes: usize,
     list: *mut Attribute,
@@ -253,9 +258,10 @@ unsafe extern "C" fn svm_attributes_set(
     caller: *const c_void,
 ) -> c_int {
     let mut ours = Vec::new();
-    if policy::mode() != Mode::Leave && !list.is_null() {
-        // SAFETY: the caller promises that many.
-        let theirs = unsafe { std::slice::from_raw_parts(list, count) };
+    // What makes no sense is HSA's to refuse.
+    if policy::mode() != Mode::Leave && !list.is_null() && count <= MOST_ATTRIBUTES {
+        // SAFETY: the caller promises that many, and HSA reads them too.
+        let theirs: Vec<Attribute> = (0..count).map(|at| unsafe { list.add(at).read_unaligned() }).collect();
         // Shared virtual memory is always a program's, variables that are `__managed__` included.
         ours = coarsened(theirs, asked_by(caller).is_some());
         if ours.iter().any(|attribute| attribute.name == GRAIN && attribute.value == GRAIN_COARSE) {
@@ -340,8 +346,8 @@ mod tests {
     #[test]
     fn a_grain_is_changed_where_named_and_added_for_a_card() {
         let pairs = |list: &[(u64, u64)], named| {
-            let list: Vec<_> = list.iter().map(|&(name, value)| Attribute { name, value }).collect();
-            coarsened(&list, named).iter().map(|a| (a.name, a.value)).collect::<Vec<_>>()
+            let list = list.iter().map(|&(name, value)| Attribute { name, value }).collect();
+            coarsened(list, named).iter().map(|a| (a.name, a.value)).collect::<Vec<_>>()
         };
         assert_eq!(pairs(&[(8, 77), (GRAIN, 0)], true), [(8, 77), (GRAIN, 1)]);
         assert_eq!(pairs(&[(8, 77), (GRAIN, 0)], false), [(8, 77), (GRAIN, 0)]);

@@ -36,3 +36,4 @@ mod hip;
 mod hsa;
 mod policy;
 mod real;
+mod stderr;

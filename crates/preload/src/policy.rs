@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use crate::card;
+use crate::{card, stderr};
 
 /// What is done with requests for fine-grained memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +71,8 @@ fn variable(name: &CStr) -> Option<String> {
     Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
 
-/// One line on stderr, in one write and without a lock.
 fn say(line: &str) {
-    let line = format!("wave32: {line}\n");
-    // SAFETY: the line is that long. Nothing can be done where it is not written.
-    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+    stderr::write(&format!("wave32: {line}\n"));
 }
 
 /// Says what was changed, if `WAVE32_LOG` asks.
@@ -99,10 +96,15 @@ thread_local! {
 
 /// Runs `body` as the program's `call` for memory.
 pub fn during<R>(call: &'static str, body: impl FnOnce() -> R) -> R {
-    let outer = CALL.replace(Some(call));
-    let result = body();
-    CALL.set(outer);
-    result
+    struct Outer(Option<&'static str>);
+    // It ends with an exception too.
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            CALL.set(self.0);
+        }
+    }
+    let _outer = Outer(CALL.replace(Some(call)));
+    body()
 }
 
 /// The program's call for memory that this thread is in.
@@ -130,5 +132,8 @@ mod tests {
         assert_eq!(call(), None);
         let inner = during("outer", || during("inner", call));
         assert_eq!((inner, during("outer", call), call()), (Some("inner"), Some("outer"), None));
+        let thrown =
+            std::panic::catch_unwind(|| during("thrown", || std::panic::resume_unwind(Box::new(()))));
+        assert_eq!((thrown.is_err(), call()), (true, None));
     }
 }

@@ -60,8 +60,14 @@ struct Search {
 }
 
 unsafe extern "C" fn found(object: *mut libc::dl_phdr_info, _bytes: usize, search: *mut c_void) -> c_int {
-    // SAFETY: dl_iterate_phdr hands over an object with a name, and the Search that was given to it.
-    let (name, search) = unsafe { (CStr::from_ptr((*object).dlpi_name), &mut *search.cast::<Search>()) };
+    // SAFETY: dl_iterate_phdr hands over an object, and the Search that was given to it. Some objects have no name.
+    let (name, search) = unsafe {
+        let name = (*object).dlpi_name;
+        if name.is_null() {
+            return 0;
+        }
+        (CStr::from_ptr(name), &mut *search.cast::<Search>())
+    };
     let hit = file_name(name).starts_with(search.prefix.as_bytes());
     if hit {
         search.path = Some(name.to_owned());
@@ -96,7 +102,8 @@ unsafe fn named_like_a_runtime(path: *const c_char) -> bool {
     RUNTIMES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
 }
 
-/// Calls the real function: `real!(HIP, name(arg: Type) -> Type, lost)`, where `lost` is the result if there is none.
+/// Calls the real function: `real!(HIP, name(arg: Type) -> Type, lost)`, where `lost` is the result if there is none. It may
+/// throw, and so may all of ours that call it: an exception goes on to the program, as it would without us.
 macro_rules! real {
     ($library:ident, $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, $lost:expr) => {{
         static REAL: crate::real::Real =
@@ -107,7 +114,7 @@ macro_rules! real {
         } else {
             // SAFETY: the function of this name has this type, and the caller's promises are handed on.
             unsafe {
-                std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($ty),*) -> $ret>(at)($($arg),*)
+                std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn($($ty),*) -> $ret>(at)($($arg),*)
             }
         }
     }};

@@ -84,7 +84,7 @@ pub fn step(device: &'static Device, queue: &Queue) -> Result<bool, Failure> {
     if number >= queue.index(device, at.write_index)?.load(Ordering::Acquire) {
         return Ok(false);
     }
-    let address = at.ring + number * BYTES % at.bytes;
+    let address = at.ring.wrapping_add(number.wrapping_mul(BYTES) % at.bytes);
     let head = device.vm.word32(address).ok_or(Failure::absent(address))?;
     if head.load(Ordering::Acquire) as u16 & 0xff == INVALID {
         return Ok(false);
@@ -92,7 +92,7 @@ pub fn step(device: &'static Device, queue: &Queue) -> Result<bool, Failure> {
     let mut packet = Packet([0; BYTES as usize]);
     device.vm.get(address, &mut packet.0).ok_or(Failure::absent(address))?;
     if device.settings.trace {
-        eprintln!("wave32-vgpu: queue {} packet {number}: {:x?}", queue.slot, packet.0);
+        log!("queue {} packet {number}: {:x?}", queue.slot, packet.0);
     }
     let start = ticks();
     if !execute(device, queue, &packet, address, number)? {
@@ -100,7 +100,7 @@ pub fn step(device: &'static Device, queue: &Queue) -> Result<bool, Failure> {
     }
     let done = packet.u64(56);
     head.store(u32::from(INVALID), Ordering::Release);
-    read.store(number + 1, Ordering::Release);
+    read.store(number.wrapping_add(1), Ordering::Release);
     if done != 0 {
         signal::complete(device, done, start, ticks().max(start + 1))?;
     }
@@ -124,7 +124,8 @@ fn execute(
             _ => return Err(Failure::Queue(error::VENDOR_FORMAT)),
         },
         2 => {
-            let dispatch = packet.dispatch(address, number, queue.description.write_index - WRITE_INDEX);
+            let dispatch =
+                packet.dispatch(address, number, queue.description.write_index.wrapping_sub(WRITE_INDEX));
             device.executor.run(device, &dispatch)?;
         }
         kind @ (3 | 5) => return wait(device, stop, || barrier(device, packet, kind == 3)),
@@ -174,12 +175,12 @@ fn condition(device: &Device, packet: &Packet) -> Result<bool, Failure> {
 
 /// Tells the runtime's handler, as the firmware and the trap handler do.
 pub fn raise_queue_error(device: &Device, queue: &Queue, code: u64) {
-    let base = queue.description.write_index - WRITE_INDEX;
-    if queue.description.read_index != base + READ_INDEX {
-        eprintln!("wave32-vgpu: queue {}: error {code:#x}, and nobody to tell", queue.slot);
+    let base = queue.description.write_index.wrapping_sub(WRITE_INDEX);
+    if queue.description.read_index != base.wrapping_add(READ_INDEX) {
+        log!("queue {}: error {code:#x}, and nobody to tell", queue.slot);
         return;
     }
-    if let Some(handle) = device.vm.word64(base + INACTIVE_SIGNAL) {
+    if let Some(handle) = device.vm.word64(base.wrapping_add(INACTIVE_SIGNAL)) {
         let _ = signal::store(device, handle.load(Ordering::Acquire), code);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::device::Device;
-use crate::memory::DOORBELL_BYTES;
+use crate::memory::{DOORBELL_BYTES, DOORBELL_OFFSET};
 
 const SHORT: Duration = Duration::from_micros(50);
 const QUIET: Duration = Duration::from_millis(1);
@@ -75,7 +75,7 @@ fn watch(device: &'static Device) -> ! {
         }
         let times = bell.times.load(Ordering::Acquire);
         if trap.0 != times {
-            trap = (times, Trap::new(bell.mapping.load(Ordering::Acquire)));
+            trap = (times, Trap::new(device, bell.mapping.load(Ordering::Acquire)));
         }
         match &trap.1 {
             Some(trap) if trap.arm(true) => {
@@ -116,7 +116,11 @@ const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
 
 impl Trap {
-    fn new(address: u64) -> Option<Self> {
+    fn new(device: &Device, address: u64) -> Option<Self> {
+        // A trap at anything else of the program's would stop whoever writes there.
+        if !device.is_mapped_at(address, DOORBELL_BYTES, DOORBELL_OFFSET) {
+            return None;
+        }
         // SAFETY: makes a descriptor.
         let fd = unsafe {
             libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use crate::memory::Vm;
 use crate::progress::Progress;
 use crate::queue::Queue;
 use crate::settings::Settings;
-use crate::topology;
+use crate::{sysfs, topology};
 
 /// See the module.
 pub struct Device {
     pid: u32,
     file: RawFd,
+    shared: AtomicI32,
     /// Device and inode of the file: by these descriptors of it are known, duplicates and inherited ones too.
     identity: (u64, u64),
     /// What was asked for.
@@ -72,18 +73,19 @@ impl Device {
         let failed = |what: &str| format!("{what}: {}", std::io::Error::last_os_error());
         let name = CString::new("wave32-vgpu").unwrap_or_default();
         // SAFETY: the name is a C string.
-        let file = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+        let file = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         if file < 0 {
             return Err(failed("no memory file"));
         }
         let identity =
             identity(file).ok_or_else(|| failed("the memory file cannot be asked for its inode"))?;
-        let vm = Vm::new(file, topology::vram_bytes(settings.card))
+        let vm = Vm::new(file, topology::vram_bytes(settings.card), sysfs::host_bytes())
             .map_err(|_| failed("no address space for the card"))?;
         let executor = Executor::new(&settings);
         Ok(Self {
             pid: std::process::id(),
             file,
+            shared: AtomicI32::new(-1),
             identity,
             settings,
             vm,
@@ -93,6 +95,33 @@ impl Device {
             progress: Progress::default(),
             executor,
         })
+    }
+
+    /// Whether all of `bytes` at `address` are a mapping of the card's file from `offset` on.
+    pub fn is_mapped_at(&self, address: u64, bytes: u64, offset: u64) -> bool {
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let covers = |line: &str| {
+            // Addresses, rights, offset, device, inode.
+            let mut fields = line.split_ascii_whitespace();
+            let (from, to) = fields.next()?.split_once('-')?;
+            let (from, to, offset_there) = (hex(from)?, hex(to)?, hex(fields.nth(1)?)?);
+            let inode: u64 = fields.nth(1)?.parse().ok()?;
+            let begins = from <= address && address.checked_add(bytes)? <= to;
+            Some(begins && inode == self.identity.1 && offset_there + (address - from) == offset)
+        };
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        maps.lines().any(|line| covers(line) == Some(true))
+    }
+
+    /// A descriptor of the card that stays, opened once, or anew if the program closed it.
+    pub fn shared_descriptor(&self) -> Result<RawFd> {
+        let known = self.shared.load(Ordering::Acquire);
+        if known >= 0 && self.owns(known) {
+            return Ok(known);
+        }
+        let new = open(libc::O_CLOEXEC)?;
+        self.shared.store(new, Ordering::Release);
+        Ok(new)
     }
 
     /// Whether `fd` is open on this card.
@@ -134,7 +163,7 @@ pub fn is_inherited(fd: RawFd) -> bool {
 /// A new descriptor of the card, for `/dev/kfd` and the render node alike.
 pub fn open(flags: libc::c_int) -> Result<RawFd> {
     let device = Device::open().map_err(|reason| {
-        eprintln!("wave32-vgpu: no virtual card: {reason}");
+        log!("no virtual card: {reason}");
         Errno(libc::ENODEV)
     })?;
     let command = if flags & libc::O_CLOEXEC != 0 { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };

@@ -79,6 +79,9 @@ pub unsafe extern "C" fn amdgpu_device_initialize(
     out: *mut *mut c_void,
 ) -> c_int {
     if Device::current().is_some_and(|device| device.owns(fd)) {
+        if major.is_null() || minor.is_null() || out.is_null() {
+            return -libc::EINVAL;
+        }
         // SAFETY: libdrm's callers give places for all three.
         unsafe {
             (*major, *minor) = (3, 54);
@@ -125,7 +128,7 @@ pub unsafe extern "C" fn amdgpu_get_marketing_name(dev: *mut c_void) -> *const c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amdgpu_device_get_fd(dev: *mut c_void) -> c_int {
     if dev == handle() {
-        return device::open(libc::O_CLOEXEC).unwrap_or(-1);
+        return Device::current().and_then(|device| device.shared_descriptor().ok()).unwrap_or(-1);
     }
     real!(amdgpu_device_get_fd(dev: *mut c_void) -> c_int, -libc::EINVAL)
 }
@@ -138,6 +141,9 @@ pub unsafe extern "C" fn amdgpu_device_get_fd(dev: *mut c_void) -> c_int {
 pub unsafe extern "C" fn amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_void) -> c_int {
     if dev == handle() {
         let Some(device) = Device::current() else { return -libc::ENODEV };
+        if info.is_null() {
+            return -libc::EINVAL;
+        }
         // SAFETY: the caller's structure is of this type.
         unsafe { info.cast::<GpuInfo>().write_unaligned(gpu_info(device.settings.card)) };
         return 0;

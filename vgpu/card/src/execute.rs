@@ -96,7 +96,7 @@ impl Executor {
     fn stopped(&self, stop: &Stop) -> Failure {
         let (kind, place, failure) = describe(stop);
         let message = stop.to_string();
-        eprintln!("wave32-vgpu: {message}");
+        log!("{message}");
         let kernel = place.map_or(String::new(), |place| place.kernel.clone());
         self.report.stopped(Finding { kernel, kind, message });
         failure

@@ -5,17 +5,13 @@ use std::time::Duration;
 use crate::device::{Device, nanoseconds, ticks};
 use crate::errno::{Errno, Result};
 use crate::events::Wait;
+use crate::memory::{END_OF_ADDRESSES, FIRST_ADDRESS};
 use crate::queue::{Description, Kind, Queue};
 use crate::topology::GPU_ID;
+use crate::user::{self, Plain};
 
 /// 1.13: memory that is left can be asked for (from 1.9); events have no ages (from 1.14).
 const VERSION: [u32; 2] = [1, 13];
-
-/// Structures that any bytes make.
-///
-/// # Safety
-/// Plain integers and arrays of them only, without padding.
-unsafe trait Args: Copy {}
 
 macro_rules! args {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty),* $(,)? })*) => {
@@ -25,7 +21,7 @@ macro_rules! args {
             #[derive(Debug, Clone, Copy)]
             struct $name { $($field: $ty),* }
             // SAFETY: the fields below are integers, their sizes add up to the structure's (asserted).
-            unsafe impl Args for $name {}
+            unsafe impl Plain for $name {}
             const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$ty>())*);
         )*
     };
@@ -65,7 +61,7 @@ args! {
     }
     AvailableMemory { available: u64, gpu_id: u32, pad: u32 }
     XnackMode { enabled: i32 }
-    Ignored { first: u32 }
+    Ignored { words: [u32; 8] }
 }
 
 /// LDS and scratch as flat addresses: apertures that no buffer's address can fall into (`kfd_flat_memory.c`).
@@ -74,84 +70,93 @@ pub const LDS_APERTURE: u64 = 1 << 48;
 pub const SCRATCH_APERTURE: u64 = 2 << 48;
 const APERTURE_BYTES: u64 = 1 << 32;
 
-/// Does the ioctl `number` with `bytes` of arguments at `argument`.
+/// More cards than any process has.
+const MOST_GPUS: u32 = 64;
+
+/// Does the ioctl `number` with `bytes` of arguments at `argument`. Pointers of the program's may be wild: that is an
+/// errno.
 ///
 /// # Safety
-/// `argument` points to `bytes` that may be read and written, and the pointers in them are as KFD's header says.
-pub unsafe fn ioctl(device: &'static Device, number: u32, argument: *mut u8, bytes: usize) -> Result<()> {
-    if argument.is_null() {
-        return Err(Errno::FAULT);
-    }
-    // SAFETY: the caller's promise, handed on; `call` touches no more than `bytes`.
+/// What the ioctl answers is written where the program said: nothing of ours lies there.
+pub unsafe fn ioctl(device: &'static Device, number: u32, argument: u64, bytes: usize) -> Result<()> {
+    // Requests that only tell: the kernel does not write to them either.
+    let tells = matches!(number, 0x04 | 0x07 | 0x09..=0x0b | 0x13 | 0x15 | 0x17 | 0x1a);
+    let at = Argument { at: argument, bytes, answered: !tells };
+    // SAFETY: the caller's promise, handed on.
     unsafe {
         match number {
-            0x01 => call(argument, bytes, |a: &mut GetVersion| {
+            0x01 => call(at, |a: &mut GetVersion| {
                 [a.major, a.minor] = VERSION;
                 Ok(())
             }),
-            0x02 => call(argument, bytes, |a| create_queue(device, a)),
-            0x03 => call(argument, bytes, |a: &mut DestroyQueue| {
+            0x02 => call(at, |a| create_queue(device, a)),
+            0x03 => call(at, |a: &mut DestroyQueue| {
                 let queue = device.queues().remove(&a.queue_id).ok_or(Errno::INVALID)?;
                 queue.destroy();
                 Ok(())
             }),
             // Caching policy: one policy here.
-            0x04 => call(argument, bytes, |_: &mut Ignored| Ok(())),
-            0x05 => call(argument, bytes, |a: &mut GetClockCounters| {
+            0x04 => call(at, |_: &mut Ignored| Ok(())),
+            0x05 => call(at, |a: &mut GetClockCounters| {
                 a.gpu = ticks();
                 a.cpu = nanoseconds(libc::CLOCK_MONOTONIC_RAW);
                 a.system = nanoseconds(libc::CLOCK_BOOTTIME);
                 a.frequency = 1_000_000_000;
                 Ok(())
             }),
-            0x07 => call(argument, bytes, |a: &mut UpdateQueue| {
+            0x07 => call(at, |a: &mut UpdateQueue| {
                 let queue = device.queues().get(&a.queue_id).cloned().ok_or(Errno::INVALID)?;
                 queue.suspend(a.percentage == 0 || a.ring == 0);
                 Ok(())
             }),
-            0x08 => call(argument, bytes, |a| create_event(device, a)),
-            0x09 => call(argument, bytes, |a: &mut EventId| device.events.destroy(a.event_id)),
-            0x0a => call(argument, bytes, |a: &mut EventId| device.events.set(a.event_id)),
-            0x0b => call(argument, bytes, |a: &mut EventId| device.events.reset(a.event_id)),
-            0x0c => call(argument, bytes, |a| wait_events(device, a)),
+            0x08 => call(at, |a| create_event(device, a)),
+            0x09 => call(at, |a: &mut EventId| device.events.destroy(a.event_id)),
+            0x0a => call(at, |a: &mut EventId| device.events.set(a.event_id)),
+            0x0b => call(at, |a: &mut EventId| device.events.reset(a.event_id)),
+            0x0c => call(at, |a| wait_events(device, a)),
             // Scratch is private to a wave here, there is no trap handler, and all compute units are used.
-            0x11 | 0x13 | 0x1a => call(argument, bytes, |_: &mut Ignored| Ok(())),
-            0x12 => call(argument, bytes, |a: &mut TileConfig| {
+            0x11 | 0x13 | 0x1a => call(at, |_: &mut Ignored| Ok(())),
+            0x12 => call(at, |a: &mut TileConfig| {
                 (a.tile_count, a.macro_tile_count) = (0, 0);
                 (a.gb_addr_config, a.banks, a.ranks) = (0x44, 0, 0);
                 Ok(())
             }),
-            0x14 => call(argument, bytes, get_apertures),
-            0x15 => call(argument, bytes, |a: &mut AcquireVm| {
-                if device.owns(a.drm_fd as libc::c_int) { Ok(()) } else { Err(Errno::INVALID) }
-            }),
-            0x16 => call(argument, bytes, |a: &mut AllocMemory| {
+            0x14 => call(at, |a| get_apertures(a)),
+            0x15 => call(
+                at,
+                |a: &mut AcquireVm| {
+                    if device.owns(a.drm_fd as libc::c_int) { Ok(()) } else { Err(Errno::INVALID) }
+                },
+            ),
+            0x16 => call(at, |a: &mut AllocMemory| {
                 check_gpu(a.gpu_id)?;
                 (a.handle, a.mmap_offset) = device.vm.allocate(a.address, a.bytes, a.mmap_offset, a.flags)?;
                 Ok(())
             }),
-            0x17 => call(argument, bytes, |a: &mut FreeMemory| device.vm.free(a.handle)),
-            0x18 => call(argument, bytes, |a: &mut MapMemory| {
+            0x17 => call(at, |a: &mut FreeMemory| device.vm.free(a.handle)),
+            0x18 => call(at, |a: &mut MapMemory| {
+                check_gpus(a)?;
                 if let Some(doorbells) = device.vm.map_for_card(a.handle)? {
                     device.bell.mapped(doorbells);
                 }
                 a.success = a.count;
                 Ok(())
             }),
-            0x19 => call(argument, bytes, |a: &mut MapMemory| {
+            0x19 => call(at, |a: &mut MapMemory| {
+                check_gpus(a)?;
                 device.vm.unmap_from_card(a.handle)?;
                 a.success = a.count;
                 Ok(())
             }),
             // Retry after page faults, which these cards cannot: may be asked for (negative), and turned off.
-            0x21 => call(argument, bytes, |a: &mut XnackMode| {
+            0x21 => call(at, |a: &mut XnackMode| {
                 if a.enabled > 0 {
                     return Err(Errno(libc::EPERM));
                 }
                 a.enabled = 0;
                 Ok(())
             }),
-            0x23 => call(argument, bytes, |a: &mut AvailableMemory| {
+            0x23 => call(at, |a: &mut AvailableMemory| {
                 check_gpu(a.gpu_id)?;
                 a.available = device.vm.available();
                 Ok(())
@@ -162,30 +167,43 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: *mut u8, byt
     }
 }
 
+/// Where a request's arguments are, and whether they are answered there.
+#[derive(Clone, Copy)]
+struct Argument {
+    at: u64,
+    bytes: usize,
+    answered: bool,
+}
+
 /// Copies arguments in, as far as the caller has them, and out again, as the kernel does.
 ///
 /// # Safety
-/// `argument` points to `bytes` that may be read and written.
-unsafe fn call<A: Args>(
-    argument: *mut u8,
-    bytes: usize,
-    handle: impl FnOnce(&mut A) -> Result<()>,
-) -> Result<()> {
-    let bytes = bytes.min(size_of::<A>());
-    let mut args = std::mem::MaybeUninit::<A>::zeroed();
-    // SAFETY: no more than both sides have; any bytes make an `A`.
-    let mut args = unsafe {
-        std::ptr::copy_nonoverlapping(argument, args.as_mut_ptr().cast(), bytes);
-        args.assume_init()
-    };
+/// As of [`ioctl`].
+unsafe fn call<A: Plain>(argument: Argument, handle: impl FnOnce(&mut A) -> Result<()>) -> Result<()> {
+    let bytes = argument.bytes.min(size_of::<A>());
+    // SAFETY: any bytes make an `A`, zeros too.
+    let mut args = unsafe { std::mem::zeroed::<A>() };
+    // SAFETY: no more than an `A` has, and it stays valid whatever is written.
+    let fields = unsafe { std::slice::from_raw_parts_mut((&raw mut args).cast(), bytes) };
+    user::read_bytes(argument.at, fields)?;
     handle(&mut args)?;
-    // SAFETY: as above.
-    unsafe { std::ptr::copy_nonoverlapping((&raw const args).cast(), argument, bytes) };
+    if argument.answered {
+        // SAFETY: the caller's promise.
+        unsafe { user::write_bytes(argument.at, &user::bytes_of(&[args])[..bytes]) }?;
+    }
     Ok(())
 }
 
 fn check_gpu(id: u32) -> Result<()> {
     if id == GPU_ID { Ok(()) } else { Err(Errno::INVALID) }
+}
+
+/// Whether a list of cards holds only this one.
+fn check_gpus(a: &MapMemory) -> Result<()> {
+    if a.count == 0 || a.count > MOST_GPUS || a.success > a.count {
+        return Err(Errno::INVALID);
+    }
+    user::read::<u32>(a.ids, a.count as usize)?.into_iter().try_for_each(check_gpu)
 }
 
 fn create_queue(device: &'static Device, a: &mut CreateQueue) -> Result<()> {
@@ -218,16 +236,17 @@ fn create_event(device: &Device, a: &mut CreateEvent) -> Result<()> {
     Ok(())
 }
 
-fn wait_events(device: &Device, a: &mut WaitEvents) -> Result<()> {
-    if a.events == 0 || a.count > crate::events::LIMIT {
+/// # Safety
+/// As of [`ioctl`].
+unsafe fn wait_events(device: &Device, a: &mut WaitEvents) -> Result<()> {
+    if a.count > crate::events::LIMIT {
         return Err(Errno::INVALID);
     }
-    // SAFETY: KFD's header: `count` structures lie there, the caller's until the call returns.
-    let list = unsafe { std::slice::from_raw_parts_mut(a.events as *mut EventData, a.count as usize) };
+    let mut list = user::read::<EventData>(a.events, a.count as usize)?;
     let ids: Vec<u32> = list.iter().map(|event| event.event_id).collect();
     let timeout = (a.timeout != u32::MAX).then(|| Duration::from_millis(a.timeout.into()));
     let (outcome, faults) = device.events.wait(&ids, a.all != 0, timeout)?;
-    if outcome == Wait::Done {
+    if outcome == Wait::Done && faults.iter().any(Option::is_some) {
         for (event, fault) in list.iter_mut().zip(faults) {
             if let Some(fault) = fault {
                 (event.not_present, event.read_only) =
@@ -236,6 +255,8 @@ fn wait_events(device: &Device, a: &mut WaitEvents) -> Result<()> {
                 (event.address, event.gpu_id) = (fault.address, GPU_ID);
             }
         }
+        // SAFETY: the caller's promise.
+        unsafe { user::write_bytes(a.events, user::bytes_of(&list)) }?;
     }
     a.result = match outcome {
         Wait::Done => 0,
@@ -245,7 +266,9 @@ fn wait_events(device: &Device, a: &mut WaitEvents) -> Result<()> {
     Ok(())
 }
 
-fn get_apertures(a: &mut GetApertures) -> Result<()> {
+/// # Safety
+/// As of [`ioctl`].
+unsafe fn get_apertures(a: &mut GetApertures) -> Result<()> {
     if a.list != 0 {
         if a.nodes == 0 {
             return Err(Errno::INVALID);
@@ -255,14 +278,13 @@ fn get_apertures(a: &mut GetApertures) -> Result<()> {
             lds_limit: LDS_APERTURE + APERTURE_BYTES - 1,
             scratch_base: SCRATCH_APERTURE,
             scratch_limit: SCRATCH_APERTURE + APERTURE_BYTES - 1,
-            gpuvm_base: 0x1000,
-            // All of a process's address space.
-            gpuvm_limit: (1 << 47) - 1,
+            gpuvm_base: FIRST_ADDRESS,
+            gpuvm_limit: END_OF_ADDRESSES - 1,
             gpu_id: GPU_ID,
             pad: 0,
         };
-        // SAFETY: KFD's header: room for `nodes` of them, and there is at least one.
-        unsafe { (a.list as *mut Apertures).write_unaligned(apertures) };
+        // SAFETY: the caller's promise; there is room for one at least.
+        unsafe { user::write_bytes(a.list, user::bytes_of(&[apertures])) }?;
     }
     a.nodes = 1;
     Ok(())

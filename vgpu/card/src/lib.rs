@@ -13,6 +13,11 @@
 //! Each process has a card of its own, made when it first opens one; a child of `fork` has none until it opens one anew.
 #![allow(unsafe_code)] // The doors to C and the card's view of memory; each block says why.
 
+/// A line on stderr; see [`stderr`].
+macro_rules! log {
+    ($($text:tt)*) => { crate::stderr::write(&format!("wave32-vgpu: {}\n", format_args!($($text)*))) };
+}
+
 mod aql;
 mod bell;
 mod cards;
@@ -21,6 +26,9 @@ mod drm;
 mod errno;
 mod events;
 mod execute;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod kfd;
 mod memory;
 mod names;
@@ -31,5 +39,9 @@ mod report;
 mod sdma;
 mod settings;
 mod signal;
+// One text for both preloaded libraries, neither of which the other may depend on.
+#[path = "../../../crates/preload/src/stderr.rs"]
+mod stderr;
 mod sysfs;
 mod topology;
+mod user;

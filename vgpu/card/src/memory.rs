@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use wave32_exec::{Memory, Region};
 
 use crate::errno::{Errno, Result};
+use crate::events::Fault;
+use crate::user::{PAGE, is_mapped};
 
 /// Flags of `AMDKFD_IOC_ALLOC_MEMORY_OF_GPU`.
 pub mod flags {
@@ -28,10 +30,15 @@ pub const DOORBELL_OFFSET: u64 = 0;
 /// 1024 doorbells of 8 bytes.
 pub const DOORBELL_BYTES: u64 = 8192;
 const MMIO_OFFSET: u64 = 1 << 20;
+const MMIO_BYTES: u64 = PAGE;
 const FIRST_BUFFER_OFFSET: u64 = 1 << 32;
-const PAGE: u64 = 4096;
 /// Sparse, so that this costs nothing: 128 TiB of offsets, never handed out twice.
 const FILE_BYTES: u64 = 1 << 47;
+
+/// What the card may see: all of a process's address space, but the page of null pointers.
+pub const FIRST_ADDRESS: u64 = PAGE;
+/// See [`FIRST_ADDRESS`].
+pub const END_OF_ADDRESSES: u64 = 1 << 47;
 
 #[derive(Debug, Clone, Copy)]
 struct Buffer {
@@ -55,12 +62,15 @@ struct Table {
     next_handle: u64,
     next_offset: u64,
     vram_used: u64,
+    host_used: u64,
 }
 
 /// All memory of one process's card.
 pub struct Vm {
     file: RawFd,
     vram_bytes: u64,
+    /// What may be pinned of the machine's memory.
+    host_bytes: u64,
     doorbells: u64,
     table: Mutex<Table>,
     /// What is mapped for the card, by address.
@@ -85,17 +95,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Counts a buffer's bytes in or out.
+fn count(table: &mut Table, vram: bool, bytes: u64, more: bool) {
+    let used = if vram { &mut table.vram_used } else { &mut table.host_used };
+    *used = if more { *used + bytes } else { *used - bytes };
+}
+
 impl Vm {
     /// A card's memory over a new file, which the caller keeps open.
-    pub fn new(file: RawFd, vram_bytes: u64) -> Result<Self> {
+    pub fn new(file: RawFd, vram_bytes: u64, host_bytes: u64) -> Result<Self> {
         // SAFETY: no memory is involved.
         if unsafe { libc::ftruncate(file, FILE_BYTES as libc::off_t) } != 0 {
             return Err(Errno::last());
         }
+        // A program that cut it short would take the pages away under the card. Kernels without seals do without.
+        // SAFETY: as above.
+        unsafe {
+            libc::fcntl(file, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL)
+        };
         let doorbells = map(file, DOORBELL_OFFSET, DOORBELL_BYTES)?;
         Ok(Self {
             file,
             vram_bytes,
+            host_bytes,
             doorbells,
             table: Mutex::new(Table { next_offset: FIRST_BUFFER_OFFSET, next_handle: 1, ..Table::default() }),
             regions: RwLock::default(),
@@ -121,36 +143,30 @@ impl Vm {
             return Err(Errno::INVALID);
         }
         let vram = flags & flags::VRAM != 0;
-        let offset = {
-            let mut table = lock(&self.table);
-            if vram {
-                if bytes > self.vram_bytes - table.vram_used {
-                    return Err(Errno::NO_MEMORY);
-                }
-                table.vram_used += bytes;
-            }
-            if flags & flags::USERPTR != 0 {
-                None
-            } else if flags & flags::DOORBELL != 0 {
-                Some(DOORBELL_OFFSET)
-            } else if flags & flags::MMIO_REMAP != 0 {
-                Some(MMIO_OFFSET)
-            } else {
-                let offset = table.next_offset;
-                // A page between, so that no access runs from one into the next.
-                table.next_offset += bytes + PAGE;
-                Some(offset)
-            }
+        let own = flags & (flags::USERPTR | flags::DOORBELL | flags::MMIO_REMAP);
+        if u32::from(vram) + own.count_ones() > 1 {
+            return Err(Errno::INVALID);
+        }
+        match own {
+            flags::USERPTR if !host.is_multiple_of(PAGE) => return Err(Errno::INVALID),
+            flags::USERPTR if !is_mapped(host, bytes) => return Err(Errno::FAULT),
+            flags::DOORBELL if bytes > DOORBELL_BYTES => return Err(Errno::INVALID),
+            flags::MMIO_REMAP if bytes > MMIO_BYTES => return Err(Errno::INVALID),
+            _ => {}
+        }
+        let offset = match own {
+            flags::USERPTR => None,
+            flags::DOORBELL => Some(DOORBELL_OFFSET),
+            flags::MMIO_REMAP => Some(MMIO_OFFSET),
+            _ => Some(self.reserve(bytes, vram)?),
         };
         let token = match offset {
             None => host,
-            Some(offset) => match map(self.file, offset, bytes) {
-                Ok(at) => at,
-                Err(errno) => {
-                    lock(&self.table).vram_used -= if vram { bytes } else { 0 };
-                    return Err(errno);
+            Some(offset) => map(self.file, offset, bytes).inspect_err(|_| {
+                if own == 0 {
+                    count(&mut lock(&self.table), vram, bytes, false);
                 }
-            },
+            })?,
         };
         let region = Region {
             base: address,
@@ -167,17 +183,30 @@ impl Vm {
         Ok((handle, offset.unwrap_or(host)))
     }
 
+    /// A place in the file, if there is so much of the card's memory, or of the machine's.
+    fn reserve(&self, bytes: u64, vram: bool) -> Result<u64> {
+        let mut table = lock(&self.table);
+        let left = if vram { self.vram_bytes - table.vram_used } else { self.host_bytes - table.host_used };
+        let offset = table.next_offset;
+        // A page between, so that no access runs from one into the next.
+        let next = offset.checked_add(bytes).and_then(|end| end.checked_add(PAGE));
+        table.next_offset =
+            next.filter(|next| bytes <= left && *next <= FILE_BYTES).ok_or(Errno::NO_MEMORY)?;
+        count(&mut table, vram, bytes, true);
+        Ok(offset)
+    }
+
     /// Frees it. A kernel that still uses it faults from now on.
     pub fn free(&self, handle: u64) -> Result<()> {
         let buffer = {
             let mut table = lock(&self.table);
             let buffer = table.buffers.remove(&handle).ok_or(Errno::INVALID)?;
-            if buffer.flags & flags::VRAM != 0 {
-                table.vram_used -= buffer.region.bytes;
+            if buffer.offset.is_some_and(|offset| offset >= FIRST_BUFFER_OFFSET) {
+                count(&mut table, buffer.flags & flags::VRAM != 0, buffer.region.bytes, false);
             }
+            self.hide(&buffer);
             buffer
         };
-        self.hide(&buffer);
         if let Some(offset) = buffer.offset {
             lock(&self.doomed).push(Doomed {
                 address: buffer.region.token,
@@ -191,14 +220,26 @@ impl Vm {
         Ok(())
     }
 
-    /// Lets the card see it; whether it holds the doorbells, and where the program mapped them then.
+    /// Lets the card see it; whether it holds the doorbells, and where the program mapped them then. No two buffers may
+    /// share an address.
     pub fn map_for_card(&self, handle: u64) -> Result<Option<u64>> {
         let mut table = lock(&self.table);
         let buffer = table.buffers.get_mut(&handle).ok_or(Errno::INVALID)?;
-        buffer.mapped = true;
         let region = buffer.region;
-        self.regions.write().unwrap_or_else(PoisonError::into_inner).insert(region.base, region);
-        self.generation.fetch_add(1, Ordering::Release);
+        if !buffer.mapped {
+            let end = region.base + region.bytes;
+            if region.base < FIRST_ADDRESS || end > END_OF_ADDRESSES {
+                return Err(Errno::INVALID);
+            }
+            let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+            if regions.range(..end).next_back().is_some_and(|(_, last)| last.base + last.bytes > region.base)
+            {
+                return Err(Errno::INVALID);
+            }
+            regions.insert(region.base, region);
+            buffer.mapped = true;
+            self.generation.fetch_add(1, Ordering::Release);
+        }
         Ok((buffer.flags & flags::DOORBELL != 0).then_some(region.base))
     }
 
@@ -206,16 +247,17 @@ impl Vm {
     pub fn unmap_from_card(&self, handle: u64) -> Result<()> {
         let mut table = lock(&self.table);
         let buffer = table.buffers.get_mut(&handle).ok_or(Errno::INVALID)?;
+        self.hide(buffer);
         buffer.mapped = false;
-        let buffer = *buffer;
-        drop(table);
-        self.hide(&buffer);
         Ok(())
     }
 
+    /// Takes it out of what the card sees, if it was there: what else has its address may be another buffer.
     fn hide(&self, buffer: &Buffer) {
-        self.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&buffer.region.base);
-        self.generation.fetch_add(1, Ordering::Release);
+        if buffer.mapped {
+            self.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&buffer.region.base);
+            self.generation.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// Keeps mappings in place.
@@ -263,7 +305,7 @@ impl Vm {
             return None;
         }
         let at = self.at(address, 8)?;
-        // SAFETY: inside a buffer's mapping, aligned; the mapping stays while the caller holds `InUse`.
+        // SAFETY: inside a buffer's mapping, aligned as both begin at pages; it stays while the caller holds `InUse`.
         Some(unsafe { &*(at as *const AtomicU64) })
     }
 
@@ -277,6 +319,26 @@ impl Vm {
         Some(unsafe { &*(at as *const AtomicU32) })
     }
 
+    /// Why the card may not write there, if it may not.
+    fn writable(&self, address: u64) -> std::result::Result<Region, Fault> {
+        match self.region(address) {
+            Some(region) if !region.readonly => Ok(region),
+            found => Err(Fault { address, readonly: found.is_some() }),
+        }
+    }
+
+    /// As [`Vm::word64`], to be written.
+    pub fn target64(&self, address: u64) -> std::result::Result<&AtomicU64, Fault> {
+        self.writable(address)?;
+        self.word64(address).ok_or(Fault { address, readonly: false })
+    }
+
+    /// As [`Vm::word32`], to be written.
+    pub fn target32(&self, address: u64) -> std::result::Result<&AtomicU32, Fault> {
+        self.writable(address)?;
+        self.word32(address).ok_or(Fault { address, readonly: false })
+    }
+
     /// Copies out; none where not all of it is the card's to see.
     pub fn get(&self, address: u64, out: &mut [u8]) -> Option<()> {
         let region = self.region(address).filter(|region| region.holds(address, out.len() as u64))?;
@@ -284,16 +346,19 @@ impl Vm {
         Some(())
     }
 
-    /// Copies within the card's memory, through buffers' ends; the first address that is not there.
-    pub fn copy(&self, to: u64, from: u64, bytes: u64) -> std::result::Result<(), u64> {
+    /// Copies within the card's memory, through buffers' ends, up to the first address that is not there or not to be
+    /// written. To be used while [`InUse`] is held.
+    pub fn copy(&self, to: u64, from: u64, bytes: u64) -> std::result::Result<(), Fault> {
+        let left = |region: &Region, address: u64| {
+            (region.token + (address - region.base), region.base + region.bytes - address)
+        };
         let mut done = 0;
         while done < bytes {
-            let (source, target) = (from + done, to + done);
-            let left = |address: u64| -> std::result::Result<(u64, u64), u64> {
-                let region = self.region(address).ok_or(address)?;
-                Ok((region.token + (address - region.base), region.base + region.bytes - address))
-            };
-            let ((read, readable), (write, writable)) = (left(source)?, left(target)?);
+            // Past the last address comes the first, at which nothing is.
+            let (source, target) = (from.wrapping_add(done), to.wrapping_add(done));
+            let readable = self.region(source).ok_or(Fault { address: source, readonly: false })?;
+            let writable = self.writable(target)?;
+            let ((read, readable), (write, writable)) = (left(&readable, source), left(&writable, target));
             let count = readable.min(writable).min(bytes - done);
             // SAFETY: both ranges lie in buffers' mappings; they may overlap, hence `copy`.
             unsafe { std::ptr::copy(read as *const u8, write as *mut u8, count as usize) };
@@ -302,10 +367,11 @@ impl Vm {
         Ok(())
     }
 
-    /// Fills with dwords; the first address that is not there.
-    pub fn fill(&self, to: u64, value: u32, bytes: u64) -> std::result::Result<(), u64> {
-        for address in (to..to + bytes).step_by(4) {
-            self.word32(address).ok_or(address)?.store(value, Ordering::Relaxed);
+    /// Fills with dwords, up to the first address that is not there or not to be written. To be used while [`InUse`] is
+    /// held.
+    pub fn fill(&self, to: u64, value: u32, bytes: u64) -> std::result::Result<(), Fault> {
+        for done in (0..bytes).step_by(4) {
+            self.target32(to.wrapping_add(done))?.store(value, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -379,5 +445,115 @@ impl Memory for Vm {
         // SAFETY: as in `update32`.
         let word = unsafe { &*((region.token + (addr - region.base)) as *const AtomicU64) };
         word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(f(old))).unwrap_or_else(|old| old)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const BASE: u64 = 1 << 40;
+
+    fn vm() -> Vm {
+        // SAFETY: makes a descriptor, which the test leaves open.
+        let file =
+            unsafe { libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        assert!(file >= 0);
+        Vm::new(file, 64 * MIB, 64 * MIB).unwrap()
+    }
+
+    fn buffer(vm: &Vm, address: u64, bytes: u64, flags: u32) -> u64 {
+        let handle = vm.allocate(address, bytes, 0, flags).unwrap().0;
+        vm.map_for_card(handle).unwrap();
+        handle
+    }
+
+    #[test]
+    fn sizes_and_places_that_make_no_sense_are_refused() {
+        let vm = vm();
+        let refused = |address, bytes, host, flags| vm.allocate(address, bytes, host, flags).unwrap_err();
+        for (address, bytes) in
+            [(BASE, 0), (BASE, 1), (BASE + 1, PAGE), (u64::MAX - 4095, PAGE), (BASE, u64::MAX - 4095)]
+        {
+            assert_eq!(refused(address, bytes, 0, flags::VRAM), Errno::INVALID, "{address:#x} {bytes:#x}");
+        }
+        assert_eq!(refused(BASE, 65 * MIB, 0, flags::VRAM), Errno::NO_MEMORY);
+        for bytes in [65 * MIB, FILE_BYTES, 1 << 62, !(PAGE - 1) - BASE] {
+            assert_eq!(refused(BASE, bytes, 0, flags::WRITABLE), Errno::NO_MEMORY, "{bytes:#x}");
+        }
+        assert_eq!(refused(BASE, 2 * DOORBELL_BYTES, 0, flags::DOORBELL), Errno::INVALID);
+        assert_eq!(refused(BASE, 2 * PAGE, 0, flags::MMIO_REMAP), Errno::INVALID);
+        assert_eq!(refused(BASE, PAGE, 0, flags::DOORBELL | flags::VRAM), Errno::INVALID);
+        for (host, errno) in
+            [(0, Errno::FAULT), (1 << 47, Errno::FAULT), (1, Errno::INVALID), (!(PAGE - 1), Errno::FAULT)]
+        {
+            assert_eq!(refused(BASE, PAGE, host, flags::USERPTR), errno, "{host:#x}");
+        }
+        assert_eq!(vm.available(), 64 * MIB, "what was refused holds nothing");
+        for address in [0, LAST, LAST + PAGE, 1 << 62] {
+            let (handle, _) = vm.allocate(address, 2 * PAGE, 0, 0).unwrap();
+            assert_eq!(vm.map_for_card(handle), Err(Errno::INVALID), "{address:#x}");
+            vm.free(handle).unwrap();
+        }
+    }
+
+    const LAST: u64 = END_OF_ADDRESSES - PAGE;
+
+    #[test]
+    fn no_buffer_takes_anothers_addresses() {
+        let vm = vm();
+        let first = buffer(&vm, BASE, 4 * PAGE, flags::WRITABLE);
+        vm.target32(BASE).unwrap().store(7, Ordering::Relaxed);
+        for (address, pages) in [(0, 4), (0, 1), (1, 1), (3, 1), (3, 9), (u64::MAX, 2), (u64::MAX, 9)] {
+            let address = BASE.wrapping_add(address.wrapping_mul(PAGE));
+            let (other, _) = vm.allocate(address, pages * PAGE, 0, flags::WRITABLE).unwrap();
+            assert_eq!(vm.map_for_card(other), Err(Errno::INVALID), "{address:#x} of {pages}");
+            // Neither takes the first away.
+            vm.unmap_from_card(other).unwrap();
+            vm.free(other).unwrap();
+            assert_eq!(vm.word32(BASE).unwrap().load(Ordering::Relaxed), 7);
+        }
+        let after = buffer(&vm, BASE + 4 * PAGE, PAGE, flags::WRITABLE);
+        assert_eq!(vm.map_for_card(first), Ok(None), "again is no harm");
+        vm.unmap_from_card(first).unwrap();
+        vm.unmap_from_card(first).unwrap();
+        assert!(vm.word32(BASE).is_none() && vm.word32(BASE + 4 * PAGE).is_some());
+        vm.free(first).unwrap();
+        vm.free(after).unwrap();
+        assert_eq!((vm.free(first), vm.map_for_card(first)), (Err(Errno::INVALID), Err(Errno::INVALID)));
+    }
+
+    #[test]
+    fn copies_and_fills_stop_at_what_is_not_theirs() {
+        let vm = vm();
+        buffer(&vm, BASE, PAGE, flags::WRITABLE);
+        buffer(&vm, BASE + PAGE, PAGE, flags::WRITABLE);
+        buffer(&vm, BASE + 2 * PAGE, PAGE, 0);
+        let absent = |address| Err(Fault { address, readonly: false });
+        let readonly = Err(Fault { address: BASE + 2 * PAGE, readonly: true });
+        vm.fill(BASE, 0x0102_0304, 2 * PAGE).unwrap();
+        assert_eq!(vm.fill(BASE, 5, 2 * PAGE + 4), readonly);
+        assert_eq!(vm.fill(BASE + PAGE, 6, PAGE), Ok(()), "through the end of one");
+        assert_eq!(vm.copy(BASE + 1, BASE + PAGE - 3, 6), Ok(()));
+        let mut bytes = [0; 8];
+        vm.get(BASE, &mut bytes).unwrap();
+        assert_eq!(bytes, [5, 0, 0, 0, 6, 0, 0, 0]);
+        assert_eq!(vm.copy(BASE, BASE + 2 * PAGE, PAGE), Ok(()));
+        assert_eq!(vm.copy(BASE + 2 * PAGE, BASE, 1), readonly);
+        assert_eq!(vm.copy(BASE, BASE + 2 * PAGE, PAGE + 1), absent(BASE + 3 * PAGE));
+        assert_eq!(vm.fill(BASE + 2, 0, 4), absent(BASE + 2));
+        for wild in [0, u64::MAX, u64::MAX - 3, 1 << 47] {
+            assert_eq!(vm.copy(BASE, wild, 16), absent(wild));
+            assert_eq!(vm.copy(wild, BASE, 16), absent(wild));
+            assert_eq!(vm.fill(wild, 0, 16), absent(wild));
+        }
+    }
+
+    #[test]
+    fn the_file_cannot_be_cut_short() {
+        let vm = vm();
+        // SAFETY: no memory is involved.
+        assert_ne!(unsafe { libc::ftruncate(vm.file, 0) }, 0);
     }
 }

@@ -12,6 +12,8 @@ const PAGE: u64 = 4096;
 /// How far a descriptor lies from its ELF header at most: the first segment of a code object of 64 MiB.
 const MOST_PAGES: u64 = 1 << 14;
 const LONGEST_NAME: usize = 4096;
+/// A code object with more is none of a compiler's.
+const MOST_SYMBOLS: u32 = 1 << 16;
 const PT_DYNAMIC: u32 = 2;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
@@ -50,6 +52,7 @@ fn long<M: Memory>(memory: &M, address: u64) -> Option<u64> {
     bytes(memory, address).map(u64::from_le_bytes)
 }
 
+/// Sums of what memory holds wrap: nothing lies there then.
 fn find<M: Memory>(memory: &M, descriptor: u64) -> Option<String> {
     let last = descriptor & !(PAGE - 1);
     let base = (0..MOST_PAGES)
@@ -57,26 +60,26 @@ fn find<M: Memory>(memory: &M, descriptor: u64) -> Option<String> {
         .map_while(|base| Some((base, bytes::<M, 4>(memory, base)?)))
         .find(|(_, magic)| magic == b"\x7fELF")?
         .0;
-    let (headers, count) =
-        (base + long(memory, base + 32)?, bytes(memory, base + 56).map(u16::from_le_bytes)?);
+    let at = |offset: u64| base.wrapping_add(offset);
+    let (headers, count) = (at(long(memory, base + 32)?), bytes(memory, base + 56).map(u16::from_le_bytes)?);
     let dynamic = (0..u64::from(count))
-        .map(|i| headers + 56 * i)
+        .map(|i| headers.wrapping_add(56 * i))
         .find(|header| word(memory, *header) == Some(PT_DYNAMIC))
-        .and_then(|header| long(memory, header + 16))?;
+        .and_then(|header| long(memory, header.wrapping_add(16)))?;
     let tag = |wanted: u64| {
         (0..64)
-            .map(|i| base + dynamic + 16 * i)
+            .map(|i| at(dynamic).wrapping_add(16 * i))
             .map_while(|entry| Some((long(memory, entry)?, entry)).filter(|(tag, _)| *tag != 0))
             .find(|(tag, _)| *tag == wanted)
-            .and_then(|(_, entry)| long(memory, entry + 8))
+            .and_then(|(_, entry)| long(memory, entry.wrapping_add(8)))
     };
-    let (symbols, strings) = (base + tag(DT_SYMTAB)?, base + tag(DT_STRTAB)?);
-    let symbol_count = word(memory, base + tag(DT_HASH)? + 4)?;
-    (0..u64::from(symbol_count)).map(|i| symbols + 24 * i).find_map(|symbol| {
-        if base + long(memory, symbol + 8)? != descriptor {
+    let (symbols, strings) = (at(tag(DT_SYMTAB)?), at(tag(DT_STRTAB)?));
+    let symbol_count = word(memory, at(tag(DT_HASH)?).wrapping_add(4))?.min(MOST_SYMBOLS);
+    (0..u64::from(symbol_count)).map(|i| symbols.wrapping_add(24 * i)).find_map(|symbol| {
+        if at(long(memory, symbol.wrapping_add(8))?) != descriptor {
             return None;
         }
-        let name = text(memory, strings + u64::from(word(memory, symbol)?))?;
+        let name = text(memory, strings.wrapping_add(u64::from(word(memory, symbol)?)))?;
         name.strip_suffix(".kd").map(str::to_owned)
     })
 }
@@ -84,7 +87,7 @@ fn find<M: Memory>(memory: &M, descriptor: u64) -> Option<String> {
 fn text<M: Memory>(memory: &M, address: u64) -> Option<String> {
     let mut name = Vec::new();
     for i in 0..LONGEST_NAME as u64 {
-        match bytes::<M, 1>(memory, address + i)? {
+        match bytes::<M, 1>(memory, address.wrapping_add(i))? {
             [0] => return String::from_utf8(name).ok(),
             [byte] => name.push(byte),
         }

@@ -4,12 +4,14 @@
 //! variable arguments are declared with the ones they can have: x86-64 passes both alike.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::device::{self, Device};
 use crate::errno::Errno;
 use crate::kfd;
 use crate::sysfs::{Place, place};
+use crate::user;
 
 /// Calls the function of this name in the libraries behind this one: `real!(name(arg: Type) -> Type, lost)`, where `lost`
 /// is the result if there is none.
@@ -56,16 +58,10 @@ fn missing() -> c_int {
     fail(Errno(libc::ENOSYS))
 }
 
-/// Where `path` leads, if it is one of the card's.
-///
-/// # Safety
-/// A C string, or null.
-unsafe fn of_card(path: *const c_char) -> Option<Place> {
-    if path.is_null() {
-        return None;
-    }
-    // SAFETY: the caller's promise.
-    place(unsafe { CStr::from_ptr(path) })
+/// Where `path` leads, if it is one of the card's. It may be null or wild.
+fn of_card(path: *const c_char) -> Option<Place> {
+    // What cannot be read is the real function's to refuse.
+    place(user::path(path, &mut [0; user::LONGEST_PATH])?)
 }
 
 /// Device nodes are looked at as this one.
@@ -74,8 +70,7 @@ const NODE: &CStr = c"/dev/null";
 /// The path that is meant by `path` where the card itself is not opened.
 macro_rules! meant {
     ($path:ident, $place:ident) => {
-        // SAFETY: the caller of the C function promises a C string.
-        let $place = unsafe { of_card($path) };
+        let $place = of_card($path);
         let $path = match &$place {
             None => $path,
             Some(Place::Card) => NODE.as_ptr(),
@@ -92,8 +87,7 @@ macro_rules! opens {
         /// As of the C library.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($dir: c_int,)? path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
-            // SAFETY: the caller promises a C string.
-            let place = unsafe { of_card(path) };
+            let place = of_card(path);
             let path = match &place {
                 None => path,
                 Some(Place::Card) => return device::open(flags).unwrap_or_else(fail),
@@ -174,10 +168,14 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
         match Device::current() {
             Some(device) if device.owns(fd) => {
                 let number = (request & 0xff) as u32;
-                // SAFETY: the request's size says how much is there.
-                let answer = unsafe { kfd::ioctl(device, number, argument.cast(), bytes) };
+                let answer = catch_unwind(AssertUnwindSafe(|| {
+                    // SAFETY: where the answer goes is the program's to say.
+                    unsafe { kfd::ioctl(device, number, argument as u64, bytes) }
+                }));
+                // A bug of ours, of which the panic's message tells: no reason to end the program.
+                let answer = answer.unwrap_or(Err(Errno(libc::EIO)));
                 if device.settings.trace {
-                    eprintln!("wave32-vgpu: ioctl {number:#04x}: {answer:?}");
+                    log!("ioctl {number:#04x}: {answer:?}");
                 }
                 return answer.map_or_else(fail, |()| 0);
             }

@@ -1,5 +1,6 @@
 //! User-mode queues: a thread each, asleep while there is nothing to do.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,16 +80,7 @@ impl Queue {
         let slot =
             (0..MOST_QUEUES).find(|slot| !queues.contains_key(&(*slot as u32))).ok_or(Errno::NO_MEMORY)?;
         device.vm.doorbell(slot).store(SILENT, Ordering::Release);
-        let queue = Arc::new(Self {
-            slot,
-            description,
-            last_doorbell: AtomicU64::new(SILENT),
-            rung: Mutex::new(false),
-            changed: Condvar::new(),
-            suspended: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-            finished: AtomicBool::new(false),
-        });
+        let queue = Arc::new(Self::idle(slot, description));
         let for_thread = Arc::clone(&queue);
         std::thread::Builder::new()
             .name(format!("vgpu-queue-{slot}"))
@@ -98,6 +90,20 @@ impl Queue {
         drop(queues);
         device.bell.start(device);
         Ok(queue)
+    }
+
+    /// A queue that nobody serves.
+    pub fn idle(slot: usize, description: Description) -> Self {
+        Self {
+            slot,
+            description,
+            last_doorbell: AtomicU64::new(SILENT),
+            rung: Mutex::new(false),
+            changed: Condvar::new(),
+            suspended: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+        }
     }
 
     /// Takes note of the doorbell; whether it was rung.
@@ -121,10 +127,15 @@ impl Queue {
         self.wake();
     }
 
-    /// Ends it. What it executes is broken off; waits for that a short while.
-    pub fn destroy(&self) {
+    /// Tells it to end: it takes no further packets, and what waits does not.
+    pub fn end(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
+    }
+
+    /// Ends it. What it executes is broken off; waits for that a short while.
+    pub fn destroy(&self) {
+        self.end();
         let deadline = Instant::now() + Duration::from_secs(2);
         while !self.finished.load(Ordering::Acquire) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(20));
@@ -139,7 +150,10 @@ impl Queue {
     fn serve(&self, device: &'static Device) {
         while !self.stopping() {
             *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = false;
-            if let Err(failure) = self.drain(device) {
+            // A bug of ours, of which the panic's message tells, is a fault of the card's: the program hears of it.
+            let drained = catch_unwind(AssertUnwindSafe(|| self.drain(device)))
+                .unwrap_or(Err(Failure::Queue(aql::error::TRAP)));
+            if let Err(failure) = drained {
                 self.report(device, failure);
                 break;
             }
@@ -181,12 +195,13 @@ impl Queue {
         device.vm.word64(address).ok_or(Failure::absent(address))
     }
 
-    fn report(&self, device: &'static Device, failure: Failure) {
+    /// Tells the program why the queue stopped.
+    pub fn report(&self, device: &'static Device, failure: Failure) {
         let _in_use = device.vm.in_use();
         device.executor.write_report();
         match failure {
             Failure::Memory(fault) => {
-                eprintln!("wave32-vgpu: queue {}: no access to {:#x}", self.slot, fault.address);
+                log!("queue {}: no access to {:#x}", self.slot, fault.address);
                 device.events.raise_fault(Fault { address: fault.address & !0xfff, ..fault });
             }
             Failure::Queue(code) => aql::raise_queue_error(device, self, code),

@@ -113,7 +113,7 @@ impl Report {
         let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
         let text = serde_json::to_string_pretty(&*content).map_err(std::io::Error::from);
         if let Err(error) = text.and_then(|text| std::fs::write(file, text + "\n")) {
-            eprintln!("wave32-vgpu: the report {} could not be written: {error}", file.display());
+            log!("the report {} could not be written: {error}", file.display());
         }
     }
 }

@@ -13,13 +13,13 @@ const END: u64 = 40;
 
 /// A signal's value.
 pub fn value(device: &Device, signal: u64) -> Result<i64, Failure> {
-    let word = device.vm.word64(signal + VALUE).ok_or(Failure::absent(signal))?;
+    let word = device.vm.word64(signal.wrapping_add(VALUE)).ok_or(Failure::absent(signal))?;
     Ok(word.load(Ordering::Acquire) as i64)
 }
 
 /// What a finished packet does to its completion signal: times, one less, and the event.
 pub fn complete(device: &Device, signal: u64, start: u64, end: u64) -> Result<(), Failure> {
-    let word = |offset| device.vm.word64(signal + offset).ok_or(Failure::absent(signal));
+    let word = |offset| device.vm.word64(signal.wrapping_add(offset)).ok_or(Failure::absent(signal));
     word(START)?.store(start, Ordering::Relaxed);
     word(END)?.store(end, Ordering::Relaxed);
     // Whoever sees the new value may free the signal: the rest is read before.
@@ -31,7 +31,7 @@ pub fn complete(device: &Device, signal: u64, start: u64, end: u64) -> Result<()
 
 /// Sets a signal's value, and raises its event.
 pub fn store(device: &Device, signal: u64, value: u64) -> Result<(), Failure> {
-    let word = device.vm.word64(signal + VALUE).ok_or(Failure::absent(signal))?;
+    let word = device.vm.word64(signal.wrapping_add(VALUE)).ok_or(Failure::absent(signal))?;
     let (mailbox, event) = notice(device, signal)?;
     word.store(value, Ordering::Release);
     notify(device, mailbox, event);
@@ -40,8 +40,8 @@ pub fn store(device: &Device, signal: u64, value: u64) -> Result<(), Failure> {
 
 fn notice(device: &Device, signal: u64) -> Result<(u64, u32), Failure> {
     let absent = || Failure::absent(signal);
-    let mailbox = device.vm.word64(signal + MAILBOX).ok_or_else(absent)?.load(Ordering::Relaxed);
-    let event = device.vm.word32(signal + EVENT).ok_or_else(absent)?.load(Ordering::Relaxed);
+    let mailbox = device.vm.word64(signal.wrapping_add(MAILBOX)).ok_or_else(absent)?.load(Ordering::Relaxed);
+    let event = device.vm.word32(signal.wrapping_add(EVENT)).ok_or_else(absent)?.load(Ordering::Relaxed);
     Ok((mailbox, event))
 }
 

@@ -1,6 +1,6 @@
 //! The files of [`crate::topology`] on disk, and which paths lead to them.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -20,8 +20,7 @@ pub enum Place {
 }
 
 /// None for the paths that are not ours, which is decided without a system call.
-pub fn place(path: &CStr) -> Option<Place> {
-    let path = path.to_bytes();
+pub fn place(path: &[u8]) -> Option<Place> {
     if !(path.starts_with(b"/sys/") || path.starts_with(b"/dev/") || path.starts_with(b"/proc/")) {
         return None;
     }
@@ -50,7 +49,7 @@ fn root() -> Option<&'static Path> {
         let settings = Settings::from_environment();
         let written =
             settings.and_then(|settings| write(&settings, &std::env::temp_dir()).map_err(|e| e.to_string()));
-        written.map_err(|reason| eprintln!("wave32-vgpu: no virtual card: {reason}")).ok()
+        written.map_err(|reason| log!("no virtual card: {reason}")).ok()
     })
     .as_deref()
 }
@@ -106,7 +105,8 @@ fn fingerprint(files: &[(String, String)]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-fn host_bytes() -> u64 {
+/// The machine's memory.
+pub fn host_bytes() -> u64 {
     // SAFETY: asks for numbers.
     let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn at(path: &str) -> Option<Place> {
-        place(&CString::new(path).unwrap())
+        place(path.as_bytes())
     }
 
     #[test]

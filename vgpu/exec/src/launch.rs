@@ -29,8 +29,9 @@ impl<'a> Launch<'a> {
     pub(crate) fn new(dispatch: &'a Dispatch) -> Result<Self, Stop> {
         let refuse = |reason: String| Err(Stop::Dispatch { reason });
         let size = dispatch.workgroup.map(u32::from);
-        let items: u32 = size.iter().product();
-        if items == 0 || items > MAX_WORKGROUP {
+        // Three times 16 bits.
+        let items: u64 = size.iter().map(|&size| u64::from(size)).product();
+        if items == 0 || items > u64::from(MAX_WORKGROUP) {
             return refuse(format!("a workgroup of {size:?} work-items; 1 to {MAX_WORKGROUP} are possible"));
         }
         if dispatch.group_segment > MAX_LDS {
@@ -39,7 +40,7 @@ impl<'a> Launch<'a> {
         let descriptor = &dispatch.descriptor;
         let wave64 = !descriptor.wave32();
         let lanes = if wave64 { 64 } else { 32 };
-        let scratch = u64::from(dispatch.private_segment.next_multiple_of(4)) * lanes;
+        let scratch = u64::from(dispatch.private_segment).next_multiple_of(4) * lanes;
         if scratch > MAX_SCRATCH {
             return refuse(format!("{scratch} bytes of scratch for a wave; {MAX_SCRATCH} are possible"));
         }
@@ -57,9 +58,9 @@ impl<'a> Launch<'a> {
         Ok(launch)
     }
 
-    /// Workgroups in all.
+    /// Workgroups in all; more than there is time for are as good as any other such number.
     pub(crate) fn total(&self) -> u64 {
-        self.groups.iter().map(|&g| u64::from(g)).product()
+        self.groups.iter().fold(1, |all, &groups| all.saturating_mul(groups.into()))
     }
 
     /// The `n`-th workgroup's id; x runs fastest.

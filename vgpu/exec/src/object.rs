@@ -22,6 +22,8 @@ pub struct CodeObject {
 
 /// A symbol type of code object v2: a kernel, without a descriptor symbol of its own.
 const STT_AMDGPU_HSA_KERNEL: u8 = 10;
+/// Of a code object in memory: far more than any has, and little enough to be had.
+const MOST_BYTES: u64 = 1 << 28;
 // What the dynamic linker has to do with addresses.
 const R_AMDGPU_ABS64: u32 = 3;
 const R_AMDGPU_RELATIVE64: u32 = 13;
@@ -49,8 +51,10 @@ impl CodeObject {
         let mut bytes = 0;
         for segment in file.segments() {
             let data = segment.data().map_err(|e| refuse(format!("a segment is cut off: {e}")))?;
+            let size = segment.size().max(data.len() as u64);
+            let end = segment.address().checked_add(size).filter(|end| *end <= MOST_BYTES);
+            bytes = end.ok_or_else(|| refuse("a segment that is too large".into()))?.max(bytes);
             segments.push((segment.address(), data.to_vec()));
-            bytes = bytes.max(segment.address() + segment.size());
         }
         let mut object = Self {
             target,
@@ -84,16 +88,20 @@ impl CodeObject {
                 }
                 _ => return Err(refuse(format!("relocation type {} is not known", r_type.0))),
             };
+            if at.checked_add(8).is_none_or(|end| end > bytes) {
+                return Err(refuse(format!("a relocation at {at:#x}, outside the object")));
+            }
             object.relocations.push((at, value));
         }
         Ok(object)
     }
 
     fn bytes_at(&self, at: u64, count: usize) -> Vec<u8> {
-        let within =
-            |(base, data): &&(u64, Vec<u8>)| at >= *base && at + count as u64 <= base + data.len() as u64;
-        let Some((base, data)) = self.segments.iter().find(within) else { return Vec::new() };
-        data[(at - base) as usize..][..count].to_vec()
+        let within = |(base, data): &(u64, Vec<u8>)| {
+            let from = usize::try_from(at.checked_sub(*base)?).ok()?;
+            data.get(from..)?.get(..count).map(<[u8]>::to_vec)
+        };
+        self.segments.iter().find_map(within).unwrap_or_default()
     }
 
     /// Puts it into memory; returns its base, which addresses of kernels and variables count from.

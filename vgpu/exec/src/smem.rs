@@ -131,6 +131,12 @@ fn source_register(src: Src) -> usize {
     if let Src::Sgpr(code) = src { usize::from(code) } else { 125 }
 }
 
+/// The data of a store. Code may name registers of which the last are none: they read as 0.
+fn registers<const N: usize>(w: &Wave, a: &Args) -> [u32; N] {
+    let first = source_register(a.src[0]);
+    std::array::from_fn(|i| w.sgpr.get(first + i).copied().unwrap_or(0))
+}
+
 fn load<M: Memory, const N: usize>(w: &mut Wave, env: &mut Env<'_, M>, a: &Args) -> Result<(), Box<Fault>> {
     let words = read::<M, N>(env, address(w, a, a.src[0], a.src[1]))?;
     put(w, a.dst, &words);
@@ -174,8 +180,7 @@ fn put(w: &mut Wave, dst: u16, words: &[u32]) {
 
 fn store<M: Memory, const N: usize>(w: &mut Wave, env: &mut Env<'_, M>, a: &Args) -> Result<(), Box<Fault>> {
     let address = address(w, a, a.src[1], a.src[2]);
-    let data = source_register(a.src[0]);
-    write(env, address, &w.sgpr[data..data + N])
+    write(env, address, &registers::<N>(w, a))
 }
 
 /// Dwords past the buffer's end are dropped.
@@ -185,11 +190,10 @@ fn store_buffer<M: Memory, const N: usize>(
     a: &Args,
 ) -> Result<(), Box<Fault>> {
     let ((base, bytes), offset) = (buffer(w, a.src[1]), offset(w, a, a.src[2]) & !3);
-    let data = source_register(a.src[0]);
-    for i in 0..N {
+    for (i, word) in registers::<N>(w, a).into_iter().enumerate() {
         let at = offset.wrapping_add(4 * i as u64);
         if within(at, 4, bytes) {
-            write(env, base + at, &w.sgpr[data + i..=data + i])?;
+            write(env, base + at, &[word])?;
         }
     }
     Ok(())
