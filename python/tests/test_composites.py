@@ -31,19 +31,6 @@ def test_grid_sample(mode, padding):
         check(lambda x, grid: F.grid_sample(x, grid, mode, padding, align), R(2, 3, 7, 6), grid, rtol=2e-5)
 
 
-@pytest.mark.parametrize("case", range(4))
-def test_resampling(case):
-    random = seeded(case)
-    size = [pick(random, 2, 17) for _ in range(2)]
-    x = R(2, 3, pick(random, 3, 12), pick(random, 3, 12))
-    for align in (False, True):
-        check(lambda x: F.interpolate(x, size, mode="bicubic", align_corners=align), x, rtol=5e-6)
-    check(lambda x: F.interpolate(x, scale_factor=(1.7, 0.8), mode="bicubic"), x, rtol=5e-6)
-    for mode in ("bilinear", "bicubic"):
-        check(lambda x: F.interpolate(x, size, mode=mode, antialias=True), x, rtol=5e-6)
-    check(lambda x: F.interpolate(x, [3, *size], mode="trilinear"), R(1, 2, 4, 5, 6), rtol=5e-6)
-
-
 @pytest.mark.parametrize("transposed", [False, True])
 def test_volumes(transposed):
     for stride, padding, dilation, groups, more in (

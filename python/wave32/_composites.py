@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
-from wave32._fallback import operator, run_on_cpu
+from wave32 import _resampling
+from wave32._fallback import run_on_cpu
 
 aten = torch.ops.aten
 
 # What PyTorch itself knows how to make of others. Names that end in `out` are what functions arrive as.
 TORCHS = """im2col col2im max_unpool2d unfold_backward isin.Tensor_Tensor_out renorm.out nansum
-    linalg_cross.out grid_sampler_2d""".split()
+    linalg_cross.out""".split()
 
 
 def _gradients(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor], grad: torch.Tensor) -> Any:
@@ -31,6 +32,13 @@ def _gradients(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor]
         return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, grads)]
 
 
+def _grid_sampler(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, align: bool) -> torch.Tensor:
+    fits = x.dim() == grid.dim() == 4 and len(x) == len(grid) and grid.shape[3] == 2 and 0 not in x.shape[2:]
+    if not fits or x.dtype != grid.dtype or not x.is_floating_point() or x.device != grid.device:
+        return run_on_cpu(aten.grid_sampler_2d.default, x, grid, mode, padding, align)  # Which words the refusal.
+    return decomposition_table[aten.grid_sampler_2d.default](x, grid, mode, padding, align)
+
+
 def _grid_sampler_backward(
     grad: torch.Tensor, x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, align: bool, mask: list[bool]
 ) -> tuple[Any, Any]:
@@ -43,42 +51,6 @@ def _grid_sampler_backward(
 
     grads = iter(_gradients(function, wanted, grad) if wanted else ())
     return tuple(next(grads) if asked else None for asked in mask)  # type: ignore[return-value]
-
-
-@functools.lru_cache(maxsize=16)
-def _matrix(name: str, axis: int, axes: int, size: int, outs: int, mode: tuple[Any, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Resampling along one axis is a matrix: what the CPU makes of the columns of the unit matrix."""
-    # Of size 2 across, and the same there: at size 1 PyTorch's antialiasing on the CPU is wrong.
-    sizes, to = ([along if at == axis else 2 for at in range(axes)] for along in (size, outs))
-    columns = torch.eye(size, dtype=dtype).reshape([size, 1] + [size if at == axis else 1 for at in range(axes)])
-    made = operator(name)(columns.expand([size, 1] + sizes).contiguous(), to, *mode)
-    for at in range(axes):
-        made = made if at == axis else made.narrow(2 + at, 0, 1)
-    return made.reshape(size, outs)
-
-
-def _by_matrices(
-    name: str, x: torch.Tensor, sizes: list[int], outs: list[int], mode: tuple[Any, ...], back: bool
-) -> torch.Tensor:
-    """Each axis multiplied by its matrix, which makes `sizes` to `outs`; `back`, by its transpose."""
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    made = x.to(dtype)
-    for axis, (size, out) in enumerate(zip(sizes, outs)):
-        if size != out or any(factor is not None for factor in mode[1:]):
-            # Its factors are of use to this axis only, but have to be given.
-            matrix = _matrix(name, axis, len(outs), size, out, mode, dtype).to(x.device)
-            made = torch.matmul(made.movedim(2 + axis, -1), matrix.t() if back else matrix).movedim(-1, 2 + axis)
-    return made.to(x.dtype)
-
-
-def _resample(name: str, x: torch.Tensor, size: list[int], *mode: Any) -> torch.Tensor:
-    last = len(size) == 2 and x.is_contiguous(memory_format=torch.channels_last)
-    made = _by_matrices(name, x, list(x.shape[2:]), size, mode, False)
-    return made.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
-
-
-def _resample_backward(name: str, grad: torch.Tensor, size: list[int], sizes: list[int], *mode: Any) -> torch.Tensor:
-    return _by_matrices(name, grad, list(sizes[2:]), size, mode, True).contiguous()
 
 
 def _unique(
@@ -161,7 +133,7 @@ def _multinomial(weights: torch.Tensor, count: int, replacement: bool = False, *
 
 def _normal(mean: Any, std: Any, *, generator: Any = None) -> torch.Tensor:
     tensors = [t for t in (mean, std) if isinstance(t, torch.Tensor)]
-    sizes = torch.broadcast_shapes(*(t.shape for t in tensors))
+    sizes = torch.broadcast_tensors(*(torch.empty((), device="cpu").expand(t.shape) for t in tensors))[0].shape
     return torch.empty(sizes, dtype=tensors[0].dtype, device="wave").normal_(generator=generator) * std + mean
 
 
@@ -296,13 +268,6 @@ def nms(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Te
     return order[kept]
 
 
-def _resampler(name: str) -> dict[str, Callable[..., Any]]:
-    return {
-        f"{name}.out": _into(functools.partial(_resample, name)),
-        f"{name}_backward.grad_input": _into(functools.partial(_resample_backward, name)),
-    }
-
-
 def _into(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` with its results in given tensors, which come by name and in order."""
 
@@ -341,10 +306,9 @@ def _functions() -> dict[str, Callable[..., Any]]:
         base, _, overload = name.partition(".")
         function = decomposition_table[getattr(getattr(aten, base), overload.removesuffix("out").removesuffix("_") or "default")]
         torchs[name] = _into(function) if overload.endswith("out") else function
-    resamplers = {}
-    for name in ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "upsample_trilinear3d"):
-        resamplers |= _resampler(name)
+    resamplers = {name: _into(function) for name, function in _resampling.table().items()}
     return torchs | resamplers | {
+        "grid_sampler_2d": _grid_sampler,
         "grid_sampler_2d_backward": _grid_sampler_backward,
         "_unique": lambda *arguments, **keywords: _unique(*arguments, **keywords)[:2],
         "_unique2": _unique,

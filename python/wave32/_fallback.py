@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any, NamedTuple
 
@@ -73,58 +74,179 @@ def _map(value: Any, change: Any) -> Any:
     return change(value)
 
 
+# Sums and products in the type itself are too coarse here: computed in f32, whatever the CPU's kernel takes.
+_IMPRECISE = ("aten::grid_sampler_3d", "aten::grid_sampler_3d_backward")
+
+# How CPU kernels say that they have no 16-bit floats.
+_NO_HALVES = re.compile(
+    "not implemented for '(Half|BFloat16|ComplexHalf)'|Low precision dtypes|support tensors of type|handle types other than"
+)
+
+_WIDER = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.complex32: torch.complex64,
+}
+
+# CPU tensors beside the device's: indices, and lengths that kernels read on the host. Everything else is a mistake.
+_TAKES_BOTH = frozenset(
+    f"aten::{name}"
+    for name in """index index.Tensor index.Tensor_out _index_put_impl_ index_put_ index_put copy_ _copy_from set_.source_Tensor
+        _ctc_loss _ctc_loss.Tensor _ctc_loss_backward _ctc_loss_backward.Tensor _pack_padded_sequence
+        _pack_padded_sequence_backward _pad_packed_sequence is_set_to _to_copy""".split()
+)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+def _refuse_mixed_devices(name: str, tensors: list[torch.Tensor]) -> None:
+    if name in _TAKES_BOTH or name.startswith("aten::index"):
+        return
+    for tensor in tensors:
+        if tensor.device.type != "wave" and tensor.dim() > 0:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, wave:0 and "
+                f"{tensor.device}! (when calling {name})"
+            )
+
+
+class _Copies:
+    """Tensors of the device and their copies on the CPU, each copied once."""
+
+    def __init__(self, written: list[torch.Tensor]) -> None:
+        self.written = {id(tensor) for tensor in written}
+        self.pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def of(self, value: Any) -> Any:
+        if isinstance(value, torch.device) and value.type == "wave":
+            return torch.device("cpu")
+        if not isinstance(value, torch.Tensor) or value.device.type != "wave":
+            return value
+        if id(value) not in self.pairs:
+            self.pairs[id(value)] = value, self._copy(value)
+        return self.pairs[id(value)][1]
+
+    def _copy(self, value: torch.Tensor) -> torch.Tensor:
+        if id(value) not in self.written or value.layout != torch.strided:
+            return value.cpu()
+        if 0 in value.stride() and value.numel():
+            # What several elements share is copied and written back once; the CPU says whether it may be written.
+            return _shared(value).cpu().expand(value.shape)
+        # Some of the CPU's kernels write wrongly where elements are not in order.
+        return value.cpu().contiguous()
+
+    def write_back(self, value: Any) -> None:
+        if not isinstance(value, torch.Tensor) or id(value) not in self.pairs:
+            return
+        copy = self.pairs[id(value)][1]
+        if copy.layout != torch.strided:
+            value.copy_(copy)
+        elif copy.shape != value.shape:
+            value.resize_(copy.shape).copy_(copy)
+        elif 0 in value.stride() and value.numel():
+            _shared(value).copy_(_shared(copy))
+        else:
+            value.copy_(copy)
+
+    def back(self, results: Any) -> Any:
+        originals = {id(copy): original for original, copy in self.pairs.values()}
+
+        def to_wave(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            original = originals.get(id(value))
+            return value.to("wave") if original is None else original
+
+        return _map(results, to_wave)
+
+
+def _shared(x: torch.Tensor) -> torch.Tensor:
+    """`x` before it was expanded."""
+    for axis, stride in enumerate(x.stride()):
+        x = x.narrow(axis, 0, 1) if stride == 0 else x
+    return x
+
+
+def _narrow_type(args: Any, kwargs: dict[str, Any]) -> dict[torch.dtype, torch.dtype]:
+    """What results in f32 stand for: the 16-bit type of all floats among the arguments, or that which is asked for."""
+    given = [*args, *kwargs.values()]
+    asked = next((value for value in given if isinstance(value, torch.dtype)), None)
+    floats = {t.dtype for t in _tensors(given) if t.dim() and (t.is_floating_point() or t.is_complex())}
+    floats = {asked} if asked is not None else floats or {t.dtype for t in _tensors(given)} & set(_WIDER)
+    if floats <= {torch.float16, torch.complex32}:
+        return {torch.float32: torch.float16, torch.complex64: torch.complex32}
+    return {torch.float32: torch.bfloat16} if floats == {torch.bfloat16} else {}
+
+
+def _run_wide(op: Any, args: Any, kwargs: dict[str, Any], written: list[torch.Tensor]) -> Any:
+    """Calls `op` in f32 on the CPU for arguments of 16-bit floats, of which it writes `written`."""
+    wide: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def widen(value: Any) -> Any:
+        if isinstance(value, torch.dtype):
+            return _WIDER.get(value, value)
+        if not isinstance(value, torch.Tensor) or value.dtype not in _WIDER:
+            return value
+        if id(value) not in wide:
+            wide[id(value)] = value, value.to(_WIDER[value.dtype])
+        return wide[id(value)][1]
+
+    results = op(*_map(args, widen), **{key: _map(value, widen) for key, value in kwargs.items()})
+    for value in written:
+        if id(value) in wide:
+            copy = wide[id(value)][1]
+            (value if copy.shape == value.shape else value.resize_(copy.shape)).copy_(copy)
+    originals = {id(copy): value for value, copy in wide.values()}
+    narrower = _narrow_type(args, kwargs)
+
+    def narrow(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        original = originals.get(id(value))
+        return value.to(narrower.get(value.dtype, value.dtype)) if original is None else original
+
+    return _map(results, narrow)
+
+
+def _run(op: Any, name: str, args: Any, kwargs: dict[str, Any], written: list[torch.Tensor]) -> Any:
+    if not any(tensor.dtype in _WIDER for tensor in _tensors([*args, *kwargs.values()])):
+        return op(*args, **kwargs)
+    if name not in _IMPRECISE:
+        try:
+            return op(*args, **kwargs)
+        except RuntimeError as refusal:
+            if not _NO_HALVES.search(str(refusal)):
+                raise
+    return _run_wide(op, args, kwargs, written)
+
+
 def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
     """Calls `op` with copies on the CPU; what it wrote or made comes back to the device."""
     shape = _shape(op)
     if shape.is_view:
         raise NotImplementedError(f"wave: {shape.name} is a view, which a copy on the CPU cannot be")
+    _refuse_mixed_devices(shape.name, _tensors([*args, *kwargs.values()]))
     told = _native.count_fallback(shape.name, why)
     if told:
         warnings.warn(told, stacklevel=2)
-    copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-    written = [args[position] for position in shape.written if position < len(args)]
-    written += [kwargs[name] for name in shape.written_names if name in kwargs]
-    written_ids: set[int] = set()
-    _map(written, lambda value: written_ids.add(id(value)))
-
-    def to_cpu(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.device.type == "wave":
-            if id(value) not in copies:
-                copy = value.cpu()
-                # Some of the CPU's kernels write wrongly where elements are not in order.
-                copies[id(value)] = (value, copy.contiguous() if id(value) in written_ids else copy)
-            return copies[id(value)][1]
-        if isinstance(value, torch.device) and value.type == "wave":
-            return torch.device("cpu")
-        return value
-
+    written = _tensors([args[position] for position in shape.written if position < len(args)])
+    written += _tensors([kwargs[name] for name in shape.written_names if name in kwargs])
+    copies = _Copies(written)
     cpu_args = [
-        torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+        torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None, device="cpu")
         if position in shape.tensors and isinstance(value, (bool, int, float, complex))
-        else _map(value, to_cpu)
+        else _map(value, copies.of)
         for position, value in enumerate(args)
     ]
-    cpu_kwargs = {name: _map(value, to_cpu) for name, value in kwargs.items() if name != "pin_memory"}
-    results = op(*cpu_args, **cpu_kwargs)
-
-    def write_back(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and id(value) in copies:
-            copy = copies[id(value)][1]
-            if copy.shape != value.shape:
-                value.resize_(copy.shape)
-            value.copy_(copy)
-        return value
-
-    _map(written, write_back)
-    originals = {id(copy): original for original, copy in copies.values()}
-
-    def to_wave(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        original = originals.get(id(value))
-        return value.to("wave") if original is None else original
-
-    return _map(results, to_wave)
+    cpu_kwargs = {name: _map(value, copies.of) for name, value in kwargs.items() if name != "pin_memory"}
+    results = _run(op, shape.name, cpu_args, cpu_kwargs, [copies.of(tensor) for tensor in written])
+    for tensor in written:
+        copies.write_back(tensor)
+    return copies.back(results)
 
 
 def operator(name: str) -> Any:

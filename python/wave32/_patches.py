@@ -137,6 +137,7 @@ def _register_set() -> None:
     wave.impl("set_.source_Storage", set_storage)
     wave.impl("set_.source_Tensor", set_tensor)
     wave.impl("set_", set_empty)
+    wave.impl("is_set_to", lambda self, other: aten.is_set_to.default.redispatch(cpu, self, other))
 
 
 def _register_lazy_copies() -> None:

@@ -47,7 +47,7 @@ class _Guard(torch._C._acc.DeviceGuard):
 
 def register() -> None:
     """Makes `wave` a device of this process. Opens nothing: that is the first use's business."""
-    from wave32 import _autocast, _device, _fallback, _native, _patches, _recurrent, _scalar_ops
+    from wave32 import _autocast, _device, _fallback, _moves, _native, _patches, _recurrent, _scalar_ops, _sparse, _wide
 
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _device)
@@ -61,6 +61,9 @@ def register() -> None:
     _scalar_ops.register()
     _recurrent.register()
     _autocast.register()
+    _moves.register()
+    _sparse.register()
+    _wide.register()
     _patches.apply()
     if torch.distributed.is_available():
         from wave32 import _distributed

@@ -20,17 +20,21 @@ def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 # Composites that ask for the device, or reach for its kernel behind the dispatcher's back: to the CPU explicitly, as
 # long as there is no kernel.
-ON_CPU = ["_conj_physical", "conj_physical_", "conj_physical.out", "mode.values"]
+ON_CPU = [
+    "_conj_physical", "conj_physical_", "conj_physical.out", "mode.values", "kaiser_window", "kaiser_window.periodic",
+    "kaiser_window.beta", "linalg_inv_ex",
+]
 
 
 def register() -> None:
     """Registers them."""
-    from wave32 import _composites, _foreach, _index_ops
+    from wave32 import _attention, _composites, _foreach, _index_ops
     from wave32._registration import library
 
     wave = library("aten", "PrivateUse1")
     wave.impl("fill_.Tensor", _fill_tensor)
-    for name, implementation in (_index_ops.TABLE | _foreach.table() | _composites.table()).items():
+    tables = _index_ops.TABLE | _foreach.table() | _composites.table() | _attention.table()
+    for name, implementation in tables.items():
         wave.impl(name, implementation)
     library("torchvision", "PrivateUse1").impl("nms", _composites.nms)
     for name in _native.scalar_operators():
