@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -61,6 +61,13 @@ pytorch-tests:
 	PYTHONPATH=python "$$python" python/tests/upstream/run.py --checkout "$(CHECKOUT)" --device $(DEVICE) \
 		--sample $(SAMPLE) $(if $(SEED),--seed $(SEED)) $(if $(FILES),--files $(FILES)) $(if $(JOBS),--jobs $(JOBS)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(RESUME),--resume) --results $(RESULTS) --table $(TARGET)/pytorch-tests.md
+
+# Random calls on the PyTorch device against the CPU (docs/TESTING.md): SECONDS=3600 SEED=1 JOBS=8.
+fuzz-torch: setup
+	cargo build --package wave32-torch
+	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
+	@python="$$(scripts/python_env.sh numpy)" && PYTHONPATH=python:python/tests "$$python" -m differential \
+		--seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) --json $(TARGET)/fuzz-torch.json
 
 # A short run of the convolutions in the tests' build: every type, every device.
 verify-short: setup

@@ -13,6 +13,9 @@ import sys
 import time
 from typing import Any
 
+# After so many children an operator is left out for the rest of the run.
+LOST = 3
+
 
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m differential", description="Random calls on the device and on the CPU.")
@@ -27,7 +30,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=60, help="seconds a case may take (60)")
     parser.add_argument("--shrink", type=float, default=20, help="seconds to make a finding small (20)")
     parser.add_argument("--most", type=int, default=40, help="findings of different kinds after which to stop (40)")
-    parser.add_argument("--plant", help="KIND:OPERATOR, a fault for the fuzzer's own test")
+    parser.add_argument("--plant", action="append", help="KIND:OPERATOR, a fault for the fuzzer's own test")
     parser.add_argument("--list", action="store_true", help="print the operators")
     return parser.parse_args(arguments)
 
@@ -44,15 +47,17 @@ class Run:
         self.shrinker = Worker(plain, options.deadline)
         self.next, self.done, self.late = options.first, 0, 0
         self.counts: dict[str, int] = {}
+        # How many children an operator has cost.
+        self.lost: dict[str, int] = {}
+        self.skipped = 0
         self.findings: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.began = self.started = time.monotonic()
 
     def loop(self) -> None:
         while len(self.findings) < self.options.most:
             for worker in self.workers:
-                if worker.running is None and self._more():
-                    worker.start(self.next)
-                    self.next += 1
+                if worker.running is None and (index := self._next()) is not None:
+                    worker.start(index)
             busy = [worker for worker in self.workers if worker.running is not None]
             if not busy:
                 return
@@ -61,6 +66,18 @@ class Run:
                 index = worker.running
                 if (said := worker.poll()) is not None:
                     self._take(index, *said)
+
+    def _next(self) -> int | None:
+        """The number of the next case to run; None when it is enough."""
+        from differential.generate import make
+
+        while self._more():
+            self.next += 1
+            # What kills or hangs every child would be all that is run.
+            if not self.lost or self.lost.get(make(self.options.seed, self.next - 1, self.options.only).op, 0) < LOST:
+                return self.next - 1
+            self.skipped += 1
+        return None
 
     def _more(self) -> bool:
         if self.options.cases is not None and self.next - self.options.first >= self.options.cases:
@@ -75,6 +92,8 @@ class Run:
         self.counts[op] = self.counts.get(op, 0) + 1
         if found is None:
             return
+        if found.kind in ("abort", "hang"):
+            self.lost[op] = self.lost.get(op, 0) + 1
         if found.kind == "late":
             self.late += 1
             return
@@ -92,7 +111,7 @@ class Run:
         from differential.shrink import pruned, shrink
 
         case = make(self.options.seed, index, self.options.only)
-        seconds = max(self.options.shrink, 4 * self.options.deadline) if found.kind == "hang" and self.options.shrink else self.options.shrink
+        seconds = max(self.options.shrink, 2 * self.options.deadline) if found.kind == "hang" and self.options.shrink else self.options.shrink
         small, said = shrink(case, found, self.shrinker.run, seconds)
         small = pruned(small)
         return {
@@ -122,6 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = options_of(arguments)
     # Several children share this machine's processors, lavapipe's threads included.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("WAVE_FALLBACK", "quiet")
     os.environ.setdefault("LP_NUM_THREADS", str(max(1, (os.cpu_count() or 2) // options.jobs)))
     import torch
 
@@ -142,7 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
     failed = sum(finding["count"] for finding in run.findings.values())
     print(
         f"seed {options.seed}: {run.done} cases from {options.first} of {len(run.counts)} operators in {seconds:.0f} s, {failed} mismatches"
-        f" of {len(run.findings)} kinds, {run.late} not judged as the CPU was late; repeat with: python -m differential --seed {options.seed} --first {options.first} --cases {run.next - options.first}"
+        f" of {len(run.findings)} kinds, {run.late} not judged as the CPU was late, {run.skipped} left out; repeat with: python -m differential --seed {options.seed} --first {options.first} --cases {run.next - options.first}"
     )
     if options.json:
         with open(options.json, "w") as file:

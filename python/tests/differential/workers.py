@@ -136,7 +136,9 @@ class Worker:
 
     def _spawn(self) -> None:
         self._stop()
-        context = multiprocessing.get_context("spawn")
+        # A server that has imported torch, and opens nothing, forks the children: they start at once.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["differential.workers", "torch", *(["wave32"] if self.options["device"] == "wave" else [])])
         self.pipe, theirs = context.Pipe()
         self._stage = context.RawValue("i", 0)
         self.process = context.Process(target=_child, args=(theirs, self._stage, self.options, self._log), daemon=True)
