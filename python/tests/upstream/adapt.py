@@ -36,7 +36,10 @@ def open_device(device: str) -> None:
 
     torch.set_num_threads(1)
     if device == "wave":
-        import wave32  # noqa: F401
+        from wave32 import _device
+
+        # Counting devices loads the driver, and runners are forked from here: they count anew.
+        _device._count = 1
     if device != "cpu" and getattr(torch, device, None) is None:
         raise SystemExit(f"torch knows no device {device!r}; only wave's plug-in is imported here")
     _patch_torch(device)

@@ -35,6 +35,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--files", default="", help="comma-separated, such as test_nn.py; all by default")
     parser.add_argument("--only", default="", help="a pattern that ids must match")
     parser.add_argument("--sample", default="1/1", metavar="N/M", help="N of every M tests, chosen by the seed")
+    parser.add_argument("--most", type=int, default=0, help="at most so many tests of a file, chosen by the seed")
     parser.add_argument("--seed", default=None, help="of the sample; drawn and printed by default")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--deadline", type=float, default=120.0, help="seconds for one test")
@@ -49,14 +50,15 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def chosen(tests: Iterable[str], sample: tuple[int, int], seed: str) -> list[str]:
+def chosen(tests: Iterable[str], sample: tuple[int, int], most: int, seed: str) -> list[str]:
     """The sample: the same for every slice of a run and for every machine."""
     share, whole = sample
 
     def rank(test: str) -> int:
-        return int.from_bytes(hashlib.sha256(f"{seed} {test}".encode()).digest()[:8], "big") % whole
+        return int.from_bytes(hashlib.sha256(f"{seed} {test}".encode()).digest()[:8], "big")
 
-    return [test for test in tests if rank(test) < share]
+    taken = [test for test in tests if rank(test) % whole < share]
+    return sorted(taken, key=rank)[:most] if most else taken
 
 
 class _Results:
@@ -77,20 +79,24 @@ class _Results:
 
 
 class _Queue:
-    """Tests of file after file; the next file is loaded while those of this one run."""
+    """Tests of file after file; the next files are loaded while those of this one run."""
 
-    def __init__(self, checkout: pathlib.Path, device: str, wanted: list[tuple[str, Any]], until: float) -> None:
+    def __init__(
+        self, checkout: pathlib.Path, device: str, wanted: list[tuple[str, Any]], until: float, ahead: int
+    ) -> None:
         self._checkout, self._device, self._wanted, self._until = checkout, device, collections.deque(wanted), until
         self._lock = threading.Lock()
         self._tests: collections.deque[tuple[Worker, str]] = collections.deque()
         self._users: dict[Worker, int] = collections.Counter()
-        self._ahead: Worker | None = None
+        self._most_ahead = ahead
+        self._ahead: collections.deque[Worker] = collections.deque()
         self._current: Worker | None = None
 
     def _load(self) -> None:
+        while len(self._ahead) < min(self._most_ahead + 1, len(self._wanted)):
+            self._ahead.append(Worker(self._checkout, self._wanted[len(self._ahead)][0], self._device))
         file, select = self._wanted.popleft()
-        worker = self._ahead or Worker(self._checkout, file, self._device)
-        self._ahead = Worker(self._checkout, self._wanted[0][0], self._device) if self._wanted else None
+        worker = self._ahead.popleft()
         self._leave_current()
         self._current = worker
         self._tests.extend((worker, test) for test in select(file, worker))
@@ -121,8 +127,8 @@ class _Queue:
     def close(self) -> None:
         """After the last runner is closed."""
         self._leave_current()
-        if self._ahead is not None:
-            self._ahead.close()
+        for worker in self._ahead:
+            worker.close()
 
 
 def _work(queue: _Queue, deadline: float, add: Any) -> None:
@@ -169,18 +175,19 @@ def main() -> int:
         rules.DEADLINES.insert(0, (pattern, float(seconds)))
     share, _, whole = options.sample.partition("/")
     sample = int(share), int(whole or 1)
+    told_sample = options.sample + (f", at most {options.most} of a file" if options.most else "")
     results = _Results(options.results, options.resume)
     head = next((line for line in results.lines if "sample" in line), None)
     seed = options.seed or (head and head["seed"]) or str(random.SystemRandom().randrange(10**6))
-    if head is not None and (head["seed"], head["sample"]) != (seed, options.sample):
+    if head is not None and (head["seed"], head["sample"]) != (seed, told_sample):
         print(f"these results are of the sample {head['sample']} of seed {head['seed']}", file=sys.stderr)
         return 2
     if head is None:
         results.add({
-            "sample": options.sample, "seed": seed, "device": options.device, "torch": importlib.metadata.version("torch"),
+            "sample": told_sample, "seed": seed, "device": options.device, "torch": importlib.metadata.version("torch"),
             "deadline": options.deadline, "jobs": options.jobs,
         })
-    print(f"sample {options.sample}, seed {seed}", flush=True)
+    print(f"sample {told_sample}, seed {seed}", flush=True)
     again = set(filter(None, options.again.split(",")))
     if again:
         results.lines = [line for line in results.lines if line.get("outcome") not in again]
@@ -197,7 +204,7 @@ def main() -> int:
         if not any("name" in line for line in results.lines):
             results.add({"name": worker.device_name()})
         tests = [test for test in loaded["tests"] if re.search(options.only, test)]
-        taken = chosen(tests, sample, seed)
+        taken = chosen(tests, sample, options.most, seed)
         if not any(line.get("file") == file and "tests" in line for line in results.lines):
             results.add({"file": file, "tests": len(tests), "taken": len(taken), "missing": loaded["missing"]})
         left = []
@@ -213,7 +220,9 @@ def main() -> int:
         return left
 
     names = options.files.split(",") if options.files else [file.path for file in rules.FILES]
-    queue = _Queue(options.checkout, options.device, [(name, select) for name in names], until)
+    # A loaded file takes 1 GB.
+    ahead = min(options.jobs, 6)
+    queue = _Queue(options.checkout, options.device, [(name, select) for name in names], until, ahead)
     _run(queue, options.jobs, options.deadline, results.add)
 
     if options.device != "cpu" and not options.no_cpu:
@@ -239,7 +248,7 @@ def _ask_cpu(options: argparse.Namespace, results: _Results, until: float) -> No
     def add(line: dict[str, Any]) -> None:
         results.add({"cpu_of": line["id"], "outcome": line["outcome"], "reason": line.get("reason", "")[:300]})
 
-    queue = _Queue(options.checkout, "cpu", [(file, select) for file in failed], until)
+    queue = _Queue(options.checkout, "cpu", [(file, select) for file in failed], until, min(options.jobs, 6))
     _run(queue, options.jobs, options.deadline, add)
 
 
