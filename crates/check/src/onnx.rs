@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use prost::Message;
 use std::path::Path;
+use wave32_host::file;
 
 /// A file.
 #[derive(Clone, PartialEq, Message)]
@@ -193,13 +194,16 @@ pub enum OnnxError {
     },
 }
 
+/// Bytes of the largest file there can be: protobuf's own limit.
+pub const LARGEST: u64 = 2 << 30;
+
 /// Reads a file.
 ///
 /// # Errors
 /// [`OnnxError`].
 pub fn read(path: &Path) -> Result<Graph, OnnxError> {
     let name = || path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|source| OnnxError::File { path: name(), source })?;
+    let bytes = file::read(path, LARGEST).map_err(|source| OnnxError::File { path: name(), source })?;
     let format = |why: String| OnnxError::Format { path: name(), why };
     let model = Model::decode(Bytes::from(bytes)).map_err(|e| format(e.to_string()))?;
     let graph = model.graph.ok_or_else(|| format("it holds no graph".into()))?;

@@ -127,12 +127,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         Ok(draft.finish())
     })?;
     match outcome {
-        Outcome::Nothing => args.consent.say("nothing to do: all of it is there already"),
-        Outcome::Declined => args.consent.say("nothing was changed"),
+        Outcome::Nothing => args.consent.say("nothing to do: all of it is there already")?,
+        Outcome::Declined => args.consent.say("nothing was changed")?,
         Outcome::Done(id) => {
             args.consent.say(&format!(
                 "done (change {id}): it holds wherever these files are read anew; `wave32 undo` takes it back"
-            ));
+            ))?;
         }
     }
     Ok(outcome.code())

@@ -61,7 +61,7 @@ pub struct Args {
     /// Write the measurements as JSON, `-` to standard output in the table's place
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the medians as bars
+    /// Draw the medians as bars; `-` is standard output, with the table on standard error
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Compare two JSON reports instead of measuring
@@ -78,13 +78,16 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     if let Some([a, b]) = args.compare.as_deref() {
         return compare(a, b);
     }
+    if to_stdout(args) && svg_to_stdout(args) {
+        bail!("--json - and --svg -: standard output can be one of them; name a file for the other");
+    }
     let settings = settings(args)?;
     let mut entries = Vec::new();
     let default = ["seeds".to_string()];
     for word in if args.what.is_empty() { &default } else { args.what.as_slice() } {
         entries.extend(suites::select(word)?);
     }
-    for path in [&args.json, &args.svg].into_iter().flatten().filter(|path| *path != Path::new("-")) {
+    for path in [&args.json, &args.svg].into_iter().flatten().filter(|path| !output::is_stdout(path)) {
         output::writable(path)?;
     }
     let mut wish = Wish {
@@ -109,14 +112,19 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         }
         measure(&mut GpuMeter::new(device.as_mut()), &bench::select(&entries, &wish)?, &settings, args)?
     };
-    if to_stdout(args) {
-        output::print(&format!("{}\n", report.json()));
+    let shown = if to_stdout(args) {
+        output::print(&format!("{}\n", report.json()))
+    } else if svg_to_stdout(args) {
+        output::mutter(&bench::table(&report));
+        output::print(&bench::svg(&report))
     } else {
-        output::print(&bench::table(&report));
+        output::show(&bench::table(&report))
+    };
+    // What was measured is kept in the file where the screen cannot have it.
+    if let Some(path) = args.svg.as_deref().filter(|path| !output::is_stdout(path)) {
+        output::save(path, &bench::svg(&report))?;
     }
-    if let Some(path) = &args.svg {
-        bench::save_text(path, &bench::svg(&report))?;
-    }
+    shown?;
     let failed = report.ended_early.is_some() || report.failures().next().is_some();
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
@@ -127,7 +135,7 @@ fn compare(a: &Path, b: &Path) -> Result<ExitCode> {
     if comparison.pairs.is_empty() {
         bail!("the two reports have no timed problem in common");
     }
-    output::print(&bench::comparison_table(&a, &b, &comparison));
+    output::show(&bench::comparison_table(&a, &b, &comparison))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -150,7 +158,11 @@ fn settings(args: &Args) -> Result<Settings> {
 }
 
 fn to_stdout(args: &Args) -> bool {
-    args.json.as_deref() == Some(Path::new("-"))
+    args.json.as_deref().is_some_and(output::is_stdout)
+}
+
+fn svg_to_stdout(args: &Args) -> bool {
+    args.svg.as_deref().is_some_and(output::is_stdout)
 }
 
 /// Measures, shows where it is, and keeps the JSON file up to date on the way.

@@ -1,7 +1,7 @@
 //! `wave32 build-torch --plan`: a recipe for a PyTorch of this card's own.
 
 use crate::ending::NoDevice;
-use crate::output::print;
+use crate::output::{print, show};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +45,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         },
     };
     let plan = plan(&system, &facts, &target);
-    print(&if args.json { serde_json::to_string_pretty(&plan)? + "\n" } else { plan.text() });
+    match args.json {
+        true => print(&(serde_json::to_string_pretty(&plan)? + "\n"))?,
+        false => show(&plan.text())?,
+    }
     Ok(if plan.is_ready() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -1,8 +1,8 @@
 //! Changes to files: shown, asked about, carried out.
 
-use crate::output::print;
+use crate::output::{mutter, print, show, tell};
 use anyhow::{Result, bail};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 use wave32_doctor::change::{ChangeError, Manifest, Plan, Session, Step, Store};
@@ -49,7 +49,7 @@ impl Consent {
     pub fn lock<'s>(&self, store: &'s Store, force: bool) -> Result<Session<'s>, ChangeError> {
         let session = store.lock(Duration::from_secs(self.wait), force)?;
         for Manifest { title, .. } in session.recovered() {
-            eprintln!("note: a change that was cut short has been taken back: {title}");
+            tell(&format!("note: a change that was cut short has been taken back: {title}"));
         }
         Ok(session)
     }
@@ -71,14 +71,14 @@ impl Consent {
             return Ok(Outcome::Nothing);
         }
         if !self.json {
-            print(&plan.diff());
+            show(&plan.diff())?;
         }
         if !self.yes {
             somebody_to_ask()?;
             // Nobody should have to wait for the user's answer.
             drop(session);
             if self.json {
-                eprint!("{}", plan.diff());
+                mutter(&plan.diff());
             }
             if !asked()? {
                 return Ok(Outcome::Declined);
@@ -96,10 +96,10 @@ impl Consent {
     /// Shows a plan that is not carried out.
     ///
     /// # Errors
-    /// None that is known.
+    /// Standard output that cannot be written.
     pub fn show(&self, plan: &Plan) -> Result<()> {
         if !self.json {
-            print(&plan.diff());
+            show(&plan.diff())?;
         }
         self.report(plan, None)
     }
@@ -108,7 +108,7 @@ impl Consent {
         if self.json {
             let steps: Vec<&Step> = plan.steps().collect();
             let report = serde_json::json!({ "change": id, "steps": steps, "diff": plan.diff() });
-            print(&(serde_json::to_string_pretty(&report)? + "\n"));
+            print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
         }
         Ok(())
     }
@@ -119,12 +119,16 @@ impl Consent {
     }
 
     /// Says something that is no part of the report.
-    pub fn say(&self, text: &str) {
+    ///
+    /// # Errors
+    /// Standard output that cannot be written.
+    pub fn say(&self, text: &str) -> Result<()> {
         if self.json {
-            eprintln!("{text}");
+            tell(text);
         } else {
-            print(&format!("{text}\n"));
+            show(&format!("{text}\n"))?;
         }
+        Ok(())
     }
 }
 
@@ -145,8 +149,7 @@ pub fn somebody_to_ask() -> Result<()> {
 /// # Errors
 /// The terminal's.
 pub fn asked() -> Result<bool> {
-    eprint!("Do this? [y/N] ");
-    std::io::stderr().flush()?;
+    mutter("Do this? [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))

@@ -1,11 +1,12 @@
 //! `wave32 devices`: what could run convolutions here.
 
-use crate::ending::NoDevice;
-use crate::output::print;
+use crate::ending::{NoDevice, NoThread};
+use crate::output::{print, show};
 use anyhow::{Context, Result, anyhow, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use wave32_host::text::one_line;
 use wave32_verify::backend::cpu_device;
 use wave32_verify::protocol::{Device, Driver, Ready};
 use wave32_verify::supervisor::{Launcher, Limits, StartError, Worker};
@@ -50,7 +51,8 @@ pub fn launcher() -> Result<Launcher> {
 /// When the user stops it, or no child can be started.
 pub fn look(stop: &AtomicBool) -> Result<Found> {
     std::thread::scope(|scope| {
-        let hip = scope.spawn(|| list(Driver::Hip, stop, STARTUP));
+        let hip = std::thread::Builder::new().spawn_scoped(scope, || list(Driver::Hip, stop, STARTUP));
+        let hip = hip.map_err(NoThread)?;
         let found = look_for_vulkan(stop, STARTUP);
         let hip = hip.join().map_err(|_| anyhow!("the thread that asks for HIP devices failed"))?;
         let (hip, no_hip) = hip?;
@@ -74,7 +76,7 @@ fn list(driver: Driver, stop: &AtomicBool, time: Duration) -> Result<(Vec<Ready>
         Ok(list) if list.is_empty() => Ok((list, Some(format!("no {} device", driver.name())))),
         Ok(list) => Ok((list, None)),
         Err(StartError::Interrupted) => bail!("interrupted"),
-        Err(StartError::Spawn(text)) => bail!("cannot start the guarded child: {text}"),
+        Err(error @ StartError::Spawn(_)) => Err(error.into()),
         Err(error) => Ok((Vec::new(), Some(error.to_string()))),
     }
 }
@@ -134,8 +136,10 @@ impl Found {
 /// See [`look`].
 pub fn main(args: &Args) -> Result<ExitCode> {
     let found = look(&AtomicBool::new(false))?;
-    let text = if args.json { json(&found)? } else { table(&found) };
-    print(&text);
+    match args.json {
+        true => print(&json(&found)?)?,
+        false => show(&table(&found))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -158,8 +162,9 @@ fn route(name: &str, devices: &[Ready], none: Option<&str>) -> String {
     let mut out = format!("route {name}\n");
     for Ready { device, caps } in devices {
         let memory = device.memory_bytes as f64 / f64::from(1 << 30);
-        out += &format!("  {:<9} {}\n", device.id, device.name);
-        out += &format!("            {}, {}, {memory:.1} GiB\n", device.kind, device.driver);
+        let (named, driver) = (one_line(&device.name), one_line(&device.driver));
+        out += &format!("  {:<9} {named}\n", device.id);
+        out += &format!("            {}, {driver}, {memory:.1} GiB\n", device.kind);
         if let Some(why) = &device.unusable {
             out += &format!("            cannot be used: {why}\n");
         } else if let Some(c) = caps {

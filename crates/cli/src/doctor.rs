@@ -3,7 +3,8 @@
 use crate::apply::store;
 use crate::consent::{Consent, Outcome};
 use crate::devices::look_for_vulkan;
-use crate::output::print;
+use crate::ending::NoThread;
+use crate::output::{print, show};
 use anyhow::{Context, Result};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -56,9 +57,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         return fix(args, &diagnosis);
     }
     if args.consent.json() {
-        print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"));
+        print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"))?;
     } else {
-        print(&report::text(&diagnosis));
+        show(&report::text(&diagnosis))?;
     }
     Ok(if diagnosis.is_well() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -77,18 +78,18 @@ fn fix(args: &Args, diagnosis: &Diagnosis) -> Result<ExitCode> {
         Ok(repairs.plan)
     })?;
     match outcome {
-        Outcome::Nothing => args.consent.say("nothing here that can be put right by changing these files"),
-        Outcome::Declined => args.consent.say("nothing was changed"),
+        Outcome::Nothing => args.consent.say("nothing here that can be put right by changing these files")?,
+        Outcome::Declined => args.consent.say("nothing was changed")?,
         Outcome::Done(id) => args.consent.say(&format!(
             "done (change {id}): it holds for shells started from now on; `wave32 undo` takes it back"
-        )),
+        ))?,
     }
     let by_hand = by_hand.into_inner();
     if !by_hand.is_empty() {
-        args.consent.say("left to you:");
+        args.consent.say("left to you:")?;
     }
     for line in &by_hand {
-        args.consent.say(&format!("  {line}"));
+        args.consent.say(&format!("  {line}"))?;
     }
     Ok(outcome.code())
 }
@@ -98,9 +99,13 @@ pub fn examine(system: &System, options: &Options) -> Facts {
     if !system.live {
         return scan::scan(system, options);
     }
-    let asked = std::thread::spawn(|| look_for_vulkan(&AtomicBool::new(false), STARTUP));
+    let asked = std::thread::Builder::new().spawn(|| look_for_vulkan(&AtomicBool::new(false), STARTUP));
     let mut facts = scan::scan(system, options);
-    match asked.join() {
+    let asked = match asked {
+        Ok(asked) => asked.join(),
+        Err(error) => Ok(Err(NoThread(error).into())),
+    };
+    match asked {
         Ok(Ok(found)) => {
             let devices = found.vulkan.into_iter().map(|ready| VulkanDevice {
                 name: ready.device.name,

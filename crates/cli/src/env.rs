@@ -1,7 +1,7 @@
 //! `wave32 env`: the environment that this card, stack and route need.
 
 use crate::ending::NoDevice;
-use crate::output::print;
+use crate::output::{print, tell};
 use anyhow::{Context, Result, anyhow};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ impl Machine {
         })?;
         let profile = profile::profile(&situation, route, self.allow_spoof)?;
         for warning in &profile.warnings {
-            eprintln!("warning: {warning}");
+            tell(&format!("warning: {warning}"));
         }
         Ok(profile)
     }
@@ -126,7 +126,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     };
     let profile = args.machine.profile()?;
     if args.json {
-        print(&(serde_json::to_string_pretty(&profile)? + "\n"));
+        print(&(serde_json::to_string_pretty(&profile)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let text = match shell {
@@ -134,6 +134,6 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         Dialect::Csh => shell.commands(&profile.settings),
         _ => format!("# {}: {}\n{}", profile.route.name(), profile.title, shell.settings(&profile.settings)),
     };
-    print(&text);
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `wave32 explain`: the choice of a solver, laid open.
 
 use crate::devices::look;
-use crate::output::print;
+use crate::output::{print, show};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -75,7 +75,10 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             texts.extend(modelled.map(|time| format!("{time}\n")));
         }
     }
-    print(&if args.json { serde_json::to_string_pretty(&values)? + "\n" } else { texts.concat() });
+    match args.json {
+        true => print(&(serde_json::to_string_pretty(&values)? + "\n"))?,
+        false => show(&texts.concat())?,
+    }
     Ok(if problems.iter().all(|p| possible(p, &targets, &policy)) {
         ExitCode::SUCCESS
     } else {
@@ -112,6 +115,9 @@ pub fn targets(device: Option<&str>, card: Option<&str>) -> Result<Vec<(String, 
         let ready = found.gpu(name)?;
         let Some(caps) = &ready.caps else { bail!("{name} does not say what it can") };
         return Ok(vec![(format!("{} {}", ready.device.id, ready.device.name), caps.clone())]);
+    }
+    if card.is_some_and(|card| card.trim().is_empty()) {
+        bail!("--card names no card: it is empty; leave it away, or give it a name such as 'RX 5600 XT'");
     }
     let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "");
     let wanted = |name: &str| card.is_none_or(|card| plain(name).contains(&plain(card)));

@@ -22,6 +22,7 @@ mod vendor;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Convolutions on AMD RDNA and any other Vulkan GPU: right, quick, and never hanging.
@@ -71,7 +72,7 @@ enum Command {
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
     ///
     /// For tests only: WAVE32_PLANT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
-    /// this process; FAULT is hang, crash, oom, wrong, flaky or lost.
+    /// this process; FAULT is hang, crash, oom, wrong, tile, channel, flaky or lost.
     #[command(name = "__verify-child", hide = true)]
     VerifyChild,
     /// The guarded child of `probe`.
@@ -83,7 +84,8 @@ fn main() -> ExitCode {
     // Whatever is wrong, the user gets one line; a panic is a bug of ours and says so.
     std::panic::set_hook(Box::new(|info| {
         let text = info.to_string().replace('\n', " ");
-        eprintln!("error: internal error, please report it: {text}");
+        // Standard error may be closed or full; a panic here would be an abort.
+        output::tell(&format!("error: internal error, please report it: {text}"));
         std::process::exit(1);
     }));
     let cli = match Cli::try_parse() {
@@ -96,7 +98,15 @@ fn main() -> ExitCode {
         2 => log::LevelFilter::Debug,
         _ => log::LevelFilter::Trace,
     };
-    env_logger::Builder::new().filter_level(level).format_target(false).format_timestamp(None).init();
+    env_logger::Builder::new()
+        .filter_level(level)
+        .format(|out, record| {
+            let style = out.default_level_style(record.level());
+            // Drivers' and files' words are in it.
+            let text = record.args().to_string();
+            writeln!(out, "[{style}{:<5}{style:#}] {}", record.level(), wave32_host::text::readable(&text))
+        })
+        .init();
     let result = match &cli.command {
         Command::Devices(args) => devices::main(args),
         Command::Doctor(args) => doctor::main(args),

@@ -2,7 +2,7 @@
 
 use crate::apply::store;
 use crate::consent::{Consent, Outcome};
-use crate::output::print;
+use crate::output::{print, show};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -82,7 +82,7 @@ impl Change {
             let plan = make(&store)?;
             self.consent.show(&plan)?;
             if plan.is_empty() {
-                self.consent.say(nothing);
+                self.consent.say(nothing)?;
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -91,7 +91,7 @@ impl Change {
             Outcome::Nothing => nothing,
             Outcome::Declined => "nothing was changed",
             Outcome::Done(_) => done,
-        });
+        })?;
         Ok(outcome.code())
     }
 }
@@ -191,14 +191,13 @@ fn status(into: Option<&Path>, json: bool) -> Result<ExitCode> {
     for folder in &folders {
         places.extend(drop_in::places(&root, folder)?);
     }
-    let text = if json {
-        serde_json::to_string_pretty(&places)? + "\n"
+    if json {
+        print(&(serde_json::to_string_pretty(&places)? + "\n"))?;
     } else if places.is_empty() {
-        "no MIOpen here\n".into()
+        show("no MIOpen here\n")?;
     } else {
-        places.iter().map(line).collect()
-    };
-    print(&text);
+        show(&places.iter().map(line).collect::<String>())?;
+    }
     let damaged = places.iter().any(|place| place.ours.as_ref().is_some_and(|own| !own.whole));
     Ok(if damaged { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }

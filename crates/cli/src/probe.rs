@@ -2,11 +2,11 @@
 
 use crate::consent::{asked, somebody_to_ask};
 use crate::ending::NoDevice;
-use crate::output::{print, save, writable};
+use crate::output::{is_stdout, mutter, print, save, show, tell, writable};
 use crate::progress::Progress;
 use crate::signals;
 use crate::vendor::{self, Vendor, missing};
-use crate::verify::{bytes, direction, dtype, fresh_seed, is_stdout};
+use crate::verify::{bytes, direction, dtype, fresh_seed};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -105,13 +105,14 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let text = table::text(&report);
     let json = serde_json::to_string_pretty(&report)?;
     if args.json.as_deref().is_some_and(is_stdout) {
-        print(&(json.clone() + "\n"));
-        eprint!("{text}");
+        mutter(&text);
+        print(&(json.clone() + "\n"))?;
     } else {
-        print(&text);
-    }
-    if let Some(path) = args.json.as_deref().filter(|path| !is_stdout(path)) {
-        save(path, &json)?;
+        // The file first: what was found is kept where the screen cannot have it.
+        if let Some(path) = &args.json {
+            save(path, &json)?;
+        }
+        show(&text)?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -135,10 +136,10 @@ fn prune(args: &Args, stop: &AtomicBool) -> Result<ExitCode> {
     }
     let found = superseded(&args.vendor.state()?, &here);
     if found.is_empty() {
-        print("nothing is kept of MIOpens that are not here any more\n");
+        show("nothing is kept of MIOpens that are not here any more\n")?;
         return Ok(ExitCode::SUCCESS);
     }
-    found.iter().for_each(|old| print(&format!("{old}\n")));
+    found.iter().try_for_each(|old| show(&format!("{old}\n")))?;
     if !args.yes {
         somebody_to_ask()?;
         if !asked()? {
@@ -148,7 +149,7 @@ fn prune(args: &Args, stop: &AtomicBool) -> Result<ExitCode> {
     for old in &found {
         old.remove().with_context(|| format!("cannot remove {}", old.file.display()))?;
     }
-    print(&format!("removed: {} files\n", found.len()));
+    show(&format!("removed: {} files\n", found.len()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -208,7 +209,7 @@ impl Observer for Watch {
         self.progress.bar.set_length(shapes as u64);
         self.progress.bar.enable_steady_tick(Duration::from_millis(500));
         if !self.progress.shown {
-            eprintln!("{}: {shapes} shapes on MIOpen {}", identity.card, identity.miopen);
+            tell(&format!("{}: {shapes} shapes on MIOpen {}", identity.card, identity.miopen));
         }
     }
 

@@ -1,5 +1,6 @@
 //! A bar on standard error, where a person looks on.
 
+use crate::output::tell;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
@@ -26,9 +27,9 @@ impl Progress {
     /// A line above the bar.
     pub fn say(&self, text: &str) {
         if self.shown {
-            self.bar.suspend(|| eprintln!("{text}"));
+            self.bar.suspend(|| tell(text));
         } else {
-            eprintln!("{text}");
+            tell(text);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::devices::{Found, STARTUP, look_for_vulkan};
 use crate::env::route;
+use crate::output::{mutter, show, tell};
 use anyhow::Result;
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use wave32_doctor::launch::{self, Choice, Ended, Machine, Surroundings};
 use wave32_doctor::profile::{Route, Situation};
 use wave32_doctor::system::System;
+use wave32_host::text::quoted;
 
 /// Starts a program in a route's environment and changes nothing else. Exit codes: the program's own; 126 it cannot be run,
 /// 127 there is none, 124 it was stuck and has been ended (--hang-timeout), 2 wrong use, 3 no such route.
@@ -44,6 +46,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A route that is not here.
 pub fn main(args: &Args) -> Result<ExitCode> {
+    if args.command.first().is_some_and(|name| name.is_empty()) {
+        tell("error: the program's name is empty: perhaps a variable is; name a program after `--`");
+        return Ok(ExitCode::from(launch::NOT_FOUND));
+    }
     let situation = Situation::of(&System::at(Path::new("/"))?);
     let (Choice { route, why }, cards) = choose(args.route, &situation.cards)?;
     let log_miopen = args.hang_timeout.is_some();
@@ -56,7 +62,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     if args.dry_run {
         let lines = changes.iter().map(|change| format!("  {change}\n")).collect::<String>();
         let ours = ours.map_or(String::new(), |line| format!("  {line}\n"));
-        crate::output::print(&format!("route {}: {why}\n{lines}{ours}", route.name()));
+        show(&format!("route {}: {why}\n{lines}{ours}", route.name()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut told: Vec<String> = launch::corrections(&changes, &around.variables).into_iter().collect();
@@ -70,20 +76,19 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         told.extend(launch::python_lacks_wave32(program, &around.variables));
     }
     if !told.is_empty() {
-        eprintln!("wave32 run: route {}: {}", route.name(), told.join("; "));
+        tell(&format!("wave32 run: route {}: {}", route.name(), told.join("; ")));
     }
     let error = match args.hang_timeout {
         None => launch::exec(&args.command, &changes, &around.variables),
         Some(allowed) => {
-            let tell = &mut |text: &str| eprint!("{text}");
-            match launch::supervise(&args.command, &changes, &around.variables, allowed, tell) {
+            match launch::supervise(&args.command, &changes, &around.variables, allowed, &mut mutter) {
                 Ok(ended) => return Ok(exit_as(ended)),
                 Err(error) => error,
             }
         }
     };
-    let program = args.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    eprintln!("error: cannot run {program}: {error}");
+    let program = args.command.first().map(|name| quoted(&name.to_string_lossy())).unwrap_or_default();
+    tell(&format!("error: cannot run {program}: {error}"));
     Ok(ExitCode::from(launch::failure(&error)))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::apply::store;
 use crate::consent::{Consent, Outcome};
-use crate::output::print;
+use crate::output::{print, show};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,35 +62,36 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         (None, false) => there.last().copied().into_iter().collect(),
     };
     if ids.is_empty() {
-        args.consent.say("nothing to undo");
+        args.consent.say("nothing to undo")?;
     }
     for id in ids {
         let outcome = args.consent.carry_out(&store, args.force, |session| session.plan_undo(id))?;
         match outcome {
-            Outcome::Nothing => args.consent.say(&format!("nothing to do: change {id} is undone already")),
-            Outcome::Done(_) => args.consent.say(&format!("change {id} is undone")),
+            Outcome::Nothing => args.consent.say(&format!("nothing to do: change {id} is undone already"))?,
+            Outcome::Done(_) => args.consent.say(&format!("change {id} is undone"))?,
             Outcome::Declined => {
-                args.consent.say("nothing was changed");
+                args.consent.say("nothing was changed")?;
                 return Ok(outcome.code());
             }
         }
     }
     let left = store.history()?.iter().filter(|made| !made.undone).count();
     if left > 0 {
-        args.consent.say(&format!("earlier changes that remain: {left} (`wave32 undo --list` shows them)"));
+        args.consent
+            .say(&format!("earlier changes that remain: {left} (`wave32 undo --list` shows them)"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn list(args: &Args, history: &[Made]) -> Result<ExitCode> {
     if args.consent.json() {
-        print(&(serde_json::to_string_pretty(history)? + "\n"));
+        print(&(serde_json::to_string_pretty(history)? + "\n"))?;
     } else if history.is_empty() {
-        print("no changes\n");
+        show("no changes\n")?;
     } else {
         for Made { id, title, undone, created } in history {
             let undone = if *undone { "  (undone)" } else { "" };
-            print(&format!("{id:>4}  {:<16}  {title}{undone}\n", ago(*created)));
+            show(&format!("{id:>4}  {:<16}  {title}{undone}\n", ago(*created)))?;
         }
     }
     Ok(ExitCode::SUCCESS)

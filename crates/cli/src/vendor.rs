@@ -132,7 +132,7 @@ pub fn children(library: &str, device: i32) -> Result<Children> {
 /// What to say where MIOpen does not open.
 pub fn missing(error: StartError, library: &Miopen) -> anyhow::Error {
     match error {
-        StartError::Spawn(text) => anyhow::anyhow!("cannot start the guarded child: {text}"),
+        error @ StartError::Spawn(_) => error.into(),
         StartError::Interrupted => anyhow::anyhow!("interrupted"),
         error => NoDevice(format!(
             "no MIOpen to probe: {error} (looked at {}: {}); install ROCm, name a library with --library, or go without: \

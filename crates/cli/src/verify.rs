@@ -2,15 +2,16 @@
 
 use crate::devices::{launcher, look};
 use crate::ending::NoDevice;
-use crate::output::{print, save, writable};
+use crate::output::{is_stdout, mutter, print, save, show, tell, writable};
 use crate::progress::Progress;
 use crate::signals;
 use anyhow::{Result, bail};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wave32_host::text::quoted;
 use wave32_problem::{DType, Direction};
 use wave32_solve::Policy;
 use wave32_verify::campaign::{self, MaxFlops, Observer, Options};
@@ -63,7 +64,7 @@ pub struct Args {
     /// Write everything as JSON; `-` is standard output, with the table on standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write one self-contained page
+    /// Write one self-contained page; `-` is standard output, with the table on standard error
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Show progress even where standard error is no terminal
@@ -110,6 +111,9 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 /// # Errors
 /// Wrong use, a device that is not here, a file that cannot be written.
 pub fn main(args: &Args) -> Result<ExitCode> {
+    if to_stdout(&args.json) && to_stdout(&args.html) {
+        bail!("--json - and --html -: standard output can be one of them; name a file for the other");
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let default = ["seeds".to_string(), "nets".to_string()];
@@ -129,28 +133,29 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     report.selection = words.to_vec();
 
     let text = table::summary(&report);
-    if args.json.as_deref().is_some_and(is_stdout) {
-        print(&(report.to_json()? + "\n"));
-        eprint!("{text}");
-    } else {
-        print(&text);
-    }
-    let mut saved = Ok(());
+    // What can be written is, whatever cannot.
+    let mut saved: Result<()> = match (to_stdout(&args.json), to_stdout(&args.html)) {
+        (false, false) => show(&text).map_err(Into::into),
+        (json, _) => {
+            mutter(&text);
+            print(&if json { report.to_json()? + "\n" } else { html::page(&report) }).map_err(Into::into)
+        }
+    };
     if let Some(path) = args.json.as_deref().filter(|path| !is_stdout(path)) {
         saved = saved.and(save(path, &report.to_json()?));
     }
-    if let Some(path) = &args.html {
+    if let Some(path) = args.html.as_deref().filter(|path| !is_stdout(path)) {
         saved = saved.and(save(path, &html::page(&report)));
         if saved.is_ok() {
-            eprintln!("report: {}", path.display());
+            tell(&format!("report: {}", path.display()));
         }
     }
     saved?;
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-pub fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
+fn to_stdout(file: &Option<PathBuf>) -> bool {
+    file.as_deref().is_some_and(is_stdout)
 }
 
 pub fn fresh_seed() -> u64 {
@@ -206,7 +211,7 @@ fn devices(names: &[String], stop: &AtomicBool) -> Result<Vec<Device>> {
             ("all", Some(found)) => {
                 let usable = found.usable();
                 if let (true, Some(why)) = (usable.len() == 1, &found.no_vulkan) {
-                    eprintln!("note: verifying the CPU only: {why}");
+                    tell(&format!("note: verifying the CPU only: {why}"));
                 }
                 usable
             }
@@ -220,7 +225,8 @@ fn devices(names: &[String], stop: &AtomicBool) -> Result<Vec<Device>> {
                 ..found.gpu("hip")?.device.clone()
             }],
             _ => bail!(NoDevice(format!(
-                "no device `{name}`; use cpu, vulkan, vulkan:N, hip, hip:N, miopen:FILE or all (`wave32 devices` lists them)"
+                "no device `{}`; use cpu, vulkan, vulkan:N, hip, hip:N, miopen:FILE or all (`wave32 devices` lists them)",
+                quoted(name)
             ))),
         };
         for device in named {
@@ -253,18 +259,21 @@ impl Observer for Watch {
         self.progress.bar.set_length(problems as u64);
         self.progress.bar.set_prefix(device.id.clone());
         if !self.progress.shown {
-            eprintln!("{}: {problems} problems on {}", device.id, device.name);
+            tell(&format!("{}: {problems} problems on {}", device.id, device.name));
         }
     }
 
     fn row(&mut self, row: &Row) {
         log::info!(
-            "{} {} {} {} in {:.3} s",
+            "{} {} {} {} in {:.3} s ({:.3} s operands and references, {:.3} s runs with their copies, {:.3} s comparisons)",
             row.outcome.verdict.name(),
             row.device,
             row.line,
             row.label,
-            row.seconds
+            row.seconds,
+            row.outcome.phases.references_s,
+            row.outcome.phases.runs_s,
+            row.outcome.phases.comparisons_s
         );
         if row.outcome.verdict.is_failure() {
             self.failed += 1;

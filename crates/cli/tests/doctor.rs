@@ -5,7 +5,7 @@ mod common;
 #[path = "../../doctor/tests/common/mod.rs"]
 mod tree;
 
-use common::{refused, stderr, stdout, wave32, with_drivers};
+use common::{nowhere, refused, stderr, stdout, wave32, with_drivers};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -129,6 +129,6 @@ fn a_record_that_is_no_file_or_endless_is_refused() {
 
 #[test]
 fn roots_that_are_none_are_refused() {
-    refused(&wave32().args(["doctor", "--root", "/nonexistent"]).output().unwrap(), 2, "no folder");
+    refused(&wave32().args(["doctor", "--root", &nowhere("")]).output().unwrap(), 2, "no folder");
     refused(&wave32().args(["doctor", "--root", "/etc/passwd"]).output().unwrap(), 2, "a file");
 }

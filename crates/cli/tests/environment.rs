@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{refused, stderr, stdout};
+use common::{nowhere, refused, stderr, stdout};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -118,18 +118,19 @@ fn routes_and_refusals() {
     assert!(home.well(&["env", "--route", "cpu"]).contains("export HIP_VISIBLE_DEVICES='-1'"));
     let empty = tempfile::tempdir().unwrap();
     let root = empty.path().to_str().unwrap();
+    let no_conda = format!("conda={}", nowhere(""));
     for (args, code) in [
         (&["env", "--route", "metal"][..], 2),
         (&["env", "--card", "RX5700"], 2),
         (&["env", "--card", "gfx1010;rm"], 2),
         (&["env", "--rocm", "new"], 2),
         (&["env", "--shell", "nu"], 2),
-        (&["env", "--root", "/nonexistent"], 2),
+        (&["env", "--root", &nowhere("")], 2),
         (&["env", "--route", "rocm", "--root", "/proc/self/fd"], 3),
         (&["apply", "--route", "cpu", "--to", "nowhere"], 2),
         (&["apply", "--route", "cpu", "--to", "bash=/x"], 2),
         (&["apply", "--route", "cpu", "--to", "venv"], 2),
-        (&["apply", "--route", "cpu", "--to", "conda=/nonexistent", "--yes"], 1),
+        (&["apply", "--route", "cpu", "--to", &no_conda, "--yes"], 1),
         (&["env", "--root", root], 3),
         (&["apply", "--root", root, "--yes"], 3),
         (&["undo", "99", "--yes"], 1),
@@ -355,6 +356,7 @@ fn killed_at_any_moment_it_is_before_or_after() {
     let takes = begin.elapsed();
     let after = home.tree();
     home.well(&["undo", "--yes"]);
+    let no_conda = format!("conda={}", nowhere(""));
     for round in 0..40 {
         for (args, from, to) in [(&apply[..], &before, &after), (&["undo", "--yes"], &after, &before)] {
             let mut child = home.wave32(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -362,7 +364,7 @@ fn killed_at_any_moment_it_is_before_or_after() {
             child.kill().unwrap();
             child.wait().unwrap();
             // A command that changes nothing here, but recovers.
-            home.run(&["apply", "--route", "cpu", "--to", "conda=/nonexistent", "--yes"]);
+            home.run(&["apply", "--route", "cpu", "--to", &no_conda, "--yes"]);
             let now = home.tree();
             assert!(now == *from || now == *to, "round {round}");
             if now == *from {

@@ -4,7 +4,7 @@
 mod common;
 mod standin;
 
-use common::{folder, refused, signal, stderr, stdout, wave32};
+use common::{folder, nowhere, refused, signal, stderr, stdout, wave32};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -60,7 +60,9 @@ fn arguments_streams_and_status_pass_through() {
         let done = output(flags, &[&["printf", "[%s]"], odd.as_slice()].concat());
         assert_eq!(stdout(&done), odd.iter().map(|a| format!("[{a}]")).collect::<String>());
         let mut command = run(flags, &["cat"]);
-        command.arg(std::ffi::OsStr::from_bytes(b"/nonexistent\xff"));
+        let mut missing = nowhere("").into_bytes();
+        missing.push(0xff);
+        command.arg(std::ffi::OsStr::from_bytes(&missing));
         assert_eq!(command.output().unwrap().status.code(), Some(1));
         let mut child = run(flags, &["sh", "-c", "cat; echo err >&2; exit 7"])
             .stdin(Stdio::piped())
@@ -81,7 +83,9 @@ fn a_program_that_cannot_be_started_has_the_usual_codes() {
     let text = folder.join("text");
     std::fs::write(&text, "no program").unwrap();
     for flags in WAYS {
-        refused(&output(flags, &["/nonexistent/program"]), 127, "no such file");
+        refused(&output(flags, &[&nowhere("program")]), 127, "no such file");
+        refused(&output(flags, &[""]), 127, "no name");
+        assert!(stderr(&output(flags, &[""])).contains("name is empty"));
         refused(&output(flags, &["wave32-no-such-program"]), 127, "nothing on PATH");
         refused(&output(flags, &[text.to_str().unwrap()]), 126, "not executable");
         refused(&output(flags, &["/"]), 126, "a folder");
@@ -110,6 +114,11 @@ fn signals_end_it_as_they_end_the_program() {
         assert_eq!(child.wait().unwrap().signal(), Some(11), "{flags:?}");
         let mut child = run(flags, &["sh", "-c", "kill -KILL $$"]).spawn().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(9), "{flags:?}");
+        // Real-time signals, which have no names.
+        for number in [34, 40, 64] {
+            let mut child = run(flags, &["sh", "-c", &format!("kill -{number} $$")]).spawn().unwrap();
+            assert_eq!(child.wait().unwrap().signal(), Some(number), "{flags:?}");
+        }
     }
 }
 

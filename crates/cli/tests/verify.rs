@@ -62,6 +62,34 @@ fn planted_faults_get_their_verdicts_and_the_rest_passes() {
 }
 
 #[test]
+fn what_is_too_large_for_a_full_reference_is_proved_by_sums_and_samples() {
+    // 0.11 GFLOP: above what the oracle computes in full.
+    let large = "MIOpenDriver conv -n 4 -c 64 -H 20 -W 20 -k 64 -y 3 -x 3 -p 1 -q 1";
+    for (plant, words) in [
+        ("", ""),
+        ("wrong:-H 20", "integer check: "),
+        ("tile:-H 20", "integer check: "),
+        ("channel:-H 20", "integer check: "),
+    ] {
+        let (code, report) = report(plant, &[large, "--repeat", "0"]);
+        assert_eq!(code, Some(i32::from(!plant.is_empty())), "{plant}: {report:#}");
+        for row in report["rows"].as_array().unwrap() {
+            let outcome = &row["outcome"];
+            let text = |key: &str| outcome[key].as_str().unwrap().to_string();
+            assert_eq!(text("verdict"), if plant.is_empty() { "PASS" } else { "WRONG" }, "{plant}: {row}");
+            assert!(text("detail").contains(words), "{plant}: {row}");
+            assert!(text("exact_against").starts_with("exact sums over all "), "{row}");
+            if plant.is_empty() {
+                assert!(text("close_against").contains("it does not see"), "{row}");
+                assert!(outcome["phases"]["runs_s"].as_f64().unwrap() > 0.0, "{row}");
+            }
+        }
+    }
+    let output = wave32().args(["verify", large, "--device", "cpu", "--direction", "fwd"]).output().unwrap();
+    assert!(stdout(&output).contains("too large to be compared output by output"), "{}", stdout(&output));
+}
+
+#[test]
 fn a_repro_reproduces() {
     let (_, first) = report("wrong:-H 12", &[LINE, "--direction", "wrw"]);
     let repro = first["rows"][0]["repro"].as_str().unwrap();

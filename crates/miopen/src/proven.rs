@@ -9,6 +9,7 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
+use wave32_host::file;
 use wave32_problem::ConvProblem;
 
 /// The table's format that is read here.
@@ -84,7 +85,7 @@ impl Tables {
         };
         let mut table = Self::default();
         for path in files() {
-            let Ok(text) = std::fs::read(&path) else { continue };
+            let Ok(text) = file::read_plain(&path, file::TABLE) else { continue };
             let Ok(found) = serde_json::from_slice::<Table>(&text) else { continue };
             if found.format == FORMAT && found.identity == identity {
                 table.add(found.rows);

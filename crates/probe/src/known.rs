@@ -6,9 +6,10 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use wave32_host::file;
 
 /// The format's number; a reader refuses another.
 pub const FORMAT: u32 = 1;
@@ -114,7 +115,7 @@ impl Store {
     /// # Errors
     /// [`KnownError`].
     pub fn read(&self) -> Result<Known, KnownError> {
-        let text = match std::fs::read(&self.path) {
+        let text = match file::read_plain(&self.path, file::TABLE) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 return Ok(Known { format: FORMAT, identity: self.identity.clone(), rows: Vec::new() });
@@ -141,14 +142,7 @@ impl Store {
         for row in rows {
             known.add(row.clone());
         }
-        let write = || -> std::io::Result<()> {
-            let temporary = self.path.with_extension("json.tmp");
-            let mut file = File::create(&temporary)?;
-            file.write_all(&serde_json::to_vec_pretty(&known)?)?;
-            file.sync_all()?;
-            std::fs::rename(&temporary, &self.path)?;
-            File::open(folder)?.sync_all()
-        };
+        let write = || file::save_durably(&self.path, &serde_json::to_vec_pretty(&known)?);
         write().map_err(|e| self.file_error(e))?;
         Ok(known)
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use wave32_host::file::{TABLE, read_plain};
 
 /// The folder with one file for each attempt in flight.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ impl Quarantine {
         let record = Record { identity: identity.clone(), key: key.clone(), when, owner: Owner::of(pid) };
         let path = self.folder.join(format!("{pid}-{when}-{}.json", self.next));
         self.next += 1;
-        let mut file = File::create(&path)?;
+        let mut file = File::create_new(&path)?;
         file.write_all(&serde_json::to_vec(&record)?)?;
         file.sync_all()?;
         // The name must last too.
@@ -103,7 +104,7 @@ impl Quarantine {
             if path.extension().is_none_or(|e| e != "json") {
                 continue;
             }
-            let Ok(text) = std::fs::read(&path) else { continue };
+            let Ok(text) = read_plain(&path, TABLE) else { continue };
             match serde_json::from_slice::<Record>(&text) {
                 Ok(record) if record.owner.lives() => {}
                 Ok(record) => found.push((record, InFlight(path))),
@@ -118,7 +119,7 @@ impl Quarantine {
 
 /// The record in a file, if it is whole and its probe is gone.
 pub fn left(file: &Path) -> Option<Record> {
-    let record: Record = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+    let record: Record = serde_json::from_slice(&read_plain(file, TABLE).ok()?).ok()?;
     (!record.owner.lives()).then_some(record)
 }
 

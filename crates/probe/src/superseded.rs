@@ -6,6 +6,7 @@ use crate::quarantine;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use wave32_host::file::{TABLE, read_plain};
 
 /// The folder of tables below that of all that is kept.
 pub const TABLES: &str = "tables";
@@ -52,7 +53,7 @@ impl Superseded {
 /// or is another MIOpen now. What cannot be read is left alone.
 pub fn superseded(state: &Path, here: &[Identity]) -> Vec<Superseded> {
     let tables = files(&state.join(TABLES)).filter_map(|file| {
-        let known: Known = serde_json::from_slice(&std::fs::read(&file).ok()?).ok()?;
+        let known: Known = serde_json::from_slice(&read_plain(&file, TABLE).ok()?).ok()?;
         (known.format == FORMAT).then_some((file, Some(known.rows.len()), known.identity))
     });
     let records = files(&state.join(QUARANTINE))

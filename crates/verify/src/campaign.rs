@@ -1,12 +1,14 @@
 //! Walks the problems over the devices, a fresh child after each failure.
 
+use crate::guard::MORE;
 use crate::protocol::{Device, Job, Outcome, Verdict};
 use crate::report::{DeviceReport, Report, Row};
 use crate::selection::{Item, for_device};
 use crate::shrink::shrink;
 use crate::supervisor::{Launcher, Limits, StartError, Worker};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wave32_problem::ConvProblem;
 use wave32_solve::Policy;
@@ -125,26 +127,37 @@ fn on_device(
     let next = Mutex::new(0usize);
     let (sender, done) = mpsc::channel();
     let mut rows: Vec<(usize, Row)> = Vec::new();
-    std::thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                let mut lane = Lane { device, options, stop, worker: None, given_up: None };
-                loop {
-                    let index = match next.lock() {
-                        Ok(mut next) => {
-                            *next += 1;
-                            *next - 1
-                        }
-                        Err(_) => return,
-                    };
-                    let Some((item, stands_for)) = todo.get(index) else { return };
-                    let Some(row) = lane.row(item, *stands_for) else { return };
-                    if sender.send((index, row)).is_err() {
-                        return;
-                    }
+    let work = |sender: Sender<(usize, Row)>, given_up: Option<GivenUp>| {
+        let mut lane = Lane { device, options, stop, worker: None, given_up };
+        loop {
+            let index = match next.lock() {
+                Ok(mut next) => {
+                    *next += 1;
+                    *next - 1
                 }
-            });
+                Err(_) => return,
+            };
+            let Some((item, stands_for)) = todo.get(index) else { return };
+            let Some(row) = lane.row(item, *stands_for) else { return };
+            if sender.send((index, row)).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let (mut lanes, mut refused) = (0, None);
+        for _ in 0..options.jobs.max(1) {
+            let (sender, work) = (sender.clone(), &work);
+            match std::thread::Builder::new().spawn_scoped(scope, move || work(sender, None)) {
+                Ok(_) => lanes += 1,
+                Err(error) => {
+                    refused = Some((Verdict::Error, format!("cannot start a thread: {error}; {MORE}")));
+                }
+            }
+        }
+        if lanes == 0 {
+            // Each problem gets that for its reason; no child is started.
+            work(sender.clone(), refused);
         }
         drop(sender);
         for (index, row) in done {
@@ -162,8 +175,11 @@ struct Lane<'a> {
     options: &'a Options,
     stop: &'a AtomicBool,
     worker: Option<Worker>,
-    given_up: Option<String>,
+    given_up: Option<GivenUp>,
 }
+
+/// Why nothing runs on a device any more.
+type GivenUp = (Verdict, String);
 
 impl Lane<'_> {
     fn job(&self, problem: &ConvProblem) -> Job {
@@ -177,6 +193,7 @@ impl Lane<'_> {
             // The child's own waits end before the parent's patience does, with a better text.
             run_deadline_s: self.options.limits.deadline.as_secs_f64() * 0.5,
             memory_cap: self.options.limits.memory_cap,
+            fold: false,
         }
     }
 
@@ -190,7 +207,7 @@ impl Lane<'_> {
             None => match self.start() {
                 Ok(worker) => worker,
                 Err(None) => return None,
-                Err(Some(text)) => return Some(Outcome::early(Verdict::DeviceLost, text)),
+                Err(Some((verdict, text))) => return Some(Outcome::early(verdict, text)),
             },
         };
         let outcome = worker.check(&self.job(problem), &self.options.limits, self.stop)?;
@@ -201,21 +218,24 @@ impl Lane<'_> {
     }
 
     /// A fresh child; `Err(None)` when the user stopped the run, else why the device is given up.
-    fn start(&mut self) -> Result<Worker, Option<String>> {
-        if let Some(text) = &self.given_up {
-            return Err(Some(text.clone()));
+    fn start(&mut self) -> Result<Worker, Option<GivenUp>> {
+        if let Some(why) = &self.given_up {
+            return Err(Some(why.clone()));
         }
-        let mut last = String::new();
+        let mut last = None;
         for _ in 0..START_ATTEMPTS {
             match Worker::open(&self.options.launcher, &self.device.id, &self.options.limits, self.stop) {
                 Ok((worker, _)) => return Ok(worker),
                 Err(StartError::Interrupted) => return Err(None),
-                Err(error) => last = error.to_string(),
+                Err(error @ StartError::Spawn(_)) => last = Some((Verdict::Error, error.to_string())),
+                Err(error) => {
+                    let text = format!("{} does not open any more: {error}", self.device.id);
+                    last = Some((Verdict::DeviceLost, text));
+                }
             }
         }
-        let text = format!("{} does not open any more: {last}", self.device.id);
-        self.given_up = Some(text.clone());
-        Err(Some(text))
+        self.given_up.clone_from(&last);
+        Err(last)
     }
 
     fn row(&mut self, item: &Item, stands_for: usize) -> Option<Row> {

@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, Opener};
 use crate::check::check;
-use crate::guard::{requests, say};
+use crate::guard::{MORE, requests, say};
 use crate::plant::Plants;
 use crate::protocol::{Device, Driver, Ready, Reply, Request};
 use wave32_device::{DeviceError, DeviceInfo};
@@ -16,6 +16,10 @@ pub fn serve(others: Opener) {
         match serde_json::from_str(&line) {
             Ok(Request::List(driver)) => say(&Reply::Listed(list(driver).map_err(|error| error.to_string()))),
             Ok(Request::Open(id)) => {
+                if let Err(error) = threads() {
+                    say(&Reply::NotOpen(error));
+                    continue;
+                }
                 match others(&id).map_or_else(|| Backend::open(&id), |found| found.map(Backend::Gpu)) {
                     Ok(opened) => {
                         say(&Reply::Ready(Box::new(opened.ready())));
@@ -38,6 +42,17 @@ pub fn serve(others: Opener) {
     // The device writes its pipeline cache now; where the driver hangs, the requests' thread ends this process.
     drop(backend);
     std::process::exit(0);
+}
+
+/// The threads that compute references: asked for here, for where there are none the pool panics at its first use.
+fn threads() -> Result<(), String> {
+    match rayon::ThreadPoolBuilder::new().build_global() {
+        // There is one already.
+        Err(error) if std::error::Error::source(&error).is_some() => {
+            Err(format!("cannot start threads: {error}; {MORE}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn list(driver: Driver) -> Result<Vec<Ready>, DeviceError> {

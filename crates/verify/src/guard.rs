@@ -23,6 +23,19 @@ const REAP: Duration = Duration::from_secs(5);
 /// How long a child whose standard input ended may take to close its device.
 pub(crate) const LEAVE: Duration = Duration::from_secs(2);
 
+/// Bytes of a line of a child's that are kept: its answers are far shorter, and a driver that prints without end
+/// must not take the parent's memory.
+const LINE: usize = 1 << 20;
+
+/// Answers that may wait to be read; a child that says more waits itself.
+const WAITING: usize = 256;
+
+/// What Rust says where an allocation failed.
+const STARVED: &str = "memory allocation of";
+
+/// What to do where the system gives no process or thread.
+pub const MORE: &str = "this user may have no more processes or memory: raise `ulimit -u` and `ulimit -v`, or end other programs";
+
 /// Bytes of a child's standard error that are kept for a crash's detail.
 const NOISE: usize = 4096;
 
@@ -60,8 +73,8 @@ pub struct Limits {
 /// A child that could not be asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The program could not be started at all.
-    #[error("cannot start the child process: {0}")]
+    /// The program, or a thread that listens to it, could not be started at all.
+    #[error("cannot start the guarded child: {0}; {MORE}")]
     Spawn(String),
     /// It runs but says no.
     #[error("{0}")]
@@ -149,25 +162,28 @@ impl<R: Answer> Guarded<R> {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().map_err(|e| StartError::Spawn(e.to_string()))?;
-        let (sender, replies) = mpsc::channel();
+        let (sender, replies) = mpsc::sync_channel(WAITING);
         let noise = Arc::new(Mutex::new(String::new()));
-        let stdin = child.stdin.take();
-        if let Some(stdout) = child.stdout.take() {
-            std::thread::spawn(move || {
-                for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-                    let line = String::from_utf8_lossy(&line);
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        // Dropped, and so ended, where a thread is refused.
+        let mut guarded = Self { child, stdin, replies, noise, stage: String::new(), idle: false };
+        let refused = |error: std::io::Error| StartError::Spawn(format!("no thread for it: {error}"));
+        if let Some(stdout) = stdout {
+            let listen = move || {
+                lines(BufReader::new(stdout), LINE, |line| {
+                    let line = String::from_utf8_lossy(line);
                     let reply = line.strip_prefix(MARK).and_then(|text| serde_json::from_str(text).ok());
-                    if reply.is_some_and(|reply| sender.send(reply).is_err()) {
-                        break;
-                    }
-                }
-            });
+                    reply.is_none_or(|reply| sender.send(reply).is_ok())
+                });
+            };
+            std::thread::Builder::new().spawn(listen).map_err(refused)?;
         }
-        if let Some(stderr) = child.stderr.take() {
-            let noise = Arc::clone(&noise);
-            std::thread::spawn(move || collect(stderr, &noise));
+        if let Some(stderr) = stderr {
+            let noise = Arc::clone(&guarded.noise);
+            std::thread::Builder::new().spawn(move || collect(stderr, &noise)).map_err(refused)?;
         }
-        Ok(Self { child, stdin, replies, noise, stage: String::new(), idle: true })
+        guarded.idle = true;
+        Ok(guarded)
     }
 
     /// Sends a request and waits for the answer that ends it.
@@ -226,14 +242,16 @@ impl<R: Answer> Guarded<R> {
         // The reader of standard error may still be at the last line.
         std::thread::sleep(Duration::from_millis(20));
         let noise = self.noise.lock().map(|text| text.clone()).unwrap_or_default();
-        let last =
-            noise.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_string();
+        // What an allocation that failed says stands above notes on the missing backtrace.
+        let starving = noise.lines().find(|line| line.contains(STARVED));
+        let last = starving.or(noise.lines().rev().find(|line| !line.trim().is_empty())).unwrap_or_default();
+        let last = last.trim().to_string();
         let how = match status {
             None => "closed its output but still runs".to_string(),
             Some(status) => describe(status),
         };
         let said = if last.is_empty() { how } else { format!("{how} (its last words: {last})") };
-        let starved = noise.contains("memory allocation of") || status.is_some_and(killed);
+        let starved = noise.contains(STARVED) || status.is_some_and(killed);
         NoAnswer::Died(said, if starved { Verdict::OutOfMemory } else { Verdict::Crash })
     }
 }
@@ -263,6 +281,39 @@ impl<R> Drop for Guarded<R> {
         }
         let _ = self.child.kill();
         let _ = self.reap(REAP);
+    }
+}
+
+/// Hands over each line of a stream until it ends or `take` has enough; of one above `most` bytes nothing.
+fn lines(mut from: impl BufRead, most: usize, mut take: impl FnMut(&[u8]) -> bool) {
+    let (mut line, mut skipping) = (Vec::new(), false);
+    loop {
+        let piece = match from.fill_buf() {
+            Ok(piece) => piece,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(_) => return,
+        };
+        let end = piece.iter().position(|&byte| byte == b'\n');
+        let (part, used) = end.map_or((piece, piece.len()), |end| (&piece[..end], end + 1));
+        skipping |= line.len() + part.len() > most;
+        if skipping {
+            line.clear();
+        } else {
+            line.extend_from_slice(part);
+        }
+        // The stream's end ends a line too.
+        let over = used == 0;
+        from.consume(used);
+        if end.is_some() || over {
+            if !skipping && !(over && line.is_empty()) && !take(&line) {
+                return;
+            }
+            line.clear();
+            skipping = false;
+        }
+        if over {
+            return;
+        }
     }
 }
 
@@ -330,9 +381,7 @@ fn kib_of(text: &str, key: &str) -> Option<u64> {
 /// a driver's call is doing then.
 pub fn requests() -> Receiver<String> {
     let (sender, requests) = mpsc::channel();
-    // Read in a thread of its own: when the parent dies while a driver hangs here, end of input is seen
-    // and takes this process along.
-    std::thread::spawn(move || {
+    let listen = move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             if sender.send(line).is_err() {
                 break;
@@ -343,7 +392,14 @@ pub fn requests() -> Receiver<String> {
         // but the end of the process; exit handlers are skipped since they may wait for that call.
         std::thread::sleep(LEAVE);
         std::process::abort();
-    });
+    };
+    // Read in a thread of its own: when the parent dies while a driver hangs here, end of input is seen
+    // and takes this process along.
+    if let Err(error) = std::thread::Builder::new().spawn(listen) {
+        // The parent reads it as the last words.
+        wave32_host::stream::tell(&format!("cannot start a thread: {error}; {MORE}"));
+        std::process::exit(1);
+    }
     requests
 }
 
@@ -353,4 +409,39 @@ pub fn say(reply: &impl Serialize) {
     let mut out = std::io::stdout().lock();
     // A parent that is gone cannot be told; end of input ends this process.
     let _ = writeln!(out, "{MARK}{text}").and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_skipped_to_their_end() {
+        let text = [&b"one\n"[..], &[b'x'; 5000], b"\n\ntwo\n", &[b'y'; 101], b"\n", &[b'z'; 100], b"\nlast"]
+            .concat();
+        for room in [1, 7, 100, 8192] {
+            let mut found: Vec<usize> = Vec::new();
+            lines(BufReader::with_capacity(room, text.as_slice()), 100, |line| {
+                found.push(line.len());
+                true
+            });
+            assert_eq!(found, [3, 0, 3, 100, 4], "{room}");
+        }
+        let mut count = 0;
+        lines(text.as_slice(), 100, |_| {
+            count += 1;
+            false
+        });
+        assert_eq!(count, 1);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn endless_output_without_a_line_takes_no_memory() {
+        // As a driver would that prints for ever; a GiB is enough to see it.
+        let before = resident_bytes(std::process::id()).unwrap();
+        lines(BufReader::new(std::io::repeat(b'x').take(1 << 30)), LINE, |_| panic!("no line is here"));
+        let after = resident_bytes(std::process::id()).unwrap();
+        assert!(after < before + (64 << 20), "{before} became {after}");
+    }
 }

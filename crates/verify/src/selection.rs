@@ -4,6 +4,7 @@ use crate::fuzz;
 use crate::scale::scaled;
 use crate::suites::{self, SuiteError};
 use std::collections::HashMap;
+use wave32_host::text::quoted;
 use wave32_problem::{ConvProblem, DType, Direction, ProblemError};
 
 /// Which passes and types to verify; `None` leaves the default.
@@ -88,7 +89,7 @@ pub fn items(words: &[String], filter: &Filter, seed: u64) -> Result<Vec<Item>, 
 }
 
 fn fuzz_items(word: &str, filter: &Filter, seed: u64, found: &mut Vec<Item>) -> Result<(), SelectionError> {
-    let bad = || SelectionError::Fuzz(word.to_string());
+    let bad = || SelectionError::Fuzz(quoted(word));
     let mut parts = word.split(':').skip(1);
     let count = parts.next().map_or(Ok(100), str::parse).map_err(|_| bad())?;
     let seed = parts.next().map_or(Ok(seed), str::parse).map_err(|_| bad())?;

@@ -2,6 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use std::fmt;
+use wave32_host::text::one_line;
 
 /// A table: a header, and lines of cells in columns.
 #[derive(Debug)]
@@ -26,9 +27,9 @@ impl Sheet {
         Self::new(header, usize::MAX)
     }
 
-    /// Adds a line.
+    /// Adds a line. Names come from files and drivers: each cell stays one line and shows what it holds.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.add_row(cells.into_iter().map(Cell::new));
+        self.0.add_row(cells.into_iter().map(|cell| Cell::new(one_line(&cell))));
     }
 }
 

@@ -4,6 +4,7 @@ use crate::protocol::Verdict;
 use crate::report::{Report, Row, Tally};
 use crate::sheet::{Sheet, duration};
 use std::fmt::Write;
+use wave32_host::text::one_line;
 
 /// Failures printed in full; the rest is counted. JSON and HTML have all.
 const SHOWN: usize = 40;
@@ -19,7 +20,8 @@ pub fn summary(report: &Report) -> String {
 
 fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     for d in &report.devices {
-        writeln!(out, "{:<10} {} ({})", d.device.id, d.device.name, d.device.driver)?;
+        let (name, driver) = (one_line(&d.device.name), one_line(&d.device.driver));
+        writeln!(out, "{:<10} {name} ({driver})", d.device.id)?;
         let scaled =
             report.rows.iter().filter(|r| r.device == d.device.id && r.scaled_from.is_some()).count();
         if let (Some(max), true) = (d.max_gflop, scaled > 0) {
@@ -56,6 +58,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     if failed.len() > SHOWN {
         writeln!(out, "  ... and {} more; --json or --html has them all", failed.len() - SHOWN)?;
     }
+    sampled(report, out)?;
     unsupported(report, out)?;
     writeln!(out, "\n{}", verdict(report))
 }
@@ -81,6 +84,23 @@ fn failure(row: &Row, out: &mut String) -> std::fmt::Result {
         writeln!(out, "      smallest found: {shrunk}")?;
     }
     Ok(())
+}
+
+/// What was not compared output by output, and what that leaves, with one example.
+fn sampled(report: &Report, out: &mut String) -> std::fmt::Result {
+    let whole = |against: &str| against.is_empty() || against.ends_with("every output");
+    let is_sampled = |row: &&Row| {
+        row.outcome.verdict == Verdict::Pass
+            && !(whole(&row.outcome.exact_against) && whole(&row.outcome.close_against))
+    };
+    let Some(first) = report.rows.iter().find(is_sampled) else { return Ok(()) };
+    let count = report.rows.iter().filter(is_sampled).count();
+    writeln!(
+        out,
+        "\n{count} of those passed were too large to be compared output by output (--json and --html tell each), the first:\n  \
+         integers: {}\n  random numbers: {}",
+        first.outcome.exact_against, first.outcome.close_against
+    )
 }
 
 /// One example a device of what no solver takes.

@@ -1,12 +1,13 @@
 //! The pipeline cache on disk: one file per driver and card, so that kernels compile once per machine.
 //!
 //! Nothing that can be wrong with the file or its folder is ever an error: a file that is not exactly
-//! what was written is ignored, a folder that cannot be written to is left alone, each with one warning.
+//! what was written is ignored, a folder that cannot be written to is left alone, each with one warning. What is in
+//! the file goes to the driver, so a file or folder that another user may have written to is not used.
 
 use crate::adapter::Identity;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use wave32_host::file;
 
 /// Start of the file; the digit is the format's version.
 const MAGIC: &[u8; 8] = b"w32pc\x001\n";
@@ -49,10 +50,12 @@ impl DiskCache {
 
     /// What was saved, if it is all there and belongs to this driver and card.
     pub(crate) fn load(&self) -> Option<Vec<u8>> {
-        let mut content = Vec::new();
-        let read =
-            std::fs::File::open(&self.path).and_then(|file| file.take(LIMIT).read_to_end(&mut content));
-        match read {
+        // A folder of others' is told of where it is written to.
+        if self.foreign().is_some() {
+            return None;
+        }
+        let content = match file::read_own(&self.path, LIMIT) {
+            Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
                 log::warn!(
@@ -61,8 +64,7 @@ impl DiskCache {
                 );
                 return None;
             }
-            Ok(_) => {}
-        }
+        };
         match self.payload(&content) {
             Ok(payload) => Some(payload.to_vec()),
             Err(why) => {
@@ -70,6 +72,11 @@ impl DiskCache {
                 None
             }
         }
+    }
+
+    /// Why the folder is not to be trusted, where it is there.
+    fn foreign(&self) -> Option<String> {
+        file::foreign(&std::fs::metadata(self.path.parent()?).ok()?)
     }
 
     fn payload<'a>(&self, content: &'a [u8]) -> Result<&'a [u8], &'static str> {
@@ -105,29 +112,30 @@ impl DiskCache {
     }
 
     fn write(&self, payload: &[u8]) -> io::Result<()> {
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
         let dir = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        std::fs::create_dir_all(dir)?;
-        let unique = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.path.with_extension(format!("{}-{unique}.tmp", std::process::id()));
-        let write = || {
-            let mut file = std::fs::File::create_new(&temporary)?;
-            file.write_all(MAGIC)?;
-            file.write_all(&self.identity)?;
-            file.write_all(&(payload.len() as u64).to_le_bytes())?;
-            file.write_all(&checksum(payload).to_le_bytes())?;
-            file.write_all(payload)?;
-            // Some file systems report a full disk only here.
-            file.sync_all()?;
-            std::fs::rename(&temporary, &self.path)
-        };
-        write().inspect_err(|_| {
-            let _ = std::fs::remove_file(&temporary);
-        })
+        let mut builder = std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(dir)?;
+        if let Some(why) = self.foreign() {
+            let text =
+                format!("its folder is not safe to use: {why}; remove it, or `chmod 700` it if it is yours");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        if std::fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "something else is in its place; remove it",
+            ));
+        }
+        let numbers = [payload.len() as u64, checksum(payload)].map(u64::to_le_bytes);
+        let content = [&MAGIC[..], &self.identity, &numbers[0], &numbers[1], payload].concat();
+        // Some file systems report a full disk only where it is made durable.
+        file::save_durably(&self.path, &content)
     }
 }
 
-/// FNV-1a, 64 bits: against accidents, not against attackers, who could write the folder anyway.
+/// FNV-1a, 64 bits: against accidents, not against attackers, whom the folder's rights keep out.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -187,6 +195,52 @@ mod tests {
         refused(&std::fs::read(&other.path).unwrap(), "another card's file under this name");
         std::fs::write(&cache.path, &good).unwrap();
         assert!(cache.load().is_some());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn pipes_and_endless_files_in_its_place_are_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DiskCache::new(dir.path(), &identity(2));
+        assert!(std::process::Command::new("mkfifo").arg(&cache.path).status().unwrap().success());
+        assert_eq!(cache.load(), None, "nobody writes to the pipe, and nobody waits for it");
+        cache.save(b"pipelines");
+        assert_eq!(std::fs::metadata(&cache.path).unwrap().len(), 0, "a pipe is not replaced");
+        std::fs::remove_file(&cache.path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &cache.path).unwrap();
+        assert_eq!(cache.load(), None);
+        std::fs::remove_file(&cache.path).unwrap();
+        std::fs::File::create(&cache.path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(cache.load(), None);
+        cache.save(b"pipelines");
+        assert_eq!(cache.load().as_deref(), Some(&b"pipelines"[..]));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_other_users_may_write_is_neither_read_nor_written() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("wave32");
+        let cache = DiskCache::new(&folder, &identity(2));
+        cache.save(b"pipelines");
+        let mode = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        mode(&folder, 0o777);
+        assert_eq!(cache.load(), None, "a folder that everybody may write to");
+        cache.save(b"others");
+        mode(&folder, 0o755);
+        assert_eq!(cache.load().as_deref(), Some(&b"pipelines"[..]), "it was left alone");
+        mode(&cache.path, 0o666);
+        assert_eq!(cache.load(), None, "a file that everybody may write to");
+        mode(&cache.path, 0o600);
+        assert!(cache.load().is_some());
+        // Root reads what is another user's, which is why it must not trust it.
+        if std::os::unix::fs::chown(&folder, Some(65534), None).is_ok() {
+            assert_eq!(cache.load(), None, "another user's folder");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use wave32_host::stream::{show, tell};
 
 // The library's table: a dependency on its crate would put its `open` and `ioctl` into this program.
 #[path = "../../card/src/cards.rs"]
@@ -43,6 +44,9 @@ enum Action {
 
 #[derive(clap::Args)]
 struct Run {
+    /// List the cards that can be had
+    #[arg(long)]
+    list: bool,
     /// Which card (--list has them)
     #[arg(long, value_name = "CARD", value_parser = card, default_value = CARDS[0].id)]
     card: &'static Card,
@@ -60,7 +64,12 @@ struct Run {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        required_unless_present = "list",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     command: Vec<OsString>,
 }
 
@@ -74,20 +83,32 @@ fn card(id: &str) -> Result<&'static Card, String> {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if cli.list {
-        list(cli.json);
-        return ExitCode::SUCCESS;
+        return list(cli.json);
     }
     let Some(Action::Run(run)) = cli.command else { return ExitCode::from(WRONG_USE) };
+    if run.list {
+        return list(false);
+    }
     match start(&run) {
         Ok(never) => match never {},
         Err(error) => {
-            eprintln!("wave32-vgpu: {error:#}");
+            tell(&format!("wave32-vgpu: {error:#}"));
             ExitCode::from(WRONG_USE)
         }
     }
 }
 
-fn list(json: bool) {
+fn list(json: bool) -> ExitCode {
+    match show(&table(json)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(lost) => {
+            tell(&format!("wave32-vgpu: {:#}", anyhow::Error::from(lost)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn table(json: bool) -> String {
     if json {
         let rows: Vec<_> = CARDS
             .iter()
@@ -98,21 +119,24 @@ fn list(json: bool) {
                 })
             })
             .collect();
-        println!("{}", serde_json::Value::from(rows));
-        return;
+        return format!("{}\n", serde_json::Value::from(rows));
     }
-    println!("{:<14}{:<23}{:<9}{:>4}{:>8}{:>10}", "card", "name", "target", "CUs", "memory", "bandwidth");
-    for card in &CARDS {
-        println!(
-            "{:<14}{:<23}{:<9}{:>4}{:>5} GB{:>5} GB/s",
+    let header = format!(
+        "{:<14}{:<23}{:<9}{:>4}{:>8}{:>10}\n",
+        "card", "name", "target", "CUs", "memory", "bandwidth"
+    );
+    let row = |card: &Card| {
+        format!(
+            "{:<14}{:<23}{:<9}{:>4}{:>5} GB{:>5} GB/s\n",
             card.id,
             card.name,
             card.target,
             card.compute_units,
             card.vram_mib >> 10,
             card.bandwidth_gbs(),
-        );
-    }
+        )
+    };
+    header + &CARDS.iter().map(row).collect::<String>()
 }
 
 /// Becomes the program; returns only if it cannot.

@@ -115,6 +115,7 @@ fn each_of_two_processes_has_a_card_and_a_report_of_its_own() {
 fn cards_are_listed_for_people_and_machines() {
     let ended = launched(&["--list"]);
     assert!(ended.stdout.contains("rx5700xt") && ended.stdout.contains("448 GB/s"), "{}", ended.stdout);
+    assert_eq!(launched(&["run", "--list"]).stdout, ended.stdout, "as after `run`, where --card is");
     let ended = launched(&["--list", "--json"]);
     let rows: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(rows[0]["id"], "rx5600xt");

@@ -4,7 +4,7 @@ mod rocm;
 mod text;
 
 use crate::explain::targets;
-use crate::output::print;
+use crate::output::{print, show};
 use crate::vendor::Vendor;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -14,6 +14,7 @@ use wave32_check::infer::Given;
 use wave32_check::layers::{Layer, layers};
 use wave32_check::notes::{self, SYSTEMS, Verdict};
 use wave32_check::onnx;
+use wave32_host::file;
 use wave32_probe::standing::Standing;
 use wave32_problem::{ConvProblem, ConvSpec, Direction, Epilogue};
 use wave32_solve::{DeviceCaps, Policy, explain};
@@ -138,7 +139,10 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         On::Rocm(probed) => (probed.identity().to_string(), Some(probed.source(&unprobed))),
     };
     let report = Report { model: args.model.clone(), on, notes: what, rocm, rows };
-    print(&if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::text(&report) });
+    match args.json {
+        true => print(&(serde_json::to_string_pretty(&report)? + "\n"))?,
+        false => show(&text::text(&report))?,
+    }
     let all = report.rows.iter().all(|row| row.route.is_some());
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -192,9 +196,11 @@ fn read(args: &Args) -> Result<Vec<Wanted>> {
     entries.collect()
 }
 
-/// True for what an editor would show: a list of lines, not protobuf.
+/// True for what an editor would show: a list of lines, not protobuf. UTF-16 is a text too, which is told where it is read.
 fn is_text(path: &Path) -> bool {
-    std::fs::read(path).is_ok_and(|bytes| !bytes.contains(&0) && std::str::from_utf8(&bytes).is_ok())
+    let utf16 = |bytes: &[u8]| bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+    let text = |bytes: &[u8]| utf16(bytes) || !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok();
+    file::read(path, file::LINES).is_ok_and(|bytes| text(&bytes))
 }
 
 fn row(wanted: &Wanted, pass: Direction, system: &str, on: &On, unprobed: &mut Vec<String>) -> Row {

@@ -6,13 +6,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use wave32_check::notes::Verdict;
+use wave32_host::text::{one_line, quoted};
 use wave32_probe::protocol::Verdict as Probed;
 use wave32_probe::standing::Safe;
 use wave32_verify::sheet::{Sheet, figure};
 
 /// The table, what is to be said of single layers, and the sums.
 pub fn text(report: &Report) -> String {
-    let mut out = format!("{} on {}\n\n", report.model, report.on);
+    let mut out = format!("{} on {}\n\n", quoted(&report.model), one_line(&report.on));
     let known: Vec<&Row> = report.rows.iter().filter(|r| r.line.is_some()).collect();
     // Writing to a String cannot fail.
     let _ = match &report.rocm {
@@ -40,7 +41,7 @@ fn sums(report: &Report, known: &[&Row]) -> String {
 fn remarks(report: &Report, out: &mut String) -> std::fmt::Result {
     report.rows.iter().filter(|r| !r.remark.is_empty()).try_for_each(|row| {
         let state = if row.line.is_none() { "not known: " } else { "" };
-        writeln!(out, "\n{}: {state}{}", first(row), row.remark)
+        writeln!(out, "\n{}: {state}{}", one_line(&first(row)), one_line(&row.remark))
     })
 }
 

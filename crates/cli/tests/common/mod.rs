@@ -18,8 +18,9 @@ pub fn with_drivers() -> Command {
 /// The binary, with no driver to be found.
 pub fn wave32() -> Command {
     let mut command = with_drivers();
-    command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
-    command.env("WAVE32_HIP_LIBRARY", "/nonexistent");
+    for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "WAVE32_HIP_LIBRARY"] {
+        command.env(name, nowhere(""));
+    }
     command
 }
 
@@ -47,6 +48,13 @@ pub fn stderr(output: &Output) -> String {
 
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A path where nothing is: a machine may well have a /nonexistent.
+pub fn nowhere(below: &str) -> String {
+    let path = std::env::temp_dir().join(format!("wave32-cli-no-such-path-{}", std::process::id()));
+    assert!(!path.exists(), "{}", path.display());
+    path.join(below).to_str().unwrap().trim_end_matches('/').into()
 }
 
 /// A folder of this test alone.

@@ -1,6 +1,7 @@
 //! Becoming the program.
 
 use super::environment::{Change, Variables};
+use nix::sys::signal::{SigSet, Signal};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -31,7 +32,14 @@ pub(super) fn command(argv: &[OsString], changes: &[Change], before: &Variables)
 /// Returns where that failed.
 pub fn exec(argv: &[OsString], changes: &[Change], before: &Variables) -> io::Error {
     match command(argv, changes, before) {
-        Ok(mut command) => command.exec(),
+        Ok(mut command) => {
+            let error = command.exec();
+            // On its way it made SIGPIPE deadly, as programs expect it; here somebody is still to be told.
+            let mut pipe = SigSet::empty();
+            pipe.add(Signal::SIGPIPE);
+            let _ = pipe.thread_block();
+            error
+        }
         Err(error) => error,
     }
 }

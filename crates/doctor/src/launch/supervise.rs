@@ -10,8 +10,8 @@ use super::watch::process::{Process, tree};
 use super::watch::{HOLDING, Look, Watch};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill, raise};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rustix::process::{WaitOptions, waitpid};
 use signal_hook::consts::signal as s;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -84,7 +84,7 @@ pub fn supervise(
     listen(events.clone())?;
     let (ours, theirs, terminal) = standard_error()?;
     command.stderr(Stdio::from(theirs));
-    let child = command.spawn()?;
+    let mut child = command.spawn()?;
     // It holds the other end of the program's standard error.
     drop(command);
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
@@ -92,21 +92,45 @@ pub fn supervise(
     let keep = before.contains_key(std::ffi::OsStr::new("MIOPEN_ENABLE_LOGGING_CMD"));
     let reading = Arc::new(AtomicBool::new(false));
     let reader = Reader { file: File::from(ours.try_clone()?), reading: Arc::clone(&reading) };
-    let filter = std::thread::spawn({
+    let filter = {
         let last = last.clone();
-        move || pass(reader, io::stderr(), keep, last)
-    });
+        std::thread::Builder::new().spawn(move || pass(reader, io::stderr(), keep, last))
+    };
     let watch = Watch::new(pid.as_raw(), allowed, last);
     let looking = Arc::new(AtomicBool::new(true));
     let patience = allowed.max(LONGEST_LOOK);
-    std::thread::spawn({
+    let looked = {
         let looking = Arc::clone(&looking);
-        move || look(watch, &events, &looking)
-    });
-    let mut state = Watched { pid, terminal: terminal.then_some(ours), last_look: Instant::now(), patience };
+        std::thread::Builder::new().spawn(move || look(watch, &events, &looking))
+    };
+    let filter = match (filter, looked) {
+        (Ok(filter), Ok(_)) => filter,
+        (Err(error), _) | (_, Err(error)) => {
+            // Nobody would read what it says, or look after it.
+            let _ = kill(pid, Signal::SIGKILL);
+            let _ = child.wait();
+            return Err(no_thread(&error));
+        }
+    };
+    let child = rustix::process::Pid::from_child(&child);
+    let mut state = Watched {
+        pid,
+        child: Some(child),
+        terminal: terminal.then_some(ours),
+        last_look: Instant::now(),
+        patience,
+    };
     let ended = state.wait(&received, &looking, tell);
     drain(&filter, &reading);
     Ok(ended)
+}
+
+/// Says that the program was not given up for its own sake.
+fn no_thread(error: &io::Error) -> io::Error {
+    let text = format!(
+        "no thread to watch it: {error}; this user may have no more processes or memory: raise `ulimit -u` and `ulimit -v`"
+    );
+    io::Error::new(error.kind(), text)
 }
 
 /// Sends what arrives; leaves alone what this process was told to ignore, so that the program ignores it too.
@@ -114,7 +138,8 @@ fn listen(events: Sender<Event>) -> io::Result<()> {
     let ignored = ignored_signals();
     let wanted = PASSED.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).chain([s::SIGCHLD]);
     let mut signals = SignalsInfo::<WithOrigin>::new(wanted)?;
-    std::thread::spawn(move || signals.forever().try_for_each(|origin| events.send(Event::Signal(origin))));
+    let listen = move || signals.forever().try_for_each(|origin| events.send(Event::Signal(origin)));
+    std::thread::Builder::new().spawn(listen).map_err(|error| no_thread(&error))?;
     Ok(())
 }
 
@@ -187,6 +212,8 @@ fn look(mut watch: Watch, events: &Sender<Event>, looking: &AtomicBool) {
 
 struct Watched {
     pid: Pid,
+    /// The same, for the calls that know every signal.
+    child: Option<rustix::process::Pid>,
     terminal: Option<OwnedFd>,
     last_look: Instant,
     patience: Duration,
@@ -227,17 +254,23 @@ impl Watched {
     fn poll(&self) -> Option<Ended> {
         let Ok(_held) = HOLDING.try_lock() else { return None };
         loop {
-            match waitpid(self.pid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
-                Ok(WaitStatus::Exited(_, code)) => return Some(Ended::Exited(code as u8)),
-                Ok(WaitStatus::Signaled(_, signal, _)) => return Some(Ended::Signaled(signal as i32)),
-                Ok(WaitStatus::Stopped(..)) => {
-                    // The shell shall see the job as stopped, and continues both.
-                    let _ = raise(Signal::SIGSTOP);
-                }
-                Ok(_) => return None,
-                Err(nix::errno::Errno::EINTR) => {}
+            let status = match waitpid(self.child, WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((_, status))) => status,
+                Ok(None) => return None,
+                Err(rustix::io::Errno::INTR) => continue,
                 // Cannot be: nobody else waits for it.
                 Err(_) => return Some(Ended::Exited(1)),
+            };
+            if let Some(code) = status.exit_status() {
+                return Some(Ended::Exited(code as u8));
+            }
+            // By its number: real-time signals have no name.
+            if let Some(signal) = status.terminating_signal() {
+                return Some(Ended::Signaled(signal));
+            }
+            if status.stopped() {
+                // The shell shall see the job as stopped, and continues both.
+                let _ = raise(Signal::SIGSTOP);
             }
         }
     }
@@ -296,5 +329,6 @@ impl Watched {
 pub fn die_by(signal: i32) {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     let _ = signal_hook::low_level::emulate_default_handler(signal);
-    let _ = Signal::try_from(signal).map(raise);
+    // Any other, real-time ones among them, ends a process that never asked for it.
+    let _ = signal_hook::low_level::raise(signal);
 }

@@ -13,8 +13,10 @@ pub(super) struct Words<'a> {
     pub(super) args: Vec<&'a str>,
 }
 
-/// The line without terminal escape sequences (ECMA-48 CSI and OSC, and two-character ones).
+/// The line without a byte order mark and terminal escape sequences (ECMA-48 CSI and OSC, and two-character ones).
 pub(super) fn without_escapes(line: &str) -> Cow<'_, str> {
+    // Editors on Windows put a byte order mark in front.
+    let line = line.strip_prefix('\u{feff}').unwrap_or(line);
     const ESC: char = '\u{1b}';
     if !line.contains(ESC) {
         return Cow::Borrowed(line);

@@ -20,7 +20,7 @@ pub use cases::{Case, Selection, Wish, select};
 pub use compare::{Comparison, Pair, compare};
 pub use cpu::CpuMeter;
 pub use gpu::GpuMeter;
-pub use report::{Mode, Rates, Report, ReportError, Row, Subject, Times, save_text};
+pub use report::{Mode, Rates, Report, ReportError, Row, Subject, Times};
 pub use svg::svg;
 pub use table::{comparison_table, table};
 

@@ -4,6 +4,7 @@ use super::Case;
 use super::stats::median;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use wave32_host::file;
 use wave32_problem::ConvProblem;
 use wave32_solve::DeviceCaps;
 
@@ -231,9 +232,9 @@ impl Report {
     /// [`ReportError`] with the file's name.
     pub fn load(path: &Path) -> Result<Self, ReportError> {
         let name = || path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ReportError::File { path: name(), source })?;
-        serde_json::from_str(&text).map_err(|source| ReportError::Content { path: name(), source })
+        let bytes =
+            file::read(path, file::TABLE).map_err(|source| ReportError::File { path: name(), source })?;
+        serde_json::from_slice(&bytes).map_err(|source| ReportError::Content { path: name(), source })
     }
 
     /// Writes the JSON beside `path` first and renames it, so that a reader never sees half of it.
@@ -241,30 +242,12 @@ impl Report {
     /// # Errors
     /// [`ReportError::File`].
     pub fn save(&self, path: &Path) -> Result<(), ReportError> {
-        save_text(path, &self.json())
+        file::save(path, self.json().as_bytes())
+            .map_err(|source| ReportError::File { path: path.display().to_string(), source })
     }
 
     /// Rows without times.
     pub fn failures(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.error.is_some())
     }
-}
-
-/// Writes a whole file at once, beside `path` first. Devices and pipes (`/dev/stdout`) are written straight.
-///
-/// # Errors
-/// [`ReportError::File`].
-pub fn save_text(path: &Path, text: &str) -> Result<(), ReportError> {
-    let file = |source| ReportError::File { path: path.display().to_string(), source };
-    let plain = std::fs::metadata(path).map_or(true, |m| m.is_file());
-    if !plain {
-        return std::fs::write(path, text).map_err(file);
-    }
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(format!(".{}.part", std::process::id()));
-    let result = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, path));
-    result.map_err(|source| {
-        let _ = std::fs::remove_file(&draft); // the draft is of no use, whatever became of it
-        file(source)
-    })
 }

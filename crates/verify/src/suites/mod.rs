@@ -5,6 +5,8 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use wave32_host::file;
+use wave32_host::text::quoted;
 use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout, ProblemError, parse_line};
 
 #[cfg(test)]
@@ -85,6 +87,14 @@ pub enum SuiteError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// A file that is no text of lines.
+    #[error("cannot read {path}: {why}")]
+    Content {
+        /// The file.
+        path: String,
+        /// What it is, and what to do.
+        why: &'static str,
+    },
     /// A line of a suite or file that is wrong.
     #[error("{place}")]
     Line {
@@ -125,7 +135,7 @@ pub fn load(name: &str) -> Result<Vec<Entry>, SuiteError> {
         }
         _ => {
             let net = name.strip_prefix("nets:").and_then(|net| NETS.iter().find(|(known, _)| *known == net));
-            let unknown = || SuiteError::Unknown { name: name.to_string(), known: names().join(", ") };
+            let unknown = || SuiteError::Unknown { name: quoted(name), known: names().join(", ") };
             let (net, text) = net.ok_or_else(unknown)?;
             read(net, text)?
         }
@@ -143,12 +153,28 @@ pub fn select(word: &str) -> Result<Vec<Entry>, SuiteError> {
     }
     match load(word) {
         Err(SuiteError::Unknown { .. }) if Path::new(word).exists() => {
-            let file = |source| SuiteError::File { path: word.to_string(), source };
-            let entries = distinct(read(word, &std::fs::read_to_string(word).map_err(file)?)?);
+            let entries = distinct(read(&quoted(word), &text_of(word)?)?);
             if entries.is_empty() { Err(SuiteError::Empty(word.to_string())) } else { Ok(entries) }
         }
         result => result,
     }
+}
+
+/// The text of a file of lines.
+fn text_of(path: &str) -> Result<String, SuiteError> {
+    let bytes = file::read(Path::new(path), file::LINES)
+        .map_err(|source| SuiteError::File { path: quoted(path), source })?;
+    let why = if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        "it is UTF-16; save it as UTF-8 (in PowerShell: `Out-File -Encoding utf8`)"
+    } else if bytes.contains(&0) {
+        "it holds zero bytes; a text is wanted, a MIOpenDriver line a problem"
+    } else {
+        match String::from_utf8(bytes) {
+            Ok(text) => return Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text)),
+            Err(_) => "it is not UTF-8; a text is wanted, a MIOpenDriver line a problem",
+        }
+    };
+    Err(SuiteError::Content { path: quoted(path), why })
 }
 
 fn looks_like_line(word: &str) -> bool {

@@ -1,0 +1,6 @@
+//! What every program here needs of the machine around it, whoever made the files, the names and the streams.
+#![forbid(unsafe_code)]
+
+pub mod file;
+pub mod stream;
+pub mod text;
