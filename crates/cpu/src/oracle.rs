@@ -7,11 +7,16 @@ use crate::Inputs;
 use rayon::prelude::*;
 use wave32_problem::{Activation, ConvProblem, Direction, Layout};
 
+/// A storage type of the operands; every value of it is exact in f64.
+pub trait Value: Copy + Into<f64> + Sync {}
+
+impl<T: Copy + Into<f64> + Sync> Value for T {}
+
 /// All outputs of the pass, in the output tensor's layout.
 ///
 /// # Panics
 /// Where an operand's length is not the problem's, as slice indexing does.
-pub fn conv(p: &ConvProblem, i: &Inputs<f64>) -> Vec<f64> {
+pub fn conv<T: Value>(p: &ConvProblem, i: &Inputs<T>) -> Vec<f64> {
     let count = p.output_elements() as usize;
     (0..count).into_par_iter().map(|index| conv_at(p, i, index as u64)).collect()
 }
@@ -20,7 +25,7 @@ pub fn conv(p: &ConvProblem, i: &Inputs<f64>) -> Vec<f64> {
 ///
 /// # Panics
 /// As [`conv`].
-pub fn conv_at(p: &ConvProblem, i: &Inputs<f64>, index: u64) -> f64 {
+pub fn conv_at<T: Value>(p: &ConvProblem, i: &Inputs<T>, index: u64) -> f64 {
     let s = p.spec();
     let t = Tensors::new(p);
     match s.direction {
@@ -120,13 +125,14 @@ impl<'a> Tensors<'a> {
     }
 }
 
-fn forward_at(t: &Tensors, i: &Inputs<f64>, [n, k, p, q]: [i64; 4]) -> f64 {
+fn forward_at<T: Value>(t: &Tensors, i: &Inputs<T>, [n, k, p, q]: [i64; 4]) -> f64 {
     let (mut sum, group) = (0.0, k / t.kg);
     for c in 0..t.cg {
         for r in 0..t.s.r {
             for s in 0..t.s.s {
                 if let Some([h, w]) = t.tap(&t.x, [p, q], [r, s]) {
-                    sum += i.a[t.x.index([n, group * t.cg + c, h, w])] * i.b[t.w.index([k, c, r, s])];
+                    sum += i.a[t.x.index([n, group * t.cg + c, h, w])].into()
+                        * i.b[t.w.index([k, c, r, s])].into();
                 }
             }
         }
@@ -134,13 +140,13 @@ fn forward_at(t: &Tensors, i: &Inputs<f64>, [n, k, p, q]: [i64; 4]) -> f64 {
     sum
 }
 
-fn backward_data_at(t: &Tensors, i: &Inputs<f64>, [n, c, h, w]: [i64; 4]) -> f64 {
+fn backward_data_at<T: Value>(t: &Tensors, i: &Inputs<T>, [n, c, h, w]: [i64; 4]) -> f64 {
     let (mut sum, group) = (0.0, c / t.cg);
     for k in group * t.kg..(group + 1) * t.kg {
         for r in 0..t.s.r {
             for s in 0..t.s.s {
                 if let Some([p, q]) = t.untap(&t.y, [h, w], [r, s]) {
-                    sum += i.a[t.y.index([n, k, p, q])] * i.b[t.w.index([k, c % t.cg, r, s])];
+                    sum += i.a[t.y.index([n, k, p, q])].into() * i.b[t.w.index([k, c % t.cg, r, s])].into();
                 }
             }
         }
@@ -148,13 +154,13 @@ fn backward_data_at(t: &Tensors, i: &Inputs<f64>, [n, c, h, w]: [i64; 4]) -> f64
     sum
 }
 
-fn backward_weights_at(t: &Tensors, i: &Inputs<f64>, [k, c, r, s]: [i64; 4]) -> f64 {
+fn backward_weights_at<T: Value>(t: &Tensors, i: &Inputs<T>, [k, c, r, s]: [i64; 4]) -> f64 {
     let (mut sum, channel) = (0.0, k / t.kg * t.cg + c);
     for n in 0..t.s.n {
         for p in 0..t.y.size[2] {
             for q in 0..t.y.size[3] {
                 if let Some([h, w]) = t.tap(&t.x, [p, q], [r, s]) {
-                    sum += i.a[t.x.index([n, channel, h, w])] * i.b[t.y.index([n, k, p, q])];
+                    sum += i.a[t.x.index([n, channel, h, w])].into() * i.b[t.y.index([n, k, p, q])].into();
                 }
             }
         }
@@ -163,13 +169,13 @@ fn backward_weights_at(t: &Tensors, i: &Inputs<f64>, [k, c, r, s]: [i64; 4]) -> 
 }
 
 /// Each input pixel paints its filter onto the output; here, who painted this output pixel?
-fn transposed_forward_at(t: &Tensors, i: &Inputs<f64>, [n, k, oh, ow]: [i64; 4]) -> f64 {
+fn transposed_forward_at<T: Value>(t: &Tensors, i: &Inputs<T>, [n, k, oh, ow]: [i64; 4]) -> f64 {
     let (mut sum, group) = (0.0, k / t.kg);
     for c in group * t.cg..(group + 1) * t.cg {
         for r in 0..t.s.r {
             for s in 0..t.s.s {
                 if let Some([h, w]) = t.untap(&t.x, [oh, ow], [r, s]) {
-                    sum += i.a[t.x.index([n, c, h, w])] * i.b[t.w.index([c, k % t.kg, r, s])];
+                    sum += i.a[t.x.index([n, c, h, w])].into() * i.b[t.w.index([c, k % t.kg, r, s])].into();
                 }
             }
         }
@@ -177,13 +183,14 @@ fn transposed_forward_at(t: &Tensors, i: &Inputs<f64>, [n, k, oh, ow]: [i64; 4])
     sum
 }
 
-fn transposed_backward_data_at(t: &Tensors, i: &Inputs<f64>, [n, c, h, w]: [i64; 4]) -> f64 {
+fn transposed_backward_data_at<T: Value>(t: &Tensors, i: &Inputs<T>, [n, c, h, w]: [i64; 4]) -> f64 {
     let (mut sum, group) = (0.0, c / t.cg);
     for k in 0..t.kg {
         for r in 0..t.s.r {
             for s in 0..t.s.s {
                 if let Some([oh, ow]) = t.tap(&t.y, [h, w], [r, s]) {
-                    sum += i.a[t.y.index([n, group * t.kg + k, oh, ow])] * i.b[t.w.index([c, k, r, s])];
+                    sum += i.a[t.y.index([n, group * t.kg + k, oh, ow])].into()
+                        * i.b[t.w.index([c, k, r, s])].into();
                 }
             }
         }
@@ -191,13 +198,13 @@ fn transposed_backward_data_at(t: &Tensors, i: &Inputs<f64>, [n, c, h, w]: [i64;
     sum
 }
 
-fn transposed_backward_weights_at(t: &Tensors, i: &Inputs<f64>, [c, k, r, s]: [i64; 4]) -> f64 {
+fn transposed_backward_weights_at<T: Value>(t: &Tensors, i: &Inputs<T>, [c, k, r, s]: [i64; 4]) -> f64 {
     let (mut sum, channel) = (0.0, c / t.cg * t.kg + k);
     for n in 0..t.s.n {
         for h in 0..t.s.h {
             for w in 0..t.s.w {
                 if let Some([oh, ow]) = t.tap(&t.y, [h, w], [r, s]) {
-                    sum += i.a[t.x.index([n, c, h, w])] * i.b[t.y.index([n, channel, oh, ow])];
+                    sum += i.a[t.x.index([n, c, h, w])].into() * i.b[t.y.index([n, channel, oh, ow])].into();
                 }
             }
         }
@@ -205,8 +212,8 @@ fn transposed_backward_weights_at(t: &Tensors, i: &Inputs<f64>, [c, k, r, s]: [i
     sum
 }
 
-fn epilogue(p: &ConvProblem, i: &Inputs<f64>, value: f64, channel: i64) -> f64 {
-    let value = value + i.bias.map_or(0.0, |bias| bias[channel as usize]);
+fn epilogue<T: Value>(p: &ConvProblem, i: &Inputs<T>, value: f64, channel: i64) -> f64 {
+    let value = value + i.bias.map_or(0.0, |bias| bias[channel as usize].into());
     match p.spec().epilogue.activation {
         Activation::None => value,
         // Not f64::max, which drops a NaN.

@@ -10,6 +10,9 @@ use wave32_device::{BufferId, Device, DeviceError, Operands};
 use wave32_problem::{ConvProblem, Direction};
 use wave32_solve::{Plan, Policy, Role};
 
+/// Bytes of an operand that are read back at a time.
+const PIECE: usize = 32 << 20;
+
 /// A device to verify.
 pub enum Backend {
     /// im2col and GEMM of the CPU crate.
@@ -201,16 +204,16 @@ impl Buffers<'_> {
 
     /// A buffer with guard bands around `data`.
     fn guarded(&mut self, data: &[u8]) -> Result<BufferId, Failure> {
-        let lead = self.lead() as usize;
-        let mut image = vec![0; lead];
-        fill_guard(&mut image);
-        image.extend_from_slice(data);
-        let tail = image.len();
-        image.resize(tail + GUARD as usize, 0);
-        fill_guard(&mut image[tail..]);
-        let buffer = self.device.alloc(image.len() as u64)?;
+        let (lead, bytes) = (self.lead(), data.len() as u64);
+        let buffer = self.device.alloc(lead + bytes + GUARD)?;
         self.held.push(buffer);
-        self.device.write(buffer, 0, &image)?;
+        let mut band = vec![0; lead as usize];
+        fill_guard(&mut band);
+        self.device.write(buffer, 0, &band)?;
+        self.device.write(buffer, lead, data)?;
+        let mut band = [0; GUARD as usize];
+        fill_guard(&mut band);
+        self.device.write(buffer, lead + bytes, &band)?;
         Ok(buffer)
     }
 
@@ -263,11 +266,17 @@ impl Buffers<'_> {
         for &(role, buffer, bytes) in &placed {
             damage = damage.or(self.damage(buffer, bytes, &format!("{role:?}"))?);
         }
-        for (&(role, data), &(_, buffer, bytes)) in given.iter().zip(&placed) {
-            let mut now = vec![0; bytes as usize];
-            self.device.read(buffer, lead, &mut now)?;
-            if now != data.bytes() {
-                damage = damage.or(Some(format!("operand {role:?} was written")));
+        // Piece by piece: a second copy of an operand of gigabytes would cost more than the run.
+        let longest = given.iter().map(|(_, data)| data.bytes().len()).max().unwrap_or(0);
+        let mut piece = vec![0; longest.min(PIECE)];
+        for (&(role, data), &(_, buffer, _)) in given.iter().zip(&placed) {
+            for (given, offset) in data.bytes().chunks(PIECE).zip((lead..).step_by(PIECE)) {
+                let now = &mut piece[..given.len()];
+                self.device.read(buffer, offset, now)?;
+                if now != given {
+                    damage = damage.or(Some(format!("operand {role:?} was written")));
+                    break;
+                }
             }
         }
         Ok(Run { out, damage })

@@ -2,19 +2,27 @@
 
 use crate::compare::{Reference, Shape, first_not_finite};
 use crate::data::Data;
+use crate::fold::{self, Fold};
 use crate::inputs::{Inputs, Kind, rng};
 use crate::protocol::{Failure, Verdict};
 use crate::tolerance::exact_integers;
 use rayon::prelude::*;
 use wave32_cpu::oracle;
-use wave32_problem::{ConvProblem, ConvSpec, DType};
+use wave32_problem::{Activation, ConvProblem, ConvSpec, DType};
 
-/// FLOP up to which the f64 oracle computes every output; larger problems are compared with the CPU
-/// backend in full (exact check) and with the oracle at sampled outputs.
+/// FLOP up to which the f64 oracle computes every output; larger problems are compared with exact sums of all outputs
+/// or with the CPU backend in full (integers), and with the oracle at sampled outputs.
 pub const ORACLE_FLOPS: u64 = 100_000_000;
 
-/// Outputs sampled inside, and as many on the border, of a problem too large for the full oracle.
+/// FLOP from which exact sums of all outputs take the place of the CPU backend's results.
+const FOLD_FLOPS: u64 = 20_000_000_000;
+
+/// Outputs sampled anywhere, as many at the edges of tiles, and as many on the border, of a problem too large for the full
+/// oracle.
 const SAMPLES: u64 = 4096;
+
+/// Products that the sampled outputs of one problem may take: where each is a sum of millions, fewer are looked at.
+const SAMPLED_PRODUCTS: u64 = 8_000_000_000;
 
 /// Bytes that results and workspaces are filled with before each run. All are NaN in the 16-bit types
 /// or absurd; the first is NaN in every type.
@@ -38,13 +46,34 @@ impl Case {
     /// # Errors
     /// Too little memory, or no such operands.
     pub fn integer(p: &ConvProblem, seed: u64, on_cpu: bool) -> Result<Self, Failure> {
+        let folds = (on_cpu || p.flops() >= FOLD_FLOPS) && fold::applies(p);
+        Self::integer_by(p, seed, |inputs| match (oracle_fits(p), folds, on_cpu) {
+            (true, _, _) | (false, false, true) => by_oracle(p, inputs, seed),
+            (false, true, _) => by_fold(p, inputs, seed),
+            (false, false, false) => by_cpu(p, inputs),
+        })
+    }
+
+    /// As [`Case::integer`], by exact sums of all outputs, whatever the problem's size.
+    ///
+    /// # Errors
+    /// See [`Case::integer`]; a problem with an activation, which is not linear.
+    pub fn folded(p: &ConvProblem, seed: u64) -> Result<Self, Failure> {
+        if p.spec().epilogue.activation != Activation::None {
+            return Err(Failure::new(Verdict::Error, "an activation is not linear: it has no sums"));
+        }
+        Self::integer_by(p, seed, |inputs| by_fold(p, inputs, seed))
+    }
+
+    fn integer_by(
+        p: &ConvProblem,
+        seed: u64,
+        refer: impl Fn(&Inputs) -> Result<(Reference, String), Failure>,
+    ) -> Result<Self, Failure> {
         let limit = exact_integers(p.spec().dtype);
         for attempt in 0..8 {
             let inputs = Inputs::new(p, Kind::Integer, seed, attempt)?;
-            let (reference, against) = match (oracle_fits(p), on_cpu) {
-                (true, _) | (false, true) => by_oracle(p, &inputs, seed)?,
-                (false, false) => by_cpu(p, &inputs)?,
-            };
+            let (reference, against) = refer(&inputs)?;
             // Sums of this size are a chance of 10^-14 an element; then the next attempt is sparser.
             if reference.max_abs() <= limit {
                 return Ok(Self { inputs, reference, against });
@@ -73,7 +102,9 @@ impl Case {
 /// `OutOfMemory` with what it takes.
 pub fn fits_memory(p: &ConvProblem, cap: u64) -> Result<(), Failure> {
     let elements = u128::from(p.x_elements()) + u128::from(p.w_elements()) + u128::from(p.y_elements());
-    let wanted = elements * u128::from(3 * p.spec().dtype.size() + 8);
+    // Small problems have a reference of f64 each, and operands of f64.
+    let wide = if oracle_fits(p) { 8 } else { 4 };
+    let wanted = elements * u128::from(3 * p.spec().dtype.size() + wide);
     if wanted <= u128::from(cap) {
         return Ok(());
     }
@@ -90,16 +121,64 @@ fn oracle_fits(p: &ConvProblem) -> bool {
 
 /// The f64 oracle: in full, or at sampled outputs.
 fn by_oracle(p: &ConvProblem, inputs: &Inputs, seed: u64) -> Result<(Reference, String), Failure> {
-    let (a, b) = (inputs.a.to_f64()?, inputs.b.to_f64()?);
-    let bias = inputs.bias.as_ref().map(Data::to_f64).transpose()?;
-    let wide = wave32_cpu::Inputs { a: &a, b: &b, bias: bias.as_deref() };
     if oracle_fits(p) {
+        let (a, b) = (inputs.a.to_f64()?, inputs.b.to_f64()?);
+        let bias = inputs.bias.as_ref().map(Data::to_f64).transpose()?;
+        let wide = wave32_cpu::Inputs { a: &a, b: &b, bias: bias.as_deref() };
         return Ok((Reference::Full(oracle::conv(p, &wide)), "f64 oracle, every output".into()));
     }
-    let picked = Shape::of_output(p).sample(SAMPLES, &mut rng(seed, 9));
-    let against = format!("f64 oracle at {} outputs, all corners and the border among them", picked.len());
-    let values = picked.par_iter().map(|&i| (i, oracle::conv_at(p, &wide, i))).collect();
+    let values = sampled(p, inputs, seed)?;
+    let against = format!("f64 oracle at {}", looked_at(p, values.len()));
     Ok((Reference::Sampled(values), against))
+}
+
+/// How many outputs of how many, and which, for people.
+fn looked_at(p: &ConvProblem, count: usize) -> String {
+    let all = p.output_elements();
+    let unseen = 100.0 * (1.0 - count as f64 / all as f64);
+    format!(
+        "{count} of {all} outputs (corners, border, edges of tiles, anywhere): of outputs wrong one at a time it does not \
+         see {unseen:.4} %"
+    )
+}
+
+/// What the f64 oracle says of some outputs.
+fn sampled(p: &ConvProblem, inputs: &Inputs, seed: u64) -> Result<Vec<(u64, f64)>, Failure> {
+    let count = (SAMPLED_PRODUCTS / p.reduction_len().max(1) / 3).clamp(64, SAMPLES);
+    let picked = Shape::of_output(p).sample(count, &mut rng(seed, 9));
+    let bias = inputs.bias.as_ref();
+    Ok(match (&inputs.a, &inputs.b, bias) {
+        (Data::F32(a), Data::F32(b), None) => at(p, &wave32_cpu::Inputs { a, b, bias: None }, &picked),
+        (Data::F32(a), Data::F32(b), Some(Data::F32(bias))) => {
+            at(p, &wave32_cpu::Inputs { a, b, bias: Some(bias) }, &picked)
+        }
+        (Data::F16(a), Data::F16(b), None) => at(p, &wave32_cpu::Inputs { a, b, bias: None }, &picked),
+        (Data::F16(a), Data::F16(b), Some(Data::F16(bias))) => {
+            at(p, &wave32_cpu::Inputs { a, b, bias: Some(bias) }, &picked)
+        }
+        (Data::BF16(a), Data::BF16(b), None) => at(p, &wave32_cpu::Inputs { a, b, bias: None }, &picked),
+        (Data::BF16(a), Data::BF16(b), Some(Data::BF16(bias))) => {
+            at(p, &wave32_cpu::Inputs { a, b, bias: Some(bias) }, &picked)
+        }
+        _ => return Err(Failure::new(Verdict::Error, "operands of several types: please report this")),
+    })
+}
+
+fn at<T: oracle::Value>(p: &ConvProblem, i: &wave32_cpu::Inputs<'_, T>, picked: &[u64]) -> Vec<(u64, f64)> {
+    picked.par_iter().map(|&index| (index, oracle::conv_at(p, i, index))).collect()
+}
+
+/// Exact sums over every output, and the oracle at some.
+fn by_fold(p: &ConvProblem, inputs: &Inputs, seed: u64) -> Result<(Reference, String), Failure> {
+    let folded = Fold::new(p, inputs, seed);
+    let values = sampled(p, inputs, seed)?;
+    let (all, some) = (folded.outputs(), values.len());
+    let against = format!(
+        "exact sums over all {all} outputs (one wrong output is always seen, any other error missed with a probability \
+         below {:.0e}), f64 oracle at {some}",
+        fold::MISS
+    );
+    Ok((Reference::Folded(Box::new(folded), values), against))
 }
 
 /// Every output by the CPU backend in f32, which is exact on integer operands.

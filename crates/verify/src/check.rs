@@ -11,9 +11,9 @@ use crate::compare::{Shape, close, exact, first_not_finite};
 use crate::data::Data;
 use crate::inputs::{Inputs, problem_seed};
 use crate::plant::{Fault, Plants};
-use crate::protocol::{Failure, Job, Outcome, SolverResult, Verdict};
+use crate::protocol::{Failure, Job, Outcome, Phases, SolverResult, Verdict};
 use crate::tolerance::Tolerance;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wave32_problem::ConvProblem;
 use wave32_solve::Policy;
 
@@ -26,15 +26,24 @@ pub fn check(backend: &mut Backend, job: &Job, plants: &Plants, stage: &mut dyn 
         Ok(problem) => problem,
         Err(error) => return Outcome::early(Verdict::Unsupported, error.to_string()),
     };
-    let mut checker =
-        Checker { problem, job, plants, stage, solvers: Vec::new(), against: Default::default() };
+    let mut checker = Checker {
+        problem,
+        job,
+        plants,
+        stage,
+        solvers: Vec::new(),
+        against: Default::default(),
+        phases: Phases::default(),
+    };
+    let begin = Instant::now();
     let stopped = checker.all(backend).err();
-    let Checker { solvers, against: [exact_against, close_against], .. } = checker;
+    let Checker { solvers, against: [exact_against, close_against], mut phases, .. } = checker;
+    phases.comparisons_s = begin.elapsed().as_secs_f64() - phases.references_s - phases.runs_s;
     let worst = stopped.into_iter().chain(solvers.iter().filter_map(|s: &SolverResult| s.failure.clone()));
     // A failed solver outranks one that merely does not run here.
     let worst = worst.max_by_key(|f| f.verdict.is_failure());
     let (verdict, detail) = worst.map_or((Verdict::Pass, String::new()), |f| (f.verdict, f.detail));
-    Outcome { verdict, detail, solvers, exact_against, close_against }
+    Outcome { verdict, detail, solvers, exact_against, close_against, phases }
 }
 
 struct Checker<'a> {
@@ -44,6 +53,7 @@ struct Checker<'a> {
     stage: &'a mut dyn FnMut(&str),
     solvers: Vec<SolverResult>,
     against: [String; 2],
+    phases: Phases,
 }
 
 impl Checker<'_> {
@@ -56,7 +66,12 @@ impl Checker<'_> {
         let on_cpu = matches!(backend, Backend::Cpu);
 
         (self.stage)("the integer check's reference");
-        let integer = Case::integer(&self.problem, seed, on_cpu)?;
+        let begin = Instant::now();
+        let integer = match self.job.fold {
+            true => Case::folded(&self.problem, seed)?,
+            false => Case::integer(&self.problem, seed, on_cpu)?,
+        };
+        self.phases.references_s += begin.elapsed().as_secs_f64();
         self.against[0].clone_from(&integer.against);
         let mut alive = vec![true; candidates.len()];
         for (candidate, alive) in candidates.iter().zip(&mut alive) {
@@ -68,7 +83,9 @@ impl Checker<'_> {
         drop(integer);
 
         (self.stage)("the random check's reference");
+        let begin = Instant::now();
         let random = Case::random(&self.problem, seed)?;
+        self.phases.references_s += begin.elapsed().as_secs_f64();
         self.against[1].clone_from(&random.against);
         for (index, candidate) in candidates.iter().enumerate().filter(|(i, _)| alive[*i]) {
             let mut result = self.solvers[index].clone();
@@ -116,9 +133,11 @@ impl Checker<'_> {
         if self.plants.has(Fault::Lost, line) {
             return Err(wave32_device::DeviceError::Lost("a planted fault".into()).into());
         }
-        let Run { mut out, damage } =
-            backend.run(&self.problem, candidate, inputs, poison, self.deadline())?;
-        self.plants.spoil(line, run, &mut out);
+        let begin = Instant::now();
+        let ran = backend.run(&self.problem, candidate, inputs, poison, self.deadline());
+        self.phases.runs_s += begin.elapsed().as_secs_f64();
+        let Run { mut out, damage } = ran?;
+        self.plants.spoil(line, run, &self.problem, &mut out);
         match damage {
             Some(text) => Err(Failure::new(Verdict::Wrong, text)),
             None => Ok(out),

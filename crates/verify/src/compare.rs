@@ -1,6 +1,7 @@
 //! Results against a reference: every element, or a sample that covers the borders.
 
 use crate::data::Data;
+use crate::fold::Fold;
 use crate::tolerance::Tolerance;
 use rand::Rng;
 use wave32_problem::{ConvProblem, Direction, Layout};
@@ -28,8 +29,13 @@ impl Shape {
         Self { dims: dims.map(|d| d as u64), names, layout: s.layout }
     }
 
+    /// Images (or filters), channels, height, width.
+    pub fn dims(&self) -> [u64; 4] {
+        self.dims
+    }
+
     /// Flat index of a coordinate.
-    fn index(&self, [i, c, h, w]: [u64; 4]) -> u64 {
+    pub fn index(&self, [i, c, h, w]: [u64; 4]) -> u64 {
         let [_, channels, height, width] = self.dims;
         match self.layout {
             Layout::Nchw => ((i * channels + c) * height + h) * width + w,
@@ -59,7 +65,8 @@ impl Shape {
     }
 
     /// Indices to look at: all sixteen corners, the whole border of the image (each pixel at a random
-    /// image and channel, `count` of them at most) and `count` elements anywhere. Sorted, distinct.
+    /// image and channel, `count` of them at most), `count` elements anywhere and as many at the edges of tiles, where
+    /// each coordinate is a first, a last, or a neighbour of a multiple of 8 to 128. Sorted, distinct.
     pub fn sample(&self, count: u64, rng: &mut impl Rng) -> Vec<u64> {
         let last = self.dims.map(|d| d - 1);
         let corner = |bits: u32| {
@@ -85,6 +92,19 @@ impl Shape {
         }
         let total = self.dims.iter().product::<u64>();
         picked.extend((0..count).map(|_| rng.random_range(0..total)));
+        for _ in 0..count {
+            let at = self.dims.map(|size| match rng.random_range(0..8) {
+                0 => 0,
+                1 => size - 1,
+                2 => rng.random_range(0..size),
+                tile => {
+                    let tile = 1u64 << tile;
+                    let edge = rng.random_range(0..=size / tile) * tile;
+                    (edge.max(1) - u64::from(rng.random_bool(0.5))).min(size - 1)
+                }
+            });
+            picked.push(self.index(at));
+        }
         picked.sort_unstable();
         picked.dedup();
         picked
@@ -100,6 +120,8 @@ pub enum Reference {
     FullF32(Data),
     /// Some elements: index and value.
     Sampled(Vec<(u64, f64)>),
+    /// Exact sums over all elements, and some elements: of integers alone.
+    Folded(Box<Fold>, Vec<(u64, f64)>),
 }
 
 impl Reference {
@@ -108,7 +130,7 @@ impl Reference {
         match self {
             Self::Full(v) => v.len(),
             Self::FullF32(v) => v.len(),
-            Self::Sampled(v) => v.len(),
+            Self::Sampled(v) | Self::Folded(_, v) => v.len(),
         }
     }
 
@@ -122,7 +144,7 @@ impl Reference {
         match self {
             Self::Full(v) => Box::new(v.iter().copied().enumerate()),
             Self::FullF32(v) => Box::new((0..v.len()).map(|i| (i, v.get(i)))),
-            Self::Sampled(v) => Box::new(v.iter().map(|&(i, x)| (i as usize, x))),
+            Self::Sampled(v) | Self::Folded(_, v) => Box::new(v.iter().map(|&(i, x)| (i as usize, x))),
         }
     }
 
@@ -139,7 +161,12 @@ impl Reference {
 pub fn exact(out: &Data, reference: &Reference, shape: &Shape, poison: &[u8]) -> Result<(), String> {
     let wrong: Vec<(usize, f64)> = reference.iter().filter(|&(i, v)| out.get(i) != v).collect();
     let Some(&(index, expected)) = wrong.first() else {
-        return Ok(());
+        return match reference {
+            Reference::Folded(fold, _) => {
+                fold.check(out, shape).map_err(|text| text + &unwritten(out, poison))
+            }
+            _ => Ok(()),
+        };
     };
     Err(format!(
         "integer check: {} of {} outputs differ{}, first at {}: {} where {expected} is exact",
@@ -214,7 +241,7 @@ pub fn close(
 
 /// The first element of `out` that is NaN or infinite.
 pub fn first_not_finite(out: &Data) -> Option<usize> {
-    (0..out.len()).find(|&i| !out.get(i).is_finite())
+    out.position(|value| !value.is_finite())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Host tensors in the storage type of a problem.
 
 use half::{bf16, f16};
+use rayon::prelude::*;
 use wave32_cpu::{TensorMut, TensorRef};
 use wave32_problem::DType;
 
@@ -53,14 +54,65 @@ impl Data {
         })
     }
 
+    /// `len` elements of `dtype`, each rounded from what `value` gives for its index; by all cores.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub fn of_indices(dtype: DType, len: u64, value: impl Fn(u64) -> f32 + Sync) -> Result<Self, NoMemory> {
+        let len = usize::try_from(len).map_err(|_| NoMemory(len))?;
+        let indices = || (0..len).into_par_iter().with_min_len(1 << 14).map(|index| value(index as u64));
+        // Reserved before, so nothing is allocated, and nothing aborts, in between.
+        Ok(match dtype {
+            DType::F32 => {
+                let mut v = reserve(len)?;
+                indices().collect_into_vec(&mut v);
+                Self::F32(v)
+            }
+            DType::F16 => {
+                let mut v = reserve(len)?;
+                indices().map(f16::from_f32).collect_into_vec(&mut v);
+                Self::F16(v)
+            }
+            DType::BF16 => {
+                let mut v = reserve(len)?;
+                indices().map(bf16::from_f32).collect_into_vec(&mut v);
+                Self::BF16(v)
+            }
+        })
+    }
+
     /// `len` elements whose every byte is `byte`.
     ///
     /// # Errors
     /// [`NoMemory`].
     pub fn filled(dtype: DType, len: u64, byte: u8) -> Result<Self, NoMemory> {
-        let mut data = Self::generate(dtype, len, || 0.0)?;
-        data.bytes_mut().fill(byte);
-        Ok(data)
+        let len = usize::try_from(len).map_err(|_| NoMemory(len))?;
+        Ok(match dtype {
+            DType::F32 => {
+                let mut v = reserve(len)?;
+                v.resize(len, f32::from_bits(u32::from_ne_bytes([byte; 4])));
+                Self::F32(v)
+            }
+            DType::F16 => {
+                let mut v = reserve(len)?;
+                v.resize(len, f16::from_bits(u16::from_ne_bytes([byte; 2])));
+                Self::F16(v)
+            }
+            DType::BF16 => {
+                let mut v = reserve(len)?;
+                v.resize(len, bf16::from_bits(u16::from_ne_bytes([byte; 2])));
+                Self::BF16(v)
+            }
+        })
+    }
+
+    /// The first element that `holds` of, looked for by all cores.
+    pub fn position(&self, holds: impl Fn(f64) -> bool + Sync) -> Option<usize> {
+        match self {
+            Self::F32(v) => v.par_iter().with_min_len(1 << 14).position_first(|&x| holds(f64::from(x))),
+            Self::F16(v) => v.par_iter().with_min_len(1 << 14).position_first(|x| holds(x.to_f64())),
+            Self::BF16(v) => v.par_iter().with_min_len(1 << 14).position_first(|x| holds(x.to_f64())),
+        }
     }
 
     /// The storage type.

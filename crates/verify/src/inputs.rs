@@ -2,7 +2,7 @@
 
 use crate::data::{Data, NoMemory};
 use crate::tolerance::exact_integers;
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use wave32_problem::{ConvProblem, Direction};
 
@@ -55,6 +55,20 @@ impl Integers {
         };
         Self { magnitude, density: density / f64::from(1u32 << attempt.min(16)) }
     }
+
+    /// A value of 64 random bits: the upper half says whether it is drawn, the lower which it is.
+    fn value(&self, bits: u64) -> f32 {
+        if (bits >> 32) as f64 >= self.density * 4_294_967_296.0 {
+            return 0.0;
+        }
+        let values = (2 * self.magnitude + 1) as u64;
+        ((((bits & 0xffff_ffff) * values) >> 32) as i32 - self.magnitude) as f32
+    }
+}
+
+/// A number in [-1, 1): the upper 24 bits, which f32 holds exactly.
+fn uniform(bits: u64) -> f32 {
+    (bits >> 40) as f32 / (1u32 << 23) as f32 - 1.0
 }
 
 /// A generator for one purpose: the same seed and purpose always give the same numbers.
@@ -89,11 +103,14 @@ impl Inputs {
         let bias = if p.spec().epilogue.bias { Some(p.spec().k as u64) } else { None };
         let integers = Integers::for_problem(p, attempt);
         let tensor = |len: u64, purpose: u64| {
-            let mut rng = rng(seed, purpose + if kind == Kind::Integer { 16 } else { 0 });
-            Data::generate(p.spec().dtype, len, || match kind {
-                Kind::Random => rng.random_range(-1.0f32..1.0),
-                Kind::Integer if integers.density < 1.0 && !rng.random_bool(integers.density) => 0.0,
-                Kind::Integer => rng.random_range(-integers.magnitude..=integers.magnitude) as f32,
+            // Each element is of its index alone, so that any number of threads makes the same tensor.
+            let base = mix(seed ^ mix(purpose + if kind == Kind::Integer { 16 } else { 0 }));
+            Data::of_indices(p.spec().dtype, len, |index| {
+                let bits = mix(base.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+                match kind {
+                    Kind::Random => uniform(bits),
+                    Kind::Integer => integers.value(bits),
+                }
             })
         };
         Ok(Self { a: tensor(na, 1)?, b: tensor(nb, 2)?, bias: bias.map(|len| tensor(len, 3)).transpose()? })
@@ -118,6 +135,27 @@ mod tests {
                 assert!(sigma > 0.1, "{dtype:?} {c}: nothing left to check with {i:?}");
             }
         }
+    }
+
+    #[test]
+    fn values_are_spread_over_all_that_they_may_be() {
+        let integers = Integers { magnitude: 3, density: 0.5 };
+        let mut count = [0u32; 7];
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for index in 0..70_000u64 {
+            let bits = mix(index);
+            count[(integers.value(bits) + 3.0) as usize] += 1;
+            let value = uniform(bits);
+            assert!((-1.0..1.0).contains(&value));
+            sum += f64::from(value);
+            squares += f64::from(value * value);
+        }
+        // Half are 0 from the start, and a seventh of the others.
+        for (at, &count) in count.iter().enumerate() {
+            let wanted = if at == 3 { 40_000.0 } else { 5_000.0 };
+            assert!((f64::from(count) - wanted).abs() < 600.0, "{at}: {count}");
+        }
+        assert!(sum.abs() < 1000.0 && (squares / 70_000.0 - 1.0 / 3.0).abs() < 0.01, "{sum} {squares}");
     }
 
     #[test]

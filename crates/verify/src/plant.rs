@@ -4,8 +4,10 @@
 //! happens to the thing itself (the process, the bytes of the result), so that what is tested is the
 //! real detection.
 
+use crate::compare::Shape;
 use crate::data::Data;
 use std::time::Duration;
+use wave32_problem::ConvProblem;
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,17 +20,23 @@ pub enum Fault {
     OutOfMemory,
     /// The last element of every result is changed.
     Wrong,
+    /// A tile of 8 x 8 in the middle of every result is that of its neighbour.
+    Tile,
+    /// The last channel of every result is left out.
+    Channel,
     /// The last element of the second run's result alone is changed.
     Flaky,
     /// The device says that it is lost.
     Lost,
 }
 
-const NAMES: [(&str, Fault); 6] = [
+const NAMES: [(&str, Fault); 8] = [
     ("hang", Fault::Hang),
     ("crash", Fault::Crash),
     ("oom", Fault::OutOfMemory),
     ("wrong", Fault::Wrong),
+    ("tile", Fault::Tile),
+    ("channel", Fault::Channel),
     ("flaky", Fault::Flaky),
     ("lost", Fault::Lost),
 ];
@@ -75,10 +83,51 @@ impl Plants {
     }
 
     /// Spoils a result, where that is planted for this line. `run` counts the runs from 0.
-    pub fn spoil(&self, line: &str, run: u32, out: &mut Data) {
+    pub fn spoil(&self, line: &str, run: u32, p: &ConvProblem, out: &mut Data) {
+        if self.has(Fault::Tile, line) {
+            spoil_tile(p, out);
+        }
+        if self.has(Fault::Channel, line) {
+            spoil_channel(p, out);
+        }
         let struck = self.has(Fault::Wrong, line) || (run == 2 && self.has(Fault::Flaky, line));
         if let Some(byte) = out.bytes_mut().last_mut().filter(|_| struck) {
             *byte ^= 1;
+        }
+    }
+}
+
+fn put(out: &mut Data, index: u64, value: f64) {
+    let index = index as usize;
+    match out {
+        Data::F32(v) => v[index] = value as f32,
+        Data::F16(v) => v[index] = half::f16::from_f64(value),
+        Data::BF16(v) => v[index] = half::bf16::from_f64(value),
+    }
+}
+
+/// The elements of a tile become those of the tile to its right, or one more where there is none: as if a workgroup had
+/// the wrong index.
+pub fn spoil_tile(p: &ConvProblem, out: &mut Data) {
+    let shape = Shape::of_output(p);
+    let [images, channels, height, width] = shape.dims();
+    let at = |h, w| shape.index([images / 2, channels / 2, h, w]);
+    for h in 0..height.min(8) {
+        for w in 0..width.min(8) {
+            let beside = (w + 8 < width).then(|| out.get(at(h, w + 8) as usize));
+            let value = beside.unwrap_or(out.get(at(h, w) as usize) + 1.0);
+            put(out, at(h, w), value);
+        }
+    }
+}
+
+/// The last channel becomes 0.
+pub fn spoil_channel(p: &ConvProblem, out: &mut Data) {
+    let shape = Shape::of_output(p);
+    let [images, channels, height, width] = shape.dims();
+    for image in 0..images {
+        for h in 0..height {
+            (0..width).for_each(|w| put(out, shape.index([image, channels - 1, h, w]), 0.0));
         }
     }
 }

@@ -61,6 +61,9 @@ pub struct Job {
     pub run_deadline_s: f64,
     /// Host bytes the child may use.
     pub memory_cap: u64,
+    /// Check integers by exact sums, as large problems are, whatever the size: for tests of that.
+    #[serde(default)]
+    pub fold: bool,
 }
 
 /// What the child answers.
@@ -233,6 +236,20 @@ pub struct Outcome {
     pub exact_against: String,
     /// What the tolerance check compared with.
     pub close_against: String,
+    /// Where the time went.
+    #[serde(default)]
+    pub phases: Phases,
+}
+
+/// Seconds of each part of a check.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phases {
+    /// Operands and what must come of them, on the CPU.
+    pub references_s: f64,
+    /// Copies to the device, kernels, copies back, guard bands.
+    pub runs_s: f64,
+    /// Results against the references, on the CPU.
+    pub comparisons_s: f64,
 }
 
 impl Outcome {
@@ -244,6 +261,7 @@ impl Outcome {
             solvers: Vec::new(),
             exact_against: String::new(),
             close_against: String::new(),
+            phases: Phases::default(),
         }
     }
 }

@@ -159,6 +159,15 @@ impl Device for Fake {
 
 /// What the checks say of the problem on a device with this fault.
 fn outcome(spec: ConvSpec, fault: Fault, only: Option<&str>) -> Outcome {
+    checked(spec, fault, only, false)
+}
+
+/// As [`outcome`], with integers checked by exact sums as for large problems.
+fn folded(spec: ConvSpec, fault: Fault) -> Outcome {
+    checked(spec, fault, None, true)
+}
+
+fn checked(spec: ConvSpec, fault: Fault, only: Option<&str>, fold: bool) -> Outcome {
     let line = ConvProblem::new(spec.clone()).unwrap().to_string();
     let job = Job {
         spec,
@@ -169,6 +178,7 @@ fn outcome(spec: ConvSpec, fault: Fault, only: Option<&str>) -> Outcome {
         policy: Policy { only: only.map(String::from), ..Policy::default() },
         run_deadline_s: 10.0,
         memory_cap: 1 << 30,
+        fold,
     };
     check(&mut Backend::Gpu(Box::new(Fake::new(fault))), &job, &Plants::default(), &mut |_| ())
 }
@@ -249,6 +259,18 @@ fn one_element_left_unwritten_is_found() {
             found(&outcome(spec.clone(), fault, None), fault, "1 of ");
             found(&outcome(spec.clone(), fault, None), fault, "(1 were never written)");
         }
+    }
+}
+
+#[test]
+fn exact_sums_find_one_element_of_a_device() {
+    for spec in specs() {
+        assert_eq!(folded(spec.clone(), Fault::None).verdict, Verdict::Pass);
+        for share in [0.0, 0.37, 1.0] {
+            let fault = Fault::Skip(share);
+            found(&folded(spec.clone(), fault), fault, "(1 were never written)");
+        }
+        found(&folded(spec, Fault::Drift(0)), Fault::Drift(0), "integer check: 1 of ");
     }
 }
 
