@@ -150,7 +150,7 @@ ROWS: list[Op] = [
       for mode in ("floor", "trunc")),
     *(row(f"torch.{name}", binary("fffi", ("normal",), ("range", 1, 7), (2, 3, 2.5)), "jumps", inplace=f"{name}_", out=True,
           grad=name != "floor_divide", outs=ELEMENTWISE_OUTS) for name in ("floor_divide", "remainder", "fmod")),
-    *(row(f"torch.{name}.specials", binary("f", ("special",), ("special",)), "jumps", path=f"torch.{name}", inplace=f"{name}_")
+    *(row(f"torch.{name}.specials", binary("f", ("special",), ("special",), (2, 0.5, -1.5)), "jumps", path=f"torch.{name}", inplace=f"{name}_")
       for name in ("remainder", "fmod")),
     row("torch.pow", binary("ffi", ("range", 0, 5), ("range", 0, 4), (2, 3, 0, 1, 2.0)), inplace="pow_", out=True),
     row("torch.pow.specials", binary("f", ("special",), ("special",), (2, -1, 0.5, -2, 3)), path="torch.pow", inplace="pow_"),
