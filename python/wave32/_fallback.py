@@ -124,6 +124,9 @@ class _Copies:
     def of(self, value: Any) -> Any:
         if isinstance(value, torch.device) and value.type == "wave":
             return torch.device("cpu")
+        if isinstance(value, torch.Generator) and value.device.type == "wave":
+            seed = torch.empty((), dtype=torch.int64, device="wave").random_(generator=value)
+            return torch.Generator().manual_seed(int(seed))
         if not isinstance(value, torch.Tensor) or value.device.type != "wave":
             return value
         if id(value) not in self.pairs:

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from wave32._registration import library
+from wave32 import _native
+from wave32._hooks import SETTLED
+from wave32._registration import VERSION, library
 
 aten = torch.ops.aten
 
@@ -33,5 +35,9 @@ def _patch_storage_to() -> None:
 
 def register() -> None:
     """Registers what moves tensors."""
-    library("aten", "PrivateUse1").impl("_to_copy", _to_copy)
-    _patch_storage_to()
+    if VERSION >= (2, 15):
+        # It asks the device whether `parameter.data = moved` is possible.
+        _native.share_parameters()
+    if "pinned" not in SETTLED:
+        library("aten", "PrivateUse1").impl("_to_copy", _to_copy)
+        _patch_storage_to()

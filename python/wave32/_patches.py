@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from wave32._hooks import SETTLED
+from wave32._registration import VERSION, library
+
 aten = torch.ops.aten
 
 
@@ -39,11 +42,13 @@ def _restore_laziness(module: torch.nn.Module, name: str) -> None:
 
 
 def _patch_module_apply() -> None:
-    """`module.to("wave")` keeps its Parameters.
+    """`module.to("wave")` keeps its Parameters, before torch 2.15.
 
-    Tensors of this device cannot be put into a CPU Parameter (`.data = `), so torch would replace it: an optimizer
+    Tensors of this device cannot be put into a CPU Parameter there (`.data = `), so torch would replace it: an optimizer
     built before would train nothing, and tied weights would part. Swapping keeps the object.
     """
+    if VERSION >= (2, 15):
+        return
     original = torch.nn.Module._apply
 
     @functools.wraps(original)
@@ -116,8 +121,6 @@ def _register_sharing() -> None:
 
 def _register_set() -> None:
     """`set_` takes a Storage, which the C ABI cannot carry; the CPU's kernel touches no data."""
-    from wave32._registration import library
-
     wave = library("aten", "PrivateUse1")
     cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     op = aten.set_.source_Storage_storage_offset
@@ -142,8 +145,6 @@ def _register_set() -> None:
 
 def _register_lazy_copies() -> None:
     """Copies of tensors with a conjugate or negative bit, which would call themselves for ever."""
-    from wave32._registration import library
-
     def copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
         conjugate, negative = self.is_conj() != dst.is_conj(), self.is_neg() != dst.is_neg()
         source = self.conj() if self.is_conj() else self
@@ -162,10 +163,8 @@ def _register_lazy_copies() -> None:
 
 
 def _register_pinning() -> None:
-    """`pin_memory()` without CUDA: a plain copy, since uploads go through staging memory anyway."""
-    from wave32._registration import library
-
-    if torch.cuda.is_available():
+    """`pin_memory()` without CUDA or memory of ours: a plain copy, since uploads go through staging memory anyway."""
+    if torch.cuda.is_available() or "pinned" in SETTLED:
         return
     cpu = library("aten", "CPU")
     with warnings.catch_warnings():

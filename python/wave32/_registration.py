@@ -10,6 +10,9 @@ import torch
 
 NAME = "wave"
 
+# Of torch.
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+
 # Libraries live as long as their registrations.
 LIBRARIES: list[torch.library.Library] = []
 
@@ -47,7 +50,7 @@ class _Guard(torch._C._acc.DeviceGuard):
 
 def register() -> None:
     """Makes `wave` a device of this process. Opens nothing: that is the first use's business."""
-    from wave32 import _autocast, _device, _fallback, _moves, _native, _patches, _recurrent, _scalar_ops, _sparse, _wide
+    from wave32 import _autocast, _device, _fallback, _hooks, _moves, _native, _patches, _recurrent, _scalar_ops, _sparse, _wide
 
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _device)
@@ -55,12 +58,15 @@ def register() -> None:
     torch._C._acc.register_python_privateuseone_hook(_Hooks())
     torch._C._acc.register_python_privateuseone_device_guard(_Guard())
     _native.register_kernels()
-    if (2, 10) <= tuple(map(int, torch.__version__.split(".")[:2])) <= (2, 15):
+    known = (2, 10) <= VERSION <= (2, 15)
+    if known:
         _native.settle_guard()
     _fallback.register()
     _scalar_ops.register()
     _recurrent.register()
     _autocast.register()
+    if known:
+        _hooks.settle()
     _moves.register()
     _sparse.register()
     _wide.register()

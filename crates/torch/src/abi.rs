@@ -158,6 +158,24 @@ table! {
         not_implemented_vtable = "_ZTVN3c1019NotImplementedErrorE": *const usize,
         // c10::impl::device_guard_impl_registry
         guard_registry = "_ZN3c104impl26device_guard_impl_registryE": *const Handle,
+        layout = "aoti_torch_get_layout": Get<i32>,
+        // at::detail::getPrivateUse1Hooks()
+        hooks = "_ZN2at6detail19getPrivateUse1HooksEv": unsafe extern "C-unwind" fn() -> *mut c_void,
+        // c10::GeneratorImpl::GeneratorImpl(c10::Device, c10::DispatchKeySet)
+        generator_construct = "_ZN3c1013GeneratorImplC1ENS_6DeviceENS_14DispatchKeySetE":
+            unsafe extern "C-unwind" fn(*mut c_void, crate::generator::Device, u64),
+        // at::detail::createCPUGenerator(unsigned long); at::CPUGeneratorImpl.
+        cpu_generator_new = "_ZN2at6detail18createCPUGeneratorEm":
+            unsafe extern "C-unwind" fn(*mut c_void, u64) -> *mut c_void,
+        cpu_generator_vtable = "_ZTVN2at16CPUGeneratorImplE": *const usize,
+        cpu_generator_clone = "_ZNK2at16CPUGeneratorImpl10clone_implEv":
+            unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+        cpu_generator_get_offset = "_ZNK2at16CPUGeneratorImpl10get_offsetEv": *const c_void,
+        cpu_generator_set_offset = "_ZN2at16CPUGeneratorImpl10set_offsetEm": *const c_void,
+        cpu_generator_random64 = "_ZN2at16CPUGeneratorImpl8random64Ev": unsafe extern "C-unwind" fn(*mut c_void) -> u64,
+        // c10::GetCPUAllocator(), c10::Allocator::is_simple_data_ptr(c10::DataPtr const&) const
+        cpu_allocator = "_ZN3c1015GetCPUAllocatorEv": unsafe extern "C-unwind" fn() -> *mut c_void,
+        allocator_is_simple = "_ZNK3c109Allocator18is_simple_data_ptrERKNS_7DataPtrE": *const c_void,
         // libtorch exports no vtable of it; that of c10::Error serves.
         accelerator_type = "_ZTIN3c1016AcceleratorErrorE": *mut c_void,
         error_vtable = "_ZTVN3c105ErrorE": *const usize,

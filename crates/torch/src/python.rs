@@ -1,7 +1,9 @@
 //! The module `wave32._native`.
 
 use crate::error::Error;
-use crate::{abi, fallback, guard, index_errors, memory_ops, register, rng, scalar, state, tables};
+use crate::{
+    abi, fallback, guard, hooks, index_errors, memory_ops, register, rng, scalar, state, storage, tables,
+};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
@@ -51,6 +53,35 @@ mod _native {
     #[pyfunction]
     fn settle_guard() -> Result<(), Error> {
         guard::settle()
+    }
+
+    /// Has the hooks' entries tell which is called; see `hooks`.
+    #[pyfunction]
+    fn trace_hooks() -> Result<(), Error> {
+        hooks::trace()
+    }
+
+    /// The number of the hooks' entry that was called last.
+    #[pyfunction]
+    fn last_hook() -> Option<usize> {
+        hooks::last()
+    }
+
+    /// Takes the place of those entries whose number is known; which of them could be taken. The last of all calls.
+    #[pyfunction]
+    #[pyo3(signature = (generator=None, pinned=None, resize=None))]
+    fn settle_hooks(
+        generator: Option<usize>,
+        pinned: Option<(usize, usize)>,
+        resize: Option<usize>,
+    ) -> Result<Vec<&'static str>, Error> {
+        hooks::settle(&hooks::Places { generator, pinned, resize })
+    }
+
+    /// Lets tensors become others of another device in place (`x.data = y`); for a torch that asks (2.15).
+    #[pyfunction]
+    fn share_parameters() -> Result<(), Error> {
+        register::register("aten", "PrivateUse1", storage::SHALLOW)
     }
 
     /// Names of the operators of aten that have a kernel here.

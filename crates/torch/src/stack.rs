@@ -116,7 +116,7 @@ pub struct Device(pub Word);
 pub struct Generator(Handle);
 
 impl Generator {
-    /// A whole number below 2^53 from it. Generators are the CPU's: torch makes none for devices from outside.
+    /// A whole number below 2^53 from it, the CPU's or this device's.
     ///
     /// # Errors
     /// `Invalid` before torch 2.13; `Torch`.
@@ -124,6 +124,10 @@ impl Generator {
         let Some(copy) = api().new_generator else {
             return Err(Error::Invalid("generator= needs torch 2.13 or newer here".into()));
         };
+        // SAFETY: a live handle.
+        if let Some(number) = unsafe { crate::generator::draw(self.0) } {
+            return Ok(number);
+        }
         let number = Tensor::empty_cpu(&[], &[], DType::I64)?;
         let mut copied = std::ptr::null_mut();
         // SAFETY: a live handle; the copy is ours.
