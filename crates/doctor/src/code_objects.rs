@@ -94,7 +94,11 @@ fn walk(system: &System, file: &mut File, start: u64, end: u64, found: &mut Code
         };
         at = match next {
             // Zeroes and padding up to the next bundle.
-            Some(next) => start + (next.max(at + 1) - start).next_multiple_of(ALIGNMENT),
+            Some(next) => match (next.max(at + 1) - start).checked_next_multiple_of(ALIGNMENT) {
+                Some(next) => start.saturating_add(next),
+                // A header that tells of more than any file has.
+                None => return,
+            },
             None => match search(system, file, at + 1, end, found) {
                 Some(next) => next,
                 None => return,
@@ -153,7 +157,7 @@ fn compressed(
             break;
         }
         let mut bytes = vec![0; prefix.min(length.unwrap_or(u64::MAX)) as usize];
-        let read = fill(file, at + begins, &mut bytes);
+        let read = fill(file, at.saturating_add(begins), &mut bytes);
         let opened = opened(&bytes[..read], zstd);
         if opened.starts_with(BUNDLE) && plain(&opened, found).is_some() {
             return length;

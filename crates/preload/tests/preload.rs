@@ -5,7 +5,7 @@
 mod stage;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use stage::{Ended, c, ended, hip, launcher, library, timed};
 
@@ -235,6 +235,26 @@ fn one_pool_for_all_and_shared_virtual_memory_are_understood() {
     assert_eq!(lines(true, "on"), helped);
     let all = helped.replace("uncached 801", "uncached 512").replace("unset 801 -1", "unset 0 1");
     assert_eq!(lines(true, "all"), all);
+}
+
+#[test]
+fn lists_that_make_no_sense_and_a_lost_stderr_end_nothing() {
+    let fakes = Fakes::new();
+    let said = "misaligned 0 1\nnone 0\nendless 4097\nwild and endless 4097\nregister uncached 801\n";
+    assert_eq!(fakes.run(true, "on", &["misuse"]).out, said);
+    // Nobody reads it; the disk is full; what comes is more than a pipe holds, and read.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for stderr in [Stdio::from(writer), Stdio::from(full), Stdio::piped()] {
+        let mut command = Command::new(&fakes.client);
+        command.arg("misuse").env("LD_LIBRARY_PATH", fakes.folder.path()).env("LD_PRELOAD", library());
+        command.env("WAVE32_COARSE", "on").env("WAVE32_LOG", "1");
+        let child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), said, "{:?}", output.status);
+        assert!(output.status.success(), "{:?}", output.status);
+    }
 }
 
 #[test]

@@ -108,10 +108,17 @@ fn ring(kind: Kind, packets: &[u8], data: &[u8]) {
         let step = match kind {
             Kind::Aql => aql::step(stage.device, &ended),
             Kind::Sdma => {
-                let read = stage.device.vm.word64(read_index).map_or(0, |word| word.load(Ordering::Relaxed));
-                let next = stage.device.vm.word32(RING + (read % BYTES & !3));
-                let waits = next.is_some_and(|word| word.load(Ordering::Relaxed) & 0xff == sdma::POLL_REGMEM);
-                sdma::step(stage.device, if waits { &ended } else { &queue })
+                let vm = &stage.device.vm;
+                let read = vm.word64(read_index).map_or(0, |word| word.load(Ordering::Relaxed));
+                let next = |i: u64| {
+                    let at = RING + (read.wrapping_add(4 * i) % BYTES & !3);
+                    vm.word32(at).map_or(0, |word| word.load(Ordering::Relaxed))
+                };
+                // Rows of a rectangle, if it is one: there is no time for so many.
+                let rows = u64::from((next(11) >> 16 & 0x3fff) + 1) * u64::from((next(12) & 0x7ff) + 1);
+                let is_long = next(0) & 0xffff == sdma::RECT && rows > 1 << 14;
+                let waits = next(0) & 0xff == sdma::POLL_REGMEM;
+                sdma::step(stage.device, if waits || is_long { &ended } else { &queue })
             }
         };
         match step {

@@ -17,6 +17,10 @@ const CONST_FILL: u32 = 11;
 const TIMESTAMP: u32 = 13;
 const GCR: u32 = 17;
 
+/// Copies a rectangle: operation and sub-operation.
+#[cfg(any(test, feature = "fuzz"))]
+pub const RECT: u32 = COPY | COPY_RECT << 8;
+
 const COPY_LINEAR: u32 = 0;
 const COPY_RECT: u32 = 4;
 const ADD64: u32 = 47;

@@ -31,6 +31,22 @@ int main(int count, char** arguments) {
         printf("%.2f\n", ((end.tv_sec - start.tv_sec) * 1e9 + (end.tv_nsec - start.tv_nsec)) / calls);
         return 0;
     }
+    if (count > 1 && !strcmp(arguments[1], "misuse")) {
+        // Aligned to nothing; none; as many as there is no memory for, of which HSA reads none.
+        char bytes[33];
+        const uint64_t pairs[][2] = {{5, 9}, {0, 0}};
+        memcpy(bytes + 1, pairs, 32);
+        const uint64_t(*list)[2] = (void*)(bytes + 1);
+        printf("misaligned %d", hsa_amd_svm_attributes_set(&at, 64, list, 2));
+        printf(" %d\n", grain);
+        printf("none %d\n", hsa_amd_svm_attributes_set(&at, 64, NULL, 0));
+        printf("endless %d\n", hsa_amd_svm_attributes_set(&at, 64, list, -1));
+        printf("wild and endless %d\n", hsa_amd_svm_attributes_set(&at, 64, (void*)8, 1ull << 60));
+        // Each says a line, if anybody listens.
+        for (int i = 0; i < 1000; i++) hipHostMalloc(&at, 5000, 2);
+        printf("register uncached %d\n", hipHostRegister(&at, 5000, 0x80000000u));
+        return 0;
+    }
     int status = hipHostMalloc(&at, 5000, 2);
     printf("host %d 0x%lx own 0x%lx\n", status, (long)at, (long)its_own());
     printf("register 0x%x\n", hipHostRegister(&at, 5000, 0));

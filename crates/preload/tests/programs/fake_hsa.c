@@ -44,6 +44,7 @@ int hsa_amd_vmem_handle_create(uint64_t pool, size_t bytes, int kind, uint64_t f
 int grain;
 int hsa_amd_svm_attributes_set(void* at, size_t bytes, const uint64_t (*list)[2], size_t count) {
     grain = -1;
+    if (count > 1 << 20) return 0x1001;
     for (size_t i = 0; i < count; i++)
         if (list[i][0] == 0) grain = (int)list[i][1];
     return !(at && bytes);
