@@ -143,4 +143,6 @@ def _draw(op: Any, rng: random.Random) -> Case:
         # Which of nan and inf a gradient becomes depends on the order of its products, also between CPU and f64.
         plain = {"special": ("normal",), "infs": ("normal",)}
         tensors = tuple(dataclasses.replace(t, fill=plain.get(t.fill[0], t.fill)) if t.is_float else t for t in tensors)
+        if "ties" in op.traits:  # Which of equal elements gets the gradient is open.
+            tensors = tuple(dataclasses.replace(t, fill=("distinct",)) if t.is_float else t for t in tensors)
     return Case(op.name, args, kwargs, tensors, mode, out)

@@ -48,6 +48,32 @@ ACCEPTED = (
         lambda case: any(0 in data.final_shape() for data in case.tensors) and len({data.dtype for data in case.tensors}) > 1,
         "the CPU forgets to compare types where a product is empty", "error", "same dtype",
     ),
+    Rule(
+        r"F\.pixel_(un)?shuffle", lambda case: any(0 in data.final_shape() for data in case.tensors),
+        "the CPU's backward refuses what its forward took where there are no elements", "no error", "channel",
+    ),
+    Rule(
+        r"torch\.addc(mul|div)", lambda case: any(data.fill[0] == "special" for data in case.tensors),
+        "at the end of a type's range the order of product and quotient decides whether it is left", "values", r"\binf\b",
+    ),
+)
+
+# What is not settled yet on the device: left out of a run unless it is --strict. To become empty.
+OPEN = (
+    Rule(
+        r".*", lambda case: any(data.views for data in case.tensors) or case.op in ("torch.nonzero", "torch.argwhere"),
+        "which strides a result has where an operand is permuted, expanded, or channels last", "strides",
+    ),
+    Rule(
+        r".*", lambda case: case.out in ("overlap", "wrong type"),
+        "out= beside an input, and of a type that this operator of the CPU does not convert to", "no error",
+    ),
+    Rule(r"torch\.heaviside", _always, "of nan: 1, on the CPU 0", "values"),
+    Rule(r"torch\.(std|var)_mean", _always, "the mean of what holds an inf", "values", r"\b(inf|nan)\b"),
+    Rule(r"F\.conv_transpose[123]d", lambda case: "output_padding" in case.kwargs, "an output_padding as large as stride and dilation", "no error"),
+    Rule(r"torch\.masked_fill", _always, "whole numbers filled with a float of no dimensions", "error", "can't be cast"),
+    Rule(r"torch\.(index_reduce|index_fill)", _always, "takes indices of 32 bits", "no error", "Expected dtype int64"),
+    Rule(r"torch\.addr", lambda case: case.mode == "inplace", "in place where the result is larger", "no error"),
 )
 
 
@@ -55,8 +81,8 @@ def avoided(case: Case) -> bool:
     return any(re.fullmatch(rule.ops, case.op) and rule.when(case) for rule in AVOIDED)
 
 
-def accepted(case: Case, kind: str, said: str) -> bool:
+def accepted(case: Case, kind: str, said: str, strict: bool = True) -> bool:
     return any(
         re.fullmatch(rule.ops, case.op) and re.fullmatch(rule.kinds, kind) and re.search(rule.said, said) and rule.when(case)
-        for rule in ACCEPTED
+        for rule in (ACCEPTED if strict else (*ACCEPTED, *OPEN))
     )

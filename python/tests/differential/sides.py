@@ -71,7 +71,7 @@ def run(
                 view = rounded.off(view) if rounded else view
             if graded and data.grad and data.is_float:
                 view = view.detach().requires_grad_()
-            bases.append(base)
+            bases.append(base.detach())  # With sizes of its own: some calls change an argument's.
             tensors.append(view)
         keywords: dict[str, Any] = {}
         out = None
