@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch._prims_common import suggest_memory_format
 
 from wave32 import _resampling
 from wave32._fallback import run_on_cpu
@@ -243,10 +244,36 @@ def _take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 
 def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
+    if not accumulate and torch.are_deterministic_algorithms_enabled():
+        # The CPU's alert, or its warning.
+        torch.zeros(1).put_(torch.zeros(1, dtype=torch.int64), torch.zeros(1))
     if not x.is_contiguous() or source.numel() != index.numel():
         return run_on_cpu(aten.put_.default, x, index, source, accumulate)
     x.view(-1).index_put_((index.reshape(-1),), source.reshape(-1), accumulate)
     return x
+
+
+def _in_format_of(x: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+    """Channels last where PyTorch takes `x` for that."""
+    # A single channel is in both formats; the strides tell which.
+    format = suggest_memory_format(x)
+    return made.contiguous() if format == torch.contiguous_format else made.clone(memory_format=format)
+
+
+def _pixel_shuffle(x: torch.Tensor, by: int) -> torch.Tensor:
+    if x.dim() < 3 or by < 1 or x.shape[-3] % (by * by):
+        return run_on_cpu(aten.pixel_shuffle.default, x, by)  # Which words the error.
+    *front, c, h, w = x.shape
+    made = x.reshape(*front, c // (by * by), by, by, h, w).movedim((-2, -1), (-4, -2))
+    return _in_format_of(x, made.reshape(*front, c // (by * by), h * by, w * by))
+
+
+def _pixel_unshuffle(x: torch.Tensor, by: int) -> torch.Tensor:
+    if x.dim() < 3 or by < 1 or x.shape[-1] % by or x.shape[-2] % by:
+        return run_on_cpu(aten.pixel_unshuffle.default, x, by)  # Which words the error.
+    *front, c, h, w = x.shape
+    made = x.reshape(*front, c, h // by, by, w // by, by).movedim((-3, -1), (-4, -3))
+    return _in_format_of(x, made.reshape(*front, c * by * by, h // by, w // by))
 
 
 def nms(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Tensor:
@@ -331,7 +358,6 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "rrelu_with_noise": _rrelu,
         "addmv.out": _into(_addmv),
         "dot": _dot,
-        "vdot": _dot,
         "addbmm": _addbmm,
         "scatter_reduce.two_out": _into(_scatter_reduce),
         "median.dim_values": _into(_median),
@@ -341,6 +367,8 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "trace": _trace,
         "take": _take,
         "put_": _put,
+        "pixel_shuffle": _pixel_shuffle,
+        "pixel_unshuffle": _pixel_unshuffle,
         "__lshift__.Scalar": lambda x, by: torch.bitwise_left_shift(x, by),
         "__rshift__.Scalar": lambda x, by: torch.bitwise_right_shift(x, by),
     }

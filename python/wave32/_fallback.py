@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from wave32 import _native, _volume
+from wave32 import _complex, _native, _ordered, _overlap, _volume
 
 NO_KERNEL = "it has no kernel yet"
 
@@ -117,8 +117,9 @@ def _refuse_mixed_devices(name: str, tensors: list[torch.Tensor]) -> None:
 class _Copies:
     """Tensors of the device and their copies on the CPU, each copied once."""
 
-    def __init__(self, written: list[torch.Tensor]) -> None:
+    def __init__(self, operands: list[torch.Tensor], written: list[torch.Tensor]) -> None:
         self.written = {id(tensor) for tensor in written}
+        self.shared = _overlap.Shared(operands, self.written)
         self.pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def of(self, value: Any) -> Any:
@@ -134,11 +135,10 @@ class _Copies:
         return self.pairs[id(value)][1]
 
     def _copy(self, value: torch.Tensor) -> torch.Tensor:
+        if id(value) in self.shared.views:
+            return self.shared.views[id(value)]
         if id(value) not in self.written or value.layout != torch.strided:
             return value.cpu()
-        if 0 in value.stride() and value.numel():
-            # What several elements share is copied and written back once; the CPU says whether it may be written.
-            return _shared(value).cpu().expand(value.shape)
         # Some of the CPU's kernels write wrongly where elements are not in order.
         return value.cpu().contiguous()
 
@@ -146,12 +146,12 @@ class _Copies:
         if not isinstance(value, torch.Tensor) or id(value) not in self.pairs:
             return
         copy = self.pairs[id(value)][1]
+        if self.shared.write_back(value):
+            return
         if copy.layout != torch.strided:
             value.copy_(copy)
         elif copy.shape != value.shape:
             value.resize_(copy.shape).copy_(copy)
-        elif 0 in value.stride() and value.numel():
-            _shared(value).copy_(_shared(copy))
         else:
             value.copy_(copy)
 
@@ -165,13 +165,6 @@ class _Copies:
             return value.to("wave") if original is None else original
 
         return _map(results, to_wave)
-
-
-def _shared(x: torch.Tensor) -> torch.Tensor:
-    """`x` before it was expanded."""
-    for axis, stride in enumerate(x.stride()):
-        x = x.narrow(axis, 0, 1) if stride == 0 else x
-    return x
 
 
 def _narrow_type(args: Any, kwargs: dict[str, Any]) -> dict[torch.dtype, torch.dtype]:
@@ -238,7 +231,7 @@ def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
         warnings.warn(told, stacklevel=2)
     written = _tensors([args[position] for position in shape.written if position < len(args)])
     written += _tensors([kwargs[name] for name in shape.written_names if name in kwargs])
-    copies = _Copies(written)
+    copies = _Copies(_tensors([*args, *kwargs.values()]), written)
     cpu_args = [
         torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None, device="cpu")
         if position in shape.tensors and isinstance(value, (bool, int, float, complex))
@@ -260,9 +253,10 @@ def operator(name: str) -> Any:
 
 def run_by_name(name: str, why: str, arguments: list[Any]) -> Any:
     """As `run_on_cpu`, for kernels in Rust, which pass all arguments in the schema's order."""
-    instead = _volume.INSTEAD.get(name)
-    if instead is not None and (made := instead(*arguments)) is not NotImplemented:
-        return made
+    for table in (_volume.INSTEAD, _ordered.INSTEAD, _complex.INSTEAD):
+        instead = table.get(name)
+        if instead is not None and (made := instead(*arguments)) is not NotImplemented:
+            return made
     op = operator(name)
     positional, keywords = [], {}
     for argument, value in zip(op._schema.arguments, arguments):

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from wave32 import _ordered
 from wave32._fallback import run_on_cpu
 
 aten = torch.ops.aten
@@ -75,6 +76,8 @@ def _index_put(
     unsafe: bool = False,
 ) -> torch.Tensor:
     try:
+        if not accumulate and values.numel() > 1 and self.dtype == values.dtype and _ordered.is_on():
+            indices, values = _ordered.last_values(self, indices, values)
         return torch.ops.wave.index_put_(self, indices, values, accumulate)
     except NotImplementedError as refusal:  # Refused before anything was written.
         return run_on_cpu(aten._index_put_impl_.default, self, indices, values, accumulate, unsafe, why=str(refusal))

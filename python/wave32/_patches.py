@@ -151,11 +151,17 @@ def _register_lazy_copies() -> None:
         source = torch._neg_view(source) if source.is_neg() else source
         target = dst.conj() if dst.is_conj() else dst
         target = torch._neg_view(target) if target.is_neg() else target
-        if conjugate or negative:
+        if (conjugate or negative) and target.device.type != "wave":
             source = source.cpu()
+        if (conjugate or negative) and source.device.type != "wave":
             source = source.conj_physical() if conjugate else source
             source = source.neg() if negative else source
+            conjugate = negative = False
         aten._copy_from(source, target, non_blocking)
+        if conjugate:
+            target.conj_physical_()
+        if negative:
+            target.neg_()
         return dst
 
     for key in ["Conjugate", "Negative"]:

@@ -11,29 +11,45 @@ from typing import Any
 
 import torch
 
-from wave32 import _native
+from wave32 import _complex, _native
 from wave32._fallback import operator, run_on_cpu
 
+
 def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    return self.copy_(value)
+    if value.dim() != 0:
+        return run_on_cpu(torch.ops.aten.fill_.Tensor, self, value)  # Which words the error.
+    if value.device != self.device:
+        return self.fill_(value.item())
+    own = value.untyped_storage()._cdata == self.untyped_storage()._cdata
+    return self.copy_(value.clone() if own else value)
 
 
 # Composites that ask for the device, or reach for its kernel behind the dispatcher's back: to the CPU explicitly, as
 # long as there is no kernel.
-ON_CPU = [
-    "_conj_physical", "conj_physical_", "conj_physical.out", "mode.values", "kaiser_window", "kaiser_window.periodic",
-    "kaiser_window.beta", "linalg_inv_ex",
-]
+ON_CPU = ["mode.values", "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "linalg_inv_ex"]
+
+
+def _or_complex(name: str, fallback: Any) -> Any:
+    """What a kernel that refuses calls: complex numbers by their parts, else the CPU."""
+    instead = _complex.INSTEAD.get(name)
+    if instead is None:
+        return fallback
+
+    def call(*args: Any, why: str, **kwargs: Any) -> Any:
+        made = instead(*args, **kwargs)
+        return fallback(*args, why=why, **kwargs) if made is NotImplemented else made
+
+    return call
 
 
 def register() -> None:
     """Registers them."""
-    from wave32 import _attention, _composites, _foreach, _index_ops
+    from wave32 import _attention, _composites, _fft, _foreach, _index_ops
     from wave32._registration import library
 
     wave = library("aten", "PrivateUse1")
     wave.impl("fill_.Tensor", _fill_tensor)
-    tables = _index_ops.TABLE | _foreach.table() | _composites.table() | _attention.table()
+    tables = _index_ops.TABLE | _foreach.table() | _composites.table() | _attention.table() | _complex.table() | _fft.table()
     for name, implementation in tables.items():
         wave.impl(name, implementation)
     library("torchvision", "PrivateUse1").impl("nms", _composites.nms)
@@ -41,7 +57,7 @@ def register() -> None:
         op = operator(name)
         arguments = op._schema.arguments
         defaults = [argument.default_value for argument in arguments]
-        fallback = functools.partial(run_on_cpu, op)
+        fallback = _or_complex(name, functools.partial(run_on_cpu, op))
         wave.impl(name, _native.scalar_kernel(name, [a.name for a in arguments], defaults, fallback))
     native = set(_native.native_operators())
     for name in ON_CPU:

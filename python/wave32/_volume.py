@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -56,6 +57,12 @@ def _fits(x: torch.Tensor, *lists: Any) -> bool:
     return x.dim() == 5 and x.dtype in floats and x.numel() > 0 and all(len(values) == 3 for values in lists)
 
 
+def _format(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
+    """Of results: channels last where an operand is."""
+    last = torch.channels_last_3d
+    return last if last in (suggest_memory_format(x), suggest_memory_format(weight)) else torch.contiguous_format
+
+
 def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
                 output_padding: Any, groups: int) -> Any:  # fmt: skip
     if not _fits(x, stride, padding, dilation, output_padding):
@@ -63,10 +70,12 @@ def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilat
     to = _Geometry(x, weight, stride, padding, dilation, transposed, output_padding)
     if not transposed:
         seen = _slices(x, *to.along, to.outs)
-        return _volume(aten.convolution(seen, to.weight, bias, *to.rest, groups), to.batch)
+        made = _volume(aten.convolution(seen, to.weight, bias, *to.rest, groups), to.batch)
+        return made.contiguous(memory_format=_format(x, weight))
     made = aten.convolution(_images(x), to.weight, None, *to.rest, groups)
     made = _sum(made, to.batch, *to.along, to.outs)
-    return made if bias is None else made.add_(bias.reshape(-1, 1, 1, 1))
+    made = made if bias is None else made.add_(bias.reshape(-1, 1, 1, 1))
+    return made.contiguous(memory_format=_format(x, weight))
 
 
 def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
@@ -83,7 +92,10 @@ def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride
     of_x, of_weight, _ = aten.convolution_backward(grad, seen, to.weight, None, *to.rest, groups, wanted)
     if mask[0]:
         of_x = _volume(of_x, to.batch) if transposed else _sum(of_x, to.batch, *to.along, to.depth)
-    return of_x, of_weight.reshape(weight.shape) if mask[1] else None, of_bias
+        of_x = of_x.contiguous(memory_format=_format(x, weight))
+    if mask[1]:
+        of_weight = of_weight.reshape(weight.shape).contiguous(memory_format=_format(x, weight))
+    return of_x, of_weight if mask[1] else None, of_bias
 
 
 # What runs in place of kernels that refuse, unless it refuses as well.

@@ -146,6 +146,12 @@ table! {
             unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut [usize; 4]) -> Handle,
         // c10::InferenceMode::is_enabled()
         inference_mode = "_ZN3c1013InferenceMode10is_enabledEv": unsafe extern "C" fn() -> bool,
+        // at::globalContext(), at::Context::deterministicAlgorithms() const,
+        // at::Context::deterministicFillUninitializedMemory() const
+        global_context = "_ZN2at13globalContextEv": unsafe extern "C" fn() -> *const c_void,
+        is_deterministic = "_ZNK2at7Context23deterministicAlgorithmsEv": unsafe extern "C" fn(*const c_void) -> bool,
+        fills_memory = "_ZNK2at7Context36deterministicFillUninitializedMemoryEv":
+            unsafe extern "C" fn(*const c_void) -> bool,
         // at::native::as_strided_tensorimpl(at::Tensor const&, IntArrayRef, IntArrayRef, std::optional<int64_t>)
         as_strided = "_ZN2at6native21as_strided_tensorimplERKNS_6TensorEN3c108ArrayRefIlEES6_St8optionalIlE":
             unsafe extern "C-unwind" fn(Handle, Handle, Numbers, Numbers, Maybe) -> Handle,

@@ -94,7 +94,6 @@ pub fn contiguous(tensor: &Tensor) -> Result<Tensor, Error> {
         return tensor.share();
     }
     let made = Tensor::empty(tensor.sizes(), tensor.dtype()?)?;
-    let (from, to) = (view(tensor)?, view(&made)?);
-    run(|queue| wave32_ops::copy(queue, &from, &to))?;
+    crate::copies::copy(tensor, &made)?;
     Ok(made)
 }

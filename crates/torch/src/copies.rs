@@ -6,6 +6,8 @@ use crate::error::Error;
 use crate::index_errors;
 use crate::state;
 use crate::tensor::Tensor;
+use smallvec::SmallVec;
+use wave32_ops::View;
 
 /// `dst.copy_(src)`; sizes are equal (the dispatcher broadcasts before).
 ///
@@ -61,16 +63,74 @@ fn strided(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     let overlap = src.address() < dst.address() + dst.span_bytes()?
         && dst.address() < src.address() + src.span_bytes()?;
     if !overlap {
-        let on_device = view(src).and_then(|from| Ok((from, view(dst)?)));
+        if src.dtype()? != dst.dtype()? && (src.dtype()?.is_complex() || dst.dtype()?.is_complex()) {
+            let copied = by_parts(src, dst);
+            if !is_refusal(&copied) {
+                return copied;
+            }
+        }
+        // Elements of one type move as they are, whatever type that is.
+        let look = if src.dtype()? == dst.dtype()? { lanes } else { view };
+        let on_device = look(src).and_then(|from| Ok((from, look(dst)?)));
         let copied = on_device.and_then(|(from, to)| run(|queue| wave32_ops::copy(queue, &from, &to)));
-        if !matches!(
-            copied,
-            Err(Error::NoKernel(_) | Error::Device(wave32_device::DeviceError::Unsupported(_)))
-        ) {
+        if !is_refusal(&copied) {
             return copied;
         }
     }
     upload(&to_host(src)?, dst)
+}
+
+fn is_refusal(copied: &Result<(), Error>) -> bool {
+    matches!(copied, Err(Error::NoKernel(_) | Error::Device(wave32_device::DeviceError::Unsupported(_))))
+}
+
+/// Between complex numbers and others, or of another width: real parts, then imaginary ones, which are 0 of real
+/// numbers and lost to them.
+fn by_parts(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
+    let [from, from_imaginary] = parts(src)?;
+    let [to, to_imaginary] = parts(dst)?;
+    run(|queue| {
+        if let Some(to) = &to_imaginary {
+            match &from_imaginary {
+                Some(from) => wave32_ops::copy(queue, from, to)?,
+                None => wave32_ops::fill(queue, to, wave32_ops::Number::Int(0))?,
+            }
+        }
+        from.zip(to).map_or(Ok(()), |(from, to)| wave32_ops::copy(queue, &from, &to))
+    })
+}
+
+/// Real and imaginary part; of real numbers just the first.
+fn parts(tensor: &Tensor) -> Result<[Option<View>; 2], Error> {
+    let part = match tensor.dtype()? {
+        DType::C32 => wave32_ops::DType::F16,
+        DType::C64 => wave32_ops::DType::F32,
+        DType::C128 => wave32_ops::DType::F64,
+        _ => return Ok([Some(view(tensor)?), None]),
+    };
+    let sizes: SmallVec<[u64; 8]> = tensor.sizes().iter().map(|&size| size as u64).collect();
+    let strides: SmallVec<[u64; 8]> = tensor.strides().iter().map(|&stride| stride as u64 * 2).collect();
+    let at = |address| Ok::<_, Error>(Some(View::new(address, part, &sizes, &strides)?));
+    Ok([at(tensor.address())?, at(tensor.address() + part.size())?])
+}
+
+/// A view of elements as whole numbers of their size; those of sixteen bytes are two along a dimension more.
+fn lanes(tensor: &Tensor) -> Result<View, Error> {
+    let dtype = match tensor.dtype()?.bytes() {
+        1 => wave32_ops::DType::U8,
+        2 => wave32_ops::DType::I16,
+        4 => wave32_ops::DType::I32,
+        _ => wave32_ops::DType::I64,
+    };
+    let wide = tensor.dtype()?.bytes() / dtype.size();
+    let mut sizes: SmallVec<[u64; 8]> = tensor.sizes().iter().map(|&size| size as u64).collect();
+    let mut strides: SmallVec<[u64; 8]> =
+        tensor.strides().iter().map(|&stride| stride as u64 * wide).collect();
+    if wide > 1 {
+        sizes.push(wide);
+        strides.push(1);
+    }
+    Ok(View::new(tensor.address(), dtype, &sizes, &strides)?)
 }
 
 fn same_layout(a: &Tensor, b: &Tensor) -> bool {
@@ -134,27 +194,31 @@ pub fn to_device(src: &Tensor) -> Result<Tensor, Error> {
     Ok(made)
 }
 
-/// Fills a dense tensor with copies of one element's bytes, where whole words make that.
+/// Fills a tensor with copies of one element's bytes; one byte stands for an element of such bytes.
 ///
 /// # Errors
-/// `NoKernel` where they do not; the stream's.
+/// `NoKernel` for too many dimensions; the stream's.
 pub fn fill(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
-    let bytes = tensor.span_bytes()?;
+    let (bytes, size) = (tensor.span_bytes()?, tensor.dtype()?.bytes() as usize);
     if bytes == 0 {
         return Ok(());
     }
     let uniform = element.iter().all(|byte| *byte == element[0]);
     let word = match *element {
-        [a] => [a; 4],
-        [a, b] => [a, b, a, b],
-        [a, b, c, d] => [a, b, c, d],
-        [a, ..] if uniform => [a; 4],
-        _ => return Err(Error::NoKernel("a pattern of more than one word".into())),
+        [a] => Some([a; 4]),
+        [a, b] => Some([a, b, a, b]),
+        [a, b, c, d] => Some([a, b, c, d]),
+        [a, ..] if uniform => Some([a; 4]),
+        _ => None,
+    };
+    let Some(word) = word.filter(|_| tensor.is_dense()) else {
+        return if element.len() == size {
+            fill_places(tensor, element)
+        } else {
+            fill_places(tensor, &vec![element[0]; size])
+        };
     };
     let address = tensor.address();
-    if !tensor.is_dense() {
-        return Err(Error::NoKernel("a fill with gaps".into()));
-    }
     // Blocks start at whole words, so only views of small elements do not; the odd end goes as an upload.
     let whole = if address.is_multiple_of(4) { bytes & !3 } else { 0 };
     let pattern: Vec<u8> = word.into_iter().cycle().take((bytes - whole) as usize).collect();
@@ -162,6 +226,26 @@ pub fn fill(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
         stream.fill(address, whole, u32::from_le_bytes(word))?;
         if pattern.is_empty() { Ok(()) } else { stream.upload(address + whole, &pattern) }
     })
+}
+
+/// Element by element: gaps are kept, and a place that several elements share is written once.
+fn fill_places(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
+    let plain = lanes(tensor)?;
+    let wide = element.len().div_ceil(8);
+    let rank = tensor.sizes().len();
+    let mut sizes: SmallVec<[u64; 8]> = plain.sizes()[..rank].iter().copied().collect();
+    for (size, &stride) in sizes.iter_mut().zip(plain.strides()) {
+        *size = if stride == 0 { 1 } else { *size };
+    }
+    for (at, part) in element.chunks(8).enumerate().take(wide) {
+        let mut raw = [0; 8];
+        raw[..part.len()].copy_from_slice(part);
+        let address = plain.address + 8 * at as u64;
+        let view = View::new(address, plain.dtype, &sizes, &plain.strides()[..rank])?;
+        let bits = wave32_ops::Number::Int(i64::from_le_bytes(raw));
+        run(|queue| wave32_ops::fill(queue, &view, bits))?;
+    }
+    Ok(())
 }
 
 /// The bytes of `value` as one element.

@@ -4,8 +4,19 @@ use crate::abi::{Api, api};
 use crate::error::Error;
 use std::sync::OnceLock;
 
+/// libtorch's code of a type: asked for, or the number that it has in every version that knows it.
+macro_rules! code {
+    ($api:ident, get $getter:ident) => {
+        // SAFETY: a getter of a constant.
+        unsafe { ($api.$getter)() }
+    };
+    ($api:ident, number $number:literal) => {
+        $number
+    };
+}
+
 macro_rules! dtypes {
-    ($($name:ident, $getter:ident, $bytes:literal, $dlpack:expr, $text:literal;)*) => {
+    ($($name:ident, $how:ident $what:tt, $bytes:literal, $dlpack:expr, $text:literal;)*) => {
         /// An element type.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[allow(missing_docs)]
@@ -31,32 +42,37 @@ macro_rules! dtypes {
             }
 
             fn ask(self, api: &Api) -> i32 {
-                // SAFETY: a getter of a constant.
-                match self { $(Self::$name => unsafe { (api.$getter)() },)* }
+                match self { $(Self::$name => code!(api, $how $what),)* }
             }
         }
     };
 }
 
 dtypes! {
-    F32, aoti_torch_dtype_float32, 4, 2, "float32";
-    F16, aoti_torch_dtype_float16, 2, 2, "float16";
-    BF16, aoti_torch_dtype_bfloat16, 2, 4, "bfloat16";
-    F64, aoti_torch_dtype_float64, 8, 2, "float64";
-    I64, aoti_torch_dtype_int64, 8, 0, "int64";
-    I32, aoti_torch_dtype_int32, 4, 0, "int32";
-    I16, aoti_torch_dtype_int16, 2, 0, "int16";
-    I8, aoti_torch_dtype_int8, 1, 0, "int8";
-    U8, aoti_torch_dtype_uint8, 1, 1, "uint8";
-    Bool, aoti_torch_dtype_bool, 1, 6, "bool";
-    U16, aoti_torch_dtype_uint16, 2, 1, "uint16";
-    U32, aoti_torch_dtype_uint32, 4, 1, "uint32";
-    U64, aoti_torch_dtype_uint64, 8, 1, "uint64";
-    C32, aoti_torch_dtype_complex32, 4, 5, "complex32";
-    C64, aoti_torch_dtype_complex64, 8, 5, "complex64";
-    C128, aoti_torch_dtype_complex128, 16, 5, "complex128";
-    F8E5M2, aoti_torch_dtype_float8_e5m2, 1, 12, "float8_e5m2";
-    F8E4M3, aoti_torch_dtype_float8_e4m3fn, 1, 10, "float8_e4m3fn";
+    F32, get aoti_torch_dtype_float32, 4, 2, "float32";
+    F16, get aoti_torch_dtype_float16, 2, 2, "float16";
+    BF16, get aoti_torch_dtype_bfloat16, 2, 4, "bfloat16";
+    F64, get aoti_torch_dtype_float64, 8, 2, "float64";
+    I64, get aoti_torch_dtype_int64, 8, 0, "int64";
+    I32, get aoti_torch_dtype_int32, 4, 0, "int32";
+    I16, get aoti_torch_dtype_int16, 2, 0, "int16";
+    I8, get aoti_torch_dtype_int8, 1, 0, "int8";
+    U8, get aoti_torch_dtype_uint8, 1, 1, "uint8";
+    Bool, get aoti_torch_dtype_bool, 1, 6, "bool";
+    U16, get aoti_torch_dtype_uint16, 2, 1, "uint16";
+    U32, get aoti_torch_dtype_uint32, 4, 1, "uint32";
+    U64, get aoti_torch_dtype_uint64, 8, 1, "uint64";
+    C32, get aoti_torch_dtype_complex32, 4, 5, "complex32";
+    C64, get aoti_torch_dtype_complex64, 8, 5, "complex64";
+    C128, get aoti_torch_dtype_complex128, 16, 5, "complex128";
+    F8E5M2, get aoti_torch_dtype_float8_e5m2, 1, 12, "float8_e5m2";
+    F8E4M3, get aoti_torch_dtype_float8_e4m3fn, 1, 10, "float8_e4m3fn";
+    F8E5M2Z, number 25, 1, 1, "float8_e5m2fnuz";
+    F8E4M3Z, number 26, 1, 1, "float8_e4m3fnuz";
+    F8E8M0, number 44, 1, 1, "float8_e8m0fnu";
+    F4x2, number 45, 1, 1, "float4_e2m1fn_x2";
+    Bits8, number 21, 1, 1, "bits8";
+    Bits16, number 22, 2, 1, "bits16";
 }
 
 struct Codes {
@@ -98,6 +114,11 @@ impl DType {
     /// True for f16, bf16, f32 and f64.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::BF16 | Self::F64)
+    }
+
+    /// True for types that DLPack does not carry everywhere: their tensors are made as bytes and looked at anew.
+    pub(crate) const fn is_exotic(self) -> bool {
+        matches!(self, Self::F8E5M2Z | Self::F8E4M3Z | Self::F8E8M0 | Self::F4x2 | Self::Bits8 | Self::Bits16)
     }
 
     /// True for complex types.

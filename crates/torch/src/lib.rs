@@ -6,6 +6,7 @@
 pub mod abi;
 pub mod bridge;
 pub mod copies;
+mod deterministic;
 mod dlpack;
 pub mod dtype;
 pub mod error;
@@ -15,6 +16,7 @@ mod gil;
 mod guard;
 mod hooks;
 mod index_errors;
+mod layout;
 pub mod memory_ops;
 mod ops_binary;
 mod ops_conv;

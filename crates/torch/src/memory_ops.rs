@@ -2,13 +2,17 @@
 
 use crate::abi::{BUILD_VERSION, api, check};
 use crate::copies;
+use crate::deterministic;
 use crate::dtype::{DType, MemoryFormat};
 use crate::error::Error;
+use crate::layout;
 use crate::register::Op;
 use crate::scalar::{Scalar, ScalarOp};
 use crate::stack::{Device, Layout};
 use crate::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
 use crate::{ops, scalar_ops};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Kernels of `aten`.
 pub const OPS: &[Op] = ops! {
@@ -59,7 +63,8 @@ fn empty(
         )));
     }
     let dtype = dtype.unwrap_or(DType::F32);
-    match format {
+    warn_of_complex_half(dtype)?;
+    let made = match format {
         None | Some(MemoryFormat::Contiguous) => Tensor::empty(sizes, dtype),
         Some(MemoryFormat::ChannelsLast) if sizes.len() == 4 => {
             Tensor::empty_strided(sizes, &channels_last(sizes), dtype)
@@ -69,7 +74,21 @@ fn empty(
         }
         Some(MemoryFormat::Preserve) => Tensor::empty(sizes, dtype),
         Some(_) => Err(Error::Invalid("required rank 4 tensor to use channels_last format".into())),
+    };
+    deterministic::fresh(made?)
+}
+
+/// What PyTorch says once of the first tensor of such numbers.
+fn warn_of_complex_half(dtype: DType) -> Result<(), Error> {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if dtype != DType::C32 || TOLD.swap(true, Ordering::Relaxed) {
+        return Ok(());
     }
+    let text = "ComplexHalf support is experimental and many operators don't support it yet.";
+    crate::gil::attach(|py| {
+        let warn = pyo3::types::PyModule::import(py, "warnings").and_then(|module| module.getattr("warn"));
+        warn.and_then(|warn| warn.call1((text,)).map(drop)).map_err(Error::from)
+    })
 }
 
 fn empty_strided(
@@ -81,7 +100,9 @@ fn empty_strided(
     _pinned: Option<bool>,
 ) -> Result<Tensor, Error> {
     strided_only(layout)?;
-    Tensor::empty_strided(sizes, strides, dtype.unwrap_or(DType::F32))
+    let dtype = dtype.unwrap_or(DType::F32);
+    warn_of_complex_half(dtype)?;
+    deterministic::fresh(Tensor::empty_strided(sizes, strides, dtype)?)
 }
 
 fn strided_only(layout: Option<Layout>) -> Result<(), Error> {
@@ -294,7 +315,20 @@ pub fn resize(x: &Tensor, sizes: &[i64]) -> Result<(), Error> {
         let (from, to) = (x.alias(&[kept], &[1], x.offset())?, grown.alias(&[kept], &[1], 0)?);
         copies::copy(&from, &to)?;
     }
+    let (whole, kept) = (grown.numel(), kept.max(0));
+    if deterministic::fills_memory() && kept < whole {
+        deterministic::fill(&grown.alias(&[whole - kept], &[1], kept)?)?;
+    }
     set_data(x, &grown)
+}
+
+/// As [`resize`], to these strides, which leave no gaps.
+///
+/// # Errors
+/// As there.
+pub fn resize_to(x: &Tensor, sizes: &[i64], strides: &[i64]) -> Result<(), Error> {
+    resize(x, sizes)?;
+    if x.strides() == strides { Ok(()) } else { set_data(x, &x.alias(sizes, strides, x.offset())?) }
 }
 
 /// `x.data = new`.
@@ -313,6 +347,12 @@ fn set_data(x: &Tensor, new: &Tensor) -> Result<(), Error> {
 }
 
 fn copy_from(src: &Tensor, dst: &Tensor, _non_blocking: bool) -> Result<Tensor, Error> {
+    if dst.is_wave() && !src.is_same(dst) {
+        layout::no_internal_overlap(dst)?;
+        if src.is_wave() {
+            layout::no_partial_overlap(dst, src)?;
+        }
+    }
     copies::copy(src, dst)?;
     dst.share()
 }
@@ -337,8 +377,32 @@ fn zero_(x: &Tensor) -> Result<Tensor, Error> {
     }
 }
 
+/// The bytes of `value` as one element.
+fn element(value: Scalar, dtype: DType) -> Result<Vec<u8>, Error> {
+    let (real, imaginary) = match value {
+        Scalar::Complex(real, imaginary) if dtype.is_complex() => (real, imaginary),
+        other if dtype.is_complex() => (other.float()?, 0.0),
+        Scalar::Int(whole) if whole >= 0 => {
+            let bytes = whole.to_le_bytes();
+            return match dtype {
+                DType::U16 if whole <= 0xffff => Ok(bytes[..2].to_vec()),
+                DType::U32 if whole <= 0xffff_ffff => Ok(bytes[..4].to_vec()),
+                DType::U64 => Ok(bytes.to_vec()),
+                _ => copies::element(value.float()?, dtype),
+            };
+        }
+        other => return copies::element(other.float()?, dtype),
+    };
+    let part = match dtype {
+        DType::C32 => DType::F16,
+        DType::C64 => DType::F32,
+        _ => DType::F64,
+    };
+    Ok([copies::element(real, part)?, copies::element(imaginary, part)?].concat())
+}
+
 fn fill_(x: &Tensor, value: Scalar) -> Result<Tensor, Error> {
-    let word = value.float().and_then(|value| copies::element(value, x.dtype()?));
+    let word = element(value, x.dtype()?);
     let done = word.and_then(|element| copies::fill(x, &element));
     if let Err(Error::NoKernel(_)) = done {
         let number = match value {

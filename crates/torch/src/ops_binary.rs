@@ -110,7 +110,7 @@ pub const MORE: &[Row] = crate::ops! {
         let [a, b] = halves(x, dim)?;
         Pointwise::new(Op::Glu, Rule::Same).write(&[(&a).into(), (&b).into()], out)
     },
-    "glu_backward" => |g: &Tensor, x: &Tensor, dim: i64| glu_backward(g, x, dim, &x.empty_like(x.dtype()?)?),
+    "glu_backward" => |g: &Tensor, x: &Tensor, dim: i64| glu_backward(g, x, dim, &Tensor::empty(x.sizes(), x.dtype()?)?),
     "glu_backward.grad_input" => glu_backward,
     "gelu_backward.grad_input" => gelu_backward,
     "log_sigmoid_backward" => |g: &Tensor, x: &Tensor, _buffer: &Tensor| {
@@ -189,6 +189,9 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
             &sizes[..]
         )));
     }
+    if crate::layout::overlaps_itself(x) {
+        return Err(Error::NoKernel("a tensor that overlaps itself".into()));
+    }
     Pointwise::new(Op::Where, Rule::As(x.dtype()?)).write(&[mask.into(), value, x.into()], x)
 }
 
@@ -199,9 +202,13 @@ fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> 
 
 fn prelu_backward(grad: &Tensor, x: &Tensor, weight: &Tensor) -> Result<(Tensor, Tensor), Error> {
     // Of the input: the gradient, scaled where it was negative; the op reads (gradient, input, weight).
-    let of_input =
-        Pointwise::new(Op::PreluBackward, Rule::Same).make(&[grad.into(), x.into(), weight.into()])?;
-    let of_weight = Pointwise::new(Op::PreluBackwardWeight, Rule::Same).make(&[grad.into(), x.into()])?;
+    let operands = [x, weight, grad].map(|tensor| (tensor.sizes(), tensor.strides()));
+    let strides = crate::layout::strides(x.sizes(), &operands);
+    let made = || Tensor::empty_strided(x.sizes(), &strides, x.dtype()?);
+    let of_input = Pointwise::new(Op::PreluBackward, Rule::Same)
+        .write(&[grad.into(), x.into(), weight.into()], &made()?)?;
+    let of_weight =
+        Pointwise::new(Op::PreluBackwardWeight, Rule::Same).write(&[grad.into(), x.into()], &made()?)?;
     Ok((of_input, of_weight))
 }
 

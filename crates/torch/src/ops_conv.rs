@@ -2,6 +2,7 @@
 
 use crate::bridge::{contiguous, planned, run, view};
 use crate::error::Error;
+use crate::layout::{laid_out, suggests_channels_last};
 use crate::register::Op;
 use crate::tensor::Tensor;
 use wave32_ops::{ConvOperands, Reduce, epilogue, reduce, storage};
@@ -122,8 +123,9 @@ fn forward(
 ) -> Result<Tensor, Error> {
     let mut spec = spec(input, weight, geometry)?;
     let output = Tensor::empty(&output_sizes(&spec, input.dim())?, input.dtype()?)?;
+    let last = suggests_channels_last(input) || suggests_channels_last(weight);
     if output.numel() == 0 {
-        return Ok(output);
+        return laid_out(output, last);
     }
     spec.epilogue = epilogue(bias.is_some(), relu);
     let (x, w) = (contiguous(input)?, contiguous(weight)?);
@@ -132,7 +134,7 @@ fn forward(
     planned(|planner, queue| {
         planner.convolve(queue, &spec, ConvOperands { x: &x, w: &w, y: &y, bias: b.as_ref() })
     })?;
-    Ok(output)
+    laid_out(output, last)
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
@@ -152,6 +154,7 @@ fn backward(
     let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
     let spec = spec(input, weight, &geometry)?;
     let dtype = input.dtype()?;
+    let last = suggests_channels_last(input) || suggests_channels_last(weight);
     let grad = contiguous(grad)?;
     let wanted = |index: usize| mask.get(index).copied().unwrap_or(false);
     let mut made = [Tensor::undefined()?, Tensor::undefined()?, Tensor::undefined()?];
@@ -176,7 +179,7 @@ fn backward(
                 planner.convolve(queue, &spec, ConvOperands { x, w, y: &y, bias: None })
             })?;
         }
-        made[index] = result;
+        made[index] = laid_out(result, last)?;
     }
     if wanted(2) {
         made[2] = bias_gradient(&grad)?;

@@ -5,8 +5,9 @@ use crate::copies;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::index_errors;
+use crate::layout::overlaps_itself;
 use crate::register::Op;
-use crate::result::{apart, bits, prepare, same_elements, wrap};
+use crate::result::{apart, bits, overlap, prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::{View, index};
 
@@ -15,9 +16,15 @@ pub const OPS: &[Op] = crate::ops! {
     "index_select" => select,
     "index_select.out" => select_out,
     "gather.out" => |x: &Tensor, dim: i64, index: &Tensor, _sparse_grad: bool, out: &Tensor| gather(x, dim, index, out),
-    "scatter.src_out" => scatter,
+    "scatter.src_out" => |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor| {
+        in_order(index)?;
+        scatter(x, dim, index, source, out)
+    },
     "scatter_add.out" => scatter_add,
-    "index_copy.out" => index_copy,
+    "index_copy.out" => |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor| {
+        in_order(index)?;
+        index_copy(x, dim, index, source, out)
+    },
     "index_fill_.int_Tensor" => index_fill,
     "nonzero" => nonzero,
     "embedding_dense_backward" => embedding_backward,
@@ -31,6 +38,8 @@ pub const SCHEMAS: &[&str] = &[
     "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
     "index_get(Tensor self, Tensor?[] indices, *, Tensor(a!) out) -> Tensor(a!)",
     "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate) -> Tensor(a!)",
+    "scatter_any(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
+    "index_copy_any(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)",
 ];
 
 /// Kernels of those.
@@ -39,7 +48,18 @@ pub const OWN: &[Op] = crate::ops! {
     "index_add_" => index_add,
     "index_get" => get,
     "index_put_" => put,
+    "scatter_any" => scatter,
+    "index_copy_any" => index_copy,
 };
+
+/// In deterministic mode `_ordered.py` decides which of several values for one place stays, and then calls the form
+/// whose writes come in any order.
+fn in_order(index: &Tensor) -> Result<(), Error> {
+    if index.numel() > 1 && crate::deterministic::is_on() {
+        return Err(Error::NoKernel("writes in the order of the sources".into()));
+    }
+    Ok(())
+}
 
 fn select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor, Error> {
     let sizes = selected_sizes(x, dim, index)?;
@@ -95,7 +115,7 @@ fn gather(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<Tensor, 
 fn copied(x: &Tensor, out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
     prepare(out, x.sizes(), x.dtype()?, &[x])?;
     prepare(out, x.sizes(), x.dtype()?, operands)?;
-    if out.sizes().iter().zip(out.strides()).any(|(&size, &stride)| size > 1 && stride == 0)
+    if overlaps_itself(out)
         || operands.iter().any(|operand| operand.numel() > 0 && same_elements(out, operand))
     {
         return Err(Error::NoKernel("a result that overlaps itself or an operand".into()));
@@ -197,8 +217,12 @@ fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: &Tensor) -> Result<Te
     if value.dim() != 0 || value.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("a fill with a value of sizes {:?}", value.sizes())));
     }
-    let value = on_device(value)?;
-    apart(x, &[index, &value])?;
+    if overlaps_itself(x) {
+        return Err(Error::NoKernel("a tensor that overlaps itself".into()));
+    }
+    // PyTorch takes the number out of the tensor first, so that it may be one of those that are written.
+    let value = if overlap(x, value)? { copies::to_device(value)? } else { on_device(value)? };
+    apart(x, &[index])?;
     put_along(&listed_view(bits(x)?)?, dim, listed(index)?, &bits(&value)?)?;
     x.share()
 }
@@ -262,7 +286,8 @@ fn nonzero(x: &Tensor) -> Result<Tensor, Error> {
         }
         crate::state::with(|stream| stream.upload(address, &counts))?;
     }
-    let out = Tensor::empty(&[total, rank], DType::I64)?;
+    // Column after column, as the CPU has it.
+    let out = Tensor::empty_strided(&[total, rank], &[1, total], DType::I64)?;
     let (starts, to) = (view(&starts)?, view(&out)?);
     run(|queue| index::nonzero(queue, &from, &starts, &to))?;
     Ok(out)
@@ -290,7 +315,7 @@ fn put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool
         return Err(Error::NoKernel("values of another type".into()));
     }
     let values = if values.numel() == 1 { on_device(values)? } else { values.share()? };
-    if x.sizes().iter().zip(x.strides()).any(|(&size, &stride)| size > 1 && stride == 0) {
+    if overlaps_itself(x) {
         return Err(Error::NoKernel("a tensor that overlaps itself".into()));
     }
     if !x.is_wave() {

@@ -3,6 +3,7 @@
 use crate::bridge::{contiguous, run, view};
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::layout::{laid_out, suggests_channels_last};
 use crate::register::Op;
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::{NormGrads, NormShape, View, norm, norm_backward};
@@ -156,7 +157,8 @@ fn group_norm(
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let shape = groups(x, [batch, channels, inner, count])?;
-    forward(x, weight, bias, shape, &[batch, count], eps)
+    let (y, mean, rstd) = forward(x, weight, bias, shape, &[batch, count], eps)?;
+    Ok((laid_out(y, suggests_channels_last(x))?, mean, rstd))
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
@@ -174,5 +176,7 @@ fn group_norm_backward(
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let shape = groups(x, [batch, channels, inner, count])?;
     let dtype = weight.unwrap_or(x).dtype()?;
-    backward(grad, x, mean, rstd, weight, (&[channels], dtype), shape, mask)
+    let (dx, dweight, dbias) = backward(grad, x, mean, rstd, weight, (&[channels], dtype), shape, mask)?;
+    let dx = if dx.is_defined() { laid_out(dx, suggests_channels_last(x))? } else { dx };
+    Ok((dx, dweight, dbias))
 }

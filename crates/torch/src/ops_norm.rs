@@ -3,6 +3,7 @@
 use crate::bridge::{contiguous, run, view};
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::layout::{laid_out, suggests_channels_last};
 use crate::register::Op;
 use crate::tensor::Tensor;
 use wave32_ops::{BatchNorm, View, batch_norm, batch_norm_backward};
@@ -56,8 +57,10 @@ fn native_batch_norm(
     let y = Tensor::empty(input.sizes(), dtype)?;
     let save = Tensor::empty(&[2 * channels], DType::F32)?;
     let saved = || Ok::<_, Error>((half_of(&save, 0)?, half_of(&save, 1)?));
+    let last = suggests_channels_last(input);
     if input.numel() == 0 {
-        return saved().map(|(mean, invstd)| (y, mean, invstd));
+        let (mean, invstd) = saved()?;
+        return Ok((laid_out(y, last)?, mean, invstd));
     }
     let (gamma, beta) = (float(weight)?, float(bias)?);
     let (rmean, rvar) = (float(running_mean)?, float(running_var)?);
@@ -80,6 +83,7 @@ fn native_batch_norm(
             run(|queue| wave32_ops::copy(queue, &from, &to))?;
         }
     }
+    let y = laid_out(y, last)?;
     if !training {
         return Ok((y, Tensor::empty(&[0], DType::F32)?, Tensor::empty(&[0], DType::F32)?));
     }
@@ -163,5 +167,6 @@ fn backward(
             }
         }
     };
+    let dx = if wanted(0) { laid_out(dx, suggests_channels_last(input))? } else { dx };
     Ok((dx, part(0)?, part(1)?))
 }

@@ -32,6 +32,7 @@ fn take(elements: i64) -> Stream {
 }
 
 fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    crate::layout::no_internal_overlap(x)?;
     let to = view(x)?;
     // A generator gives the seed of a sequence for this call.
     let seeded = generator.map(Generator::draw).transpose()?;

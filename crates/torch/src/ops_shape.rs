@@ -20,9 +20,12 @@ pub const OPS: &[Op] = crate::ops! {
     "reflection_pad1d.out" => |x: &Tensor, sides: &[i64], out: &Tensor| padded_into(Padding::Reflect, x, sides, out),
     "reflection_pad2d" => |x: &Tensor, sides: &[i64]| padded(Padding::Reflect, x, sides),
     "reflection_pad2d.out" => |x: &Tensor, sides: &[i64], out: &Tensor| padded_into(Padding::Reflect, x, sides, out),
+    "reflection_pad3d" => |x: &Tensor, sides: &[i64]| padded(Padding::Reflect, x, sides),
     "reflection_pad3d.out" => |x: &Tensor, sides: &[i64], out: &Tensor| padded_into(Padding::Reflect, x, sides, out),
     "replication_pad1d.out" => |x: &Tensor, sides: &[i64], out: &Tensor| padded_into(Padding::Replicate, x, sides, out),
+    "replication_pad2d" => |x: &Tensor, sides: &[i64]| padded(Padding::Replicate, x, sides),
     "replication_pad2d.out" => |x: &Tensor, sides: &[i64], out: &Tensor| padded_into(Padding::Replicate, x, sides, out),
+    "replication_pad3d" => |x: &Tensor, sides: &[i64]| padded(Padding::Replicate, x, sides),
     "replication_pad3d.out" => |x: &Tensor, sides: &[i64], out: &Tensor| padded_into(Padding::Replicate, x, sides, out),
     "reflection_pad1d_backward.grad_input" => |grad: &Tensor, x: &Tensor, sides: &[i64], to: &Tensor| {
         unpadded_into(Padding::Reflect, grad, x, sides, to)
@@ -31,6 +34,7 @@ pub const OPS: &[Op] = crate::ops! {
     "reflection_pad2d_backward.grad_input" => |grad: &Tensor, x: &Tensor, sides: &[i64], to: &Tensor| {
         unpadded_into(Padding::Reflect, grad, x, sides, to)
     },
+    "reflection_pad3d_backward" => |grad: &Tensor, x: &Tensor, sides: &[i64]| unpadded(Padding::Reflect, grad, x, sides),
     "reflection_pad3d_backward.grad_input" => |grad: &Tensor, x: &Tensor, sides: &[i64], to: &Tensor| {
         unpadded_into(Padding::Reflect, grad, x, sides, to)
     },
@@ -125,7 +129,7 @@ fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor, Error> {
             None => all.push((dim, shift % size)),
         }
     }
-    let out = Tensor::empty(x.sizes(), x.dtype()?)?;
+    let out = empty_in_format(x, x.sizes())?;
     let to = bits(&out)?;
     run(|queue| rearrange::roll(queue, &from, &all, &to))?;
     Ok(out)

@@ -139,7 +139,9 @@ fn gelu(x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
 
 /// The buffer is the CPU kernels' own; ours need none.
 fn log_sigmoid(x: &Tensor) -> Result<(Tensor, Tensor), Error> {
-    let made = Pointwise::new(Op::LogSigmoid, Rule::Same).make(&[x.into()])?;
+    // Contiguous whatever the input is, as the CPU's.
+    let out = Tensor::empty(x.sizes(), x.dtype()?)?;
+    let made = Pointwise::new(Op::LogSigmoid, Rule::Same).write(&[x.into()], &out)?;
     Ok((made, Tensor::empty(&[0], x.dtype()?)?))
 }
 

@@ -5,7 +5,8 @@ use crate::bridge::{run, view};
 use crate::copies;
 use crate::dtype::DType;
 use crate::error::Error;
-use crate::memory_ops::resize;
+use crate::layout;
+use crate::memory_ops::resize_to;
 use crate::tensor::{Dims, Tensor};
 use smallvec::SmallVec;
 use wave32_ops::{Elementwise, Number, Op, Operand, View};
@@ -70,7 +71,8 @@ impl Pointwise {
     /// `Invalid` where operands do not broadcast; `NoKernel`; the stream's.
     pub fn make(&self, inputs: &[Input]) -> Result<Tensor, Error> {
         let promoted = self.promoted(inputs)?;
-        let out = empty_result(inputs, self.result(promoted))?;
+        let sizes = broadcast(inputs)?;
+        let out = Tensor::empty_strided(&sizes, &self.strides(inputs, &sizes), self.result(promoted))?;
         self.launch(promoted, inputs, &out)?;
         Ok(out)
     }
@@ -84,8 +86,9 @@ impl Pointwise {
         castable(self.result(promoted), out.dtype()?)?;
         let sizes = broadcast(inputs)?;
         if out.sizes() != &sizes[..] {
-            resize(out, &sizes)?;
+            resize_to(out, &sizes, &self.strides(inputs, &sizes))?;
         }
+        self.check_overlaps(inputs, out)?;
         self.launch(promoted, inputs, out)?;
         out.share()
     }
@@ -106,8 +109,52 @@ impl Pointwise {
                 &sizes[..]
             )));
         }
+        self.check_overlaps(&inputs, x)?;
         self.launch(promoted, &inputs, x)?;
         x.share()
+    }
+
+    /// Strides of a new result.
+    fn strides(&self, inputs: &[Input], sizes: &[i64]) -> Dims {
+        // A number beside a tensor counts as an operand without dimensions.
+        let number = matches!(
+            self.op,
+            Op::Add
+                | Op::Sub
+                | Op::Mul
+                | Op::Div
+                | Op::AddScaled
+                | Op::Eq
+                | Op::Ne
+                | Op::Lt
+                | Op::Le
+                | Op::Gt
+                | Op::Ge
+        );
+        let operands: SmallVec<[layout::Operand; 3]> = inputs
+            .iter()
+            .filter_map(|input| match input {
+                Input::Of(tensor) => Some((tensor.sizes(), tensor.strides())),
+                Input::Value(_) => number.then_some((&[][..], &[][..])),
+            })
+            .collect();
+        layout::strides(sizes, &operands)
+    }
+
+    /// Results that overlap themselves or a part of an operand, as PyTorch treats them.
+    fn check_overlaps(&self, inputs: &[Input], out: &Tensor) -> Result<(), Error> {
+        if matches!(self.op, Op::Threshold | Op::ThresholdBackward) {
+            // Written twice is written once: PyTorch allows it.
+            return match layout::overlaps_itself(out) {
+                true => Err(Error::NoKernel("a result that overlaps itself".into())),
+                false => Ok(()),
+            };
+        }
+        layout::no_internal_overlap(out)?;
+        inputs.iter().try_for_each(|input| match input {
+            Input::Of(tensor) if tensor.is_wave() => layout::no_partial_overlap(out, tensor),
+            _ => Ok(()),
+        })
     }
 
     fn promoted(&self, inputs: &[Input]) -> Result<DType, Error> {
@@ -133,13 +180,6 @@ impl Pointwise {
         }
         let compute = if self.rule == Rule::Truth { promoted } else { self.result(promoted) };
         let to = view(out)?;
-        if to.sizes().iter().zip(to.strides()).any(|(&size, &stride)| size > 1 && stride == 0) {
-            return Err(Error::Invalid(
-                "unsupported operation: more than one element of the written-to tensor refers to a single \
-                 memory location. Please clone() the tensor before performing the operation."
-                    .into(),
-            ));
-        }
         let mut views: SmallVec<[Option<View>; 3]> = SmallVec::new();
         let mut values: SmallVec<[Number; 3]> = SmallVec::new();
         let rounds = self.rule == Rule::Truth && matches!(compute, DType::F16 | DType::BF16);
@@ -350,18 +390,4 @@ pub fn broadcast(inputs: &[Input]) -> Result<Dims, Error> {
         }
     }
     Ok(sizes)
-}
-
-/// A result: like the first operand that has its sizes, else contiguous.
-fn empty_result(inputs: &[Input], dtype: DType) -> Result<Tensor, Error> {
-    let sizes = broadcast(inputs)?;
-    for input in inputs {
-        match input {
-            Input::Of(tensor) if tensor.sizes() == &sizes[..] && tensor.is_wave() => {
-                return tensor.empty_like(dtype);
-            }
-            _ => {}
-        }
-    }
-    Tensor::empty(&sizes, dtype)
 }

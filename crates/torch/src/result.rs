@@ -40,18 +40,18 @@ pub fn apart(out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
             continue;
         }
         if out.is_dense() && operand.is_dense() {
-            return Err(Error::Invalid(
-                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single \
-                 memory location. Please clone() the tensor before performing the operation."
-                    .into(),
-            ));
+            return Err(crate::layout::shared());
         }
         return Err(Error::NoKernel("a result that overlaps an operand".into()));
     }
     Ok(())
 }
 
-fn overlap(a: &Tensor, b: &Tensor) -> Result<bool, Error> {
+/// True where the ranges of memory that both reach over have some in common.
+///
+/// # Errors
+/// `Invalid` for an exotic type.
+pub fn overlap(a: &Tensor, b: &Tensor) -> Result<bool, Error> {
     let (a_end, b_end) = (a.address() + a.span_bytes()?, b.address() + b.span_bytes()?);
     Ok(a.address() < b_end && b.address() < a_end)
 }
@@ -119,9 +119,6 @@ pub fn images(tensor: &Tensor, axes: usize) -> Result<View, Error> {
 /// # Errors
 /// `OutOfMemory`; the stream's.
 pub fn empty_in_format(like: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
-    let format = crate::tensor::channels_last;
-    if like.dim() == 4 && !like.is_contiguous() && like.strides() == format(like.sizes()).as_slice() {
-        return Tensor::empty_strided(sizes, &format(sizes), like.dtype()?);
-    }
-    Tensor::empty(sizes, like.dtype()?)
+    let last = crate::layout::suggests_channels_last(like);
+    Tensor::empty_strided(sizes, &crate::layout::in_format(last, sizes), like.dtype()?)
 }

@@ -200,7 +200,7 @@ impl Tensor {
         if tensor.is_err() {
             state::free(address);
         }
-        tensor
+        if dtype.is_exotic() { tensor?.alias_as(dtype, sizes, strides, 0) } else { tensor }
     }
 
     /// A new tensor of the CPU with these strides.

@@ -55,7 +55,7 @@ fn launch(
 ) -> Result<(), OpError> {
     let (total, chunks) = (input.elements(), nonzero_counts(input.elements()));
     let sound = counts.dtype == DType::I32 && counts.elements() == chunks && counts.is_contiguous();
-    if !sound || !input.is_contiguous() || !output.is_contiguous() {
+    if !sound || !input.is_contiguous() {
         return Err(bad_shape(input, counts));
     }
     if total == 0 {
@@ -69,8 +69,11 @@ fn launch(
     let out_at = u64::from(call.view(queue, output, mode == COORDINATE)?);
     call.word(mode).numbers(&[chunks, total])?.word(input.dtype.bits().code());
     call.words([mask as u32, (mask >> 32) as u32]);
-    let rank = input.rank() as u64;
-    call.numbers(&[in_at, counts_at, out_at + column, rank, inner, size])?;
+    let (first, step) = match *output.strides() {
+        [row, next] => (out_at + column * next, row),
+        _ => (out_at, 1),
+    };
+    call.numbers(&[in_at, counts_at, first, step, inner, size])?;
     call.work(4 * total, total * input.dtype.size() + output.elements() * output.dtype.size());
     call.launch_items(queue, "nonzero_i_f32", chunks, THREADS)
 }
