@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from wave32 import _hooks
+
 _Device = torch.device
 # A device's type as torch has it.
 true_type = _Device.type.__get__
@@ -148,13 +150,13 @@ def _show_cuda() -> None:
 
 
 class Generator(metaclass=_Replaces):
-    """`torch.Generator`, refusing the device with words that help."""
+    """`torch.Generator`, refusing the device with words that help where it has none."""
 
     _real = torch.Generator
 
     def __new__(cls, device: Any = "cpu") -> torch.Generator:
         device = translate(device)
-        if isinstance(device, _Device) and true_type(device) == "wave":
+        if isinstance(device, _Device) and true_type(device) == "wave" and "generator" not in _hooks.SETTLED:
             raise RuntimeError(
                 "wave32 run: torch.Generator(device='cuda') cannot be had: torch lets no device from outside make one. "
                 "Draw with torch.Generator() on the CPU and move, or seed the device with torch.cuda.manual_seed"
