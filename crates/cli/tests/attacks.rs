@@ -231,13 +231,16 @@ fn a_journal_that_others_may_write_to_is_refused() {
     bench.untouched();
 }
 
-/// The attacker of 2d exchanges the new file before it gets its permissions: here as fast as a thread can.
+/// The home's owner exchanges the new file before it gets its permissions: a long one, which takes its time to write.
 #[test]
 fn what_is_exchanged_meanwhile_gets_no_permissions() {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     let Some(bench) = Bench::new() else { return };
-    std::fs::set_permissions(bench.home().join(".bashrc"), PermissionsExt::from_mode(0o777)).unwrap();
-    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let profile = bench.home().join(".bashrc");
+    std::fs::write(&profile, [vec![0; 16 << 20], b"\n".to_vec()].concat()).unwrap();
+    std::fs::set_permissions(&profile, PermissionsExt::from_mode(0o777)).unwrap();
+    bench.give(&profile);
+    let (stop, exchanged) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let link = bench.home().join("link");
@@ -247,17 +250,14 @@ fn what_is_exchanged_meanwhile_gets_no_permissions() {
                     names.filter(|p| p.file_name().unwrap().as_encoded_bytes().starts_with(b".wave32-"))
                 {
                     let _ = symlink(bench.secret(), &link);
-                    if std::fs::rename(&link, new).is_ok() {
-                        done.store(true, Ordering::Relaxed);
-                    }
+                    exchanged.fetch_add(usize::from(std::fs::rename(&link, new).is_ok()), Ordering::Relaxed);
                 }
             }
         });
-        for _ in 0..40 {
+        for _ in 0..6 {
             bench.run(&APPLY);
-            bench.untouched();
             bench.run(&["undo", "-y", "--force"]);
-            if done.load(Ordering::Relaxed) {
+            if exchanged.load(Ordering::Relaxed) >= 3 {
                 break;
             }
         }

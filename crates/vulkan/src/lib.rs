@@ -15,6 +15,8 @@
 
 mod adapter;
 mod cache;
+#[cfg(all(test, target_os = "linux"))]
+mod cache_faults;
 mod caps;
 mod commands;
 mod device;

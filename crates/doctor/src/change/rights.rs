@@ -6,14 +6,15 @@
 //! not a child: the real and the saved user stay root, so that the user may not signal or trace the process, and all of
 //! root's capabilities are put down with them, not only those over files.
 
-use rustix::fs::{Gid, Uid};
+#[cfg(target_os = "linux")]
+use rustix::fs::Uid;
 use std::io;
 use std::marker::PhantomData;
 
 /// Somebody's rights, of this thread, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Rights {
-    before: Option<(Gid, Vec<Gid>)>,
+    before: Option<(rustix::fs::Gid, Vec<rustix::fs::Gid>)>,
     /// They are one thread's.
     _thread: PhantomData<*const ()>,
 }
@@ -24,7 +25,7 @@ impl Rights {
     pub fn of(uid: u32, gid: u32) -> io::Result<Self> {
         use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
         let mut rights = Self { before: None, _thread: PhantomData };
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        let (uid, gid) = (Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
         if rustix::process::geteuid().is_root() && !uid.is_root() {
             rights.before = Some((rustix::process::getegid(), rustix::process::getgroups()?));
             set_thread_groups(&[gid])?;
