@@ -85,8 +85,7 @@ impl Tables {
         };
         let mut table = Self::default();
         for path in files() {
-            let Ok(text) = file::read_plain(&path, file::TABLE) else { continue };
-            let Ok(found) = serde_json::from_slice::<Table>(&text) else { continue };
+            let Some(found) = read(&path) else { continue };
             if found.format == FORMAT && found.identity == identity {
                 table.add(found.rows);
             }
@@ -106,6 +105,11 @@ impl Tables {
     pub fn of(&self, problem: &ConvProblem) -> Option<&Proven> {
         if self.0.is_empty() { None } else { self.0.get(&problem.to_string()) }
     }
+}
+
+/// The table in a file; nothing where it is none, or a pipe that would be waited for.
+fn read(path: &Path) -> Option<Table> {
+    serde_json::from_slice(&file::read_plain(path, file::TABLE).ok()?).ok()
 }
 
 /// The probe's tables.
@@ -140,6 +144,15 @@ fn identity(next: &Next, device: usize, driver: &str) -> Option<Identity> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_among_the_tables_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("wave32-proven-{}.json", std::process::id()));
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(read(&path).is_none());
+        std::fs::remove_file(&path).unwrap();
+        assert!(read(Path::new("/dev/zero")).is_none());
+    }
 
     #[test]
     fn only_rows_that_are_safe_as_they_are_count() {

@@ -120,11 +120,17 @@ mod tests {
         let replaced = keep(&identity(&here, "2.20.0"));
         let missing = keep(&identity(&gone, "3.0.0"));
         std::fs::write(tables.join("broken.json"), "{").unwrap();
+        // Pipes, whose writers nobody may wait for.
+        for folder in [&tables, &folder.path().join(QUARANTINE)] {
+            std::fs::create_dir_all(folder).unwrap();
+            let made = std::process::Command::new("mkfifo").arg(folder.join("pipe.json")).status().unwrap();
+            assert!(made.success());
+        }
         let mut quarantine = Quarantine::open(&folder.path().join(QUARANTINE)).unwrap();
         let key = Key { problem: "MIOpenDriver conv".into(), solver: "find".into(), rewrite: Vec::new() };
         quarantine.enter(&identity(&gone, "3.0.0"), &key, 7).unwrap();
         // That record is of this process, which lives; this one of a process of an earlier boot.
-        let live = files(&folder.path().join(QUARANTINE)).next().unwrap();
+        let live = files(&folder.path().join(QUARANTINE)).find(|path| path.is_file()).unwrap();
         let mut record: serde_json::Value = serde_json::from_slice(&std::fs::read(&live).unwrap()).unwrap();
         record["owner"]["boot"] = "another boot".into();
         let left = folder.path().join(QUARANTINE).join("1-7-0.json");

@@ -239,25 +239,33 @@ pub struct Fold {
     expected: Vec<[u64; SUMS]>,
 }
 
-/// True where the sums are much cheaper than the problem: not for depthwise filters, whose products are as few as their
-/// results. An activation is not linear.
-pub fn applies(p: &ConvProblem) -> bool {
+/// Largest slices whose weights are kept in memory: 24 bytes for each element.
+const LARGEST_SLICE: usize = 1 << 24;
+
+/// True where the sums take fewer products than the problem, by that factor: not for depthwise filters, whose products are as few as their
+/// results, nor for a few large images, whose weights take as many products. An activation is not linear.
+pub fn applies(p: &ConvProblem, cheaper: f64) -> bool {
     let s = p.spec();
     if s.epilogue.activation != Activation::None {
         return false;
     }
     let link = Link::new(p);
+    let planes = link.groups * (link.small.pixels() + link.large.pixels());
+    let kept = match output(p) {
+        Output::Small | Output::Large => link.small.len() + link.large.len(),
+        Output::Filters => link.filters.len().max(planes),
+    };
     let ([small, large], taps) = ([link.small.len(), link.large.len()].map(|len| len as f64), link.taps());
     let (n, groups) = (link.images as f64, link.groups as f64);
     let products = n * taps * (link.small.channels * link.filters.channels) as f64;
+    // A product in the field takes four times what one of a small integer takes.
     let own = SUMS as f64
         * match output(p) {
-            Output::Small => n * (small + large) + taps * link.large.channels as f64,
-            Output::Large => n * (small + large) + taps * link.small.channels as f64,
-            Output::Filters => n * (small + large + taps * groups),
+            Output::Small => n * (small + large) + 4.0 * taps * link.large.channels as f64,
+            Output::Large => n * (small + large) + 4.0 * taps * link.small.channels as f64,
+            Output::Filters => n * (small + large + 4.0 * taps * groups),
         };
-    // A product of the CPU backend takes a thirtieth of the time of one here.
-    products >= 32.0 * own
+    kept <= LARGEST_SLICE && products >= cheaper * own
 }
 
 /// Weights that are never 0.

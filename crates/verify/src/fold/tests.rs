@@ -152,10 +152,15 @@ fn arithmetic_of_the_field() {
 fn sums_are_used_where_they_are_cheap() {
     let line = "MIOpenDriver conv -n 64 -c 256 -H 32 -W 32 -k 256 -y 5 -x 5 -p 2 -q 2";
     for p in wave32_problem::parse_line(line).unwrap() {
-        assert!(applies(&p), "{p}");
+        assert!(applies(&p, 100.0), "{p}");
     }
-    let depthwise = "MIOpenDriver conv -n 64 -c 256 -H 32 -W 32 -k 256 -y 3 -x 3 -p 1 -q 1 -g 256";
-    for p in wave32_problem::parse_line(depthwise).unwrap() {
-        assert!(!applies(&p), "{p}");
+    // Depthwise; one large image, whose weights would take gigabytes.
+    for line in [
+        "MIOpenDriver conv -n 64 -c 256 -H 32 -W 32 -k 256 -y 3 -x 3 -p 1 -q 1 -g 256",
+        "MIOpenDriver conv -n 1 -c 256 -H 512 -W 512 -k 256 -y 5 -x 5 -p 2 -q 2 -F 3",
+    ] {
+        for p in wave32_problem::parse_line(line).unwrap() {
+            assert!(!applies(&p, 4.0), "{p}");
+        }
     }
 }
