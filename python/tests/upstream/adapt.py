@@ -87,7 +87,9 @@ def _open_classes(common: Any, device: str) -> None:
     """Classes for the CPU and CUDA are for this device too; those for one of the two are not."""
     original = common.instantiate_device_type_tests
 
-    def instantiate(kind: type, scope: dict[str, Any], except_for: Any = None, only_for: Any = None, **options: Any) -> None:
+    def instantiate(
+        kind: type, scope: dict[str, Any], except_for: Any = None, only_for: Any = None, **options: Any
+    ) -> None:
         if only_for is not None:
             only_for = (only_for,) if isinstance(only_for, str) else tuple(only_for)
             if {"cpu", "cuda"} <= set(only_for):
@@ -122,7 +124,7 @@ def _capabilities(common: Any) -> None:
 
 
 class StandIn:
-    """A name that the file imports and the installed torch's helpers lack: false, and a decorator that changes nothing."""
+    """A name that the installed torch's helpers lack: false, and a decorator that changes nothing."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -31,7 +31,8 @@ class Worker:
         self._control, theirs = socket.socketpair()
         environment = dict(
             os.environ, PYTHONHASHSEED="0", WAVE_FALLBACK="quiet", OMP_NUM_THREADS="1",
-            PYTORCH_PRINT_REPRO_ON_FAILURE="0", PYTHONPATH=os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
+            PYTORCH_PRINT_REPRO_ON_FAILURE="0",
+            PYTHONPATH=os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
         )
         # Torch is to see no GPU of its own, as on a machine whose card it does not support.
         environment["CUDA_VISIBLE_DEVICES"] = ""
@@ -132,7 +133,8 @@ class Runner:
         self._kill_group()
         self._connection.close()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return {"outcome": "abort", "seconds": round(time.monotonic() - start, 1), "reason": f"{how}: {self._last_words()}"}
+        seconds = round(time.monotonic() - start, 1)
+        return {"outcome": "abort", "seconds": seconds, "reason": f"{how}: {self._last_words()}"}
 
     def _tail(self, size: int) -> str:
         try:

@@ -52,7 +52,8 @@ TEXT = [
 ]
 
 # A test marked for CUDA alone is run here where its own text names none of these: then it is about any GPU.
-CUDA_ONLY_WORDS = ("cuda", "cudnn", "cublas", "cusolver", "cusparse", "magma", "miopen", "rocm", "nvrtc", "jiterator", "triton")
+CUDA_ONLY_WORDS = ("cuda", "cudnn", "cublas", "cusolver", "cusparse", "magma", "miopen", "rocm", "nvrtc",
+                   "jiterator", "triton")
 
 # (pattern of ids, why): never run. They count against the goal as skipped by us.
 SKIPPED = [

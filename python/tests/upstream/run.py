@@ -3,9 +3,9 @@
 
     python run.py --checkout FOLDER [--device wave] [--sample 1/20] [--seed 7] [--resume] --results FILE
 
-FOLDER is a checkout of PyTorch that fits the installed torch; nothing is fetched and nothing in it is changed. Every test
-runs in a process of its own kind with a deadline; what a test does to that process costs that test only. Results are
-lines of JSON; `--resume` goes on where an earlier run stopped. See docs/pytorch_tests.md.
+FOLDER is a checkout of PyTorch that fits the installed torch; nothing is fetched and nothing in it is changed. Tests run
+in forked processes, each test with a deadline; a crash or a hang costs that test only. Results are lines of JSON;
+`--resume` goes on where an earlier run stopped. See docs/pytorch_tests.md.
 """
 
 from __future__ import annotations
@@ -220,6 +220,10 @@ def main() -> int:
         return left
 
     names = options.files.split(",") if options.files else [file.path for file in rules.FILES]
+    # What an earlier slice has finished is not loaded again.
+    ended = collections.Counter(test.split("::")[0] for test in done)
+    finished = {line["file"] for line in results.lines if "taken" in line and ended[line["file"]] >= line["taken"]}
+    names = [name for name in names if name not in finished]
     # A loaded file takes 1 GB.
     ahead = min(options.jobs, 6)
     queue = _Queue(options.checkout, options.device, [(name, select) for name in names], until, ahead)

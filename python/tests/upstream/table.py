@@ -103,7 +103,8 @@ def markdown(lines: list[dict[str, Any]]) -> str:
         missing = about["taken"] - len(by_file[file])
         taken = f"{about['taken']} of {about['tests']}" + (f" ({missing} not reached)" if missing else "")
         text.append(f"| {file} | {taken} | " + " | ".join(str(count[c]) for c in COLUMNS) + f" | {share(count)} |")
-    text.append("| all | " + f"{sum(f['taken'] for f in files.values())} of {sum(f['tests'] for f in files.values())} | "
+    taken, tests = (sum(about[key] for about in files.values()) for key in ("taken", "tests"))
+    text.append(f"| all | {taken} of {tests} | "
                 + " | ".join(str(whole[c]) for c in COLUMNS) + f" | {share(whole)} |")
     for line in lines:
         if "error" in line and "file" in line:

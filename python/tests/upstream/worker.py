@@ -1,6 +1,6 @@
 """A process that has loaded one test file and forks runners, each of which runs tests one by one.
 
-Started by run.py with a socket: a request is a byte and, for a runner, the runner's own socket. Loading takes long (10 s
+Started by pool.py with a socket: a request is a line and, for a runner, the runner's own socket. Loading takes long (10 s
 for the files that use OpInfo), forking does not: a test that ends its process costs only itself. Nothing here uses the
 device before the fork.
 """
