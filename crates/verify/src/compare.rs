@@ -312,6 +312,12 @@ mod tests {
         let s = shape(Layout::Nchw);
         let out = Data::filled(DType::F16, 630, 0xff).unwrap();
         assert_eq!(first_not_finite(&out), Some(0));
+        let mut long = Data::generate(DType::F32, 200_000, || 1.0).unwrap();
+        assert_eq!(first_not_finite(&long), None);
+        for at in [199_999, 65_536, 65_535] {
+            long.bytes_mut()[4 * at..4 * at + 4].fill(0xff);
+            assert_eq!(first_not_finite(&long), Some(at));
+        }
         let t = Tolerance::new(DType::F16, "x", 27, false);
         assert!(close(&out, &Reference::Full(vec![0.0; 630]), &t, &s).is_err());
         let text = exact(&out, &Reference::Full(vec![0.0; 630]), &s, &[0xff; 4]).unwrap_err();
