@@ -105,6 +105,7 @@ FN LONG any_long_d(DOUBLE v) { return (v >= -9223372036854775808.0 && v < 922337
 #define LOAD_D(v, name, dt, i) { \
   if (dt == T_F64) v = GETD(name, i); \
   else if (dt == T_I64) v = DOUBLE(GET64(name, i)); \
+  else if (dt == T_I32) v = DOUBLE(int(W32(name, i))); \
   else { float real; LOAD_F(real, name, dt, i) v = DOUBLE(real); } }
 #define STORE_D(name, dt, i, v) { \
   if (dt == T_F64) SETD(name, i, v); \

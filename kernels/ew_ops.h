@@ -146,6 +146,14 @@
 #else
 #define SQRT_N(v) __builtin_sqrtf(v)
 #endif
+// Of floats the sign's bit: a driver may make -a of 0 - a, and -0 of 0.
+#if KIND == 0
+#define ABS_N(v) AS_FLOAT(AS_UINT(v) & 0x7fffffffu)
+#elif KIND == 1
+#define ABS_N(v) ((v) < LONG(0) ? -(v) : (v))
+#else
+#define ABS_N(v) FABS(v)
+#endif
 #define ONE NUM(1)
 #define ZERO NUM(0)
 #define TRUTH(v) ((v) ? ONE : ZERO)
@@ -198,7 +206,7 @@ FN NUM ew_arithmetic(uint op, NUM a, NUM b, NUM c, NUM s, NUM t) {
     case OP_THRESHOLD: return a <= s ? t : a;
     case OP_THRESHOLD_BACKWARD: return b <= s ? ZERO : a;
     case OP_NEG: return -a;
-    case OP_ABS: return a < ZERO || a == ZERO ? ZERO - a : a;
+    case OP_ABS: return ABS_N(a);
     case OP_ADDCMUL: return MULADD(s * b, c, a);
 #if KIND != 1
     case OP_ADDCDIV: return MULADD(s, ew_div(b, c), a);
@@ -254,12 +262,13 @@ FN NUM ew_whole(uint op, NUM a, NUM b, NUM s) {
     case OP_FMOD: return a - ew_div(a, b) * b;
     case OP_POW: return ew_pow(a, b);
   }
-#elif KIND == 0
+#else
   switch (op) {
-    case OP_DIV_FLOOR: return m_div_floor(a, b);
     case OP_DIV_TRUNC: return TRUNC(m_div(a, b));
-    case OP_REMAINDER: return m_remainder(a, b);
-    case OP_FMOD: return m_fmod(a, b);
+    case OP_DIV_FLOOR: case OP_REMAINDER: case OP_FMOD: {
+      NUM m = m_fmod(a, b);
+      return op == OP_FMOD ? m : (op == OP_REMAINDER ? remainder_of(m, b) : div_floor_of(m, a, b));
+    }
     case OP_POW: return m_pow(a, b);
     case OP_FLOOR: return FLOOR(a);
     case OP_CEIL: return CEIL(a);

@@ -13,6 +13,7 @@
 #define TRUNC(v) trunc(v)
 #define RINT(v) roundEven(v)
 #define FABS(v) abs(v)
+#define K(v) v
 #else
 typedef unsigned long ULONG;
 #define PRECISE
@@ -24,6 +25,7 @@ typedef unsigned long ULONG;
 #define TRUNC(v) __builtin_truncf(v)
 #define RINT(v) __builtin_rintf(v)
 #define FABS(v) __builtin_fabsf(v)
+#define K(v) v##f
 #endif
 #define INF AS_FLOAT(0x7f800000u)
 #define NAN_ AS_FLOAT(0x7fc00000u)
@@ -31,6 +33,7 @@ typedef unsigned long ULONG;
 #define ISNAN(v) ((AS_UINT(v) & 0x7fffffffu) > 0x7f800000u)
 #define ISINF(v) ((AS_UINT(v) & 0x7fffffffu) == 0x7f800000u)
 #define COPYSIGN(v, s) AS_FLOAT((AS_UINT(v) & 0x7fffffffu) | (AS_UINT(s) & 0x80000000u))
+#define SIGN_BIT(v) (AS_UINT(v) >> 31)
 #define POWER_OF_2(n) AS_FLOAT(uint((n) + 127) << 23)
 
 FN float m_scale(float x, int n) {
@@ -415,14 +418,11 @@ FN float m_fmod(float a, float b) {
   }
   return COPYSIGN(m_scale(float(x), (y_exponent == 0 ? 1 : y_exponent) - 150), a);
 }
-// Python's %, whose sign is the divisor's.
-FN float m_remainder(float a, float b) {
-  float m = m_fmod(a, b);
-  return m != 0.0f && (b < 0.0f) != (m < 0.0f) ? m + b : m;
-}
-FN float m_div_floor(float a, float b) {
+// Python's %, whose sign is the divisor's, of m = m_fmod(a, b).
+FN float remainder_of(float m, float b) { return m != 0.0f && (b < 0.0f) != (m < 0.0f) ? m + b : m; }
+FN float div_floor_of(float m, float a, float b) {
   if (b == 0.0f) return a / b;
-  float m = m_fmod(a, b), q = m_div(a - m, b);
+  float q = m_div(a - m, b);
   if (m != 0.0f && (b < 0.0f) != (m < 0.0f)) q -= 1.0f;
   if (q == 0.0f) return COPYSIGN(0.0f, a / b);
   float whole = FLOOR(q);

@@ -101,10 +101,17 @@ def _bucketize(x: torch.Tensor, edges: torch.Tensor, *, out_int32: bool = False,
     return found.int() if out_int32 else found
 
 
+# `Check::OutputSize` of crates/torch/src/index_errors.rs.
+_OUTPUT_SIZE = 2
+
+
 def _repeat_interleave(repeats: torch.Tensor, output_size: int | None = None) -> torch.Tensor:
     if repeats.dim() != 1 or repeats.numel() == 0 or bool((repeats < 0).any()):
         return run_on_cpu(aten.repeat_interleave.Tensor, repeats, output_size=output_size)
     ends = repeats.cumsum(0)
+    if output_size is not None:
+        # Looked at with the next wait: to need none is what a given size is for.
+        torch.ops.wave.raise_where(ends[-1] != output_size, _OUTPUT_SIZE)
     places = torch.arange(int(ends[-1]) if output_size is None else output_size, device=repeats.device)
     return _bucketize(places, ends, right=True).to(repeats.dtype)
 
@@ -123,19 +130,42 @@ def _multinomial(weights: torch.Tensor, count: int, replacement: bool = False, *
     # Weights that are none, which the CPU tells from another.
     if not bool(((weights >= 0).all() & weights.isfinite().all() & (weights.sum(-1) > 0).all()).item()):
         return run_on_cpu(aten.multinomial.default, weights, count, replacement)
+    possible = weights > 0
     if not drawn:
-        # The first of independent exponential clocks, whose rates are the weights, to strike.
+        # The first of independent exponential clocks, whose rates are the weights, to strike; those of rate 0 never do.
         clocks = torch.empty_like(weights, dtype=torch.float32).exponential_(generator=generator)
-        return (weights / clocks).topk(count).indices
-    sums = weights.float().cumsum(-1)
-    at = torch.rand(*weights.shape[:-1], count, device=weights.device, generator=generator) * sums[..., -1:]
-    return (sums.unsqueeze(-2) <= at.unsqueeze(-1)).sum(-1).clamp_(max=kinds - 1)
+        rates = weights / clocks
+        return torch.where(possible, rates.clamp_(min=torch.finfo(rates.dtype).tiny), 0).topk(count).indices
+    # Of the largest, so that neither does their sum overflow nor what is small in all of them vanish.
+    sums = (weights / weights.amax(-1, keepdim=True)).float().cumsum(-1)
+    # Sums are made in parallel: rounding may set one apart from the one before although nothing was added.
+    sums = torch.where(possible, sums, -1)
+    at = torch.rand(*weights.shape[:-1], count, device=weights.device, generator=generator) * sums.amax(-1, keepdim=True)
+    return (sums.unsqueeze(-2) > at.unsqueeze(-1)).to(torch.uint8).argmax(-1)
 
 
 def _normal(mean: Any, std: Any, *, generator: Any = None) -> torch.Tensor:
     tensors = [t for t in (mean, std) if isinstance(t, torch.Tensor)]
-    sizes = torch.broadcast_tensors(*(torch.empty((), device="cpu").expand(t.shape) for t in tensors))[0].shape
+    try:
+        sizes = torch.broadcast_shapes(*(t.shape for t in tensors))
+    except RuntimeError:
+        return mean + std  # Which words the error.
+    if not bool((std >= 0).all()) if isinstance(std, torch.Tensor) else not std >= 0:
+        given = "all elements of std >= 0.0" if isinstance(std, torch.Tensor) else f"std >= 0.0, but found std {std:g}"
+        raise RuntimeError(f"normal expects {given}")
     return torch.empty(sizes, dtype=tensors[0].dtype, device="wave").normal_(generator=generator) * std + mean
+
+
+def _is_set_to(a: torch.Tensor, b: torch.Tensor) -> bool:
+    same = a.storage_offset() == b.storage_offset() and a.shape == b.shape and a.stride() == b.stride()
+    return same and a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
+def _kaiser_window(length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> torch.Tensor:
+    """On the host: torch asks a table of kernels for one, where no device from outside can have any."""
+    wanted = options.pop("dtype", None) or torch.get_default_dtype()
+    window = torch.kaiser_window(length, periodic, beta, dtype=wanted, device="cpu")
+    return window.to(options.get("device") or "wave")
 
 
 def _log_normal(x: torch.Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> torch.Tensor:
@@ -295,6 +325,23 @@ def nms(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Te
     return order[kept]
 
 
+# As C++ names types, and some messages of PyTorch's.
+_CXX = {
+    torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
+    torch.int64: "long int", torch.int32: "int", torch.int16: "short int", torch.int8: "signed char",
+    torch.uint8: "unsigned char",
+}  # fmt: skip
+
+
+def _check_out(out: torch.Tensor, result: torch.Tensor) -> None:
+    if out.device != result.device:
+        found = f"{result.device} and {out.device}"
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {found}!")
+    if out.dtype != result.dtype:
+        wanted, given = (_CXX.get(x.dtype, str(x.dtype)[6:]) for x in (result, out))
+        raise RuntimeError(f"Expected out tensor to have dtype {wanted}, but got {given} instead")
+
+
 def _into(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` with its results in given tensors, which come by name and in order."""
 
@@ -302,8 +349,9 @@ def _into(function: Callable[..., Any]) -> Callable[..., Any]:
         outs = [keywords.pop(name) for name in ("out", "grad_input", "values", "indices") if name in keywords]
         results = function(*arguments, **keywords)
         for out, result in zip(outs, results if isinstance(results, tuple) else (results,)):
+            _check_out(out, result)
             if out.shape != result.shape:
-                out.resize_(result.shape)
+                torch.ops.wave.resize_output_(out, result.shape)
             out.copy_(result)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -348,6 +396,10 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "normal.Tensor_Tensor": _normal,
         "normal.Tensor_float": lambda mean, std=1.0, **keywords: _normal(mean, std, **keywords),
         "normal.float_Tensor": _normal,
+        "is_set_to": _is_set_to,
+        "kaiser_window": _kaiser_window,
+        "kaiser_window.periodic": _kaiser_window,
+        "kaiser_window.beta": _kaiser_window,
         "log_normal_": _log_normal,
         "cauchy_": _cauchy,
         "geometric_": _geometric,

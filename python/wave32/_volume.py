@@ -52,9 +52,23 @@ def _volume(y: torch.Tensor, batch: int) -> torch.Tensor:
     return y.reshape(batch, -1, *y.shape[1:]).transpose(1, 2).contiguous()
 
 
-def _fits(x: torch.Tensor, *lists: Any) -> bool:
+def _fits(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
+          groups: int) -> bool:  # fmt: skip
+    """Whether this is such a convolution, and a right one: the CPU words what is wrong of the others."""
     floats = (torch.float32, torch.float16, torch.bfloat16)
-    return x.dim() == 5 and x.dtype in floats and x.numel() > 0 and all(len(values) == 3 for values in lists)
+    if x.dim() != 5 or weight.dim() != 5 or x.dtype not in floats or weight.dtype != x.dtype or x.numel() == 0:
+        return False
+    if any(len(values) != 3 for values in (stride, padding, dilation, output_padding)):
+        return False
+    taken = weight.shape[0] if transposed else weight.shape[1] * groups
+    if groups < 1 or weight.shape[0] % groups or taken != x.shape[1]:
+        return False
+    for size, taps, step, pad, apart, extra in zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding):
+        reach = apart * (taps - 1) + 1
+        made = (size - 1) * step - 2 * pad + reach + extra if transposed else size + 2 * pad - reach + 1
+        if made < 1 or step < 1 or apart < 1 or pad < 0 or extra < 0 or (transposed and extra and extra >= max(step, apart)):
+            return False
+    return True
 
 
 def _format(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
@@ -65,7 +79,7 @@ def _format(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
 
 def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
                 output_padding: Any, groups: int) -> Any:  # fmt: skip
-    if not _fits(x, stride, padding, dilation, output_padding):
+    if not _fits(x, weight, stride, padding, dilation, transposed, output_padding, groups):
         return NotImplemented
     to = _Geometry(x, weight, stride, padding, dilation, transposed, output_padding)
     if not transposed:
@@ -80,7 +94,7 @@ def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilat
 
 def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
                          transposed: bool, output_padding: Any, groups: int, mask: Any) -> Any:  # fmt: skip
-    if not _fits(x, stride, padding, dilation, output_padding):
+    if not _fits(x, weight, stride, padding, dilation, transposed, output_padding, groups):
         return NotImplemented
     to = _Geometry(x, weight, stride, padding, dilation, transposed, output_padding)
     of_bias = grad.sum((0, 2, 3, 4)) if mask[2] else None

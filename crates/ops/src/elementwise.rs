@@ -28,6 +28,7 @@ macro_rules! families {
 const FAST: [[&str; 8]; 3] =
     [families!("ew_fast_v", "f32"), families!("ew_fast_v", "f16"), families!("ew_fast_v", "bf16")];
 const STRIDED_FLOAT: [&str; 8] = families!("ew_f", "f32");
+const STRIDED_DOUBLE: [&str; 8] = families!("ew_d", "f32");
 
 /// A number of the framework's: exact whatever the element type.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -264,7 +265,7 @@ impl Elementwise {
         let kernel = match kind {
             Kind::Float => STRIDED_FLOAT[family],
             Kind::Int => ["ew_i0_f32", "ew_i1_f32", "ew_i2_f32"][family],
-            Kind::Double => ["ew_d0_f32", "ew_d1_f32"][family],
+            Kind::Double => STRIDED_DOUBLE[family],
         };
         let order = order(out);
         let out = permuted(out, &order)?;
@@ -301,7 +302,12 @@ impl Elementwise {
             }
             call.words(self.parameters.into_iter().flat_map(|p| p.words(kind)));
             call.work(self.flops(count), count * bytes);
-            call.launch_items(queue, kernel, count, PER_GROUP)
+            call.launch_items(
+                queue,
+                kernel,
+                count,
+                if kind == Kind::Double { PER_GROUP / 4 } else { PER_GROUP },
+            )
         })
     }
 }

@@ -402,12 +402,11 @@ impl Op {
     pub fn exists_in(self, kind: Kind) -> bool {
         let code = self as u32;
         match kind {
-            Kind::Float => !matches!(code, 32..=37),
+            Kind::Float | Kind::Double => !matches!(code, 32..=37),
             Kind::Int => {
                 code < Self::Floor as u32
                     && !matches!(self, Self::Addcdiv | Self::Lerp | Self::Sqrt | Self::Div)
             }
-            Kind::Double => code < Self::BitwiseAnd as u32,
         }
     }
 

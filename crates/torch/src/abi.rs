@@ -187,6 +187,15 @@ table! {
         error_vtable = "_ZTVN3c105ErrorE": *const usize,
         index_type = "_ZTIN3c1010IndexErrorE": *mut c_void,
         index_vtable = "_ZTVN3c1010IndexErrorE": *const usize,
+        type_type = "_ZTIN3c109TypeErrorE": *mut c_void,
+        type_vtable = "_ZTVN3c109TypeErrorE": *const usize,
+        value_type = "_ZTIN3c1010ValueErrorE": *mut c_void,
+        value_vtable = "_ZTVN3c1010ValueErrorE": *const usize,
+        // c10::get_default_dtype_as_scalartype()
+        default_dtype = "_ZN3c1031get_default_dtype_as_scalartypeEv": unsafe extern "C" fn() -> i8,
+        // at::native::resize_output_check(at::Tensor const&, IntArrayRef): warns where elements would be lost.
+        resize_output_check = "_ZN2at6native19resize_output_checkERKNS_6TensorEN3c108ArrayRefIlEE":
+            unsafe extern "C-unwind" fn(Handle, Numbers) -> bool,
         allocate_exception = "__cxa_allocate_exception": unsafe extern "C" fn(usize) -> *mut c_void,
         throw = "__cxa_throw": unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize),
     }
@@ -250,6 +259,10 @@ pub fn check(status: i32, call: &'static str) -> Result<(), Error> {
         let text = unsafe { std::ffi::CStr::from_ptr(what()) };
         text.to_string_lossy().into_owned()
     });
+    // The call may have run Python, whose Ctrl-C the shim has made a text.
+    if what.as_ref().is_some_and(|text| text.starts_with("KeyboardInterrupt")) {
+        crate::error::interrupt();
+    }
     Err(Error::Torch(match what.filter(|text| !text.is_empty()) {
         Some(text) => text,
         None => format!("{call} failed; libtorch wrote the reason to stderr"),

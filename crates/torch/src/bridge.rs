@@ -5,11 +5,14 @@ use crate::error::Error;
 use crate::state;
 use crate::tensor::Tensor;
 use std::sync::{LazyLock, Mutex, PoisonError};
+use wave32_device::DeviceError;
 use wave32_ops::{OpError, Planner, Queue, View};
 
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
         match error {
+            // As of a device without doubles.
+            OpError::Device(DeviceError::Unsupported(why)) => Self::NoKernel(why),
             OpError::Device(error) => error.into(),
             refused => Self::NoKernel(refused.to_string()),
         }

@@ -82,17 +82,16 @@ pub(crate) fn tensor(address: u64, sizes: &[i64], strides: &[i64], dtype: DType)
 
 /// Slower, with the GIL, but through public interfaces only.
 fn through_python(managed: Box<Managed>) -> Result<Tensor, Error> {
-    let failed = |error: PyErr| Error::Torch(format!("a tensor could not be made: {error}"));
     crate::gil::attach(|py| {
         let managed = Box::into_raw(managed);
         // SAFETY: the capsule carries the pointer under DLPack's name; `from_dlpack` renames it when it has
         // taken ownership.
         let capsule: Bound<'_, PyCapsule> = unsafe {
             let raw = pyo3::ffi::PyCapsule_New(managed.cast(), c"dltensor".as_ptr(), None);
-            Bound::from_owned_ptr_or_err(py, raw).map_err(failed)?.cast_into_unchecked()
+            Bound::from_owned_ptr_or_err(py, raw)?.cast_into_unchecked()
         };
-        let torch = py.import("torch._C").map_err(failed)?;
-        let tensor = torch.call_method1("_from_dlpack", (capsule,)).map_err(failed)?;
+        let torch = py.import("torch._C")?;
+        let tensor = torch.call_method1("_from_dlpack", (capsule,))?;
         Tensor::of_object(&tensor)
     })
 }

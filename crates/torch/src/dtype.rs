@@ -75,6 +75,42 @@ dtypes! {
     Bits16, number 22, 2, 1, "bits16";
 }
 
+// Names that messages use.
+impl DType {
+    /// As C++ and some of PyTorch's messages name it.
+    pub const fn cxx_name(self) -> &'static str {
+        match self {
+            Self::F32 => "float",
+            Self::F64 => "double",
+            Self::F16 => "c10::Half",
+            Self::BF16 => "c10::BFloat16",
+            Self::I64 => "long int",
+            Self::I32 => "int",
+            Self::I16 => "short int",
+            Self::I8 => "signed char",
+            Self::U8 => "unsigned char",
+            other => other.name(),
+        }
+    }
+
+    /// As others name it, after tensor types of old.
+    pub const fn scalar_name(self) -> &'static str {
+        match self {
+            Self::F32 => "Float",
+            Self::F64 => "Double",
+            Self::F16 => "Half",
+            Self::BF16 => "BFloat16",
+            Self::I64 => "Long",
+            Self::I32 => "Int",
+            Self::I16 => "Short",
+            Self::I8 => "Char",
+            Self::U8 => "Byte",
+            Self::Bool => "Bool",
+            other => other.name(),
+        }
+    }
+}
+
 struct Codes {
     to_torch: [i32; DType::ALL.len()],
     from_torch: [Option<DType>; 64],

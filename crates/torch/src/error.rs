@@ -1,7 +1,9 @@
 //! What kernels can fail with, and how that becomes a Python exception.
 
 use crate::abi::{Api, api};
-use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyNotImplementedError};
+use pyo3::exceptions::{
+    PyIndexError, PyKeyboardInterrupt, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use std::ffi::{CString, c_char, c_void};
 use wave32_device::DeviceError;
@@ -20,7 +22,7 @@ pub enum Error {
     Torch(String),
     /// Python raised; it gets its own exception back where it is the caller.
     #[error("{0}")]
-    Python(PyErr),
+    Python(Raised),
     /// The device failed.
     #[error("wave: {0}")]
     Device(DeviceError),
@@ -36,12 +38,70 @@ pub enum Error {
     /// An index or dimension is out of range.
     #[error("{0}")]
     Index(String),
+    /// An argument is of a type that the operator does not take.
+    #[error("{0}")]
+    Type(String),
+    /// An argument's value is one that the operator does not take.
+    #[error("{0}")]
+    Value(String),
     /// Nothing can do this, the CPU included, or nothing may.
     #[error("{0}")]
     Refused(String),
     /// No kernel for these arguments: the call runs on the CPU instead.
     #[error("no kernel of the wave device: {0}")]
     NoKernel(String),
+}
+
+/// An exception of Python's. It is told and dropped with the GIL held, wherever that happens: torch gives the lock up
+/// behind pyo3's back, which then takes it for held and touches the interpreter without it.
+pub struct Raised(Option<PyErr>);
+
+impl Raised {
+    /// The exception, for a caller who holds the GIL.
+    pub fn into_inner(mut self) -> PyErr {
+        self.0.take().unwrap_or_else(|| PyRuntimeError::new_err("an exception that was taken before"))
+    }
+
+    fn is_interrupt(&self) -> bool {
+        crate::gil::attach(|py| {
+            self.0.as_ref().is_some_and(|error| error.is_instance_of::<PyKeyboardInterrupt>(py))
+        })
+    }
+}
+
+impl std::fmt::Display for Raised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = crate::gil::attach(|py| {
+            let error = self.0.as_ref()?;
+            // What passes on as a RuntimeError need not say that it was one.
+            let kind = error.get_type(py);
+            let text = text_of(error.value(py)).unwrap_or_else(|raised| {
+                if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
+                    interrupt();
+                }
+                String::new()
+            });
+            if kind.is(py.get_type::<PyRuntimeError>()) {
+                return Some(text);
+            }
+            Some(format!("{}: {text}", kind.name().ok()?.to_string_lossy()))
+        });
+        f.write_str(text.as_deref().unwrap_or("an exception"))
+    }
+}
+
+impl std::fmt::Debug for Raised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Raised({self})")
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if let Some(error) = self.0.take() {
+            crate::gil::attach(|_| drop(error));
+        }
+    }
 }
 
 impl From<DeviceError> for Error {
@@ -60,7 +120,13 @@ impl From<DeviceError> for Error {
 impl From<PyErr> for Error {
     fn from(error: PyErr) -> Self {
         crate::gil::attach(|py| {
-            let text = error.value(py).to_string();
+            // Ctrl-C may be pressed meanwhile, or anew by `rearm`. Python looks for it where it makes a text of an object, and
+            // it would be lost there.
+            let mut error = py.check_signals().err().unwrap_or(error);
+            let text = text_of(error.value(py)).unwrap_or_else(|raised| {
+                error = raised;
+                text_of(error.value(py)).unwrap_or_default()
+            });
             let is = |name: &str| {
                 let kind = py.import("torch").and_then(|torch| torch.getattr(name));
                 kind.is_ok_and(|kind| error.is_instance(py, &kind))
@@ -69,15 +135,23 @@ impl From<PyErr> for Error {
                 Self::Refused(text)
             } else if error.is_instance_of::<PyIndexError>(py) {
                 Self::Index(text)
+            } else if error.is_instance_of::<PyTypeError>(py) {
+                Self::Type(text)
+            } else if error.is_instance_of::<PyValueError>(py) {
+                Self::Value(text)
             } else if is("AcceleratorError") {
                 Self::Gone(text)
             } else if is("OutOfMemoryError") {
                 Self::OutOfMemory(text)
             } else {
-                Self::Python(error)
+                Self::Python(Raised(Some(error)))
             }
         })
     }
+}
+
+fn text_of(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(object.str()?.to_string_lossy().into_owned())
 }
 
 /// `c10::SourceLocation`.
@@ -108,6 +182,8 @@ pub fn raise(error: Error) -> ! {
         Error::NoKernel(_) | Error::Refused(_) => api.not_implemented_type.zip(api.not_implemented_vtable),
         Error::Gone(_) => api.accelerator_type.zip(api.error_vtable),
         Error::Index(_) => api.index_type.zip(api.index_vtable),
+        Error::Type(_) => api.type_type.zip(api.type_vtable),
+        Error::Value(_) => api.value_type.zip(api.value_vtable),
         _ => None,
     };
     let text = error.to_string().replace('\0', "?");
@@ -131,12 +207,15 @@ pub fn raise(error: Error) -> ! {
 
 /// Ctrl-C cannot pass through libtorch as what it is: it is raised anew when Python runs next.
 fn rearm(error: &Error) {
-    if let Error::Python(raised) = error
-        && crate::gil::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py))
-    {
-        // SAFETY: only marks the signal as received.
-        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+    if matches!(error, Error::Python(raised) if raised.is_interrupt()) {
+        interrupt();
     }
+}
+
+/// As if Ctrl-C were pressed now.
+pub(crate) fn interrupt() {
+    // SAFETY: only marks the signal as received.
+    unsafe { pyo3::ffi::PyErr_SetInterrupt() };
 }
 
 /// Throws a subclass of `c10::Error`, which adds no members to it but a code, left 0 (`AcceleratorError`).

@@ -1,66 +1,128 @@
-//! Indices out of range: kernels raise a word of device memory, and the next wait for the device tells.
+//! What is wrong with tensors' contents, such as an index out of range: kernels raise a word of device memory, and the next
+//! wait for the device tells.
 
+use crate::bridge::view;
 use crate::error::Error;
+use crate::register::Op as Row;
 use crate::state;
+use crate::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use wave32_ops::Queue;
 use wave32_ops::index::Errors;
+use wave32_ops::{DType, Elementwise, Op, Queue, View};
 
-/// The word, for the life of the stream.
-static WORD: Mutex<Option<u64>> = Mutex::new(None);
-/// A kernel that may raise it was launched since it was last looked at.
+/// What is looked for; each has a word, and the later is told where several are raised: it may be the earlier's cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// An index out of range.
+    Index,
+    /// An input of `binary_cross_entropy` outside of 0 to 1, or NaN.
+    Probability,
+    /// An `output_size=` of `repeat_interleave` that is not the sum of the repeats.
+    OutputSize,
+}
+
+impl Check {
+    const ALL: [Self; 3] = [Self::Index, Self::Probability, Self::OutputSize];
+
+    fn error(self) -> Error {
+        let since = "in an operation on the wave device since the last wait for it";
+        let hint = "Run the code on the CPU to see which operation it was";
+        match self {
+            Self::Index => Error::Index(format!(
+                "index out of range {since}; what it should have read is 0, what it should have written is not. {hint}"
+            )),
+            Self::Probability => Error::Invalid(format!(
+                "all elements of input should be between 0 and 1: a binary_cross_entropy got others, {since}. {hint}"
+            )),
+            Self::OutputSize => Error::Invalid(format!(
+                "allocated size does not match required size: a repeat_interleave got an output_size that is not the sum \
+                 of its repeats, {since}. {hint}"
+            )),
+        }
+    }
+}
+
+const BYTES: usize = 4 * Check::ALL.len();
+
+/// The words, for the life of the stream.
+static WORDS: Mutex<Option<u64>> = Mutex::new(None);
+/// A kernel that may raise one was launched since they were last looked at.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
-/// Where kernels raise it.
+/// Schemas of what `python/wave32/_composites.py` calls: `check` is a place in [`Check::ALL`].
+pub const SCHEMAS: &[&str] = &["raise_where(Tensor wrong, int check) -> ()"];
+
+/// Kernels of those.
+pub const OWN: &[Row] = crate::ops! {
+    "raise_where" => |wrong: &Tensor, check: i64| {
+        let check = usize::try_from(check).ok().and_then(|check| Check::ALL.get(check));
+        raise_where(wrong, *check.ok_or_else(|| Error::Invalid("no such check".into()))?)
+    },
+};
+
+fn words() -> Result<u64, Error> {
+    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    PENDING.store(true, Ordering::Relaxed);
+    if let Some(address) = *words {
+        return Ok(address);
+    }
+    let address = state::perform(|stream| {
+        let address = stream.alloc(BYTES as u64)?;
+        Queue::fill(stream, address, BYTES as u64, 0)?;
+        Ok::<_, wave32_device::DeviceError>(address)
+    })?;
+    *words = Some(address);
+    Ok(address)
+}
+
+/// Where kernels raise an index out of range.
 ///
 /// # Errors
 /// The stream's.
 pub fn word() -> Result<Errors, Error> {
-    let mut word = WORD.lock().unwrap_or_else(PoisonError::into_inner);
-    PENDING.store(true, Ordering::Relaxed);
-    if let Some(address) = *word {
-        return Ok(Errors(address));
-    }
-    let address = state::perform(|stream| {
-        let address = stream.alloc(4)?;
-        Queue::fill(stream, address, 4, 0)?;
-        Ok::<_, wave32_device::DeviceError>(address)
-    })?;
-    *word = Some(address);
-    Ok(Errors(address))
+    words().map(Errors)
 }
 
-/// Another stream knows nothing of the word.
+/// Raises `check` where the one element of `wrong` is true.
+///
+/// # Errors
+/// The stream's.
+pub fn raise_where(wrong: &Tensor, check: Check) -> Result<(), Error> {
+    let word = View::new(words()? + 4 * check as u64, DType::I32, &[], &[])?;
+    let wrong = view(wrong)?;
+    crate::bridge::run(|queue| {
+        Elementwise::new(Op::Maximum, DType::I32).run(queue, &[(&word).into(), (&wrong).into()], &word)
+    })
+}
+
+/// Another stream knows nothing of the words.
 pub fn forget() {
-    *WORD.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *WORDS.lock().unwrap_or_else(PoisonError::into_inner) = None;
     PENDING.store(false, Ordering::Relaxed);
 }
 
-/// Called where the device is waited for anyway. Costs nothing where no index was used since.
+/// Called where the device is waited for anyway. Costs nothing where nothing is looked for since.
 ///
 /// # Errors
-/// `Index` where one was out of range; the stream's.
+/// `Index` where an index was out of range, `Invalid` for the other checks; the stream's.
 pub fn check() -> Result<(), Error> {
     if !PENDING.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let Some(address) = *WORD.lock().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
-    let raised = state::perform(|stream| {
-        let mut word = [0; 4];
-        Queue::download(stream, address, &mut word)?;
+    let Some(address) = *WORDS.lock().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
+    let words = state::perform(|stream| {
+        let mut words = [0; BYTES];
+        Queue::download(stream, address, &mut words)?;
         PENDING.store(false, Ordering::Relaxed);
-        if word != [0; 4] {
-            Queue::fill(stream, address, 4, 0)?;
+        if words != [0; BYTES] {
+            Queue::fill(stream, address, BYTES as u64, 0)?;
         }
-        Ok::<_, wave32_device::DeviceError>(word != [0; 4])
+        Ok::<_, wave32_device::DeviceError>(words)
     })?;
-    if raised {
-        return Err(Error::Index(
-            "index out of range in an operation on the wave device since the last wait for it; what it should have \
-             read is 0, what it should have written is not. Run the code on the CPU to see which operation it was"
-                .into(),
-        ));
+    let raised = |check: &&Check| words[4 * **check as usize..][..4] != [0; 4];
+    match Check::ALL.iter().rev().find(raised) {
+        Some(check) => Err(check.error()),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -1,13 +1,13 @@
 //! Operators that make tensors, look at them otherwise, or move their bytes.
 
-use crate::abi::{BUILD_VERSION, api, check};
+use crate::abi::{BUILD_VERSION, Numbers, api, check};
 use crate::copies;
 use crate::deterministic;
 use crate::dtype::{DType, MemoryFormat};
 use crate::error::Error;
 use crate::layout;
 use crate::register::Op;
-use crate::scalar::{Scalar, ScalarOp};
+use crate::scalar::{Scalar, ScalarOp, default_float};
 use crate::stack::{Device, Layout};
 use crate::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
 use crate::{ops, scalar_ops};
@@ -36,11 +36,12 @@ pub const SCALAR_OPS: &[ScalarOp] = scalar_ops! {
     "_local_scalar_dense" => local_scalar_dense,
 };
 
-/// Operators of this device's own, for its Python side: handles to and from torch before 2.14.
-pub const SCHEMAS: &[&str] = &["take(Tensor self) -> int"];
+/// Operators of this device's own, for its Python side: handles to and from torch before 2.14, and `out=` of composites.
+pub const SCHEMAS: &[&str] =
+    &["take(Tensor self) -> int", "resize_output_(Tensor(a!) self, int[] sizes) -> ()"];
 
 /// Kernels of those.
-pub const OWN: &[Op] = ops! { "take" => take };
+pub const OWN: &[Op] = ops! { "take" => take, "resize_output_" => resize_output };
 
 /// Operators of this device's own that get no tensor, so that no device's key selects them.
 pub const FREE_SCHEMAS: &[&str] = &["give(int handle) -> Tensor"];
@@ -62,7 +63,7 @@ fn empty(
             "Trying to create tensor with negative dimension {size}: {sizes:?}"
         )));
     }
-    let dtype = dtype.unwrap_or(DType::F32);
+    let dtype = dtype.unwrap_or_else(default_float);
     warn_of_complex_half(dtype)?;
     let made = match format {
         None | Some(MemoryFormat::Contiguous) => Tensor::empty(sizes, dtype),
@@ -100,7 +101,7 @@ fn empty_strided(
     _pinned: Option<bool>,
 ) -> Result<Tensor, Error> {
     strided_only(layout)?;
-    let dtype = dtype.unwrap_or(DType::F32);
+    let dtype = dtype.unwrap_or_else(default_float);
     warn_of_complex_half(dtype)?;
     deterministic::fresh(Tensor::empty_strided(sizes, strides, dtype)?)
 }
@@ -245,7 +246,7 @@ fn view_as_real(x: &Tensor) -> Result<Tensor, Error> {
         DType::C32 => DType::F16,
         DType::C64 => DType::F32,
         DType::C128 => DType::F64,
-        _ => return Err(Error::Invalid("view_as_real is only supported for complex tensors".into())),
+        _ => return Err(Error::Type("view_as_real is only supported for complex tensors".into())),
     };
     let mut sizes = Dims::from_slice(x.sizes());
     let mut strides: Dims = x.strides().iter().map(|stride| stride * 2).collect();
@@ -260,25 +261,30 @@ fn view_as_complex(x: &Tensor) -> Result<Tensor, Error> {
         DType::F32 => DType::C64,
         DType::F64 => DType::C128,
         other => {
-            return Err(Error::Invalid(format!(
+            return Err(Error::Refused(format!(
                 "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar \
                  type: {}",
                 other.name()
             )));
         }
     };
-    let (sizes, strides) = (x.sizes(), x.strides());
-    let rest = match (sizes.split_last(), strides.split_last()) {
-        (Some((2, sizes)), Some((1, strides))) => Some((sizes, strides)),
-        _ => None,
+    let wrong = |text: &str| Err(Error::Invalid(text.into()));
+    let (Some((last, sizes)), Some((step, strides))) = (x.sizes().split_last(), x.strides().split_last())
+    else {
+        return wrong("Input tensor must have one or more dimensions");
     };
-    let even = rest.filter(|(_, strides)| strides.iter().all(|s| s % 2 == 0) && x.offset() % 2 == 0);
-    let Some((sizes, strides)) = even else {
-        return Err(Error::Invalid(
-            "view_as_complex needs a last dimension of size 2 and stride 1, and even strides and offset"
-                .into(),
-        ));
-    };
+    if *last != 2 {
+        return wrong("Tensor must have a last dimension of size 2");
+    }
+    if *step != 1 {
+        return wrong("Tensor must have a last dimension with stride 1");
+    }
+    if strides.iter().any(|stride| stride % 2 != 0) {
+        return wrong("Tensor must have a stride divisible by 2 for all but last dimension");
+    }
+    if x.offset() % 2 != 0 {
+        return wrong("Tensor must have a storage_offset divisible by 2");
+    }
     let strides: Dims = strides.iter().map(|stride| stride / 2).collect();
     x.alias_as(whole, sizes, &strides, x.offset() * x.dtype()?.bytes() as i64)
 }
@@ -329,6 +335,23 @@ pub fn resize(x: &Tensor, sizes: &[i64]) -> Result<(), Error> {
 pub fn resize_to(x: &Tensor, sizes: &[i64], strides: &[i64]) -> Result<(), Error> {
     resize(x, sizes)?;
     if x.strides() == strides { Ok(()) } else { set_data(x, &x.alias(sizes, strides, x.offset())?) }
+}
+
+/// As [`resize`], of an `out=`: with PyTorch's warning where that has elements to lose.
+///
+/// # Errors
+/// As there.
+pub fn resize_output(out: &Tensor, sizes: &[i64]) -> Result<(), Error> {
+    warn_of_resize(out, sizes);
+    resize(out, sizes)
+}
+
+/// PyTorch's warning where an `out=` of other sizes has elements to lose.
+pub fn warn_of_resize(out: &Tensor, sizes: &[i64]) {
+    if let Some(warn) = api().resize_output_check {
+        // SAFETY: a handle is an `at::Tensor*`; warnings are kept or printed, not thrown.
+        unsafe { warn(out.handle(), Numbers::of(sizes)) };
+    }
 }
 
 /// `x.data = new`.
@@ -402,6 +425,7 @@ fn element(value: Scalar, dtype: DType) -> Result<Vec<u8>, Error> {
 }
 
 fn fill_(x: &Tensor, value: Scalar) -> Result<Tensor, Error> {
+    value.fits(x.dtype()?)?;
     let word = element(value, x.dtype()?);
     let done = word.and_then(|element| copies::fill(x, &element));
     if let Err(Error::NoKernel(_)) = done {

@@ -173,7 +173,6 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
             let text = "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with";
             return Err(Error::Invalid(format!("{text} {} dimension(s).", value.dim())));
         }
-        crate::pointwise::castable(crate::pointwise::promoted(&[x.into(), value.into()])?, x.dtype()?)?;
     }
     if mask.dtype()? != crate::dtype::DType::Bool {
         let name = mask.dtype()?.name();

@@ -142,7 +142,7 @@ fn backward(
     grad: &Tensor,
     input: &Tensor,
     weight: &Tensor,
-    _bias_sizes: Option<&[i64]>,
+    bias_sizes: Option<&[i64]>,
     stride: &[i64],
     padding: &[i64],
     dilation: &[i64],
@@ -182,7 +182,15 @@ fn backward(
         made[index] = laid_out(result, last)?;
     }
     if wanted(2) {
-        made[2] = bias_gradient(&grad)?;
+        made[2] = match bias_sizes {
+            // Of an input without channels PyTorch makes an output without any, whatever the bias has.
+            Some(sizes) if grad.numel() == 0 => {
+                let zeros = Tensor::empty(sizes, dtype)?;
+                crate::copies::fill(&zeros, &vec![0; dtype.bytes() as usize])?;
+                zeros
+            }
+            _ => bias_gradient(&grad)?,
+        };
     }
     let [dx, dw, db] = made;
     Ok((dx, dw, db))

@@ -82,6 +82,7 @@ fn selected_sizes(x: &Tensor, dim: i64, index: &Tensor) -> Result<Dims, Error> {
     if index.dim() > 1 || !matches!(index.dtype()?, DType::I64 | DType::I32) || !index.is_wave() {
         return Err(Error::NoKernel(format!("a selection by sizes {:?}", index.sizes())));
     }
+    reachable(x, dim, index)?;
     let mut sizes = Dims::from_slice(x.sizes());
     if let Some(size) = sizes.get_mut(dim) {
         *size = index.numel();
@@ -97,6 +98,7 @@ fn select_into(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<(),
 
 fn gather(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
+    reachable(x, dim, index)?;
     prepare(out, index.sizes(), x.dtype()?, &[x, index])?;
     if same_elements(out, x) {
         return Err(Error::NoKernel("a gather into its source".into()));
@@ -109,6 +111,14 @@ fn gather(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<Tensor, 
     let word = index_errors::word()?;
     run(|queue| index::gather(queue, &from, dim, &names, &to, word))?;
     out.share()
+}
+
+/// That places of a dimension can be named: in one of size 0 there are none, and no memory for kernels to look at.
+fn reachable(x: &Tensor, dim: usize, index: &Tensor) -> Result<(), Error> {
+    if index.numel() > 0 && x.sizes().get(dim) == Some(&0) {
+        return Err(Error::Index(format!("index is out of bounds for dimension {dim} with size 0")));
+    }
+    Ok(())
 }
 
 /// Makes `out` a copy of `x` to write into; `operands` must not be part of it.
@@ -129,6 +139,7 @@ fn scatter(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) 
         return Err(Error::NoKernel("a source of another type".into()));
     }
     let (names, from) = (view(index)?, bits(source)?);
+    reachable(x, dim, index)?;
     copied(x, out, &[index, source])?;
     if index.numel() == 0 {
         return out.share();
@@ -141,6 +152,8 @@ fn scatter(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) 
 /// The caller has checked that a float holds the value.
 fn scatter_value(x: &Tensor, dim: i64, index: &Tensor, value: f64) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
+    reachable(x, dim, index)?;
+    crate::scalar::Scalar::Float(value).fits(x.dtype()?)?;
     let one = Tensor::empty(&[], x.dtype()?)?;
     let element = copies::element(value, x.dtype()?)?;
     let address = one.address();
@@ -158,6 +171,7 @@ fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tens
         return Err(Error::NoKernel("a source of another type".into()));
     }
     let (names, from) = (view(index)?, view(source)?);
+    reachable(x, dim, index)?;
     copied(x, out, &[index, source])?;
     if index.numel() == 0 {
         return out.share();
@@ -169,6 +183,7 @@ fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tens
 
 fn index_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
+    reachable(x, dim, index)?;
     apart(x, &[index, source])?;
     let (names, from, to) = (listed(index)?, listed_view(view(source)?)?, listed_view(view(x)?)?);
     let word = index_errors::word()?;
@@ -200,6 +215,7 @@ fn index_copy(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tenso
         return Err(Error::NoKernel(format!("a source of sizes {:?}", source.sizes())));
     }
     let from = listed_view(bits(source)?)?;
+    reachable(x, dim, index)?;
     copied(x, out, &[index, source])?;
     put_along(&listed_view(bits(out)?)?, dim, names, &from)?;
     out.share()
@@ -222,6 +238,7 @@ fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: &Tensor) -> Result<Te
     }
     // PyTorch takes the number out of the tensor first, so that it may be one of those that are written.
     let value = if overlap(x, value)? { copies::to_device(value)? } else { on_device(value)? };
+    reachable(x, dim, index)?;
     apart(x, &[index])?;
     put_along(&listed_view(bits(x)?)?, dim, listed(index)?, &bits(&value)?)?;
     x.share()
@@ -293,12 +310,23 @@ fn nonzero(x: &Tensor) -> Result<Tensor, Error> {
     Ok(out)
 }
 
+fn all_reachable(x: &Tensor, indices: &[Option<Tensor>]) -> Result<(), Error> {
+    let named = indices.iter().enumerate().filter_map(|(dim, index)| Some((dim, index.as_ref()?)));
+    let mut named = named.filter(|(_, index)| index.is_defined()).peekable();
+    // An index without elements makes all of them name nothing.
+    if named.clone().any(|(_, index)| index.numel() == 0) {
+        return Ok(());
+    }
+    named.try_for_each(|(dim, index)| reachable(x, dim, index))
+}
+
 fn views(indices: &[Option<Tensor>]) -> Result<Vec<Option<View>>, Error> {
     indices.iter().map(|index| index.as_ref().map(view).transpose()).collect()
 }
 
 fn get(x: &Tensor, indices: &[Option<Tensor>], out: &Tensor) -> Result<Tensor, Error> {
     let indices = named(x, indices)?;
+    all_reachable(x, &indices)?;
     let (from, names) = (bits(x)?, views(&indices)?);
     let sizes: Dims = index::picked_sizes(&from, &names)?.into_iter().map(|size| size as i64).collect();
     prepare(out, &sizes, x.dtype()?, &[x])?;
@@ -325,6 +353,7 @@ fn put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool
         return x.share();
     }
     let indices = named(x, indices)?;
+    all_reachable(x, &indices)?;
     // Operands that are written meanwhile would depend on the order of the writes.
     let operands: Vec<&Tensor> = indices.iter().flatten().chain([&values]).collect();
     apart(x, &operands)?;
@@ -380,6 +409,7 @@ fn embedding_backward(
     if grad.numel() == 0 {
         return Ok(out);
     }
+    reachable(&out, 0, &indices)?;
     let names = indices.alias(&[indices.numel()], &[1], indices.offset())?;
     let lines = grad.alias(&[indices.numel(), width], &[width, 1], grad.offset())?;
     let (names, from, to) = (view(&names)?, view(&lines)?, view(&out)?);

@@ -1,6 +1,7 @@
 //! Layer norm and group norm.
 
 use crate::bridge::{contiguous, run, view};
+use crate::copies;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::layout::{laid_out, suggests_channels_last};
@@ -65,7 +66,14 @@ fn backward(
         return Err(Error::Invalid(format!("a norm's mask {mask:?}")));
     };
     if x.numel() == 0 {
-        return Err(Error::NoKernel("the gradient of a norm of nothing".into()));
+        let none = |wanted: bool, sizes: &[i64], dtype: DType| {
+            let made = if wanted { Tensor::empty(sizes, dtype)? } else { return Tensor::undefined() };
+            copies::fill(&made, &[0])?;
+            Ok(made)
+        };
+        let (sizes, dtype) = parameters;
+        let dx = none(for_x, x.sizes(), x.dtype()?)?;
+        return Ok((dx, none(for_weight, sizes, dtype)?, none(for_bias, sizes, dtype)?));
     }
     let (x, grad, weight) = (contiguous(x)?, contiguous(grad)?, plain(weight)?);
     let (mean, rstd) = (contiguous(mean)?, contiguous(rstd)?);

@@ -3,7 +3,8 @@
 use crate::abi::{BUILD_VERSION, api, check};
 use crate::copies;
 use crate::error::Error;
-use crate::memory_ops::resize;
+use crate::index_errors::{Check, raise_where};
+use crate::memory_ops::resize_output;
 use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
 use crate::tensor::Tensor;
@@ -89,9 +90,12 @@ fn loss(
     let each = Pointwise::with(op, Rule::Same, s, 0.0);
     let inputs = [x.into(), y.into()];
     if reduction == 0 && weight.is_none() {
-        return put(each, &inputs, out);
+        let made = put(each, &inputs, out)?;
+        expect_numbers(op, &made)?;
+        return Ok(made);
     }
     let made = each.make(&inputs)?;
+    expect_numbers(op, &made)?;
     if let Some(weight) = weight {
         Pointwise::new(Op::Mul, Rule::Same).in_place(&made, &[weight.into()])?;
     }
@@ -102,10 +106,21 @@ fn loss(
     };
     let Some(out) = out else { return Ok(reduced) };
     if out.sizes() != reduced.sizes() {
-        resize(out, reduced.sizes())?;
+        resize_output(out, reduced.sizes())?;
     }
     copies::copy(&reduced, out)?;
     out.share()
+}
+
+/// A binary cross-entropy is NaN for just those inputs that PyTorch refuses, and so is the sum that these are part of:
+/// looked at when the device is next waited for.
+fn expect_numbers(op: Op, losses: &Tensor) -> Result<(), Error> {
+    if op != Op::Bce || losses.numel() == 0 {
+        return Ok(());
+    }
+    let sum = reduce(c"aten::sum", losses)?;
+    let wrong = Pointwise::new(Op::Ne, Rule::Truth).make(&[(&sum).into(), (&sum).into()])?;
+    raise_where(&wrong, Check::Probability)
 }
 
 /// `aten::sum` or `aten::mean` over all.

@@ -1,15 +1,17 @@
 //! Matrix products, through the solver table.
 
 use crate::bridge::{planned, run, view};
+use crate::dtype::DType;
 use crate::error::Error;
-use crate::memory_ops::resize;
-use crate::register::Op;
+use crate::memory_ops::resize_output;
+use crate::pointwise::elsewhere;
+use crate::register::Op as Row;
 use crate::scalar::{Scalar, ScalarOp};
 use crate::tensor::Tensor;
-use wave32_ops::{Sum, View};
+use wave32_ops::{Elementwise, Number, Op, Sum, View};
 
 /// Kernels of `aten`.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Row] = crate::ops! {
     "mm" => mm,
     "mm.out" => mm_out,
     "bmm" => bmm,
@@ -68,13 +70,27 @@ fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
     Ok(out)
 }
 
+/// That a product of that type may go to `out`.
+fn typed(out: &Tensor, dtype: DType) -> Result<(), Error> {
+    if !out.is_wave() {
+        return Err(elsewhere());
+    }
+    if out.dtype()? == dtype {
+        return Ok(());
+    }
+    let (wanted, given) = (dtype.cxx_name(), out.dtype()?.cxx_name());
+    Err(Error::Invalid(format!("Expected out tensor to have dtype {wanted}, but got {given} instead")))
+}
+
 fn into(
     out: &Tensor,
     sizes: &[i64],
+    dtype: DType,
     made: impl FnOnce(&Tensor) -> Result<(), Error>,
 ) -> Result<Tensor, Error> {
+    typed(out, dtype)?;
     if out.sizes() != sizes {
-        resize(out, sizes)?;
+        resize_output(out, sizes)?;
     }
     if out.is_contiguous() {
         made(out)?;
@@ -89,12 +105,12 @@ fn into(
 
 fn mm_out(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let sizes = checked(a, b, 2, "mm")?;
-    into(out, &sizes, |to| product(a, b, to))
+    into(out, &sizes, a.dtype()?, |to| product(a, b, to))
 }
 
 fn bmm_out(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let sizes = checked(a, b, 3, "bmm")?;
-    into(out, &sizes, |to| product(a, b, to))
+    into(out, &sizes, a.dtype()?, |to| product(a, b, to))
 }
 
 /// `beta * added + alpha * (a @ b)`, for matrices and batches of them. Not by way of `out=`, whose detour through
@@ -119,6 +135,7 @@ fn addmm_out(
     out: &Tensor,
 ) -> Result<Tensor, Error> {
     let sizes = checked(a, b, a.sizes().len().clamp(2, 3), "addmm")?;
+    typed(out, a.dtype()?)?;
     let (alpha, beta) = (alpha.float()?, beta.float()?);
     if beta != 0.0 && (out.is_same(added) || added.dtype()? != a.dtype()?) {
         // What is added is overwritten by the product, or of another type: the product goes elsewhere first.
@@ -130,7 +147,7 @@ fn addmm_out(
         crate::copies::copy(&made, out)?;
         return out.share();
     }
-    into(out, &sizes, |to| addmm_into(added, a, b, (beta, alpha), to))
+    into(out, &sizes, a.dtype()?, |to| addmm_into(added, a, b, (beta, alpha), to))
 }
 
 fn addmm_into(
@@ -140,7 +157,23 @@ fn addmm_into(
     (beta, alpha): (f64, f64),
     to: &Tensor,
 ) -> Result<(), Error> {
+    if alpha == 0.0 {
+        // The product counts for nothing, infinite or NaN as it may be.
+        return scaled(added, beta, to);
+    }
     let (x, y, out) = (batched(a)?, batched(b)?, batched(to)?);
     let sum = Sum { added: view(added)?, beta, alpha };
     planned(|planner, queue| planner.addmm(queue, &sum, &x, &y, &out))
+}
+
+/// `to = beta * added`; with 0 what is added is not looked at either.
+fn scaled(added: &Tensor, beta: f64, to: &Tensor) -> Result<(), Error> {
+    let (from, out) = (view(added)?, view(to)?);
+    run(|queue| {
+        let from = from.broadcast(out.sizes())?;
+        if beta == 0.0 {
+            return wave32_ops::fill(queue, &out, Number::Int(0));
+        }
+        Elementwise::new(Op::Mul, out.dtype).run(queue, &[(&from).into(), beta.into()], &out)
+    })
 }

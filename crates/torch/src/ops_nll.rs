@@ -1,6 +1,7 @@
 //! Softmax and losses.
 
 use crate::bridge::{contiguous, run, view};
+use crate::copies;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::index_errors;
@@ -118,6 +119,12 @@ fn nll_into(
     let sizes: &[i64] = if reduction == Reduction::None { &items } else { &[] };
     prepare(out, sizes, dtype, &[x])?;
     prepare(total, &[], dtype, &[x])?;
+    if x.numel() == 0 {
+        let loss = if reduction == Reduction::Mean { f64::NAN } else { 0.0 };
+        copies::fill(out, &copies::element(loss, dtype)?)?;
+        copies::fill(total, &copies::element(0.0, dtype)?)?;
+        return Ok((out.share()?, total.share()?));
+    }
     let (input, targets) = batched(x, target)?;
     let (from, wanted, mut to, sum) = (view(&input)?, view(&targets)?, view(out)?, view(total)?);
     if to.rank() == 0 && reduction == Reduction::None {
@@ -159,6 +166,9 @@ fn nll_backward_into(
         return Err(Error::NoKernel(format!("a gradient of sizes {:?}", grad.sizes())));
     }
     prepare(grad_input, x.sizes(), x.dtype()?, &[x])?;
+    if x.numel() == 0 {
+        return grad_input.share();
+    }
     let (to, targets) = batched(grad_input, target)?;
     let grads = contiguous(grad)?;
     let (mut from, wanted, sum, into) = (view(&grads)?, view(&targets)?, view(total)?, view(&to)?);

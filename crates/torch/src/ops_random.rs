@@ -88,7 +88,7 @@ fn bernoulli_of(x: &Tensor, chance: &Tensor, generator: Option<&Generator>) -> R
 
 fn bernoulli_out(chance: &Tensor, generator: Option<&Generator>, out: &Tensor) -> Result<Tensor, Error> {
     if out.sizes() != chance.sizes() {
-        crate::memory_ops::resize(out, chance.sizes())?;
+        crate::memory_ops::resize_output(out, chance.sizes())?;
     }
     bernoulli_of(out, chance, generator)
 }

@@ -8,6 +8,7 @@ use crate::pointwise::{Input, Pointwise, Rule, category};
 use crate::register::Op as Row;
 use crate::scalar::{Either, Scalar, ScalarOp, default_float};
 use crate::tensor::Tensor;
+use smallvec::SmallVec;
 use wave32_ops::{Number, Op};
 
 /// Kernels of `aten`.
@@ -200,22 +201,38 @@ fn sum(alpha: Scalar, minus: bool, of: [DType; 2]) -> Result<Pointwise, Error> {
 }
 
 fn clamp(x: &Tensor, min: Option<Scalar>, max: Option<Scalar>, out: &Tensor) -> Result<Tensor, Error> {
-    let value = |number: Scalar| number.number().map(Input::Value);
+    let numbers: SmallVec<[Scalar; 2]> = min.into_iter().chain(max).collect();
+    let to = promote(x, &numbers)?;
+    let dtype = to.map_or_else(|| x.dtype(), Ok)?;
+    let min = min.map(|min| bound(min, dtype, true)).transpose()?.map(Input::Value);
+    let max = max.map(|max| bound(max, dtype, false)).transpose()?.map(Input::Value);
     match (min, max) {
-        (Some(min), Some(max)) => {
-            let clamp = same(Op::Clamp).promoting_to(promote(x, &[min, max])?);
-            clamp.write(&[x.into(), value(min)?, value(max)?], out)
-        }
-        (Some(bound), None) => {
-            same(Op::Maximum).promoting_to(promote(x, &[bound])?).write(&[x.into(), value(bound)?], out)
-        }
-        (None, Some(bound)) => {
-            same(Op::Minimum).promoting_to(promote(x, &[bound])?).write(&[x.into(), value(bound)?], out)
-        }
+        (Some(min), Some(max)) => same(Op::Clamp).promoting_to(to).write(&[x.into(), min, max], out),
+        (Some(min), None) => same(Op::Maximum).promoting_to(to).write(&[x.into(), min], out),
+        (None, Some(max)) => same(Op::Minimum).promoting_to(to).write(&[x.into(), max], out),
         (None, None) => {
             Err(Error::Invalid("torch.clamp: At least one of 'min' or 'max' must not be None".into()))
         }
     }
+}
+
+/// A bound of elements of a type: one beyond what whole numbers reach is none, on the side that it bounds.
+fn bound(value: Scalar, of: DType, low: bool) -> Result<Number, Error> {
+    let (least, most) = match of {
+        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        DType::I16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        DType::I8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
+        DType::U8 => (0, 255),
+        _ => return value.number(),
+    };
+    let Number::Int(number) = value.number()? else { return value.number() };
+    if low && number > most || !low && number < least {
+        let (name, side) = (of.scalar_name(), if low { "min" } else { "max" });
+        return Err(Error::Invalid(format!(
+            "Clamp {side} value {number} is outside the representable range of {name}"
+        )));
+    }
+    Ok(Number::Int(number.clamp(least, most)))
 }
 
 fn power(x: &Tensor, exponent: Scalar, out: &Tensor) -> Result<Tensor, Error> {
@@ -249,11 +266,9 @@ fn hardtanh(x: &Tensor, min: Scalar, max: Scalar) -> Result<[Input<'_>; 3], Erro
 }
 
 fn masked_fill(x: &Tensor, mask: &Tensor, value: Scalar) -> Result<Tensor, Error> {
-    if matches!(value, Scalar::Float(_)) && category(x.dtype()?) < 2 {
-        let name = x.dtype()?.name();
-        return Err(Error::Invalid(format!("value cannot be converted to type {name} without overflow")));
-    }
-    ops_binary::masked_fill(x, mask, Input::Value(value.number()?))
+    let number = value.number()?;
+    value.fits(x.dtype()?)?;
+    ops_binary::masked_fill(x, mask, Input::Value(number))
 }
 
 fn arange(start: Scalar, end: Scalar, step: Scalar, out: &Tensor) -> Result<Tensor, Error> {

@@ -183,6 +183,7 @@ fn nan_to_num(
 ) -> Result<Tensor, Error> {
     let most = match x.dtype()? {
         DType::F16 => 65504.0,
+        DType::F64 => f64::MAX,
         DType::BF16 => f64::from_bits(0x47ef_e000_0000_0000),
         _ => f64::from(f32::MAX),
     };

@@ -1,12 +1,13 @@
 //! Elementwise operators: type promotion, broadcasting and results, around [`wave32_ops::Elementwise`].
 
-use crate::abi::{BUILD_VERSION, api, check};
+use crate::abi::{BUILD_VERSION, Word, api, check};
 use crate::bridge::{run, view};
 use crate::copies;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::layout;
-use crate::memory_ops::resize_to;
+use crate::memory_ops::{resize_to, warn_of_resize};
+use crate::scalar::default_float;
 use crate::tensor::{Dims, Tensor};
 use smallvec::SmallVec;
 use wave32_ops::{Elementwise, Number, Op, Operand, View};
@@ -82,10 +83,17 @@ impl Pointwise {
     /// # Errors
     /// As [`Pointwise::make`]; `Invalid` where the result's type does not fit.
     pub fn write(&self, inputs: &[Input], out: &Tensor) -> Result<Tensor, Error> {
+        if !out.is_wave() {
+            return Err(elsewhere());
+        }
         let promoted = self.promoted(inputs)?;
         castable(self.result(promoted), out.dtype()?)?;
         let sizes = broadcast(inputs)?;
         if out.sizes() != &sizes[..] {
+            if inputs.iter().any(|input| matches!(input, Input::Of(x) if x.is_same(out))) {
+                return Err(misfit(out, &sizes));
+            }
+            warn_of_resize(out, &sizes);
             resize_to(out, &sizes, &self.strides(inputs, &sizes))?;
         }
         self.check_overlaps(inputs, out)?;
@@ -103,11 +111,7 @@ impl Pointwise {
         castable(self.result(promoted), x.dtype()?)?;
         let sizes = broadcast(&inputs)?;
         if x.sizes() != &sizes[..] {
-            return Err(Error::Invalid(format!(
-                "output with shape {:?} doesn't match the broadcast shape {:?}",
-                x.sizes(),
-                &sizes[..]
-            )));
+            return Err(misfit(x, &sizes));
         }
         self.check_overlaps(&inputs, x)?;
         self.launch(promoted, &inputs, x)?;
@@ -169,7 +173,7 @@ impl Pointwise {
         match self.rule {
             Rule::Truth => DType::Bool,
             Rule::As(dtype) => dtype,
-            Rule::Float if !promoted.is_float() && !promoted.is_complex() => DType::F32,
+            Rule::Float if !promoted.is_float() && !promoted.is_complex() => default_float(),
             _ => promoted,
         }
     }
@@ -180,6 +184,11 @@ impl Pointwise {
         }
         let compute = if self.rule == Rule::Truth { promoted } else { self.result(promoted) };
         let to = view(out)?;
+        if !self.stores(promoted, out.dtype()?) {
+            let made = out.empty_like(self.result(promoted))?;
+            self.launch(promoted, inputs, &made)?;
+            return copies::copy(&made, out);
+        }
         let mut views: SmallVec<[Option<View>; 3]> = SmallVec::new();
         let mut values: SmallVec<[Number; 3]> = SmallVec::new();
         let rounds = self.rule == Rule::Truth && matches!(compute, DType::F16 | DType::BF16);
@@ -189,15 +198,18 @@ impl Pointwise {
             let mut number = Number::Int(0);
             views.push(match input {
                 Input::Value(value) => {
-                    number = *value;
+                    number = fitted(*value, compute, rounds);
                     None
                 }
                 Input::Of(tensor) if !tensor.is_wave() => {
-                    number = host_number(tensor)?;
+                    number = fitted(host_number(tensor)?, compute, rounds);
                     None
                 }
-                // PyTorch compares what the common type holds: kernels of halves compute in f32 and would see more.
-                Input::Of(tensor) if rounds && tensor.dtype()? != compute => {
+                // PyTorch compares what the common type holds: kernels of halves compute in f32 and would see more. So
+                // would those of doubles, which whatever reads one takes.
+                Input::Of(tensor)
+                    if tensor.dtype()? != compute && (rounds || tensor.dtype()? == DType::F64) =>
+                {
                     copied.push(tensor.empty_like(compute)?);
                     let made = &copied[copied.len() - 1];
                     copies::copy(tensor, made)?;
@@ -225,6 +237,22 @@ impl Pointwise {
         run(|queue| elementwise.run(queue, &operands, &to))
     }
 
+    /// Whether the kernel's own cast to elements of type `to` is what the result's type, cast once more, would be.
+    fn stores(&self, promoted: DType, to: DType) -> bool {
+        let result = self.result(promoted);
+        if result == to {
+            return true;
+        }
+        match result {
+            DType::F64 => to.is_float(),
+            DType::F32 => matches!(to, DType::F16 | DType::BF16),
+            DType::I64 => matches!(to, DType::F32 | DType::F16 | DType::BF16) || category(to) == 1,
+            // Doubles would be compared otherwise than what is promoted to.
+            DType::Bool => self.rule == Rule::Truth && (to != DType::F64 || promoted == DType::F64),
+            _ => false,
+        }
+    }
+
     /// The same operation under the name that it has for the type.
     fn fitting(&self, compute: DType) -> Op {
         match self.op {
@@ -235,6 +263,35 @@ impl Pointwise {
             Op::BitwiseNot if compute == DType::Bool => Op::LogicalNot,
             op => op,
         }
+    }
+}
+
+/// A result that is an operand too, which cannot get other sizes.
+fn misfit(x: &Tensor, sizes: &[i64]) -> Error {
+    let shape = x.sizes();
+    Error::Invalid(format!("output with shape {shape:?} doesn't match the broadcast shape {sizes:?}"))
+}
+
+/// Operands or a result of another device.
+pub fn elsewhere() -> Error {
+    let text =
+        "Expected all tensors to be on the same device, but found at least two devices, wave:0 and cpu!";
+    Error::Invalid(text.into())
+}
+
+/// The number as an element of the type that is computed in: whole ones wrap. Floats are rounded only on wish: PyTorch's
+/// arithmetic on halves takes them as they are.
+fn fitted(value: Number, to: DType, rounds: bool) -> Number {
+    match to {
+        DType::I64 => Number::Int(value.int()),
+        DType::I32 => Number::Int(i64::from(value.int() as i32)),
+        DType::I16 => Number::Int(i64::from(value.int() as i16)),
+        DType::I8 => Number::Int(i64::from(value.int() as i8)),
+        DType::U8 => Number::Int(i64::from(value.int() as u8)),
+        DType::Bool => Number::Int(i64::from(value.float() != 0.0)),
+        DType::F16 if rounds => Number::Float(half::f16::from_f32(value.float() as f32).to_f64()),
+        DType::BF16 if rounds => Number::Float(half::bf16::from_f32(value.float() as f32).to_f64()),
+        _ => value,
     }
 }
 
@@ -255,10 +312,7 @@ fn disturbs(from: &View, to: &View) -> bool {
 /// `Invalid` for other tensors of the CPU; `NoKernel` for exotic types.
 pub fn host_number(tensor: &Tensor) -> Result<Number, Error> {
     if tensor.dim() != 0 {
-        return Err(Error::Invalid(
-            "Expected all tensors to be on the same device, but found at least two devices, wave:0 and cpu!"
-                .into(),
-        ));
+        return Err(elsewhere());
     }
     let bytes = tensor.host_bytes()?;
     let mut low = [0; 8];
@@ -293,26 +347,68 @@ pub fn category(dtype: DType) -> u32 {
 /// # Errors
 /// `Torch`.
 pub fn promoted(inputs: &[Input]) -> Result<DType, Error> {
-    let mut tensors = inputs.iter().filter_map(|input| match input {
-        Input::Of(tensor) => Some(*tensor),
-        Input::Value(_) => None,
-    });
-    let Some(first) = tensors.next() else { return Ok(DType::F32) };
-    let mut so_far = (first, first.dtype()?);
-    for next in tensors {
-        let dtype = next.dtype()?;
-        if dtype == so_far.1 {
-            // One with dimensions is the better witness.
-            so_far = if so_far.0.dim() > 0 { so_far } else { (next, dtype) };
-        } else if so_far.0.dim() > 0 && next.dim() == 0 && category(dtype) <= category(so_far.1) {
-        } else if so_far.0.dim() == 0 && next.dim() > 0 && category(so_far.1) <= category(dtype) {
-            so_far = (next, dtype);
-        } else {
-            let witness = if so_far.0.dim() >= next.dim() { so_far.0 } else { next };
-            so_far = (witness, result_type(so_far.0, next)?);
-        }
+    let tensors: SmallVec<[&Tensor; 3]> = inputs
+        .iter()
+        .filter_map(|input| match input {
+            Input::Of(tensor) => Some(*tensor),
+            Input::Value(_) => None,
+        })
+        .collect();
+    match tensors[..] {
+        [] => Ok(default_float()),
+        [one] => one.dtype(),
+        [a, b] => promoted_pair(a, b),
+        _ => promoted_list(&tensors),
     }
-    Ok(so_far.1)
+}
+
+fn promoted_pair(a: &Tensor, b: &Tensor) -> Result<DType, Error> {
+    let (of_a, of_b) = (a.dtype()?, b.dtype()?);
+    if of_a == of_b && (a.dim() > 0 || b.dim() > 0) {
+        Ok(of_a)
+    } else if a.dim() > 0 && b.dim() == 0 && category(of_b) <= category(of_a) {
+        Ok(of_a)
+    } else if a.dim() == 0 && b.dim() > 0 && category(of_a) <= category(of_b) {
+        Ok(of_b)
+    } else {
+        result_type(a, b)
+    }
+}
+
+/// By the rule that torch has for more than two, which knows no Python's numbers among them: tensors without dimensions
+/// count only where they are of a higher category.
+fn promoted_list(tensors: &[&Tensor]) -> Result<DType, Error> {
+    let (mut full, mut single) = (None, None);
+    for tensor in tensors {
+        let slot = if tensor.dim() > 0 { &mut full } else { &mut single };
+        let dtype = tensor.dtype()?;
+        *slot = Some(slot.map_or(Ok(dtype), |so_far| promote_types(so_far, dtype))?);
+    }
+    match (full, single) {
+        (Some(full), Some(single)) if category(single) <= category(full) => Ok(full),
+        // Of the floats' precision.
+        (Some(full), Some(_)) if full.is_float() => promote_types(full, DType::C32),
+        (Some(full), Some(single)) => promote_types(full, single),
+        (one, other) => one.or(other).ok_or_else(|| Error::Invalid("no tensors".into())),
+    }
+}
+
+fn promote_types(a: DType, b: DType) -> Result<DType, Error> {
+    if a == b {
+        return Ok(a);
+    }
+    let mut stack = [a.code() as Word, b.code() as Word];
+    // SAFETY: the operator takes two types' codes and answers one.
+    let status = unsafe {
+        (api().torch_call_dispatcher)(
+            c"aten::promote_types".as_ptr(),
+            c"".as_ptr(),
+            stack.as_mut_ptr(),
+            BUILD_VERSION,
+        )
+    };
+    check(status, "promote_types")?;
+    DType::from_code(stack[0] as i32)
 }
 
 /// torch's answer, which knows Python's numbers among the tensors.
@@ -340,23 +436,10 @@ pub fn castable(from: DType, to: DType) -> Result<(), Error> {
     if have <= room || have == 1 && room == 1 {
         return Ok(());
     }
-    let name = |dtype| match dtype {
-        DType::F32 => "Float",
-        DType::F64 => "Double",
-        DType::F16 => "Half",
-        DType::BF16 => "BFloat16",
-        DType::I64 => "Long",
-        DType::I32 => "Int",
-        DType::I16 => "Short",
-        DType::I8 => "Char",
-        DType::U8 => "Byte",
-        DType::Bool => "Bool",
-        other => other.name(),
-    };
     Err(Error::Invalid(format!(
         "result type {} can't be cast to the desired output type {}",
-        name(from),
-        name(to)
+        from.scalar_name(),
+        to.scalar_name()
     )))
 }
 
@@ -376,7 +459,8 @@ pub fn broadcast(inputs: &[Input]) -> Result<Dims, Error> {
             sizes.insert(0, 1);
         }
         let front = sizes.len() - other.len();
-        for (at, &size) in other.iter().enumerate() {
+        // From the last on, so that of several that do not fit PyTorch's is told.
+        for (at, &size) in other.iter().enumerate().rev() {
             let to = &mut sizes[front + at];
             if *to == 1 {
                 *to = size;

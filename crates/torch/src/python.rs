@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::{
     abi, fallback, guard, hooks, index_errors, memory_ops, register, rng, scalar, state, storage, tables,
 };
-use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError};
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
 
@@ -14,7 +14,9 @@ impl From<Error> for PyErr {
             Error::NoKernel(_) | Error::Refused(_) => PyNotImplementedError::new_err(error.to_string()),
             Error::Index(_) => PyIndexError::new_err(error.to_string()),
             Error::OutOfMemory(text) => raised("OutOfMemoryError", text),
-            Error::Python(error) => error,
+            Error::Python(raised) => raised.into_inner(),
+            Error::Type(_) => PyTypeError::new_err(error.to_string()),
+            Error::Value(_) => PyValueError::new_err(error.to_string()),
             Error::Gone(_) => raised("AcceleratorError", error.to_string()),
             _ => PyRuntimeError::new_err(error.to_string()),
         }

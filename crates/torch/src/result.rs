@@ -3,24 +3,24 @@
 use crate::bridge;
 use crate::dtype::DType;
 use crate::error::Error;
-use crate::memory_ops::resize;
+use crate::memory_ops::resize_output;
 use crate::tensor::Tensor;
 use wave32_ops::View;
 
 /// Makes `out` ready for a result of these sizes and that type.
 ///
 /// # Errors
-/// `NoKernel` for another type, which the CPU converts or refuses, and where `out` shares memory with an
-/// operand in another layout; the stream's.
+/// `Invalid` for a result of another device; `NoKernel` for another type, which the CPU converts or refuses, and where
+/// `out` shares memory with an operand in another layout; the stream's.
 pub fn prepare(out: &Tensor, sizes: &[i64], dtype: DType, operands: &[&Tensor]) -> Result<(), Error> {
     if !out.is_wave() {
-        return Err(Error::NoKernel("a result on another device".into()));
+        return Err(crate::pointwise::elsewhere());
     }
     if out.dtype()? != dtype {
         return Err(Error::NoKernel(format!("a result of {} in {}", dtype.name(), out.dtype()?.name())));
     }
     if out.sizes() != sizes {
-        resize(out, sizes)?;
+        resize_output(out, sizes)?;
     }
     for operand in operands {
         if overlap(out, operand)? && !same_elements(out, operand) {

@@ -57,6 +57,43 @@ impl Scalar {
     }
 }
 
+impl Scalar {
+    /// That elements of the type hold the number, with its fraction lost where they are whole: what PyTorch asks of
+    /// numbers that it writes.
+    ///
+    /// # Errors
+    /// `Invalid`, as PyTorch words it.
+    pub fn fits(self, to: DType) -> Result<(), Error> {
+        let (least, most, name) = match to {
+            DType::I64 => (-9_223_372_036_854_775_808.0, 9_223_372_036_854_774_784.0, "int64_t"),
+            DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX), "int"),
+            DType::I16 => (-32768.0, 32767.0, "int16_t"),
+            DType::I8 => (-128.0, 127.0, "int8_t"),
+            // Negative whole numbers wrap.
+            DType::U8 if matches!(self, Self::Int(_)) => (-255.0, 255.0, "uint8_t"),
+            DType::U8 => (0.0, 255.0, "uint8_t"),
+            DType::F32 => (-f64::from(f32::MAX), f64::from(f32::MAX), "float"),
+            DType::F16 => (-65504.0, 65504.0, "c10::Half"),
+            DType::BF16 => {
+                let most = half::bf16::MAX.to_f64();
+                (-most, most, "c10::BFloat16")
+            }
+            _ => return Ok(()),
+        };
+        let value = match self {
+            Self::Float(value) => value,
+            Self::Int(value) if to != DType::I64 => value as f64,
+            _ => return Ok(()),
+        };
+        // Floats hold what is no number.
+        let fits = (least..=most).contains(&value) || to.is_float() && !value.is_finite();
+        if fits {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("value cannot be converted to type {name} without overflow")))
+    }
+}
+
 /// A number, or a tensor where the schema says so: numbers promote otherwise than tensors without dimensions.
 #[derive(Debug)]
 pub enum Either {
@@ -97,6 +134,10 @@ impl FromPython for Either {
 
 /// `torch.get_default_dtype()`.
 pub fn default_float() -> DType {
+    if let Some(default) = api().default_dtype {
+        // SAFETY: reads a setting of the process.
+        return DType::from_code(i32::from(unsafe { default() })).unwrap_or(DType::F32);
+    }
     crate::gil::attach(|py| {
         let dtype = py.import("torch").and_then(|torch| torch.getattr("get_default_dtype")?.call0());
         dtype.ok().and_then(|dtype| DType::from_python(&dtype).ok()).unwrap_or(DType::F32)
@@ -274,7 +315,8 @@ where
 
 impl FromPython for DType {
     fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
-        let text = object.to_string();
+        let text = object.str()?;
+        let text = text.to_string_lossy();
         let named = Self::ALL.iter().find(|dtype| text.strip_prefix("torch.") == Some(dtype.name()));
         named.copied().ok_or_else(|| wrong(object, "a dtype that the device has"))
     }
@@ -282,7 +324,7 @@ impl FromPython for DType {
 
 impl FromPython for MemoryFormat {
     fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
-        match object.to_string().as_str() {
+        match &*object.str()?.to_string_lossy() {
             "torch.contiguous_format" => Ok(Self::Contiguous),
             "torch.channels_last" => Ok(Self::ChannelsLast),
             "torch.channels_last_3d" => Ok(Self::ChannelsLast3d),
@@ -318,10 +360,10 @@ impl ToPython for Tensor {
             // SAFETY: a handle is an `at::Tensor*`; the GIL is held; the answer is a new reference, or none with
             // Python's error set.
             let object = unsafe { Bound::from_owned_ptr_or_err(py, wrap(self.handle()).cast()) };
-            return object.map(Bound::unbind).map_err(|error| Error::Torch(error.to_string()));
+            return Ok(object?.unbind());
         }
         let give = wave_operator(py, "give").and_then(|give| give.call1((self.into_word() as i64,)));
-        give.map(Bound::unbind).map_err(|error| Error::Torch(error.to_string()))
+        Ok(give?.unbind())
     }
 }
 
@@ -347,7 +389,7 @@ impl ToPython for Scalar {
 impl ToPython for Vec<Tensor> {
     fn to_python(self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
         let items: Result<Vec<_>, _> = self.into_iter().map(|tensor| tensor.to_python(py)).collect();
-        PyList::new(py, items?).map(|list| list.into_any().unbind()).map_err(|e| Error::Torch(e.to_string()))
+        Ok(PyList::new(py, items?)?.into_any().unbind())
     }
 }
 
@@ -357,7 +399,7 @@ macro_rules! tuples {
             fn to_python(self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
                 let ($($name,)*) = self;
                 let items = [$($name.to_python(py)?),*];
-                PyTuple::new(py, items).map(|t| t.into_any().unbind()).map_err(|e| Error::Torch(e.to_string()))
+                Ok(PyTuple::new(py, items)?.into_any().unbind())
             }
         }
     };

@@ -3,8 +3,9 @@
 use crate::register::Op;
 use crate::scalar::ScalarOp;
 use crate::{
-    memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_nll, ops_norm,
-    ops_optim, ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_sort, ops_unary, ops_upsample,
+    index_errors, memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_nll,
+    ops_norm, ops_optim, ops_pool, ops_random, ops_reduction, ops_scalar, ops_shape, ops_sort, ops_unary,
+    ops_upsample,
 };
 
 /// Kernels of `aten`.
@@ -38,6 +39,7 @@ pub const OWN: &[(&[&str], &[Op])] = &[
     (ops_conv::SCHEMAS, ops_conv::OWN),
     (ops_index::SCHEMAS, ops_index::OWN),
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
+    (index_errors::SCHEMAS, index_errors::OWN),
 ];
 
 /// Kernels of `aten` that have a `Scalar`.
