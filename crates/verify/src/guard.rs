@@ -305,7 +305,8 @@ fn lines(mut from: impl BufRead, most: usize, mut take: impl FnMut(&[u8]) -> boo
         let over = used == 0;
         from.consume(used);
         if end.is_some() || over {
-            if !skipping && !(over && line.is_empty()) && !take(&line) {
+            let whole = !skipping && (end.is_some() || !line.is_empty());
+            if whole && !take(&line) {
                 return;
             }
             line.clear();
