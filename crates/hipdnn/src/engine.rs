@@ -27,6 +27,8 @@ pub const ENGINE: i64 = {
 
 /// A graph of more bytes is none of ours.
 const MOST_BYTES: usize = 1 << 22;
+/// More buffers are none of ours: their list is not read to its end.
+const MOST_BUFFERS: u32 = 1 << 12;
 
 /// `hipdnnPluginConstData_t`.
 #[derive(Debug, Clone, Copy)]
@@ -275,6 +277,9 @@ pub extern "C" fn hipdnnEnginePluginExecuteOpGraph(
     call("hipdnnEnginePluginExecuteOpGraph", || {
         let plugin = plugin(handle)?;
         let context = objects::get::<Context>(context, "execution_context")?;
+        if count > MOST_BUFFERS {
+            return Err(Failure::bad(format!("{count} device_buffers, more than any graph of wave32's has")));
+        }
         context.run(&plugin.0, &buffers.get_all("device_buffers", count as usize)?, workspace)
     })
 }

@@ -310,6 +310,32 @@ fn mixed_up_graphs_are_refused_and_never_crash() {
     assert!((20_000..30_000).contains(&refused), "{refused} refused");
 }
 
+/// The fuzzer's, whose program knows the fields only: here to what they mean.
+#[test]
+fn the_fuzzers_graphs_are_taken_or_refused() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/hipdnn");
+    let random = &mut random();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let taken = aligned(&bytes, Wanted::read);
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert_eq!(taken.is_ok(), ["forward", "bias_relu"].contains(&&*name), "{name}: {taken:?}");
+        for _ in 0..500 {
+            let mut bytes = bytes.clone();
+            for _ in 0..random.random_range(1..4) {
+                let at = random.random_range(0..bytes.len());
+                bytes[at] = if random.random() {
+                    random.random()
+                } else {
+                    bytes[at] ^ 1 << random.random_range(0..8)
+                };
+            }
+            let _ = aligned(&bytes, Wanted::read);
+        }
+    }
+}
+
 #[test]
 fn a_graph_of_very_many_tensors_is_refused_soon() {
     let mut graph = fused(&mut random()).graph();

@@ -173,6 +173,10 @@ fn wrong_buffers_launch_nothing() {
                 host.fails(execute(context, workspace, &foreign), BAD_PARAM, "");
             }
             host.fails(execute(context, workspace, &[]), BAD_PARAM, "no buffer");
+            // SAFETY: a list of so many is not read.
+            let endless =
+                unsafe { (host.plugin.execute)(handle, context, workspace, whole.as_ptr(), u32::MAX) };
+            host.fails(endless, BAD_PARAM, "more than any graph");
             host.wait(null_mut());
             assert!(operands.is_untouched(&host, &case), "{case:?}");
             host.ok(execute(context, workspace, &whole), "execute");

@@ -226,6 +226,37 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_was_changed_is_read_or_refused() {
+        use rand::Rng;
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path(), &Identity::example());
+        store.merge(&[row("a", Verdict::Hang, 1), row("b", Verdict::Works, u64::MAX)]).unwrap();
+        let whole = std::fs::read(store.path()).unwrap();
+        let (mut rng, mut refused) = (rand::rng(), 0);
+        for _ in 0..2000 {
+            let mut bytes = whole.clone();
+            for _ in 0..rng.random_range(1..4) {
+                let at = rng.random_range(0..bytes.len());
+                match rng.random_range(0..4) {
+                    0 => bytes[at] = rng.random(),
+                    1 => bytes[at] = b"[]{},:\"0-.e9"[rng.random_range(0..12)],
+                    2 => drop(bytes.drain(at..(at + 9).min(bytes.len()))),
+                    _ => bytes.truncate(at.max(1)),
+                }
+            }
+            std::fs::write(store.path(), &bytes).unwrap();
+            match store.read() {
+                Ok(known) => assert_eq!(known.format, FORMAT),
+                Err(error) => {
+                    refused += 1;
+                    assert!(matches!(error, KnownError::Broken { .. }), "{error}");
+                }
+            }
+        }
+        assert!(refused > 500, "{refused}");
+    }
+
+    #[test]
     fn rows_that_threads_add_at_once_are_all_there() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path(), &Identity::example());
