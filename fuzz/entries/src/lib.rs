@@ -43,8 +43,11 @@ mod data {
 
 use std::path::{Path, PathBuf};
 
+/// Reads bytes that somebody else wrote; a panic is a finding.
+pub type Entry = fn(&[u8]);
+
 /// The entries by the names of their targets and corpora.
-pub const ENTRIES: [(&str, fn(&[u8])); 9] = [
+pub const ENTRIES: [(&str, Entry); 9] = [
     ("lines", lines),
     ("onnx", onnx),
     ("journal", journal),
