@@ -327,7 +327,7 @@ def _angle(z: torch.Tensor) -> torch.Tensor:
 
     if z.dtype == torch.complex64:
         real, imaginary = torch.view_as_real(z).unbind(-1)
-        return torch.atan2(imaginary, real)
+        return torch.atan2(imaginary.contiguous(), real.contiguous())
     if z.dtype == torch.float32:
         return torch.where(z < 0, torch.pi, torch.where(z.isnan(), z, 0.0))
     return run_on_cpu(torch.ops.aten.angle.default, z)

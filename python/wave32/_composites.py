@@ -89,6 +89,7 @@ def _searchsorted(
 
 def _bucketize(x: torch.Tensor, edges: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> torch.Tensor:
     """Each step halves what is left of the edges."""
+    x = x.contiguous()
     found, reach = torch.zeros_like(x, dtype=torch.int64), 1 << max(edges.numel(), 1).bit_length()
     while reach := reach >> 1:
         # The first `found` edges lie before x; do `reach` more?

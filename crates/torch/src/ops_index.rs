@@ -230,6 +230,9 @@ fn put_along(to: &View, dim: usize, names: View, from: &View) -> Result<(), Erro
 
 fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
+    if index.dtype()? != DType::I64 {
+        return Err(Error::Index("index_fill_(): Expected dtype int64 for index.".into()));
+    }
     if value.dim() != 0 || value.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("a fill with a value of sizes {:?}", value.sizes())));
     }

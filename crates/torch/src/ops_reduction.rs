@@ -197,6 +197,7 @@ fn spread_into(
     out.share()
 }
 
+/// The mean is taken by itself: the variance's, from sums about a shift, is nan where an element is infinite.
 fn spread_and_mean(
     root: bool,
     x: &Tensor,
@@ -204,11 +205,8 @@ fn spread_and_mean(
     correction: Option<Scalar>,
     keep: bool,
 ) -> Result<(Tensor, Tensor), Error> {
-    let (correction, shape) = (correction_of(x, correction)?, Shape::new(x, dims, keep)?);
-    let (out, mean) = (Tensor::empty(&shape.sizes, x.dtype()?)?, Tensor::empty(&shape.sizes, x.dtype()?)?);
-    let (from, to, mean_to) = (view(x)?, view(&out)?, view(&mean)?);
-    run(|queue| variance(queue, &from, &shape.dims, correction, root, Some(&to), Some(&mean_to)))?;
-    Ok((out, mean))
+    let out = spread(root, x, dims, correction, keep)?;
+    Ok((out, reduced(Reduce::Mean, x, dims, keep, float_type(x.dtype()?)?)?))
 }
 
 /// Reduced dimensions and the sizes of the result.

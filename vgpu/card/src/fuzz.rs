@@ -111,7 +111,7 @@ fn ring(kind: Kind, packets: &[u8], data: &[u8]) {
                 let vm = &stage.device.vm;
                 let read = vm.word64(read_index).map_or(0, |word| word.load(Ordering::Relaxed));
                 let next = |i: u64| {
-                    let at = RING + (read.wrapping_add(4 * i) % BYTES & !3);
+                    let at = RING + (read.wrapping_add(4 * i) % BYTES) / 4 * 4;
                     vm.word32(at).map_or(0, |word| word.load(Ordering::Relaxed))
                 };
                 // Rows of a rectangle, if it is one: there is no time for so many.

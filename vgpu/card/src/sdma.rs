@@ -108,17 +108,16 @@ fn execute(device: &'static Device, queue: &Queue, packet: &[u32; MOST_DWORDS]) 
             // An event that is gone has no waiters.
             let _ = device.events.set(packet[1] & 0x0fff_ffff);
         }
-        (POLL_REGMEM, _) => {
-            // Without `mem_poll` it is the flush of the host data path: nothing to do here.
-            if packet[0] >> 31 == 1 && packet[0] >> 26 & 1 == 0 {
-                let at = address(packet, 1);
-                let word = vm.word32(at).ok_or(Failure::absent(at))?;
-                let (wanted, mask) = (packet[3], packet[4]);
-                let function = packet[0] >> 28 & 7;
-                let holds = || compare(function, word.load(Ordering::Acquire) & mask, wanted);
-                return Ok(device.progress.wait(holds, || queue.stopping()));
-            }
+        (POLL_REGMEM, _) if packet[0] >> 31 == 1 && packet[0] >> 26 & 1 == 0 => {
+            let at = address(packet, 1);
+            let word = vm.word32(at).ok_or(Failure::absent(at))?;
+            let (wanted, mask) = (packet[3], packet[4]);
+            let function = packet[0] >> 28 & 7;
+            let holds = || compare(function, word.load(Ordering::Acquire) & mask, wanted);
+            return Ok(device.progress.wait(holds, || queue.stopping()));
         }
+        // Without `mem_poll` it is the flush of the host data path: nothing to do here.
+        (POLL_REGMEM, _) => {}
         (ATOMIC, _) => {
             target64(address(packet, 1))?.fetch_add(address(packet, 3), Ordering::AcqRel);
         }
