@@ -168,11 +168,11 @@ fn choose(condition: &Tensor, a: &Tensor, b: &Tensor, out: Option<&Tensor>) -> R
 /// # Errors
 /// `Invalid` for a value with dimensions or a mask of another type; the stream's.
 pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Error> {
-    if let Input::Of(value) = value {
-        if value.dim() != 0 {
-            let text = "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with";
-            return Err(Error::Invalid(format!("{text} {} dimension(s).", value.dim())));
-        }
+    if let Input::Of(value) = value
+        && value.dim() != 0
+    {
+        let text = "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with";
+        return Err(Error::Invalid(format!("{text} {} dimension(s).", value.dim())));
     }
     if mask.dtype()? != crate::dtype::DType::Bool {
         let name = mask.dtype()?.name();

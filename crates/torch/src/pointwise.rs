@@ -364,9 +364,8 @@ pub fn promoted(inputs: &[Input]) -> Result<DType, Error> {
 
 fn promoted_pair(a: &Tensor, b: &Tensor) -> Result<DType, Error> {
     let (of_a, of_b) = (a.dtype()?, b.dtype()?);
-    if of_a == of_b && (a.dim() > 0 || b.dim() > 0) {
-        Ok(of_a)
-    } else if a.dim() > 0 && b.dim() == 0 && category(of_b) <= category(of_a) {
+    let same = of_a == of_b && (a.dim() > 0 || b.dim() > 0);
+    if same || (a.dim() > 0 && b.dim() == 0 && category(of_b) <= category(of_a)) {
         Ok(of_a)
     } else if a.dim() == 0 && b.dim() > 0 && category(of_a) <= category(of_b) {
         Ok(of_b)
