@@ -26,7 +26,7 @@ def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 # Composites that ask for the device, or reach for its kernel behind the dispatcher's back: to the CPU explicitly, as
 # long as there is no kernel.
-ON_CPU = ["mode.values", "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "linalg_inv_ex"]
+ON_CPU = ["mode.values", "linalg_inv_ex"]
 
 
 def _or_complex(name: str, fallback: Any) -> Any:
