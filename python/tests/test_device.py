@@ -1,6 +1,9 @@
 """`torch.wave`, memory, fallbacks, errors."""
 
 import gc
+import subprocess
+import sys
+import textwrap
 
 import pytest
 import torch
@@ -15,6 +18,23 @@ def test_device_is_known():
     torch.wave.synchronize()
     with pytest.raises(RuntimeError):
         torch.wave.set_device(1)
+
+
+def test_nothing_is_registered_twice():
+    """Older torch refuses a second implementation of an operator, and then `import wave32` fails."""
+    watch = """
+        import torch
+        names, own = [], torch.library.Library.impl
+        def impl(self, operator, function, dispatch_key="", **options):
+            names.append((self.ns, str(operator), dispatch_key or self.dispatch_key))
+            return own(self, operator, function, dispatch_key, **options)
+        torch.library.Library.impl = impl
+        import wave32
+        print(len(names), sorted({name for name in names if names.count(name) > 1}))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(watch)], capture_output=True, text=True, timeout=120)
+    count, twice = done.stdout.split(" ", 1)
+    assert int(count) > 100 and twice.strip() == "[]", done.stdout + done.stderr
 
 
 def test_memory_is_accounted():

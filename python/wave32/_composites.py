@@ -157,11 +157,6 @@ def _normal(mean: Any, std: Any, *, generator: Any = None) -> torch.Tensor:
     return torch.empty(sizes, dtype=tensors[0].dtype, device="wave").normal_(generator=generator) * std + mean
 
 
-def _is_set_to(a: torch.Tensor, b: torch.Tensor) -> bool:
-    same = a.storage_offset() == b.storage_offset() and a.shape == b.shape and a.stride() == b.stride()
-    return same and a.untyped_storage()._cdata == b.untyped_storage()._cdata
-
-
 def _kaiser_window(length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> torch.Tensor:
     """On the host: torch asks a table of kernels for one, where no device from outside can have any."""
     wanted = options.pop("dtype", None) or torch.get_default_dtype()
@@ -397,7 +392,6 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "normal.Tensor_Tensor": _normal,
         "normal.Tensor_float": lambda mean, std=1.0, **keywords: _normal(mean, std, **keywords),
         "normal.float_Tensor": _normal,
-        "is_set_to": _is_set_to,
         "kaiser_window": _kaiser_window,
         "kaiser_window.periodic": _kaiser_window,
         "kaiser_window.beta": _kaiser_window,
