@@ -236,6 +236,9 @@ mod tests {
         for _ in 0..2000 {
             let mut bytes = whole.clone();
             for _ in 0..rng.random_range(1..4) {
+                if bytes.is_empty() {
+                    break;
+                }
                 let at = rng.random_range(0..bytes.len());
                 match rng.random_range(0..4) {
                     0 => bytes[at] = rng.random(),
