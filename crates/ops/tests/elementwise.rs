@@ -9,6 +9,7 @@ use wave32_ops::{DType, Elementwise, Kind, Number, Op, Operand, View};
 const F: DType = DType::F32;
 
 type OfWhole = (Op, Box<dyn Fn(i64, i64) -> i64>);
+type OfDoubles = (Op, fn(f64, f64) -> f64);
 type Compare = (Op, fn(f64, f64) -> bool);
 
 /// A reference on whole numbers as the type wraps them.
@@ -254,6 +255,34 @@ fn fills_and_ranges() {
     wave32_ops::eye(&mut stream, &square).unwrap();
     let expected: Vec<f64> = (0..35).map(|i| f64::from(i / 7 == i % 7)).collect();
     assert_eq!(get(&mut stream, &square), expected);
+}
+
+/// One function of each kernel of f64 and more; PyTorch's tests take all of them.
+#[test]
+fn functions_of_doubles() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let [a, b] = [0; 2].map(|_| (0..300).map(|_| random.random_range(0.1..0.9)).collect::<Vec<f64>>());
+    let [x, y] = [&a, &b].map(|list| put(&mut stream, DType::F64, &[300], &[2], list));
+    let out = room(&mut stream, DType::F64, &[300]);
+    let cases: [OfDoubles; 11] = [
+        (Op::Pow, f64::powf),
+        (Op::Floor, |a, _| a.floor()),
+        (Op::Exp, |a, _| a.exp()),
+        (Op::Log, |a, _| a.ln()),
+        (Op::Sin, |a, _| a.sin()),
+        (Op::Tanh, |a, _| a.tanh()),
+        (Op::Atan, |a, _| a.atan()),
+        (Op::TanhBackward, |a, b| a * (1.0 - b * b)),
+        (Op::Mse, |a, b| (a - b) * (a - b)),
+        (Op::Hypot, f64::hypot),
+        (Op::Logaddexp, |a, b| (a.exp() + b.exp()).ln()),
+    ];
+    for (op, reference) in cases {
+        Elementwise::new(op, DType::F64).run(&mut stream, &[(&x).into(), (&y).into()], &out).unwrap();
+        let expected: Vec<f64> = a.iter().zip(&b).map(|(&a, &b)| reference(a, b)).collect();
+        close(&get(&mut stream, &out), &expected, 4e-15, &format!("seed {seed}: {op:?} of F64"));
+    }
 }
 
 #[test]
