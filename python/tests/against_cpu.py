@@ -28,6 +28,11 @@ def _close(found, expected, rtol, what):
         assert torch.equal(found.cpu(), expected), what
 
 
+def ran_on_cpu(before):
+    """The fallbacks, with their counts, that changed since `dict(_native.fallbacks())` was `before`."""
+    return {name: count for name, count in _native.fallbacks() if count != before.get(name)}
+
+
 def check(function, *arguments, rtol=1e-6, strides=True, fallbacks=()):
     """`function(*arguments)` must be on the device what it is on the CPU, gradients of all float arguments too."""
     before = dict(_native.fallbacks())
@@ -57,7 +62,7 @@ def check(function, *arguments, rtol=1e-6, strides=True, fallbacks=()):
             assert (one is None) == (other is None)
             if other is not None:
                 _close(one, other, rtol, f"gradient {number}")
-    after = {name: count for name, count in _native.fallbacks() if count != before.get(name)}
+    after = ran_on_cpu(before)
     assert set(after) <= set(fallbacks), f"ran on the CPU: {after}"
 
 

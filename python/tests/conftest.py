@@ -14,7 +14,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import torch  # noqa: E402
-import wave32  # noqa: E402, F401
+import wave32  # noqa: E402
+from against_cpu import ran_on_cpu  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +25,15 @@ def fresh_seed(request):
     request.node.user_properties.append(("seed", seed))
     print(f"WAVE_TEST_SEED={seed}")
     return seed
+
+
+@pytest.fixture
+def on_the_device():
+    """Nothing in the test may run on the CPU."""
+    before = dict(wave32._native.fallbacks())
+    yield
+    after = ran_on_cpu(before)
+    assert not after, f"ran on the CPU: {after}"
 
 
 @pytest.fixture

@@ -3,18 +3,10 @@
 import pytest
 import torch
 from against_cpu import pick, seeded
-from wave32 import _native
+
+pytestmark = pytest.mark.usefixtures("on_the_device")
 
 NORMS = ["backward", "ortho", "forward"]
-
-
-@pytest.fixture(autouse=True)
-def on_the_device():
-    """Nothing here may run on the CPU."""
-    before = dict(_native.fallbacks())
-    yield
-    after = {name: count for name, count in _native.fallbacks() if count != before.get(name)}
-    assert not after, f"ran on the CPU: {after}"
 
 
 def close(found, expected, rtol=3e-6):

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{LINE, build, folder, refused, stderr, stdout, wave32, with_drivers};
+use common::{LINE, build, folder, in_shell, refused, stderr, stdout, wave32, with_drivers};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -165,16 +165,7 @@ fn an_empty_card_is_not_the_default_one() {
 
 /// Where the system gives no thread, in a shell with that limit.
 fn limited(limit: &str, args: &[&str]) -> Output {
-    let command = wave32();
-    let mut shell = Command::new("sh");
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    let script = format!("{limit}; exec \"$@\"");
-    soon(shell.args(["-c", &script, "sh"]).arg(command.get_program()).args(args), &args.join(" "))
+    soon(&mut in_shell(&format!("{limit}; exec \"$@\""), args), &args.join(" "))
 }
 
 #[test]

@@ -231,7 +231,8 @@ fn a_hang_in_miopen_is_told_and_ended() {
     assert!(text.contains("libamdhip64.so: hipStreamSynchronize+"), "{text}");
     // Compiling may take its time.
     let clang = folder.join("clang");
-    std::fs::copy("/bin/sleep", &clang).unwrap();
+    let copy = Command::new("cp").arg("/bin/sleep").arg(&clang).status();
+    assert!(copy.unwrap().success());
     let done =
         hang("compile", &["sh", "-c", &format!("'{}' 8 2>/dev/null & {program}; exit $?", clang.display())]);
     assert_eq!((done.status.code(), stderr(&done)), (Some(4), "epoch 1\n".into()));

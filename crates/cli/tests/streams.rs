@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{LINE, folder, nowhere, stderr, stdout, wave32};
+use common::{LINE, folder, in_shell, nowhere, stderr, stdout, wave32};
 use std::fs::{File, OpenOptions};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 fn full() -> File {
     OpenOptions::new().write(true).open("/dev/full").unwrap()
@@ -21,15 +21,7 @@ fn broken() -> Stdio {
 
 /// With its standard error closed before it starts.
 fn closed(args: &[&str]) -> Output {
-    let command = wave32();
-    let mut shell = Command::new("sh");
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    shell.args(["-c", "exec \"$@\" 2>&-", "sh"]).arg(command.get_program()).args(args).output().unwrap()
+    in_shell("exec \"$@\" 2>&-", args).output().unwrap()
 }
 
 #[test]

@@ -129,9 +129,7 @@ mod tests {
     /// A machine whose only program is this script, under the name `tell`.
     fn machine(script: &str) -> (tempfile::TempDir, System) {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("tell");
-        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        crate::hostile_tests::common::program(folder.path(), "tell", script);
         let path = folder.path().display().to_string();
         let process = Process { env: [("PATH".to_string(), path)].into(), ..Process::default() };
         let system = System::new(folder.path().to_path_buf(), process, true);

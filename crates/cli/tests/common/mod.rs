@@ -24,6 +24,20 @@ pub fn wave32() -> Command {
     command
 }
 
+/// [`wave32`] with these arguments, which a shell's `script` has as `"$@"`.
+pub fn in_shell(script: &str, args: &[&str]) -> Command {
+    let command = wave32();
+    let mut shell = Command::new("sh");
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.args(["-c", script, "sh"]).arg(command.get_program()).args(args);
+    shell
+}
+
 /// Builds a C program.
 pub fn cc(args: &[&str], to: &Path, from: &Path) {
     let mut cc = Command::new("cc");

@@ -17,6 +17,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Writes the tree that the text describes under a folder.
 pub fn build(root: &Path, text: &str) {
@@ -98,12 +99,15 @@ fn kfd(root: &Path, node: &str, address: &str, device: &str, target: &str, flags
 }
 
 /// Puts a program into a folder: a script for sh.
+///
+/// A child writes it. The kernel runs no file that some process holds open for writing (ETXTBSY), and a child that
+/// another thread starts holds for a moment whatever this process has open.
 pub fn program(folder: &Path, name: &str, script: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    let path = folder.join(name);
     fs::create_dir_all(folder).unwrap();
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = tempfile::NamedTempFile::new().unwrap();
+    fs::write(text.path(), format!("#!/bin/sh\n{script}\n")).unwrap();
+    let install = Command::new("install").arg("-m755").args([text.path(), &folder.join(name)]).status();
+    assert!(install.unwrap().success());
 }
 
 fn rodata(strings: &[&str]) -> (&'static str, Vec<u8>) {
