@@ -10,6 +10,7 @@ import pytest
 RUN = pathlib.Path(__file__).parent / "upstream" / "run.py"
 sys.path.insert(0, str(RUN.parent))
 
+import run  # noqa: E402
 import table  # noqa: E402
 
 FILE = '''
@@ -152,6 +153,53 @@ def test_slices_make_the_whole(checkout):
     assert resumed.keys() == whole.keys() and 0 < len(whole) < 7, done.stdout + done.stderr
     done, _, _ = harness(checkout, "--sample", "1/2", "--seed", "12", "--resume")
     assert done.returncode == 2 and "of the sample 1/2 of seed 11" in done.stderr
+
+
+class _FakeWorker:
+    """A file that is loaded in no time."""
+
+    def __init__(self, checkout, file, device):
+        self.file = file
+
+    def loaded(self):
+        return {}
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("limit, expected", [
+    # A second a test: four files share 20 s, and what a short file leaves over goes to the later ones.
+    (20.5, {"a": 6, "b": 2, "c": 7, "d": 6}),
+    # Enough for all: what was set aside is run too.
+    (1000, {"a": 30, "b": 2, "c": 30, "d": 30}),
+    (float("inf"), {"a": 30, "b": 2, "c": 30, "d": 30}),
+])
+def test_each_file_has_its_share_of_the_time(monkeypatch, limit, expected):
+    now = 0.0
+    monkeypatch.setattr(run, "Worker", _FakeWorker)
+    monkeypatch.setattr(run.time, "monotonic", lambda: now)
+    sizes = {"a": 30, "b": 2, "c": 30, "d": 30}
+    wanted = [(file, lambda file, _: [f"{file}{i}" for i in range(sizes[file])]) for file in sizes]
+    queue = run._Queue(pathlib.Path(), "cpu", wanted, limit, 2)
+    done = []
+    while (found := queue.next()) is not None:
+        done.append(found[1])
+        assert found[0].file == found[1][0]
+        now += 1
+    assert len(set(done)) == len(done)
+    assert {file: sum(test[0] == file for test in done) for file in sizes} == expected
+
+
+def test_what_was_not_reached_is_told():
+    head = {"sample": "1/1", "seed": "7", "device": "wave", "torch": "2", "deadline": 9, "jobs": 1}
+    lines = [head, {"wanted": ["a.py", "b.py", "c.py"]}, {"file": "a.py", "tests": 9, "taken": 3, "missing": []},
+             {"id": "a.py::C::test_x", "outcome": "failed", "reason": "wrong"},
+             {"file": "b.py", "error": "no such name"}]
+    text = table.markdown(lines)
+    assert "| a.py | 3 of 9 (2 not reached) | 1 | 0 | 1 |" in text
+    assert "Not reached for want of time: 2 of the tests taken; none of c.py." in text
+    assert "1 failures were not run on the CPU as well." in text
 
 
 def test_rows_that_quote_torch_leave_the_sum():

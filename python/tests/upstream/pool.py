@@ -25,6 +25,7 @@ class Worker:
     """A process of worker.py for one file and device."""
 
     def __init__(self, checkout: pathlib.Path, file: str, device: str) -> None:
+        self.file = file
         self.folder = tempfile.TemporaryDirectory(prefix="upstream-")
         self._lock = threading.Lock()
         self._runners = 0

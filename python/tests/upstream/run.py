@@ -27,6 +27,9 @@ import rules
 import table
 from pool import Runner, Worker
 
+# Of a run's minutes; the rest is kept for running on the CPU what failed.
+DEVICE_SHARE = 0.8
+
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -57,8 +60,9 @@ def chosen(tests: Iterable[str], sample: tuple[int, int], most: int, seed: str) 
     def rank(test: str) -> int:
         return int.from_bytes(hashlib.sha256(f"{seed} {test}".encode()).digest()[:8], "big")
 
-    taken = [test for test in tests if rank(test) % whole < share]
-    return sorted(taken, key=rank)[:most] if most else taken
+    # In an order that is random too, so that what a run that ends early has reached is a sample as well.
+    taken = sorted((test for test in tests if rank(test) % whole < share), key=rank)
+    return taken[:most] if most else taken
 
 
 class _Results:
@@ -79,20 +83,28 @@ class _Results:
 
 
 class _Queue:
-    """Tests of file after file; the next files are loaded while those of this one run."""
+    """Tests of file after file; the next files are loaded while those of this one run.
+
+    Each file has an equal share of the time that is left. What a file does not get done in its share waits until all
+    have had theirs.
+    """
 
     def __init__(
         self, checkout: pathlib.Path, device: str, wanted: list[tuple[str, Any]], until: float, ahead: int
     ) -> None:
         self._checkout, self._device, self._wanted, self._until = checkout, device, collections.deque(wanted), until
+        self._aside: list[tuple[str, Any]] = []
         self._lock = threading.Lock()
         self._tests: collections.deque[tuple[Worker, str]] = collections.deque()
         self._users: dict[Worker, int] = collections.Counter()
         self._most_ahead = ahead
         self._ahead: collections.deque[Worker] = collections.deque()
         self._current: Worker | None = None
+        self._share_ends = until
 
     def _load(self) -> None:
+        if not self._wanted:
+            self._wanted, self._aside = collections.deque(self._aside), []
         while len(self._ahead) < min(self._most_ahead + 1, len(self._wanted)):
             self._ahead.append(Worker(self._checkout, self._wanted[len(self._ahead)][0], self._device))
         file, select = self._wanted.popleft()
@@ -100,6 +112,18 @@ class _Queue:
         self._leave_current()
         self._current = worker
         self._tests.extend((worker, test) for test in select(file, worker))
+        now = time.monotonic()
+        self._share_ends = now + (self._until - now) / (len(self._wanted) + 1)
+
+    def _set_aside(self) -> None:
+        """The tests left of a file whose share is over, until the other files have had theirs."""
+        left = [test for _, test in self._tests]
+        self._tests.clear()
+
+        def select(file: str, worker: Worker) -> list[str]:
+            return [] if "error" in worker.loaded() else left
+
+        self._aside.append((self._current.file, select))
 
     def _leave_current(self) -> None:
         left, self._current = self._current, None
@@ -109,8 +133,10 @@ class _Queue:
     def next(self) -> tuple[Worker, str] | None:
         """A test and its file's process; none at the end."""
         with self._lock:
+            if self._tests and (self._wanted or self._aside) and time.monotonic() > self._share_ends:
+                self._set_aside()
             while not self._tests:
-                if not self._wanted or time.monotonic() > self._until:
+                if not (self._wanted or self._aside) or time.monotonic() > self._until:
                     return None
                 self._load()
             if time.monotonic() > self._until:
@@ -194,6 +220,8 @@ def main() -> int:
     done = {line["id"] for line in results.lines if "id" in line}
     started = time.monotonic()
     until = started + options.minutes * 60 if options.minutes else float("inf")
+    asks_cpu = options.device != "cpu" and not options.no_cpu
+    device_until = started + options.minutes * 60 * (DEVICE_SHARE if asks_cpu else 1) if options.minutes else until
 
     def select(file: str, worker: Worker) -> list[str]:
         loaded = worker.loaded()
@@ -220,16 +248,17 @@ def main() -> int:
         return left
 
     names = options.files.split(",") if options.files else [file.path for file in rules.FILES]
+    results.add({"wanted": names})
     # What an earlier slice has finished is not loaded again.
     ended = collections.Counter(test.split("::")[0] for test in done)
     finished = {line["file"] for line in results.lines if "taken" in line and ended[line["file"]] >= line["taken"]}
     names = [name for name in names if name not in finished]
     # A loaded file takes 1 GB.
     ahead = min(options.jobs, 6)
-    queue = _Queue(options.checkout, options.device, [(name, select) for name in names], until, ahead)
+    queue = _Queue(options.checkout, options.device, [(name, select) for name in names], device_until, ahead)
     _run(queue, options.jobs, options.deadline, results.add)
 
-    if options.device != "cpu" and not options.no_cpu:
+    if asks_cpu:
         _ask_cpu(options, results, until)
     return table.report(results.lines, options.table)
 

@@ -68,6 +68,8 @@ def _count(lines: list[dict[str, Any]], cpu: dict[str, str], rows: list[dict[str
                 count["torch"] += 1
             elif cpu.get(line["id"]) in BAD:
                 count["cpu too"] += 1
+            elif line["id"] not in cpu:
+                count["unasked"] += 1
     return count
 
 
@@ -97,15 +99,25 @@ def markdown(lines: list[dict[str, Any]]) -> str:
         "|---|---" * 1 + "|---" * (len(COLUMNS) + 1) + "|",
     ]
     whole: dict[str, int] = collections.Counter()
+    unreached = 0
     for file, about in files.items():
         count = _count(by_file[file], cpu, rows)
         whole.update(count)
         missing = about["taken"] - len(by_file[file])
+        unreached += missing
         taken = f"{about['taken']} of {about['tests']}" + (f" ({missing} not reached)" if missing else "")
         text.append(f"| {file} | {taken} | " + " | ".join(str(count[c]) for c in COLUMNS) + f" | {share(count)} |")
     taken, tests = (sum(about[key] for about in files.values()) for key in ("taken", "tests"))
-    text.append(f"| all | {taken} of {tests} | "
-                + " | ".join(str(whole[c]) for c in COLUMNS) + f" | {share(whole)} |")
+    taken = f"{taken} of {tests}" + (f" ({unreached} not reached)" if unreached else "")
+    text.append(f"| all | {taken} | " + " | ".join(str(whole[c]) for c in COLUMNS) + f" | {share(whole)} |")
+    wanted = {file: None for line in lines for file in line.get("wanted", ())}
+    broken = {line["file"] for line in lines if "error" in line and "file" in line}
+    unopened = [file for file in wanted if file not in files and file not in broken]
+    if unreached or unopened:
+        text.append(f"\nNot reached for want of time: {unreached} of the tests taken"
+                    + (f"; none of {', '.join(unopened)}" if unopened else "") + ".")
+    if unasked := whole["unasked"]:
+        text.append(f"\n{unasked} failures were not run on the CPU as well.")
     for line in lines:
         if "error" in line and "file" in line:
             text.append(f"\n`{line['file']}` could not be loaded: {line['error']}")
