@@ -135,6 +135,150 @@ def test_convolutions(number):
         both(function, leaves, f"{function.__name__} of {sizes}, last: {first}, {second}")
 
 
+def laid_out(x, order):
+    """A copy whose dimensions, from the outermost in, are these."""
+    return x.permute(order).contiguous().permute([order.index(dim) for dim in range(x.dim())])
+
+
+def results(function, *operands):
+    """Results on both devices, of operands that have the same strides, gaps and repetitions."""
+    given = [[], []]
+    for x in operands:
+        base = x if x._base is None else x._base
+        moved = base.to("wave").as_strided(x.shape, x.stride(), x.storage_offset())
+        assert moved.stride() == x.stride()
+        given[0].append(x)
+        given[1].append(moved)
+    return [function(*inputs) for inputs in given]
+
+
+@pytest.mark.parametrize("function", (F.conv1d, F.conv_transpose1d))
+def test_signals(function):
+    # A permuted weight makes channels last of a signal as of an image; a permuted input does not.
+    x, w = torch.randn(2, 3, 7), torch.randn(3, 3, 2)
+    both(function, [x, laid_out(w, (0, 2, 1))], "a permuted weight")
+    both(function, [laid_out(x, (0, 2, 1)), w], "a permuted input")
+    both(function, [x[0], laid_out(w, (0, 2, 1))], "no batch")
+    # Of what is contiguous and permuted at once, the strides that mean nothing decide.
+    w = torch.randn(1, 2, 1) if function is F.conv_transpose1d else torch.randn(2, 1, 1)
+    expected, found = results(function, torch.randn(1, 9, 1).permute(0, 2, 1), w)
+    same(found, expected, "a single channel")
+
+
+def test_batch_norm_without_height_and_width():
+    x = torch.randn(2, 4, 4, 1, 1).permute(0, 2, 1, 3, 4)
+    for function in (
+        lambda x: F.batch_norm(x, None, None, training=True),
+        lambda x: F.batch_norm(x, torch.zeros(4, device=x.device), torch.ones(4, device=x.device)),
+    ):
+        expected, found = results(function, x)
+        same(found, expected, "batch_norm")
+    expected, found = results(lambda x: F.batch_norm(x, None, None, training=True), torch.randn(1, 1, 7, 2).permute(0, 3, 2, 1))
+    same(found, expected, "batch_norm of an image of one column")
+
+
+@pytest.mark.parametrize("name", ("binary_cross_entropy", "huber_loss"))
+def test_losses_lie_as_predictions(name):
+    loss = getattr(F, name)
+    y = torch.rand(3, 3, 2, 3).contiguous(memory_format=torch.channels_last)
+    for x in (torch.rand(3, 1, 2, 3).expand(3, 3, 2, 3), laid_out(torch.rand(3, 3, 2, 3), (1, 0, 3, 2))):
+        expected, found = results(lambda x, y: loss(x, y, reduction="none"), x, y)
+        same(found, expected, name)
+    if name == "huber_loss":
+        expected, found = results(lambda x, y: loss(x, y, reduction="none"), torch.tensor(0.5), torch.rand(8, 1, 3).permute(2, 1, 0))
+        same(found, expected, "of a number")
+        assert loss(torch.rand(2, device="wave"), torch.rand(2, device="wave", dtype=torch.float64)).dtype == torch.float32
+
+
+CONTIGUOUS = {
+    "grid_sample": (lambda x: F.grid_sample(torch.arange(6.0, device=x.device).reshape(2, 3, 1, 1), x), (2, 2, 4, 2)),
+    "take": (lambda x: torch.take(torch.arange(9.0, device=x.device), (x > 0).long()), (2, 7)),
+    "unfold": (lambda x: F.unfold(x, 2), (2, 3, 4, 5)),
+    "bucketize": (lambda x: torch.bucketize(x, torch.tensor([-0.5, 0.5], device=x.device)), (2, 3, 4)),
+    "searchsorted": (lambda x: torch.searchsorted(torch.tensor([-0.5, 0.5], device=x.device), x), (2, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", CONTIGUOUS)
+def test_what_is_contiguous_of_permuted_operands(name):
+    function, sizes = CONTIGUOUS[name]
+    for order in ((*range(len(sizes))[::-1],), (1, 0, *range(2, len(sizes)))):
+        expected, found = results(function, laid_out(torch.randn(sizes), order))
+        same(found, expected, f"{name} {order}")
+        assert found.is_contiguous()
+
+
+ORDERED = {
+    "angle": lambda x, y: torch.angle(x),
+    "angle of complex numbers": lambda x, y: torch.angle(torch.complex(x, y)),
+    "size of complex numbers": lambda x, y: torch.complex(x, y).abs(),
+    "complex": lambda x, y: torch.complex(x, y),
+    "complex with a number": lambda x, y: torch.complex(x, torch.tensor(2.0, device=x.device)),
+    "polar": lambda x, y: torch.polar(x, y),
+    "complex sum": lambda x, y: torch.complex(x, x) + y,
+    "complex product with a number": lambda x, y: x * torch.tensor(2j, device=x.device),
+    "complex choice": lambda x, y: torch.where(y > 0, torch.complex(x[:1], x[:1]), 1j),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_complex_numbers(name):
+    for order in ((2, 1, 0), (1, 0, 2), (0, 1, 2)):
+        x, y = laid_out(torch.rand(3, 4, 2), order), laid_out(torch.rand(4, 2) - 0.5, (1, 0))
+        expected, found = results(ORDERED[name], x, y)
+        same(found, expected, f"{name} {order}")
+
+
+OUTS = {
+    "i0": (torch.i0, (), torch.float32),
+    "angle": (torch.angle, (), torch.float32),
+    "sub": (lambda x, out: torch.sub(x, torch.zeros((), dtype=torch.complex128, device=x.device), out=out), (), torch.complex64),
+    "polar": (lambda x, out: torch.polar(x, x, out=out), (), torch.complex64),
+    "lcm": (lambda x, out: torch.lcm(x.long(), torch.tensor(2, device=x.device), out=out), (), torch.int64),
+    "take": (lambda x, out: torch.take(x, torch.zeros_like(x, dtype=torch.int64), out=out), (), torch.float32),
+}
+
+
+@pytest.mark.parametrize("name", OUTS)
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_an_out_of_other_sizes_gets_the_results_strides(name):
+    function, sizes, dtype = OUTS[name]
+    x = laid_out(torch.rand(2, 3, 4, 5) * 4, (3, 0, 2, 1))
+    for sizes in ((0,), (2, 3, 4, 5, 2), (7,)):
+        expected, found = results(lambda x: function(x, out=torch.zeros(sizes, dtype=dtype, device=x.device)), x)
+        same(found, expected, f"{name} into {sizes}")
+
+
+def test_what_is_repeated_counts_on_the_cpu():
+    # An operand whose strides are 0 does not decide about the order of dimensions.
+    x, y = torch.randint(1, 9, (2, 1, 3)).expand(2, 4, 3), laid_out(torch.randint(1, 9, (2, 4, 3)), (2, 1, 0))
+    expected, found = results(torch.gcd, x, y)
+    same(found, expected, "gcd")
+
+
+@pytest.mark.parametrize("masked", (False, True))
+def test_attention_lies_as_its_query(masked):
+    k, v = torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
+    mask = [torch.randn(5, 6)] if masked else []
+    for order in ((0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3), (0, 3, 1, 2)):
+        q = laid_out(torch.randn(2, 3, 5, 4), order)
+        expected, found = results(F.scaled_dot_product_attention, q, k, v, *mask)
+        same(found, expected, f"attention {order}")
+        same(*results(F.scaled_dot_product_attention, q[0], k[0], v[0])[::-1], f"attention {order} without a batch")
+        same(*results(F.scaled_dot_product_attention, q, k, v[..., :2])[::-1], f"attention {order}, other values")
+    leaves = [laid_out(torch.randn(2, 3, 5, 4), (0, 2, 1, 3)), k, v]
+    grads = []
+    for device in ("cpu", "wave"):
+        inputs = [leaf.to(device).requires_grad_() for leaf in leaves]
+        grads.append(torch.autograd.grad(F.scaled_dot_product_attention(*inputs).square().sum(), inputs))
+    for expected, found in zip(*grads):
+        torch.testing.assert_close(found.cpu(), expected, rtol=1e-3, atol=1e-4)
+    # Heads go together again by a view.
+    q = torch.randn(2, 5, 3, 4, device="wave").transpose(1, 2)
+    made = F.scaled_dot_product_attention(q, k.to("wave"), v.to("wave"))
+    assert made.transpose(1, 2).view(2, 5, 12).shape == (2, 5, 12)
+
+
 def test_a_network_in_channels_last_can_be_viewed():
     m = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU()).to("wave", memory_format=torch.channels_last)
     y = m(torch.randn(2, 3, 4, 5, device="wave").to(memory_format=torch.channels_last))

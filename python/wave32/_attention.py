@@ -1,4 +1,4 @@
-"""The layers that `torch.nn` runs in one piece in evaluation, made of operators that have kernels."""
+"""Attention, and the layers that `torch.nn` runs in one piece in evaluation, made of operators that have kernels."""
 
 from __future__ import annotations
 
@@ -74,6 +74,37 @@ def _no_nested(x: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:
         "wave: the device has no nested tensors: make the TransformerEncoder with enable_nested_tensor=False, or leave its "
         "mask_check on"
     )
+
+
+def _as_query(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
+    """Whether torch would take a fused kernel on the CPU, whose results are laid out as the query is."""
+    operands = [query, key, value]
+    rank, sizes = query.dim(), {(x.dim(), x.shape[-1], x.shape[0] if x.dim() == 4 else 1) for x in operands}
+    if rank not in (3, 4) or len(sizes) > 1 or dropout or any(x.stride(-1) != 1 for x in operands):
+        return False
+    return mask is None or (mask.dim() in (2, 4) and not (torch.is_grad_enabled() and mask.requires_grad))
+
+
+def _scaled_dot_product(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0, causal: bool = False,
+    **keywords: Any,
+) -> Tensor:  # fmt: skip
+    """With what takes heads apart before, as `transpose` does, a view puts them together again."""
+    op = torch.ops.aten.scaled_dot_product_attention.default
+    made = op.decompose(query, key, value, mask, dropout, causal, **keywords)
+    if query.is_contiguous() or made.shape != query.shape or not _as_query(query, key, value, mask, dropout):
+        return made
+    strides = torch.empty_like(query, device="meta").stride()
+    order = sorted(range(made.dim()), key=lambda dim: strides[dim], reverse=True)
+    return made.permute(order).contiguous().permute([order.index(dim) for dim in range(made.dim())])
+
+
+def register() -> None:
+    """Registers attention where autograd is recorded, and where it is not."""
+    from wave32._registration import library
+
+    for key in ("AutogradPrivateUse1", "PrivateUse1"):
+        library("aten", key).impl("scaled_dot_product_attention", _scaled_dot_product)
 
 
 def table() -> dict[str, Callable[..., Any]]:

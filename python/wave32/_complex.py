@@ -46,14 +46,25 @@ def whole(parts: torch.Tensor) -> torch.Tensor:
     return torch.view_as_complex(parts)
 
 
+def _elementwise(operands: list[Any], dtype: torch.dtype) -> torch.Tensor:
+    """A new result of these operands, numbers among them, with the strides that torch gives such a result."""
+    tensors = [x if isinstance(x, torch.Tensor) else torch.empty((), device="cpu") for x in operands]
+    return torch.ops.wave.elementwise_empty(tensors, dtype)
+
+
+def _resize(out: torch.Tensor, like: torch.Tensor) -> None:
+    """Gives an `out=` of other sizes those of the result, and its strides."""
+    torch.ops.wave.resize_output_(out, like.shape)
+    out.as_strided_(like.shape, torch.empty_like(like, device="meta").stride())
+
+
 def _join(pair: Pair, dtype: torch.dtype, like: list[Any], out: torch.Tensor | None) -> torch.Tensor:
-    """A complex tensor of these parts; into `out` where that is given."""
+    """A complex tensor of these parts, which were made of operands `like`; into `out` where that is given."""
     real, imaginary = pair
     if out is None:
-        same = [t for t in like if isinstance(t, torch.Tensor) and t.device.type == "wave" and t.shape == real.shape]
-        out = torch.empty_like(same[0], dtype=dtype) if same else torch.empty(real.shape, dtype=dtype, device="wave")
+        out = _elementwise(like, dtype)
     elif out.shape != real.shape:
-        out.resize_(real.shape)
+        _resize(out, _elementwise(like, dtype))
     parts = torch.view_as_real(out)
     parts.select(-1, 0).copy_(real)
     if isinstance(imaginary, torch.Tensor):
@@ -221,7 +232,7 @@ def _compare(equal: bool) -> Callable[..., Any]:
 
 def _into(out: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     if out.shape != made.shape:
-        out.resize_(made.shape)
+        _resize(out, made)
     return out.copy_(made)
 
 
@@ -232,7 +243,8 @@ def _of_parts(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         if z.dtype != torch.complex64 or (out is not None and out.is_complex()):
             return NotImplemented
         made = function(*torch.view_as_real(z).unbind(-1))
-        return made if out is None else _into(out, made)
+        # An `out=` that gets other sizes: torch copies a complex result into it.
+        return made if out is None else _into(out, made.contiguous())
 
     return call
 
@@ -303,7 +315,7 @@ def _choose(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor, out: Any 
         return NotImplemented
     (ar, ai), (br, bi) = _split(a, dtype), _split(b, dtype)
     ends = [torch.where(condition, x, y) for x, y in ((ar, br), (ai, bi))]
-    return _join((ends[0], ends[1]), dtype, [a, b], out)
+    return _join((ends[0], ends[1]), dtype, [condition, a, b], out)
 
 
 def _norm(z: torch.Tensor, order: Any = 2, dims: Any = None, keep: bool = False, dtype: Any = None, out: Any = None) -> Any:
@@ -327,23 +339,27 @@ def _angle(z: torch.Tensor) -> torch.Tensor:
 
     if z.dtype == torch.complex64:
         real, imaginary = torch.view_as_real(z).unbind(-1)
-        return torch.atan2(imaginary.contiguous(), real.contiguous())
+        # In the usual order: torch makes a complex result first, which it copies.
+        return torch.atan2(imaginary, real).contiguous()
     if z.dtype == torch.float32:
         return torch.where(z < 0, torch.pi, torch.where(z.isnan(), z, 0.0))
     return run_on_cpu(torch.ops.aten.angle.default, z)
 
 
 def _angle_out(z: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
-    return _into(out, _angle(z))
+    made = _angle(z)
+    if not torch.can_cast(made.dtype, out.dtype):
+        torch.angle(z.cpu(), out=out.cpu())  # Which words the refusal.
+    return _into(out, made)
 
 
 def _complex(real: torch.Tensor, imaginary: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
     shape = torch.broadcast_shapes(real.shape, imaginary.shape)
-    return _join((real.broadcast_to(shape), imaginary), out.dtype, [], out)
+    return _join((real.broadcast_to(shape), imaginary), out.dtype, [real, imaginary], out)
 
 
 def _polar(size: torch.Tensor, angle: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
-    return _join((size * angle.cos(), size * angle.sin()), out.dtype, [], out)
+    return _join((size * angle.cos(), size * angle.sin()), out.dtype, [size, angle], out)
 
 
 def _conj_physical(z: torch.Tensor, *, out: Any = None) -> torch.Tensor:

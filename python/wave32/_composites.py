@@ -37,7 +37,7 @@ def _grid_sampler(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, 
     fits = x.dim() == grid.dim() == 4 and len(x) == len(grid) and grid.shape[3] == 2 and 0 not in x.shape[2:]
     if not fits or x.dtype != grid.dtype or not x.is_floating_point() or x.device != grid.device:
         return run_on_cpu(aten.grid_sampler_2d.default, x, grid, mode, padding, align)  # Which words the refusal.
-    return decomposition_table[aten.grid_sampler_2d.default](x, grid, mode, padding, align)
+    return decomposition_table[aten.grid_sampler_2d.default](x, grid, mode, padding, align).contiguous()
 
 
 def _grid_sampler_backward(
@@ -51,7 +51,7 @@ def _grid_sampler_backward(
         return sample(next(given) if mask[0] else x, next(given) if mask[1] else grid, mode, padding, align)
 
     grads = iter(_gradients(function, wanted, grad) if wanted else ())
-    return tuple(next(grads) if asked else None for asked in mask)  # type: ignore[return-value]
+    return tuple(next(grads).contiguous() if asked else None for asked in mask)  # type: ignore[return-value]
 
 
 def _unique(
@@ -266,7 +266,7 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    return x.reshape(-1)[index]
+    return x.reshape(-1)[index.contiguous()]
 
 
 def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
@@ -354,6 +354,16 @@ def _into(function: Callable[..., Any]) -> Callable[..., Any]:
     return into
 
 
+def _contiguous(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """`function` with its result as the CPU lays it out: in the usual order, whatever the operands' is."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> torch.Tensor:
+        return function(*arguments, **keywords).contiguous()
+
+    return call
+
+
 def _uncast(function: Callable[..., Any]) -> Callable[..., Any]:
     """Autocast, which decides above, does not decide about parts once more."""
     autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
@@ -376,6 +386,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
     for name in TORCHS:
         base, _, overload = name.partition(".")
         function = decomposition_table[getattr(getattr(aten, base), overload.removesuffix("out").removesuffix("_") or "default")]
+        function = _contiguous(function) if base == "im2col" else function
         torchs[name] = _into(function) if overload.endswith("out") else function
     resamplers = {name: _into(function) for name, function in _resampling.table().items()}
     return torchs | resamplers | {

@@ -114,6 +114,16 @@ def _refuse_mixed_devices(name: str, tensors: list[torch.Tensor]) -> None:
             )
 
 
+def _repeating(value: torch.Tensor) -> torch.Tensor:
+    """A copy on the CPU that repeats what `value` repeats: strides of 0 decide about those of results."""
+    if 0 not in value.stride():
+        return value.cpu()
+    once = value
+    for dim, (size, stride) in enumerate(zip(value.shape, value.stride())):
+        once = once.narrow(dim, 0, 1) if stride == 0 and size > 1 else once
+    return once.cpu().expand(value.shape)
+
+
 class _Copies:
     """Tensors of the device and their copies on the CPU, each copied once."""
 
@@ -137,8 +147,10 @@ class _Copies:
     def _copy(self, value: torch.Tensor) -> torch.Tensor:
         if id(value) in self.shared.views:
             return self.shared.views[id(value)]
-        if id(value) not in self.written or value.layout != torch.strided:
+        if value.layout != torch.strided:
             return value.cpu()
+        if id(value) not in self.written:
+            return _repeating(value)
         # Some of the CPU's kernels write wrongly where elements are not in order.
         return value.cpu().contiguous()
 
@@ -151,7 +163,7 @@ class _Copies:
         if copy.layout != torch.strided:
             value.copy_(copy)
         elif copy.shape != value.shape:
-            value.resize_(copy.shape).copy_(copy)
+            value.resize_(copy.shape).as_strided_(copy.shape, torch.empty_like(copy).stride()).copy_(copy)
         else:
             value.copy_(copy)
 

@@ -164,7 +164,10 @@ fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
 /// True where PyTorch takes a tensor of four or five dimensions for one whose channels come last: by the order of its
 /// strides, gaps allowed.
 pub fn suggests_channels_last(tensor: &Tensor) -> bool {
-    let (sizes, strides) = (tensor.sizes(), tensor.strides());
+    are_channels_last(tensor.sizes(), tensor.strides())
+}
+
+fn are_channels_last(sizes: &[i64], strides: &[i64]) -> bool {
     if !(4..=5).contains(&sizes.len()) || strides[1] == 0 {
         return false;
     }
@@ -179,9 +182,35 @@ pub fn suggests_channels_last(tensor: &Tensor) -> bool {
     true
 }
 
+/// True where results of a convolution of these come with the channels last: where PyTorch takes one of them for that. A
+/// signal counts as an image of height 1, which a permuted input is copied into.
+pub fn convolves_channels_last(input: &Tensor, weight: &Tensor) -> bool {
+    let image = |tensor: &Tensor, strides: &[i64]| match (tensor.sizes(), strides) {
+        (&[n, c, w], &[of_n, of_c, of_w]) => are_channels_last(&[n, c, 1, w], &[of_n, of_c, w * of_w, of_w]),
+        (sizes, strides) => are_channels_last(sizes, strides),
+    };
+    let copied = input.dim() == 3 && !input.is_contiguous();
+    (!copied && image(input, input.strides())) || image(weight, weight.strides())
+}
+
+/// True where elements follow each other in memory, channels last or as usual.
+pub fn in_some_format(tensor: &Tensor) -> bool {
+    let last = || (4..=5).contains(&tensor.dim()) && is_channels_last(tensor.sizes(), tensor.strides());
+    tensor.is_contiguous() || last()
+}
+
+/// True where a normalisation keeps the channels last: in memory without gaps, whatever the strides of single elements
+/// are, else as PyTorch takes the order of the strides. `plain`: so do the other operands.
+pub fn normalises_channels_last(input: &Tensor, plain: bool) -> bool {
+    match plain && in_some_format(input) {
+        true => !input.is_contiguous(),
+        false => suggests_channels_last(input),
+    }
+}
+
 /// `sizes` with the channels last, or the usual strides.
 pub fn in_format(last: bool, sizes: &[i64]) -> Dims {
-    if last && (4..=5).contains(&sizes.len()) { channels_last(sizes) } else { contiguous(sizes) }
+    if last && (3..=5).contains(&sizes.len()) { channels_last(sizes) } else { contiguous(sizes) }
 }
 
 /// A tensor in another layout: itself where it has that layout.

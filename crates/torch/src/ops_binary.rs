@@ -1,11 +1,14 @@
 //! Functions of two and three tensors.
 
+use crate::dtype::DType;
 use crate::error::Error;
+use crate::layout::Operand;
 use crate::ops_unary;
 use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
 use crate::result::{prepare, wrap};
 use crate::tensor::{Dims, Tensor};
+use smallvec::SmallVec;
 use wave32_ops::Op;
 
 /// A row each: `out=` of a function; functional and in-place forms follow from it.
@@ -87,6 +90,12 @@ pub const HOT: &[Row] = hot! {
     "mish_backward" => MishBackward, Same;
     "hardswish_backward" => HardswishBackward, Same;
 };
+
+/// Schemas of what `python/wave32/_complex.py` calls.
+pub const SCHEMAS: &[&str] = &["elementwise_empty(Tensor[] operands, ScalarType dtype) -> Tensor"];
+
+/// Kernels of those.
+pub const OWN: &[Row] = crate::ops! { "elementwise_empty" => elementwise_empty };
 
 /// Kernels of `aten` with more to them, or hot ones in all their forms.
 pub const MORE: &[Row] = crate::ops! {
@@ -192,6 +201,14 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
         return Err(Error::NoKernel("a tensor that overlaps itself".into()));
     }
     Pointwise::new(Op::Where, Rule::As(x.dtype()?)).write(&[mask.into(), value, x.into()], x)
+}
+
+/// A new tensor for an elementwise result of these operands.
+fn elementwise_empty(operands: &[Tensor], dtype: DType) -> Result<Tensor, Error> {
+    let inputs: SmallVec<[Input; 3]> = operands.iter().map(Input::from).collect();
+    let sizes = crate::pointwise::broadcast(&inputs)?;
+    let laid: SmallVec<[Operand; 3]> = operands.iter().map(|x| (x.sizes(), x.strides())).collect();
+    Tensor::empty_strided(&sizes, &crate::layout::strides(&sizes, &laid), dtype)
 }
 
 fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {

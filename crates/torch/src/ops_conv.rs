@@ -2,7 +2,7 @@
 
 use crate::bridge::{contiguous, planned, run, view};
 use crate::error::Error;
-use crate::layout::{laid_out, suggests_channels_last};
+use crate::layout::{convolves_channels_last, laid_out};
 use crate::register::Op;
 use crate::tensor::Tensor;
 use wave32_ops::{ConvOperands, Reduce, epilogue, reduce, storage};
@@ -123,7 +123,7 @@ fn forward(
 ) -> Result<Tensor, Error> {
     let mut spec = spec(input, weight, geometry)?;
     let output = Tensor::empty(&output_sizes(&spec, input.dim())?, input.dtype()?)?;
-    let last = suggests_channels_last(input) || suggests_channels_last(weight);
+    let last = convolves_channels_last(input, weight);
     if output.numel() == 0 {
         return laid_out(output, last);
     }
@@ -154,7 +154,7 @@ fn backward(
     let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
     let spec = spec(input, weight, &geometry)?;
     let dtype = input.dtype()?;
-    let last = suggests_channels_last(input) || suggests_channels_last(weight);
+    let last = convolves_channels_last(input, weight);
     let grad = contiguous(grad)?;
     let wanted = |index: usize| mask.get(index).copied().unwrap_or(false);
     let mut made = [Tensor::undefined()?, Tensor::undefined()?, Tensor::undefined()?];

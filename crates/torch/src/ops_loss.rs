@@ -71,6 +71,15 @@ fn share(x: &Tensor, reduction: i64) -> f64 {
     if reduction == MEAN { 1.0 / x.numel() as f64 } else { 1.0 }
 }
 
+/// Each element's loss, with the strides that torch gives it.
+fn each_loss(op: Op, pointwise: Pointwise, inputs: &[Input], x: &Tensor) -> Result<Tensor, Error> {
+    match op {
+        // Laid out as the prediction: torch makes these results before it looks at the target.
+        Op::Huber | Op::Bce if x.is_wave() => pointwise.write(inputs, &x.empty_like(x.dtype()?)?),
+        _ => pointwise.make(inputs),
+    }
+}
+
 fn put(pointwise: Pointwise, inputs: &[Input], out: Option<&Tensor>) -> Result<Tensor, Error> {
     match out {
         Some(out) => pointwise.write(inputs, out),
@@ -90,11 +99,14 @@ fn loss(
     let each = Pointwise::with(op, Rule::Same, s, 0.0);
     let inputs = [x.into(), y.into()];
     if reduction == 0 && weight.is_none() {
-        let made = put(each, &inputs, out)?;
+        let made = match out {
+            Some(out) => each.write(&inputs, out)?,
+            None => each_loss(op, each, &inputs, x)?,
+        };
         expect_numbers(op, &made)?;
         return Ok(made);
     }
-    let made = each.make(&inputs)?;
+    let made = each_loss(op, each, &inputs, x)?;
     expect_numbers(op, &made)?;
     if let Some(weight) = weight {
         Pointwise::new(Op::Mul, Rule::Same).in_place(&made, &[weight.into()])?;
@@ -148,7 +160,8 @@ fn bce_backward(
     reduction: i64,
     out: Option<&Tensor>,
 ) -> Result<Tensor, Error> {
-    let made = backward(Op::BceBackward, [grad, x, y], share(x, reduction), 0.0, out)?;
+    let like = if out.is_none() { Some(x.empty_like(x.dtype()?)?) } else { None };
+    let made = backward(Op::BceBackward, [grad, x, y], share(x, reduction), 0.0, out.or(like.as_ref()))?;
     match weight {
         Some(weight) => Pointwise::new(Op::Mul, Rule::Same).in_place(&made, &[weight.into()]),
         None => Ok(made),

@@ -3,7 +3,7 @@
 use crate::bridge::{contiguous, run, view};
 use crate::dtype::DType;
 use crate::error::Error;
-use crate::layout::{laid_out, suggests_channels_last};
+use crate::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
 use crate::register::Op;
 use crate::tensor::Tensor;
 use wave32_ops::{BatchNorm, View, batch_norm, batch_norm_backward};
@@ -57,7 +57,8 @@ fn native_batch_norm(
     let y = Tensor::empty(input.sizes(), dtype)?;
     let save = Tensor::empty(&[2 * channels], DType::F32)?;
     let saved = || Ok::<_, Error>((half_of(&save, 0)?, half_of(&save, 1)?));
-    let last = suggests_channels_last(input);
+    let plain = [weight, bias, running_mean, running_var].iter().flatten().all(|given| given.is_contiguous());
+    let last = normalises_channels_last(input, plain);
     if input.numel() == 0 {
         let (mean, invstd) = saved()?;
         return Ok((laid_out(y, last)?, mean, invstd));
@@ -167,6 +168,7 @@ fn backward(
             }
         }
     };
-    let dx = if wanted(0) { laid_out(dx, suggests_channels_last(input))? } else { dx };
+    let plain = in_some_format(grad) && suggests_channels_last(grad) == suggests_channels_last(input);
+    let dx = if wanted(0) { laid_out(dx, normalises_channels_last(input, plain))? } else { dx };
     Ok((dx, part(0)?, part(1)?))
 }

@@ -37,6 +37,7 @@ pub const ATEN: &[&[Op]] = &[
 pub const OWN: &[(&[&str], &[Op])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
     (ops_conv::SCHEMAS, ops_conv::OWN),
+    (ops_binary::SCHEMAS, ops_binary::OWN),
     (ops_index::SCHEMAS, ops_index::OWN),
     (ops_scalar::SCHEMAS, ops_scalar::OWN),
     (index_errors::SCHEMAS, index_errors::OWN),
