@@ -39,6 +39,8 @@ LONG long_of(uvec2 w) { return LONG(w.x) | (LONG(int(w.y)) << 32); }
 uvec2 words_of(LONG v) { return uvec2(uint(v & LONG(0xffffffffu)), uint(v >> 32)); }
 #if KIND == 2
 #define DOUBLE double
+#define HIGH_WORD(v) unpackDouble2x32(v).y
+#define LOW_WORD(v) unpackDouble2x32(v).x
 #define GETD(name, i) packDouble2x32(name##_64[i])
 #define SETD(name, i, v) name##_64[i] = unpackDouble2x32(v)
 #endif
@@ -55,6 +57,8 @@ uvec2 words_of(LONG v) { return uvec2(uint(v & LONG(0xffffffffu)), uint(v >> 32)
 #define TO16(v) ((unsigned short)(v))
 #define TOHALF(v) ((_Float16)(v))
 #define DOUBLE double
+#define HIGH_WORD(v) ((uint)(__builtin_bit_cast(unsigned long, (double)(v)) >> 32))
+#define LOW_WORD(v) ((uint)__builtin_bit_cast(unsigned long, (double)(v)))
 #define GETD(name, i) element_at((double*)name, i)
 #define SETD(name, i, v) element_at((double*)name, i) = v
 #endif
@@ -101,6 +105,12 @@ FN LONG any_long(float v) { return (v >= -9.2233720e18f && v < 9.2233720e18f) ? 
   else if (dt == T_BOOL) W8(name, i) = TO8((v) != 0.0f ? 1 : 0); \
   else { LONG whole = any_long(v); STORE_I(name, dt, i, whole) } }
 #if KIND == 2
+// On bits, as for floats: compilers may take it that v == v.
+FN bool is_infinite(DOUBLE v) { return (HIGH_WORD(v) & 0x7fffffffu) == 0x7ff00000u && LOW_WORD(v) == 0u; }
+FN bool is_nan(DOUBLE v) {
+  uint high = HIGH_WORD(v) & 0x7fffffffu;
+  return high > 0x7ff00000u || (high == 0x7ff00000u && LOW_WORD(v) != 0u);
+}
 FN LONG any_long_d(DOUBLE v) { return (v >= -9223372036854775808.0 && v < 9223372036854775808.0) ? LONG(v) : (LONG(1) << 63); }
 #define LOAD_D(v, name, dt, i) { \
   if (dt == T_F64) v = GETD(name, i); \

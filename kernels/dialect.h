@@ -185,5 +185,6 @@ FN uint bf16_bits(float v) {
 #define HI16(w) ((w) >> 16)
 #define LO16S(w) (int((w) << 16) >> 16)
 #define HI16S(w) (int(w) >> 16)
-// ReLU that keeps NaN, as PyTorch does.
-#define RELU(v) ((v) < 0.0f ? 0.0f : (v))
+// ReLU that keeps NaN, as PyTorch does. On bits, of which the negative numbers are one range without -0 and NaN: of
+// v < 0 ? 0 : v some compilers make max(v, 0), which is 0 of NaN.
+#define RELU(v) (AS_UINT(v) - 0x80000001u <= 0x7f7fffffu ? 0.0f : (v))

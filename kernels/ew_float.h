@@ -55,7 +55,7 @@ FN NUM ew_smooth(uint op, NUM a, NUM s, NUM t) {
     case OP_SIGMOID: return m_sigmoid(a);
     case OP_LOG_SIGMOID: return log_sigmoid(a);
     case OP_SOFTPLUS: return a * s > t ? a : m_log1p(m_exp(a * s)) / s;
-    case OP_SILU: return a / (K(1.0) + m_exp(-a));
+    case OP_SILU: return m_div(a, K(1.0) + m_exp(-a));
     case OP_MISH: return a * m_tanh(softplus(a));
     case OP_GELU: return K(0.5) * a * m_erfc(-SQRT_HALF * a);
     case OP_GELU_TANH: return K(0.5) * a * (K(1.0) + m_tanh(gelu_inner(a)));
@@ -129,7 +129,7 @@ FN NUM ew_pair(uint op, NUM a, NUM b, NUM c, NUM s, NUM t) {
     case OP_XLOG1PY: return a == K(0.0) && !ISNAN(b) ? K(0.0) : a * m_log1p(b);
     case OP_NAN_TO_NUM: return ISNAN(a) ? s : ISINF(a) ? (a > ZERO ? t : b) : a;
     case OP_LOGIT:
-      f = s < K(0.0) ? a : a < s ? s : a > K(1.0) - s ? K(1.0) - s : a;
+      f = s < K(0.0) || ISNAN(a) ? a : a < s ? s : a > K(1.0) - s ? K(1.0) - s : a;
       return m_log(m_div(f, K(1.0) - f));
     case OP_LOGIT_BACKWARD:
       f = m_div(a, b * (K(1.0) - b));
@@ -141,7 +141,7 @@ FN NUM ew_pair(uint op, NUM a, NUM b, NUM c, NUM s, NUM t) {
     case OP_LOGADDEXP2:
       return a == b && ISINF(a) ? a : ew_max(a, b) + m_log1p(m_pow(K(2.0), -FABS(a - b))) * K(1.4426950408889634);
     case OP_SIGNBIT: return SIGN_BIT(a) != 0u ? K(1.0) : K(0.0);
-    case OP_HEAVISIDE: return a == K(0.0) ? b : a > K(0.0) ? K(1.0) : K(0.0);
+    case OP_HEAVISIDE: return a == K(0.0) ? b : SIGN_BIT(a) != 0u || ISNAN(a) ? K(0.0) : K(1.0);
     case OP_SINC: f = K(3.141592653589793) * a; return a == K(0.0) ? K(1.0) : m_div(m_sin(f, 0u), f);
   }
   return a;

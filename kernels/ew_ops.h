@@ -154,6 +154,13 @@
 #else
 #define ABS_N(v) FABS(v)
 #endif
+#if KIND == 0
+#define RELU_N(v) RELU(v)
+#elif KIND == 1
+#define RELU_N(v) ((v) < ZERO ? ZERO : (v))
+#else
+#define RELU_N(v) ((v) < ZERO && !ISNAN(v) ? ZERO : (v))
+#endif
 #define ONE NUM(1)
 #define ZERO NUM(0)
 #define TRUTH(v) ((v) ? ONE : ZERO)
@@ -164,7 +171,7 @@
 #define NAN_OF(v) false
 #define MULADD(a, b, c) ((a) * (b) + (c))
 #else
-#define NAN_OF(v) ((v) != (v))
+#define NAN_OF(v) ISNAN(v)
 #define MULADD(a, b, c) ((a) * (b) + (c))
 #endif
 
@@ -202,7 +209,7 @@ FN NUM ew_arithmetic(uint op, NUM a, NUM b, NUM c, NUM s, NUM t) {
     case OP_ADD_SCALED: return MULADD(s, b, a);
     case OP_MAXIMUM: return ew_max(a, b);
     case OP_MINIMUM: return ew_min(a, b);
-    case OP_RELU: return a < ZERO ? ZERO : a;
+    case OP_RELU: return RELU_N(a);
     case OP_THRESHOLD: return a <= s ? t : a;
     case OP_THRESHOLD_BACKWARD: return b <= s ? ZERO : a;
     case OP_NEG: return -a;

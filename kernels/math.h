@@ -48,9 +48,11 @@ FN float product_low(float a, float b, float p) {
   PRECISE float low = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low;
   return low;
 }
-// Rounded as IEEE 754 asks wherever nothing is subnormal or infinite.
+// Rounded as IEEE 754 asks wherever nothing is subnormal or infinite. Beyond 2^126 a divisor's reciprocal is subnormal:
+// devices that multiply by it, with 0 for it, make 0 of the quotient and NaN of infinity's.
 FN float m_div(float a, float b) {
-  float q = a / b;
+  float by = (AS_UINT(b) & 0x7f800000u) >= 0x7e800000u ? 0.25f : 1.0f;
+  PRECISE float q = a / (b * by) * by;
   uint e = (AS_UINT(b) >> 23) & 255u, f = (AS_UINT(q) >> 23) & 255u, g = (AS_UINT(a) >> 23) & 255u;
   if (e > 30u && e < 224u && f > 30u && f < 224u && g > 30u && g < 250u) {
     PRECISE float product = q * b;
@@ -270,7 +272,7 @@ FN float m_atan2(float y, float x) {
   float a = FABS(x), b = FABS(y), r;
   if (ISINF(a) && ISINF(b)) r = 0.785398163f;
   else if (b == 0.0f) r = 0.0f;
-  else r = b > a ? 1.57079633f - m_atan(a / b) : m_atan(b / a);
+  else r = b > a ? 1.57079633f - m_atan(m_div(a, b)) : m_atan(m_div(b, a));
   if ((AS_UINT(x) >> 31) != 0u) r = 3.14159265f - r;
   return COPYSIGN(r, y);
 }
@@ -321,6 +323,7 @@ FN float m_acosh(float x) {
 }
 FN float m_atanh(float x) {
   float a = FABS(x);
+  if (AS_UINT(a) > 0x3f800000u) return NAN_;
   return COPYSIGN(0.5f * m_log1p(2.0f * a / (1.0f - a)), x);
 }
 FN float m_sigmoid(float x) { return 1.0f / (1.0f + m_exp(-x)); }

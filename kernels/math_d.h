@@ -11,8 +11,6 @@
 #define CEIL(v) ceil(v)
 #define TRUNC(v) trunc(v)
 #define RINT(v) roundEven(v)
-#define HIGH_WORD(v) unpackDouble2x32(v).y
-#define LOW_WORD(v) unpackDouble2x32(v).x
 #define OF_WORDS(low, high) packDouble2x32(uvec2(low, high))
 // glslang pastes no suffix onto a number, but keeps the digits of one without: the tests would tell.
 #define K(v) double(v)
@@ -27,8 +25,6 @@ typedef unsigned long ULONG;
 #define CEIL(v) __builtin_ceil(v)
 #define TRUNC(v) __builtin_trunc(v)
 #define RINT(v) __builtin_rint(v)
-#define HIGH_WORD(v) ((uint)(__builtin_bit_cast(ULONG, (double)(v)) >> 32))
-#define LOW_WORD(v) ((uint)__builtin_bit_cast(ULONG, (double)(v)))
 #define OF_WORDS(low, high) __builtin_bit_cast(double, (ULONG)(low) | ((ULONG)(high) << 32))
 #define K(v) v
 #endif
@@ -42,11 +38,6 @@ typedef unsigned long ULONG;
 #define POWER_OF_2(n) OF_WORDS(0u, uint((n) + 1023) << 20)
 
 FN DOUBLE FABS(DOUBLE v) { return OF_WORDS(LOW_WORD(v), HIGH_WORD(v) & 0x7fffffffu); }
-FN bool is_infinite(DOUBLE v) { return (HIGH_WORD(v) & 0x7fffffffu) == 0x7ff00000u && LOW_WORD(v) == 0u; }
-FN bool is_nan(DOUBLE v) {
-  uint high = HIGH_WORD(v) & 0x7fffffffu;
-  return high > 0x7ff00000u || (high == 0x7ff00000u && LOW_WORD(v) != 0u);
-}
 FN DOUBLE COPYSIGN(DOUBLE v, DOUBLE s) {
   return OF_WORDS(LOW_WORD(v), (HIGH_WORD(v) & 0x7fffffffu) | (HIGH_WORD(s) & 0x80000000u));
 }

@@ -71,7 +71,9 @@ def _unique(
 def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor:
     if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool or minlength < 0 or (x.numel() and int(x.min()) < 0):
         return run_on_cpu(aten.bincount.default, x, weights, minlength)  # Which words the error.
-    bins = max(int(x.max()) + 1 if x.numel() else 0, minlength)
+    if not x.numel():
+        return torch.zeros(minlength, dtype=torch.int64, device=x.device)  # Whatever the weights' type is.
+    bins = max(int(x.max()) + 1, minlength)
     dtype = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
     ones = torch.ones_like(x, dtype=dtype) if weights is None else weights.to(dtype)
     return torch.zeros(bins, dtype=dtype, device=x.device).index_add_(0, x.long(), ones)

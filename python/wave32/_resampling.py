@@ -131,10 +131,36 @@ def _sum(x: Tensor, along: int, taps: _Taps) -> Tensor:
     return total
 
 
-def _resample(name: str, x: Tensor, sizes: list[int], outs: list[int], mode: tuple[Any, ...], back: bool) -> Tensor:
-    """Makes `sizes` to `outs`; `back`, the gradient of the one of that of the other."""
-    if back and FILTERS[name] == "cubic" and sizes == outs:
-        return x.clone(memory_format=torch.preserve_format)  # Whatever the factors are, as PyTorch does.
+@functools.lru_cache(maxsize=32)
+def _fixed(axis: _Axis) -> tuple[_Taps, int]:
+    """Weights as whole numbers of so many bits behind the point, as PyTorch's CPU has them for bytes: 16 bits each."""
+    taps = _taps(axis, False)
+    places, weights = taps.places, taps.weights.clone()
+    for k in range(1, len(places)):
+        # Taps beyond an edge are that edge's: rounded together.
+        double = places[k] == places[k - 1]
+        weights[k] += weights[k - 1].where(double, 0)
+        weights[k - 1].masked_fill_(double, 0)
+    total = weights.sum(0)
+    weights /= total.where(total != 0, 1)
+    most = float(weights.max())
+    bits = next((n for n in range(22) if int(most * 2 ** (n + 1) + 0.5) >= 1 << 15), 22)
+    scaled = weights * 2**bits
+    return taps._replace(weights=(scaled + scaled.sign() / 2).trunc().to(torch.int32)), bits
+
+
+def _resample_bytes(name: str, x: Tensor, outs: list[int], mode: tuple[Any, ...]) -> Tensor:
+    """In whole numbers, rounded to bytes after each axis."""
+    made, factors = x.to(torch.int32), [*mode[1:], *[None] * len(outs)]
+    for at in reversed(range(len(outs))):
+        axis = _Axis(FILTERS[name], x.shape[2 + at], outs[at], mode[0], factors[at], torch.float64)
+        if axis.size != axis.outs:
+            taps, bits = _fixed(axis)
+            made = _sum(made, 2 + at, taps).add_(1 << (bits - 1)).bitwise_right_shift_(bits).clamp_(0, 255)
+    return made
+
+
+def _resample_floats(name: str, x: Tensor, sizes: list[int], outs: list[int], mode: tuple[Any, ...], back: bool) -> Tensor:
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     made, factors = x.to(exact), [*mode[1:], *[None] * len(sizes)]
     # As the CPU goes, from the last axis to the first.
@@ -142,8 +168,14 @@ def _resample(name: str, x: Tensor, sizes: list[int], outs: list[int], mode: tup
         axis = _Axis(FILTERS[name], sizes[at], outs[at], mode[0], factors[at], exact)
         if axis.size != axis.outs or not axis.filter.startswith("smooth"):
             made = _sum(made, 2 + at, _taps(axis, back))
-    if x.dtype == torch.uint8:
-        made = made.add_(0.5).floor_().clamp_(0, 255)
+    return made
+
+
+def _resample(name: str, x: Tensor, sizes: list[int], outs: list[int], mode: tuple[Any, ...], back: bool) -> Tensor:
+    """Makes `sizes` to `outs`; `back`, the gradient of the one of that of the other."""
+    if back and FILTERS[name] == "cubic" and sizes == outs:
+        return x.clone(memory_format=torch.preserve_format)  # Whatever the factors are, as PyTorch does.
+    made = _resample_bytes(name, x, outs, mode) if x.dtype == torch.uint8 else _resample_floats(name, x, sizes, outs, mode, back)
     formats = {2: torch.channels_last, 3: torch.channels_last_3d}
     last = not x.is_contiguous() and x.is_contiguous(memory_format=formats[len(sizes)])
     return made.to(x.dtype).contiguous(memory_format=formats[len(sizes)] if last else torch.contiguous_format)

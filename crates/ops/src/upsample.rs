@@ -9,6 +9,7 @@ const BACKWARD: u32 = 2;
 const EXACT: u32 = 4;
 const ALIGN: u32 = 8;
 const CHANNELS_LAST: u32 = 16;
+const SIGNAL: u32 = 32;
 
 /// How a pixel of the output is made of the input's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +37,22 @@ pub fn upsample2d(
     input: &View,
     output: &View,
 ) -> Result<(), OpError> {
-    launch(queue, how, factors, input, output, false)
+    launch(queue, how, factors, input, output, Pass::Image)
+}
+
+/// [`upsample2d`] of a signal, as images of height 1: nothing comes from a second row, and a nearest pixel is found by
+/// the factor even where the signal keeps its size, as PyTorch's CPU has it.
+///
+/// # Errors
+/// As [`upsample2d`].
+pub fn upsample1d(
+    queue: &mut dyn Queue,
+    how: Resample,
+    factor: Option<f64>,
+    input: &View,
+    output: &View,
+) -> Result<(), OpError> {
+    launch(queue, how, [None, factor], input, output, Pass::Signal)
 }
 
 /// The gradient of [`upsample2d`].
@@ -50,7 +66,14 @@ pub fn upsample2d_backward(
     grad_output: &View,
     grad_input: &View,
 ) -> Result<(), OpError> {
-    launch(queue, how, factors, grad_input, grad_output, true)
+    launch(queue, how, factors, grad_input, grad_output, Pass::Backward)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Image,
+    Signal,
+    Backward,
 }
 
 fn launch(
@@ -59,7 +82,7 @@ fn launch(
     factors: [Option<f64>; 2],
     input: &View,
     output: &View,
-    backward: bool,
+    pass: Pass,
 ) -> Result<(), OpError> {
     let (&[n, c, in_h, in_w], &[out_n, out_c, out_h, out_w]) = (input.sizes(), output.sizes()) else {
         return Err(OpError::refused("bad-shape", format!("{:?}", input.sizes())));
@@ -67,6 +90,7 @@ fn launch(
     if [n, c] != [out_n, out_c] || input.dtype != output.dtype {
         return Err(OpError::refused("bad-shape", format!("{input:?} and {output:?}")));
     }
+    let backward = pass == Pass::Backward;
     let kernel = match (input.dtype, backward) {
         (DType::F32, false) => "upsample_t0_f32",
         (DType::F16, false) => "upsample_t0_f16",
@@ -97,11 +121,15 @@ fn launch(
     if backward {
         mode |= BACKWARD;
     }
+    if pass == Pass::Signal {
+        mode |= SIGNAL;
+    }
     // Neighbouring threads on neighbouring addresses.
     if to.strides()[1] < to.strides()[3] {
         mode |= CHANNELS_LAST;
     }
-    let scales = [how.scale(in_h, out_h, factors[0]), how.scale(in_w, out_w, factors[1])];
+    let by_factor = pass == Pass::Signal && how == Resample::Nearest;
+    let scales = [how.scale(in_h, out_h, factors[0], false), how.scale(in_w, out_w, factors[1], by_factor)];
     let mut call = Call::new();
     let from_at = u64::from(call.view(queue, from, false)?);
     let to_at = u64::from(call.view(queue, to, true)?);
@@ -123,13 +151,14 @@ fn launch(
 
 impl Resample {
     /// Pixels of the input to one of the output, in PyTorch's f32 and f64 arithmetic.
-    fn scale(self, size: u64, outs: u64, factor: Option<f64>) -> (f32, f64) {
+    fn scale(self, size: u64, outs: u64, factor: Option<f64>, always_by_factor: bool) -> (f32, f64) {
         let by_factor = factor.filter(|&factor| factor > 0.0).map(|factor| 1.0 / factor);
         let plain = || match by_factor {
             Some(scale) => (scale as f32, scale),
             None => (size as f32 / outs as f32, size as f64 / outs as f64),
         };
         match self {
+            Self::Nearest if always_by_factor => plain(),
             Self::Nearest | Self::Bilinear { .. } if outs == size => (1.0, 1.0),
             Self::Nearest if outs == 2 * size => (0.5, 0.5),
             Self::Nearest | Self::NearestExact | Self::Bilinear { align_corners: false } => plain(),

@@ -287,6 +287,92 @@ fn quotients_and_remainders_are_exact() {
     }
 }
 
+/// Beyond 2^126 the reciprocal of a divisor is subnormal, for which a device may take 0.
+#[test]
+fn quotients_by_huge_numbers_are_no_zeros() {
+    let Some(mut stream) = stream() else { return };
+    let huge = [8.6e37, 1e38, 1.8e38, 3e38].map(|v| rounded(F, v));
+    let over = [f64::INFINITY, 3e38, 1.3e38, 1e30, 2.5].map(|v| rounded(F, v));
+    let signs = [(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)];
+    let pairs = over.iter().flat_map(|&a| huge.map(|b| (a, b)));
+    let (a, b): (Vec<f64>, Vec<f64>) = pairs.flat_map(|(a, b)| signs.map(|(s, t)| (s * a, t * b))).unzip();
+    let n = a.len() as u64;
+    let [x, y] = [&a, &b].map(|v| put_plain(&mut stream, F, &[n], v));
+    let out = room(&mut stream, F, &[n]);
+    let cases: [Binary; 2] = [(Op::Div, |a, b| a / b), (Op::Atan2, f64::atan2)];
+    for (op, reference) in cases {
+        Elementwise::new(op, F).run(&mut stream, &[(&x).into(), (&y).into()], &out).unwrap();
+        for ((&a, &b), f) in a.iter().zip(&b).zip(get(&mut stream, &out)) {
+            let e = reference(a, b);
+            assert!(
+                f == e || (f - e).abs() <= 1e-6 * e.abs() + 1e-37,
+                "{op:?}({a}, {b}) is {f}, expected {e}"
+            );
+        }
+    }
+    let x: Vec<f64> = (0..60).map(|n| rounded(F, -82.0 - 0.1 * f64::from(n))).collect();
+    let input = put_plain(&mut stream, F, &[60], &x);
+    let out = room(&mut stream, F, &[60]);
+    Elementwise::new(Op::Silu, F).run(&mut stream, &[(&input).into()], &out).unwrap();
+    let expected: Vec<f64> = x.iter().map(|&x| x * sigmoid(x)).collect();
+    near(&get(&mut stream, &out), &expected, 2e-5, &x, "Silu");
+}
+
+/// What compares and chooses must not lose a NaN, which compilers may when they make a maximum of it.
+#[test]
+fn a_nan_stays_one_through_activations() {
+    let Some(mut stream) = stream() else { return };
+    let ops = [
+        Op::Relu,
+        Op::Threshold,
+        Op::LeakyRelu,
+        Op::Elu,
+        Op::Hardswish,
+        Op::Hardsigmoid,
+        Op::Hardshrink,
+        Op::Softshrink,
+        Op::Clamp,
+        Op::Prelu,
+        Op::Logit,
+        Op::Gelu,
+        Op::GeluTanh,
+        Op::Silu,
+        Op::Mish,
+        Op::Softplus,
+        Op::LogSigmoid,
+    ];
+    let data: Vec<f64> = (0..37).map(|n| if n % 3 == 1 { f64::NAN } else { 0.25 }).collect();
+    let bounds = [0.125, 0.75];
+    for dtype in [F, DType::F16, DType::BF16, DType::F64] {
+        // Whole rows of four, and elements by themselves.
+        for strides in [&[1][..], &[2][..]] {
+            let input = put(&mut stream, dtype, &[37], strides, &data);
+            let out = room(&mut stream, dtype, &[37]);
+            for op in ops {
+                let operands = [Operand::from(&input), bounds[0].into(), bounds[1].into()];
+                let count = match op {
+                    Op::Clamp => 3,
+                    Op::Elu => 3,
+                    Op::Prelu => 2,
+                    _ => 1,
+                };
+                let (s, t) = if op == Op::Logit { (0.1, 0.0) } else { (0.125, 0.75) };
+                Elementwise::with(op, dtype, s, t).run(&mut stream, &operands[..count], &out).unwrap();
+                for (&x, f) in data.iter().zip(get(&mut stream, &out)) {
+                    assert!(f.is_nan() == x.is_nan(), "{op:?}({x}) of {dtype:?} is {f}");
+                }
+            }
+            // Where the input is NaN the gradient passes.
+            for op in [Op::ThresholdBackward, Op::HardtanhBackward, Op::ShrinkBackward] {
+                let grad = put_plain(&mut stream, dtype, &[37], &[2.0; 37]);
+                let operands = [Operand::from(&grad), Operand::from(&input)];
+                Elementwise::with(op, dtype, 0.125, 0.75).run(&mut stream, &operands, &out).unwrap();
+                assert_eq!(get(&mut stream, &out), [2.0; 37], "{op:?} of {dtype:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn powers_are_accurate() {
     let Some(mut stream) = stream() else { return };

@@ -203,6 +203,24 @@ fn every_type_and_operation() {
     check(&mut stream, Reduce::Sum, &input, &[0, 1, 2], &data, DType::F64, 1e-13, seed);
 }
 
+/// No distance from an infinite mean is a number, wherever the infinity is and however many follow.
+#[test]
+fn the_variance_of_an_infinity_is_none() {
+    let Some(mut stream) = stream() else { return };
+    for dtype in [DType::F32, DType::F64] {
+        let out = room(&mut stream, dtype, &[1]);
+        for count in [2, 5, 8, 31, 3000] {
+            for at in [vec![0], vec![count - 1], vec![count / 2], vec![count / 2, count - 1]] {
+                let mut data = vec![0.5; count];
+                at.iter().for_each(|&at| data[at] = f64::INFINITY);
+                let input = put_plain(&mut stream, dtype, &[1, count as u64], &data);
+                variance(&mut stream, &input, &[1], 1.0, true, Some(&out), None).unwrap();
+                close(&get(&mut stream, &out), &[f64::NAN], 0.0, &format!("{dtype:?}, {at:?} of {count}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn nan_wins_and_empty_sums_have_their_identity() {
     let Some(mut stream) = stream() else { return };

@@ -7,7 +7,7 @@ use common::{close, get, put, random, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
 use wave32_ops::DType;
-use wave32_ops::upsample::{Resample, upsample2d, upsample2d_backward};
+use wave32_ops::upsample::{Resample, upsample1d, upsample2d, upsample2d_backward};
 
 const FLOATS: [(DType, f64); 4] =
     [(DType::F32, 3e-6), (DType::F16, 2e-3), (DType::BF16, 1e-2), (DType::F64, 1e-14)];
@@ -105,5 +105,54 @@ fn every_way_forward_and_back() {
         }
         close(&get(&mut stream, &output), &expected, tolerance, &what);
         close(&get(&mut stream, &grad_input), &back, tolerance, &format!("gradient: {what}"));
+    }
+}
+
+/// In doubles only what the floor is taken of is rounded to f32, and the factor holds whatever the sizes are.
+#[test]
+fn signals_of_doubles_and_of_the_same_size() {
+    let Some(mut stream) = stream() else { return };
+    // 36 * 2.3: the nearest to place 34 is 15 in f64, 14 in f32. 7 * 1.02: as many places as before, by the factor.
+    for (how, half) in [(Resample::Nearest, 0.0), (Resample::NearestExact, 0.5)] {
+        for (size, factor) in [(16_u64, 2.3_f64), (36, 2.3), (7, 1.02), (40, 0.7), (11, 1.7)] {
+            for dtype in [DType::F32, DType::F64] {
+                let outs = (size as f64 * factor) as u64;
+                let data: Vec<f64> = (0..size).map(|n| n as f64).collect();
+                let input = put(&mut stream, dtype, &[1, 1, 1, size], &[size, size, size, 1], &data);
+                let output = put(&mut stream, dtype, &[1, 1, 1, outs], &[outs, outs, outs, 1], &[]);
+                upsample1d(&mut stream, how, Some(factor), &input, &output).unwrap();
+                let at = |o: u64| {
+                    let o = o as f64 + half;
+                    let at = match dtype {
+                        DType::F64 => (o * (1.0 / factor)) as f32,
+                        _ => o as f32 * (1.0 / factor) as f32,
+                    };
+                    f64::from(at.floor()).min(size as f64 - 1.0)
+                };
+                let expected: Vec<f64> = (0..outs).map(at).collect();
+                close(
+                    &get(&mut stream, &output),
+                    &expected,
+                    0.0,
+                    &format!("{how:?} {size} by {factor} {dtype:?}"),
+                );
+            }
+        }
+    }
+}
+
+/// Nothing times infinity is no number: neither a second row nor a pixel that is only a neighbour is read.
+#[test]
+fn infinities_reach_what_takes_of_them() {
+    let Some(mut stream) = stream() else { return };
+    let how = Resample::Bilinear { align_corners: false };
+    for dtype in [DType::F32, DType::F64] {
+        let input = put(&mut stream, dtype, &[1, 1, 1, 2], &[2, 2, 2, 1], &[0.0, f64::INFINITY]);
+        let output = put(&mut stream, dtype, &[1, 1, 1, 1], &[1, 1, 1, 1], &[]);
+        upsample1d(&mut stream, how, None, &input, &output).unwrap();
+        close(&get(&mut stream, &output), &[f64::INFINITY], 0.0, "half of infinity");
+        let output = put(&mut stream, dtype, &[1, 1, 1, 2], &[2, 2, 2, 1], &[]);
+        upsample1d(&mut stream, how, None, &input, &output).unwrap();
+        assert_eq!(get(&mut stream, &output)[0], 0.0, "beside infinity, {dtype:?}");
     }
 }

@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::memory_ops::resize;
 use crate::ops_binary;
-use crate::pointwise::{Input, Pointwise, Rule, category};
+use crate::pointwise::{Input, Pointwise, Rule, category, fitted};
 use crate::register::Op as Row;
 use crate::scalar::{Either, Scalar, ScalarOp, default_float};
 use crate::tensor::Tensor;
@@ -46,7 +46,10 @@ pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
     "arange.start_out" => arange,
     "linspace.out" => linspace,
     "threshold.out" => |x: &Tensor, threshold: Scalar, value: Scalar, out: &Tensor| {
-        with(Op::Threshold, threshold, value)?.write(&[x.into()], out)
+        let dtype = x.dtype()?;
+        let [s, t] = [threshold, value].map(|number| number.fits(dtype).and_then(|()| number.number()));
+        let [s, t] = [fitted(s?, dtype, false), fitted(t?, dtype, false)];
+        Pointwise::with(Op::Threshold, Rule::Same, s, t).write(&[x.into()], out)
     },
     "threshold_backward.grad_input" => |g: &Tensor, x: &Tensor, threshold: Scalar, out: &Tensor| {
         backward(Op::ThresholdBackward, g, x, threshold, Scalar::Int(0), out)
@@ -192,6 +195,11 @@ fn sum(alpha: Scalar, minus: bool, of: [DType; 2]) -> Result<Pointwise, Error> {
         ));
     }
     let alpha = match alpha.number()? {
+        // A truth value itself: any factor but 0 is 1.
+        Number::Int(alpha) if of == [DType::Bool; 2] => Number::Int(i64::from(alpha != 0)),
+        alpha => alpha,
+    };
+    let alpha = match alpha {
         Number::Int(1) => return Ok(same(if minus { Op::Sub } else { Op::Add })),
         Number::Int(alpha) => Number::Int(if minus { alpha.wrapping_neg() } else { alpha }),
         Number::Float(1.0) => return Ok(same(if minus { Op::Sub } else { Op::Add })),

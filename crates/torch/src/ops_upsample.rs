@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::register::Op;
 use crate::result::{images, prepare};
 use crate::tensor::{Dims, Tensor};
-use wave32_ops::upsample::{Resample, upsample2d, upsample2d_backward};
+use wave32_ops::upsample::{Resample, upsample1d, upsample2d, upsample2d_backward};
 
 type Scale = Option<f64>;
 
@@ -79,7 +79,10 @@ fn forward(how: Resample, x: &Tensor, size: &[i64], scales: &[Scale], out: &Tens
     let sizes = resized(x.sizes(), size, axes)?;
     prepare(out, &sizes, x.dtype()?, &[x])?;
     let (from, to) = (images(x, axes)?, images(out, axes)?);
-    run(|queue| upsample2d(queue, how, factors(scales), &from, &to))?;
+    run(|queue| match *scales {
+        [factor] => upsample1d(queue, how, factor, &from, &to),
+        _ => upsample2d(queue, how, factors(scales), &from, &to),
+    })?;
     out.share()
 }
 

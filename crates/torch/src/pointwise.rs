@@ -205,12 +205,14 @@ impl Pointwise {
                     number = fitted(host_number(tensor)?, compute, rounds);
                     None
                 }
-                // PyTorch compares what the common type holds: kernels of halves compute in f32 and would see more. So
-                // would those of doubles, which whatever reads one takes.
+                // PyTorch computes with what the common type holds: kernels of halves compute in f32 and would see more. So
+                // would those of doubles, which whatever reads one takes, and of whole numbers, which all are 64 bits.
                 Input::Of(tensor)
-                    if tensor.dtype()? != compute && (rounds || tensor.dtype()? == DType::F64) =>
+                    if tensor.dtype()? != compute
+                        && (rounds || tensor.dtype()? == DType::F64 || wraps(tensor.dtype()?, compute)) =>
                 {
-                    copied.push(tensor.empty_like(compute)?);
+                    let wide = !rounds && self.computes_wide() && matches!(compute, DType::F16 | DType::BF16);
+                    copied.push(tensor.empty_like(if wide { DType::F32 } else { compute })?);
                     let made = &copied[copied.len() - 1];
                     copies::copy(tensor, made)?;
                     Some(view(made)?)
@@ -235,6 +237,11 @@ impl Pointwise {
         let parameters = [self.s, self.t];
         let elementwise = Elementwise { op: self.fitting(compute), compute: compute.try_into()?, parameters };
         run(|queue| elementwise.run(queue, &operands, &to))
+    }
+
+    /// Whether PyTorch takes a double beside halves as a float.
+    fn computes_wide(&self) -> bool {
+        matches!(self.op, Op::Add | Op::Sub | Op::AddScaled | Op::Mul | Op::Div | Op::DivTrunc | Op::DivFloor)
     }
 
     /// Whether the kernel's own cast to elements of type `to` is what the result's type, cast once more, would be.
@@ -279,9 +286,16 @@ pub fn elsewhere() -> Error {
     Error::Invalid(text.into())
 }
 
+/// Whether a whole type's elements are other numbers in a whole type that is computed in: one without dimensions counts
+/// less than its type's size.
+fn wraps(from: DType, to: DType) -> bool {
+    let narrow = matches!(to, DType::I32 | DType::I16 | DType::I8 | DType::U8);
+    narrow && category(from) == 1 && (from.bytes() > to.bytes() || from.bytes() == to.bytes() && from != to)
+}
+
 /// The number as an element of the type that is computed in: whole ones wrap. Floats are rounded only on wish: PyTorch's
 /// arithmetic on halves takes them as they are.
-fn fitted(value: Number, to: DType, rounds: bool) -> Number {
+pub fn fitted(value: Number, to: DType, rounds: bool) -> Number {
     match to {
         DType::I64 => Number::Int(value.int()),
         DType::I32 => Number::Int(i64::from(value.int() as i32)),
