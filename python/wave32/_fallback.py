@@ -160,7 +160,9 @@ class _Copies:
         copy = self.pairs[id(value)][1]
         if self.shared.write_back(value):
             return
-        if copy.layout != torch.strided:
+        if copy.layout not in (torch.strided, torch.sparse_coo):
+            value.resize_as_sparse_(copy).copy_(copy)
+        elif copy.layout != torch.strided:
             value.copy_(copy)
         elif copy.shape != value.shape:
             value.resize_(copy.shape).as_strided_(copy.shape, torch.empty_like(copy).stride()).copy_(copy)

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from wave32._fallback import operator, run_on_cpu
+from wave32 import _sparse_layouts
+from wave32._fallback import run_on_cpu
 
 Tensor = torch.Tensor
 
@@ -19,7 +20,9 @@ aten = torch.ops.aten
 
 STRUCTURE = """_sparse_coo_tensor_with_dims _sparse_coo_tensor_with_dims_and_tensors empty.memory_format empty_like sparse_dim
     dense_dim _dimI _dimV _nnz is_coalesced _coalesced_ _indices _values indices values sparse_resize_
-    sparse_resize_and_clear_ resize_as_sparse_ copy_ copy_sparse_to_sparse_ clone zero_ zeros.out""".split()
+    sparse_resize_and_clear_ resize_as_sparse_ copy_ copy_sparse_to_sparse_ clone zero_ zeros.out unsqueeze permute
+    _sparse_broadcast_to view_as_real view_as_complex is_pinned _pin_memory sum sum.dim_IntList nan_to_num nan_to_num.out
+    nan_to_num_""".split()
 
 
 def _is_sparse(x: Any) -> bool:
@@ -135,13 +138,7 @@ def _to_copy(
 
 def register() -> None:
     """Registers them; whatever has none runs on the CPU."""
-    from wave32._registration import library
-
-    sparse = library("aten", "SparsePrivateUse1")
-    cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.SparseCPU)
-    for name in STRUCTURE:
-        sparse.impl(name, functools.partial(operator(name).redispatch, cpu))
-    for name, implementation in {
+    own = {
         "_coalesce": _coalesce,
         "add.Tensor": _add,
         "add_.Tensor": _add_into,
@@ -155,6 +152,5 @@ def register() -> None:
         "div_.Tensor": functools.partial(_by_into, aten.div_.Tensor),
         "sub.Tensor": lambda x, y, *, alpha=1: _add(x, y, alpha=-alpha),
         "neg": lambda x: _make(x._indices(), -x._values(), x, x.is_coalesced()),
-    }.items():
-        sparse.impl(name, implementation)
-    library("_", "SparsePrivateUse1").fallback(run_on_cpu, "SparsePrivateUse1")
+    }
+    _sparse_layouts.register("Sparse", STRUCTURE + _sparse_layouts.UNARY, own)
