@@ -72,12 +72,12 @@ FN uint any_bf16(float v) {
 // Float to integer as x86 does it: what does not fit (and NaN) becomes the least integer.
 FN LONG any_long(float v) { return (v >= -9.2233720e18f && v < 9.2233720e18f) ? LONG(v) : (LONG(1) << 63); }
 
-// Small integers sign-extended to 32 bits.
+// Small integers sign-extended to 32 bits. A byte viewed as a bool is true wherever it is not zero.
 #define INT_OF(v, name, dt, i) \
   if (dt == T_I32) v = int(W32(name, i)); \
   else if (dt == T_I16) v = (int(W16(name, i)) << 16) >> 16; \
   else if (dt == T_I8) v = (int(W8(name, i)) << 24) >> 24; \
-  else v = int(W8(name, i));
+  else { v = int(W8(name, i)); if (dt == T_BOOL) v = min(v, 1); }
 
 #define LOAD_F(v, name, dt, i) { \
   if (dt == T_F32) v = AS_FLOAT(W32(name, i)); \
