@@ -220,3 +220,36 @@ def test_known_failures_are_well_formed():
         assert row["class"] in ("torch", "test", "open"), row
         assert row["reason"] and re.compile(row["id"]) and re.compile(row.get("error", "")), row
     assert json.loads(table.KNOWN.read_text()) == table.known()
+
+
+def test_a_file_whose_process_ends_is_loaded_again(checkout):
+    """A test that ends the process that its runner was forked from costs itself only."""
+    path = checkout / "test" / "test_tiny.py"
+    ends = "os.kill(os.getppid(), 9); os.abort()"
+    path.write_text(FILE.replace("        os.abort()", f"        {ends}"))
+    _, told, _ = harness(checkout, "--device", "cpu", "--jobs", "1", "--only", "add|aborts|exits|type")
+    names = {name: EXPECTED[name] for name in told}
+    assert {name: line["outcome"] for name, line in told.items()} == names
+    assert len(told) == 6
+
+
+def test_a_file_that_ends_twice_is_told(checkout):
+    import pool
+
+    path = checkout / "test" / "test_tiny.py"
+    marker = checkout / "loaded"
+    path.write_text(FILE + f"""
+if os.path.exists({str(marker)!r}):
+    os._exit(7)
+open({str(marker)!r}, "w").close()
+""")
+    worker = pool.Worker(checkout, "test_tiny.py", "cpu")
+    try:
+        assert "error" not in worker.loaded()
+        worker._process.kill()
+        worker._process.wait()
+        with pytest.raises(pool.WorkerEnded, match=r"ended \(-9\)"):
+            worker.runner()
+        assert worker.reap(12345) == 0
+    finally:
+        worker.close()

@@ -107,6 +107,13 @@ def register() -> None:
         library("aten", key).impl("scaled_dot_product_attention", _scaled_dot_product)
 
 
+def _no_nested_list(tensors: list[Tensor], *options: Any, **keywords: Any) -> Tensor:
+    # Autograd asks such a tensor for its sizes where an error ends the process.
+    raise NotImplementedError(
+        "wave: the device has no nested tensors of layout=torch.strided; those of layout=torch.jagged work"
+    )
+
+
 def table() -> dict[str, Callable[..., Any]]:
     """Operator of aten: its implementation."""
     return {
@@ -115,4 +122,5 @@ def table() -> dict[str, Callable[..., Any]]:
         # Else `nn.TransformerEncoder` would make a nested tensor of what a mask leaves.
         "_nested_tensor_from_mask_left_aligned": lambda x, mask: False,
         "_nested_tensor_from_mask": _no_nested,
+        "_nested_tensor_from_tensor_list": _no_nested_list,
     }

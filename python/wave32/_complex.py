@@ -21,9 +21,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _result_type(values: list[Any]) -> torch.dtype:
-    return functools.reduce(
-        torch.promote_types, [torch.result_type(value, other) for value in values for other in values]
-    )
+    """Of one operand or two. A tensor without dimensions counts beside one with dimensions as a number does."""
+    return torch.result_type(values[0], values[-1])
 
 
 def _split(value: Any, dtype: torch.dtype) -> Pair:

@@ -91,6 +91,8 @@ def _searchsorted(
 
 def _bucketize(x: torch.Tensor, edges: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> torch.Tensor:
     """Each step halves what is left of the edges."""
+    if edges.dim() != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({edges.dim()})")
     x = x.contiguous()
     found, reach = torch.zeros_like(x, dtype=torch.int64), 1 << max(edges.numel(), 1).bit_length()
     while reach := reach >> 1:
@@ -257,6 +259,8 @@ def _median(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torc
 def _kth(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     if x.dim() == 0:
         return run_on_cpu(aten.kthvalue.default, x, k, dim, keepdim)
+    if x.numel() == 0 and x.shape[dim] == 0:
+        raise IndexError(f"kthvalue(): Expected reduction dim {dim} to have non-zero size.")
     if not 1 <= k <= x.shape[dim]:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
     found = [part.narrow(dim, k - 1, 1) for part in x.sort(stable=True, dim=dim)]

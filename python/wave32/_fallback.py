@@ -124,6 +124,16 @@ def _repeating(value: torch.Tensor) -> torch.Tensor:
     return once.cpu().expand(value.shape)
 
 
+def _refuse_results_elsewhere(name: str, written: list[torch.Tensor]) -> None:
+    """A result without dimensions is no number that may lie on the CPU."""
+    for tensor in written:
+        if tensor.device.type == "cpu" and name not in _TAKES_BOTH:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but got out on {tensor.device}, and others on wave:0 "
+                f"(when calling {name})"
+            )
+
+
 class _Copies:
     """Tensors of the device and their copies on the CPU, each copied once."""
 
@@ -245,6 +255,7 @@ def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
         warnings.warn(told, stacklevel=2)
     written = _tensors([args[position] for position in shape.written if position < len(args)])
     written += _tensors([kwargs[name] for name in shape.written_names if name in kwargs])
+    _refuse_results_elsewhere(shape.name, written)
     copies = _Copies(_tensors([*args, *kwargs.values()]), written)
     cpu_args = [
         torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None, device="cpu")

@@ -1,7 +1,9 @@
 //! Python's lock, where kernels run below Python and above it in turns.
 
-use pyo3::Python;
+use crate::error::Error;
 use pyo3::ffi::{PyGILState_Ensure, PyGILState_Release, PyGILState_STATE};
+use pyo3::prelude::*;
+use pyo3::types::PyModule;
 
 struct Held(PyGILState_STATE);
 
@@ -18,4 +20,15 @@ pub fn attach<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
     // SAFETY: the interpreter runs as long as torch calls kernels; the call nests.
     let _held = Held(unsafe { PyGILState_Ensure() });
     Python::attach(work)
+}
+
+/// A warning of Python's.
+///
+/// # Errors
+/// Python's, where warnings are errors.
+pub fn warn(text: &str) -> Result<(), Error> {
+    attach(|py| {
+        let warn = PyModule::import(py, "warnings").and_then(|module| module.getattr("warn"));
+        warn.and_then(|warn| warn.call1((text,)).map(drop)).map_err(Error::from)
+    })
 }

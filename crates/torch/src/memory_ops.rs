@@ -11,7 +11,6 @@ use crate::scalar::{Scalar, ScalarOp, default_float};
 use crate::stack::{Device, Layout};
 use crate::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
 use crate::{ops, scalar_ops};
-use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Kernels of `aten`.
@@ -85,11 +84,7 @@ fn warn_of_complex_half(dtype: DType) -> Result<(), Error> {
     if dtype != DType::C32 || TOLD.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    let text = "ComplexHalf support is experimental and many operators don't support it yet.";
-    crate::gil::attach(|py| {
-        let warn = pyo3::types::PyModule::import(py, "warnings").and_then(|module| module.getattr("warn"));
-        warn.and_then(|warn| warn.call1((text,)).map(drop)).map_err(Error::from)
-    })
+    crate::gil::warn("ComplexHalf support is experimental and many operators don't support it yet.")
 }
 
 fn empty_strided(
@@ -191,7 +186,12 @@ fn view_strides(sizes: &[i64], strides: &[i64], new: &[i64]) -> Option<Dims> {
 
 fn as_strided(x: &Tensor, sizes: &[i64], strides: &[i64], offset: Option<i64>) -> Result<Tensor, Error> {
     let offset = offset.unwrap_or_else(|| x.offset());
-    if sizes.len() != strides.len() || offset < 0 || sizes.iter().chain(strides).any(|n| *n < 0) {
+    if sizes.len() != strides.len() {
+        return Err(Error::Invalid(format!(
+            "mismatch in length of strides and shape: as_strided got sizes {sizes:?} and strides {strides:?}"
+        )));
+    }
+    if offset < 0 || sizes.iter().chain(strides).any(|n| *n < 0) {
         return Err(Error::Invalid(format!(
             "as_strided: sizes {sizes:?}, strides {strides:?} and storage offset {offset} do not describe a view \
              (Negative strides are not supported at the moment)"

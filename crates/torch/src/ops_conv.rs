@@ -57,8 +57,13 @@ fn spec(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<Conv
     let k = if geometry.transposed { second * geometry.groups } else { first };
     let taken = if geometry.transposed { first } else { second * geometry.groups };
     if taken != c {
-        let text = format!("a weight of sizes {:?} for an input of {c} channels", weight.sizes());
-        return Err(Error::Invalid(text));
+        let given =
+            if geometry.transposed { "transposed=1".into() } else { format!("groups={}", geometry.groups) };
+        return Err(Error::Invalid(format!(
+            "Given {given}, weight of size {:?}, expected input{:?} to have {taken} channels, but got {c} channels instead",
+            weight.sizes(),
+            input.sizes()
+        )));
     }
     if input.dtype()? != weight.dtype()? {
         let (a, b) = (input.dtype()?.name(), weight.dtype()?.name());

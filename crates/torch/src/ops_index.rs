@@ -264,6 +264,7 @@ fn named(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>, 
         match index.dtype()? {
             DType::I64 | DType::I32 => all.push(Some(index)),
             DType::Bool | DType::U8 => {
+                warn_of_bytes(&index)?;
                 let marked = x.sizes().get(all.len()..all.len() + index.sizes().len());
                 if index.dim() == 0 || marked != Some(index.sizes()) {
                     return Err(Error::NoKernel(format!("a mask of sizes {:?}", index.sizes())));
@@ -279,6 +280,16 @@ fn named(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>, 
         }
     }
     Ok(all)
+}
+
+/// What PyTorch says of masks that are not of truths.
+fn warn_of_bytes(mask: &Tensor) -> Result<(), Error> {
+    if mask.dtype()? != DType::U8 {
+        return Ok(());
+    }
+    crate::gil::warn(
+        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+    )
 }
 
 /// Waits for the device: how many places there are is a size.
@@ -346,6 +357,9 @@ fn put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool
         return Err(Error::NoKernel("values of another type".into()));
     }
     let values = if values.numel() == 1 { on_device(values)? } else { values.share()? };
+    if x.is_wave() && !values.is_wave() {
+        return Err(Error::Invalid("expected device wave:0 but got device cpu for value tensor".into()));
+    }
     if overlaps_itself(x) {
         return Err(Error::NoKernel("a tensor that overlaps itself".into()));
     }
@@ -379,6 +393,7 @@ fn fill_marked(x: &Tensor, indices: &[Option<Tensor>], value: &Tensor) -> Result
     if !marks || x.sizes().get(..mask.sizes().len()) != Some(mask.sizes()) {
         return Ok(false);
     }
+    warn_of_bytes(mask)?;
     let (to, plain) = (bits(x)?, view(mask)?);
     let missing = to.rank() - plain.rank();
     let sizes = [plain.sizes(), &vec![1; missing][..]].concat();

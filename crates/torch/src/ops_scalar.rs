@@ -300,8 +300,22 @@ fn arange(start: Scalar, end: Scalar, step: Scalar, out: &Tensor) -> Result<Tens
     let whole = |number: Number| {
         if category(out.dtype().unwrap_or(DType::F32)) < 2 { Number::Int(number.int()) } else { number }
     };
-    let view = crate::bridge::view(out)?;
-    crate::bridge::run(|queue| wave32_ops::arange(queue, &view, whole(from), whole(by)))?;
+    counted(out, |queue, view| wave32_ops::arange(queue, view, whole(from), whole(by)))
+}
+
+/// Fills `out` by the places of its elements, which kernels count in the order of memory.
+fn counted(
+    out: &Tensor,
+    fill: impl FnOnce(&mut dyn wave32_ops::Queue, &wave32_ops::View) -> Result<(), wave32_ops::OpError>,
+) -> Result<Tensor, Error> {
+    crate::layout::no_internal_overlap(out)?;
+    let in_order = out.dim() < 2 || out.is_contiguous();
+    let made = if in_order { out.share()? } else { Tensor::empty(out.sizes(), out.dtype()?)? };
+    let view = crate::bridge::view(&made)?;
+    crate::bridge::run(|queue| fill(queue, &view))?;
+    if !in_order {
+        crate::copies::copy(&made, out)?;
+    }
     out.share()
 }
 
@@ -315,9 +329,8 @@ fn linspace(start: Scalar, end: Scalar, steps: i64, out: &Tensor) -> Result<Tens
     if out.numel() != steps {
         resize(out, &[steps])?;
     }
-    let (start, end, view) = (start.number()?, end.number()?, crate::bridge::view(out)?);
-    crate::bridge::run(|queue| wave32_ops::linspace(queue, &view, start, end))?;
-    out.share()
+    let (start, end) = (start.number()?, end.number()?);
+    counted(out, |queue, view| wave32_ops::linspace(queue, view, start, end))
 }
 
 /// In place, `self[i] = op(self[i], b[i], c[i])`; where a list is empty, `values` (one for all, or one each) stands

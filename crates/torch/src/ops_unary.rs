@@ -10,10 +10,17 @@ use wave32_ops::Op;
 /// A row each: `out=` of a function; functional and in-place forms follow from it.
 macro_rules! functions {
     ($($name:literal => $op:ident, $rule:ident;)*) => {
-        crate::ops! {
-            $($name => |x: &Tensor, out: &Tensor| Pointwise::new(Op::$op, Rule::$rule).write(&[x.into()], out),)*
-        }
+        crate::ops! { $($name => |x: &Tensor, out: &Tensor| write(Op::$op, Rule::$rule, x, out),)* }
     };
+}
+
+/// What keeps its operand's type converts no result, as in PyTorch.
+fn write(op: Op, rule: Rule, x: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    let (from, to) = (x.dtype()?, out.dtype()?);
+    if rule == Rule::Same && from != to {
+        return Err(Error::Invalid(format!("Found dtype {} but expected {}", to.name(), from.name())));
+    }
+    Pointwise::new(op, rule).write(&[x.into()], out)
 }
 
 /// Kernels of `aten`.
@@ -92,10 +99,10 @@ pub const MORE: &[Row] = crate::ops! {
     "hardswish" => |x: &Tensor| hardswish().make(&[x.into()]),
     "hardswish_" => |x: &Tensor| hardswish().in_place(x, &[]),
     "hardswish.out" => |x: &Tensor, out: &Tensor| hardswish().write(&[x.into()], out),
-    "silu.out" => |x: &Tensor, out: &Tensor| Pointwise::new(Op::Silu, Rule::Same).write(&[x.into()], out),
-    "mish.out" => |x: &Tensor, out: &Tensor| Pointwise::new(Op::Mish, Rule::Same).write(&[x.into()], out),
+    "silu.out" => |x: &Tensor, out: &Tensor| write(Op::Silu, Rule::Same, x, out),
+    "mish.out" => |x: &Tensor, out: &Tensor| write(Op::Mish, Rule::Same, x, out),
     "hardsigmoid.out" => |x: &Tensor, out: &Tensor| {
-        Pointwise::new(Op::Hardsigmoid, Rule::Same).write(&[x.into()], out)
+        write(Op::Hardsigmoid, Rule::Same, x, out)
     },
     "gelu.out" => gelu,
     "log_sigmoid_forward" => log_sigmoid,

@@ -21,6 +21,10 @@ LOAD_SECONDS = 600.0
 DEVICE_NAME = "?"
 
 
+class WorkerEnded(Exception):
+    """A file's process has ended, and the one in its place too."""
+
+
 class Worker:
     """A process of worker.py for one file and device."""
 
@@ -29,6 +33,11 @@ class Worker:
         self.folder = tempfile.TemporaryDirectory(prefix="upstream-")
         self._lock = threading.Lock()
         self._runners = 0
+        self._command = [sys.executable, str(HERE / "worker.py"), str(checkout), file, device]
+        self._log = open(pathlib.Path(self.folder.name) / "load.log", "w+")
+        self._start()
+
+    def _start(self) -> None:
         self._control, theirs = socket.socketpair()
         environment = dict(
             os.environ, PYTHONHASHSEED="0", WAVE_FALLBACK="quiet", OMP_NUM_THREADS="1",
@@ -42,11 +51,9 @@ class Worker:
         # Only these are asked for; PyTorch's CI sets others that download lists.
         for name in ("CI", "PYTORCH_TEST_WITH_SLOW"):
             environment.pop(name, None)
-        self._log = open(pathlib.Path(self.folder.name) / "load.log", "w+")
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "worker.py"), str(checkout), file, device, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-            cwd=self.folder.name, start_new_session=True,
+            [*self._command, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment,
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self.folder.name, start_new_session=True,
         )
         theirs.close()
         self._control.settimeout(LOAD_SECONDS)
@@ -64,14 +71,42 @@ class Worker:
         self._log.seek(0)
         return self._log.read()[-600:]
 
-    def _ask(self, request: str, descriptors: list[int]) -> int:
-        with self._lock:
+    def _ask(self, request: str, descriptors: list[int]) -> int | None:
+        """None where it has ended."""
+        try:
             socket.send_fds(self._control, [request.encode()], descriptors)
-            return int(self._answers.readline() or "0")
+            return int(self._answers.readline() or "-") if self._process.poll() is None else None
+        except (OSError, ValueError):
+            return None
+
+    def _end(self) -> None:
+        # The file keeps the socket open.
+        self._answers.close()
+        self._control.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _fork(self, request: str, descriptor: int) -> int:
+        """A runner's process; a file's process that has ended is started anew once."""
+        with self._lock:
+            pid = self._ask(request, [descriptor])
+            if pid is None:
+                self._end()
+                how = f"the file's process ended ({self._process.returncode}): {self._tail()}"
+                self._start()
+                if "error" in self.loaded() or (pid := self._ask(request, [descriptor])) is None:
+                    raise WorkerEnded(how)
+            return pid
 
     def device_name(self) -> str:
         """What the driver calls the device."""
-        runner = self.runner()
+        try:
+            runner = self.runner()
+        except WorkerEnded as ended:
+            return str(ended)
         told = runner.run(DEVICE_NAME, 120)
         runner.close()
         return told.get("name", told.get("reason", "?"))
@@ -82,22 +117,18 @@ class Worker:
         with self._lock:
             self._runners += 1
             log = pathlib.Path(self.folder.name) / f"runner{self._runners}.log"
-        pid = self._ask(f"run {log}", [theirs.fileno()])
-        theirs.close()
+        with theirs:
+            pid = self._fork(f"run {log}", theirs.fileno())
         return Runner(self, pid, ours, log)
 
     def reap(self, pid: int) -> int:
-        """The exit code of a runner that has ended or is about to; a signal's number, negative."""
-        return self._ask(f"reap {pid}", [])
+        """The exit code of a runner that has ended or is about to; a signal's number, negative; 0 where none can tell."""
+        with self._lock:
+            return self._ask(f"reap {pid}", []) or 0
 
     def close(self) -> None:
         """Ends it."""
-        self._control.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._end()
         self._log.close()
         self.folder.cleanup()
 

@@ -25,7 +25,7 @@ from typing import Any, Iterable
 
 import rules
 import table
-from pool import Runner, Worker
+from pool import Runner, Worker, WorkerEnded
 
 # Of a run's minutes; the rest is kept for running on the CPU what failed.
 DEVICE_SHARE = 0.8
@@ -131,7 +131,7 @@ class _Queue:
             left.close()
 
     def next(self) -> tuple[Worker, str] | None:
-        """A test and its file's process; none at the end."""
+        """A test and its file's process, which is in use until `use(worker, -1)`; none at the end."""
         with self._lock:
             if self._tests and (self._wanted or self._aside) and time.monotonic() > self._share_ends:
                 self._set_aside()
@@ -141,7 +141,10 @@ class _Queue:
                 self._load()
             if time.monotonic() > self._until:
                 return None
-            return self._tests.popleft()
+            worker, test = self._tests.popleft()
+            # Till the test has ended: another thread may turn to the next file meanwhile.
+            self._users[worker] += 1
+            return worker, test
 
     def use(self, worker: Worker, change: int) -> None:
         """A runner of `worker` was made (1) or closed (-1); the last one ends it, unless tests of it are left."""
@@ -171,10 +174,15 @@ def _work(queue: _Queue, deadline: float, add: Any) -> None:
             leave()
             runner = None
         if runner is None:
-            queue.use(worker, 1)
-            runner = worker.runner()
-        limit = next((limit for pattern, limit in rules.DEADLINES if re.search(pattern, test)), deadline)
-        add({"id": test, **runner.run(test, limit)})
+            try:
+                runner = worker.runner()
+                queue.use(worker, 1)
+            except WorkerEnded as ended:
+                add({"id": test, "outcome": "abort", "reason": str(ended)})
+        if runner is not None:
+            limit = next((limit for pattern, limit in rules.DEADLINES if re.search(pattern, test)), deadline)
+            add({"id": test, **runner.run(test, limit)})
+        queue.use(worker, -1)
     leave()
 
 

@@ -142,7 +142,10 @@ def _run(connection: socket.socket, loaded: Any, file: rules.File, device: str, 
 def _reap(pid: int) -> int:
     """How it ended: as `os.waitstatus_to_exitcode`, or 0 where it would not end."""
     for _ in range(200):
-        done, status = os.waitpid(pid, os.WNOHANG)
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return 0  # Of the process that was here before.
         if done:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.05)
