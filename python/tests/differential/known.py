@@ -33,10 +33,12 @@ def _laid(data: Data) -> torch.Tensor:
     return data.view(torch.empty(data.shape, dtype=data.dtype, device="meta"))
 
 
-def _one_volume(case: Case) -> bool:
-    """A convolution of a single volume, one of whose operands has its channels last."""
+def _without_mkldnn(case: Case) -> bool:
+    """A convolution of volumes, one of whose operands has its channels last, for which the CPU has kernels of its own: of a single
+    one, by filters of one tap in height and width, or with an output padding (`use_mkldnn` of ATen's Convolution.cpp)."""
     volumes = [x if x.dim() == 5 else x[None] for x in map(_laid, case.tensors[:2])]
-    return len(volumes[0]) == 1 and any(suggest_memory_format(x) == torch.channels_last_3d for x in volumes)
+    last = any(suggest_memory_format(x) == torch.channels_last_3d for x in volumes)
+    return last and (len(volumes[0]) == 1 or volumes[1].shape[3:] == (1, 1) or bool(case.kwargs.get("output_padding")))
 
 
 def _empty(case: Case) -> bool:
@@ -78,9 +80,8 @@ ACCEPTED = (
     Rule(r"F\.pixel_unshuffle", _empty, "without elements the CPU copies its input: the result keeps the input's sizes", "shape"),
     Rule(r"torch\.addmv", _empty, "without elements the CPU multiplies what is added by beta, unexpanded, and takes its sizes", "shape"),
     Rule(
-        r"F\.conv(_transpose)?3d", _one_volume,
-        "for one small volume the CPU has kernels without channels last, and takes mkldnn's, which keep it as CUDA's do, from a "
-        "batch of two on",
+        r"F\.conv(_transpose)?3d", _without_mkldnn,
+        "the CPU's own kernels for volumes have no channels last; those that it takes for all others, mkldnn's, keep it, as CUDA's do",
         "strides",
     ),
     Rule(
