@@ -65,6 +65,10 @@ TEXT = [
     (r"signal\.get_window\(\s*(\(name, .+\)), size, fftbins=periodic\s*\)",
      r"(signal.get_window(\1, size, fftbins=periodic) if size else np.empty(0))",
      "get_window of scipy 1.17 has no window of no points"),
+    (r"\bm_copy = torch\.load\(f\)$", "m_copy = torch.load(f, weights_only=False)",
+     "since torch 2.6 load takes weights alone unless told otherwise, and this is a whole module; newer files say so"),
+    (r"\boptim_cls\(\[weight, bias\], ", "optim_cls([weight, bias] if optim_cls.__name__ != 'Muon' else [weight], ",
+     "torch's list of optimizers now has Muon, which takes matrices alone; newer files leave it the matrix"),
 ]
 
 # A test marked for CUDA alone is run here where its own text names none of these: then it is about any GPU.
