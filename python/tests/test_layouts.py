@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from against_cpu import pick, seeded
+from wave32._fallback import run_on_cpu
 
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -193,7 +194,7 @@ def test_losses_lie_as_predictions(name):
 CONTIGUOUS = {
     "grid_sample": (lambda x: F.grid_sample(torch.arange(6.0, device=x.device).reshape(2, 3, 1, 1), x), (2, 2, 4, 2)),
     "take": (lambda x: torch.take(torch.arange(9.0, device=x.device), (x > 0).long()), (2, 7)),
-    "unfold": (lambda x: F.unfold(x, 2), (2, 3, 4, 5)),
+    "unfold": (lambda x: F.unfold(x, 1), (2, 3, 4, 5)),
     "bucketize": (lambda x: torch.bucketize(x, torch.tensor([-0.5, 0.5], device=x.device)), (2, 3, 4)),
     "searchsorted": (lambda x: torch.searchsorted(torch.tensor([-0.5, 0.5], device=x.device), x), (2, 3, 4)),
 }
@@ -254,6 +255,8 @@ def test_what_is_repeated_counts_on_the_cpu():
     x, y = torch.randint(1, 9, (2, 1, 3)).expand(2, 4, 3), laid_out(torch.randint(1, 9, (2, 4, 3)), (2, 1, 0))
     expected, found = results(torch.gcd, x, y)
     same(found, expected, "gcd")
+    moved = x._base.to("wave").expand(2, 4, 3), laid_out(y.to("wave"), (2, 1, 0))
+    same(run_on_cpu(torch.ops.aten.add.Tensor, *moved), x + y, "add")
 
 
 @pytest.mark.parametrize("masked", (False, True))
