@@ -331,3 +331,13 @@ def test_kaiser_windows():
     for options in ({}, {"periodic": False}, {"periodic": True, "beta": 5.0}, {"dtype": torch.float64, "periodic": False, "beta": 8.0}):
         for length in (0, 1, 4, 33):
             same(torch.kaiser_window(length, device="wave", **options), torch.kaiser_window(length, **options))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=lambda dtype: str(dtype)[6:])
+@pytest.mark.parametrize("exponent", [0.5, -0.5, -1, -2, 3])
+def test_powers_of_infinities_and_zeros(dtype, exponent):
+    x = torch.tensor([-math.inf, -0.0, 0.0, math.inf, -2.0, math.nan, 4.0], dtype=dtype)
+    found, expected = x.to("wave").pow(exponent), x.pow(exponent)
+    same(found, expected, 1e-6)
+    numbers = ~expected.isnan()
+    assert torch.equal(found.cpu().signbit()[numbers], expected.signbit()[numbers])

@@ -18,6 +18,7 @@ IMAGES = {
     "roll": lambda x: x.roll(1, 1),
     "roll_two": lambda x: x.roll((1, 2), (1, 3)),
     "roll_flat": lambda x: x.roll(3),
+    "roll_still": lambda x: x.roll((1, 0), (1, 2)),
     "avg_pool": lambda x: F.avg_pool2d(x, 2),
     "max_pool": lambda x: F.max_pool2d(x, 2),
     "adaptive_avg": lambda x: F.adaptive_avg_pool2d(x, 2),

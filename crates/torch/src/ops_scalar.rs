@@ -245,7 +245,12 @@ fn bound(value: Scalar, of: DType, low: bool) -> Result<Number, Error> {
 
 fn power(x: &Tensor, exponent: Scalar, out: &Tensor) -> Result<Tensor, Error> {
     let to = promote(x, &[exponent])?;
+    // Of -inf and -0 roots are not what powers are; which of them PyTorch's CPU takes goes by the type.
+    let common = to.map_or_else(|| x.dtype(), Ok)?;
+    let by_root = common.is_float() && common != DType::F16;
     match exponent.number()? {
+        Number::Float(0.5) if by_root => same(Op::Sqrt).promoting_to(to).write(&[x.into()], out),
+        Number::Float(-0.5) if by_root => same(Op::Rsqrt).promoting_to(to).write(&[x.into()], out),
         Number::Int(2) | Number::Float(2.0) => {
             same(Op::Mul).promoting_to(to).write(&[x.into(), x.into()], out)
         }

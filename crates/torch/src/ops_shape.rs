@@ -129,7 +129,12 @@ fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor, Error> {
             None => all.push((dim, shift % size)),
         }
     }
-    let out = empty_in_format(x, x.sizes())?;
+    // As PyTorch, where a step that moves nothing ends in a contiguous copy.
+    let still = dims
+        .iter()
+        .zip(shifts)
+        .any(|(&dim, &shift)| wrap(dim, rank).is_ok_and(|dim| shift % x.sizes()[dim].max(1) == 0));
+    let out = if still { Tensor::empty(x.sizes(), x.dtype()?)? } else { empty_in_format(x, x.sizes())? };
     let to = bits(&out)?;
     run(|queue| rearrange::roll(queue, &from, &all, &to))?;
     Ok(out)
