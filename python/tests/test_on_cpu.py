@@ -144,3 +144,11 @@ def test_expanded_tensors_are_written_where_the_cpu_does():
         base.expand(3, 4).masked_fill_(mask, 5.0)
         run_on_cpu(torch.ops.aten.masked_fill_.Scalar, twin.expand(3, 4), mask.to("wave"), 5.0)
     assert torch.equal(twin.cpu(), base) and base.flatten().tolist() == [0, 5, 5]
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_results_of_the_cpu_are_refused(shape):
+    """A number of the CPU's may be read, never written."""
+    x = torch.full(shape, 6, device="wave")
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.lcm(x, x, out=torch.zeros(shape, dtype=torch.int64))

@@ -115,6 +115,15 @@ def test_moving_keeps_tied_weights_and_gradients():
     model.to_empty(device="wave")
 
 
+@pytest.mark.parametrize("device", ["cpu", "wave"])
+def test_parameters_of_nothing_are_made_anew(device):
+    with torch.device("meta"):
+        model = nn.TransformerEncoderLayer(4, 2, 8)
+    before = list(model.parameters())
+    model.to_empty(device=device)
+    assert all(a is not b and b.device.type == device for a, b in zip(before, model.parameters()))
+
+
 @pytest.mark.skipif(NEW, reason="parameters are moved in place")
 def test_moving_under_a_live_graph_warns():
     model = nn.Linear(3, 3)

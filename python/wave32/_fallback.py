@@ -103,11 +103,13 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [value] if isinstance(value, torch.Tensor) else []
 
 
-def _refuse_mixed_devices(name: str, tensors: list[torch.Tensor]) -> None:
+def _refuse_mixed_devices(name: str, tensors: list[torch.Tensor], written: list[torch.Tensor]) -> None:
     if name in _TAKES_BOTH or name.startswith("aten::index"):
         return
+    results = {id(tensor) for tensor in written}
     for tensor in tensors:
-        if tensor.device.type != "wave" and tensor.dim() > 0:
+        # One element of the CPU's is a number to read; nothing is written there.
+        if tensor.device.type != "wave" and (tensor.dim() > 0 or id(tensor) in results):
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, wave:0 and "
                 f"{tensor.device}! (when calling {name})"
@@ -249,12 +251,12 @@ def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
     shape = _shape(op)
     if shape.is_view:
         raise NotImplementedError(f"wave: {shape.name} is a view, which a copy on the CPU cannot be")
-    _refuse_mixed_devices(shape.name, _tensors([*args, *kwargs.values()]))
+    written = _tensors([args[position] for position in shape.written if position < len(args)])
+    written += _tensors([kwargs[name] for name in shape.written_names if name in kwargs])
+    _refuse_mixed_devices(shape.name, _tensors([*args, *kwargs.values()]), written)
     told = _native.count_fallback(shape.name, why)
     if told:
         warnings.warn(told, stacklevel=2)
-    written = _tensors([args[position] for position in shape.written if position < len(args)])
-    written += _tensors([kwargs[name] for name in shape.written_names if name in kwargs])
     _refuse_results_elsewhere(shape.name, written)
     copies = _Copies(_tensors([*args, *kwargs.values()]), written)
     cpu_args = [

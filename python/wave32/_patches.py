@@ -20,7 +20,8 @@ def _moves(module: torch.nn.Module, fn: Any) -> bool:
     for parameter in module.parameters():
         probe = fn(torch.empty(0, dtype=parameter.dtype, device=parameter.device))
         kinds = {parameter.device.type, probe.device.type}
-        return len(kinds) == 2 and "wave" in kinds
+        # From nothing (`to_empty` of a module without storage) torch makes new ones on every device.
+        return len(kinds) == 2 and "wave" in kinds and "meta" not in kinds
     return False
 
 
