@@ -1,12 +1,10 @@
 //! The known-good table: what came of every attempt, for one card, driver and MIOpen. docs/probe.md has its format.
 
-use crate::protocol::{Finding, Identity, Verdict};
-use crate::rewrite::Rewrite;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use crate::finding::{Finding, Identity, Rewrite, Verdict};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wave32_host::file;
@@ -127,6 +125,13 @@ impl Store {
         if known.format != FORMAT {
             return Err(broken(format!("format {}", known.format)));
         }
+        if !known.identity.holds_for(&self.identity) {
+            return Err(broken(format!("it is of {}", known.identity)));
+        }
+        // A row that is searched for and not found would be added once more, and what hung would be tried again.
+        if !known.rows.is_sorted_by(|a, b| a.key < b.key) {
+            return Err(broken("its rows are not in order".into()));
+        }
         Ok(known)
     }
 
@@ -154,15 +159,19 @@ impl Store {
         let file = open.map_err(|e| self.file_error(e))?;
         let end = Instant::now() + PATIENCE;
         loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < end => {
+            // SAFETY: the file is open. Not the system call itself, as rustix makes it: the tests let this one fail.
+            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+                return Ok(file);
+            }
+            let error = Error::last_os_error();
+            match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted if Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
-                Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => {
                     return Err(KnownError::Held(path.display().to_string()));
                 }
-                Err(error) => return Err(self.file_error(error.into())),
+                _ => return Err(self.file_error(error)),
             }
         }
     }
@@ -280,9 +289,24 @@ mod tests {
     fn a_broken_table_is_refused_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path(), &Identity::example());
-        std::fs::write(store.path(), "{").unwrap();
-        let text = store.merge(&[row("a", Verdict::Works, 1)]).unwrap_err().to_string();
-        assert!(text.contains("move it away"), "{text}");
-        assert_eq!(std::fs::read_to_string(store.path()).unwrap(), "{");
+        let known = store.merge(&[row("a", Verdict::Hang, 1), row("b", Verdict::Works, 1)]).unwrap();
+        let text = |known: &Known| serde_json::to_string(known).unwrap();
+        let mut turned = known.clone();
+        turned.rows.reverse();
+        let mut twice = known.clone();
+        twice.rows.push(row("b", Verdict::Hang, 1));
+        let mut other = known.clone();
+        other.identity.miopen = "3.0.0".into();
+        for (broken, why) in [
+            ("{".to_string(), "EOF"),
+            (text(&turned), "its rows are not in order"),
+            (text(&twice), "its rows are not in order"),
+            (text(&other), "MIOpen 3.0.0"),
+        ] {
+            std::fs::write(store.path(), &broken).unwrap();
+            let said = store.merge(&[row("a", Verdict::Works, 2)]).unwrap_err().to_string();
+            assert!(said.contains("move it away") && said.contains(why), "{said}");
+            assert_eq!(std::fs::read_to_string(store.path()).unwrap(), broken);
+        }
     }
 }

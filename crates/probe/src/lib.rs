@@ -12,6 +12,7 @@ pub mod campaign;
 pub mod child;
 pub mod device;
 pub mod ffi;
+pub mod finding;
 pub mod known;
 mod lane;
 pub mod memory;

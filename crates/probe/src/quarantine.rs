@@ -1,8 +1,8 @@
 //! What is being tried right now, on disk before it starts: after a wedged GPU, a reset or a power cycle the next
 //! probe knows what did it, and does not do it again.
 
+use crate::finding::Identity;
 use crate::known::Key;
-use crate::protocol::Identity;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;

@@ -4,49 +4,15 @@
 //! powers of two, the image cut into tiles, the batch cut into images. Here each is exact: what is added is zeros,
 //! what is cut overlaps by the filter's reach, and sums that were cut are added up again in f64.
 
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use wave32_problem::{ConvProblem, ConvSpec, Direction, Layout, ProblemError};
 use wave32_verify::data::{Data, NoMemory};
 use wave32_verify::inputs::Inputs;
 
+pub use crate::finding::Rewrite;
+
 /// Largest tile of the input, halo included, in rows and columns: the size up to which the cards' owners saw no hang.
 pub const TILE: i64 = 32;
-
-/// One rewriting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Rewrite {
-    /// Channels filled up with zeros to these numbers.
-    PadChannels {
-        /// Input channels then.
-        c: i64,
-        /// Output channels then.
-        k: i64,
-    },
-    /// The image cut into tiles whose input has this size at most, halo included; padding becomes part of them.
-    Tiles {
-        /// Rows.
-        h: i64,
-        /// Columns.
-        w: i64,
-    },
-    /// The batch cut into parts of this many images.
-    Batch {
-        /// Images.
-        n: i64,
-    },
-}
-
-impl std::fmt::Display for Rewrite {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::PadChannels { c, k } => write!(f, "channels padded to {c} and {k}"),
-            Self::Tiles { h, w } => write!(f, "tiles of {h}x{w}"),
-            Self::Batch { n } => write!(f, "{n} image at a time"),
-        }
-    }
-}
 
 /// A rewriting applied to a problem: one other problem, and how it is used.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! What is kept of MIOpens that are not here any more.
 
+use crate::finding::Identity;
 use crate::known::{FORMAT, Known};
-use crate::protocol::Identity;
 use crate::quarantine;
 use serde::Serialize;
 use std::fmt;

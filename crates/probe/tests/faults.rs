@@ -47,13 +47,13 @@ fn child() {
 #[test]
 fn every_call_of_the_table_fails_in_turn() {
     let tools = tempfile::tempdir().unwrap();
-    let (shim, count) = (tools.path().join("faults.so"), tools.path().join("count"));
+    let [shim, count, name] = ["faults.so", "count", "name"].map(|file| tools.path().join(file));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin/faults.c");
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-D_GNU_SOURCE", "-O1", "-o"]).args([&shim, &source]).arg("-ldl");
     assert!(cc.status().expect("a C compiler, `cc`, is needed for this test").success());
     for (old, calls) in [(false, 6), (true, 8)] {
-        let (mut at, mut failed) = (0, 0);
+        let (mut at, mut failed, mut named) = (0, 0, BTreeSet::new());
         loop {
             let folder = tempfile::tempdir().unwrap();
             let store = store(folder.path());
@@ -65,6 +65,7 @@ fn every_call_of_the_table_fails_in_turn() {
             child
                 .env("FAULT_FOLDER", folder.path())
                 .env("FAULT_COUNT", &count)
+                .env("FAULT_NAME", &name)
                 .env("FAULT_AT", at.to_string());
             let errno = ERRORS[at % ERRORS.len()];
             let output = child.env("FAULT_ERRNO", errno.to_string()).output().unwrap();
@@ -77,6 +78,7 @@ fn every_call_of_the_table_fails_in_turn() {
             let now = solvers(&store);
             assert!(now == all || code == Some(7) && now == had, "{what}: {now:?}");
             failed += usize::from(code == Some(7));
+            named.insert(std::fs::read_to_string(&name).unwrap());
             store.merge(&[row("new"), row("next")]).unwrap();
             assert_eq!(solvers(&store).len(), all.len() + 1, "{what}");
             if made <= at {
@@ -85,6 +87,7 @@ fn every_call_of_the_table_fails_in_turn() {
             }
             at += 1;
         }
+        assert!(named.contains("flock"), "{named:?}");
         assert!(failed >= calls, "{failed} of {at}");
     }
 }

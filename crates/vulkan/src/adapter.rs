@@ -1,5 +1,6 @@
 //! One physical device: what it is, what it can do, and whether it can run our kernels.
 
+use crate::cache::Identity;
 use crate::caps;
 use crate::error::at;
 use crate::instance::{Instance, version_text};
@@ -54,17 +55,6 @@ pub(crate) struct Limits {
     pub(crate) max_subgroups: u32,
     /// The larger of the device-local heaps.
     pub(crate) heap_bytes: u64,
-}
-
-/// What a pipeline cache belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) vendor: u32,
-    pub(crate) device: u32,
-    pub(crate) driver_version: u32,
-    pub(crate) driver_uuid: [u8; 16],
-    pub(crate) device_uuid: [u8; 16],
-    pub(crate) cache_uuid: [u8; 16],
 }
 
 /// The queue family in use.

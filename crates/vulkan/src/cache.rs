@@ -4,7 +4,6 @@
 //! what was written is ignored, a folder that cannot be written to is left alone, each with one warning. What is in
 //! the file goes to the driver, so a file or folder that another user may have written to is not used.
 
-use crate::adapter::Identity;
 use std::io;
 use std::path::{Path, PathBuf};
 use wave32_host::file;
@@ -16,6 +15,17 @@ const HEADER: usize = MAGIC.len() + IDENTITY + 8 + 8;
 const IDENTITY: usize = 3 * 4 + 3 * 16;
 /// Largest file that is read; a healthy one is a few megabytes.
 const LIMIT: u64 = 256 << 20;
+
+/// What a pipeline cache belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) vendor: u32,
+    pub(crate) device: u32,
+    pub(crate) driver_version: u32,
+    pub(crate) driver_uuid: [u8; 16],
+    pub(crate) device_uuid: [u8; 16],
+    pub(crate) cache_uuid: [u8; 16],
+}
 
 /// The file of one driver and card.
 #[derive(Debug, Clone)]
@@ -34,6 +44,21 @@ pub(crate) fn default_dir() -> Option<PathBuf> {
         absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
     };
     Some(base?.join("wave32"))
+}
+
+#[cfg(test)]
+impl Identity {
+    /// One for tests.
+    pub(crate) fn example() -> Self {
+        Self {
+            vendor: 1,
+            device: 2,
+            driver_version: 3,
+            driver_uuid: [4; 16],
+            device_uuid: [5; 16],
+            cache_uuid: [6; 16],
+        }
+    }
 }
 
 impl DiskCache {
@@ -147,14 +172,7 @@ mod tests {
     use super::*;
 
     fn identity(device: u32) -> Identity {
-        Identity {
-            vendor: 1,
-            device,
-            driver_version: 3,
-            driver_uuid: [4; 16],
-            device_uuid: [5; 16],
-            cache_uuid: [6; 16],
-        }
+        Identity { device, ..Identity::example() }
     }
 
     #[test]

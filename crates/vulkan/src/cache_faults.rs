@@ -1,7 +1,6 @@
 //! Each call in turn that the pipeline cache makes on its file fails: no error comes of it, and what is there is whole.
 
-use crate::adapter::Identity;
-use crate::cache::DiskCache;
+use crate::cache::{DiskCache, Identity};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,15 +8,7 @@ use std::process::Command;
 const ERRORS: [i32; 6] = [5, 13, 28, 30, 24, 27];
 
 fn cache(folder: &Path) -> DiskCache {
-    let identity = Identity {
-        vendor: 1,
-        device: 2,
-        driver_version: 3,
-        driver_uuid: [4; 16],
-        device_uuid: [5; 16],
-        cache_uuid: [6; 16],
-    };
-    DiskCache::new(&folder.join("wave32"), &identity)
+    DiskCache::new(&folder.join("wave32"), &Identity::example())
 }
 
 fn pipelines(word: &str) -> Vec<u8> {

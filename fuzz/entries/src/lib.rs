@@ -4,30 +4,33 @@
 //! What a parser makes of bytes is its own tests' matter. Here it must come back, without a panic, and with what holds for
 //! any bytes: what was read reads again as the same.
 //!
-//! Three modules are other crates' files: those crates wait minutes for kernels to be compiled.
+//! Some modules are other crates' files: those crates wait minutes for kernels to be compiled.
 
+mod bench;
 #[allow(dead_code, missing_docs)] // one way in is enough
 #[path = "../../../crates/vulkan/src/cache.rs"]
 mod cache;
 #[allow(dead_code)]
+#[path = "../../../crates/probe/src/finding.rs"]
+mod finding;
+#[allow(dead_code)]
+#[path = "../../../crates/probe/src/known.rs"]
+mod known;
+#[allow(dead_code)]
 #[path = "../../../crates/verify/src/protocol.rs"]
 mod protocol;
 #[allow(dead_code)]
+#[path = "../../../crates/miopen/src/proven_table.rs"]
+mod proven;
+#[allow(dead_code)]
+#[path = "../../../crates/probe/src/quarantine.rs"]
+mod quarantine;
+#[allow(dead_code)]
 #[path = "../../../crates/hipdnn/src/schema.rs"]
 mod schema;
-
-/// What `cache` names a driver by.
-#[allow(missing_docs)]
-mod adapter {
-    pub struct Identity {
-        pub vendor: u32,
-        pub device: u32,
-        pub driver_version: u32,
-        pub driver_uuid: [u8; 16],
-        pub device_uuid: [u8; 16],
-        pub cache_uuid: [u8; 16],
-    }
-}
+#[allow(dead_code)]
+#[path = "../../../crates/probe/src/superseded.rs"]
+mod superseded;
 
 /// What `protocol` makes failures of.
 mod data {
@@ -47,7 +50,7 @@ use std::path::{Path, PathBuf};
 pub type Entry = fn(&[u8]);
 
 /// The entries by the names of their targets and corpora.
-pub const ENTRIES: [(&str, Entry); 9] = [
+pub const ENTRIES: [(&str, Entry); 11] = [
     ("lines", lines),
     ("onnx", onnx),
     ("journal", journal),
@@ -57,6 +60,8 @@ pub const ENTRIES: [(&str, Entry); 9] = [
     ("elf", elf),
     ("decoder", decoder),
     ("hipdnn", hipdnn),
+    ("tables", tables),
+    ("reports", reports),
 ];
 
 /// MIOpenDriver lines, a file of them.
@@ -122,7 +127,7 @@ pub fn code_objects(bytes: &[u8]) {
 
 /// A pipeline cache. Its name says whose it is, its checksum is right more often than bytes of their own would have it.
 pub fn pipelines(bytes: &[u8]) {
-    let identity = adapter::Identity {
+    let identity = cache::Identity {
         vendor: 1,
         device: 2,
         driver_version: 3,
@@ -244,4 +249,93 @@ pub fn hipdnn(bytes: &[u8]) {
             schema::Attributes::Other(_) => {}
         }
     }
+}
+
+/// A known-good table of `wave32 probe`, as the probe and as libMIOpen reads it, and a record of what was being tried.
+pub fn tables(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let _ = quarantine::left(path);
+        let state = path.parent().expect("a folder");
+        let folder = state.join(superseded::TABLES);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let found = serde_json::from_slice::<known::Known>(bytes);
+        let example = || finding::Identity {
+            card: "card".into(),
+            target: "gfx1010".into(),
+            pci: "0000:03:00.0".into(),
+            miopen: "2.20.0".into(),
+            hip: "5.7.0".into(),
+            kernel: "6.1.0".into(),
+            library: "/lib/libMIOpen.so.1".into(),
+        };
+        let identity = found.map_or_else(|_| example(), |known| known.identity);
+        // The system has no longer names.
+        if identity.key().len() > 200 {
+            return;
+        }
+        let store = known::Store::new(&folder, &identity);
+        std::fs::write(store.path(), bytes).expect("a file");
+        superseded::superseded(state, &[example()]);
+        match store.read() {
+            Ok(known) => agree(&known, path),
+            Err(known::KnownError::Broken { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        std::fs::remove_file(store.path()).expect("it was there");
+    });
+}
+
+/// libMIOpen takes from the table in a file the fastest solver that the probe holds for safe.
+fn agree(known: &known::Known, file: &Path) {
+    let read = || proven::read(file).expect("what the probe reads is a table");
+    let theirs = &known.identity;
+    let identity = proven::Identity {
+        card: theirs.card.clone(),
+        target: theirs.target.clone(),
+        pci: theirs.pci.clone(),
+        miopen: theirs.miopen.clone(),
+        hip: theirs.hip.clone(),
+        kernel: theirs.kernel.clone(),
+        library: theirs.library.clone(),
+    };
+    let mut taken = proven::Tables::default();
+    taken.take(read(), &identity);
+    for row in &known.rows {
+        let Ok(problems) = wave32_problem::parse_line(&row.key.problem) else { continue };
+        let [problem] = &problems[..] else { continue };
+        if problem.to_string() != row.key.problem {
+            continue;
+        }
+        let counts = |row: &&known::Row| {
+            row.is_safe()
+                && row.key.rewrite.is_empty()
+                && row.finding.deterministic == Some(true)
+                && (row.id.is_some() && row.finding.algorithm.is_some())
+        };
+        let times = known.rows.iter().filter(|other| other.key.problem == row.key.problem).filter(counts);
+        let fastest = times.filter_map(|row| row.finding.ms).filter(|ms| *ms > 0.0).min_by(f64::total_cmp);
+        assert_eq!(taken.of(problem).map(|proven| proven.milliseconds), fastest, "{}", row.key.problem);
+    }
+    let mut other = proven::Tables::default();
+    other.take(read(), &proven::Identity { pci: format!("{}.", identity.pci), ..identity });
+    assert!(known.rows.iter().all(|row| {
+        let problems = wave32_problem::parse_line(&row.key.problem).unwrap_or_default();
+        problems.iter().all(|problem| other.of(problem).is_none())
+    }));
+}
+
+/// Reports of `wave32 bench`, one beside another.
+pub fn reports(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let Ok(report) = bench::Report::load(path) else { return };
+        let again: bench::Report = serde_json::from_str(&report.json()).expect("what we print is a report");
+        assert_eq!(again.rows.len(), report.rows.len());
+        let compared = bench::compare(&report, &again);
+        let timed = report.rows.iter().filter(|row| row.time.is_some()).count();
+        assert!(compared.pairs.len() <= timed, "{} pairs of {timed} rows", compared.pairs.len());
+        for row in &report.rows {
+            let _ = (row.tflops(), row.gbs(), row.floor_share());
+            let _ = compared.mean(&row.direction, &row.dtype);
+        }
+    });
 }

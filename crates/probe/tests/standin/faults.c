@@ -1,5 +1,5 @@
 /* Preloaded: lets one of the calls fail that a program makes on files below $FAULT_FOLDER. Counts them, and writes the
-   count to $FAULT_COUNT when the program ends. */
+   count to $FAULT_COUNT when the program ends, and the name of the one that failed to $FAULT_NAME. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 static int done, is_ours[1024];
+static const char *failed = "";
 
 static int is_below(const char *path) {
     const char *folder = getenv("FAULT_FOLDER");
@@ -19,14 +21,16 @@ static int is_below(const char *path) {
 }
 
 /* The chosen call fails; of a write, half is done before. */
-static int fails(int concerned) {
+static int fails_in(const char *name, int concerned) {
     const char *at = getenv("FAULT_AT");
     if (!concerned || !at || done++ != atoi(at)) return 0;
     errno = atoi(getenv("FAULT_ERRNO"));
+    failed = name;
     return 1;
 }
 
-static int fd_fails(int fd) { return fails(fd >= 0 && fd < 1024 && is_ours[fd]); }
+#define fails(concerned) fails_in(__func__, concerned)
+#define fd_fails(fd) fails(fd >= 0 && fd < 1024 && is_ours[fd])
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -64,6 +68,7 @@ ssize_t write(int fd, const void *from, size_t length) {
 
 int fsync(int fd) { return fd_fails(fd) ? -1 : REAL(fsync)(fd); }
 int fdatasync(int fd) { return fd_fails(fd) ? -1 : REAL(fdatasync)(fd); }
+int flock(int fd, int how) { return fd_fails(fd) ? -1 : REAL(flock)(fd, how); }
 int ftruncate64(int fd, off64_t to) { return fd_fails(fd) ? -1 : REAL(ftruncate64)(fd, to); }
 int fchmod(int fd, mode_t mode) { return fd_fails(fd) ? -1 : REAL(fchmod)(fd, mode); }
 int mkdir(const char *path, mode_t mode) { return fails(is_below(path)) ? -1 : REAL(mkdir)(path, mode); }
@@ -78,7 +83,9 @@ int statx(int at, const char *path, int flags, unsigned mask, struct statx *to) 
 }
 
 __attribute__((destructor)) static void tell(void) {
-    const char *count = getenv("FAULT_COUNT");
+    const char *count = getenv("FAULT_COUNT"), *name = getenv("FAULT_NAME");
     FILE *file = count ? fopen(count, "w") : NULL;
     if (file) fprintf(file, "%d", done), fclose(file);
+    file = name ? fopen(name, "w") : NULL;
+    if (file) fputs(failed, file), fclose(file);
 }
