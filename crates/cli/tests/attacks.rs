@@ -148,7 +148,7 @@ fn a_root_is_closed_against_links() {
     }
 }
 
-/// A change that never was, "taken back" by whoever comes next.
+/// The journal of a change that nobody made: undoing it would write what its author wants.
 fn plant(changes: &Path, path: &Path, owner: u32) {
     let pending = changes.join("1.pending");
     std::fs::create_dir_all(&pending).unwrap();

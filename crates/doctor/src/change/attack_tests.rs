@@ -234,7 +234,7 @@ fn manifests_are_held_to_the_root() {
         assert_eq!(tree(home.path()), before, "{path:?}");
         assert_eq!(look(), untouched);
     }
-    // A path that is well, through a link that leads out.
+    // A path without dots, through a link that leads out of the tree.
     for target in [out.path().to_path_buf(), format!("../../../../..{}", out.path().display()).into()] {
         let home = home();
         symlink(&target, home.path().join("way")).unwrap();

@@ -19,6 +19,8 @@ mod undo;
 #[cfg(test)]
 mod attack_tests;
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
 mod tests;
 
 pub use crate::root::Root;

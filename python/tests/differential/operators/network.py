@@ -20,19 +20,25 @@ def _each(g: Any, rank: int, low: int, high: int) -> Any:
     return g.int(low, high) if g.chance(0.6) else tuple(g.int(low, high) for _ in range(rank))
 
 
+def _windows(g: Any, rank: int) -> dict[str, Any]:
+    """What all pooling takes beside the window's size."""
+    kwargs: dict[str, Any] = {}
+    if g.chance(0.5):
+        kwargs["stride"] = _each(g, rank, 1, 3)
+    if g.chance(0.4):
+        kwargs["padding"] = g.int(0, 1)
+    if g.chance(0.3):
+        kwargs["ceil_mode"] = True
+    return kwargs
+
+
 def max_pool(rank: int) -> Any:
     def make(g: Any) -> Any:
         # Without equal elements: which of them a gradient goes to is open.
         x = image(g, rank, fill=("distinct",), low=3)
-        kwargs: dict[str, Any] = {}
-        if g.chance(0.5):
-            kwargs["stride"] = _each(g, rank, 1, 3)
-        if g.chance(0.4):
-            kwargs["padding"] = g.int(0, 1)
+        kwargs = _windows(g, rank)
         if g.chance(0.25):
             kwargs["dilation"] = g.int(1, 2)
-        if g.chance(0.3):
-            kwargs["ceil_mode"] = True
         if g.chance(0.3):
             kwargs["return_indices"] = True
         return (x, _each(g, rank, 2, 3)), kwargs
@@ -42,13 +48,7 @@ def max_pool(rank: int) -> Any:
 
 def avg_pool(rank: int) -> Any:
     def make(g: Any) -> Any:
-        kwargs: dict[str, Any] = {}
-        if g.chance(0.5):
-            kwargs["stride"] = _each(g, rank, 1, 3)
-        if g.chance(0.4):
-            kwargs["padding"] = g.int(0, 1)
-        if g.chance(0.3):
-            kwargs["ceil_mode"] = True
+        kwargs = _windows(g, rank)
         if g.chance(0.3):
             kwargs["count_include_pad"] = False
         if rank > 1 and g.chance(0.2):
