@@ -26,9 +26,9 @@ pub const ENGINE: i64 = {
 };
 
 /// A graph of more bytes is none of ours.
-const MOST_BYTES: usize = 1 << 22;
+const MAX_BYTES: usize = 1 << 22;
 /// More buffers are none of ours: their list is not read to its end.
-const MOST_BUFFERS: u32 = 1 << 12;
+const MAX_BUFFERS: u32 = 1 << 12;
 
 /// `hipdnnPluginConstData_t`.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ struct Buffer {
 impl Buffer {
     fn read(name: &str, from: &In<ConstData>) -> Outcome<Self> {
         let ConstData { data, size } = from.get(name)?;
-        if size > MOST_BYTES {
+        if size > MAX_BYTES {
             return Err(Failure::absent(format!("{name} of {size} bytes")));
         }
         let bytes = In::<u8>::at(data).get_all(&format!("{name}->ptr"), size)?;
@@ -143,14 +143,15 @@ pub extern "C" fn hipdnnEnginePluginSetStream(handle: Id, stream: Stream) -> Sta
 
 /// The engine, if it takes the graph. What it cannot read it does not take: another engine may.
 #[unsafe(no_mangle)]
-pub extern "C" fn hipdnnEnginePluginGetApplicableEngineIds(
+pub extern "C-unwind" fn hipdnnEnginePluginGetApplicableEngineIds(
     handle: Id,
     graph: In<ConstData>,
     ids: Out<i64>,
     most: u32,
     count: Out<u32>,
 ) -> Status {
-    call("hipdnnEnginePluginGetApplicableEngineIds", || {
+    let mut reason = None;
+    let status = call("hipdnnEnginePluginGetApplicableEngineIds", || {
         let plugin = plugin(handle)?;
         count.check("num_engines")?;
         if most > 0 {
@@ -165,12 +166,17 @@ pub extern "C" fn hipdnnEnginePluginGetApplicableEngineIds(
         match taken {
             Ok(_) => list(&ids, most)?,
             Err(why) => {
-                inform(&format!("not applicable: {why}"));
+                reason = Some(why);
                 return count.set("num_engines", 0);
             }
         }
         count.set("num_engines", 1)
-    })
+    });
+    // Outside of what catches panics, which ends the process at an exception of C++.
+    if let Some(why) = reason {
+        inform(&format!("not applicable: {why}"));
+    }
+    status
 }
 
 /// Serialized details that callers hold, by their address.
@@ -277,7 +283,7 @@ pub extern "C" fn hipdnnEnginePluginExecuteOpGraph(
     call("hipdnnEnginePluginExecuteOpGraph", || {
         let plugin = plugin(handle)?;
         let context = objects::get::<Context>(context, "execution_context")?;
-        if count > MOST_BUFFERS {
+        if count > MAX_BUFFERS {
             return Err(Failure::bad(format!("{count} device_buffers, more than any graph of wave32's has")));
         }
         context.run(&plugin.0, &buffers.get_all("device_buffers", count as usize)?, workspace)

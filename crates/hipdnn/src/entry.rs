@@ -90,8 +90,9 @@ pub fn last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// `hipdnnCallback_t`.
-pub type Callback = extern "C" fn(severity: c_int, message: *const c_char);
+/// `hipdnnCallback_t`: the host's, in C++, which may throw. Rust can let an exception of C++ pass but not catch one, so it
+/// goes on to the host, through an exported call that is `C-unwind` too.
+pub type Callback = extern "C-unwind" fn(severity: c_int, message: *const c_char);
 
 static CALLBACK: RwLock<Option<Callback>> = RwLock::new(None);
 static LEVEL: AtomicI32 = AtomicI32::new(severity::INFO);
@@ -113,7 +114,7 @@ pub fn log_from(level: c_int) -> Outcome {
     Ok(())
 }
 
-/// A line for the host's log, of severity INFO.
+/// A line for the host's log, of severity INFO. Outside of [`call`] and of locks only: the host may throw.
 pub fn inform(message: &str) {
     if LEVEL.load(Ordering::Relaxed) > severity::INFO {
         return;

@@ -19,7 +19,7 @@ use wave32_problem::Direction;
 pub type Refusal = String;
 
 /// More tensors than a graph of ours has, with some that nobody uses.
-const MOST_TENSORS: usize = 16;
+const MAX_TENSORS: usize = 16;
 
 /// What a graph wants, and by which numbers its buffers come.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ struct Tensors(HashMap<i64, Told>);
 impl Tensors {
     fn read(graph: Graph) -> Result<Self, Refusal> {
         let list = graph.tensors().ok_or("a graph without tensors")?;
-        if list.len() > MOST_TENSORS {
+        if list.len() > MAX_TENSORS {
             return Err(format!("{} tensors", list.len()));
         }
         let mut found = HashMap::new();

@@ -2,12 +2,15 @@
 
 mod common;
 
-use common::host::{ConstData, DeviceBuffer, Host, Operands};
+use common::host::{ConstData, DeviceBuffer, Host, Id, Log, Operands};
 use common::reference::{Behind, Case, Lies, PASSES, Pass, TYPES, Type};
 use common::{on_card, on_card_with, seed};
+use libloading::Library;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
+use std::process::Command;
 use std::ptr::{null, null_mut};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -286,6 +289,43 @@ fn the_hosts_log_says_why_a_graph_is_not_taken() {
         assert_eq!(host.count(handle, &graph.bytes()), 0);
         host.run(handle, null_mut(), &case, &mut random);
         assert!(LINES.lock().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn what_the_hosts_log_throws_comes_back_to_the_host() {
+    on_card("what_the_hosts_log_throws_comes_back_to_the_host", || {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("throws.so");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/throws.cpp");
+        let mut compiler = Command::new("c++");
+        compiler.args(["-shared", "-fPIC", "-o"]).args([&library, &source]);
+        assert!(compiler.status().expect("a C++ compiler, `c++`, is needed for this test").success());
+        type Applicable = unsafe extern "C" fn(Id, *const ConstData, *mut i64, u32, *mut u32) -> c_int;
+        type Caught =
+            unsafe extern "C" fn(Applicable, Id, *const ConstData, *mut i64, u32, *mut u32) -> c_int;
+        // SAFETY: built above, from functions of these types.
+        let throws = unsafe { Library::new(&library) }.unwrap();
+        // SAFETY: as above.
+        let (log, caught) = unsafe {
+            (throws.get::<Log>(b"throwing_log").unwrap(), throws.get::<Caught>(b"caught").unwrap())
+        };
+        let (mut random, host) = start();
+        let handle = host.handle(null_mut());
+        let case = Case::random(&mut random, Pass::Forward, Type::F32, Lies::Nchw);
+        let mut graph = case.graph();
+        graph.convolution().mode = 1;
+        let bytes = graph.bytes();
+        let data = ConstData::of(&bytes);
+        // SAFETY: a function of the right type; its library outlives the plugin's use of it.
+        host.ok(unsafe { (host.plugin.log_to)(Some(*log)) }, "log");
+        for _ in 0..3 {
+            let (mut id, mut count) = (0, 7);
+            // SAFETY: places for one engine, and a graph as long as is told.
+            let status = unsafe { caught(*host.plugin.applicable, handle, &data, &mut id, 1, &mut count) };
+            assert_eq!((status, count), (1007, 0));
+        }
+        host.run(handle, null_mut(), &case, &mut random);
     });
 }
 
