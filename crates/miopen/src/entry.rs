@@ -80,14 +80,41 @@ pub fn call(name: &'static str, body: impl FnOnce() -> Outcome) -> Status {
 }
 
 /// Lines remembered; a program that makes more different ones gets no more.
-const MOST_LINES: usize = 256;
+const MAX_LINES: usize = 256;
 
 /// Prints a line that was not printed before. (Programs probe with calls that fail: once is enough.)
 pub fn say_once(line: &str) {
     static SAID: OnceLock<Mutex<HashSet<String>>> = OnceLock::new();
     let mut said = SAID.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    if said.len() < MOST_LINES && !said.contains(line) {
-        eprintln!("{line}");
+    if said.len() < MAX_LINES && !said.contains(line) {
+        crate::stderr::write(&format!("{line}\n"));
         said.insert(line.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    /// Run by the test below in a process of its own, whose stderr takes nothing.
+    #[test]
+    #[ignore = "a part of the test below"]
+    fn child() {
+        super::say_once("a line");
+        crate::talk::line(|| "another".to_string());
+        std::process::exit(7);
+    }
+
+    #[test]
+    fn a_stderr_that_takes_nothing_ends_no_program() {
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        for stderr in [Stdio::from(full), Stdio::from(closed)] {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "entry::tests::child", "--ignored", "--nocapture"]);
+            let status = child.env("WAVE32_LOG", "1").stderr(stderr).status().unwrap();
+            assert_eq!(status.code(), Some(7));
+        }
     }
 }

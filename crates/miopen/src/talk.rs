@@ -10,6 +10,6 @@ fn is_on() -> bool {
 /// Prints a line where that is wanted; costs a load where it is not.
 pub fn line(text: impl FnOnce() -> String) {
     if is_on() {
-        eprintln!("wave32: {}", text());
+        crate::stderr::write(&format!("wave32: {}\n", text()));
     }
 }

@@ -1,6 +1,6 @@
 //! Lines on stderr from a library in somebody else's process: whatever stderr is, the process goes on.
 //!
-//! The virtual card has this file too (`vgpu/card`).
+//! The virtual card, libMIOpen and the PyTorch device have this file too.
 
 use std::mem::MaybeUninit;
 use std::ptr;

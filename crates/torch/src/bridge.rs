@@ -76,7 +76,7 @@ pub fn run<T>(work: impl FnOnce(&mut dyn Queue) -> Result<T, OpError>) -> Result
 pub fn planned<T>(work: impl FnOnce(&mut Planner, &mut dyn Queue) -> Result<T, OpError>) -> Result<T, Error> {
     static PLANNER: LazyLock<Mutex<Planner>> = LazyLock::new(|| {
         let policy = wave32_solve::Policy::from_env().unwrap_or_else(|error| {
-            eprintln!("wave: {error}; the environment's choice of solvers is ignored");
+            crate::stderr::write(&format!("wave: {error}; the environment's choice of solvers is ignored\n"));
             wave32_solve::Policy::default()
         });
         Mutex::new(Planner::new(policy))

@@ -39,7 +39,7 @@ mod report;
 mod sdma;
 mod settings;
 mod signal;
-// One text for both preloaded libraries, neither of which the other may depend on.
+// One text for all libraries of other processes, none of which another may depend on.
 #[path = "../../../crates/preload/src/stderr.rs"]
 mod stderr;
 mod sysfs;

@@ -3,7 +3,7 @@
 
 #include "reference.h"
 
-enum { LAYERS = 128, MOST_SOLUTIONS = 10 /* PyTorch refuses more */ };
+enum { LAYERS = 128, MAX_SOLUTIONS = 10 /* PyTorch refuses more */ };
 
 static struct {
     bool benchmark, deterministic, immediate, oom, channels_last, bias;

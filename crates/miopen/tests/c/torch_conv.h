@@ -61,11 +61,11 @@ static void find(enum pass pass, const struct call *c, struct layer *layer) {
 // `getSolution`: the first of the list, or what PyTorch takes when that one's workspace cannot be had.
 static miopenConvSolution_t solution(enum pass pass, const struct call *c, bool force_default) {
     size_t most = 0, count = 0;
-    miopenConvSolution_t list[MOST_SOLUTIONS];
+    miopenConvSolution_t list[MAX_SOLUTIONS];
 #define COUNT(Name) miopenConvolution##Name##GetSolutionCount(c->handle, c->ia.desc, c->ib.desc, c->conv, c->result.desc, &most)
     MIOPEN(BY_PASS(COUNT, pass));
-    if (most < 1 || most > MOST_SOLUTIONS)
-        fail("%zu solutions; PyTorch takes 1 to %d", most, MOST_SOLUTIONS);
+    if (most < 1 || most > MAX_SOLUTIONS)
+        fail("%zu solutions; PyTorch takes 1 to %d", most, MAX_SOLUTIONS);
 #define SOLUTIONS(Name)                                                                                                 \
     miopenConvolution##Name##GetSolution(c->handle, c->ia.desc, c->ib.desc, c->conv, c->result.desc, most, &count, list)
     MIOPEN(BY_PASS(SOLUTIONS, pass));
