@@ -16,7 +16,7 @@ pub struct Settings {
     pub threads: Option<usize>,
     /// `REPORT`: a JSON file, written when the process ends.
     pub report: Option<PathBuf>,
-    /// `DEADLINE`: seconds a kernel may take.
+    /// `DEADLINE`: seconds a kernel may take, with decimals if need be.
     pub deadline: Duration,
     /// `TRACE=1`: each ioctl and packet on stderr.
     pub trace: bool,
@@ -49,12 +49,21 @@ impl Settings {
                 format!("WAVE32_VGPU_CARD is '{id}': there are {}", known.join(", "))
             })?,
         };
+        let deadline = match set("DEADLINE") {
+            None => DEADLINE,
+            Some(text) => {
+                let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                seconds.filter(|seconds| !seconds.is_zero()).ok_or_else(|| {
+                    format!("WAVE32_VGPU_DEADLINE is '{text}': a number of seconds above 0 is meant")
+                })?
+            }
+        };
         Ok(Self {
             card,
             strict: flag("STRICT")?,
             threads: number("THREADS")?,
             report: set("REPORT").map(PathBuf::from),
-            deadline: number("DEADLINE")?.map_or(DEADLINE, |seconds| Duration::from_secs(seconds as u64)),
+            deadline,
             trace: flag("TRACE")?,
         })
     }
@@ -85,14 +94,17 @@ mod tests {
         assert_eq!(read("THREADS", "3").unwrap().threads, Some(3));
         assert_eq!(read("REPORT", "/x").unwrap().report, Some(PathBuf::from("/x")));
         assert_eq!(read("DEADLINE", "2").unwrap().deadline, Duration::from_secs(2));
+        assert_eq!(read("DEADLINE", "0.05").unwrap().deadline, Duration::from_millis(50));
         assert!(read("TRACE", "1").unwrap().trace);
         assert_eq!(read("CARD", "").unwrap(), plain, "empty is not set");
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        for (name, value) in
-            [("CARD", "rx480"), ("STRICT", "yes"), ("THREADS", "0"), ("DEADLINE", "-1"), ("TRACE", "2")]
+        let deadlines = ["-1", "0", "nan", "inf", "1e300", "soon"].map(|value| ("DEADLINE", value));
+        for (name, value) in [("CARD", "rx480"), ("STRICT", "yes"), ("THREADS", "0"), ("TRACE", "2")]
+            .into_iter()
+            .chain(deadlines)
         {
             let error = read(name, value).unwrap_err();
             assert!(
