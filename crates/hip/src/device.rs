@@ -16,7 +16,7 @@ use wave32_solve::{DeviceCaps, Launch, Plan};
 const AHEAD: usize = 2;
 
 /// Launches of a submit at most, which bounds the events in use.
-const MOST_PARTS: usize = 256;
+const MAX_PARTS: usize = 256;
 
 /// Longest wait for a copy: even PCIe x1 moves a chunk in 20 ms, so beyond this the card hangs.
 const COPY_DEADLINE: Duration = Duration::from_secs(10);
@@ -115,7 +115,7 @@ impl HipDevice {
         let mut timing = Timing { launches: vec![Duration::ZERO; plan.launches.len()], ..Timing::default() };
         let (mut cursor, mut pending, mut begin) = (Cursor::default(), VecDeque::new(), None);
         loop {
-            let parts = self.budget.next(&plan.launches, &mut cursor, MOST_PARTS);
+            let parts = self.budget.next(&plan.launches, &mut cursor, MAX_PARTS);
             let ended = parts.is_empty();
             if !ended {
                 pending.push_back(self.submit(bound, parts)?);
@@ -188,9 +188,9 @@ impl HipDevice {
             let runs = (0..repeats).map(|run| &bound[run % bound.len()]);
             return runs.map(|b| Ok(self.run_bound(plan, b, deadline)?.total)).collect();
         }
-        let batch = ((target.as_nanos() / one.as_nanos()) as usize).clamp(1, MOST_PARTS);
+        let batch = ((target.as_nanos() / one.as_nanos()) as usize).clamp(1, MAX_PARTS);
         // Clocks rise within milliseconds of steady work: warm up for 20 of them, two runs at least.
-        let warm = ((20_000_000 / one.as_nanos()) as usize).clamp(2, MOST_PARTS);
+        let warm = ((20_000_000 / one.as_nanos()) as usize).clamp(2, MAX_PARTS);
         let (runs, mut times, mut launched) = (warm + repeats, Vec::new(), 0);
         let mut pending: VecDeque<Vec<(Event, Event)>> = VecDeque::new();
         while launched < runs || !pending.is_empty() {

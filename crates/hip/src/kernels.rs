@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use wave32_device::DeviceError;
 
 /// Most buffers of a kernel.
-pub(crate) const MOST_BUFFERS: usize = 8;
+pub(crate) const MAX_BUFFERS: usize = 8;
 
 /// A kernel of a code object: a function of its name that takes `buffers` pointers, then `params` 32-bit words by
 /// value.
@@ -97,7 +97,7 @@ impl Module {
         let target = gpu.adapter.target.clone();
         let unknown = |why: &str| DeviceError::Unsupported(format!("kernel `{name}` {why} for {target}"));
         let kernel = self.source.kernel(&target, name).ok_or_else(|| unknown("does not exist"))?;
-        if kernel.buffers as usize > MOST_BUFFERS || kernel.threads > gpu.adapter.caps.max_group_threads {
+        if kernel.buffers as usize > MAX_BUFFERS || kernel.threads > gpu.adapter.caps.max_group_threads {
             return Err(unknown("takes more buffers or threads than can be passed"));
         }
         let module = self.load(gpu)?;
@@ -176,7 +176,7 @@ impl Gpu {
     ) -> Result<(), DeviceError> {
         debug_assert!(params.len() == function.kernel.params as usize);
         debug_assert!(addresses.len() == function.kernel.buffers as usize);
-        let mut arguments = [null_mut(); MOST_BUFFERS + 1];
+        let mut arguments = [null_mut(); MAX_BUFFERS + 1];
         for (argument, address) in arguments.iter_mut().zip(addresses) {
             *argument = std::ptr::from_ref(address).cast_mut().cast::<c_void>();
         }

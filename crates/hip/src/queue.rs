@@ -8,7 +8,7 @@ use crate::RawStream;
 use crate::caller::Lent;
 use crate::ffi::{DEVICE_TO_DEVICE, Pointer};
 use crate::gpu::{Event, Gpu};
-use crate::kernels::{Function, MOST_BUFFERS, Module};
+use crate::kernels::{Function, MAX_BUFFERS, Module};
 use crate::memory::Memory;
 use crate::staging::Staging;
 use std::collections::VecDeque;
@@ -22,10 +22,10 @@ use wave32_solve::{DeviceCaps, Plan};
 const AHEAD: usize = 2;
 
 /// Launches of a batch at most.
-const MOST_LAUNCHES: u32 = 1024;
+const MAX_LAUNCHES: u32 = 1024;
 
 /// Most words of a launch's parameters.
-const MOST_PARAMS: usize = 64;
+const MAX_PARAMS: usize = 64;
 
 /// Launches between two events.
 struct Batch {
@@ -272,7 +272,7 @@ impl HipQueue {
     fn launched(&mut self, work: f64) -> Result<(), DeviceError> {
         let Some((_, sum, launches)) = self.open.as_mut() else { return Ok(()) };
         (*sum, *launches) = (*sum + work, *launches + 1);
-        if *sum >= self.budget.capacity() || *launches >= MOST_LAUNCHES {
+        if *sum >= self.budget.capacity() || *launches >= MAX_LAUNCHES {
             self.close_batch(false)?;
         }
         Ok(())
@@ -309,7 +309,7 @@ impl HipQueue {
     ) -> Result<(), DeviceError> {
         let widest = self.gpu.adapter.caps.max_groups[0].max(1);
         let per_column = work / f64::from(columns);
-        let mut words = [0; MOST_PARAMS];
+        let mut words = [0; MAX_PARAMS];
         words[..params.len()].copy_from_slice(params);
         let mut column = 0;
         while column < columns {
@@ -375,7 +375,7 @@ impl Queue for HipQueue {
         if params.len() != wanted.params as usize
             || args.len() != wanted.buffers as usize
             || params.first() != Some(&0)
-            || params.len() > MOST_PARAMS
+            || params.len() > MAX_PARAMS
         {
             return Err(DeviceError::Misuse(format!(
                 "kernel `{kernel}` of {} params (the first 0) and {} buffers got {} and {}",
@@ -392,7 +392,7 @@ impl Queue for HipQueue {
             )));
         }
         let (widest, alignment, most) = (caps.max_groups[0], caps.offset_alignment, caps.max_range);
-        let mut addresses = [0; MOST_BUFFERS];
+        let mut addresses = [0; MAX_BUFFERS];
         for (address, arg) in addresses.iter_mut().zip(args) {
             self.owned(arg.address, arg.bytes)?;
             if arg.bytes == 0 || !arg.address.is_multiple_of(alignment) || arg.bytes > most {

@@ -2,15 +2,15 @@
 
 use crate::{Arg, OpError, Queue, View, Work};
 
-const MOST_ARGS: usize = 8;
-const MOST_PARAMS: usize = 32;
+const MAX_ARGS: usize = 8;
+const MAX_PARAMS: usize = 32;
 
 /// A launch: parameters and buffers in the kernel's order.
 #[derive(Debug, Clone)]
 pub struct Call {
-    params: [u32; MOST_PARAMS],
+    params: [u32; MAX_PARAMS],
     words: usize,
-    args: [Arg; MOST_ARGS],
+    args: [Arg; MAX_ARGS],
     buffers: usize,
     work: Work,
 }
@@ -25,9 +25,9 @@ impl Call {
     /// Nothing yet but `x0`.
     pub fn new() -> Self {
         Self {
-            params: [0; MOST_PARAMS],
+            params: [0; MAX_PARAMS],
             words: 1,
-            args: [Arg::default(); MOST_ARGS],
+            args: [Arg::default(); MAX_ARGS],
             buffers: 0,
             work: Work::default(),
         }

@@ -233,7 +233,7 @@ const GRAIN_COARSE: u64 = 1;
 const ACCESSIBLE: std::ops::RangeInclusive<u64> = 0x200..=0x201;
 
 /// Longer lists make no sense: there are some ten attributes, three of them for each agent.
-const MOST_ATTRIBUTES: usize = 4096;
+const MAX_ATTRIBUTES: usize = 4096;
 
 /// With a coarse grain: where one is named, if `named` says so; and where the memory becomes a card's without one, as it
 /// would be fine-grained then.
@@ -259,7 +259,7 @@ unsafe extern "C-unwind" fn svm_attributes_set(
 ) -> c_int {
     let mut ours = Vec::new();
     // What makes no sense is HSA's to refuse.
-    if policy::mode() != Mode::Leave && !list.is_null() && count <= MOST_ATTRIBUTES {
+    if policy::mode() != Mode::Leave && !list.is_null() && count <= MAX_ATTRIBUTES {
         // SAFETY: the caller promises that many, and HSA reads them too.
         let theirs: Vec<Attribute> = (0..count).map(|at| unsafe { list.add(at).read_unaligned() }).collect();
         // Shared virtual memory is always a program's, variables that are `__managed__` included.

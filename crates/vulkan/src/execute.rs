@@ -14,7 +14,7 @@ use wave32_solve::{Launch, Plan};
 const AHEAD: usize = 2;
 
 /// Launches that one timed submit records at most, to bound its command buffer.
-const MOST_RECORDED: usize = 8192;
+const MAX_RECORDED: usize = 8192;
 
 /// A launch's pipeline and descriptor set.
 #[derive(Clone, Copy)]
@@ -197,12 +197,12 @@ impl Parts {
         let launches = plan.launches.len().max(1);
         let too_wide =
             plan.launches.iter().any(|launch| launch.grid[0] > self.gpu.adapter.caps.max_groups[0]);
-        if one > target / 2 || too_wide || launches > MOST_RECORDED {
+        if one > target / 2 || too_wide || launches > MAX_RECORDED {
             let runs = (0..repeats as usize).map(|i| &bound[i % bound.len()]);
             return runs.map(|b| Ok(self.run_bound(plan, b, deadline)?.total)).collect();
         }
         let in_time = (target.as_nanos() / one.as_nanos()) as usize;
-        let batch = in_time.min(QUERIES as usize / 2).min(MOST_RECORDED / launches).max(1);
+        let batch = in_time.min(QUERIES as usize / 2).min(MAX_RECORDED / launches).max(1);
         // Clocks rise within milliseconds of steady work: warm up for 20 of them, two runs at least.
         let warm = ((20_000_000 / one.as_nanos()) as usize).clamp(2, 256);
         let times = self.time_batches(plan, &bound, warm + repeats as usize, batch, deadline)?;

@@ -35,7 +35,7 @@ mod stream;
 pub use device::VulkanDevice;
 pub use instance::validation_available;
 pub use kernels::{Kernel, KernelSource, Shipped};
-pub use stream::{Counts, HeapStats, KernelId, MOST_ARGS, MOST_PARAMS, Profiled, Stream};
+pub use stream::{Counts, HeapStats, KernelId, MAX_ARGS, MAX_PARAMS, Profiled, Stream};
 pub use wave32_device::Listed;
 
 use std::path::PathBuf;

@@ -71,7 +71,7 @@ pub const SCRATCH_APERTURE: u64 = 2 << 48;
 const APERTURE_BYTES: u64 = 1 << 32;
 
 /// More cards than any process has.
-const MOST_GPUS: u32 = 64;
+const MAX_GPUS: u32 = 64;
 
 /// Does the ioctl `number` with `bytes` of arguments at `argument`. Pointers of the program's may be wild: that is an
 /// errno.
@@ -200,7 +200,7 @@ fn check_gpu(id: u32) -> Result<()> {
 
 /// Whether a list of cards holds only this one.
 fn check_gpus(a: &MapMemory) -> Result<()> {
-    if a.count == 0 || a.count > MOST_GPUS || a.success > a.count {
+    if a.count == 0 || a.count > MAX_GPUS || a.success > a.count {
         return Err(Errno::INVALID);
     }
     user::read::<u32>(a.ids, a.count as usize)?.into_iter().try_for_each(check_gpu)

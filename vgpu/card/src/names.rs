@@ -10,10 +10,10 @@ use wave32_exec::Memory;
 
 const PAGE: u64 = 4096;
 /// How far a descriptor lies from its ELF header at most: the first segment of a code object of 64 MiB.
-const MOST_PAGES: u64 = 1 << 14;
+const MAX_PAGES: u64 = 1 << 14;
 const LONGEST_NAME: usize = 4096;
 /// A code object with more is none of a compiler's.
-const MOST_SYMBOLS: u32 = 1 << 16;
+const MAX_SYMBOLS: u32 = 1 << 16;
 const PT_DYNAMIC: u32 = 2;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
@@ -55,7 +55,7 @@ fn long<M: Memory>(memory: &M, address: u64) -> Option<u64> {
 /// Sums of what memory holds wrap: nothing lies there then.
 fn find<M: Memory>(memory: &M, descriptor: u64) -> Option<String> {
     let last = descriptor & !(PAGE - 1);
-    let base = (0..MOST_PAGES)
+    let base = (0..MAX_PAGES)
         .map_while(|page| last.checked_sub(page * PAGE))
         .map_while(|base| Some((base, bytes::<M, 4>(memory, base)?)))
         .find(|(_, magic)| magic == b"\x7fELF")?
@@ -74,7 +74,7 @@ fn find<M: Memory>(memory: &M, descriptor: u64) -> Option<String> {
             .and_then(|(_, entry)| long(memory, entry.wrapping_add(8)))
     };
     let (symbols, strings) = (at(tag(DT_SYMTAB)?), at(tag(DT_STRTAB)?));
-    let symbol_count = word(memory, at(tag(DT_HASH)?).wrapping_add(4))?.min(MOST_SYMBOLS);
+    let symbol_count = word(memory, at(tag(DT_HASH)?).wrapping_add(4))?.min(MAX_SYMBOLS);
     (0..u64::from(symbol_count)).map(|i| symbols.wrapping_add(24 * i)).find_map(|symbol| {
         if at(long(memory, symbol.wrapping_add(8))?) != descriptor {
             return None;

@@ -63,7 +63,7 @@ const SILENT: u64 = u64::MAX;
 /// How long a queue looks for its next packet before it sleeps: a program that waits for one kernel and launches the next
 /// is quicker than a wake-up.
 const LINGER: Duration = Duration::from_micros(20);
-const MOST_QUEUES: usize = 128;
+const MAX_QUEUES: usize = 128;
 
 impl Queue {
     /// A new queue, with its thread.
@@ -78,7 +78,7 @@ impl Queue {
         drop(in_use);
         let mut queues = device.queues();
         let slot =
-            (0..MOST_QUEUES).find(|slot| !queues.contains_key(&(*slot as u32))).ok_or(Errno::NO_MEMORY)?;
+            (0..MAX_QUEUES).find(|slot| !queues.contains_key(&(*slot as u32))).ok_or(Errno::NO_MEMORY)?;
         device.vm.doorbell(slot).store(SILENT, Ordering::Release);
         let queue = Arc::new(Self::idle(slot, description));
         let for_thread = Arc::clone(&queue);

@@ -24,7 +24,7 @@ pub const RECT: u32 = COPY | COPY_RECT << 8;
 const COPY_LINEAR: u32 = 0;
 const COPY_RECT: u32 = 4;
 const ADD64: u32 = 47;
-const MOST_DWORDS: usize = 16;
+const MAX_DWORDS: usize = 16;
 /// Of a plane: 16 bytes, as a power of two.
 const LARGEST_ELEMENT: u32 = 4;
 
@@ -37,8 +37,8 @@ pub fn step(device: &'static Device, queue: &Queue) -> Result<bool, Failure> {
     if left < 4 {
         return Ok(false);
     }
-    let mut packet = [0u32; MOST_DWORDS];
-    for (i, dword) in packet.iter_mut().enumerate().take((left / 4).min(MOST_DWORDS as u64) as usize) {
+    let mut packet = [0u32; MAX_DWORDS];
+    for (i, dword) in packet.iter_mut().enumerate().take((left / 4).min(MAX_DWORDS as u64) as usize) {
         let address = at.ring.wrapping_add(position.wrapping_add(4 * i as u64) % at.bytes);
         *dword = device.vm.word32(address).ok_or(Failure::absent(address))?.load(Ordering::Acquire);
     }
@@ -54,13 +54,13 @@ pub fn step(device: &'static Device, queue: &Queue) -> Result<bool, Failure> {
 }
 
 /// A packet's size; none of one that is not known.
-fn dwords(packet: &[u32; MOST_DWORDS]) -> Option<u64> {
+fn dwords(packet: &[u32; MAX_DWORDS]) -> Option<u64> {
     Some(match (packet[0] & 0xff, packet[0] >> 8 & 0xff) {
         (NOP, _) => 1 + u64::from(packet[0] >> 16 & 0x3fff),
         (COPY, COPY_LINEAR) => 7,
         (COPY, COPY_RECT) if packet[0] >> 29 <= LARGEST_ELEMENT => 13,
         // Longer ones would not fit what was fetched; the runtime writes none.
-        (WRITE, 0) => Some(4 + written(packet)).filter(|dwords| *dwords <= MOST_DWORDS as u64)?,
+        (WRITE, 0) => Some(4 + written(packet)).filter(|dwords| *dwords <= MAX_DWORDS as u64)?,
         (FENCE, _) => 4,
         (TRAP, _) => 2,
         (POLL_REGMEM, _) => 6,
@@ -73,7 +73,7 @@ fn dwords(packet: &[u32; MOST_DWORDS]) -> Option<u64> {
 }
 
 /// The dwords that a WRITE carries.
-fn written(packet: &[u32; MOST_DWORDS]) -> u64 {
+fn written(packet: &[u32; MAX_DWORDS]) -> u64 {
     u64::from(packet[3] & 0xf_ffff) + 1
 }
 
@@ -87,7 +87,7 @@ fn address(packet: &[u32], at: usize) -> u64 {
 }
 
 /// Does a packet that [`dwords`] knows; false if the queue was told to end before it was done.
-fn execute(device: &'static Device, queue: &Queue, packet: &[u32; MOST_DWORDS]) -> Result<bool, Failure> {
+fn execute(device: &'static Device, queue: &Queue, packet: &[u32; MAX_DWORDS]) -> Result<bool, Failure> {
     let vm = &device.vm;
     let target = |address| vm.target32(address).map_err(Failure::Memory);
     let target64 = |address| vm.target64(address).map_err(Failure::Memory);

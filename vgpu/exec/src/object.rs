@@ -23,7 +23,7 @@ pub struct CodeObject {
 /// A symbol type of code object v2: a kernel, without a descriptor symbol of its own.
 const STT_AMDGPU_HSA_KERNEL: u8 = 10;
 /// Of a code object in memory: far more than any has, and little enough to be had.
-const MOST_BYTES: u64 = 1 << 28;
+const MAX_BYTES: u64 = 1 << 28;
 // What the dynamic linker has to do with addresses.
 const R_AMDGPU_ABS64: u32 = 3;
 const R_AMDGPU_RELATIVE64: u32 = 13;
@@ -52,7 +52,7 @@ impl CodeObject {
         for segment in file.segments() {
             let data = segment.data().map_err(|e| refuse(format!("a segment is cut off: {e}")))?;
             let size = segment.size().max(data.len() as u64);
-            let end = segment.address().checked_add(size).filter(|end| *end <= MOST_BYTES);
+            let end = segment.address().checked_add(size).filter(|end| *end <= MAX_BYTES);
             bytes = end.ok_or_else(|| refuse("a segment that is too large".into()))?.max(bytes);
             segments.push((segment.address(), data.to_vec()));
         }

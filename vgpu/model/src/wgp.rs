@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 const SIMDS: usize = c::SIMDS as usize;
 /// What a six-bit counter can count.
-const MOST_OUTSTANDING: usize = 63;
+const MAX_OUTSTANDING: usize = 63;
 
 /// What a WGP is given to do.
 pub(crate) struct Work<'a> {
@@ -349,7 +349,7 @@ impl WaveRun<'_> {
         for &register in &issue.reads {
             self.ready = self.ready.max(self.registers[usize::from(register)]);
         }
-        let (mut vm, mut lgkm, mut vs) = (MOST_OUTSTANDING, MOST_OUTSTANDING, MOST_OUTSTANDING);
+        let (mut vm, mut lgkm, mut vs) = (MAX_OUTSTANDING, MAX_OUTSTANDING, MAX_OUTSTANDING);
         match issue.wait {
             Some(wait) => {
                 (vm, lgkm, vs) = (usize::from(wait.vm), usize::from(wait.lgkm), usize::from(wait.vs));

@@ -32,11 +32,11 @@ pub fn find(name: &OsStr, path: &OsStr) -> Result<PathBuf> {
 }
 
 /// Scripts whose interpreter is a script: as many as Linux follows.
-const MOST_SCRIPTS: u32 = 4;
+const MAX_SCRIPTS: u32 = 4;
 
 /// An error that says why nothing can be preloaded into `program`, or into what interprets it.
 pub fn check(program: &Path) -> Result<()> {
-    check_within(program, MOST_SCRIPTS)
+    check_within(program, MAX_SCRIPTS)
 }
 
 fn check_within(program: &Path, scripts: u32) -> Result<()> {

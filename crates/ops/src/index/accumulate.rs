@@ -16,7 +16,7 @@ const ROWS: u32 = 2;
 /// Sources ranked at a time.
 const CHUNK: u64 = 8192;
 /// Longest row that is compared with all of its indices.
-const MOST_COMPARED: u64 = 4096;
+const MAX_COMPARED: u64 = 4096;
 
 /// `output[.., indices[j], ..] += source[.., j, ..]` along `dim`; sources of index `ignored` are left out.
 ///
@@ -79,7 +79,7 @@ pub fn scatter_add(
         return Ok(());
     }
     let (limit, stride) = dimension(output, dim);
-    if indices.rank() > 0 && output.rank() > 0 && limit <= MOST_COMPARED {
+    if indices.rank() > 0 && output.rank() > 0 && limit <= MAX_COMPARED {
         return rows(queue, output, dim, indices, &source, errors);
     }
     scratch(queue, DType::I32, indices.sizes(), |queue, table| {

@@ -34,9 +34,9 @@ use wave32_device::{Arg, Budget, BufferId, DeviceError, DeviceInfo, Queue, Work}
 use wave32_solve::DeviceCaps;
 
 /// Most storage buffers of a launch.
-pub const MOST_ARGS: usize = 8;
+pub const MAX_ARGS: usize = 8;
 /// Most parameter words of a launch.
-pub const MOST_PARAMS: usize = 32;
+pub const MAX_PARAMS: usize = 32;
 
 /// A kernel of one stream, ready to launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -233,12 +233,12 @@ impl Stream {
         let parts = &mut *self.parts;
         parts.gpu.guard()?;
         let pipeline = parts.pipelines.get(&mut parts.gpu, name)?;
-        if pipeline.buffers as usize > MOST_ARGS
-            || pipeline.params as usize > MOST_PARAMS
+        if pipeline.buffers as usize > MAX_ARGS
+            || pipeline.params as usize > MAX_PARAMS
             || pipeline.params == 0
         {
             return Err(DeviceError::Unsupported(format!(
-                "kernel `{name}` takes {} buffers and {} params, a stream passes {MOST_ARGS} and 1..={MOST_PARAMS}",
+                "kernel `{name}` takes {} buffers and {} params, a stream passes {MAX_ARGS} and 1..={MAX_PARAMS}",
                 pipeline.buffers, pipeline.params
             )));
         }

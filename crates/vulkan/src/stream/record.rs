@@ -1,7 +1,7 @@
 //! Recording and submitting: what every call of a stream ends in.
 
 use super::slots::LAUNCHES;
-use super::{KernelId, MOST_ARGS, MOST_PARAMS, Parts, Segment};
+use super::{KernelId, MAX_ARGS, MAX_PARAMS, Parts, Segment};
 use crate::pipelines::Pipeline;
 use ash::vk;
 use wave32_device::{Arg, Budget, Deadline, DeviceError, Work, heap};
@@ -122,7 +122,7 @@ impl Parts {
         }
         let (widest, alignment, max_range) =
             (caps.max_groups[0].max(1), caps.offset_alignment, caps.max_range);
-        let mut infos = [vk::DescriptorBufferInfo::default(); MOST_ARGS];
+        let mut infos = [vk::DescriptorBufferInfo::default(); MAX_ARGS];
         for (info, arg) in infos.iter_mut().zip(args) {
             let (buffer, offset) = self.resolve(arg.address, arg.bytes)?;
             if arg.bytes == 0 || !offset.is_multiple_of(alignment) || arg.bytes > max_range {
@@ -133,7 +133,7 @@ impl Parts {
             }
             *info = vk::DescriptorBufferInfo { buffer, offset, range: arg.bytes };
         }
-        let mut words = [0u32; MOST_PARAMS];
+        let mut words = [0u32; MAX_PARAMS];
         words[..params.len()].copy_from_slice(params);
         let work = Budget::work(work.flops, work.bytes);
         let per_column = work / f64::from(columns);
@@ -159,11 +159,11 @@ impl Parts {
         kernel: KernelId,
         (pipeline, layout): (Pipeline, vk::DescriptorSetLayout),
         [x, y, z]: [u32; 3],
-        words: &[u32; MOST_PARAMS],
+        words: &[u32; MAX_PARAMS],
         infos: &[vk::DescriptorBufferInfo],
     ) -> Result<(), DeviceError> {
         let set = self.slots.all[slot].descriptor_set(&self.gpu, layout)?;
-        let mut writes = [vk::WriteDescriptorSet::default(); MOST_ARGS];
+        let mut writes = [vk::WriteDescriptorSet::default(); MAX_ARGS];
         for (binding, (write, info)) in writes.iter_mut().zip(infos).enumerate() {
             *write = vk::WriteDescriptorSet::default()
                 .dst_set(set)
@@ -173,7 +173,7 @@ impl Parts {
         }
         let slot = &mut self.slots.all[slot];
         let (raw, commands) = (&self.gpu.raw, slot.commands.buffer);
-        let mut bytes = [0u8; MOST_PARAMS * 4];
+        let mut bytes = [0u8; MAX_PARAMS * 4];
         for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
         }
