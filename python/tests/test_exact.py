@@ -119,6 +119,69 @@ def test_operands_of_another_type_are_rounded_before_they_are_compared():
                 same(function(x.to("wave"), other), function(x, other))
 
 
+def outcome(function, *operands):
+    """A result, or the first words of what is raised."""
+    try:
+        return function(*operands)
+    except RuntimeError as error:
+        return str(error).split("\n")[0]
+
+
+def agree(function, *operands):
+    expected = outcome(function, *operands)
+    found = outcome(function, *(x.to("wave") if isinstance(x, torch.Tensor) else x for x in operands))
+    if isinstance(expected, str) or isinstance(found, str):
+        assert found == expected
+    else:
+        same(found, expected)
+
+
+def test_operands_without_dimensions_are_the_common_type():
+    # Of -32768 an int8 is 0, of 300 a uint8 is 44.
+    for x, number in (
+        (torch.tensor([-2, 0, 3], dtype=torch.int8), torch.tensor(-32768, dtype=torch.int16)),
+        (torch.tensor([2, 44, 100], dtype=torch.uint8), torch.tensor(300)),
+        (torch.tensor([2, 200, 255], dtype=torch.uint8), torch.tensor(-56, dtype=torch.int8)),
+        (torch.tensor([5, -7, 2**31 - 1], dtype=torch.int32), torch.tensor(2**33 + 3)),
+    ):
+        for function in (torch.lt, torch.eq, torch.ge, torch.maximum, torch.minimum, torch.remainder, torch.add, torch.mul):
+            if int(number.to(x.dtype)) == 0 and function is torch.remainder:
+                continue
+            agree(function, x, number)
+            agree(function, number, x)
+    # A double beside halves divides them as a float: rounded to bf16 it would make 8 of this quotient.
+    halves, number = torch.tensor([1.703125, -1.703125, 2.5]).bfloat16(), torch.tensor(0.21316756308078766, dtype=torch.float64)
+    for mode in (None, "trunc", "floor"):
+        agree(lambda x, y: torch.div(x, y, rounding_mode=mode), halves, number)
+
+
+def test_a_factor_of_truth_values_is_one():
+    truths = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])
+    for alpha in (-1, 2, 0, True, False):
+        agree(lambda x, y: torch.add(x, y, alpha=alpha), *truths)
+
+
+@pytest.mark.parametrize("dtype", WHOLE[:-1], ids=str)
+def test_thresholds_wrap_or_are_refused(dtype):
+    x = torch.tensor([0, 1, 3, 5, 100]).to(dtype)
+    for threshold, value in itertools.product((-1, 0, 3, 2.5, 300, 2**35), (-2, 5, 7.9, 255, -300, 2**35)):
+        agree(lambda x: F.threshold(x, threshold, value), x)
+
+
+def test_counts_of_nothing_are_whole():
+    for weights in (None, torch.zeros(0), torch.zeros(0, dtype=torch.int64)):
+        for least in (0, 3):
+            agree(lambda x: torch.bincount(x, None if weights is None else weights.to(x.device), least), torch.zeros(0, dtype=torch.int64))
+
+
+def test_infinities_have_no_spread():
+    for dtype in (torch.float32, torch.float64):
+        for places in ([0], [4], [9], [3, 9], [0, 1]):
+            x = torch.linspace(-1, 1, 10, dtype=dtype)
+            x[places] = math.inf
+            assert x.std().isnan() and x.to("wave").std().cpu().isnan()
+
+
 def test_clamping_by_what_the_type_does_not_reach():
     for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32):
         x = torch.tensor([0, 1, 100]).to(dtype)
