@@ -251,6 +251,13 @@ def test_an_out_of_other_sizes_gets_the_results_strides(name):
         same(found, expected, f"{name} into {sizes}")
 
 
+def test_gaps_count_on_the_cpu():
+    # Of doubles, which have no kernel: by its strides such a weight is none whose channels come last, without its gaps it is.
+    x, w = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(3, 1, 8, dtype=torch.float64)
+    expected, found = results(F.conv1d, x, w[:, :, 1:8:3].permute(0, 2, 1))
+    same(found, expected, "conv1d")
+
+
 def test_what_is_repeated_counts_on_the_cpu():
     # An operand whose strides are 0 does not decide about the order of dimensions.
     x, y = torch.randint(1, 9, (2, 1, 3)).expand(2, 4, 3), laid_out(torch.randint(1, 9, (2, 4, 3)), (2, 1, 0))

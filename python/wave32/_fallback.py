@@ -116,14 +116,16 @@ def _refuse_mixed_devices(name: str, tensors: list[torch.Tensor], written: list[
             )
 
 
-def _repeating(value: torch.Tensor) -> torch.Tensor:
-    """A copy on the CPU that repeats what `value` repeats: strides of 0 decide about those of results."""
-    if 0 not in value.stride():
+def _alike(value: torch.Tensor) -> torch.Tensor:
+    """A copy on the CPU with the same strides, gaps and repetitions: they decide about those of results."""
+    strides = value.stride()
+    if torch.empty_like(value, device="meta").stride() == strides:
         return value.cpu()
     once = value
-    for dim, (size, stride) in enumerate(zip(value.shape, value.stride())):
+    for dim, (size, stride) in enumerate(zip(value.shape, strides)):
         once = once.narrow(dim, 0, 1) if stride == 0 and size > 1 else once
-    return once.cpu().expand(value.shape)
+    made = torch.empty_strided(once.shape, strides, dtype=value.dtype, device="cpu").copy_(once)
+    return made.as_strided(value.shape, strides)
 
 
 def _refuse_results_elsewhere(name: str, written: list[torch.Tensor]) -> None:
@@ -162,7 +164,7 @@ class _Copies:
         if value.layout != torch.strided:
             return value.cpu()
         if id(value) not in self.written:
-            return _repeating(value)
+            return _alike(value)
         # Some of the CPU's kernels write wrongly where elements are not in order.
         return value.cpu().contiguous()
 
