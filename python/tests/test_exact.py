@@ -168,6 +168,24 @@ def test_thresholds_wrap_or_are_refused(dtype):
         agree(lambda x: F.threshold(x, threshold, value), x)
 
 
+def test_steps_of_large_whole_numbers():
+    for dtype in WHOLE:
+        x, at_zero = torch.tensor([-3, 0, 0, 2**31 - 2]).to(dtype), torch.tensor([7, 2**31 - 3, -5, 9]).to(dtype)
+        agree(torch.heaviside, x, at_zero)
+        agree(torch.heaviside, x, at_zero[1])
+    large = torch.tensor([0, 0, 1]), torch.tensor([-(2**63) + 1, 2**53 + 1, 4])
+    agree(torch.heaviside, *large)
+    agree(lambda x, y: torch.heaviside(x, y), torch.zeros(2), torch.ones(2, dtype=torch.float64))
+
+
+def test_masks_filled_by_what_a_whole_type_does_not_hold():
+    for dtype in WHOLE:
+        x, mask = torch.zeros(3).to(dtype), torch.tensor([True, False, True])
+        for value in (300, -0.6, 0.9, 1.5, -3.0, 2**40, True, 7):
+            agree(lambda x, m, v: x.masked_fill(m, v), x, mask, torch.tensor(value))
+            agree(lambda x, m, v: x.clone().masked_fill_(m, v), x, mask, torch.tensor(value))
+
+
 def test_counts_of_nothing_are_whole():
     for weights in (None, torch.zeros(0), torch.zeros(0, dtype=torch.int64)):
         for least in (0, 3):

@@ -450,7 +450,7 @@ fn give(handle: i64) -> Result<Tensor, Error> {
     Ok(unsafe { Tensor::from_handle(handle as u64 as _) })
 }
 
-fn local_scalar_dense(x: &Tensor) -> Result<Scalar, Error> {
+pub(crate) fn local_scalar_dense(x: &Tensor) -> Result<Scalar, Error> {
     if x.numel() != 1 {
         return Err(Error::Invalid(format!(
             "a Tensor with {} elements cannot be converted to Scalar",

@@ -41,7 +41,6 @@ pub const OPS: &[Row] = functions! {
     "special_xlog1py.out" => Xlog1py, Float;
     "logaddexp.out" => Logaddexp, Same;
     "logaddexp2.out" => Logaddexp2, Same;
-    "heaviside.out" => Heaviside, Same;
     "eq.Tensor_out" => Eq, Truth;
     "ne.Tensor_out" => Ne, Truth;
     "lt.Tensor_out" => Lt, Truth;
@@ -103,12 +102,13 @@ pub const MORE: &[Row] = crate::ops! {
     "div_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Div, Rule::Float).in_place(a, &[b.into()]),
     "floor_divide_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::DivFloor, Rule::Same).in_place(a, &[b.into()]),
     "div.out_mode" => div_mode,
+    "heaviside.out" => heaviside,
     "bitwise_left_shift.Tensor_out" => |a: &Tensor, b: &Tensor, out: &Tensor| shift(Op::ShiftLeft, a, b, out),
     "bitwise_right_shift.Tensor_out" => |a: &Tensor, b: &Tensor, out: &Tensor| shift(Op::ShiftRight, a, b, out),
     "clamp.Tensor_out" => clamp,
     "where.self" => |c: &Tensor, a: &Tensor, b: &Tensor| choose(c, a, b, None),
     "where.self_out" => |c: &Tensor, a: &Tensor, b: &Tensor, out: &Tensor| choose(c, a, b, Some(out)),
-    "masked_fill_.Tensor" => |x: &Tensor, mask: &Tensor, value: &Tensor| masked_fill(x, mask, value.into()),
+    "masked_fill_.Tensor" => masked_fill_by_tensor,
     "lerp.Tensor_out" => |a: &Tensor, b: &Tensor, w: &Tensor, out: &Tensor| {
         Pointwise::new(Op::Lerp, Rule::Same).write(&[a.into(), b.into(), w.into()], out)
     },
@@ -143,6 +143,33 @@ fn div_mode(a: &Tensor, b: &Tensor, mode: Option<&str>, out: &Tensor) -> Result<
         }
     };
     Pointwise::new(op, rule).write(&[a.into(), b.into()], out)
+}
+
+/// Of whole numbers by choices: the function's kernel computes in floats.
+fn heaviside(x: &Tensor, at_zero: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
+    let dtype = x.dtype()?;
+    if at_zero.dtype()? != dtype || out.dtype()? != dtype {
+        let text = "heaviside is not yet implemented for tensors with different dtypes.";
+        return Err(Error::Invalid(text.into()));
+    }
+    if dtype.is_float() || dtype.is_complex() {
+        return Pointwise::new(Op::Heaviside, Rule::Same).write(&[x.into(), at_zero.into()], out);
+    }
+    let zero = Input::Value(wave32_ops::Number::Int(0));
+    let positive = Pointwise::new(Op::Gt, Rule::As(dtype)).make(&[x.into(), zero])?;
+    Pointwise::new(Op::Where, Rule::As(dtype)).write(&[x.into(), (&positive).into(), at_zero.into()], out)
+}
+
+/// A number that a whole type may not hold is read, as PyTorch does: it refuses some and rounds others.
+fn masked_fill_by_tensor(x: &Tensor, mask: &Tensor, value: &Tensor) -> Result<Tensor, Error> {
+    let dtype = x.dtype()?;
+    let whole = !dtype.is_float() && !dtype.is_complex();
+    if whole && value.is_wave() && value.dim() == 0 && value.dtype()? != dtype {
+        let number = crate::memory_ops::local_scalar_dense(value)?;
+        number.fits(dtype)?;
+        return masked_fill(x, mask, Input::Value(number.number()?));
+    }
+    masked_fill(x, mask, value.into())
 }
 
 fn shift(op: Op, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
