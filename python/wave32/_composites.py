@@ -83,7 +83,7 @@ def _searchsorted(
     edges: torch.Tensor, x: torch.Tensor, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    if edges.dim() != 1 or sorter is not None or (side is not None and right):
+    if edges.dim() != 1 or sorter is not None or side not in (None, "left", "right") or (side is not None and right):
         op = aten.searchsorted.Tensor
         return run_on_cpu(op, edges, x, out_int32=out_int32, right=right, side=side, sorter=sorter)
     return _bucketize(x, edges, out_int32=out_int32, right=right or side == "right")

@@ -14,7 +14,7 @@ macro_rules! functions {
     };
 }
 
-/// What keeps its operand's type converts no result, as in PyTorch.
+/// What keeps its operand's type converts no result, as in PyTorch; of complex numbers, `abs` makes real ones.
 fn write(op: Op, rule: Rule, x: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let (from, to) = (x.dtype()?, out.dtype()?);
     if rule == Rule::Same && from != to && !from.is_complex() {
