@@ -31,7 +31,7 @@ def test_planted_faults_are_found_and_made_small(tmp_path, fresh_seed):
     only = [word for operator in PLANTED.values() for word in ("--only", operator)]
     plants = [word for kind, operator in PLANTED.items() for word in ("--plant", f"{kind}:{operator}")]
     limits = ["--cases", "800", "--seconds", "400", "--jobs", "1", "--shrink", "3"]
-    done = differential("--device", "cpu", "--seed", str(fresh_seed), "--json", str(report), "--strict", *limits, *only, *plants)
+    done = differential("--device", "cpu", "--seed", str(fresh_seed), "--json", str(report), *limits, *only, *plants)
     assert done.returncode == 1
     findings = json.loads(report.read_text())["findings"]
     for kind, operator in PLANTED.items():

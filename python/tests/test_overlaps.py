@@ -64,6 +64,17 @@ CASES = {
     "index_add_own": lambda t: (lambda x: x.index_add_(0, t([0, 1]), x[:2]))(t([0.0, 1.0, 2.0, 3.0])),
     "scatter_own": lambda t: (lambda x: x.scatter_(0, t([0, 1]), x[:2]))(t([0.0, 1.0, 2.0, 3.0])),
     "select_own": lambda t: (lambda x: torch.index_select(x, 0, t([1, 0, 2, 3]), out=x))(t([0.0, 1.0, 2.0, 3.0])),
+    "cumsum": lambda t: t([[0.5], [1.5]]).expand(2, 3).cumsum_(0),
+    "triu": lambda t: t([[0.5], [1.5]]).expand(2, 3).triu_(),
+    "masked_scatter": lambda t: t([[0.5], [1.5]]).expand(2, 3).masked_scatter_(t([True, False, True]), t([5.0, 6.0, 7.0, 8.0])),
+    "addmm_out": lambda t: (lambda x: torch.addmm(x, t([[1.0], [2.0]]), t([[1.0, 2.0, 3.0]]), out=x))(t([[0.5], [1.5]]).expand(2, 3)),
+    "baddbmm": lambda t: t([[[0.5], [1.5]]]).expand(1, 2, 3).baddbmm_(t([[[1.0], [2.0]]]), t([[[1.0, 2.0, 3.0]]])),
+    # Not refused: what is added up there is one place.
+    "addmv": lambda t: t([1.0]).expand(3).addmv_(t([[0.0], [0.0], [0.0]]), t([2.0])),
+    "complex_out": lambda t: (lambda x: torch.add(x[:-1], 1j, out=x[1:]))(t([1j, 2 + 0j, 3 + 0j])),
+    "complex_mul_out": lambda t: (lambda x: torch.mul(x[:-1], t(True), out=x[1:]))(t([1j, 2 + 0j, 3 + 0j])),
+    "complex_in_place": lambda t: t([1j]).expand(3).mul_(2),
+    "complex_apart": lambda t: (lambda x: torch.mul(x[:2], x[:2], out=x[2:]))(t([1j, 2 + 1j, 0j, 0j])),
     "pad_circular": lambda t: F.pad(t([[[[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]]]), [-1, 3, -1, 2], "circular"),
     "pad_circular_fits": lambda t: F.pad(t([[[[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]]]), [-1, 2, 1, 1], "circular"),
 }

@@ -229,7 +229,9 @@ def _compare(equal: bool) -> Callable[..., Any]:
     return call
 
 
-def _into(out: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+def _into(out: torch.Tensor, made: torch.Tensor) -> Any:
+    if not torch.can_cast(made.dtype, out.dtype):
+        return NotImplemented  # The CPU words the error.
     if out.shape != made.shape:
         _resize(out, made)
     return out.copy_(made)
@@ -346,10 +348,10 @@ def _angle(z: torch.Tensor) -> torch.Tensor:
 
 
 def _angle_out(z: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
-    made = _angle(z)
-    if not torch.can_cast(made.dtype, out.dtype):
-        torch.angle(z.cpu(), out=out.cpu())  # Which words the refusal.
-    return _into(out, made)
+    from wave32._fallback import run_on_cpu
+
+    made = _into(out, _angle(z))
+    return run_on_cpu(torch.ops.aten.angle.out, z, out=out) if made is NotImplemented else made
 
 
 def _complex(real: torch.Tensor, imaginary: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
@@ -362,6 +364,10 @@ def _polar(size: torch.Tensor, angle: torch.Tensor, *, out: torch.Tensor) -> tor
 
 
 def _conj_physical(z: torch.Tensor, *, out: Any = None) -> torch.Tensor:
+    from wave32._fallback import run_on_cpu
+
+    if out is not None and out.dtype != z.dtype:
+        return run_on_cpu(torch.ops.aten.conj_physical.out, z, out=out)  # Which words the error.
     if not z.is_complex():
         return z.clone() if out is None else _into(out, z)
     made = torch.empty_like(z) if out is None else out

@@ -221,6 +221,29 @@ def _addmv(y: torch.Tensor, a: torch.Tensor, x: torch.Tensor, beta: Any = 1, alp
     return torch.addmm(y.expand(a.shape[0]).unsqueeze(1), a, x.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
 
 
+def _addmv_out(
+    y: torch.Tensor, a: torch.Tensor, x: torch.Tensor, *, beta: Any = 1, alpha: Any = 1, out: torch.Tensor
+) -> torch.Tensor:
+    if a.numel() == 0:
+        # Of no matrix the CPU makes what is added, whatever its sizes.
+        return run_on_cpu(aten.addmv.out, y, a, x, beta=beta, alpha=alpha, out=out)
+    return _into(_addmv)(y, a, x, beta=beta, alpha=alpha, out=out)
+
+
+def _addr_out(
+    y: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1, out: torch.Tensor
+) -> torch.Tensor:
+    if out is y and y.shape != (a.numel(), b.numel()):
+        return run_on_cpu(aten.addr.out, y, a, b, beta=beta, alpha=alpha, out=out)  # Which words the error.
+    return _into(torch.addr)(y, a, b, beta=beta, alpha=alpha, out=out)
+
+
+def _addr_in_place(y: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **scale: Any) -> torch.Tensor:
+    if y.shape != (a.numel(), b.numel()):
+        return run_on_cpu(aten.addr_.default, y, a, b, **scale)  # Which words the error.
+    return _addr_out(y, a, b, **scale, out=y)
+
+
 def _dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a.unsqueeze(0) @ b.unsqueeze(1)).reshape(())
 
@@ -293,7 +316,8 @@ def _in_format_of(x: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
 
 
 def _pixel_shuffle(x: torch.Tensor, by: int) -> torch.Tensor:
-    if x.dim() < 3 or by < 1 or x.shape[-3] % (by * by):
+    # Of no elements the CPU does not look at the sizes, or at others.
+    if x.dim() < 3 or by < 1 or x.shape[-3] % (by * by) or not x.numel():
         return run_on_cpu(aten.pixel_shuffle.default, x, by)  # Which words the error.
     *front, c, h, w = x.shape
     made = x.reshape(*front, c // (by * by), by, by, h, w).movedim((-2, -1), (-4, -2))
@@ -301,7 +325,7 @@ def _pixel_shuffle(x: torch.Tensor, by: int) -> torch.Tensor:
 
 
 def _pixel_unshuffle(x: torch.Tensor, by: int) -> torch.Tensor:
-    if x.dim() < 3 or by < 1 or x.shape[-1] % by or x.shape[-2] % by:
+    if x.dim() < 3 or by < 1 or x.shape[-1] % by or x.shape[-2] % by or not x.numel():
         return run_on_cpu(aten.pixel_unshuffle.default, x, by)  # Which words the error.
     *front, c, h, w = x.shape
     made = x.reshape(*front, c, h // by, by, w // by, by).movedim((-3, -1), (-4, -3))
@@ -420,7 +444,9 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "_weight_norm_interface": _weight_norm,
         "_weight_norm_interface_backward": _weight_norm_backward,
         "rrelu_with_noise": _rrelu,
-        "addmv.out": _into(_addmv),
+        "addmv.out": _addmv_out,
+        "addr.out": _addr_out,
+        "addr_": _addr_in_place,
         "dot": _dot,
         "addbmm": _addbmm,
         "scatter_reduce.two_out": _into(_scatter_reduce),

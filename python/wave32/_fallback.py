@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import torch
 from wave32 import _complex, _native, _ordered, _overlap, _volume
 
 NO_KERNEL = "it has no kernel yet"
+SHARED = "what it writes shares memory"
 
 
 class _Shape(NamedTuple):
@@ -248,13 +250,38 @@ def _run(op: Any, name: str, args: Any, kwargs: dict[str, Any], written: list[to
     return _run_wide(op, args, kwargs, written)
 
 
+def _written_of(shape: _Shape, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    written = _tensors([args[position] for position in shape.written if position < len(args)])
+    return written + _tensors([kwargs[name] for name in shape.written_names if name in kwargs])
+
+
+def shares_memory(op: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether what `op` writes lies in memory that it also reads, or writes twice, other than element by element. Operators
+    made of others would not refuse that, or write too early what they have yet to read."""
+    shape = _shape(op)
+    return bool(shape.written) and _overlap.shares(_written_of(shape, args, kwargs), _tensors([*args, *kwargs.values()]))
+
+
+def apart(op: Any, function: Any) -> Any:
+    """`function` in place of `op`; the CPU, as it does with memory that operands share."""
+    if not _shape(op).written:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if shares_memory(op, args, kwargs):
+            return run_on_cpu(op, *args, why=SHARED, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
 def run_on_cpu(op: Any, *args: Any, why: str = NO_KERNEL, **kwargs: Any) -> Any:
     """Calls `op` with copies on the CPU; what it wrote or made comes back to the device."""
     shape = _shape(op)
     if shape.is_view:
         raise NotImplementedError(f"wave: {shape.name} is a view, which a copy on the CPU cannot be")
-    written = _tensors([args[position] for position in shape.written if position < len(args)])
-    written += _tensors([kwargs[name] for name in shape.written_names if name in kwargs])
+    written = _written_of(shape, args, kwargs)
     _refuse_mixed_devices(shape.name, _tensors([*args, *kwargs.values()]), written)
     told = _native.count_fallback(shape.name, why)
     if told:
@@ -282,11 +309,13 @@ def operator(name: str) -> Any:
 
 def run_by_name(name: str, why: str, arguments: list[Any]) -> Any:
     """As `run_on_cpu`, for kernels in Rust, which pass all arguments in the schema's order."""
+    op = operator(name)
     for table in (_volume.INSTEAD, _ordered.INSTEAD, _complex.INSTEAD):
         instead = table.get(name)
-        if instead is not None and (made := instead(*arguments)) is not NotImplemented:
+        if instead is None or shares_memory(op, arguments, {}):
+            continue
+        if (made := instead(*arguments)) is not NotImplemented:
             return made
-    op = operator(name)
     positional, keywords = [], {}
     for argument, value in zip(op._schema.arguments, arguments):
         if argument.kwarg_only:

@@ -19,8 +19,26 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     return tensor.numel() > 0 and any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride()))
 
 
+def shares(written: list[torch.Tensor], operands: list[torch.Tensor]) -> bool:
+    """Whether a tensor that is written shares memory with itself, or with an operand that is not the same elements."""
+    for one in written:
+        if not _is_plain(one):
+            continue
+        if overlaps_itself(one):
+            return True
+        begin, end = _range(one)
+        for other in operands:
+            if other is one or not _is_plain(other):
+                continue
+            first, last = _range(other)
+            same = first == begin and other.shape == one.shape and other.stride() == one.stride()
+            if begin < last and first < end and not same:
+                return True
+    return False
+
+
 def _is_plain(tensor: torch.Tensor) -> bool:
-    strided = tensor.device.type == "wave" and tensor.layout == torch.strided
+    strided = tensor.layout == torch.strided and tensor.device.type == "wave"
     return strided and tensor.numel() > 0 and not tensor.is_conj() and not tensor.is_neg()
 
 

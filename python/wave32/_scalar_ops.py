@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from wave32 import _complex, _native
-from wave32._fallback import operator, run_on_cpu
+from wave32._fallback import apart, operator, run_on_cpu, shares_memory
 
 
 def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -29,14 +29,14 @@ def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 ON_CPU = ["mode.values", "linalg_inv_ex"]
 
 
-def _or_complex(name: str, fallback: Any) -> Any:
+def _or_complex(name: str, op: Any) -> Any:
     """What a kernel that refuses calls: complex numbers by their parts, else the CPU."""
-    instead = _complex.INSTEAD.get(name)
+    instead, fallback = _complex.INSTEAD.get(name), functools.partial(run_on_cpu, op)
     if instead is None:
         return fallback
 
     def call(*args: Any, why: str, **kwargs: Any) -> Any:
-        made = instead(*args, **kwargs)
+        made = NotImplemented if shares_memory(op, args, kwargs) else instead(*args, **kwargs)
         return fallback(*args, why=why, **kwargs) if made is NotImplemented else made
 
     return call
@@ -49,16 +49,18 @@ def register() -> None:
 
     wave = library("aten", "PrivateUse1")
     wave.impl("fill_.Tensor", _fill_tensor)
-    tables = _index_ops.TABLE | _foreach.table() | _composites.table() | _attention.table() | _complex.table() | _fft.table()
-    for name, implementation in tables.items():
+    # Of lists every pair would have to be looked at, which takes longer than the kernels.
+    for name, implementation in _foreach.table().items():
         wave.impl(name, implementation)
+    tables = _index_ops.TABLE | _composites.table() | _attention.table() | _complex.table() | _fft.table()
+    for name, implementation in tables.items():
+        wave.impl(name, apart(operator(name), implementation))
     library("torchvision", "PrivateUse1").impl("nms", _composites.nms)
     for name in _native.scalar_operators():
         op = operator(name)
         arguments = op._schema.arguments
         defaults = [argument.default_value for argument in arguments]
-        fallback = _or_complex(name, functools.partial(run_on_cpu, op))
-        wave.impl(name, _native.scalar_kernel(name, [a.name for a in arguments], defaults, fallback))
+        wave.impl(name, _native.scalar_kernel(name, [a.name for a in arguments], defaults, _or_complex(name, op)))
     native = set(_native.native_operators())
     for name in ON_CPU:
         if name not in native:

@@ -450,7 +450,11 @@ fn give(handle: i64) -> Result<Tensor, Error> {
     Ok(unsafe { Tensor::from_handle(handle as u64 as _) })
 }
 
-pub(crate) fn local_scalar_dense(x: &Tensor) -> Result<Scalar, Error> {
+/// The number that a tensor of one element is. Waits for the device.
+///
+/// # Errors
+/// `Invalid` for more elements; `NoKernel` for exotic types; the stream's.
+pub fn local_scalar_dense(x: &Tensor) -> Result<Scalar, Error> {
     if x.numel() != 1 {
         return Err(Error::Invalid(format!(
             "a Tensor with {} elements cannot be converted to Scalar",

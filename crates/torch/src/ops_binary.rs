@@ -6,10 +6,11 @@ use crate::layout::Operand;
 use crate::ops_unary;
 use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
-use crate::result::{prepare, wrap};
+use crate::result::{alone, exactly, prepare, wrap};
+use crate::scalar::Scalar;
 use crate::tensor::{Dims, Tensor};
 use smallvec::SmallVec;
-use wave32_ops::Op;
+use wave32_ops::{Number, Op};
 
 /// A row each: `out=` of a function; functional and in-place forms follow from it.
 macro_rules! functions {
@@ -108,8 +109,9 @@ pub const MORE: &[Row] = crate::ops! {
     "clamp.Tensor_out" => clamp,
     "where.self" => |c: &Tensor, a: &Tensor, b: &Tensor| choose(c, a, b, None),
     "where.self_out" => |c: &Tensor, a: &Tensor, b: &Tensor, out: &Tensor| choose(c, a, b, Some(out)),
-    "masked_fill_.Tensor" => masked_fill_by_tensor,
+    "masked_fill_.Tensor" => |x: &Tensor, mask: &Tensor, value: &Tensor| masked_fill(x, mask, value.into()),
     "lerp.Tensor_out" => |a: &Tensor, b: &Tensor, w: &Tensor, out: &Tensor| {
+        exactly(out, a.dtype()?)?;
         Pointwise::new(Op::Lerp, Rule::Same).write(&[a.into(), b.into(), w.into()], out)
     },
     "logit_backward.grad_input" => |g: &Tensor, x: &Tensor, eps: Option<f64>, out: &Tensor| {
@@ -126,6 +128,7 @@ pub const MORE: &[Row] = crate::ops! {
         Pointwise::new(Op::LogSigmoidBackward, Rule::Same).make(&[g.into(), x.into()])
     },
     "log_sigmoid_backward.grad_input" => |g: &Tensor, x: &Tensor, _buffer: &Tensor, out: &Tensor| {
+        exactly(out, x.dtype()?)?;
         Pointwise::new(Op::LogSigmoidBackward, Rule::Same).write(&[g.into(), x.into()], out)
     },
     "_prelu_kernel" => |x: &Tensor, weight: &Tensor| Pointwise::new(Op::Prelu, Rule::Same).make(&[x.into(), weight.into()]),
@@ -160,18 +163,6 @@ fn heaviside(x: &Tensor, at_zero: &Tensor, out: &Tensor) -> Result<Tensor, Error
     Pointwise::new(Op::Where, Rule::As(dtype)).write(&[x.into(), (&positive).into(), at_zero.into()], out)
 }
 
-/// A number that a whole type may not hold is read, as PyTorch does: it refuses some and rounds others.
-fn masked_fill_by_tensor(x: &Tensor, mask: &Tensor, value: &Tensor) -> Result<Tensor, Error> {
-    let dtype = x.dtype()?;
-    let whole = !dtype.is_float() && !dtype.is_complex();
-    if whole && value.is_wave() && value.dim() == 0 && value.dtype()? != dtype {
-        let number = crate::memory_ops::local_scalar_dense(value)?;
-        number.fits(dtype)?;
-        return masked_fill(x, mask, Input::Value(number.number()?));
-    }
-    masked_fill(x, mask, value.into())
-}
-
 fn shift(op: Op, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let bits = 8 * crate::pointwise::promoted(&[a.into(), b.into()])?.bytes();
     Pointwise::with(op, Rule::Same, bits as f64, 0.0).write(&[a.into(), b.into()], out)
@@ -194,7 +185,10 @@ fn choose(condition: &Tensor, a: &Tensor, b: &Tensor, out: Option<&Tensor>) -> R
     let inputs = [condition.into(), a.into(), b.into()];
     let pointwise = Pointwise::new(Op::Where, Rule::As(to));
     match out {
-        Some(out) => pointwise.write(&inputs, out),
+        Some(out) => {
+            exactly(out, to)?;
+            pointwise.write(&inputs, out)
+        }
         None => pointwise.make(&inputs),
     }
 }
@@ -210,7 +204,7 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
         let text = "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with";
         return Err(Error::Invalid(format!("{text} {} dimension(s).", value.dim())));
     }
-    if mask.dtype()? != crate::dtype::DType::Bool {
+    if mask.dtype()? != DType::Bool {
         let name = mask.dtype()?.name();
         return Err(Error::Invalid(format!(
             "masked_fill_ only supports boolean masks, but got mask with dtype {name}"
@@ -224,9 +218,11 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
             &sizes[..]
         )));
     }
-    if crate::layout::overlaps_itself(x) {
-        return Err(Error::NoKernel("a tensor that overlaps itself".into()));
-    }
+    alone(x)?;
+    let value = match value {
+        Input::Of(value) => held(value, x.dtype()?)?.map_or(Input::Of(value), Input::Value),
+        number => number,
+    };
     Pointwise::new(Op::Where, Rule::As(x.dtype()?)).write(&[mask.into(), value, x.into()], x)
 }
 
@@ -238,7 +234,27 @@ fn elementwise_empty(operands: &[Tensor], dtype: DType) -> Result<Tensor, Error>
     Tensor::empty_strided(&sizes, &crate::layout::strides(&sizes, &laid), dtype)
 }
 
+/// The number of a tensor without dimensions where its type holds some that `to` does not: PyTorch takes it out, which waits
+/// for the device, and refuses those.
+fn held(value: &Tensor, to: DType) -> Result<Option<Number>, Error> {
+    let from = value.dtype()?;
+    if crate::pointwise::promote_types(from, to)? == to {
+        return Ok(None);
+    }
+    let number = if value.is_wave() {
+        crate::memory_ops::local_scalar_dense(value)?
+    } else {
+        match crate::pointwise::host_number(value)? {
+            Number::Int(number) => Scalar::Int(number),
+            Number::Float(number) => Scalar::Float(number),
+        }
+    };
+    number.fits(to)?;
+    number.number().map(Some)
+}
+
 fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
+    exactly(out, x.dtype()?)?;
     let op = if ops_unary::by_tanh(approximate)? { Op::GeluTanhBackward } else { Op::GeluBackward };
     Pointwise::new(op, Rule::Same).write(&[grad.into(), x.into()], out)
 }

@@ -5,9 +5,8 @@ use crate::copies;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::index_errors;
-use crate::layout::overlaps_itself;
 use crate::register::Op;
-use crate::result::{apart, bits, overlap, prepare, same_elements, wrap};
+use crate::result::{alone, apart, bits, overlap, prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::{View, index};
 
@@ -125,10 +124,8 @@ fn reachable(x: &Tensor, dim: usize, index: &Tensor) -> Result<(), Error> {
 fn copied(x: &Tensor, out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
     prepare(out, x.sizes(), x.dtype()?, &[x])?;
     prepare(out, x.sizes(), x.dtype()?, operands)?;
-    if overlaps_itself(out)
-        || operands.iter().any(|operand| operand.numel() > 0 && same_elements(out, operand))
-    {
-        return Err(Error::NoKernel("a result that overlaps itself or an operand".into()));
+    if operands.iter().any(|operand| operand.numel() > 0 && same_elements(out, operand)) {
+        return Err(Error::NoKernel("a result that overlaps an operand".into()));
     }
     if same_elements(x, out) { Ok(()) } else { copies::copy(x, out) }
 }
@@ -153,7 +150,10 @@ fn scatter(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) 
 fn scatter_value(x: &Tensor, dim: i64, index: &Tensor, value: f64) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
     reachable(x, dim, index)?;
-    crate::scalar::Scalar::Float(value).fits(x.dtype()?)?;
+    alone(x)?;
+    if crate::scalar::Scalar::Float(value).fits(x.dtype()?).is_err() {
+        return Err(Error::NoKernel(format!("{value} as {}", x.dtype()?.name())));
+    }
     let one = Tensor::empty(&[], x.dtype()?)?;
     let element = copies::element(value, x.dtype()?)?;
     let address = one.address();
@@ -183,7 +183,11 @@ fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tens
 
 fn index_add(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
+    if x.numel() == 0 {
+        return Err(Error::NoKernel("sums of no elements, which may name what is not there".into()));
+    }
     reachable(x, dim, index)?;
+    alone(x)?;
     apart(x, &[index, source])?;
     let (names, from, to) = (listed(index)?, listed_view(view(source)?)?, listed_view(view(x)?)?);
     let word = index_errors::word()?;
@@ -236,9 +240,7 @@ fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: &Tensor) -> Result<Te
     if value.dim() != 0 || value.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("a fill with a value of sizes {:?}", value.sizes())));
     }
-    if overlaps_itself(x) {
-        return Err(Error::NoKernel("a tensor that overlaps itself".into()));
-    }
+    alone(x)?;
     // PyTorch takes the number out of the tensor first, so that it may be one of those that are written.
     let value = if overlap(x, value)? { copies::to_device(value)? } else { on_device(value)? };
     reachable(x, dim, index)?;
@@ -360,9 +362,7 @@ fn put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool
     if x.is_wave() && !values.is_wave() {
         return Err(Error::Invalid("expected device wave:0 but got device cpu for value tensor".into()));
     }
-    if overlaps_itself(x) {
-        return Err(Error::NoKernel("a tensor that overlaps itself".into()));
-    }
+    alone(x)?;
     if !x.is_wave() {
         return Err(Error::NoKernel("a tensor of another device".into()));
     }

@@ -5,7 +5,7 @@ use crate::copies;
 use crate::error::Error;
 use crate::index_errors::{Check, raise_where};
 use crate::memory_ops::resize_output;
-use crate::pointwise::{Input, Pointwise, Rule};
+use crate::pointwise::{Input, Pointwise, Rule, castable};
 use crate::register::Op as Row;
 use crate::tensor::Tensor;
 use std::ffi::CStr;
@@ -117,6 +117,7 @@ fn loss(
         _ => reduce(c"aten::sum", &made)?,
     };
     let Some(out) = out else { return Ok(reduced) };
+    castable(reduced.dtype()?, out.dtype()?)?;
     if out.sizes() != reduced.sizes() {
         resize_output(out, reduced.sizes())?;
     }

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::memory_ops::resize_output;
 use crate::pointwise::elsewhere;
 use crate::register::Op as Row;
+use crate::result::alone;
 use crate::scalar::{Scalar, ScalarOp};
 use crate::tensor::Tensor;
 use wave32_ops::{Elementwise, Number, Op, Sum, View};
@@ -70,13 +71,13 @@ fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
     Ok(out)
 }
 
-/// That a product of that type may go to `out`.
+/// That a product of that type may go to `out`, whose elements are apart.
 fn typed(out: &Tensor, dtype: DType) -> Result<(), Error> {
     if !out.is_wave() {
         return Err(elsewhere());
     }
     if out.dtype()? == dtype {
-        return Ok(());
+        return alone(out);
     }
     let (wanted, given) = (dtype.cxx_name(), out.dtype()?.cxx_name());
     Err(Error::Invalid(format!("Expected out tensor to have dtype {wanted}, but got {given} instead")))

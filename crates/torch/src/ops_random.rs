@@ -110,17 +110,19 @@ fn range_of(x: &Tensor) -> Result<u64, Error> {
 }
 
 fn from_to(x: &Tensor, from: i64, to: Option<i64>, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    let dtype = x.dtype()?;
+    let room = range_of(x)? as i128;
+    // The largest float that is drawn is the range itself.
+    let most = if dtype.is_float() { room } else { room - 1 };
+    let least = if matches!(dtype, DType::U8 | DType::Bool) { 0 } else { -room };
+    if i128::from(from) < least || to.is_some_and(|to| i128::from(to) - 1 > most) {
+        return Err(Error::NoKernel("bounds beyond the type's".into()));
+    }
     match to {
         Some(to) if from >= to => Err(Error::Invalid(format!(
             "random_ expects 'from' to be less than 'to', but got from={from} >= to={to}"
         ))),
-        Some(to) => {
-            let room = range_of(x)? as i128;
-            if i128::from(to) - 1 > room.max(1) || i128::from(from) < -room {
-                return Err(Error::NoKernel("bounds beyond the type's".into()));
-            }
-            integers(x, from, to.wrapping_sub(from) as u64, generator)
-        }
+        Some(to) => integers(x, from, to.wrapping_sub(from) as u64, generator),
         // Up to the type's largest.
         None => integers(x, from, range_of(x)?.wrapping_sub(from as u64), generator),
     }

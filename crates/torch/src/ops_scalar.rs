@@ -6,6 +6,7 @@ use crate::memory_ops::resize;
 use crate::ops_binary;
 use crate::pointwise::{Input, Pointwise, Rule, category, fitted};
 use crate::register::Op as Row;
+use crate::result::exactly;
 use crate::scalar::{Either, Scalar, ScalarOp, default_float};
 use crate::tensor::Tensor;
 use smallvec::SmallVec;
@@ -40,6 +41,7 @@ pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
         with(Op::Addcdiv, value, Scalar::Int(0))?.write(&[a.into(), b.into(), c.into()], out)
     },
     "lerp.Scalar_out" => |a: &Tensor, b: &Tensor, weight: Scalar, out: &Tensor| {
+        exactly(out, a.dtype()?)?;
         same(Op::Lerp).write(&[a.into(), b.into(), Input::Value(weight.number()?)], out)
     },
     "masked_fill_.Scalar" => masked_fill,
@@ -54,13 +56,12 @@ pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
     "threshold_backward.grad_input" => |g: &Tensor, x: &Tensor, threshold: Scalar, out: &Tensor| {
         backward(Op::ThresholdBackward, g, x, threshold, Scalar::Int(0), out)
     },
-    "leaky_relu.out" => |x: &Tensor, slope: Scalar, out: &Tensor| {
-        with(Op::LeakyRelu, slope, Scalar::Int(0))?.write(&[x.into()], out)
-    },
+    "leaky_relu.out" => |x: &Tensor, slope: Scalar, out: &Tensor| exact(Op::LeakyRelu, x, slope, Scalar::Int(0), out),
     "leaky_relu_backward.grad_input" => |g: &Tensor, x: &Tensor, slope: Scalar, _of_result: bool, out: &Tensor| {
         backward(Op::LeakyReluBackward, g, x, slope, Scalar::Int(0), out)
     },
     "elu.out" => |x: &Tensor, alpha: Scalar, scale: Scalar, input: Scalar, out: &Tensor| {
+        exactly(out, x.dtype()?)?;
         elu(Op::Elu, [x.into(), x.into()], [alpha, scale, input], out)
     },
     "elu_backward.grad_input" =>
@@ -71,6 +72,7 @@ pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
     "hardtanh" => |x: &Tensor, min: Scalar, max: Scalar| same(Op::Clamp).make(&hardtanh(x, min, max)?),
     "hardtanh_" => |x: &Tensor, min: Scalar, max: Scalar| same(Op::Clamp).in_place(x, &hardtanh(x, min, max)?[1..]),
     "hardtanh.out" => |x: &Tensor, min: Scalar, max: Scalar, out: &Tensor| {
+        exactly(out, x.dtype()?)?;
         same(Op::Clamp).write(&hardtanh(x, min, max)?, out)
     },
     "hardtanh_backward" => |g: &Tensor, x: &Tensor, min: Scalar, max: Scalar| {
@@ -80,20 +82,16 @@ pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
         backward(Op::HardtanhBackward, g, x, min, max, out)
     },
     "softplus.out" => |x: &Tensor, beta: Scalar, threshold: Scalar, out: &Tensor| {
-        with(Op::Softplus, beta, threshold)?.write(&[x.into()], out)
+        exact(Op::Softplus, x, beta, threshold, out)
     },
     "softplus_backward.grad_input" => |g: &Tensor, x: &Tensor, beta: Scalar, threshold: Scalar, out: &Tensor| {
         backward(Op::SoftplusBackward, g, x, beta, threshold, out)
     },
-    "hardshrink.out" => |x: &Tensor, lambda: Scalar, out: &Tensor| {
-        with(Op::Hardshrink, lambda, Scalar::Int(0))?.write(&[x.into()], out)
-    },
+    "hardshrink.out" => |x: &Tensor, lambda: Scalar, out: &Tensor| exact(Op::Hardshrink, x, lambda, Scalar::Int(0), out),
     "hardshrink_backward.grad_input" => |g: &Tensor, x: &Tensor, lambda: Scalar, out: &Tensor| {
         backward(Op::ShrinkBackward, g, x, lambda, Scalar::Int(0), out)
     },
-    "softshrink.out" => |x: &Tensor, lambda: Scalar, out: &Tensor| {
-        with(Op::Softshrink, lambda, Scalar::Int(0))?.write(&[x.into()], out)
-    },
+    "softshrink.out" => |x: &Tensor, lambda: Scalar, out: &Tensor| exact(Op::Softshrink, x, lambda, Scalar::Int(0), out),
     "softshrink_backward.grad_input" => |g: &Tensor, x: &Tensor, lambda: Scalar, out: &Tensor| {
         backward(Op::ShrinkBackward, g, x, lambda, Scalar::Int(0), out)
     },
@@ -113,6 +111,11 @@ fn same(op: Op) -> Pointwise {
 
 fn with(op: Op, s: Scalar, t: Scalar) -> Result<Pointwise, Error> {
     Ok(Pointwise::with(op, Rule::Same, s.number()?, t.number()?))
+}
+
+fn exact(op: Op, x: &Tensor, s: Scalar, t: Scalar, out: &Tensor) -> Result<Tensor, Error> {
+    exactly(out, x.dtype()?)?;
+    with(op, s, t)?.write(&[x.into()], out)
 }
 
 fn backward(op: Op, grad: &Tensor, x: &Tensor, s: Scalar, t: Scalar, out: &Tensor) -> Result<Tensor, Error> {
@@ -181,12 +184,20 @@ fn bool_or_more(number: Scalar) -> DType {
 }
 
 fn sum(alpha: Scalar, minus: bool, of: [DType; 2]) -> Result<Pointwise, Error> {
-    if minus && of == [DType::Bool; 2] {
-        return Err(Error::Invalid(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or \
-             `logical_xor()` operator instead."
-                .into(),
-        ));
+    if minus && of.contains(&DType::Bool) {
+        let (with, instead) = match of {
+            [DType::Bool, DType::Bool] => {
+                ("two bool tensors", "Use the `^` or `logical_xor()` operator instead.")
+            }
+            _ => (
+                "a bool tensor",
+                "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
+            ),
+        };
+        // A RuntimeError in torch 2.11, a NotImplementedError, which is one too, in 2.15.
+        return Err(Error::Refused(format!(
+            "Subtraction, the `-` operator, with {with} is not supported. {instead}"
+        )));
     }
     let whole = |dtype: DType| !dtype.is_float() && !dtype.is_complex();
     if matches!(alpha, Scalar::Float(_)) && of.into_iter().all(whole) {
@@ -212,8 +223,9 @@ fn clamp(x: &Tensor, min: Option<Scalar>, max: Option<Scalar>, out: &Tensor) -> 
     let numbers: SmallVec<[Scalar; 2]> = min.into_iter().chain(max).collect();
     let to = promote(x, &numbers)?;
     let dtype = to.map_or_else(|| x.dtype(), Ok)?;
-    let min = min.map(|min| bound(min, dtype, true)).transpose()?.map(Input::Value);
-    let max = max.map(|max| bound(max, dtype, false)).transpose()?.map(Input::Value);
+    exactly(out, dtype)?;
+    let min = min.map(|min| bound(min, dtype)).transpose()?.map(Input::Value);
+    let max = max.map(|max| bound(max, dtype)).transpose()?.map(Input::Value);
     match (min, max) {
         (Some(min), Some(max)) => same(Op::Clamp).promoting_to(to).write(&[x.into(), min, max], out),
         (Some(min), None) => same(Op::Maximum).promoting_to(to).write(&[x.into(), min], out),
@@ -224,8 +236,9 @@ fn clamp(x: &Tensor, min: Option<Scalar>, max: Option<Scalar>, out: &Tensor) -> 
     }
 }
 
-/// A bound of elements of a type: one beyond what whole numbers reach is none, on the side that it bounds.
-fn bound(value: Scalar, of: DType, low: bool) -> Result<Number, Error> {
+/// A bound of elements of a type. One that it does not hold is the CPU's: whether that bounds nothing or is refused depends on
+/// torch's version.
+fn bound(value: Scalar, of: DType) -> Result<Number, Error> {
     let (least, most) = match of {
         DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
         DType::I16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
@@ -233,14 +246,12 @@ fn bound(value: Scalar, of: DType, low: bool) -> Result<Number, Error> {
         DType::U8 => (0, 255),
         _ => return value.number(),
     };
-    let Number::Int(number) = value.number()? else { return value.number() };
-    if low && number > most || !low && number < least {
-        let (name, side) = (of.scalar_name(), if low { "min" } else { "max" });
-        return Err(Error::Invalid(format!(
-            "Clamp {side} value {number} is outside the representable range of {name}"
-        )));
+    match value.number()? {
+        Number::Int(number) if !(least..=most).contains(&number) => {
+            Err(Error::NoKernel(format!("a bound of {number} for {}", of.name())))
+        }
+        number => Ok(number),
     }
-    Ok(Number::Int(number.clamp(least, most)))
 }
 
 fn power(x: &Tensor, exponent: Scalar, out: &Tensor) -> Result<Tensor, Error> {
@@ -274,8 +285,22 @@ fn elu(
     Pointwise::with(op, Rule::Same, alpha * scale, scale).write(&[a, b, Input::Value(input.number()?)], out)
 }
 
+/// A type that lacks one of the limits is the CPU's: what it does about that depends on torch's version.
 fn hardtanh(x: &Tensor, min: Scalar, max: Scalar) -> Result<[Input<'_>; 3], Error> {
+    let dtype = x.dtype()?;
+    if dtype == DType::Bool
+        || min.fits(dtype).and(max.fits(dtype)).is_err()
+        || lacks(dtype, min)
+        || lacks(dtype, max)
+    {
+        return Err(Error::NoKernel(format!("limits {min:?} and {max:?} of {}", dtype.name())));
+    }
     Ok([x.into(), Input::Value(min.number()?), Input::Value(max.number()?)])
+}
+
+/// True where a number is negative and the type knows none such.
+fn lacks(dtype: DType, number: Scalar) -> bool {
+    dtype == DType::U8 && matches!(number, Scalar::Int(..0))
 }
 
 fn masked_fill(x: &Tensor, mask: &Tensor, value: Scalar) -> Result<Tensor, Error> {

@@ -4,6 +4,7 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
+use crate::result::exactly;
 use crate::tensor::Tensor;
 use wave32_ops::Op;
 
@@ -18,7 +19,11 @@ macro_rules! functions {
 fn write(op: Op, rule: Rule, x: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let (from, to) = (x.dtype()?, out.dtype()?);
     if rule == Rule::Same && from != to && !from.is_complex() {
-        return Err(Error::Invalid(format!("Found dtype {} but expected {}", to.name(), from.name())));
+        return Err(Error::Invalid(format!(
+            "Found dtype {} but expected {}",
+            to.scalar_name(),
+            from.scalar_name()
+        )));
     }
     Pointwise::new(op, rule).write(&[x.into()], out)
 }
@@ -62,7 +67,6 @@ pub const OPS: &[Row] = functions! {
     "erfinv.out" => Erfinv, Float;
     "sigmoid.out" => Sigmoid, Float;
     "sinc.out" => Sinc, Float;
-    "signbit.out" => Signbit, Truth;
 };
 
 macro_rules! hot {
@@ -98,11 +102,13 @@ pub const MORE: &[Row] = crate::ops! {
     "relu_" => |x: &Tensor| relu().in_place(x, &[]),
     "hardswish" => |x: &Tensor| hardswish().make(&[x.into()]),
     "hardswish_" => |x: &Tensor| hardswish().in_place(x, &[]),
-    "hardswish.out" => |x: &Tensor, out: &Tensor| hardswish().write(&[x.into()], out),
+    "hardswish.out" => |x: &Tensor, out: &Tensor| write(Op::Hardswish, Rule::Same, x, out),
     "silu.out" => |x: &Tensor, out: &Tensor| write(Op::Silu, Rule::Same, x, out),
     "mish.out" => |x: &Tensor, out: &Tensor| write(Op::Mish, Rule::Same, x, out),
-    "hardsigmoid.out" => |x: &Tensor, out: &Tensor| {
-        write(Op::Hardsigmoid, Rule::Same, x, out)
+    "hardsigmoid.out" => |x: &Tensor, out: &Tensor| write(Op::Hardsigmoid, Rule::Same, x, out),
+    "signbit.out" => |x: &Tensor, out: &Tensor| {
+        exactly(out, DType::Bool)?;
+        Pointwise::new(Op::Signbit, Rule::Truth).write(&[x.into()], out)
     },
     "gelu.out" => gelu,
     "log_sigmoid_forward" => log_sigmoid,
@@ -140,8 +146,7 @@ pub fn by_tanh(approximate: &str) -> Result<bool, Error> {
 }
 
 fn gelu(x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
-    let op = if by_tanh(approximate)? { Op::GeluTanh } else { Op::Gelu };
-    Pointwise::new(op, Rule::Same).write(&[x.into()], out)
+    write(if by_tanh(approximate)? { Op::GeluTanh } else { Op::Gelu }, Rule::Same, x, out)
 }
 
 /// The buffer is the CPU kernels' own; ours need none.
@@ -170,6 +175,7 @@ fn eye(rows: i64, columns: i64, out: &Tensor) -> Result<Tensor, Error> {
 }
 
 fn is_number(x: &Tensor, number: f64, out: &Tensor) -> Result<Tensor, Error> {
+    exactly(out, DType::Bool)?;
     // Whole numbers are neither, and compare as such.
     let pointwise = Pointwise::new(Op::Eq, Rule::Truth);
     let float = x.dtype()?.is_float();
@@ -188,6 +194,7 @@ fn nan_to_num(
     low: Option<f64>,
     out: &Tensor,
 ) -> Result<Tensor, Error> {
+    exactly(out, x.dtype()?)?;
     let most = match x.dtype()? {
         DType::F16 => 65504.0,
         DType::F64 => f64::MAX,

@@ -406,7 +406,11 @@ fn promoted_list(tensors: &[&Tensor]) -> Result<DType, Error> {
     }
 }
 
-fn promote_types(a: DType, b: DType) -> Result<DType, Error> {
+/// What both are converted to.
+///
+/// # Errors
+/// `Torch`.
+pub fn promote_types(a: DType, b: DType) -> Result<DType, Error> {
     if a == b {
         return Ok(a);
     }

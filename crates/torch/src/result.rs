@@ -3,6 +3,7 @@
 use crate::bridge;
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::layout::overlaps_itself;
 use crate::memory_ops::resize_output;
 use crate::tensor::Tensor;
 use wave32_ops::View;
@@ -10,22 +11,44 @@ use wave32_ops::View;
 /// Makes `out` ready for a result of these sizes and that type.
 ///
 /// # Errors
-/// `Invalid` for a result of another device; `NoKernel` for another type, which the CPU converts or refuses, and where
-/// `out` shares memory with an operand in another layout; the stream's.
+/// `Invalid` for a result of another device; `NoKernel` for another type, and where `out` overlaps itself or shares memory
+/// with an operand in another layout; the stream's.
 pub fn prepare(out: &Tensor, sizes: &[i64], dtype: DType, operands: &[&Tensor]) -> Result<(), Error> {
     if !out.is_wave() {
         return Err(crate::pointwise::elsewhere());
     }
-    if out.dtype()? != dtype {
-        return Err(Error::NoKernel(format!("a result of {} in {}", dtype.name(), out.dtype()?.name())));
-    }
+    exactly(out, dtype)?;
     if out.sizes() != sizes {
         resize_output(out, sizes)?;
     }
+    alone(out)?;
     for operand in operands {
         if overlap(out, operand)? && !same_elements(out, operand) {
             return Err(Error::NoKernel("a result that overlaps an operand".into()));
         }
+    }
+    Ok(())
+}
+
+/// That `out` is of the result's type. Some operators convert to another, some refuse it: the CPU does as it does.
+///
+/// # Errors
+/// `NoKernel` where not.
+pub fn exactly(out: &Tensor, dtype: DType) -> Result<(), Error> {
+    if out.dtype()? == dtype {
+        return Ok(());
+    }
+    Err(Error::NoKernel(format!("a result of {} in {}", dtype.name(), out.dtype()?.name())))
+}
+
+/// That no two elements of `out` are one place in memory. Most operators refuse that, others write it as often as it has
+/// elements: the CPU does as it does.
+///
+/// # Errors
+/// `NoKernel` where not.
+pub fn alone(out: &Tensor) -> Result<(), Error> {
+    if overlaps_itself(out) {
+        return Err(Error::NoKernel("a result that overlaps itself".into()));
     }
     Ok(())
 }

@@ -30,7 +30,6 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=60, help="seconds a case may take (60)")
     parser.add_argument("--shrink", type=float, default=20, help="seconds to make a finding small (20)")
     parser.add_argument("--most", type=int, default=40, help="findings of different kinds after which to stop (40)")
-    parser.add_argument("--strict", action="store_true", help="also what known.py calls open")
     parser.add_argument("--plant", action="append", help="KIND:OPERATOR, a fault for the fuzzer's own test")
     parser.add_argument("--list", action="store_true", help="print the operators")
     return parser.parse_args(arguments)
@@ -43,7 +42,7 @@ class Run:
         from differential.workers import Worker
 
         self.options = options
-        plain = {"seed": options.seed, "device": options.device, "only": options.only, "plant": options.plant, "strict": options.strict}
+        plain = {"seed": options.seed, "device": options.device, "only": options.only, "plant": options.plant}
         self.workers = [Worker(plain, options.deadline) for _ in range(options.jobs)]
         self.shrinker = Worker(plain, options.deadline)
         self.next, self.done, self.late = options.first, 0, 0

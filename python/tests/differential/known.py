@@ -170,21 +170,13 @@ ACCEPTED = (
     ),
 )
 
-# What is not settled yet on the device: left out of a run unless it is --strict. To become empty.
-OPEN = (
-    Rule(r".*", lambda case: case.out == "wrong type", "out= of a type that this operator of the CPU does not convert to", "no error"),
-    Rule(r"F\.conv_transpose[123]d", lambda case: "output_padding" in case.kwargs, "an output_padding as large as stride and dilation", "no error"),
-    Rule(r"torch\.(index_reduce|index_fill)", _always, "takes indices of 32 bits", "no error", "Expected dtype int64"),
-    Rule(r"torch\.addr", lambda case: case.mode == "inplace", "in place where the result is larger", "no error"),
-)
-
 
 def avoided(case: Case) -> bool:
     return any(re.fullmatch(rule.ops, case.op) and rule.when(case) for rule in AVOIDED)
 
 
-def accepted(case: Case, kind: str, said: str, strict: bool = True) -> bool:
+def accepted(case: Case, kind: str, said: str) -> bool:
     return any(
         re.fullmatch(rule.ops, case.op) and re.fullmatch(rule.kinds, kind) and re.search(rule.said, said) and rule.when(case)
-        for rule in (ACCEPTED if strict else (*ACCEPTED, *OPEN))
+        for rule in ACCEPTED
     )
