@@ -46,11 +46,47 @@ pub enum Look {
     Blind(String),
 }
 
+/// The calls that a thread is in, innermost first.
+///
+/// The innermost function may call others and come back, as a loop that asks for the time does: it is among the calls then,
+/// and is not while it runs itself. So the same calls with one more at the inner end, always the same one, are no other place.
+#[derive(Debug, Clone)]
+struct Calls {
+    /// The most that were seen.
+    most: Vec<Frame>,
+    /// Both were seen: with the innermost one and without.
+    both: bool,
+}
+
+impl Calls {
+    fn new(most: Vec<Frame>) -> Self {
+        Self { most, both: false }
+    }
+
+    /// Takes another look; false where it shows another place.
+    fn takes(&mut self, seen: &[Frame]) -> bool {
+        let without =
+            |calls: &[Frame], others: &[Frame]| calls.split_first().is_some_and(|(_, rest)| rest == others);
+        if self.most == seen {
+            return true;
+        }
+        if without(&self.most, seen) {
+            self.both = true;
+            return true;
+        }
+        if !self.both && without(seen, &self.most) {
+            *self = Self { most: seen.to_vec(), both: true };
+            return true;
+        }
+        false
+    }
+}
+
 /// Where a process was in MIOpen, and since when.
 #[derive(Debug, Clone)]
 struct Place {
     tid: i32,
-    calls: Vec<Frame>,
+    calls: Calls,
     counters: Counters,
     command: Option<Instant>,
     since: Instant,
@@ -111,21 +147,14 @@ impl Watch {
             return Ok(None);
         };
         let cpu = state(process.pid, tid).map_or(0, |stat| stat.cpu);
-        let place = Place {
-            tid,
-            calls,
-            counters: counters(process.pid),
-            command: self.last.get().map(|(_, at)| at),
-            since: Instant::now(),
-            cpu,
-        };
-        let known = self.places.get(&process).filter(|known| {
-            known.tid == place.tid
-                && known.calls == place.calls
-                && known.counters == place.counters
-                && known.command == place.command
-        });
-        let Some(known) = known else {
+        let (counters, command) = (counters(process.pid), self.last.get().map(|(_, at)| at));
+        let known = self
+            .places
+            .get_mut(&process)
+            .filter(|known| known.tid == tid && known.counters == counters && known.command == command);
+        let Some(known) = known.and_then(|known| known.calls.takes(&calls).then_some(&*known)) else {
+            let place =
+                Place { tid, calls: Calls::new(calls), counters, command, since: Instant::now(), cpu };
             self.places.insert(process, place);
             return Ok(None);
         };
@@ -177,4 +206,30 @@ fn in_call(process: Process, regions: &[Region]) -> std::io::Result<Option<(i32,
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_calls_and_comes_back_stays_in_its_place() {
+        let frames = |slots: &[u64]| -> Vec<Frame> {
+            slots.iter().map(|&slot| Frame { slot, address: slot * 100 }).collect()
+        };
+        let takes = |first: &[u64], then: &[(&[u64], bool)]| {
+            let mut calls = Calls::new(frames(first));
+            for (seen, same) in then {
+                assert_eq!(calls.takes(&frames(seen)), *same, "{first:?}, then {seen:?}");
+            }
+        };
+        takes(&[1, 2], &[(&[1, 2], true), (&[5, 1, 2], true), (&[1, 2], true), (&[5, 1, 2], true)]);
+        takes(&[5, 1, 2], &[(&[1, 2], true), (&[5, 1, 2], true)]);
+        // Not one that goes on with something else, nor step by step outwards.
+        takes(&[1, 2], &[(&[5, 1, 2], true), (&[6, 1, 2], false)]);
+        takes(&[5, 1, 2], &[(&[1, 2], true), (&[2], false), (&[6, 1, 2], false)]);
+        takes(&[1, 2], &[(&[5, 1, 2], true), (&[6, 5, 1, 2], false)]);
+        takes(&[1, 2], &[(&[1, 3], false), (&[6, 5, 1, 2], false), (&[], false)]);
+        takes(&[], &[(&[], true), (&[1], true), (&[2], false)]);
+    }
 }
