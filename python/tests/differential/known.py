@@ -128,6 +128,16 @@ ACCEPTED = (
         "strides",
     ),
     Rule(
+        r"torch\.(nan)?sum", lambda case: case.kwargs.get("dtype") == torch.float16 and not case.tensors[0].is_float,
+        "the CPU converts each whole number to the halves of the result, where large ones are infinite; here they are added before",
+        "values", "not (nan|-?inf)",
+    ),
+    Rule(
+        r"torch\.(sub|rsub|add)", lambda case: _special(case) and any(data.dtype.is_complex for data in case.tensors),
+        "the CPU adds alpha times the operand, a product of complex numbers, which is nan where one part is infinite",
+        "values", "nan",
+    ),
+    Rule(
         r"torch\.(remainder|fmod)(\.specials)?", _double,
         "the CPU's vectors take SLEEF's fmod, which is nan where the quotient overflows; C's, as the CPU's single elements, is not",
         "values", r"not nan \(f64: nan\)",
