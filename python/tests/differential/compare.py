@@ -22,6 +22,7 @@ ABSOLUTE: dict[str, Callable[[Case], float]] = {
     "F.gelu": lambda case: 1.0,
     # A place is rounded as a number up to the longest side, and weights are as far off as it.
     "F.interpolate": lambda case: 8.0 * max(case.tensors[0].final_shape()),
+    "F.grid_sample": lambda case: 8.0 * max(case.tensors[0].final_shape()),
     # Sums cancel: the gradient of a parallel vector is 0 but for roundings of what it is the difference of.
     "F.cosine_embedding_loss": lambda case: 16.0,
     "F.cosine_similarity": lambda case: 16.0,
