@@ -128,6 +128,32 @@ ACCEPTED = (
         "strides",
     ),
     Rule(
+        r"F\.interpolate", lambda case: bool(case.kwargs.get("antialias")) and case.tensors[0].final_shape()[-1] == 1,
+        "of images one pixel wide the CPU's antialiased resampling makes zeros: of [[0], [1]], enlarged by 1.5, it makes [[0], [0], [0]]",
+        "values",
+    ),
+    Rule(
+        r"torch\.(nan)?median", lambda case: any(0 in _laid(data).stride() for data in case.tensors),
+        "the CPU of torch 2.11 reads unwritten memory in copies of expanded bytes: of [[0, 0], [1, 1]] along the last dimension it makes "
+        "[0, -76]",
+        "values",
+    ),
+    Rule(
+        r"torch\.nan_to_num", lambda case: not case.tensors[0].is_float,
+        "whole numbers are copied, which the CPU leaves out where out= is the operand itself, though its elements be one", "error",
+        "more than one element",
+    ),
+    Rule(
+        r"torch\.(nan)?sum", lambda case: case.kwargs.get("dtype") == torch.float16 and not case.tensors[0].is_float,
+        "the CPU converts each whole number to the halves of the result, where large ones are infinite; here they are added before",
+        "values", "not (nan|-?inf)",
+    ),
+    Rule(
+        r"torch\.(sub|rsub|add)", lambda case: _special(case) and any(data.dtype.is_complex for data in case.tensors),
+        "the CPU adds alpha times the operand, a product of complex numbers, which is nan where one part is infinite",
+        "values", "nan",
+    ),
+    Rule(
         r"torch\.(remainder|fmod)(\.specials)?", _double,
         "the CPU's vectors take SLEEF's fmod, which is nan where the quotient overflows; C's, as the CPU's single elements, is not",
         "values", r"not nan \(f64: nan\)",
