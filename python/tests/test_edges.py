@@ -346,3 +346,13 @@ def test_powers_of_infinities_and_zeros(dtype, exponent):
     same(found, expected, 1e-6)
     numbers = ~expected.isnan()
     assert torch.equal(found.cpu().signbit()[numbers], expected.signbit()[numbers])
+
+
+@pytest.mark.parametrize("function", [torch.complex, torch.polar])
+def test_parts_of_two_types_are_refused(function):
+    for first, second in ((torch.float32, torch.float64), (torch.float64, torch.float32), (torch.int32, torch.int32)):
+        parts = torch.ones(2, dtype=first), torch.ones(2, dtype=second)
+        with pytest.raises(RuntimeError) as expected:
+            function(*parts)
+        with pytest.raises(RuntimeError, match=str(expected.value).split(" but")[0]):
+            function(*(part.to("wave") for part in parts))

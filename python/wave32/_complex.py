@@ -354,12 +354,24 @@ def _angle_out(z: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
     return run_on_cpu(torch.ops.aten.angle.out, z, out=out) if made is NotImplemented else made
 
 
+def _are_parts(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> bool:
+    return a.is_floating_point() and a.dtype == b.dtype and out.dtype == torch.promote_types(a.dtype, torch.complex32)
+
+
 def _complex(real: torch.Tensor, imaginary: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+    from wave32._fallback import run_on_cpu
+
+    if not _are_parts(real, imaginary, out):
+        return run_on_cpu(torch.ops.aten.complex.out, real, imaginary, out=out)  # Which words the error.
     shape = torch.broadcast_shapes(real.shape, imaginary.shape)
     return _join((real.broadcast_to(shape), imaginary), out.dtype, [real, imaginary], out)
 
 
 def _polar(size: torch.Tensor, angle: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+    from wave32._fallback import run_on_cpu
+
+    if not _are_parts(size, angle, out):
+        return run_on_cpu(torch.ops.aten.polar.out, size, angle, out=out)  # Which words the error.
     return _join((size * angle.cos(), size * angle.sin()), out.dtype, [size, angle], out)
 
 
