@@ -39,6 +39,14 @@ FN NUM ew_function(uint op, NUM a, NUM b) {
 FN NUM log_sigmoid(NUM a) { return (a < K(0.0) ? a : K(0.0)) - m_log1p(m_exp(-FABS(a))); }
 // Above that exp(a) is overwhelming: the sum would be a.
 FN NUM softplus(NUM a) { return a > SOFTPLUS_MOST ? a : m_log1p(m_exp(a)); }
+// x / 3 rounded as IEEE 754 has it, which a driver's own division need not be: what it is added to cancels it. Both
+// differences are exact, and no quotient by 3 lies near the middle of two numbers.
+FN NUM ew_third(NUM x) {
+  PRECISE NUM near = x * K(0.3333333333333333);
+  PRECISE NUM rest = x - (near + near) - near;
+  PRECISE NUM third = near + rest * K(0.3333333333333333);
+  return third;
+}
 FN NUM gelu_inner(NUM x) { return GELU_K * FMA(GELU_C * x * x, x, x); }
 
 FN NUM ew_smooth(uint op, NUM a, NUM s, NUM t) {
@@ -76,7 +84,7 @@ FN NUM ew_activation(uint op, NUM a, NUM b, NUM c, NUM s, NUM t) {
     case OP_LEAKY_RELU_BACKWARD: return b > K(0.0) ? a : a * s;
     case OP_ELU_BACKWARD: return b <= K(0.0) ? a * c * s * m_exp(b * c) : a * t;
     case OP_ELU_BACKWARD_OF_RESULT: return b <= K(0.0) ? a * c * (b + s) : a * t;
-    case OP_HARDSWISH_BACKWARD: return b <= -K(3.0) ? K(0.0) : (b < K(3.0) ? a * (b / K(3.0) + K(0.5)) : a);
+    case OP_HARDSWISH_BACKWARD: return b <= -K(3.0) ? K(0.0) : (b < K(3.0) ? a * (ew_third(b) + K(0.5)) : a);
     case OP_HARDSIGMOID_BACKWARD: return b > -K(3.0) && b < K(3.0) ? a / K(6.0) : K(0.0);
     case OP_HARDTANH_BACKWARD: return b <= s || b >= t ? K(0.0) : a;
     case OP_PRELU_BACKWARD_WEIGHT: return b > K(0.0) ? K(0.0) : a * b;

@@ -173,7 +173,8 @@ FN float m_pow(float x, float y) {
   float a = FABS(x);
   bool whole = y == TRUNC(y), odd = whole && FABS(y) < 16777216.0f && (int(y) & 1) != 0;
   float sign = odd && (AS_UINT(x) >> 31) != 0u ? -1.0f : 1.0f;
-  if (a == 0.0f || ISINF(a)) return sign * ((a == 0.0f) == (y > 0.0f) ? 0.0f : INF);
+  // Chosen by bits: a product with infinity, or a comparison with it, is what a compiler without them may fold.
+  if (a == 0.0f || ISINF(a)) return COPYSIGN(AS_FLOAT(ISINF(a) == (y > 0.0f) ? 0x7f800000u : 0u), sign);
   if (x < 0.0f && !whole) return NAN_;
   if (ISINF(y)) return a == 1.0f ? 1.0f : ((a > 1.0f) == (y > 0.0f) ? INF : 0.0f);
   if (whole && FABS(y) <= 8.0f) {

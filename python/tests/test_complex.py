@@ -121,3 +121,36 @@ def test_gradients():
         ends.append(torch.autograd.grad(loss(*leaves), leaves))
     for found, expected in zip(*ends):
         close(found, expected, 2e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_linspaces(dtype):
+    tolerance = 1e-6 if dtype == torch.complex64 else 1e-14
+    for ends in ((0, 3 - 2j), (1j, 2), (-1.5 + 1j, 2.25 + 40j)):
+        for steps in (0, 1, 2, 137):
+            expected = torch.linspace(*ends, steps, dtype=dtype)
+            given = torch.empty(0, dtype=dtype, device="wave")
+            for found in (torch.linspace(*ends, steps, dtype=dtype, device="wave"), torch.linspace(*ends, steps, out=given)):
+                torch.testing.assert_close(found.cpu(), expected, rtol=tolerance, atol=tolerance)
+    apart, on_cpu = (torch.zeros(2, 3, dtype=dtype, device=device) for device in ("wave", "cpu"))
+    for x in (apart, on_cpu):
+        torch.linspace(0, 3j, 4, out=x.narrow(1, 1, 2))
+    torch.testing.assert_close(apart.cpu(), on_cpu, rtol=tolerance, atol=0)
+    with pytest.raises(RuntimeError):
+        torch.linspace(0, 1j, -1, device="wave")
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_reduced_by_index(dtype):
+    """The device's own sums and quotients, one after the other, to the last bit."""
+    x, source = (torch.randn(n, 6, dtype=dtype).to("wave") for n in (4, 9))
+    index = torch.arange(9).remainder(3).unsqueeze(1).expand(9, 6).to("wave")
+    for include_self in (True, False):
+        total = x.clone()
+        for row in range(3):
+            parts = [source[at] for at in range(row, 9, 3)]
+            total[row] = sum(parts, x[row]) if include_self else sum(parts[1:], parts[0])
+        counts = torch.tensor([[4 if include_self else 3]] * 3 + [[1]], device="wave")
+        for reduce, expected in (("sum", total), ("mean", total / counts)):
+            found = x.scatter_reduce(0, index, source, reduce, include_self=include_self)
+            assert found.dtype == dtype and torch.equal(found.cpu(), expected.cpu())

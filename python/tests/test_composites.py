@@ -75,6 +75,41 @@ def test_order(dtype):
     assert torch.wave.fallbacks() == {}
 
 
+def test_sorted_in_place():
+    x = R(4, 2049)
+    y, places = x.to("wave"), torch.empty(0, dtype=torch.int64, device="wave")
+    torch.sort(y, stable=True, out=(y, places))
+    values, order = torch.sort(x, stable=True)
+    assert torch.equal(y.cpu(), values) and torch.equal(places.cpu(), order)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("beta, alpha", [(0, 1), (2, 3), (1, 1), (0, 2.5), (1.5, 1), (True, True)])
+def test_scaled_outer_products(dtype, beta, alpha):
+    y, a, b = (torch.ones(size).to(dtype) for size in ((3, 4), (3,), (4,)))
+    ends = []
+    for device in ("cpu", "wave"):
+        try:
+            ends.append(torch.addr(*(x.to(device) for x in (y, a, b)), beta=beta, alpha=alpha).cpu())
+        except RuntimeError as error:
+            ends.append(str(error))
+    assert type(ends[0]) is type(ends[1])
+    assert ends[0] == ends[1] if isinstance(ends[0], str) else ends[0].equal(ends[1]) and ends[0].dtype == ends[1].dtype
+
+
+def test_weights_of_four_bits():
+    n, k, group = 48, 64, 32
+    bits, scales_and_zeros = torch.randint(0, 16, (n, k)), torch.rand(k // group, n, 2)
+    pairs = (bits[:, ::2] << 4 | bits[:, 1::2]).to(torch.uint8)
+    scale, zero = (part.t().repeat_interleave(group, 1) for part in scales_and_zeros.unbind(-1))
+    x, weights = R(5, k), (bits - 8) * scale + zero
+    packed = torch._convert_weight_to_int4pack(pairs.to("wave"), 2)
+    found = torch._weight_int4pack_mm(x.to("wave"), packed, group, scales_and_zeros.to("wave"))
+    torch.testing.assert_close(found.cpu(), x @ weights.t(), rtol=1e-4, atol=1e-3)
+    with pytest.raises(RuntimeError, match="scales"):
+        torch._weight_int4pack_mm(x.to("wave"), packed, group, scales_and_zeros.half().to("wave"))
+
+
 def test_sorting_has_gradients():
     check(lambda x: x.sort(1, descending=True).values, R(5, 300))
     check(lambda x: x.topk(4, 0).values, R(50, 3))
@@ -100,7 +135,7 @@ def test_sets_and_counts():
 
 
 def test_products_norms_and_distances():
-    check(torch.dot, R(40), R(40), rtol=5e-6)
+    check(torch.dot, R(40).abs(), R(40).abs(), rtol=5e-6)  # Sums that do not cancel, so that rounding stays small beside them.
     check(torch.mv, R(3, 4), R(4), rtol=5e-6)
     check(lambda y, a, x: torch.addmv(y, a, x, beta=0.5, alpha=2), R(3), R(3, 4), R(4), rtol=5e-6)
     check(lambda y, a, b: torch.addbmm(y, a, b, alpha=2), R(2, 3), R(4, 2, 5), R(4, 5, 3), rtol=5e-6)
@@ -108,7 +143,7 @@ def test_products_norms_and_distances():
         check(lambda a, b: torch.cdist(a, b, p=p), R(2, 5, 3), R(2, 6, 3), rtol=1e-5)
     check(lambda v, g: torch._weight_norm(v, g, 0), R(4, 3, 2), R(4, 1, 1), rtol=5e-6)
     check(lambda x: torch.renorm(x, 2, 0, 1.0), R(3, 5), rtol=5e-6)
-    check(torch.trace, R(4, 4))
+    check(torch.trace, R(4, 4).abs())
     check(lambda a, b: torch.linalg.cross(a, b), R(4, 3), R(4, 3))
     check(lambda x: x.nansum(1), torch.where(R(4, 5) > 1, math.nan, R(4, 5)))
     assert torch.equal(torch.ones(3, device="wave"), torch.ones(3, device="wave"))
@@ -146,6 +181,49 @@ def test_random_choices():
     assert abs(torch.empty(20000, device="wave").log_normal_(0.5, 0.3).log().mean().item() - 0.5) < 0.02
     assert abs(torch.empty(20000, device="wave").geometric_(0.25).mean().item() - 4) < 0.2
     assert torch.wave.fallbacks() == {}
+
+
+def test_permutations_that_their_type_does_not_hold():
+    for dtype, most in {torch.uint8: 256, torch.int8: 128, torch.float16: 2049, torch.float32: 2**24 + 1}.items():
+        if most < 3000:
+            assert torch.equal(torch.randperm(most, dtype=dtype, device="wave").sort().values.long().cpu(), torch.arange(most))
+        for device in ("cpu", "wave"):
+            with pytest.raises(RuntimeError, match="overflow|cannot be greater"):
+                torch.randperm(most + 1, dtype=dtype, device=device)
+            with pytest.raises(RuntimeError, match="overflow|cannot be greater"):
+                torch.randperm(most + 1, out=torch.empty(0, dtype=dtype, device=device))
+    with pytest.raises(NotImplementedError, match="randperm"):
+        torch.randperm(2, dtype=torch.bool, device="wave")
+
+
+def test_outer_products_are_added_as_the_cpu_lays_them_out():
+    torch.wave.reset_fallbacks()
+    y, a, b = R(4, 3).t(), R(3), R(4)
+    for beta, alpha in ((1, 1), (0, 1), (0, 0.5), (0.5, 2), (2, 0)):
+        for given in (y, y[:, :1], y.contiguous(), y.half(), y * math.nan if beta == 0 else y):
+            expected = torch.addr(given, a, b, beta=beta, alpha=alpha)
+            found = torch.addr(given.to("wave"), a.to("wave"), b.to("wave"), beta=beta, alpha=alpha)
+            assert found.dtype == expected.dtype and found.stride() == expected.stride()
+            torch.testing.assert_close(found.cpu(), expected, rtol=1e-6, atol=1e-6)
+    # In place of a narrower type than the product's.
+    given = y.half()
+    found = given.to("wave").addr_(a.half().to("wave"), b.to("wave"), alpha=0.5)
+    torch.testing.assert_close(found.cpu(), given.addr_(a.half(), b, alpha=0.5))
+    whole = torch.arange(12).view(3, 4)
+    assert torch.equal(torch.addr(whole.to("wave"), whole[0, :3].to("wave"), whole[0].to("wave"), beta=2).cpu(),
+                       torch.addr(whole, whole[0, :3], whole[0], beta=2))
+    assert torch.wave.fallbacks() == {}
+
+
+def test_outer_products_that_are_refused():
+    for device in ("cpu", "wave"):
+        whole = torch.zeros(2, 2, dtype=torch.int64, device=device)
+        with pytest.raises(RuntimeError, match="must not be a floating point number"):
+            torch.addr(whole, whole[0], whole[0], alpha=0.5)
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            whole.clone().addr_(whole[0].float(), whole[0])
+        with pytest.raises(RuntimeError, match="Expected 1-D argument"):
+            torch.addr(whole, whole, whole[0])
 
 
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="libtorch hands no generators over before")

@@ -1,5 +1,6 @@
 """The differential fuzzer: that it finds what is planted, and that the same seed gives the same cases."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))
 
 # Kind of fault: the operator that has it.
 PLANTED = {
@@ -42,11 +44,36 @@ def test_planted_faults_are_found_and_made_small(tmp_path, fresh_seed):
     assert {f["op"] for f in findings} <= set(PLANTED.values())
 
 
-@pytest.mark.skipif("WAVE32_FUZZ" not in os.environ, reason="WAVE32_FUZZ=1 runs fresh cases: not until 100,000 of them were clean")
+@pytest.mark.skipif("WAVE32_FUZZ" not in os.environ, reason="WAVE32_FUZZ=1 runs fresh cases: one run of four thousand on lavapipe had a mismatch that is not found yet")
 def test_fresh_cases(fresh_seed):
     # What fails here: the three lines repeat it; so does the command at the end of the output.
     done = differential("--seconds", "40", "--jobs", "1", "--seed", str(fresh_seed))
     assert done.returncode == 0
+
+
+def test_other_indices_of_equal_elements():
+    """Accepted of a sort that is not stable, unless they are no permutation or name other elements."""
+    import torch
+
+    from differential import compare, sides
+    from differential.cases import Case, Data, Ref
+
+    given = Data(torch.int8, (4,), ("ints",), 7)
+    x = given.base()
+    case = Case("torch.argsort", (Ref(0),), {}, (given,), "plain", "")
+
+    def other(order, **kwargs):
+        found = lambda op, case, tensors, *_: torch.tensor(order)  # noqa: E731
+        return compare.check(dataclasses.replace(case, kwargs=kwargs), "cpu", call=found)
+
+    assert x.unique().numel() < 4, x
+    same = next(((i, j) for i in range(4) for j in range(i) if x[i] == x[j]))
+    order = x.argsort(stable=True).tolist()
+    swapped = [same[1] if i == same[0] else same[0] if i == same[1] else i for i in order]
+    assert other(order) is None and other(swapped) is None and other(order, stable=True) is None
+    assert other(swapped, stable=True).kind == "values"
+    assert other([same[0] if i == same[1] else i for i in order]).kind == "values"
+    assert other(order[::-1]).kind == "values"
 
 
 def test_a_planted_hang_is_its_cases_finding(tmp_path):

@@ -48,6 +48,14 @@ def test_functions_of_doubles(name, without_fallbacks):
     close(function(x.to("wave"), out=out), function(x), 1e-13 if name in ("erfinv", "logit", "sinc") else 3e-15)
 
 
+def test_the_gradient_of_hardswish_where_it_cancels(without_fallbacks):
+    """x / 3 + 1 / 2 near its zero: what the quotient is off by is all there is."""
+    for dtype in (torch.float64, torch.float32):
+        x = torch.cat([torch.linspace(-1.501, -1.499, 4001, dtype=dtype), torch.linspace(-3, 3, 4001, dtype=dtype)[1:-1]])
+        found = torch.ops.aten.hardswish_backward(torch.ones_like(x).to("wave"), x.to("wave"))
+        assert torch.equal(found.cpu(), x / 3 + 0.5)
+
+
 @pytest.mark.parametrize("name", ["pow", "atan2", "fmod", "remainder", "floor_divide", "hypot", "xlogy", "logaddexp", "copysign"])
 def test_functions_of_two_doubles(name, without_fallbacks):
     function = getattr(torch, name)

@@ -312,6 +312,31 @@ def test_repeats_of_a_wrong_size():
         with pytest.raises(RuntimeError, match="allocated size does not match"):
             torch.repeat_interleave(repeats.to("wave"), output_size=wrong).cpu()
     torch.wave.synchronize()
+    for repeats, error in ((torch.arange(4.0), NotImplementedError), (torch.tensor([1, -1]), RuntimeError)):
+        for device in ("cpu", "wave"):
+            with pytest.raises(error):
+                torch.repeat_interleave(repeats.to(device))
+
+
+def test_types_of_operands_without_elements():
+    halves = [torch.zeros(0, dtype=torch.float16)] * 2
+    for parts in (halves[:1], halves, [x.new_zeros(2, 0) for x in halves]):
+        for device in ("cpu", "wave"):
+            with pytest.raises(TypeError, match="can't be cast to the desired output type Long"):
+                torch.cat([x.to(device) for x in parts], out=torch.empty(0, dtype=torch.int64, device=device))
+    # Nothing is multiplied, of which the CPU takes any types.
+    for a, b in (((0, 7, 5), (0, 5, 1)), ((2, 0, 5), (2, 5, 1)), ((2, 3, 0), (2, 0, 4)), ((2, 3, 5), (2, 5, 0))):
+        results = []
+        for device in ("cpu", "wave"):
+            x = torch.zeros(a, device=device, requires_grad=True)
+            y = torch.zeros(b, dtype=torch.bfloat16, device=device, requires_grad=True)
+            made = torch.bmm(x, y)
+            made.sum().backward()
+            results.append((made.detach(), x.grad, y.grad))
+        for found, expected in zip(results[1], results[0]):
+            same(found, expected)
+    with pytest.raises(RuntimeError):
+        torch.bmm(torch.zeros(1, 2, 2, device="wave"), torch.zeros(1, 2, 2, dtype=torch.bfloat16, device="wave"))
 
 
 def test_what_tensors_are_set_to():

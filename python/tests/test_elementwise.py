@@ -296,3 +296,12 @@ def test_numbers_beside_tensors_without_dimensions():
     check(lambda x: x + number, torch.rand(3))
     with pytest.raises(RuntimeError, match="two bool tensors"):
         torch.ones(2, dtype=torch.bool, device="wave") - True
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rests_by_numbers_that_halves_do_not_hold(dtype):
+    x = torch.linspace(-9, 9, 301).to(dtype)
+    for function in (torch.fmod, torch.remainder):
+        for by in (2.3, -0.7, 3):
+            assert torch.equal(function(x.to("wave"), by).cpu(), function(x, by))
+            assert torch.equal(function(x, torch.tensor(by)), function(x.to("wave"), torch.tensor(by)).cpu())

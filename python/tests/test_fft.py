@@ -68,6 +68,14 @@ def test_short_time_transforms():
     torch.testing.assert_close(back.cpu(), x[:, : back.shape[1]], rtol=1e-4, atol=1e-4)
 
 
+def test_resized_results_are_told():
+    for call in (lambda out: torch.fft.fftfreq(9, out=out), lambda out: torch.arange(9, out=out)):
+        with pytest.warns(UserWarning, match="out tensor will be resized"):
+            call(torch.empty((), device="wave"))
+    with pytest.warns(UserWarning, match="was resized"):
+        torch.fft.fft(torch.ones(9, device="wave"), out=torch.empty(3, dtype=torch.complex64, device="wave"))
+
+
 def test_gradients():
     def loss(x):
         return (torch.fft.irfft(torch.fft.rfft(x).abs().log1p() * (1 + 1j), 45).square().sum() + torch.fft.fft2(x).abs().sum())

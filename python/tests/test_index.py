@@ -1,9 +1,12 @@
 """Indexing, concatenation and padding against the CPU."""
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
 from against_cpu import check, pick, seeded
+from wave32 import _native as native
 
 DTYPES = [
     torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8,
@@ -164,6 +167,37 @@ def test_bad_indices_raise_and_touch_nothing():
     assert F.cross_entropy(scores, torch.tensor([0, -100, 2]).to("wave")).isfinite().item()
     with pytest.raises(IndexError):
         x.index_select(3, torch.tensor([0]).to("wave"))
+
+
+def test_blocking_operators_raise_their_own_errors():
+    x, i = torch.arange(4.0).to("wave"), torch.tensor([1, 4]).to("wave")
+    assert not native.block_launches(True)
+    try:
+        for use in (lambda: x[i], lambda: x.__setitem__(i, 0), lambda: x.index_fill_(0, i, 2), lambda: x.gather(0, i)):
+            with pytest.raises(IndexError, match="out of range"):
+                use()
+            assert x[1].item() in (0, 1, 2)  # The next is none the worse for it.
+    finally:
+        assert native.block_launches(False)
+
+
+def test_masks_of_bytes_are_warned_of_once_each():
+    x, mask = torch.arange(6.0).reshape(3, 2), torch.tensor([1, 0, 1], dtype=torch.uint8)
+    for use in (lambda x, m: x[m], lambda x, m: x[m, :1], lambda x, m: x.index_put_((m,), x[m], accumulate=True)):
+        counts = []
+        for device in ("cpu", "wave"):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                use(x.to(device, copy=True), mask.to(device))
+            counts.append(len([w for w in told if "deprecated" in str(w.message)]))
+        assert counts[0] == counts[1] > 0
+
+
+def test_a_complex_number_does_not_fill():
+    for dtype in (torch.int64, torch.uint8, torch.float32):
+        for device in ("cpu", "wave"):
+            with pytest.raises(RuntimeError, match="Converting complex Scalar to non-complex"):
+                torch.ones(2, 2, dtype=dtype, device=device).index_fill_(1, torch.tensor([0], device=device), 1 + 1j)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)

@@ -41,6 +41,14 @@ def test_moments(dtype):
     assert abs((torch.bernoulli(p).cpu().float() - p.cpu().float()).mean()) < 0.02
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool], ids=str)
+def test_nothing_is_drawn_of_any_type(dtype):
+    for name in ("normal_", "exponential_", "log_normal_"):
+        assert getattr(torch.empty(0, dtype=dtype, device="wave"), name)().numel() == 0
+        with pytest.raises(RuntimeError):
+            getattr(torch.empty(1, dtype=dtype, device="wave"), name)()
+
+
 def test_integers():
     x = torch.randint(-3, 9, (30000,), device="wave").cpu()
     assert x.dtype == torch.int64 and x.min() == -3 and x.max() == 8

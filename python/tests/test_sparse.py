@@ -70,6 +70,12 @@ def test_sums_and_multiples(dtype):
     assert set(torch.wave.fallbacks()) == {"aten::add.Tensor"}  # Which words the refusal.
 
 
+def test_differences_of_two_types():
+    x, y = torch.tensor([1, 1, 1], dtype=torch.int8), torch.tensor([1, 0, 2], dtype=torch.uint8)
+    found = x.to("wave") - y.to("wave").to_sparse()
+    assert found.dtype == torch.int16 and torch.equal(found.cpu(), x - y)
+
+
 def test_masks_by_places():
     x, wave = pair()
     dense = torch.randn(4, 5)

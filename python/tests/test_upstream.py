@@ -10,6 +10,8 @@ import pytest
 RUN = pathlib.Path(__file__).parent / "upstream" / "run.py"
 sys.path.insert(0, str(RUN.parent))
 
+import adapt  # noqa: E402
+import rules  # noqa: E402
 import run  # noqa: E402
 import table  # noqa: E402
 
@@ -51,6 +53,13 @@ class TestTiny(TestCase):
     @onlyCUDA
     def test_of_that_gpu(self, device):
         torch.cuda.synchronize()
+
+    def test_forks_the_generator(self, device):
+        with torch.random.fork_rng():
+            first = torch.rand(5, device=device)
+        with torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
+            self.assertEqual(first, torch.rand(5, device=device))
+        self.assertEqual(first, torch.rand(5, device=device))
 
     def test_hangs(self, device):
         time.sleep(600)
@@ -97,6 +106,7 @@ EXPECTED = {
     "test_of_the_cpu_DEVICE": "skipped",
     "test_of_any_gpu_DEVICE": "passed",
     "test_of_that_gpu_DEVICE": "skipped",
+    "test_forks_the_generator_DEVICE": "passed",
     "test_hangs_DEVICE": "timeout",
     "test_aborts_DEVICE": "abort",
     "test_exits_DEVICE": "abort",
@@ -139,7 +149,7 @@ def test_every_end_is_told(checkout):
     about = next(line for line in lines if line.get("file") == "test_tiny.py")
     assert about["missing"] == ["torch.testing._internal.common_utils.a_name_of_another_version"]
     row = next(line for line in (checkout / "table.md").read_text().splitlines() if line.startswith("| test_tiny"))
-    assert row == "| test_tiny.py | 16 of 16 | 13 | 9 | 1 | 2 | 1 | 0 | 4 | 2 | 3 | 0 | 69.2 % |"
+    assert row == "| test_tiny.py | 17 of 17 | 14 | 10 | 1 | 2 | 1 | 0 | 4 | 2 | 3 | 0 | 71.4 % |"
 
 
 def test_slices_make_the_whole(checkout):
@@ -153,6 +163,15 @@ def test_slices_make_the_whole(checkout):
     assert resumed.keys() == whole.keys() and 0 < len(whole) < 7, done.stdout + done.stderr
     done, _, _ = harness(checkout, "--sample", "1/2", "--seed", "12", "--resume")
     assert done.returncode == 2 and "of the sample 1/2 of seed 11" in done.stderr
+
+
+def test_rules_keep_lines(monkeypatch):
+    """Whether a test speaks of CUDA is looked up by its line."""
+    windows = "ref = f(signal.get_window(\n    (name, 3), size, fftbins=periodic\n), 1)\n"
+    assert adapt.adapted(windows) == "ref = f((signal.get_window(\n    (name, 3), size, fftbins=periodic\n) if size else np.empty(0)), 1)\n"
+    monkeypatch.setattr(rules, "TEXT", [(r"\(\s*1", "(1", "it moves lines")])
+    with pytest.raises(ValueError, match="moves lines"):
+        adapt.adapted("f(\n1)")
 
 
 class _FakeWorker:

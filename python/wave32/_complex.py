@@ -335,6 +335,19 @@ def _normal(z: torch.Tensor, mean: float = 0.0, std: float = 1.0, generator: Any
     return z
 
 
+def _linspace(start: Any, end: Any, steps: int, out: Any) -> Any:
+    """Its parts are linspaces of the ends' parts."""
+    if out.dtype not in _PARTS or out.device.type != "wave" or steps < 0:
+        return NotImplemented
+    (real, imaginary), (last, up) = _split(start, out.dtype), _split(end, out.dtype)
+    made = torch.empty(steps, 2, dtype=_PARTS[out.dtype], device=out.device)
+    torch.linspace(real, last, steps, out=made.select(-1, 0))
+    torch.linspace(imaginary, up, steps, out=made.select(-1, 1))
+    if out.numel() != steps:
+        torch.ops.wave.resize_output_(out, [steps])
+    return out.copy_(torch.view_as_complex(made).reshape(out.shape))
+
+
 def _angle(z: torch.Tensor) -> torch.Tensor:
     from wave32._fallback import run_on_cpu
 
@@ -354,25 +367,26 @@ def _angle_out(z: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
     return run_on_cpu(torch.ops.aten.angle.out, z, out=out) if made is NotImplemented else made
 
 
-def _are_parts(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> bool:
-    return a.is_floating_point() and a.dtype == b.dtype and out.dtype == torch.promote_types(a.dtype, torch.complex32)
+def _of_two_parts(name: str, function: Callable[..., Pair]) -> Callable[..., torch.Tensor]:
+    """The `out=` form of `name`, which makes complex numbers of two tensors of floats of one type."""
+
+    def call(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        from wave32._fallback import operator, run_on_cpu
+
+        same = a.is_floating_point() and a.dtype == b.dtype
+        if not same or out.dtype != torch.promote_types(a.dtype, torch.complex32):
+            return run_on_cpu(operator(name), a, b, out=out)  # Which words the error.
+        return _join(function(a, b), out.dtype, [a, b], out)
+
+    return call
 
 
-def _complex(real: torch.Tensor, imaginary: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
-    from wave32._fallback import run_on_cpu
-
-    if not _are_parts(real, imaginary, out):
-        return run_on_cpu(torch.ops.aten.complex.out, real, imaginary, out=out)  # Which words the error.
-    shape = torch.broadcast_shapes(real.shape, imaginary.shape)
-    return _join((real.broadcast_to(shape), imaginary), out.dtype, [real, imaginary], out)
+def _complex(real: torch.Tensor, imaginary: torch.Tensor) -> Pair:
+    return real.broadcast_to(torch.broadcast_shapes(real.shape, imaginary.shape)), imaginary
 
 
-def _polar(size: torch.Tensor, angle: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
-    from wave32._fallback import run_on_cpu
-
-    if not _are_parts(size, angle, out):
-        return run_on_cpu(torch.ops.aten.polar.out, size, angle, out=out)  # Which words the error.
-    return _join((size * angle.cos(), size * angle.sin()), out.dtype, [size, angle], out)
+def _polar(size: torch.Tensor, angle: torch.Tensor) -> Pair:
+    return size * angle.cos(), size * angle.sin()
 
 
 def _conj_physical(z: torch.Tensor, *, out: Any = None) -> torch.Tensor:
@@ -425,6 +439,7 @@ INSTEAD = {
     "cumsum.out": _cumsum,
     "where.self": _choose, "where.self_out": _choose,
     "normal_": _normal,
+    "linspace.out": _linspace,
 }  # fmt: skip
 
 
@@ -433,8 +448,8 @@ def table() -> dict[str, Callable[..., Any]]:
     return {
         "angle": _angle,
         "angle.out": _angle_out,
-        "complex.out": _complex,
-        "polar.out": _polar,
+        "complex.out": _of_two_parts("complex.out", _complex),
+        "polar.out": _of_two_parts("polar.out", _polar),
         "_conj_physical": _conj_physical,
         "conj_physical_": lambda z: _conj_physical(z, out=z),
         "conj_physical.out": _conj_physical,

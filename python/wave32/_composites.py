@@ -11,14 +11,32 @@ import torch
 from torch._decomp import decomposition_table
 from torch._prims_common import suggest_memory_format
 
-from wave32 import _resampling
-from wave32._fallback import run_on_cpu
+from wave32 import _products, _resampling
+from wave32._fallback import operator, run_on_cpu
+from wave32._outs import into_given
 
 aten = torch.ops.aten
 
 # What PyTorch itself knows how to make of others. Names that end in `out` are what functions arrive as.
 TORCHS = """im2col col2im max_unpool2d unfold_backward isin.Tensor_Tensor_out renorm.out nansum
     linalg_cross.out""".split()
+
+_COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+# Types of the first operand that the CPU's kernels refuse: it words the error.
+REFUSED = {
+    "im2col": _WHOLE,
+    "_cdist_forward": (torch.bool, *_WHOLE, *_COMPLEX),
+    "nansum": _COMPLEX,
+    "median": (torch.bool, *_COMPLEX),
+    "median.dim_values": (torch.bool, *_COMPLEX),
+    "kthvalue.values": (torch.bool, *_COMPLEX),
+    "searchsorted.Tensor": (torch.bool, *_COMPLEX),
+    "bucketize.Tensor": (torch.bool, *_COMPLEX),
+    "trace": (torch.bool,),
+    "_unique": _COMPLEX,
+    "_unique2": _COMPLEX,
+}
 
 
 def _gradients(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor], grad: torch.Tensor) -> Any:
@@ -111,7 +129,8 @@ _OUTPUT_SIZE = 2
 
 
 def _repeat_interleave(repeats: torch.Tensor, output_size: int | None = None) -> torch.Tensor:
-    if repeats.dim() != 1 or repeats.numel() == 0 or bool((repeats < 0).any()):
+    counts = repeats.dtype in (torch.int32, torch.int64)
+    if not counts or repeats.dim() != 1 or repeats.numel() == 0 or bool((repeats < 0).any()):
         return run_on_cpu(aten.repeat_interleave.Tensor, repeats, output_size=output_size)
     ends = repeats.cumsum(0)
     if output_size is not None:
@@ -121,7 +140,14 @@ def _repeat_interleave(repeats: torch.Tensor, output_size: int | None = None) ->
     return _bucketize(places, ends, right=True).to(repeats.dtype)
 
 
+# Up to how many numbers a permutation of floats may have for PyTorch; one of whole numbers has what the type holds.
+_PERMUTED = {torch.float16: 2**11 + 1, torch.float32: 2**24 + 1, torch.float64: 2**53 + 1, torch.bfloat16: 2**63}
+
+
 def _randperm(n: int, *, generator: Any = None, out: torch.Tensor) -> torch.Tensor:
+    whole = not out.is_floating_point() and not out.is_complex() and out.dtype != torch.bool
+    if not 0 <= n <= (torch.iinfo(out.dtype).max + 1 if whole else _PERMUTED.get(out.dtype, -1)):
+        return run_on_cpu(aten.randperm.out, n, out=out)  # Which words the error.
     keys = torch.empty(n, dtype=torch.int64, device=out.device).random_(generator=generator)
     return out.resize_(n).copy_(keys.argsort())
 
@@ -171,6 +197,8 @@ def _kaiser_window(length: int, periodic: bool = True, beta: float = 12.0, **opt
 def _log_normal(x: torch.Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> torch.Tensor:
     if not std > 0:
         return run_on_cpu(aten.log_normal_.default, x, mean, std)
+    if not x.numel():  # Of any type.
+        return x
     return x.normal_(mean, std, generator=generator).exp_()
 
 
@@ -217,34 +245,9 @@ def _rrelu(
     return x * noise
 
 
-def _addmv(y: torch.Tensor, a: torch.Tensor, x: torch.Tensor, beta: Any = 1, alpha: Any = 1) -> torch.Tensor:
-    return torch.addmm(y.expand(a.shape[0]).unsqueeze(1), a, x.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
-
-
-def _addmv_out(
-    y: torch.Tensor, a: torch.Tensor, x: torch.Tensor, *, beta: Any = 1, alpha: Any = 1, out: torch.Tensor
-) -> torch.Tensor:
-    if a.numel() == 0:
-        # Of no matrix the CPU makes what is added, whatever its sizes.
-        return run_on_cpu(aten.addmv.out, y, a, x, beta=beta, alpha=alpha, out=out)
-    return _into(_addmv)(y, a, x, beta=beta, alpha=alpha, out=out)
-
-
-def _addr_out(
-    y: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1, out: torch.Tensor
-) -> torch.Tensor:
-    if out is y and y.shape != (a.numel(), b.numel()):
-        return run_on_cpu(aten.addr.out, y, a, b, beta=beta, alpha=alpha, out=out)  # Which words the error.
-    return _into(torch.addr)(y, a, b, beta=beta, alpha=alpha, out=out)
-
-
-def _addr_in_place(y: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **scale: Any) -> torch.Tensor:
-    if y.shape != (a.numel(), b.numel()):
-        return run_on_cpu(aten.addr_.default, y, a, b, **scale)  # Which words the error.
-    return _addr_out(y, a, b, **scale, out=y)
-
-
 def _dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    if a.dtype != b.dtype:
+        return run_on_cpu(aten.dot.default, a, b)  # Which words the error.
     return (a.unsqueeze(0) @ b.unsqueeze(1)).reshape(())
 
 
@@ -257,8 +260,13 @@ def _addbmm(y: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1,
 def _scatter_reduce(
     x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, include_self: bool = True
 ) -> torch.Tensor:
-    if reduce not in ("sum", "mean") or not x.is_floating_point():
+    whole = not x.is_floating_point() and not x.is_complex()
+    if reduce not in ("sum", "mean") or whole:
         return run_on_cpu(aten.scatter_reduce.two, x, dim, index, source, reduce, include_self=include_self)
+    if x.is_complex() and x.dtype == source.dtype and x.dtype != torch.complex32:
+        parts = (torch.view_as_real(y.resolve_conj().resolve_neg()).unbind(-1) for y in (x, source))
+        made = [_scatter_reduce(real, dim, index, by, reduce, include_self) for real, by in zip(*parts)]
+        return torch.view_as_complex(torch.stack(made, -1))
     total = (x if include_self else x.scatter(dim, index, 0)).scatter_add(dim, index, source)
     if reduce == "sum":
         return total
@@ -351,38 +359,6 @@ def nms(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Te
     return order[kept]
 
 
-# As C++ names types, and some messages of PyTorch's.
-_CXX = {
-    torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
-    torch.int64: "long int", torch.int32: "int", torch.int16: "short int", torch.int8: "signed char",
-    torch.uint8: "unsigned char",
-}  # fmt: skip
-
-
-def _check_out(out: torch.Tensor, result: torch.Tensor) -> None:
-    if out.device != result.device:
-        found = f"{result.device} and {out.device}"
-        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {found}!")
-    if out.dtype != result.dtype:
-        wanted, given = (_CXX.get(x.dtype, str(x.dtype)[6:]) for x in (result, out))
-        raise RuntimeError(f"Expected out tensor to have dtype {wanted}, but got {given} instead")
-
-
-def _into(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` with its results in given tensors, which come by name and in order."""
-
-    def into(*arguments: Any, **keywords: Any) -> Any:
-        outs = [keywords.pop(name) for name in ("out", "grad_input", "values", "indices") if name in keywords]
-        results = function(*arguments, **keywords)
-        for out, result in zip(outs, results if isinstance(results, tuple) else (results,)):
-            _check_out(out, result)
-            if out.shape != result.shape:
-                torch.ops.wave.resize_output_(out, result.shape)
-            out.copy_(result)
-        return outs[0] if len(outs) == 1 else tuple(outs)
-
-    return into
-
 
 def _contiguous(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """`function` with its result as the CPU lays it out: in the usual order, whatever the operands' is."""
@@ -390,6 +366,16 @@ def _contiguous(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Te
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> torch.Tensor:
         return function(*arguments, **keywords).contiguous()
+
+    return call
+
+
+def _but(function: Callable[..., Any], name: str, refused: tuple[torch.dtype, ...]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(x: torch.Tensor, *arguments: Any, **keywords: Any) -> Any:
+        if x.dtype in refused:
+            return run_on_cpu(operator(name), x, *arguments, **keywords)
+        return function(x, *arguments, **keywords)
 
     return call
 
@@ -408,7 +394,9 @@ def _uncast(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def table() -> dict[str, Callable[..., Any]]:
     """Operator of aten: its implementation."""
-    return {name: _uncast(function) for name, function in _functions().items()}
+    functions = _functions()
+    functions |= {name: _but(functions[name], name, types) for name, types in REFUSED.items()}
+    return {name: _uncast(function) for name, function in functions.items()}
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
@@ -417,9 +405,9 @@ def _functions() -> dict[str, Callable[..., Any]]:
         base, _, overload = name.partition(".")
         function = decomposition_table[getattr(getattr(aten, base), overload.removesuffix("out").removesuffix("_") or "default")]
         function = _contiguous(function) if base == "im2col" else function
-        torchs[name] = _into(function) if overload.endswith("out") else function
-    resamplers = {name: _into(function) for name, function in _resampling.table().items()}
-    return torchs | resamplers | {
+        torchs[name] = into_given(function) if overload.endswith("out") else function
+    resamplers = {name: into_given(function) for name, function in _resampling.table().items()}
+    return torchs | resamplers | _products.TABLE | {
         "grid_sampler_2d": _grid_sampler,
         "grid_sampler_2d_backward": _grid_sampler_backward,
         "_unique": lambda *arguments, **keywords: _unique(*arguments, **keywords)[:2],
@@ -444,15 +432,12 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "_weight_norm_interface": _weight_norm,
         "_weight_norm_interface_backward": _weight_norm_backward,
         "rrelu_with_noise": _rrelu,
-        "addmv.out": _addmv_out,
-        "addr.out": _addr_out,
-        "addr_": _addr_in_place,
         "dot": _dot,
         "addbmm": _addbmm,
-        "scatter_reduce.two_out": _into(_scatter_reduce),
-        "median.dim_values": _into(_median),
+        "scatter_reduce.two_out": into_given(_scatter_reduce),
+        "median.dim_values": into_given(_median),
         "median": lambda x: _median(x.reshape(-1))[0] if x.numel() else x.new_full((), math.nan),
-        "kthvalue.values": _into(_kth),
+        "kthvalue.values": into_given(_kth),
         "equal": _equal,
         "trace": _trace,
         "take": _take,

@@ -163,7 +163,7 @@ def _out(function: Any) -> Any:
     def into(*arguments: Any, out: torch.Tensor) -> torch.Tensor:
         made = function(*arguments)
         if out.shape != made.shape:
-            out.resize_(made.shape)
+            torch.ops.wave.resize_output_(out, made.shape)
         return out.copy_(made)
 
     return into

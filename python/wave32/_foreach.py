@@ -47,6 +47,13 @@ def _first(args: Any) -> Any:
     return args[0]
 
 
+def _number(args: Any) -> Any:
+    """The first, which may not be a truth: subtraction refuses those."""
+    if isinstance(args[0], bool):
+        raise NotImplementedError("a truth")
+    return args[0]
+
+
 def _second(args: Any) -> Any:
     return args[1]
 
@@ -83,7 +90,7 @@ _LISTS = {
     "_foreach_add_.Scalar": _foreach("Add", values=_first),
     "_foreach_add_.ScalarList": _foreach("Add", values=_first),
     "_foreach_add_.List": _foreach("AddScaled", b=_first, s=_second_or_one),
-    "_foreach_sub_.Scalar": _foreach("Sub", values=_first),
+    "_foreach_sub_.Scalar": _foreach("Sub", values=_number),
     "_foreach_sub_.List": _foreach("AddScaled", b=_first, s=lambda args: -_second_or_one(args)),
     "_foreach_mul_.Scalar": _foreach("Mul", values=_first),
     "_foreach_mul_.ScalarList": _foreach("Mul", values=_first),

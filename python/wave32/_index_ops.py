@@ -22,7 +22,7 @@ def _is_plain(self: torch.Tensor, value: Any, out: torch.Tensor) -> bool:
 def _start(self: torch.Tensor, out: torch.Tensor) -> None:
     if out is not self:
         if out.shape != self.shape:
-            out.resize_(self.shape)
+            torch.ops.wave.resize_output_(out, self.shape)
         out.copy_(self)
 
 
@@ -58,10 +58,14 @@ def _index_add(
 
 
 def _index_fill(self: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor:
+    if isinstance(value, complex) and not self.is_complex():
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
     return aten.index_fill_.int_Tensor(self, dim, index, torch.full((), value, dtype=self.dtype))
 
 
 def _index(self: torch.Tensor, indices: list[Any], *, out: torch.Tensor) -> torch.Tensor:
+    # Torch has warned of masks of bytes where it computed the result's sizes.
+    indices = [index.bool() if index is not None and index.dtype == torch.uint8 else index for index in indices]
     try:
         return torch.ops.wave.index_get(self, indices, out=out)
     except NotImplementedError as refusal:  # Refused before anything was written.

@@ -158,7 +158,10 @@ def _register_lazy_copies() -> None:
             source = source.conj_physical() if conjugate else source
             source = source.neg() if negative else source
             conjugate = negative = False
-        aten._copy_from(source, target, non_blocking)
+        if source.device.type != "wave" and target.device.type != "wave":
+            target.copy_(source)  # The source came over already.
+        else:
+            aten._copy_from(source, target, non_blocking)
         if conjugate:
             target.conj_physical_()
         if negative:

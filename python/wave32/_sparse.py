@@ -61,8 +61,8 @@ def _places(x: Tensor) -> tuple[Tensor, ...]:
 
 def _into_dense(to: Tensor, x: Tensor, alpha: Any = 1) -> Tensor:
     """`to += alpha * x`."""
-    values = x._values() if alpha == 1 else x._values() * alpha
-    return to.index_put_(_places(x), values.to(to.dtype), accumulate=True)
+    values = x._values().to(to.dtype)
+    return to.index_put_(_places(x), values if alpha == 1 else values * alpha, accumulate=True)
 
 
 def _fits(x: Tensor, y: Tensor) -> bool:

@@ -7,7 +7,7 @@ use crate::register::Op as Row;
 use crate::state;
 use crate::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use wave32_ops::index::Errors;
 use wave32_ops::{DType, Elementwise, Op, Queue, View};
 
@@ -27,7 +27,7 @@ impl Check {
 
     fn error(self) -> Error {
         let since = "in an operation on the wave device since the last wait for it";
-        let hint = "Run the code on the CPU to see which operation it was";
+        let hint = "Run the code with WAVE_LAUNCH_BLOCKING=1 to see which operation it was";
         match self {
             Self::Index => Error::Index(format!(
                 "index out of range {since}; what it should have read is 0, what it should have written is not. {hint}"
@@ -100,6 +100,28 @@ pub fn raise_where(wrong: &Tensor, check: Check) -> Result<(), Error> {
 pub fn forget() {
     *WORDS.lock().unwrap_or_else(PoisonError::into_inner) = None;
     PENDING.store(false, Ordering::Relaxed);
+}
+
+/// `WAVE_LAUNCH_BLOCKING`, read once.
+static BLOCKING: LazyLock<AtomicBool> = LazyLock::new(|| {
+    AtomicBool::new(std::env::var("WAVE_LAUNCH_BLOCKING").is_ok_and(|text| text.trim() == "1"))
+});
+
+/// Whether operators wait for the device from now on, whatever the environment says; whether they did.
+pub fn block(is_blocking: bool) -> bool {
+    BLOCKING.swap(is_blocking, Ordering::Relaxed)
+}
+
+/// Called after each operator: waits for the device and tells what went wrong, where that is asked for.
+///
+/// # Errors
+/// As [`check`].
+pub fn after_operator() -> Result<(), Error> {
+    if !BLOCKING.load(Ordering::Relaxed) || !state::is_open() {
+        return Ok(());
+    }
+    state::with(|stream| stream.synchronize())?;
+    check()
 }
 
 /// Called where the device is waited for anyway. Costs nothing where nothing is looked for since.

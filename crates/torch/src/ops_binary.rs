@@ -158,7 +158,7 @@ fn heaviside(x: &Tensor, at_zero: &Tensor, out: &Tensor) -> Result<Tensor, Error
     if dtype.is_float() || dtype.is_complex() {
         return Pointwise::new(Op::Heaviside, Rule::Same).write(&[x.into(), at_zero.into()], out);
     }
-    let zero = Input::Value(wave32_ops::Number::Int(0));
+    let zero = Input::Value(Number::Int(0));
     let positive = Pointwise::new(Op::Gt, Rule::As(dtype)).make(&[x.into(), zero])?;
     Pointwise::new(Op::Where, Rule::As(dtype)).write(&[x.into(), (&positive).into(), at_zero.into()], out)
 }

@@ -34,6 +34,9 @@ fn forward(
     statistics: &[i64],
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
+    if !x.dtype()?.is_float() {
+        return Err(Error::NoKernel(format!("a norm of {}", x.dtype()?.name())));
+    }
     let (x, weight, bias) = (contiguous(x)?, plain(weight)?, plain(bias)?);
     let y = Tensor::empty(x.sizes(), x.dtype()?)?;
     let (mean, rstd) = (Tensor::empty(statistics, DType::F32)?, Tensor::empty(statistics, DType::F32)?);

@@ -31,6 +31,9 @@ pub const OPS: &[Op] = crate::ops! {
 fn softmax_into(log: bool, x: &Tensor, dim: i64, wider: bool, out: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
     let dtype = if wider { DType::F32 } else { x.dtype()? };
+    if !dtype.is_float() {
+        return Err(Error::NoKernel(format!("a softmax in {}", dtype.name())));
+    }
     prepare(out, x.sizes(), dtype, &[x])?;
     let (from, to) = (rows(x)?, rows(out)?);
     run(|queue| softmax(queue, log, &from, dim, &to))?;
@@ -79,7 +82,8 @@ fn item_sizes(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<Di
     let is_alike = target.sizes() == items.as_slice() || (items.is_empty() && target.numel() == 1);
     let classes = *sizes.get(classes).ok_or_else(refused)?;
     let weights = weight.is_none_or(|weight| weight.sizes() == [classes]);
-    if !is_alike || !weights || !matches!(target.dtype()?, DType::I64 | DType::U8) || classes == 0 {
+    let types = x.dtype()?.is_float() && matches!(target.dtype()?, DType::I64 | DType::U8);
+    if !is_alike || !weights || !types || classes == 0 {
         return Err(refused());
     }
     Ok(items)

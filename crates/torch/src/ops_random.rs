@@ -59,7 +59,9 @@ fn uniform(x: &Tensor, low: f64, high: f64, generator: Option<&Generator>) -> Re
 }
 
 fn normal(x: &Tensor, mean: f64, deviation: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
-    floats(x, "normal_")?;
+    if x.numel() > 0 {
+        floats(x, "normal_")?;
+    }
     if deviation < 0.0 || deviation.is_nan() {
         return Err(Error::Invalid(format!("normal expects std >= 0.0, but found std {deviation}")));
     }
@@ -67,7 +69,9 @@ fn normal(x: &Tensor, mean: f64, deviation: f64, generator: Option<&Generator>) 
 }
 
 fn exponential(x: &Tensor, rate: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
-    floats(x, "exponential_")?;
+    if x.numel() > 0 {
+        floats(x, "exponential_")?;
+    }
     if rate <= 0.0 || rate.is_nan() {
         return Err(Error::Invalid(format!("exponential_ expects lambda > 0.0, but found lambda={rate}")));
     }
@@ -82,6 +86,9 @@ fn bernoulli(x: &Tensor, chance: f64, generator: Option<&Generator>) -> Result<T
 }
 
 fn bernoulli_of(x: &Tensor, chance: &Tensor, generator: Option<&Generator>) -> Result<Tensor, Error> {
+    if !chance.dtype()?.is_float() {
+        return Err(Error::NoKernel(format!("chances of {}", chance.dtype()?.name())));
+    }
     let chance = view(chance)?;
     draw(x, Draw::BernoulliOf(&chance), generator)
 }
@@ -133,6 +140,9 @@ fn integers(x: &Tensor, base: i64, range: u64, generator: Option<&Generator>) ->
 }
 
 fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Tensor), Error> {
+    if !x.dtype()?.is_float() {
+        return Err(Error::NoKernel(format!("dropout of {}", x.dtype()?.name())));
+    }
     let out = x.empty_like(x.dtype()?)?;
     let mask = Tensor::empty_strided(x.sizes(), out.strides(), DType::Bool)?;
     let (from, to, kept) = (view(x)?, view(&out)?, view(&mask)?);

@@ -325,6 +325,15 @@ fn arange(start: Scalar, end: Scalar, step: Scalar, out: &Tensor) -> Result<Tens
         _ => ((to.float() - from.float()) / by.float()).ceil() as i64,
     };
     if out.numel() != length {
+        if out.numel() > 0 {
+            crate::gil::warn(&format!(
+                "The number of elements in the out tensor of shape {:?} is {} which does not match the computed number of \
+                 elements {length}. Note that this may occur as a result of rounding error. The out tensor will be \
+                 resized to a tensor of shape ({length},).",
+                out.sizes(),
+                out.numel()
+            ))?;
+        }
         resize(out, &[length])?;
     }
     let whole = |number: Number| {

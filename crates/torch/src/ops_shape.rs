@@ -2,6 +2,7 @@
 
 use crate::bridge::{contiguous, run, view};
 use crate::copies;
+use crate::dtype::DType;
 use crate::error::Error;
 use crate::register::Op;
 use crate::result::{bits, empty_in_format, prepare, same_elements, wrap};
@@ -51,12 +52,21 @@ pub const OPS: &[Op] = crate::ops! {
     },
 };
 
+/// Whether the device converts such parts, those without elements too, which count for their type.
+fn into_type(tensors: &[Tensor], out: &Tensor) -> Result<bool, Error> {
+    let dtype = out.dtype()?;
+    tensors.iter().try_fold(true, |fits, part| Ok(fits && (dtype.is_float() || part.dtype()? == dtype)))
+}
+
 fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<Tensor, Error> {
     // An empty tensor of one dimension fits everywhere, as ever.
     let parts: Vec<&Tensor> = tensors.iter().filter(|part| part.sizes() != [0]).collect();
     let Some(first) = parts.first() else {
         if tensors.is_empty() {
             return Err(Error::NoKernel("a concatenation of nothing".into()));
+        }
+        if !into_type(tensors, out)? {
+            return Err(Error::NoKernel("a concatenation into another type".into()));
         }
         prepare(out, &[0], out.dtype()?, &[])?;
         return out.share();
@@ -78,10 +88,10 @@ fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<Tensor, Error> {
     // Parts of other types are converted to that of `out`, which is what they promote to; for a given one, what
     // is allowed is the CPU's to say.
     let dtype = out.dtype()?;
-    let alike = parts.iter().try_fold(true, |alike, part| Ok::<_, Error>(alike && part.dtype()? == dtype))?;
-    if !alike && !dtype.is_float() {
+    if !into_type(tensors, out)? {
         return Err(Error::NoKernel("a concatenation into another type".into()));
     }
+    let alike = parts.iter().try_fold(true, |alike, part| Ok::<_, Error>(alike && part.dtype()? == dtype))?;
     prepare(out, &sizes, dtype, &parts)?;
     if parts.len() > 1 && parts.iter().any(|part| part.numel() > 0 && same_elements(part, out)) {
         return Err(Error::NoKernel("a result that overlaps an operand".into()));
@@ -198,6 +208,9 @@ fn padded(padding: Padding, x: &Tensor, flat: &[i64]) -> Result<Tensor, Error> {
 }
 
 fn padded_into(padding: Padding, x: &Tensor, flat: &[i64], out: &Tensor) -> Result<Tensor, Error> {
+    if padding == Padding::Reflect && x.dtype()? == DType::Bool {
+        return Err(Error::NoKernel("reflection of bools".into()));
+    }
     let (sides, sizes) = geometry(padding, x, flat)?;
     prepare(out, &sizes, x.dtype()?, &[x])?;
     let (from, to) = (bits(x)?, bits(out)?);

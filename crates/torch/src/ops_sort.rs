@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::index_errors;
 use crate::register::Op;
-use crate::result::{apart, bits, prepare, wrap};
+use crate::result::{apart, bits, prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::{argsort, index};
 
@@ -35,6 +35,12 @@ fn dimension(x: &Tensor, dim: i64) -> Result<usize, Error> {
     wrap(dim, x.sizes().len())
 }
 
+fn copied(x: &Tensor) -> Result<Tensor, Error> {
+    let made = Tensor::empty(x.sizes(), x.dtype()?)?;
+    crate::copies::copy(x, &made)?;
+    Ok(made)
+}
+
 /// The first elements in order along `dim`, as many as `sizes` has.
 fn ranked(
     x: &Tensor,
@@ -44,6 +50,9 @@ fn ranked(
     values: &Tensor,
     places: &Tensor,
 ) -> Result<(Tensor, Tensor), Error> {
+    // What is sorted in place is read in another order than it is written.
+    let source = if same_elements(values, x) { copied(x)? } else { x.share()? };
+    let x = &source;
     apart(values, &[x])?;
     prepare(values, sizes, x.dtype()?, &[x])?;
     prepare(places, sizes, DType::I64, &[x, values])?;

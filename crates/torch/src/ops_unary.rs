@@ -1,10 +1,11 @@
 //! Functions of one tensor.
 
+use crate::copies;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
-use crate::result::exactly;
+use crate::result::{exactly, prepare};
 use crate::tensor::Tensor;
 use wave32_ops::Op;
 
@@ -194,8 +195,15 @@ fn nan_to_num(
     low: Option<f64>,
     out: &Tensor,
 ) -> Result<Tensor, Error> {
-    exactly(out, x.dtype()?)?;
-    let most = match x.dtype()? {
+    let dtype = x.dtype()?;
+    if !dtype.is_float() && !dtype.is_complex() {
+        // As the CPU has it: a copy, whose result does not get the operand's order of dimensions.
+        prepare(out, x.sizes(), dtype, &[x])?;
+        copies::copy(x, out)?;
+        return out.share();
+    }
+    exactly(out, dtype)?;
+    let most = match dtype {
         DType::F16 => 65504.0,
         DType::F64 => f64::MAX,
         DType::BF16 => f64::from_bits(0x47ef_e000_0000_0000),

@@ -163,7 +163,7 @@ impl Pointwise {
 
     fn promoted(&self, inputs: &[Input]) -> Result<DType, Error> {
         let dtype = self.compute.map_or_else(|| promoted(inputs), Ok)?;
-        if dtype.is_complex() {
+        if dtype.is_complex() || is_for_others(self.op, dtype) {
             return Err(Error::NoKernel(format!("an operation on {}", dtype.name())));
         }
         Ok(dtype)
@@ -191,7 +191,9 @@ impl Pointwise {
         }
         let mut views: SmallVec<[Option<View>; 3]> = SmallVec::new();
         let mut values: SmallVec<[Number; 3]> = SmallVec::new();
-        let rounds = self.rule == Rule::Truth && matches!(compute, DType::F16 | DType::BF16);
+        // Comparisons and rests take numbers as the common type holds them.
+        let exact = self.rule == Rule::Truth || matches!(self.op, Op::Fmod | Op::Remainder);
+        let rounds = exact && matches!(compute, DType::F16 | DType::BF16);
         // What overlaps the result in another order of elements is read from a copy.
         let mut copied: SmallVec<[Tensor; 1]> = SmallVec::new();
         for input in inputs {
@@ -270,6 +272,47 @@ impl Pointwise {
             Op::BitwiseNot if compute == DType::Bool => Op::LogicalNot,
             op => op,
         }
+    }
+}
+
+/// What PyTorch's own kernels refuse, in the CPU's words: a function of floats would be rounded to nothing of use.
+fn is_for_others(op: Op, dtype: DType) -> bool {
+    match op {
+        Op::Silu
+        | Op::Mish
+        | Op::Gelu
+        | Op::GeluTanh
+        | Op::LogSigmoid
+        | Op::Softplus
+        | Op::LeakyRelu
+        | Op::Elu
+        | Op::Hardswish
+        | Op::Hardsigmoid
+        | Op::Hardshrink
+        | Op::Prelu
+        | Op::Glu
+        | Op::Hypot
+        | Op::Mse
+        | Op::SmoothL1
+        | Op::Huber
+        | Op::Bce
+        | Op::Logaddexp
+        | Op::Logaddexp2 => !dtype.is_float(),
+        Op::Abs
+        | Op::Relu
+        | Op::Floor
+        | Op::Ceil
+        | Op::Round
+        | Op::Trunc
+        | Op::Fmod
+        | Op::Remainder
+        | Op::DivFloor
+        | Op::DivTrunc
+        | Op::Threshold
+        | Op::ShiftLeft
+        | Op::ShiftRight
+        | Op::Addcmul => dtype == DType::Bool,
+        _ => false,
     }
 }
 

@@ -171,6 +171,12 @@ mod _native {
         })
     }
 
+    /// Whether each operator waits for the device from now on, as with `WAVE_LAUNCH_BLOCKING=1`; whether they did.
+    #[pyfunction]
+    fn block_launches(is_blocking: bool) -> bool {
+        index_errors::block(is_blocking)
+    }
+
     /// Bytes: allocated, most allocated, reserved, most reserved; then blocks.
     #[pyfunction]
     fn heap() -> Result<(u64, u64, u64, u64, u64), Error> {

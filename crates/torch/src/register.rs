@@ -81,7 +81,9 @@ macro_rules! kernels {
                     }
                     other => other,
                 };
-                result?.put(stack)
+                let result = result?;
+                crate::index_errors::after_operator()?;
+                result.put(stack)
             }
         }
     };

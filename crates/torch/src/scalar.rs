@@ -508,7 +508,11 @@ pub fn builtin<'py>(
                     with_why.set_item("why", why)?;
                     Ok(fallback.call(py, arguments, Some(&with_why))?)
                 }
-                other => Ok(other?),
+                other => {
+                    let made = other?;
+                    crate::index_errors::after_operator()?;
+                    Ok(made)
+                }
             }
         };
     PyCFunction::new_closure(py, None, None, call)

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wave32_device::DeviceError;
-use wave32_vulkan::{HeapStats, Options, Stream};
+use wave32_vulkan::{HeapStats, Options, VulkanQueue};
 
 enum State {
     Unopened,
-    Open(Box<Stream>),
+    Open(Box<VulkanQueue>),
     /// The first opening failed; later calls tell the same instead of trying for ever.
     Failed(String),
     Closed,
@@ -59,7 +59,7 @@ fn dead() -> MutexGuard<'static, Vec<u64>> {
 ///
 /// # Errors
 /// The stream's; `Unavailable` where it cannot be opened, `Misuse` after a fork or after exit.
-pub fn with<T>(work: impl FnOnce(&mut Stream) -> Result<T, DeviceError>) -> Result<T, Error> {
+pub fn with<T>(work: impl FnOnce(&mut VulkanQueue) -> Result<T, DeviceError>) -> Result<T, Error> {
     perform(work)
 }
 
@@ -67,7 +67,7 @@ pub fn with<T>(work: impl FnOnce(&mut Stream) -> Result<T, DeviceError>) -> Resu
 ///
 /// # Errors
 /// As [`with`].
-pub fn perform<T, E>(work: impl FnOnce(&mut Stream) -> Result<T, E>) -> Result<T, Error>
+pub fn perform<T, E>(work: impl FnOnce(&mut VulkanQueue) -> Result<T, E>) -> Result<T, Error>
 where
     Error: From<E>,
 {
@@ -97,7 +97,7 @@ where
     }
 }
 
-fn open() -> Result<Stream, DeviceError> {
+fn open() -> Result<VulkanQueue, DeviceError> {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
     let wrong = |name: &str, text: &str, what: &str| {
         DeviceError::Unavailable(format!("{name}={text}: expected {what}"))
@@ -121,7 +121,7 @@ fn open() -> Result<Stream, DeviceError> {
                 .ok_or_else(|| wrong("WAVE_MEMORY_CAP", &text, "bytes, or a number with K, M or G"))?,
         ),
     };
-    let mut stream = wave32_vulkan::open_stream(index, Options { memory_cap, ..Options::default() })?;
+    let mut stream = wave32_vulkan::open(index, Options { memory_cap, ..Options::default() })?;
     if let Some(text) = variable("WAVE_TIMEOUT") {
         let seconds = text.trim().parse::<f64>().ok().filter(|s| *s > 0.0 && *s < 1e6);
         let seconds = seconds.ok_or_else(|| wrong("WAVE_TIMEOUT", &text, "seconds"))?;
@@ -144,7 +144,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
 }
 
 /// Gives blocks of dead tensors back to the heap.
-fn bury(stream: &mut Stream) {
+fn bury(stream: &mut VulkanQueue) {
     for address in dead().drain(..) {
         stream.free(address);
     }

@@ -161,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     seconds = time.monotonic() - run.began
     failed = sum(finding["count"] for finding in run.findings.values())
     print(
-        f"seed {options.seed}: {run.done} cases from {options.first} of {len(run.counts)} operators in {seconds:.0f} s, {failed} mismatches"
+        f"seed {options.seed}: {run.done} cases from number {options.first} on, of {len(run.counts)} operators, in {seconds:.0f} s, {failed} mismatches"
         f" of {len(run.findings)} kinds, {run.late} not judged as the CPU was late, {run.skipped} left out; repeat with: python -m differential --seed {options.seed} --first {options.first} --cases {run.next - options.first}"
     )
     if options.json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import inspect
 import os
@@ -57,6 +59,8 @@ def _patch_torch(device: str) -> None:
         common_utils.NATIVE_DEVICES = common_device_type.NATIVE_DEVICES = known
     if device != "cpu":
         _capabilities(common_device_type)
+        _fork_own(device)
+        _freeze_own(device)
 
 
 def about_cuda(test: Callable[..., Any]) -> bool:
@@ -100,13 +104,14 @@ def _open_classes(common: Any, device: str) -> None:
 
 
 def _size_memory(common: Any) -> None:
-    """`largeTensorTest` asks for sizes; of a device that it does not know it skips. Nothing here has 4 GB to spare."""
+    """`largeTensorTest` asks for sizes, mostly of CUDA; of a device that it does not know it skips. Nothing here has 4 GB to
+    spare: beside other tests, one that fills the GPU fails them all."""
     original = common._has_sufficient_memory
 
     def enough(device: Any, size: int) -> bool:
         import torch
 
-        if torch.device(device).type in ("cpu", "cuda", "xpu", "mps"):
+        if torch.device(device).type == "cpu":
             return original(device, size)
         limit = int(float(os.environ.get("UPSTREAM_MEMORY_GIB", "4")) * 2**30)
         return size <= limit
@@ -121,6 +126,39 @@ def _capabilities(common: Any) -> None:
         base._capabilities = classmethod(lambda cls: common.CPUTestBase._capabilities())
     if base is not None and not hasattr(base, "_should_stop_test_suite"):
         base._should_stop_test_suite = lambda self: False
+
+
+def _fork_own(device: str) -> None:
+    """`fork_rng` keeps CUDA's state unless told of another device: here, the state of the device under test."""
+    import torch
+
+    original = torch.random.fork_rng
+
+    @functools.wraps(original)
+    def fork_rng(*args: Any, **kwargs: Any) -> Any:
+        # The fifth by place is the type.
+        return original(*args, **kwargs) if len(args) > 4 else original(*args, **{"device_type": device, **kwargs})
+
+    torch.random.fork_rng = fork_rng
+
+
+def _freeze_own(device: str) -> None:
+    """`freeze_rng_state` of the helpers, for tests that draw the same numbers twice, keeps the CPU's state and CUDA's alone."""
+    import torch
+    from torch.testing import _utils
+
+    original, own = _utils.freeze_rng_state, getattr(torch, device)
+
+    @contextlib.contextmanager
+    def freeze() -> Iterator[None]:
+        state = own.get_rng_state()
+        try:
+            with original():
+                yield
+        finally:
+            own.set_rng_state(state)
+
+    _utils.freeze_rng_state = freeze
 
 
 class StandIn:
@@ -158,14 +196,22 @@ class Loaded(types.SimpleNamespace):
     """`tests`: id to (class, method); `missing`: names that stand-ins were made for."""
 
 
+def adapted(source: str) -> str:
+    """The file's text after the rules. A test's own text is looked up by its line, so that none may move."""
+    lines = source.count("\n")
+    for pattern, replacement, _ in rules.TEXT:
+        source = re.sub(pattern, replacement, source, flags=re.MULTILINE)
+        if source.count("\n") != lines:
+            raise ValueError(f"the rule {pattern!r} moves lines")
+    return source
+
+
 def load(checkout: pathlib.Path, file: rules.File, device: str) -> Loaded:
     """The file's tests for `device`."""
     root = checkout / "test"
     path = root / file.path
     sys.path[:0] = [str(path.parent), str(root)]
-    source = path.read_text()
-    for pattern, replacement, _ in rules.TEXT:
-        source = re.sub(pattern, replacement, source, flags=re.MULTILINE)
+    source = adapted(path.read_text())
     missing: set[str] = set()
     for name in sorted(set(re.findall(r"torch\.testing\._internal(?:\.\w+)+", source))):
         try:

@@ -13,6 +13,7 @@ import gc
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import sys
@@ -90,6 +91,11 @@ def _run_one(kind: type, name: str, device: str, is_host: bool) -> dict[str, Any
     if counts:
         own.reset_fallbacks()
     result = _Result()
+    # The variable is read once, and the next test may be another's.
+    native = getattr(sys.modules.get("wave32"), "_native", None) if device == "wave" else None
+    is_blocking = any(re.search(pattern, f"::{name}") for pattern, _ in rules.BLOCKING)
+    if native:
+        native.block_launches(is_blocking)
     start = time.monotonic()
     unittest.TestSuite([kind(name)]).run(result)
     # Kernels report some errors at the next wait; those are this test's.

@@ -21,6 +21,19 @@ pub enum Target {
     Gfx1012,
 }
 
+impl Target {
+    /// By LLVM's name of it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "gfx1010" => Some(Self::Gfx1010),
+            "gfx1011" => Some(Self::Gfx1011),
+            "gfx1012" => Some(Self::Gfx1012),
+            _ => None,
+        }
+    }
+}
+
 /// Why words are no instruction that is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -150,7 +150,7 @@ ROWS: list[Op] = [
     row("torch.logcumsumexp", along("f"), out=True),
     row("torch.sort", along("fffib", None, stable=[True], descending=[True]), "ties jumps"),
     row("torch.argsort", lambda g: (lambda a: ((a[0][0],), {"dim": a[0][1], **a[1]}))(along("ffi", ("distinct",), stable=[True], descending=[True])(g)),
-        "jumps", grad=False),
+        "jumps ties", grad=False),
     row("torch.msort", lambda g: ((g.tensor(g.shape(1), g.dtype("ffi"), grad=True),), {}), "jumps"),
     row("torch.unique", lambda g: ((g.tensor(g.shape(), g.dtype("ffib"), ("ints",)),),
                                    {"return_inverse": g.chance(0.5), "return_counts": g.chance(0.5)}), grad=False),
