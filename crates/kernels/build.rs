@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use wave32_kernelc::clang::{Clang, TARGETS};
+use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::sibling::{code_of, retarget};
 use wave32_kernelc::{Source, Target, glsl, parallel, source};
 use wave32_solve::variants::{self, Variant};
@@ -115,10 +115,11 @@ impl Gfx {
             return Ok(Err("WAVE32_GFX_TARGETS=none was set when wave32 was built".to_string()));
         }
         let asked: Vec<&str> = asked.split(',').map(str::trim).filter(|t| !t.is_empty()).collect();
-        if let Some(unknown) = asked.iter().find(|t| !TARGETS.contains(t)) {
+        let all = clang::targets();
+        if let Some(unknown) = asked.iter().find(|t| !all.contains(t)) {
             return Err(format!(
                 "WAVE32_GFX_TARGETS: {unknown} is none of {}; or say `none`",
-                TARGETS.join(", ")
+                all.join(", ")
             ));
         }
         let clang = match Clang::find() {
@@ -132,7 +133,7 @@ impl Gfx {
                 return Ok(Err(reason.to_string()));
             }
         };
-        let wanted: Vec<_> = TARGETS.into_iter().filter(|t| asked.is_empty() || asked.contains(t)).collect();
+        let wanted: Vec<_> = all.into_iter().filter(|t| asked.is_empty() || asked.contains(t)).collect();
         let known: Vec<bool> = parallel::map(&wanted, |target| clang.knows(target, &scratch));
         let mut targets = Vec::new();
         for (target, known) in wanted.into_iter().zip(known) {

@@ -289,10 +289,7 @@ fn sizes(node: &Node, values: &Values, index: usize) -> Result<Vec<i64>, String>
 /// An axis, counted from the end where negative.
 fn axis(axis: i64, rank: usize) -> Result<usize, String> {
     let at = if axis < 0 { axis + rank as i64 } else { axis };
-    usize::try_from(at)
-        .ok()
-        .filter(|&at| at < rank.max(1))
-        .ok_or_else(|| format!("axis {axis} of {rank} sizes"))
+    usize::try_from(at).ok().filter(|&at| at < rank).ok_or_else(|| format!("axis {axis} of {rank} sizes"))
 }
 
 /// The axes that a node names in an attribute or, in newer files, an operand.

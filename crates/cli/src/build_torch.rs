@@ -5,10 +5,10 @@ use crate::output::{print, show};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wave32_cards::targets;
 use wave32_doctor::build_torch::plan;
 use wave32_doctor::scan::{self, Options};
 use wave32_doctor::system::System;
-use wave32_doctor::targets;
 
 /// Prints how to build PyTorch for this card, with what is needed looked up on this machine. Runs nothing.
 #[derive(Debug, clap::Args)]

@@ -5,9 +5,10 @@ use crate::output::{print, show};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use wave32_cards::{Board, NameError};
 use wave32_model::{Card, Effort, Model};
 use wave32_problem::{ConvProblem, parse_line};
-use wave32_solve::{CARDS, DeviceCaps, Policy, explain};
+use wave32_solve::{DeviceCaps, Policy, explain, usual_boards};
 
 /// Shows the chain of refusals, the plan, bytes and FLOP, and the modelled time.
 #[derive(Debug, clap::Args)]
@@ -45,7 +46,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let mut texts = Vec::new();
     let mut values = Vec::new();
     for problem in &problems {
-        for (index, (name, caps)) in targets.iter().enumerate() {
+        for (index, Target { name, caps, .. }) in targets.iter().enumerate() {
             let explanation = explain(problem, caps, &policy);
             let modelled = match (models.get(index), &explanation.chosen) {
                 (Some(model), Some((plan, _))) => Some(model.plan(plan, Effort::SAMPLE)?),
@@ -89,22 +90,34 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 /// A model for each card.
 ///
 /// # Errors
-/// This build has no code objects.
-fn models(targets: &[(String, DeviceCaps)]) -> Result<Vec<Model>> {
-    let of = |name: &str| Card::all().into_iter().find(|card| name.starts_with(card.name));
-    let cards = targets.iter().filter_map(|(name, _)| of(name));
-    Ok(cards.map(Model::new).collect::<Result<_, _>>()?)
+/// A card of another generation; this build has no code objects.
+fn models(targets: &[Target]) -> Result<Vec<Model>> {
+    let model = |target: &Target| match target.board.and_then(Card::of) {
+        Some(card) => Ok(Model::new(card)?),
+        None => bail!("--model knows RDNA1's instructions only, and {} is another card", target.name),
+    };
+    targets.iter().map(model).collect()
 }
 
-fn possible(problem: &ConvProblem, targets: &[(String, DeviceCaps)], policy: &Policy) -> bool {
-    targets.iter().all(|(_, caps)| explain(problem, caps, policy).chosen.is_some())
+fn possible(problem: &ConvProblem, targets: &[Target], policy: &Policy) -> bool {
+    targets.iter().all(|target| explain(problem, &target.caps, policy).chosen.is_some())
 }
 
-/// Where to explain for: the device asked for, the card asked for, or every modelled card.
+/// What a plan is explained for.
+pub struct Target {
+    /// In words.
+    pub name: String,
+    /// What it can.
+    pub caps: DeviceCaps,
+    /// The board, where it is a card that need not be here.
+    board: Option<&'static Board>,
+}
+
+/// Where to explain for: the device asked for, the card asked for, or the usual cards.
 ///
 /// # Errors
-/// No such device or card.
-pub fn targets(device: Option<&str>, card: Option<&str>) -> Result<Vec<(String, DeviceCaps)>> {
+/// No such device or card; a name that several cards have.
+pub fn targets(device: Option<&str>, card: Option<&str>) -> Result<Vec<Target>> {
     if let Some(name) = device {
         if name == "cpu" {
             bail!(
@@ -114,21 +127,25 @@ pub fn targets(device: Option<&str>, card: Option<&str>) -> Result<Vec<(String, 
         let found = look(&AtomicBool::new(false))?;
         let ready = found.gpu(name)?;
         let Some(caps) = &ready.caps else { bail!("{name} does not say what it can") };
-        return Ok(vec![(format!("{} {}", ready.device.id, ready.device.name), caps.clone())]);
+        let name = format!("{} {}", ready.device.id, ready.device.name);
+        return Ok(vec![Target { name, caps: caps.clone(), board: None }]);
     }
     if card.is_some_and(|card| card.trim().is_empty()) {
         bail!("--card names no card: it is empty; leave it away, or give it a name such as 'RX 5600 XT'");
     }
-    let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "");
-    let wanted = |name: &str| card.is_none_or(|card| plain(name).contains(&plain(card)));
-    let cards: Vec<_> = CARDS
-        .iter()
-        .filter(|c| wanted(c.name))
-        .map(|c| (format!("{} (modelled)", c.name), c.caps()))
-        .collect();
-    if cards.is_empty() {
-        let known: Vec<&str> = CARDS.iter().map(|c| c.name).collect();
-        bail!("no modelled card is called that; there are {}", known.join(", "));
-    }
-    Ok(cards)
+    let boards = match card.map(wave32_cards::named).transpose() {
+        Ok(board) => board.map_or_else(|| usual_boards().to_vec(), |board| vec![board]),
+        Err(NameError::Unknown(names)) => {
+            bail!("no card that is known here is called that; there are {}", names.join(", "))
+        }
+        Err(NameError::Ambiguous(names)) => {
+            bail!("--card means several cards: {}; write the whole name", names.join(", "))
+        }
+    };
+    let target = |board: &'static Board| Target {
+        name: format!("{} (modelled)", board.name),
+        caps: DeviceCaps::of(board),
+        board: Some(board),
+    };
+    Ok(boards.into_iter().map(target).collect())
 }

@@ -1,4 +1,5 @@
 //! The `wave32` command.
+#![forbid(unsafe_code)]
 
 mod apply;
 mod bench;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wave32_doctor::change::{ChangeError, Draft, Plan, Root, Store};
 use wave32_doctor::drop_in::{self, Place};
-use wave32_doctor::own::{self, MIOPEN};
 use wave32_doctor::scan;
 use wave32_doctor::system::System;
+use wave32_host::own::{self, MIOPEN};
 
 /// Puts wave32's libMIOpen.so.1 into a wheel's torch/lib or a library folder, and takes it out again, byte for byte.
 #[derive(Debug, clap::Args)]

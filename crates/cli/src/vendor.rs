@@ -5,12 +5,11 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wave32_doctor::drop_in;
 use wave32_doctor::miopen::{Miopen, miopens};
-use wave32_doctor::own;
 use wave32_doctor::profile::Dialect;
 use wave32_doctor::scan;
 use wave32_doctor::system::System;
+use wave32_host::own;
 use wave32_probe::campaign::Children;
 use wave32_verify::guard::{Launcher, Limits, StartError, available_bytes};
 
@@ -48,7 +47,7 @@ impl Vendor {
                 let path = named.canonicalize().or_else(|_| std::path::absolute(named));
                 let path = path.unwrap_or(named.clone());
                 if own::at(&path).is_some() {
-                    let kept = drop_in::kept_name(&path);
+                    let kept = own::kept_name(&path);
                     let next =
                         if kept.is_file() { format!(": name {}", kept.display()) } else { String::new() };
                     bail!("--library {} is wave32's own, and the vendor's is meant{next}", named.display());

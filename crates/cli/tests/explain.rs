@@ -1,5 +1,6 @@
-//! `wave32 explain --model`.
+//! `wave32 explain`: its cards, and `--model`.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const LINE: &str = "MIOpenDriver conv -n 1 -c 16 -H 16 -W 16 -k 16 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1";
@@ -25,4 +26,64 @@ fn a_plan_is_modelled_or_it_says_what_the_build_lacks() {
     assert!(!modelled["launches"].as_array().expect("launches").is_empty());
     let text = String::from_utf8(run(&[]).stdout).expect("text");
     assert!(text.contains("nothing was measured") && text.contains("bound by"), "{text}");
+}
+
+fn explained(mut command: Command, args: &[&str]) -> Result<serde_json::Value, String> {
+    let output = command.args(["explain", LINE, "--json"]).args(args).output().expect("it runs");
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).expect("JSON")),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+#[test]
+fn a_name_is_one_card_or_an_error_that_lists_the_cards() {
+    let on = |card: &str| {
+        let value = explained(Command::new(env!("CARGO_BIN_EXE_wave32")), &["--card", card])?;
+        assert_eq!(value.as_array().map(Vec::len), Some(1), "{card}");
+        Ok::<_, String>(value[0]["on"].as_str().expect("a name").to_owned())
+    };
+    assert_eq!(on("RX 5700").as_deref(), Ok("RX 5700 (modelled)"), "not the XT");
+    assert_eq!(on("rx5600xt").as_deref(), Ok("RX 5600 XT (modelled)"));
+    let several = on("5500").expect_err("several cards have it in their names");
+    for name in ["RX 5500 XT", "RX 5500M", "Pro W5500"] {
+        assert!(several.contains(name), "{several}");
+    }
+    let unknown = on("RX 480").expect_err("no card of RDNA");
+    assert!(unknown.contains("RX 5600 XT") && unknown.contains("RX 9070 XT"), "{unknown}");
+}
+
+/// The launcher of the virtual card whose library `WAVE32_VGPU_LIB` names, where HIP is installed.
+fn launcher() -> Option<PathBuf> {
+    let library = PathBuf::from(std::env::var_os("WAVE32_VGPU_LIB")?);
+    let hip = Command::new("cc").arg("-print-file-name=libamdhip64.so").output().ok()?;
+    let hip = String::from_utf8(hip.stdout).ok()?;
+    Path::new(hip.trim()).is_absolute().then_some(())?;
+    library.parent()?.parent().map(|folder| folder.join("wave32-vgpu")).filter(|path| path.is_file())
+}
+
+#[test]
+fn the_plan_that_is_explained_for_a_card_is_the_one_that_it_runs() {
+    let Some(launcher) = launcher() else {
+        assert!(
+            std::env::var_os("WAVE32_REQUIRE_VGPU").is_none(),
+            "no virtual card (`make vgpu`), or no HIP"
+        );
+        eprintln!("skipped: no virtual card (`make vgpu`), or no HIP");
+        return;
+    };
+    for card in ["rx5600xt", "rx5600xt14gbps", "rx5700", "rx5700xt", "rx5500xt4gb", "prov520"] {
+        let named = explained(Command::new(env!("CARGO_BIN_EXE_wave32")), &["--card", card]);
+        let mut virtual_card = Command::new(&launcher);
+        virtual_card.args(["run", "--card", card, "--", env!("CARGO_BIN_EXE_wave32")]);
+        let seen = explained(virtual_card, &["--device", "hip:0"]);
+        let explanation = |value: Result<serde_json::Value, String>| {
+            let mut value = value.unwrap_or_else(|error| panic!("{card}: {error}"))[0]["explanation"].take();
+            // A dispatch of HIP counts work items in 32 bits, RADV's workgroups: 4194303 of 1024 against 4294967295.
+            value["caps"]["max_groups"][0].take();
+            value
+        };
+        // Capabilities, solver, config, refusals and the modelled time.
+        assert_eq!(explanation(seen), explanation(named), "{card}");
+    }
 }

@@ -4,7 +4,7 @@
 mod common;
 mod standin;
 
-use common::{folder, nowhere, refused, signal, stderr, stdout, wave32};
+use common::{folder, in_environment_of, nowhere, refused, signal, stderr, stdout, wave32};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -19,13 +19,7 @@ const WAYS: [&[&str]; 2] = [&["--route", "cpu"], &["--route", "cpu", "--hang-tim
 /// started from it does too.
 fn run(flags: &[&str], program: &[&str]) -> Command {
     let wave32 = wave32();
-    let mut command = Command::new("env");
-    for (name, value) in wave32.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let mut command = in_environment_of(&wave32, "env");
     command.arg("--default-signal").arg(wave32.get_program()).arg("run").args(flags).arg("--").args(program);
     command
 }

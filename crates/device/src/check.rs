@@ -1,40 +1,100 @@
 //! What every device checks of a launch before a driver sees it.
 
 use crate::DeviceError;
+use crate::queue::{MAX_ARGS, MAX_PARAMS};
 use wave32_solve::{Binding, DeviceCaps, Launch};
 
-/// That a kernel of `params` words and `buffers` buffers can be launched so on a device of these capabilities.
-///
-/// x may be larger than the device's limit: it is cut.
+/// A launch as a queue gets it.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchShape<'a> {
+    /// The kernel's name.
+    pub kernel: &'a str,
+    /// Workgroups along x, y, z.
+    pub grid: [u32; 3],
+    /// The first workgroup's x index, if there are parameters.
+    pub first: Option<u32>,
+    /// Parameters given.
+    pub params: usize,
+    /// Buffers given.
+    pub buffers: usize,
+}
+
+impl LaunchShape<'_> {
+    /// That a kernel of `params` parameters and `buffers` buffers can be launched so on a device of these capabilities.
+    ///
+    /// x may be larger than the device's limit: it is cut.
+    ///
+    /// # Errors
+    /// `Misuse` where the launch contradicts the kernel; `Unsupported` past the device's limits.
+    pub fn check(&self, params: u32, buffers: u32, caps: &DeviceCaps) -> Result<(), DeviceError> {
+        let name = self.kernel;
+        if self.params != params as usize
+            || self.buffers != buffers as usize
+            || self.params > MAX_PARAMS
+            || self.buffers > MAX_ARGS
+        {
+            return Err(DeviceError::Misuse(format!(
+                "kernel `{name}` takes {params} params (1 to {MAX_PARAMS}) and {buffers} buffers (at most {MAX_ARGS}), it was given {} and {}",
+                self.params, self.buffers
+            )));
+        }
+        let [x, y, z] = self.grid;
+        let last = self.first.and_then(|first| first.checked_add(x));
+        if x == 0 || y == 0 || z == 0 || last.is_none() {
+            let first = self.first.map_or("none".into(), |first| first.to_string());
+            let text = format!("kernel `{name}`: a grid of {x}x{y}x{z} workgroups from {first} cannot be");
+            return Err(DeviceError::Misuse(text));
+        }
+        if y > caps.max_groups[1] || z > caps.max_groups[2] {
+            let [_, most_y, most_z] = caps.max_groups;
+            let text = format!(
+                "kernel `{name}`: a grid of {x}x{y}x{z}, the device launches {most_y} in y, {most_z} in z"
+            );
+            return Err(DeviceError::Unsupported(text));
+        }
+        Ok(())
+    }
+}
+
+/// As [`LaunchShape::check`], of a plan's launch, whose bindings are not placed yet.
 ///
 /// # Errors
-/// `Misuse` where the launch contradicts the kernel; `Unsupported` past the device's limits.
+/// The same; `Unsupported` for a binding past the device's limit.
 pub fn launch(launch: &Launch, params: u32, buffers: u32, caps: &DeviceCaps) -> Result<(), DeviceError> {
-    let name = &launch.kernel;
-    let (given_params, given_buffers) = (launch.params.len(), launch.bindings.len());
-    if given_params != params as usize || given_buffers != buffers as usize || given_params == 0 {
-        return Err(DeviceError::Misuse(format!(
-            "kernel `{name}` takes {params} params (at least 1) and {buffers} buffers, the plan gives {given_params} and {given_buffers}"
-        )));
+    let shape = LaunchShape {
+        kernel: &launch.kernel,
+        grid: launch.grid,
+        first: launch.params.first().copied(),
+        params: launch.params.len(),
+        buffers: launch.bindings.len(),
+    };
+    shape.check(params, buffers, caps)?;
+    match launch.bindings.iter().find(|binding| binding.size > caps.max_range) {
+        Some(binding) => Err(too_long(&launch.kernel, binding.size, caps)),
+        None => Ok(()),
     }
-    let [x, y, z] = launch.grid;
-    if x == 0 || y == 0 || z == 0 || launch.params[0].checked_add(x).is_none() {
-        let first = launch.params[0];
-        let text = format!("kernel `{name}`: a grid of {x}x{y}x{z} workgroups from {first} cannot be");
+}
+
+fn too_long(kernel: &str, bytes: u64, caps: &DeviceCaps) -> DeviceError {
+    let most = caps.max_range;
+    DeviceError::Unsupported(format!(
+        "kernel `{kernel}`: a binding of {bytes} bytes, the device binds {most} at most"
+    ))
+}
+
+/// That a device of these capabilities can bind `bytes` from byte `at` of its memory.
+///
+/// # Errors
+/// `Misuse` for no bytes or a crooked start; `Unsupported` past the device's limit.
+pub fn arg(kernel: &str, at: u64, bytes: u64, caps: &DeviceCaps) -> Result<(), DeviceError> {
+    let alignment = caps.offset_alignment;
+    if bytes == 0 || !at.is_multiple_of(alignment) {
+        let text = format!(
+            "kernel `{kernel}`: a binding of {bytes} bytes at {at:#x}, which is to be a multiple of {alignment}"
+        );
         return Err(DeviceError::Misuse(text));
     }
-    if y > caps.max_groups[1] || z > caps.max_groups[2] {
-        let [_, most_y, most_z] = caps.max_groups;
-        let text =
-            format!("kernel `{name}`: a grid of {x}x{y}x{z}, it launches {most_y} in y, {most_z} in z");
-        return Err(DeviceError::Unsupported(text));
-    }
-    if let Some(binding) = launch.bindings.iter().find(|binding| binding.size > caps.max_range) {
-        let (size, most) = (binding.size, caps.max_range);
-        let text = format!("kernel `{name}`: a binding of {size} bytes, it binds {most} at most");
-        return Err(DeviceError::Unsupported(text));
-    }
-    Ok(())
+    if bytes > caps.max_range { Err(too_long(kernel, bytes, caps)) } else { Ok(()) }
 }
 
 /// The first byte of a binding in a buffer of `bytes` bytes whose operand starts at byte `start`.

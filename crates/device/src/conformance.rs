@@ -1,10 +1,11 @@
-//! One suite for every [`Device`]: what the trait's contract promises, tried out.
+//! One suite for every [`Queue`]: what the trait's contract promises, tried out by way of a [`Runner`] and as it is
+//! ([`queue`]).
 //!
-//! A device crate's tests call [`run`] on an open device and [`deadline`] on one that they can spare.
-//! The suite needs two small kernels from the device ([`Fixture`]) and takes any real plans as [`Case`]s.
+//! A device crate's tests call [`run`] on a runner and [`deadline`] on one that they can spare.
+//! The suite needs two small kernels from the queue ([`Fixture`]) and takes any real plans as [`Case`]s.
 //! Inputs are random from a seed that every failure names; outputs are poisoned before each run.
 
-use crate::{BufferId, Device, DeviceError, Operands};
+use crate::{BufferId, DeviceError, Operands, Queue, Runner};
 use std::time::{Duration, Instant};
 use wave32_solve::{Launch, Plan, Role};
 
@@ -50,13 +51,13 @@ pub struct Case {
 ///
 /// # Errors
 /// The first check that failed, with what was found and the seed.
-pub fn run(
-    device: &mut dyn Device,
+pub fn run<Q: Queue>(
+    device: &mut Runner<Q>,
     fixture: &Fixture,
     cases: &[Case],
     seed: u64,
 ) -> Result<Vec<&'static str>, String> {
-    let checks: [(&'static str, Check); 11] = [
+    let checks: [(&'static str, Check<Q>); 11] = [
         ("round trips", round_trips),
         ("buffers are apart", buffers_are_apart),
         ("freed buffers are gone", freed_buffers_are_gone),
@@ -96,8 +97,8 @@ pub fn run(
 ///
 /// # Errors
 /// What was found instead.
-pub fn deadline(
-    mut device: Box<dyn Device>,
+pub fn deadline<Q: Queue>(
+    mut device: Runner<Q>,
     fixture: &Fixture,
     (groups, rounds): (u32, u32),
 ) -> Result<(Duration, Duration), String> {
@@ -141,9 +142,9 @@ pub fn deadline(
     Ok((late, dropped))
 }
 
-type Check = fn(&mut Bench<'_>) -> Result<(), String>;
+type Check<Q> = fn(&mut Bench<'_, Q>) -> Result<(), String>;
 
-fn round_trips(b: &mut Bench<'_>) -> Result<(), String> {
+fn round_trips<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     // The last sizes are past any staging chunk.
     for size in [1, 2, 3, 4, 5, 15, 63, 64, 65, 255, 4095, 4097, (1 << 20) + 3, (17 << 20) + 1] {
         let mut model = b.random.bytes(size);
@@ -165,7 +166,7 @@ fn round_trips(b: &mut Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn buffers_are_apart(b: &mut Bench<'_>) -> Result<(), String> {
+fn buffers_are_apart<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     let sizes = [1usize, 7, 256, 1000, 65536, 3, 100_001];
     let contents: Vec<Vec<u8>> = sizes.iter().map(|&size| b.random.bytes(size)).collect();
     let ids = contents.iter().map(|content| b.with(content)).collect::<Result<Vec<_>, _>>()?;
@@ -180,7 +181,7 @@ fn buffers_are_apart(b: &mut Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn freed_buffers_are_gone(b: &mut Bench<'_>) -> Result<(), String> {
+fn freed_buffers_are_gone<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     let id = b.with(&[1; 64])?;
     b.device.free(id);
     b.device.free(id);
@@ -195,7 +196,7 @@ fn freed_buffers_are_gone(b: &mut Bench<'_>) -> Result<(), String> {
     expect_misuse(b.device.run(&plan, &operands, PATIENCE), "running on a freed buffer")
 }
 
-fn ranges_are_checked(b: &mut Bench<'_>) -> Result<(), String> {
+fn ranges_are_checked<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     let id = b.with(&[7; 100])?;
     for (offset, len) in [(0u64, 101usize), (100, 1), (101, 0), (u64::MAX, 1), (u64::MAX - 1, 4), (99, 2)] {
         let mut data = vec![0; len];
@@ -209,7 +210,7 @@ fn ranges_are_checked(b: &mut Bench<'_>) -> Result<(), String> {
     same(&b.read(id, 100)?, &[7; 100], "after refused writes")
 }
 
-fn absurd_sizes(b: &mut Bench<'_>) -> Result<(), String> {
+fn absurd_sizes<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     for bytes in [u64::MAX, u64::MAX / 2, 1 << 60, 1 << 50] {
         let result = b.device.alloc(bytes);
         let right = matches!(result, Err(DeviceError::OutOfMemory { requested, .. }) if requested == bytes);
@@ -221,7 +222,7 @@ fn absurd_sizes(b: &mut Bench<'_>) -> Result<(), String> {
     same(&b.read(id, 1000)?, &content, "a buffer after refusals")
 }
 
-fn plans_are_checked(b: &mut Bench<'_>) -> Result<(), String> {
+fn plans_are_checked<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     let (x, y) = (b.with(&[1; 4096])?, b.with(&[2; 4096])?);
     let operands = Operands::new().with(Role::X, x, 0).with(Role::Y, y, 0);
     let good = b.step((Role::X, Role::Y), 1024, 1, 0);
@@ -271,7 +272,7 @@ fn plans_are_checked(b: &mut Bench<'_>) -> Result<(), String> {
     ensure(timing.launches.is_empty(), || format!("an empty plan took {timing:?}"))
 }
 
-fn kernels_compute(b: &mut Bench<'_>) -> Result<(), String> {
+fn kernels_compute<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     for count in [1usize, 63, 64, 65, 1000, 100_003] {
         let source = b.random.words(count);
         let (mul, add) = (b.random.next() as u32, b.random.next() as u32);
@@ -290,8 +291,8 @@ fn kernels_compute(b: &mut Bench<'_>) -> Result<(), String> {
 }
 
 /// A chain of `links` steps Y = f(X), W = f(Y), Y = f(W), ... with its host result.
-fn chain(
-    b: &mut Bench<'_>,
+fn chain<Q: Queue>(
+    b: &mut Bench<'_, Q>,
     links: usize,
     count: usize,
 ) -> Result<(Vec<Launch>, Operands, BufferId, Vec<u8>), String> {
@@ -302,8 +303,7 @@ fn chain(
     for link in 0..links {
         let target = if link % 2 == 0 { Role::Y } else { Role::Workspace };
         let (mul, add) = (b.random.next() as u32 | 1, b.random.next() as u32);
-        let mut launch = b.step((source, target), count as u32, mul, add);
-        launch.depends = link > 0;
+        let launch = b.step((source, target), count as u32, mul, add);
         launches.push(launch);
         model.iter_mut().for_each(|v| *v = v.wrapping_mul(mul).wrapping_add(add));
         source = target;
@@ -311,7 +311,7 @@ fn chain(
     Ok((launches, operands, if source == Role::Y { y } else { w }, to_bytes(&model)))
 }
 
-fn dependent_launches(b: &mut Bench<'_>) -> Result<(), String> {
+fn dependent_launches<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     for links in [2, 33] {
         let (launches, operands, result, expected) = chain(b, links, 200_000)?;
         let timing = b.device.run(&fixture_plan(launches), &operands, PATIENCE).map_err(text)?;
@@ -324,7 +324,7 @@ fn dependent_launches(b: &mut Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn cuts_change_nothing(b: &mut Bench<'_>) -> Result<(), String> {
+fn cuts_change_nothing<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     let (launches, operands, result, expected) = chain(b, 4, 100_000)?;
     for round in 0..4 {
         b.device.write(result, 0, &vec![0xa5; expected.len()]).map_err(text)?;
@@ -339,7 +339,7 @@ fn cuts_change_nothing(b: &mut Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn runs_repeat(b: &mut Bench<'_>) -> Result<(), String> {
+fn runs_repeat<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     let y = b.alloc(4 * FIXTURE_THREADS as usize)?;
     let operands = Operands::new().with(Role::Y, y, 0);
     let plan = fixture_plan(vec![spin(b.fixture, 1000)]);
@@ -355,7 +355,7 @@ fn runs_repeat(b: &mut Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn timing_is_sane(b: &mut Bench<'_>) -> Result<(), String> {
+fn timing_is_sane<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
     let (launches, operands, result, expected) = chain(b, 3, 50_000)?;
     let plan = fixture_plan(launches);
     let start = Instant::now();
@@ -370,8 +370,10 @@ fn timing_is_sane(b: &mut Bench<'_>) -> Result<(), String> {
     ensure(longest <= timing.total, || format!("a launch is longer than the whole: {timing:?}"))?;
     for repeats in [0, 1, 7, 70] {
         let times = b.device.time(&plan, &[operands, operands], repeats, PATIENCE).map_err(text)?;
-        ensure(times.len() == repeats as usize, || format!("{} times for {repeats} repeats", times.len()))?;
-        ensure(times.iter().all(|time| !time.is_zero()), || "a run took no time at all".into())?;
+        let each = &times.each;
+        ensure(each.len() == repeats as usize, || format!("{} times for {repeats} repeats", each.len()))?;
+        ensure(each.iter().all(|time| !time.is_zero()), || "a run took no time at all".into())?;
+        ensure(repeats == 0 || !times.mean.is_zero(), || format!("{times:?}"))?;
     }
     same(&b.read(result, expected.len())?, &expected, "the result after timed runs")?;
     // Ten times the work takes clearly longer, by the median. (Mesa's software rasteriser ends loops after
@@ -380,7 +382,7 @@ fn timing_is_sane(b: &mut Bench<'_>) -> Result<(), String> {
     let operands = Operands::new().with(Role::Y, y, 0);
     let mut median = |rounds| {
         let plan = fixture_plan(vec![spin(b.fixture, rounds)]);
-        let mut times = b.device.time(&plan, &[operands], 9, PATIENCE).map_err(text)?;
+        let mut times = b.device.time(&plan, &[operands], 9, PATIENCE).map_err(text)?.each;
         times.sort();
         Ok::<_, String>(times[4])
     };

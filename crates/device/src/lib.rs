@@ -1,13 +1,14 @@
-//! The one trait that runs plans on a GPU. Vulkan, HIP and the virtual gfx1010 implement it; the
-//! conformance suite in [`conformance`] runs on each.
+//! [`Queue`], the one trait that runs work on a GPU: Vulkan and HIP implement it. [`execute`] launches a plan on any
+//! queue; [`Runner`] runs, checks and times plans on buffers, for tools. The conformance suite in [`conformance`] runs
+//! on each queue.
 //!
-//! Contract. The caller (solve) has validated the problem and the plan; a device checks only what
-//! depends on it: buffer handles, sizes against bindings, its own limits. Errors are those a caller
+//! Contract. The caller (solve) has validated the problem and the plan; a queue checks only what
+//! depends on it: memory, sizes against bindings, its own limits. Errors are those a caller
 //! cannot foresee. Every call returns within its deadline or with [`DeviceError::Timeout`].
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
-use wave32_solve::{DeviceCaps, Plan, Role};
+use wave32_solve::{DeviceCaps, Role};
 
 mod budget;
 pub mod check;
@@ -15,10 +16,12 @@ pub mod conformance;
 mod deadline;
 pub mod heap;
 mod queue;
+mod runner;
 
-pub use budget::{Budget, Cursor};
+pub use budget::Budget;
 pub use deadline::Deadline;
-pub use queue::{Arg, Queue, Work};
+pub use queue::{Arg, MAX_ARGS, MAX_PARAMS, Queue, Stamp, Work, execute};
+pub use runner::{Runner, Times, Timing};
 
 /// A device's identity, for people and caches.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -48,7 +51,7 @@ pub struct Listed {
     pub unusable: Option<String>,
 }
 
-/// Handle of a buffer of one device; freed by [`Device::free`] or with the device.
+/// Handle of a buffer of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u64);
 
@@ -122,72 +125,4 @@ impl Operands {
     pub fn get(&self, role: Role) -> Option<(BufferId, u64)> {
         self.slots[role as usize]
     }
-}
-
-/// What one execution of a plan took on the device's own clock.
-#[derive(Debug, Clone, Default)]
-pub struct Timing {
-    /// First launch's start to last launch's end.
-    pub total: Duration,
-    /// Each launch, in the plan's order (the sum of its parts where it was cut).
-    pub launches: Vec<Duration>,
-    /// Submits it was cut into.
-    pub submits: u32,
-}
-
-/// A GPU.
-pub trait Device {
-    /// Identity.
-    fn info(&self) -> &DeviceInfo;
-
-    /// What solvers may know.
-    fn caps(&self) -> &DeviceCaps;
-
-    /// A buffer of `bytes` (at least 1) on the device, content undefined.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, `Lost`, `Driver`.
-    fn alloc(&mut self, bytes: u64) -> Result<BufferId, DeviceError>;
-
-    /// Gives the buffer back. Unknown handles are ignored.
-    fn free(&mut self, buffer: BufferId);
-
-    /// Copies `data` to byte `offset` of the buffer; returns when it is there.
-    ///
-    /// # Errors
-    /// `Misuse` past the end, `Timeout`, `Lost`, `OutOfMemory`, `Driver`.
-    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
-
-    /// Copies from byte `offset` of the buffer into `data`.
-    ///
-    /// # Errors
-    /// As [`Device::write`].
-    fn read(&mut self, buffer: BufferId, offset: u64, data: &mut [u8]) -> Result<(), DeviceError>;
-
-    /// Makes everything the plan needs before it runs (pipelines, modules). Idempotent; `run` does it too.
-    ///
-    /// # Errors
-    /// `Unsupported` where a kernel or a limit is missing here; `Driver`.
-    fn prepare(&mut self, plan: &Plan) -> Result<(), DeviceError>;
-
-    /// Runs the plan once and waits, `deadline` at most, cutting it into submits that stay within the
-    /// time budget.
-    ///
-    /// # Errors
-    /// `Misuse` where an operand is missing or too small; `Timeout`, `Lost`, `Unsupported`, `Driver`.
-    fn run(&mut self, plan: &Plan, operands: &Operands, deadline: Duration) -> Result<Timing, DeviceError>;
-
-    /// Device time of one run of the plan, `repeats` times after warming up: runs are recorded back
-    /// to back (as a captured graph would be) and each is timed by device timestamps. `operands` are
-    /// rotated through, so that several sets larger than the caches measure memory.
-    ///
-    /// # Errors
-    /// As [`Device::run`].
-    fn time(
-        &mut self,
-        plan: &Plan,
-        operands: &[Operands],
-        repeats: u32,
-        deadline: Duration,
-    ) -> Result<Vec<Duration>, DeviceError>;
 }

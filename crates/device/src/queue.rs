@@ -1,7 +1,14 @@
-//! [`Queue`]: the asynchronous side of a device, for frameworks that launch many small operations.
+//! [`Queue`]: how a device runs work, and [`execute`], how a plan runs on one.
 
-use crate::DeviceError;
-use wave32_solve::DeviceCaps;
+use crate::{Deadline, DeviceError, DeviceInfo};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use wave32_solve::{Access, DeviceCaps, Launch, Plan};
+
+/// Most buffers of a launch.
+pub const MAX_ARGS: usize = 8;
+/// Most parameters of a launch.
+pub const MAX_PARAMS: usize = 32;
 
 /// A range of a queue's memory that a launch binds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -10,8 +17,8 @@ pub struct Arg {
     pub address: u64,
     /// Bytes.
     pub bytes: u64,
-    /// True where the launch writes there.
-    pub writes: bool,
+    /// What the launch does there.
+    pub access: Access,
 }
 
 /// What a launch costs, for the time budget.
@@ -23,11 +30,24 @@ pub struct Work {
     pub bytes: u64,
 }
 
-/// An in-order queue with memory of its own: calls return before the work has run, work on the same
-/// memory runs in the order of the calls.
+/// A point of a queue's work at which the device took its time, see [`Queue::stamp`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stamp(pub u64);
+
+/// An in-order queue with memory of its own: calls return before the work has run. Launches that touch the same memory
+/// run in the order of the calls, as far as their [`Access`] asks for it; others may run side by side.
 pub trait Queue {
+    /// Identity.
+    fn info(&self) -> &DeviceInfo;
+
     /// What plans may know of the device.
     fn caps(&self) -> &DeviceCaps;
+
+    /// That the queue can be used: this process opened it, and it was not given up.
+    ///
+    /// # Errors
+    /// `Misuse` after a fork, `Lost`.
+    fn check(&mut self) -> Result<(), DeviceError>;
 
     /// A block of at least `bytes`, content undefined; its address is a multiple of 512.
     ///
@@ -38,12 +58,20 @@ pub trait Queue {
     /// Gives a block back; work already launched may still use it. Unknown addresses are ignored.
     fn free(&mut self, address: u64);
 
-    /// Launches `grid` workgroups of the kernel of that name. `params[0]` is the first workgroup's x index
-    /// and must be 0.
+    /// Makes a launch's kernel ready (pipeline, module) and checks what the launch asks of the device. Idempotent;
+    /// launching does it too.
     ///
     /// # Errors
-    /// `Unsupported` where the device lacks what the kernel or the grid needs; `Misuse` for a range outside
-    /// of the queue's memory; `Timeout` where earlier work does not end; `Lost`, `Driver`.
+    /// `Unsupported` where a kernel or a limit is missing here; `Misuse` where kernel and launch do not fit; `Lost`,
+    /// `Driver`.
+    fn prepare(&mut self, launch: &Launch) -> Result<(), DeviceError>;
+
+    /// Launches `grid` workgroups of the kernel of that name. `params[0]` is the first workgroup's x index. A launch
+    /// that is too wide or too long for one submit is cut along x.
+    ///
+    /// # Errors
+    /// `Unsupported` past the device's limits; `Misuse` for a range outside of the queue's memory or a launch that does
+    /// not fit its kernel; `Timeout` where earlier work does not end; `Lost`, `Driver`.
     fn launch(
         &mut self,
         kernel: &str,
@@ -76,4 +104,70 @@ pub trait Queue {
     /// # Errors
     /// As [`Queue::upload`].
     fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Submits what was recorded and waits for all work.
+    ///
+    /// # Errors
+    /// `Timeout`, `Lost`, `Driver`.
+    fn synchronize(&mut self) -> Result<(), DeviceError>;
+
+    /// From now on every wait ends at `deadline`; without one, after a time that the queue was told at its making.
+    /// A deadline that passes gives the device up.
+    fn wait_until(&mut self, deadline: Option<Deadline>);
+
+    /// Work launched after this starts when all work launched before is done.
+    ///
+    /// # Errors
+    /// As [`Queue::launch`].
+    fn barrier(&mut self) -> Result<(), DeviceError>;
+
+    /// Has the device take its time once all work launched before is done. Later work does not wait for that.
+    ///
+    /// # Errors
+    /// As [`Queue::launch`].
+    fn stamp(&mut self) -> Result<Stamp, DeviceError>;
+
+    /// The device's time from the first of these stamps to each. Waits for all work; forgets the stamps.
+    ///
+    /// # Errors
+    /// `Misuse` for a stamp of another queue, or one that was asked for before; as [`Queue::synchronize`].
+    fn times(&mut self, stamps: &[Stamp]) -> Result<Vec<Duration>, DeviceError>;
+
+    /// Submits so far.
+    fn submits(&self) -> u64;
+}
+
+/// Launches a plan whose operands lie at these addresses, by role.
+///
+/// # Errors
+/// As [`Queue::launch`].
+pub fn execute(queue: &mut dyn Queue, plan: &Plan, addresses: &[u64; 5]) -> Result<(), DeviceError> {
+    execute_with(queue, plan, addresses, |_| Ok(()))
+}
+
+/// As [`execute`]; calls `after` behind each launch.
+pub(crate) fn execute_with(
+    queue: &mut dyn Queue,
+    plan: &Plan,
+    addresses: &[u64; 5],
+    mut after: impl FnMut(&mut dyn Queue) -> Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
+    // Another number for each run: what two runs write in parts is the same memory.
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let mut args = [Arg::default(); MAX_ARGS];
+    for launch in &plan.launches {
+        let Some(args) = args.get_mut(..launch.bindings.len()) else {
+            let text = format!("kernel `{}` with {} buffers", launch.kernel, launch.bindings.len());
+            return Err(DeviceError::Misuse(text));
+        };
+        for (arg, binding) in args.iter_mut().zip(&launch.bindings) {
+            let address = addresses[binding.role as usize] + binding.offset;
+            *arg = Arg { address, bytes: binding.size, access: binding.access.of_run(run) };
+        }
+        let work = Work { flops: launch.flops, bytes: launch.bytes };
+        queue.launch(&launch.kernel, launch.grid, &launch.params, args, work)?;
+        after(queue)?;
+    }
+    Ok(())
 }

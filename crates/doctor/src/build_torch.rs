@@ -2,8 +2,8 @@
 
 use crate::facts::{Facts, Rocm};
 use crate::system::System;
-use crate::targets;
 use serde::Serialize;
+use wave32_cards::targets;
 
 /// PyTorch's README, "Prerequisites": 10 GB of disk; a build in debug mode or with tests takes more.
 const DISK: u64 = 10 << 30;

@@ -5,12 +5,12 @@
 //! header's flags), and TheRock's `kpack` archives, whose table of contents names the targets.
 
 use crate::system::System;
-use crate::targets;
 use object::read::elf::{ElfFile64, FileHeader as _};
 use object::{LittleEndian, Object as _, ObjectSection as _, ReadCache};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use wave32_cards::targets;
 
 const BUNDLE: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
 const COMPRESSED: &[u8] = b"CCOB";
@@ -62,7 +62,7 @@ fn elf(system: &System, file: File, found: &mut CodeObjects) {
     };
     let header = elf.elf_header();
     if header.e_machine(LittleEndian) == object::elf::EM_AMDGPU {
-        found.targets.extend(by_flags(header.e_flags(LittleEndian).0).map(String::from));
+        found.targets.extend(targets::by_elf(header.e_flags(LittleEndian).0).map(String::from));
         return;
     }
     found.packed_elsewhere = elf.section_by_name(".rocm_kpack_ref").is_some();
@@ -250,45 +250,6 @@ fn fill(file: &mut File, at: u64, buffer: &mut [u8]) -> usize {
         }
     }
     length
-}
-
-/// `EF_AMDGPU_MACH` of LLVM's `AMDGPUUsage`.
-fn by_flags(flags: u32) -> Option<&'static str> {
-    const MACHINES: &[(u32, &str)] = &[
-        (0x2c, "gfx900"),
-        (0x2f, "gfx906"),
-        (0x30, "gfx908"),
-        (0x32, "gfx90c"),
-        (0x33, "gfx1010"),
-        (0x34, "gfx1011"),
-        (0x35, "gfx1012"),
-        (0x36, "gfx1030"),
-        (0x37, "gfx1031"),
-        (0x38, "gfx1032"),
-        (0x39, "gfx1033"),
-        (0x3d, "gfx1035"),
-        (0x3e, "gfx1034"),
-        (0x3f, "gfx90a"),
-        (0x41, "gfx1100"),
-        (0x42, "gfx1013"),
-        (0x43, "gfx1150"),
-        (0x44, "gfx1103"),
-        (0x45, "gfx1036"),
-        (0x46, "gfx1101"),
-        (0x47, "gfx1102"),
-        (0x48, "gfx1200"),
-        (0x4a, "gfx1151"),
-        (0x4c, "gfx942"),
-        (0x4e, "gfx1201"),
-        (0x4f, "gfx950"),
-        (0x52, "gfx10-1-generic"),
-        (0x53, "gfx10-3-generic"),
-        (0x54, "gfx11-generic"),
-        (0x55, "gfx1152"),
-        (0x58, "gfx1153"),
-        (0x59, "gfx12-generic"),
-    ];
-    MACHINES.iter().find(|(machine, _)| *machine == flags & 0xff).map(|(_, name)| *name)
 }
 
 /// Whether a library's read-only data holds each of these names as a C string: a variable that MIOpen looks up

@@ -6,14 +6,11 @@
 //! that it needs are still found beside it, and it comes back as the very file that it was.
 
 use crate::change::{ChangeError, Draft, Root};
-use crate::own::{self, MIOPEN, Own};
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-
-/// How the names of the vendor's files begin while ours have their places.
-pub const KEPT: &str = ".wave32-kept-";
+use wave32_host::own::{self, KEPT, MIOPEN, Own, is_miopen, kept_name};
 
 /// A name under which programs load a MIOpen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -26,16 +23,6 @@ pub struct Place {
     pub kept: Option<PathBuf>,
     /// It is gone, and only what was kept is there.
     pub missing: bool,
-}
-
-/// Is it what a MIOpen's file is called, with or without what auditwheel puts into it?
-#[must_use]
-pub fn is_miopen(name: &str) -> bool {
-    let Some((stem, version)) = name.strip_prefix("libMIOpen").and_then(|rest| rest.split_once(".so")) else {
-        return false;
-    };
-    let hashed = stem.strip_prefix('-').is_some_and(|hash| hash.bytes().all(|b| b.is_ascii_alphanumeric()));
-    (stem.is_empty() || hashed) && version.bytes().all(|b| b == b'.' || b.is_ascii_digit())
 }
 
 fn refused(path: &Path, why: impl Into<String>, next: impl Into<String>) -> ChangeError {
@@ -83,13 +70,6 @@ pub fn places(root: &Root, folder: &Path) -> Result<Vec<Place>, ChangeError> {
         })
     };
     files.union(&kept).map(place).collect()
-}
-
-/// The name under which the vendor's file is kept.
-pub fn kept_name(path: &Path) -> PathBuf {
-    let mut name = OsString::from(KEPT);
-    name.push(path.file_name().unwrap_or_default());
-    path.with_file_name(name)
 }
 
 /// Plans to put `library` (ours, whole) into `folder`; without a MIOpen there only where `alone` is told.
@@ -184,26 +164,5 @@ pub fn uninstall(
             "there is no MIOpen in this folder",
             "`wave32 miopen status` tells where there is one",
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_miopen;
-
-    #[test]
-    fn names_of_miopens() {
-        for name in ["libMIOpen.so", "libMIOpen.so.1", "libMIOpen.so.1.0.50200", "libMIOpen-5b3f1c.so.1.0"] {
-            assert!(is_miopen(name), "{name}");
-        }
-        for name in [
-            "libMIOpen.so.1.bak",
-            "libMIOpen_private.so.1",
-            "libMIOpen.a",
-            ".wave32-kept-libMIOpen.so",
-            "MIOpen.so",
-        ] {
-            assert!(!is_miopen(name), "{name}");
-        }
     }
 }

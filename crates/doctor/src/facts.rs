@@ -1,8 +1,9 @@
 //! What a scan found, as plain data. Paths are as seen inside the root.
 
-use crate::targets;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use wave32_cards::sysfs::{AMD, KfdNode};
+use wave32_cards::targets;
 
 /// Everything known of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -127,7 +128,7 @@ pub struct Gpu {
 impl Gpu {
     /// True for AMD.
     pub fn is_amd(&self) -> bool {
-        self.vendor == 0x1002
+        self.vendor == AMD
     }
 }
 
@@ -138,21 +139,6 @@ pub struct Kfd {
     pub present: bool,
     /// GPUs in it.
     pub nodes: Vec<KfdNode>,
-}
-
-/// A GPU in KFD's topology.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct KfdNode {
-    /// Number of the node.
-    pub node: u32,
-    /// PCI device.
-    pub device: u16,
-    /// PCI address.
-    pub address: String,
-    /// Reported target.
-    pub target: Option<String>,
-    /// Whether its link to the CPU carries atomics of 32 and 64 bits; none where no link is listed.
-    pub atomics: Option<bool>,
 }
 
 /// The amdgpu kernel module.
@@ -272,7 +258,7 @@ pub struct Library {
     pub intact: Option<bool>,
     /// wave32's own, in the vendor's place.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ours: Option<crate::own::Own>,
+    pub ours: Option<wave32_host::own::Own>,
 }
 
 /// A library of wave32's that is preloaded.
@@ -283,7 +269,7 @@ pub struct Preloaded {
     /// What names it.
     pub place: String,
     /// Which it is.
-    pub own: crate::own::Own,
+    pub own: wave32_host::own::Own,
 }
 
 /// A file that was installed and is gone.

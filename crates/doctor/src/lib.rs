@@ -1,4 +1,5 @@
 //! What is on this machine, what is wrong, what to change, how to undo it.
+#![forbid(unsafe_code)]
 
 pub mod ask;
 pub mod build_torch;
@@ -11,7 +12,6 @@ pub mod facts;
 pub mod launch;
 pub mod miopen;
 pub mod native;
-pub mod own;
 pub mod profile;
 pub mod repair;
 pub mod report;
@@ -19,7 +19,6 @@ mod root;
 pub mod rules;
 pub mod scan;
 pub mod system;
-pub mod targets;
 pub mod verdict;
 
 #[cfg(test)]

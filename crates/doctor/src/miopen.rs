@@ -1,6 +1,5 @@
 //! Which MIOpens are here, and which of them programs load.
 
-use crate::drop_in;
 use crate::facts::{Facts, Library, Rocm, Torch};
 use crate::rules::stack::loads;
 use crate::scan;
@@ -28,7 +27,7 @@ pub fn miopens(system: &System, facts: &Facts) -> Vec<Miopen> {
         let path = match library.ours {
             None => library.path.clone(),
             // Where ours has its place, the vendor's is kept beside it, or there is none.
-            Some(_) => match drop_in::kept_name(Path::new(&library.path)).to_str() {
+            Some(_) => match wave32_host::own::kept_name(Path::new(&library.path)).to_str() {
                 Some(kept) if system.is_file(kept) => kept.to_string(),
                 _ => return,
             },

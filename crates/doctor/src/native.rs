@@ -2,18 +2,14 @@
 
 use crate::facts::{Facts, Torch};
 use crate::rules::Fix;
-use crate::targets;
 use serde::Serialize;
+use wave32_cards::targets;
 
 /// TheRock's index for every target, and where it is described.
 const INDEX: &str = "https://rocm.nightlies.amd.com/whl-multi-arch/";
 const RELEASES: &str = "https://github.com/ROCm/TheRock/blob/main/RELEASES.md";
-/// Targets with a `device-` extra there (RELEASES.md, August 2026).
-const EXTRAS: &[&str] = &[
-    "gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1011", "gfx1012", "gfx1030",
-    "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036", "gfx1100", "gfx1101", "gfx1102",
-    "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201",
-];
+/// Targets older than RDNA with a `device-` extra there (RELEASES.md, August 2026).
+const OLDER: &[&str] = &["gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"];
 
 /// A way to a native PyTorch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,7 +47,7 @@ fn for_card(facts: &Facts, card: &str) -> Vec<Way> {
         return vec![way("installed", note, Vec::new(), "its own code objects")];
     }
     let mut ways = Vec::new();
-    if EXTRAS.contains(&card) {
+    if OLDER.contains(&card) || targets::by_name(card).is_some_and(|target| target.rocm_wheels) {
         let note = "AMD's nightly wheels for every target, Python 3.11 to 3.14; they bring their own ROCm, so the ROCm of \
                     the system is not used. For RDNA1 they are built and not tested on cards by AMD";
         let commands = vec![

@@ -182,13 +182,6 @@ impl System {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// A one-line attribute, as sysfs has them.
-    pub fn attribute(&self, path: &str) -> Option<String> {
-        let text = self.text(path)?;
-        let line = text.trim();
-        (!line.is_empty()).then(|| line.to_string())
-    }
-
     /// A regular file, opened for reading.
     pub fn open(&self, path: &str) -> Option<File> {
         self.root.as_ref()?.open(Path::new(path)).ok()
@@ -267,6 +260,16 @@ impl System {
             node.mode
         };
         Some(bits & 6 == 6)
+    }
+}
+
+impl wave32_cards::sysfs::Files for System {
+    fn text(&self, path: &str) -> Option<String> {
+        self.text(path)
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        self.names(folder)
     }
 }
 

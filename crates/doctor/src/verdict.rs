@@ -1,11 +1,12 @@
 //! Which routes work here, and why not.
 
 use crate::facts::{Facts, Torch};
+use crate::native;
 use crate::rules::own::convolves;
 use crate::rules::stack::fits_wave;
 use crate::rules::{Finding, Fix, Route, Severity, findings};
-use crate::{native, targets};
 use serde::Serialize;
+use wave32_cards::targets;
 
 /// How a route stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

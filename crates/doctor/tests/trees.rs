@@ -8,7 +8,8 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use wave32_doctor::facts::{Device, Facts, Gpu, Kfd, KfdNode, Torch, Variable};
+use wave32_cards::sysfs::{Files as _, KfdNode};
+use wave32_doctor::facts::{Device, Facts, Gpu, Kfd, Torch, Variable};
 use wave32_doctor::report;
 use wave32_doctor::rules::{self, Route, Severity};
 use wave32_doctor::scan::{Options, scan};

@@ -4,10 +4,10 @@ use crate::Options;
 use crate::ffi::{Api, Attribute};
 use crate::gpu::driver;
 use std::ffi::c_int;
+use wave32_cards::sysfs::{self, Files as _, ThisMachine};
+use wave32_cards::{Board, Seen, targets};
 use wave32_device::{DeviceError, DeviceInfo};
-use wave32_doctor::system::System;
-use wave32_doctor::{scan, targets};
-use wave32_solve::{CARDS, DeviceCaps};
+use wave32_solve::{DeviceCaps, usual_boards};
 
 /// Everything that is asked of a card, once.
 #[derive(Debug, Clone)]
@@ -26,18 +26,23 @@ pub(crate) fn all(api: &Api, options: &Options) -> Result<Vec<Adapter>, DeviceEr
     let mut count = 0;
     // SAFETY: writes one int.
     driver(api, "hipGetDeviceCount", unsafe { (api.device_count)(&mut count) })?;
-    let system = System::live();
-    (0..count).map(|index| describe(api, &system, index, options)).collect()
+    let nodes = sysfs::kfd(&ThisMachine);
+    (0..count).map(|index| describe(api, &nodes, index, options)).collect()
 }
 
-fn describe(api: &Api, system: &System, index: c_int, options: &Options) -> Result<Adapter, DeviceError> {
+fn describe(
+    api: &Api,
+    nodes: &[sysfs::KfdNode],
+    index: c_int,
+    options: &Options,
+) -> Result<Adapter, DeviceError> {
     let mut memory = 0usize;
     // SAFETY: writes one size.
     driver(api, "hipDeviceTotalMem", unsafe { (api.total_memory)(&mut memory, index) })?;
     let arch = api.arch_of(index).unwrap_or_default();
     let reported = arch.split(':').next().unwrap_or_default().to_string();
     let address = api.text_of(api.pci_bus_id, index).to_lowercase();
-    let truth = scan::target_at(system, &address);
+    let truth = sysfs::target_at(&ThisMachine, nodes, &address);
     let spoofed = spoof(&reported, truth.as_ref().map(|(target, from)| (target.as_str(), *from)), |name| {
         std::env::var(name).ok().filter(|value| !value.is_empty())
     });
@@ -59,6 +64,7 @@ fn describe(api: &Api, system: &System, index: c_int, options: &Options) -> Resu
         },
         memory_bytes: memory as u64,
     };
+    let board = board(nodes, &address, &info, ask);
     let wave_size = ask(Attribute::WarpSize).unwrap_or(0);
     let unusable = match spoofed {
         Some(why) if !options.allow_spoof => Some(why),
@@ -66,7 +72,7 @@ fn describe(api: &Api, system: &System, index: c_int, options: &Options) -> Resu
         _ if wave_size != 32 => Some(format!("its waves have {wave_size} lanes, the kernels are for 32")),
         _ => options.kernels.code(&reported).err(),
     };
-    Ok(Adapter { index, info, caps: caps(&reported, ask), target: reported, unusable })
+    Ok(Adapter { index, info, caps: caps(&reported, board, ask), target: reported, unusable })
 }
 
 /// The embedded code for a target: its own, or that of its family's generic target.
@@ -109,20 +115,59 @@ fn spoof(
     }
 }
 
-/// Limits as the runtime tells them, rates from its clocks, the rest as for RDNA1.
+/// The board at a PCI address, where it is known.
+fn board(
+    nodes: &[sysfs::KfdNode],
+    address: &str,
+    info: &DeviceInfo,
+    ask: impl Fn(Attribute) -> Option<u32>,
+) -> Option<&'static Board> {
+    let at = |name: &str| format!("{}/{address}/{name}", sysfs::PCI);
+    let listed = nodes.iter().find(|node| node.address == address).map(|node| node.device);
+    wave32_cards::find(&Seen {
+        device: ThisMachine.hex(&at("device")).or(listed)?,
+        revision: ThisMachine.hex(&at("revision")),
+        name: &info.name,
+        // RDNA's runtime counts work group processors, which are two each.
+        compute_units: ask(Attribute::MultiprocessorCount).filter(|&n| n > 0).map(|n| n * 2),
+        memory_bytes: Some(info.memory_bytes),
+        memory_mhz: ask(Attribute::MemoryClockRate).filter(|&khz| khz > 0).map(|khz| khz / 1000),
+    })
+}
+
+/// Limits as the runtime tells them. Rates are the board's where it is known, so that the plans are those that `explain`
+/// shows for it; else they come from the runtime's clocks, and the rest is as for RDNA1.
 ///
 /// - Compute units: RDNA's runtime counts work group processors, which are two each.
 /// - Bandwidth: GDDR6 moves 16 bits a pin and memory clock as amdgpu counts them; where that gives nothing
 ///   plausible, 10 GB/s a compute unit.
-fn caps(target: &str, ask: impl Fn(Attribute) -> Option<u32>) -> DeviceCaps {
-    let model = CARDS.iter().find(|card| card.target == target).unwrap_or(&CARDS[0]).caps();
+fn caps(target: &str, board: Option<&Board>, ask: impl Fn(Attribute) -> Option<u32>) -> DeviceCaps {
+    let usual = usual_boards();
+    let like = usual.iter().find(|board| board.target().name == target).unwrap_or(&usual[0]);
+    let model = DeviceCaps::of(board.unwrap_or(like));
+    let rates = if board.is_some() { model.clone() } else { told(&model, &ask) };
+    let limit = |attribute, most: u32| ask(attribute).filter(|&n| n > 0).map_or(most, |n| n.min(most));
+    DeviceCaps {
+        lds_per_group: limit(Attribute::MaxSharedMemoryPerBlock, model.lds_per_group),
+        max_group_threads: limit(Attribute::MaxThreadsPerBlock, model.max_group_threads),
+        max_groups: [
+            // A dispatch packet counts work items, in 32 bits a dimension.
+            limit(Attribute::MaxGridDimX, u32::MAX / model.max_group_threads),
+            limit(Attribute::MaxGridDimY, model.max_groups[1]),
+            limit(Attribute::MaxGridDimZ, model.max_groups[2]),
+        ],
+        ..rates
+    }
+}
+
+/// A card's rates by the runtime's numbers, where its board is not known.
+fn told(model: &DeviceCaps, ask: &impl Fn(Attribute) -> Option<u32>) -> DeviceCaps {
     let compute_units = match ask(Attribute::MultiprocessorCount).filter(|&n| n > 0) {
         Some(processors) => processors * 2,
         None => model.compute_units,
     };
     let bytes = f64::from(ask(Attribute::MemoryBusWidth).unwrap_or(0)) / 8.0;
     let bandwidth = f64::from(ask(Attribute::MemoryClockRate).unwrap_or(0)) * 1e3 * 16.0 * bytes / 1e9;
-    let limit = |attribute, most: u32| ask(attribute).filter(|&n| n > 0).map_or(most, |n| n.min(most));
     DeviceCaps {
         compute_units,
         clock_mhz: ask(Attribute::ClockRate)
@@ -133,15 +178,7 @@ fn caps(target: &str, ask: impl Fn(Attribute) -> Option<u32>) -> DeviceCaps {
             20.0..=4000.0 => bandwidth,
             _ => 10.0 * f64::from(compute_units),
         },
-        lds_per_group: limit(Attribute::MaxSharedMemoryPerBlock, model.lds_per_group),
-        max_group_threads: limit(Attribute::MaxThreadsPerBlock, model.max_group_threads),
-        max_groups: [
-            // A dispatch packet counts work items, in 32 bits a dimension.
-            limit(Attribute::MaxGridDimX, u32::MAX / model.max_group_threads),
-            limit(Attribute::MaxGridDimY, model.max_groups[1]),
-            limit(Attribute::MaxGridDimZ, model.max_groups[2]),
-        ],
-        ..model
+        ..model.clone()
     }
 }
 
@@ -186,11 +223,11 @@ mod tests {
 
     #[test]
     fn capabilities_are_plausible_even_where_the_runtime_says_nothing() {
-        let silent = caps("gfx1010", |_| None);
+        let silent = caps("gfx1010", None, |_| None);
         assert_eq!((silent.compute_units, silent.max_groups[0]), (36, u32::MAX / 1024));
         assert!((silent.bandwidth_gbs - 360.0).abs() < 1.0);
         // An RX 5700 XT as amdgpu reports it.
-        let told = caps("gfx1010", |attribute| match attribute {
+        let told = caps("gfx1010", None, |attribute| match attribute {
             Attribute::MultiprocessorCount => Some(20),
             Attribute::ClockRate => Some(2_100_000),
             Attribute::MemoryClockRate => Some(875_000),

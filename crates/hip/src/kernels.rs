@@ -8,10 +8,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use wave32_device::DeviceError;
-
-/// Most buffers of a kernel.
-pub(crate) const MAX_BUFFERS: usize = 8;
+use wave32_device::{DeviceError, MAX_ARGS};
 
 /// A kernel of a code object: a function of its name that takes `buffers` pointers, then `params` 32-bit words by
 /// value.
@@ -97,7 +94,7 @@ impl Module {
         let target = gpu.adapter.target.clone();
         let unknown = |why: &str| DeviceError::Unsupported(format!("kernel `{name}` {why} for {target}"));
         let kernel = self.source.kernel(&target, name).ok_or_else(|| unknown("does not exist"))?;
-        if kernel.buffers as usize > MAX_BUFFERS || kernel.threads > gpu.adapter.caps.max_group_threads {
+        if kernel.buffers as usize > MAX_ARGS || kernel.threads > gpu.adapter.caps.max_group_threads {
             return Err(unknown("takes more buffers or threads than can be passed"));
         }
         let module = self.load(gpu)?;
@@ -176,7 +173,7 @@ impl Gpu {
     ) -> Result<(), DeviceError> {
         debug_assert!(params.len() == function.kernel.params as usize);
         debug_assert!(addresses.len() == function.kernel.buffers as usize);
-        let mut arguments = [null_mut(); MAX_BUFFERS + 1];
+        let mut arguments = [null_mut(); MAX_ARGS + 1];
         for (argument, address) in arguments.iter_mut().zip(addresses) {
             *argument = std::ptr::from_ref(address).cast_mut().cast::<c_void>();
         }

@@ -1,6 +1,6 @@
-//! [`wave32_device::Device`] and [`wave32_device::Queue`] over AMD's HIP runtime, ROCm 5.2 to 7.
+//! [`wave32_device::Queue`] over AMD's HIP runtime, ROCm 5.2 to 7.
 //!
-//! [`list`] says what is here, [`open`] and [`open_queue`] open one. libamdhip64 is loaded then, not linked, and nothing
+//! [`list`] says what is here, [`open`] opens one. libamdhip64 is loaded then, not linked, and nothing
 //! happens before: a machine without it gets [`DeviceError::Unavailable`] with advice. It stays loaded for the rest of
 //! the process's life. Programs that must survive a driver that hangs or crashes while it is loaded call these in a
 //! child process, as `wave32 verify` does.
@@ -9,7 +9,7 @@
 //! say of it. A runtime that is told to take the card for another (HSA_OVERRIDE_GFX_VERSION) is refused, unless
 //! WAVE32_ALLOW_SPOOF=1: then the code is that of the target the runtime claims, since it loads no other.
 //!
-//! This crate is a shell around the driver and holds unsafe code. The caller of a [`Device`] is trusted with nothing
+//! This crate is a shell around the driver and holds unsafe code. The caller of a [`HipQueue`] is trusted with nothing
 //! that could make a driver misbehave: handles, ranges, alignments and grids are checked here, on every call. Kernels
 //! themselves are trusted ([`KernelSource`]).
 //!
@@ -17,12 +17,9 @@
 //! events are asked instead. After [`DeviceError::Timeout`] or [`DeviceError::Lost`] every later call fails; what such
 //! a device holds is leaked, and the process should end. Open devices after forking, not before. The calling
 //! thread's current HIP device is the same after each call as before.
-//!
-//! [`Device`]: wave32_device::Device
 
 mod adapter;
 mod caller;
-mod device;
 mod ffi;
 mod gpu;
 mod kernels;
@@ -30,17 +27,14 @@ mod memory;
 mod queue;
 mod staging;
 
-pub use device::HipDevice;
 pub use ffi::arch;
 pub use kernels::{Kernel, KernelSource, Shipped};
-pub use queue::{HipQueue, Mark};
+pub use queue::HipQueue;
 pub use wave32_device::Listed;
 
 use adapter::Adapter;
 use ffi::Api;
 use gpu::Gpu;
-use kernels::Module;
-use memory::Memory;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,6 +65,9 @@ pub struct Options {
     pub allow_spoof: bool,
     /// A queue takes memory of the caller's as well, which is looked up at the runtime.
     pub foreign_memory: bool,
+    /// Each block is an allocation of its own, not a part of a larger one: for a card, or a tool, that finds accesses
+    /// beyond allocations. Slow.
+    pub separate_blocks: bool,
     /// Most bytes that all buffers together may have.
     pub memory_cap: Option<u64>,
     /// Device time that launches in one go should stay under, instead of [`wave32_device::Budget::TARGET`].
@@ -86,6 +83,7 @@ impl Default for Options {
             stream: None,
             allow_spoof: std::env::var_os("WAVE32_ALLOW_SPOOF").is_some_and(|value| value == "1"),
             foreign_memory: false,
+            separate_blocks: false,
             memory_cap: None,
             submit_target: None,
             kernels: Arc::new(Shipped),
@@ -100,6 +98,7 @@ impl std::fmt::Debug for Options {
             .field("stream", &self.stream)
             .field("allow_spoof", &self.allow_spoof)
             .field("foreign_memory", &self.foreign_memory)
+            .field("separate_blocks", &self.separate_blocks)
             .field("memory_cap", &self.memory_cap)
             .field("submit_target", &self.submit_target)
             .finish_non_exhaustive()
@@ -125,19 +124,15 @@ pub fn list(options: &Options) -> Result<Vec<Listed>, DeviceError> {
 ///
 /// # Errors
 /// `NotFound` for an index that no device has; `Unavailable` where HIP or the device cannot be used; `Driver`.
-pub fn open(selector: Option<usize>, options: Options) -> Result<HipDevice, DeviceError> {
-    let (gpu, module, memory, budget) = parts(selector, options)?;
-    Ok(HipDevice::new(gpu, module, memory, budget))
-}
-
-/// As [`open`], an asynchronous queue with its own allocator.
-///
-/// # Errors
-/// As [`open`].
-pub fn open_queue(selector: Option<usize>, options: Options) -> Result<HipQueue, DeviceError> {
-    let foreign_memory = options.foreign_memory;
-    let (gpu, module, memory, budget) = parts(selector, options)?;
-    Ok(HipQueue::new(gpu, module, memory, budget, foreign_memory))
+pub fn open(selector: Option<usize>, options: Options) -> Result<HipQueue, DeviceError> {
+    let api = Api::load(options.library.as_deref())?;
+    let adapter = choose(&api, selector, &options)?;
+    let mut budget = Budget::new(&adapter.caps);
+    if let Some(target) = options.submit_target {
+        budget = budget.with_target(target);
+    }
+    let gpu = Gpu::new(api, adapter, options.stream)?;
+    Ok(HipQueue::new(gpu, budget, options))
 }
 
 /// The calling thread's current device, an index of [`list`].
@@ -150,17 +145,6 @@ pub fn current_device(options: &Options) -> Result<usize, DeviceError> {
     // SAFETY: writes one int.
     gpu::driver(&api, "hipGetDevice", unsafe { (api.get_device)(&mut index) })?;
     usize::try_from(index).map_err(|_| DeviceError::NotFound(format!("hip:{index}")))
-}
-
-fn parts(selector: Option<usize>, options: Options) -> Result<(Gpu, Module, Memory, Budget), DeviceError> {
-    let api = Api::load(options.library.as_deref())?;
-    let adapter = choose(&api, selector, &options)?;
-    let mut budget = Budget::new(&adapter.caps);
-    if let Some(target) = options.submit_target {
-        budget = budget.with_target(target);
-    }
-    let gpu = Gpu::new(api, adapter, options.stream)?;
-    Ok((gpu, Module::new(options.kernels), Memory::new(options.memory_cap), budget))
 }
 
 fn choose(api: &Api, selector: Option<usize>, options: &Options) -> Result<Adapter, DeviceError> {

@@ -18,11 +18,6 @@ impl Memory {
         Self { in_use: 0, cap }
     }
 
-    /// Bytes held.
-    pub(crate) fn in_use(&self) -> u64 {
-        self.in_use
-    }
-
     /// The address of `bytes` new bytes.
     ///
     /// # Errors

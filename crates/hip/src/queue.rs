@@ -4,28 +4,28 @@
 //! in order. Work goes onto the stream in batches of about the time budget, two at most at a time, so that neither
 //! the desktop nor a deadline waits behind seconds of work; a launch that is longer is cut ([`wave32_device::Budget`]).
 
-use crate::RawStream;
 use crate::caller::Lent;
 use crate::ffi::{DEVICE_TO_DEVICE, Pointer};
 use crate::gpu::{Event, Gpu};
-use crate::kernels::{Function, MAX_BUFFERS, Module};
+use crate::kernels::{Function, Module};
 use crate::memory::Memory;
 use crate::staging::Staging;
-use std::collections::VecDeque;
+use crate::{Options, RawStream};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::ManuallyDrop;
 use std::time::Duration;
+use wave32_device::check::{self, LaunchShape};
 use wave32_device::heap::{self, Heap, HeapStats};
-use wave32_device::{Arg, Budget, Deadline, DeviceError, DeviceInfo, Queue, Work};
-use wave32_solve::{DeviceCaps, Plan};
+use wave32_device::{
+    Arg, Budget, Deadline, DeviceError, DeviceInfo, MAX_ARGS, MAX_PARAMS, Queue, Stamp, Work,
+};
+use wave32_solve::{DeviceCaps, Launch};
 
 /// Batches on the stream at once.
 const AHEAD: usize = 2;
 
 /// Launches of a batch at most.
 const MAX_LAUNCHES: u32 = 1024;
-
-/// Most words of a launch's parameters.
-const MAX_PARAMS: usize = 64;
 
 /// Launches between two events.
 struct Batch {
@@ -51,17 +51,23 @@ pub struct HipQueue {
     /// The batch that launches go to now: its start, work and launches.
     open: Option<(Event, f64, u32)>,
     deadline: Duration,
+    until: Option<Deadline>,
+    /// Batches so far.
+    submits: u64,
+    /// Stamps that nobody has asked the times of.
+    stamps: HashMap<Stamp, Event>,
+    next_stamp: u64,
     /// Memory of the caller's, where that is allowed.
     lent: Option<Lent>,
     /// The stream that work was put on last, captured work aside.
     last: Option<RawStream>,
     /// Memory of launches that were captured into graphs.
     captured: Vec<Segment>,
+    /// Bytes of each block, where blocks are allocations of their own.
+    separate: Option<BTreeMap<u64, u64>>,
+    /// Such blocks that work in flight may still use.
+    freed: Vec<Segment>,
 }
-
-/// A point of the stream, see [`HipQueue::mark`].
-#[derive(Debug)]
-pub struct Mark(Event);
 
 /// A segment's memory.
 #[derive(Debug, Clone, Copy)]
@@ -77,20 +83,26 @@ impl std::fmt::Debug for HipQueue {
 }
 
 impl HipQueue {
-    pub(crate) fn new(gpu: Gpu, module: Module, memory: Memory, budget: Budget, foreign: bool) -> Self {
+    pub(crate) fn new(gpu: Gpu, budget: Budget, options: Options) -> Self {
         Self {
-            lent: foreign.then(Lent::default),
+            lent: options.foreign_memory.then(Lent::default),
             last: None,
             captured: Vec::new(),
+            separate: options.separate_blocks.then(BTreeMap::new),
+            freed: Vec::new(),
             gpu,
-            module: ManuallyDrop::new(module),
-            memory,
+            module: ManuallyDrop::new(Module::new(options.kernels)),
+            memory: Memory::new(options.memory_cap),
             staging: Staging::default(),
             heap: Heap::default(),
             budget,
             batches: VecDeque::new(),
             open: None,
             deadline: Duration::from_secs(60),
+            until: None,
+            submits: 0,
+            stamps: HashMap::new(),
+            next_stamp: 0,
         }
     }
 
@@ -123,38 +135,9 @@ impl HipQueue {
         self.gpu.turn_to(stream, self.last)
     }
 
-    /// Loads the kernels of a plan, which its first launch does otherwise.
-    ///
-    /// # Errors
-    /// `Unsupported` where one is missing; `Driver`.
-    pub fn prepare(&mut self, plan: &Plan) -> Result<(), DeviceError> {
-        let _current = self.gpu.enter()?;
-        plan.launches.iter().try_for_each(|launch| self.module.get(&mut self.gpu, &launch.kernel).map(drop))
-    }
-
-    /// A point behind everything that was put on the stream so far.
-    ///
-    /// # Errors
-    /// `Misuse` while the stream is being captured; `Lost`, `Driver`.
-    pub fn mark(&mut self) -> Result<Mark, DeviceError> {
-        let _current = self.gpu.enter()?;
-        self.not_captured("a mark")?;
-        self.gpu.record().map(Mark)
-    }
-
-    /// The card's time from a mark to what is on the stream now. Waits.
-    ///
-    /// # Errors
-    /// As [`HipQueue::mark`]; `Timeout`.
-    pub fn since(&mut self, mark: Mark) -> Result<Duration, DeviceError> {
-        let _current = self.gpu.enter()?;
-        self.not_captured("a mark")?;
-        let end = self.gpu.record()?;
-        self.gpu.wait(end, "what is timed", Deadline::after(self.deadline))?;
-        let elapsed = self.gpu.elapsed(mark.0, end);
-        self.gpu.recycle(mark.0);
-        self.gpu.recycle(end);
-        elapsed
+    /// Until when the next wait may last.
+    fn deadline(&self) -> Deadline {
+        self.until.unwrap_or_else(|| Deadline::after(self.deadline))
     }
 
     /// Refuses what must wait while the stream is captured.
@@ -181,23 +164,18 @@ impl HipQueue {
         self.release_unused()
     }
 
-    /// Waits for all work.
-    ///
-    /// # Errors
-    /// `Timeout` after the queue's deadline, `Lost`, `Driver`.
-    pub fn synchronize(&mut self) -> Result<(), DeviceError> {
-        let _current = self.gpu.enter()?;
-        self.finish()
-    }
-
     fn finish(&mut self) -> Result<(), DeviceError> {
         self.not_captured("waiting")?;
-        let deadline = Deadline::after(self.deadline);
+        let deadline = self.deadline();
         self.close_batch(false)?;
         while !self.batches.is_empty() {
             self.collect(deadline)?;
         }
-        self.gpu.finish("all work", deadline)
+        self.gpu.finish("all work", deadline)?;
+        for segment in std::mem::take(&mut self.freed) {
+            self.memory.free(&mut self.gpu, segment.address, segment.bytes);
+        }
+        Ok(())
     }
 
     fn release_unused(&mut self) -> Result<(), DeviceError> {
@@ -232,7 +210,9 @@ impl HipQueue {
         let captured = |held: &Segment| {
             address >= held.address && address.saturating_add(bytes) <= held.address + held.bytes
         };
-        if self.heap.find(address, bytes).is_some() || self.captured.iter().any(captured) {
+        let before = self.separate.as_ref().and_then(|blocks| blocks.range(..=address).next_back());
+        let separate = before.is_some_and(|(&at, &long)| address.saturating_add(bytes) <= at + long);
+        if self.heap.find(address, bytes).is_some() || separate || self.captured.iter().any(captured) {
             return Ok(());
         }
         match &mut self.lent {
@@ -261,7 +241,7 @@ impl HipQueue {
         self.last = Some(self.gpu.stream());
         if self.open.is_none() {
             while self.batches.len() >= AHEAD {
-                self.collect(Deadline::after(self.deadline))?;
+                self.collect(self.deadline())?;
             }
             self.open = Some((self.gpu.record()?, 0.0, 0));
         }
@@ -281,6 +261,7 @@ impl HipQueue {
     fn close_batch(&mut self, telling: bool) -> Result<(), DeviceError> {
         let Some((start, work, _)) = self.open.take() else { return Ok(()) };
         let end = self.gpu.record()?;
+        self.submits += 1;
         self.batches.push_back(Batch { start, end, work, telling });
         Ok(())
     }
@@ -291,7 +272,7 @@ impl HipQueue {
         self.gpu.wait(batch.end, "earlier work", deadline)?;
         if batch.telling {
             let elapsed = self.gpu.elapsed(batch.start, batch.end)?;
-            self.budget.learn_total(batch.work, elapsed);
+            self.budget.learn(batch.work, elapsed);
         }
         self.gpu.recycle(batch.start);
         self.gpu.recycle(batch.end);
@@ -307,7 +288,6 @@ impl HipQueue {
         addresses: &[u64],
         work: f64,
     ) -> Result<(), DeviceError> {
-        let widest = self.gpu.adapter.caps.max_groups[0].max(1);
         let per_column = work / f64::from(columns);
         let mut words = [0; MAX_PARAMS];
         words[..params.len()].copy_from_slice(params);
@@ -315,9 +295,8 @@ impl HipQueue {
         while column < columns {
             self.close_batch(false)?;
             self.open_batch()?;
-            let room = (self.budget.capacity() / per_column).max(1.0) as u64;
-            let count = room.min(u64::from((columns - column).min(widest))) as u32;
-            words[0] = column;
+            let count = self.budget.columns(columns - column, per_column, 0.0);
+            words[0] = params[0] + column;
             self.gpu.launch(function, [count, y, z], &words[..params.len()], addresses)?;
             if let Some((_, sum, _)) = self.open.as_mut() {
                 *sum = per_column * f64::from(count);
@@ -334,13 +313,27 @@ impl HipQueue {
 unsafe impl Send for HipQueue {}
 
 impl Queue for HipQueue {
+    fn info(&self) -> &DeviceInfo {
+        &self.gpu.adapter.info
+    }
+
     fn caps(&self) -> &DeviceCaps {
         &self.gpu.adapter.caps
+    }
+
+    fn check(&mut self) -> Result<(), DeviceError> {
+        self.gpu.enter().map(drop)
     }
 
     fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
         if self.gpu.capturing {
             return self.alloc_captured(bytes);
+        }
+        if let Some(blocks) = &mut self.separate {
+            let _current = self.gpu.enter()?;
+            let address = self.memory.alloc(&mut self.gpu, bytes)?;
+            blocks.insert(address, bytes);
+            return Ok(address);
         }
         if let Some(address) = self.heap.take(bytes) {
             return Ok(address);
@@ -358,7 +351,18 @@ impl Queue for HipQueue {
     }
 
     fn free(&mut self, address: u64) {
-        self.heap.give(address);
+        match self.separate.as_mut().and_then(|blocks| blocks.remove(&address)) {
+            Some(bytes) => self.freed.push(Segment { address, bytes }),
+            None => {
+                self.heap.give(address);
+            }
+        }
+    }
+
+    fn prepare(&mut self, launch: &Launch) -> Result<(), DeviceError> {
+        let _current = self.gpu.enter()?;
+        let kernel = self.module.get(&mut self.gpu, &launch.kernel)?.kernel;
+        check::launch(launch, kernel.params, kernel.buffers, &self.gpu.adapter.caps)
     }
 
     fn launch(
@@ -371,41 +375,18 @@ impl Queue for HipQueue {
     ) -> Result<(), DeviceError> {
         let _current = self.gpu.enter()?;
         let function = self.module.get(&mut self.gpu, kernel)?;
-        let (wanted, caps) = (function.kernel, &self.gpu.adapter.caps);
-        if params.len() != wanted.params as usize
-            || args.len() != wanted.buffers as usize
-            || params.first() != Some(&0)
-            || params.len() > MAX_PARAMS
-        {
-            return Err(DeviceError::Misuse(format!(
-                "kernel `{kernel}` of {} params (the first 0) and {} buffers got {} and {}",
-                wanted.params,
-                wanted.buffers,
-                params.len(),
-                args.len()
-            )));
-        }
-        if grid.contains(&0) || grid[1] > caps.max_groups[1] || grid[2] > caps.max_groups[2] {
-            let [x, y, z] = grid;
-            return Err(DeviceError::Unsupported(format!(
-                "kernel `{kernel}`: a grid of {x}x{y}x{z} workgroups"
-            )));
-        }
-        let (widest, alignment, most) = (caps.max_groups[0], caps.offset_alignment, caps.max_range);
-        let mut addresses = [0; MAX_BUFFERS];
+        let first = params.first().copied();
+        let shape = LaunchShape { kernel, grid, first, params: params.len(), buffers: args.len() };
+        shape.check(function.kernel.params, function.kernel.buffers, &self.gpu.adapter.caps)?;
+        let mut addresses = [0; MAX_ARGS];
         for (address, arg) in addresses.iter_mut().zip(args) {
             self.owned(arg.address, arg.bytes)?;
-            if arg.bytes == 0 || !arg.address.is_multiple_of(alignment) || arg.bytes > most {
-                return Err(DeviceError::Unsupported(format!(
-                    "a binding of {} bytes at {:#x}; the device binds 1 to {most} bytes at multiples of {alignment}",
-                    arg.bytes, arg.address
-                )));
-            }
+            check::arg(kernel, arg.address, arg.bytes, &self.gpu.adapter.caps)?;
             *address = arg.address;
         }
         let addresses = &addresses[..args.len()];
         let work = Budget::work(work.flops, work.bytes);
-        if grid[0] > widest || work > self.budget.capacity() {
+        if grid[0] > self.gpu.adapter.caps.max_groups[0] || work > self.budget.capacity() {
             return self.launch_parts(&function, grid, params, addresses, work);
         }
         self.open_batch()?;
@@ -458,7 +439,8 @@ impl Queue for HipQueue {
         self.not_captured("a copy from the host")?;
         self.owned(address, data.len() as u64)?;
         self.open_batch()?;
-        self.staging.write(&mut self.gpu, address, data, Deadline::after(self.deadline))?;
+        let deadline = self.deadline();
+        self.staging.write(&mut self.gpu, address, data, deadline)?;
         self.launched(Budget::work(0, data.len() as u64))
     }
 
@@ -466,7 +448,49 @@ impl Queue for HipQueue {
         let _current = self.gpu.enter()?;
         self.not_captured("a copy to the host")?;
         self.owned(address, data.len() as u64)?;
-        self.staging.read(&mut self.gpu, address, data, Deadline::after(self.deadline))
+        let deadline = self.deadline();
+        self.staging.read(&mut self.gpu, address, data, deadline)
+    }
+
+    fn synchronize(&mut self) -> Result<(), DeviceError> {
+        let _current = self.gpu.enter()?;
+        self.finish()
+    }
+
+    fn wait_until(&mut self, deadline: Option<Deadline>) {
+        self.until = deadline;
+    }
+
+    /// Nothing to do: the stream keeps all work in order.
+    fn barrier(&mut self) -> Result<(), DeviceError> {
+        self.gpu.enter().map(drop)
+    }
+
+    fn stamp(&mut self) -> Result<Stamp, DeviceError> {
+        let _current = self.gpu.enter()?;
+        self.not_captured("a time")?;
+        let (event, stamp) = (self.gpu.record()?, Stamp(self.next_stamp));
+        self.next_stamp += 1;
+        self.stamps.insert(stamp, event);
+        Ok(stamp)
+    }
+
+    fn times(&mut self, stamps: &[Stamp]) -> Result<Vec<Duration>, DeviceError> {
+        let _current = self.gpu.enter()?;
+        self.finish()?;
+        let events = stamps.iter().map(|stamp| {
+            let text =
+                || DeviceError::Misuse(format!("{stamp:?} is none of this queue's, or was asked for before"));
+            self.stamps.remove(stamp).ok_or_else(text)
+        });
+        let events = events.collect::<Result<Vec<_>, _>>()?;
+        let times = events.iter().map(|&event| self.gpu.elapsed(events[0], event)).collect();
+        events.into_iter().for_each(|event| self.gpu.recycle(event));
+        times
+    }
+
+    fn submits(&self) -> u64 {
+        self.submits
     }
 }
 
@@ -485,8 +509,12 @@ impl Drop for HipQueue {
         if let Some((start, ..)) = self.open.take() {
             self.gpu.recycle(start);
         }
+        std::mem::take(&mut self.stamps).into_values().for_each(|event| self.gpu.recycle(event));
         if let Ok(_current) = self.gpu.enter() {
-            for segment in self.heap.remove_all().into_iter().chain(std::mem::take(&mut self.captured)) {
+            let separate = self.separate.take().unwrap_or_default().into_iter();
+            let separate = separate.map(|(address, bytes)| Segment { address, bytes });
+            let other = self.captured.drain(..).chain(self.freed.drain(..)).chain(separate);
+            for segment in self.heap.remove_all().into_iter().chain(other) {
                 self.memory.free(&mut self.gpu, segment.address, segment.bytes);
             }
             self.staging.free(&mut self.gpu);

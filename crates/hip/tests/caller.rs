@@ -6,6 +6,7 @@ use common::StandIn;
 use std::ffi::c_void;
 use wave32_device::{Arg, DeviceError, Queue, Work};
 use wave32_hip::{HipQueue, Options, RawStream};
+use wave32_solve::Access;
 
 fn stream(number: usize) -> RawStream {
     // SAFETY: the stand-in never looks at a stream.
@@ -14,13 +15,19 @@ fn stream(number: usize) -> RawStream {
 
 fn open(runtime: &StandIn) -> HipQueue {
     let options = Options { foreign_memory: true, stream: Some(stream(16)), ..runtime.options() };
-    wave32_hip::open_queue(None, options).unwrap()
+    wave32_hip::open(None, options).unwrap()
 }
 
 /// One `step` from and to two blocks of 256 bytes.
 fn step(queue: &mut HipQueue, from: u64, to: u64) -> Result<(), DeviceError> {
-    let arg = |address, writes| Arg { address, bytes: 256, writes };
-    queue.launch("step", [1, 1, 1], &[0, 64, 3, 4], &[arg(from, false), arg(to, true)], Work::default())
+    let arg = |address, access| Arg { address, bytes: 256, access };
+    queue.launch(
+        "step",
+        [1, 1, 1],
+        &[0, 64, 3, 4],
+        &[arg(from, Access::Read), arg(to, Access::Write)],
+        Work::default(),
+    )
 }
 
 fn misuse(outcome: Result<(), DeviceError>) -> String {
@@ -65,7 +72,7 @@ fn what_is_no_memory_of_the_card_is_refused_before_anything_is_launched() {
     assert!(runtime.calls("hipGetLastError") > 0, "a failed look-up is not the caller's error");
 
     let options = Options { stream: Some(stream(16)), ..runtime.options() };
-    let mut queue = wave32_hip::open_queue(None, options).unwrap();
+    let mut queue = wave32_hip::open(None, options).unwrap();
     assert!(misuse(step(&mut queue, from, to)).contains("no memory of this device"), "unless it is allowed");
 }
 
@@ -128,7 +135,7 @@ fn a_captured_stream_gets_launches_and_nothing_else() {
     for refused in [queue.synchronize(), queue.upload(from, &[1; 4]), queue.download(from, &mut [0; 4])] {
         assert!(misuse(refused).contains("captured"));
     }
-    assert!(queue.mark().is_err());
+    assert!(queue.stamp().is_err());
     runtime.set("CAPTURING", 0);
     queue.set_stream(stream(48)).unwrap();
     assert_eq!(runtime.calls("hipStreamWaitEvent"), 1, "behind what was launched before the capture");

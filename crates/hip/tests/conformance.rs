@@ -4,7 +4,7 @@ mod common;
 
 use common::{FIXTURE, StandIn, card, card_options, seed};
 use std::time::Duration;
-use wave32_device::conformance;
+use wave32_device::{Runner, conformance};
 use wave32_hip::Options;
 
 /// What has to be given back, and by which call.
@@ -19,13 +19,15 @@ const PAIRS: [(&str, &str); 5] = [
 #[test]
 fn the_suite_passes_on_a_stand_in_that_gets_everything_back() {
     let runtime = StandIn::new();
-    for submit_target in [None, Some(Duration::from_micros(50))] {
-        let options = Options { submit_target, ..runtime.options() };
-        let mut device = wave32_hip::open(None, options).unwrap();
+    for (submit_target, separate_blocks) in
+        [(None, false), (Some(Duration::from_micros(50)), false), (None, true)]
+    {
+        let options = Options { submit_target, separate_blocks, ..runtime.options() };
+        let mut device = Runner::new(wave32_hip::open(None, options).unwrap());
         let passed =
             conformance::run(&mut device, &FIXTURE, &[], seed()).unwrap_or_else(|what| panic!("{what}"));
         assert_eq!(passed.len(), 11);
-        assert_eq!(device.memory_in_use(), 0, "every buffer was freed");
+        assert_eq!(device.queue().heap_stats().allocated, 0, "every buffer was freed");
     }
     for (make, give) in PAIRS {
         assert!(runtime.calls(make) > 0, "{make}");
@@ -37,10 +39,10 @@ fn the_suite_passes_on_a_stand_in_that_gets_everything_back() {
 #[test]
 fn deadlines_hold_on_a_stand_in() {
     let runtime = StandIn::new();
-    let device = wave32_hip::open(None, runtime.options()).unwrap();
+    let device = Runner::new(wave32_hip::open(None, runtime.options()).unwrap());
     // 1e-8 s a round there.
-    let (late, dropped) = conformance::deadline(Box::new(device), &FIXTURE, (1, 100_000_000))
-        .unwrap_or_else(|what| panic!("{what}"));
+    let (late, dropped) =
+        conformance::deadline(device, &FIXTURE, (1, 100_000_000)).unwrap_or_else(|what| panic!("{what}"));
     eprintln!("answered after {late:?}, dropped in {dropped:?}");
     assert_eq!(runtime.calls("hipFree"), 0, "it would wait for the card");
 }
@@ -49,26 +51,28 @@ fn deadlines_hold_on_a_stand_in() {
 fn the_suite_passes_on_the_card() {
     let Some(mut device) = card(card_options()) else { return };
     conformance::run(&mut device, &FIXTURE, &[], seed()).unwrap_or_else(|what| panic!("{what}"));
-    assert_eq!(device.memory_in_use(), 0, "every buffer was freed");
+    assert_eq!(device.queue().heap_stats().allocated, 0, "every buffer was freed");
 }
 
 #[test]
 fn deadlines_hold_on_the_card() {
     let Some(device) = card(card_options()) else { return };
-    let virtual_card = wave32_device::Device::info(&device).kind == "cpu";
+    let virtual_card = device.info().kind == "cpu";
     // About a second: modelled 30 clocks a round on a card, some 10 ns on one that the CPU executes.
     let work = if virtual_card { (1, 50_000_000) } else { (1, 60_000_000) };
     let (late, dropped) =
-        conformance::deadline(Box::new(device), &FIXTURE, work).unwrap_or_else(|what| panic!("{what}"));
+        conformance::deadline(device, &FIXTURE, work).unwrap_or_else(|what| panic!("{what}"));
     eprintln!("answered after {late:?}, dropped in {dropped:?}");
 }
 
 #[test]
 fn queues_conform_on_a_stand_in_that_gets_everything_back() {
     let runtime = StandIn::new();
-    for submit_target in [None, Some(Duration::from_micros(1))] {
-        let options = Options { submit_target, ..runtime.options() };
-        let mut queue = wave32_hip::open_queue(None, options).unwrap();
+    for (submit_target, separate_blocks) in
+        [(None, false), (Some(Duration::from_micros(1)), false), (None, true)]
+    {
+        let options = Options { submit_target, separate_blocks, ..runtime.options() };
+        let mut queue = wave32_hip::open(None, options).unwrap();
         conformance::queue(&mut queue, &FIXTURE, seed(), 1500, (30 << 20) + 13)
             .unwrap_or_else(|what| panic!("{what}"));
         assert_eq!(queue.heap_stats().allocated, 0);
@@ -83,7 +87,7 @@ fn queues_conform_on_a_stand_in_that_gets_everything_back() {
 
 #[test]
 fn queues_conform_on_the_card() {
-    let mut queue = match wave32_hip::open_queue(None, card_options()) {
+    let mut queue = match wave32_hip::open(None, card_options()) {
         Ok(queue) => queue,
         Err(error) if std::env::var_os("WAVE32_REQUIRE_HIP").is_some() => panic!("{error}"),
         Err(error) => return eprintln!("skipped: {error}"),

@@ -8,14 +8,15 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wave32_device::{Arg, Device, DeviceError, Operands, Queue, Work};
+use wave32_device::{Arg, DeviceError, Operands, Queue, Runner, Work};
 use wave32_hip::{Kernel, KernelSource, Options, RawStream};
 use wave32_problem::{ConvProblem, ConvSpec};
-use wave32_solve::{Binding, Launch, Plan, Role};
+use wave32_solve::{Access, Binding, Launch, Plan, Role};
 
 /// One `step` over 64 words.
 fn plan(kernel: &str) -> Plan {
-    let binding = |role| Binding { role, offset: 0, size: 256 };
+    let access = |role| if role == Role::Y { Access::Write } else { Access::Read };
+    let binding = |role| Binding { role, offset: 0, size: 256, access: access(role) };
     let launch = Launch {
         kernel: kernel.into(),
         grid: [1, 1, 1],
@@ -27,7 +28,6 @@ fn plan(kernel: &str) -> Plan {
         },
         flops: 1,
         bytes: 1,
-        depends: false,
     };
     let problem = ConvProblem::new(ConvSpec::default()).unwrap();
     Plan { problem, solver: "fixture", config: String::new(), workspace_bytes: 0, launches: vec![launch] }
@@ -60,7 +60,7 @@ fn devices_are_counted_listed_and_chosen() {
     assert_eq!(listed[1].info.name, "Stand-in RX 5600 XT 1");
     assert!(listed[1].info.driver.contains("gfx1010:xnack-"), "{}", listed[1].info.driver);
     assert_eq!((listed[0].caps.compute_units, listed[0].caps.clock_mhz), (36, 1560));
-    let best = wave32_hip::open(None, runtime.options()).unwrap();
+    let best = Runner::new(wave32_hip::open(None, runtime.options()).unwrap());
     assert_eq!(best.info().id, "hip:2", "it has most memory");
     assert!(
         matches!(wave32_hip::open(Some(3), runtime.options()), Err(DeviceError::NotFound(id)) if id == "hip:3")
@@ -96,7 +96,7 @@ fn unusable_devices_say_why() {
 fn the_callers_current_device_stays_current() {
     let runtime = StandIn::new();
     runtime.set("COUNT", 2);
-    let mut second = wave32_hip::open(Some(1), runtime.options()).unwrap();
+    let mut second = Runner::new(wave32_hip::open(Some(1), runtime.options()).unwrap());
     let buffer = second.alloc(64).unwrap();
     second.write(buffer, 0, &[1; 64]).unwrap();
     second.free(buffer);
@@ -117,7 +117,8 @@ fn a_callers_stream_is_used_and_kept() {
     let runtime = StandIn::new();
     // SAFETY: the null stream always lives.
     let stream = unsafe { RawStream::new(std::ptr::null_mut()) };
-    let mut device = wave32_hip::open(None, Options { stream: Some(stream), ..runtime.options() }).unwrap();
+    let mut device =
+        Runner::new(wave32_hip::open(None, Options { stream: Some(stream), ..runtime.options() }).unwrap());
     let buffer = device.alloc(8).unwrap();
     device.write(buffer, 0, &[7; 8]).unwrap();
     drop(device);
@@ -141,7 +142,7 @@ fn failures_of_calls_are_typed() {
     ];
     for (call, status, right) in cases {
         let runtime = StandIn::new();
-        let mut device = wave32_hip::open(None, runtime.options()).unwrap();
+        let mut device = Runner::new(wave32_hip::open(None, runtime.options()).unwrap());
         runtime.set(call, status);
         let mut all = || -> Result<(), DeviceError> {
             let (x, y) = (device.alloc(256)?, device.alloc(256)?);
@@ -162,7 +163,7 @@ fn failures_of_calls_are_typed() {
 #[test]
 fn kernels_that_are_not_there_are_unsupported() {
     let runtime = StandIn::new();
-    let mut device = wave32_hip::open(None, runtime.options()).unwrap();
+    let mut device = Runner::new(wave32_hip::open(None, runtime.options()).unwrap());
     for name in ["no_such_kernel", "missing"] {
         let result = device.prepare(&plan(name));
         assert!(matches!(&result, Err(DeviceError::Unsupported(text)) if text.contains(name)), "{result:?}");
@@ -172,7 +173,7 @@ fn kernels_that_are_not_there_are_unsupported() {
 #[test]
 fn a_card_that_hangs_costs_a_deadline_and_a_bounded_drop() {
     let runtime = StandIn::new();
-    let mut device = wave32_hip::open(None, runtime.options()).unwrap();
+    let mut device = Runner::new(wave32_hip::open(None, runtime.options()).unwrap());
     let (x, y) = (device.alloc(256).unwrap(), device.alloc(256).unwrap());
     let operands = Operands::new().with(Role::X, x, 0).with(Role::Y, y, 0);
     runtime.set("HANG", 1);
@@ -190,12 +191,14 @@ fn a_card_that_hangs_costs_a_deadline_and_a_bounded_drop() {
 #[test]
 fn a_queue_that_hangs_answers_within_its_deadline() {
     let runtime = StandIn::new();
-    let mut queue = wave32_hip::open_queue(None, runtime.options()).unwrap();
+    let mut queue = wave32_hip::open(None, runtime.options()).unwrap();
     queue.set_deadline(SOON);
     let block = queue.alloc(256).unwrap();
     runtime.set("HANG", 1);
-    let args =
-        [Arg { address: block, bytes: 256, writes: false }, Arg { address: block, bytes: 256, writes: true }];
+    let args = [
+        Arg { address: block, bytes: 256, access: Access::Read },
+        Arg { address: block, bytes: 256, access: Access::Write },
+    ];
     let work = Work { flops: u64::MAX / 1024, bytes: 0 };
     let start = Instant::now();
     // Each is a batch of its own: the third waits for the first.
@@ -237,7 +240,7 @@ fn a_target_without_code_is_unusable() {
 #[test]
 fn a_forked_child_is_told_to_start_anew() {
     let runtime = StandIn::new();
-    let mut device = wave32_hip::open(None, runtime.options()).unwrap();
+    let mut device = Runner::new(wave32_hip::open(None, runtime.options()).unwrap());
     let buffer = device.alloc(4).unwrap();
     let options = runtime.options();
     let (frees, mallocs) = (runtime.calls("hipFree"), runtime.calls("hipMalloc"));

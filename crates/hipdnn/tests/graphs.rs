@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use wave32_hipdnn::graph::Wanted;
 use wave32_miopen::offers::Choices;
 use wave32_problem::Activation;
-use wave32_solve::CARDS;
+use wave32_solve::{DeviceCaps, usual_boards};
 
 fn random() -> StdRng {
     StdRng::seed_from_u64(seed())
@@ -258,7 +258,7 @@ fn mixed_up_graphs_are_refused_and_never_crash() {
     const NUMBERS: [i64; 12] = [0, 1, -1, 2, 3, 7, 64, 1 << 31, 1 << 32, 1 << 62, i64::MAX, i64::MIN];
     const UIDS: [i64; 7] = [X, W, Y, BIAS, 21, 22, 0];
     let random = &mut random();
-    let (mut choices, caps) = (Choices::default(), CARDS[0].caps());
+    let (mut choices, caps) = (Choices::default(), DeviceCaps::of(usual_boards()[0]));
     let mut refused = 0;
     for _ in 0..30_000 {
         let mut graph = fused(random).graph();

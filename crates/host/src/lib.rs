@@ -2,5 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod file;
+#[cfg(unix)]
+pub mod own;
 pub mod stream;
 pub mod text;

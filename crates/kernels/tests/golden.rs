@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
-use wave32_kernelc::clang::{Clang, TARGETS};
+use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::table::{self, Row};
 use wave32_kernelc::{CompileError, aco, parallel, readback};
 use wave32_solve::variants::{self, Variant};
@@ -78,7 +78,8 @@ fn llvm(variants: &[&Variant]) -> Result<(Vec<Row>, String), CompileError> {
         let built: Vec<&Variant> = variants.iter().copied().filter(|v| v.is_for(target)).collect();
         readback::code_object(&clang, &path, target, &built)
     };
-    let rows: Result<Vec<Vec<Row>>, CompileError> = parallel::map(&TARGETS, read).into_iter().collect();
+    let rows: Result<Vec<Vec<Row>>, CompileError> =
+        parallel::map(&clang::targets(), read).into_iter().collect();
     // Best effort: it is in the system's temporary folder.
     let _ = std::fs::remove_dir_all(&scratch);
     Ok((rows?.concat(), clang.version))

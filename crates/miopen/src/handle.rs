@@ -112,7 +112,7 @@ impl Handle {
     fn engine<'s>(&self, state: &'s mut State) -> Outcome<&'s mut Engine> {
         if state.engine.is_none() {
             let options = Options { stream: Some(state.stream.raw()), ..options() };
-            let queue = wave32_hip::open_queue(Some(self.device), options)?;
+            let queue = wave32_hip::open(Some(self.device), options)?;
             let proven = takes_proven().then(|| Tables::load(self.device, &queue.info().driver));
             let choices = Choices::from_env()?.with(proven);
             state.engine = Some(Engine { queue, planner: Planner::default(), choices });
@@ -144,7 +144,10 @@ impl Handle {
     /// # Errors
     /// Not implemented, where the card lacks something.
     pub fn prepare(&self, plan: &Plan) -> Outcome {
-        self.with(|state| Ok(self.engine(state)?.queue.prepare(plan)?))
+        self.with(|state| {
+            let queue = &mut self.engine(state)?.queue;
+            Ok(plan.launches.iter().try_for_each(|launch| queue.prepare(launch))?)
+        })
     }
 
     /// Launches work on the handle's stream, and times it where profiling is on. Memory of the caller's is looked up
@@ -160,9 +163,10 @@ impl Handle {
             if !profiling {
                 return work(engine);
             }
-            let mark = engine.queue.mark()?;
+            let start = engine.queue.stamp()?;
             let done = work(engine)?;
-            state.elapsed = engine.queue.since(mark)?;
+            let end = engine.queue.stamp()?;
+            state.elapsed = engine.queue.times(&[start, end])?[1];
             Ok(done)
         })
     }

@@ -31,7 +31,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use wave32_doctor::{drop_in, own};
+use wave32_host::own;
 use wave32_problem::Direction;
 
 /// Who answers, as `WAVE32_ROUTE` says.
@@ -350,10 +350,10 @@ pub extern "C" fn wave32_resolve(slot: &Slot) -> usize {
 
 fn search() -> Option<Next> {
     let loaded = loaded();
-    let is_miopen = |path: &&PathBuf| named(path).is_some_and(drop_in::is_miopen);
+    let is_miopen = |path: &&PathBuf| named(path).is_some_and(own::is_miopen);
     let (ours, theirs): (Vec<&PathBuf>, Vec<&PathBuf>) =
         loaded.iter().filter(is_miopen).partition(|path| own::at(path).is_some());
-    let kept = ours.iter().filter_map(|path| Some(drop_in::kept_name(&path.canonicalize().ok()?)));
+    let kept = ours.iter().filter_map(|path| Some(own::kept_name(&path.canonicalize().ok()?)));
     let runtime = loaded.iter().filter(|path| is_hip(path));
     let beside =
         runtime.flat_map(|path| ["libMIOpen.so.1", "libMIOpen.so"].map(|name| path.with_file_name(name)));

@@ -236,7 +236,7 @@ impl Choices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wave32_solve::CARDS;
+    use wave32_solve::usual_boards;
 
     #[test]
     fn every_solver_has_a_number_of_its_own() {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn whatever_the_workspace_something_runs_and_it_is_what_was_named() {
-        let caps = CARDS[0].caps();
+        let caps = DeviceCaps::of(usual_boards()[0]);
         let mut choices = Choices::default();
         let base = ConvSpec { n: 4, c: 64, h: 28, w: 28, k: 64, ..ConvSpec::default() };
         for direction in wave32_problem::Direction::ALL {

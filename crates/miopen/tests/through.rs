@@ -185,7 +185,7 @@ fn a_proven_solver_of_the_vendors_is_taken_where_the_probe_is_to_say() {
 
 #[test]
 fn the_note_tells_whose_it_is() {
-    let own = wave32_doctor::own::at(library()).unwrap();
+    let own = wave32_host::own::at(library()).unwrap();
     assert_eq!(
         (own.name.as_str(), own.version.as_str(), own.whole),
         ("libMIOpen", env!("CARGO_PKG_VERSION"), true)

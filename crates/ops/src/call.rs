@@ -1,6 +1,7 @@
 //! [`Call`]: one launch being put together.
 
 use crate::{Arg, OpError, Queue, View, Work};
+use wave32_solve::Access;
 
 const MAX_ARGS: usize = 8;
 const MAX_PARAMS: usize = 32;
@@ -115,7 +116,8 @@ impl Call {
                 format!("address {address:#x}, elements of {size} bytes"),
             ));
         }
-        self.args[self.buffers] = Arg { address: start, bytes, writes };
+        let access = if writes { Access::Write } else { Access::Read };
+        self.args[self.buffers] = Arg { address: start, bytes, access };
         self.buffers += 1;
         Ok((skipped / size) as u32)
     }

@@ -1,7 +1,7 @@
 //! Convolutions and matrix products: plans of the solver table, launched on a queue.
 
 use crate::skinny::{Skinny, Sum};
-use crate::{Arg, DType, OpError, Queue, View, Work, copy};
+use crate::{DType, OpError, Queue, View, copy};
 use std::collections::HashMap;
 use std::sync::Arc;
 use wave32_problem::{Activation, ConvProblem, ConvSpec, Direction, Epilogue};
@@ -269,7 +269,7 @@ pub fn execute(
             addresses[Role::Workspace as usize] = queue.alloc(plan.workspace_bytes)?;
             scratch.push(addresses[Role::Workspace as usize]);
         }
-        launch(queue, plan, &addresses, result)?;
+        wave32_device::execute(queue, plan, &addresses)?;
         let target = match result {
             Role::X => operands.x,
             Role::W => operands.w,
@@ -283,18 +283,4 @@ pub fn execute(
     })();
     scratch.into_iter().for_each(|address| queue.free(address));
     run
-}
-
-fn launch(queue: &mut dyn Queue, plan: &Plan, addresses: &[u64; 5], result: Role) -> Result<(), OpError> {
-    let mut args = [Arg::default(); 8];
-    for launch in &plan.launches {
-        for (arg, binding) in args.iter_mut().zip(&launch.bindings) {
-            let writes = binding.role == result || binding.role == Role::Workspace;
-            let address = addresses[binding.role as usize] + binding.offset;
-            *arg = Arg { address, bytes: binding.size, writes };
-        }
-        let work = Work { flops: launch.flops, bytes: launch.bytes };
-        queue.launch(&launch.kernel, launch.grid, &launch.params, &args[..launch.bindings.len()], work)?;
-    }
-    Ok(())
 }

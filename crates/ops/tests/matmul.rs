@@ -112,12 +112,7 @@ impl Queue for Narrow {
     fn caps(&self) -> &DeviceCaps {
         &self.caps
     }
-    fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
-        self.stream.alloc(bytes)
-    }
-    fn free(&mut self, address: u64) {
-        self.stream.free(address);
-    }
+
     fn launch(
         &mut self,
         kernel: &str,
@@ -129,18 +124,8 @@ impl Queue for Narrow {
         assert!(args.iter().all(|arg| arg.bytes <= self.caps.max_range), "{kernel} binds {args:?}");
         Queue::launch(&mut self.stream, kernel, grid, params, args, work)
     }
-    fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
-        self.stream.fill(address, bytes, word)
-    }
-    fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.stream.copy(from, to, bytes)
-    }
-    fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.stream.upload(address, data)
-    }
-    fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
-        self.stream.download(address, data)
-    }
+
+    common::stream::rest_of_queue!(stream);
 }
 
 #[test]

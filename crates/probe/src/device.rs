@@ -8,28 +8,30 @@ use crate::vendor::Vendor;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
-use wave32_device::{BufferId, Device, DeviceError, DeviceInfo, Operands, Timing};
-use wave32_hip::HipDevice;
+use wave32_device::{BufferId, DeviceError, DeviceInfo, Operands, Queue, Runner, Times, Timing};
+use wave32_hip::HipQueue;
 use wave32_problem::Direction;
 use wave32_solve::{DeviceCaps, Plan, Role};
+use wave32_verify::device::PlanDevice;
 
 /// A libMIOpen on HIP's best card, whose memory this is.
 struct Miopen {
-    hip: HipDevice,
+    hip: Runner<HipQueue>,
     vendor: Vendor,
     info: DeviceInfo,
 }
 
 /// Opens `miopen:PATH`; `None` for any other name.
-pub fn open(id: &str) -> Option<Result<Box<dyn Device>, DeviceError>> {
+pub fn open(id: &str) -> Option<Result<Box<dyn PlanDevice>, DeviceError>> {
     let path = Path::new(id.strip_prefix("miopen:")?);
     let opened = || {
-        let hip = wave32_hip::open(None, wave32_hip::Options::default())?;
+        let options = wave32_hip::Options { separate_blocks: true, ..wave32_hip::Options::default() };
+        let hip = Runner::new(wave32_hip::open(None, options)?);
         let index = hip.info().id.rsplit(':').next().and_then(|index| index.parse().ok()).unwrap_or(0);
         let vendor = Vendor::open(path, index).map_err(DeviceError::Unavailable)?;
         let driver = format!("MIOpen {} over {}", vendor.identity().miopen, hip.info().driver);
         let info = DeviceInfo { id: id.into(), driver, ..hip.info().clone() };
-        Ok(Box::new(Miopen { hip, vendor, info }) as Box<dyn Device>)
+        Ok(Box::new(Miopen { hip, vendor, info }) as Box<dyn PlanDevice>)
     };
     Some(opened())
 }
@@ -80,7 +82,7 @@ impl Miopen {
     }
 }
 
-impl Device for Miopen {
+impl PlanDevice for Miopen {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -105,17 +107,15 @@ impl Device for Miopen {
         self.hip.read(buffer, offset, data)
     }
 
-    fn prepare(&mut self, _: &Plan) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
     fn run(&mut self, plan: &Plan, operands: &Operands, _: Duration) -> Result<Timing, DeviceError> {
+        // Copies to the operands are on a stream that MIOpen's does not wait for.
+        self.hip.queue_mut().synchronize()?;
         let start = Instant::now();
         self.convolve(plan, operands)?;
         Ok(Timing { total: start.elapsed(), ..Timing::default() })
     }
 
-    fn time(&mut self, _: &Plan, _: &[Operands], _: u32, _: Duration) -> Result<Vec<Duration>, DeviceError> {
+    fn time(&mut self, _: &Plan, _: &[Operands], _: u32, _: Duration) -> Result<Times, DeviceError> {
         Err(DeviceError::Unsupported("a libMIOpen is verified, not timed".into()))
     }
 }

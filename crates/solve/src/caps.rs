@@ -1,6 +1,7 @@
 //! What a solver may know of a device: numbers, never a card's name.
 
 use serde::{Deserialize, Serialize};
+use wave32_cards::Board;
 
 /// Capabilities and modelled rates of one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,60 +48,23 @@ impl DeviceCaps {
     pub fn floors(&self, flops: u64, bytes: u64) -> (f64, f64) {
         (flops as f64 / self.peak_flops(), bytes as f64 / (self.bandwidth_gbs * 1e9))
     }
-}
 
-/// A card whose speed we model; figures from its public specification.
-#[derive(Debug, Clone, Copy)]
-pub struct CardModel {
-    /// Marketing name.
-    pub name: &'static str,
-    /// gfx target of its code objects.
-    pub target: &'static str,
-    compute_units: u32,
-    clock_mhz: u32,
-    bandwidth_gbs: f64,
-}
-
-/// The RDNA1 cards that `explain` prints modelled floors for: compute units, boost clock, bandwidth.
-pub const CARDS: [CardModel; 3] = [
-    CardModel {
-        name: "RX 5600 XT",
-        target: "gfx1010",
-        compute_units: 36,
-        clock_mhz: 1560,
-        bandwidth_gbs: 288.0,
-    },
-    CardModel {
-        name: "RX 5700 XT",
-        target: "gfx1010",
-        compute_units: 40,
-        clock_mhz: 1905,
-        bandwidth_gbs: 448.0,
-    },
-    CardModel {
-        name: "RX 5500 XT",
-        target: "gfx1012",
-        compute_units: 22,
-        clock_mhz: 1845,
-        bandwidth_gbs: 224.0,
-    },
-];
-
-impl CardModel {
-    /// Capabilities of this card as RADV reports them, with the specification's rates.
+    /// Capabilities of a board as RADV reports them, with the rates of its specification: the boost clock and the memory's
+    /// full bandwidth.
     ///
-    /// Per compute unit of RDNA1 ("RDNA 1.0 Instruction Set Architecture", AMD 2020, chapters 2 and 3):
-    /// two SIMD32s, each with 1024 VGPRs a lane and 20 wavefronts; 64 KB of LDS.
-    pub fn caps(&self) -> DeviceCaps {
-        DeviceCaps {
-            compute_units: self.compute_units,
+    /// Of RDNA's compute units, each has two SIMD32s, and 64 KiB of LDS ("RDNA 1.0 Instruction Set Architecture", AMD 2020,
+    /// chapters 2 and 3).
+    pub fn of(board: &Board) -> Self {
+        let simd = board.target().simd();
+        Self {
+            compute_units: board.compute_units,
             fma_per_clock: 64,
-            clock_mhz: self.clock_mhz,
-            bandwidth_gbs: self.bandwidth_gbs,
+            clock_mhz: board.clocks.boost,
+            bandwidth_gbs: board.memory.bandwidth_gbs(),
             launch_us: 5.0,
             wave_size: 32,
-            threads_per_cu: 2 * 20 * 32,
-            registers_per_cu: 2 * 1024 * 32,
+            threads_per_cu: 2 * simd.waves * 32,
+            registers_per_cu: 2 * simd.registers * 32,
             lds_per_group: 64 << 10,
             lds_per_cu: 64 << 10,
             max_group_threads: 1024,
@@ -110,4 +74,12 @@ impl CardModel {
             storage_16bit: true,
         }
     }
+}
+
+/// The cards that plans are explained and modelled for where nobody names one: of RDNA1, one of each width.
+///
+/// # Panics
+/// Never: `wave32_cards` has them.
+pub fn usual_boards() -> [&'static Board; 3] {
+    ["rx5600xt", "rx5700xt", "rx5500xt"].map(|id| wave32_cards::by_id(id).expect("a row of wave32_cards"))
 }

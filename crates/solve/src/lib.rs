@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod caps;
+pub mod hazards;
 mod model;
 mod plan;
 mod policy;
@@ -9,7 +10,8 @@ mod solvers;
 mod table;
 pub mod variants;
 
-pub use caps::{CARDS, CardModel, DeviceCaps};
+pub use caps::{DeviceCaps, usual_boards};
+pub use hazards::{Access, Hazards};
 pub use plan::{Binding, Launch, Plan, Role};
 pub use policy::Policy;
 pub use solvers::solvers;

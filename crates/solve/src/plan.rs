@@ -1,5 +1,6 @@
 //! [`Plan`]: what to launch, as data. The same plan runs on every GPU device.
 
+use crate::hazards::{Access, Hazards};
 use serde::{Deserialize, Serialize};
 use wave32_problem::ConvProblem;
 
@@ -32,6 +33,8 @@ pub struct Binding {
     pub offset: u64,
     /// Bytes of the range; at most the device's `max_range`.
     pub size: u64,
+    /// What the launch does with it.
+    pub access: Access,
 }
 
 /// One kernel launch.
@@ -54,8 +57,6 @@ pub struct Launch {
     pub flops: u64,
     /// Bytes it has to move through memory at least.
     pub bytes: u64,
-    /// True where it reads what an earlier launch of the plan wrote, or overwrites what one reads.
-    pub depends: bool,
 }
 
 impl Launch {
@@ -66,7 +67,6 @@ impl Launch {
         part.grid[0] = count;
         let share = |total: u64| (total as f64 * f64::from(count) / f64::from(self.grid[0])) as u64;
         (part.flops, part.bytes) = (share(self.flops), share(self.bytes));
-        part.depends = self.depends && x == 0;
         part
     }
 }
@@ -87,6 +87,23 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// For each launch, whether it must wait for an earlier one; those that need not may run side by side.
+    pub fn waits(&self) -> Vec<bool> {
+        // Each role's bytes are apart from the others'.
+        let start = |binding: &Binding| ((binding.role as u64) << 60) + binding.offset;
+        let mut hazards = Hazards::default();
+        let waits = |launch: &Launch| {
+            let ranges = launch.bindings.iter().map(|b| ((start(b), start(b) + b.size), b.access));
+            let waits = hazards.conflict(ranges.clone());
+            if waits {
+                hazards.clear();
+            }
+            hazards.note(ranges);
+            waits
+        };
+        self.launches.iter().map(waits).collect()
+    }
+
     /// Bytes of the buffer for `role`, 0 where the plan's problem has none.
     pub fn role_bytes(&self, role: Role) -> u64 {
         let (p, size) = (&self.problem, self.problem.spec().dtype.size());

@@ -210,9 +210,9 @@ impl fmt::Display for Explanation {
             return writeln!(f, "no plan");
         };
         writeln!(f, "plan: {} {}, workspace {} B", plan.solver, plan.config, plan.workspace_bytes)?;
-        for launch in &plan.launches {
+        for (launch, waits) in plan.launches.iter().zip(plan.waits()) {
             let [x, y, z] = launch.grid;
-            let after = if launch.depends { ", after the one before" } else { "" };
+            let after = if waits { ", after the one before" } else { "" };
             writeln!(f, "  {} grid {x}x{y}x{z}{after}", launch.kernel)?;
         }
         let (compute, memory) = self.caps.floors(flops, bytes);

@@ -31,10 +31,10 @@ impl Variant {
         *self.defines.get(name).unwrap_or_else(|| panic!("variants.txt: {} lacks {name}", self.name))
     }
 
-    /// Is it built for that gfx target? Rows with `RDNA1=1` are for gfx101x only: what convolutions do not need is
+    /// Is it built for that gfx target? Rows with `RDNA1=1` are for RDNA1 only: what convolutions do not need is
     /// compiled for the cards that wave32 is made for, and waits for its route on the others.
     pub fn is_for(&self, target: &str) -> bool {
-        target.starts_with("gfx101") || !self.defines.contains_key("RDNA1")
+        wave32_cards::targets::is_rdna1(target) || !self.defines.contains_key("RDNA1")
     }
 
     /// The value of the dialect's `DTYPE` macro: 0 f32, 1 f16, 2 bf16.

@@ -4,11 +4,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::{
-    CARDS, DeviceCaps, Outcome, Plan, Policy, Role, SolveError, explain, plan, plans, solvers, variants,
+    DeviceCaps, Outcome, Plan, Policy, Role, SolveError, explain, plan, plans, solvers, usual_boards,
+    variants,
 };
 
 fn caps() -> DeviceCaps {
-    CARDS[0].caps()
+    DeviceCaps::of(usual_boards()[0])
 }
 
 fn random_problem(rng: &mut StdRng) -> ConvProblem {
@@ -91,7 +92,7 @@ fn plans_obey_their_limits_and_their_kernels() {
     let mut rng = StdRng::seed_from_u64(seed);
     for _ in 0..400 {
         let problem = random_problem(&mut rng);
-        let caps = CARDS[rng.random_range(0..3)].caps();
+        let caps = DeviceCaps::of(usual_boards()[rng.random_range(0..3)]);
         for cap in [None, Some(0), Some(rng.random_range(0..1 << 22))] {
             let policy = Policy { workspace_cap: cap, ..Policy::default() };
             let all = plans(&problem, &caps, &policy);

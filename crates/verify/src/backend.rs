@@ -1,12 +1,13 @@
-//! Where a problem runs: the CPU backend, or a GPU behind the device trait. Each run has guarded,
+//! Where a problem runs: the CPU backend, or a GPU that runs plans. Each run has guarded,
 //! poisoned buffers of its own.
 
 use crate::bands::{GUARD, fill_guard, guard_damage};
 use crate::data::Data;
+use crate::device::PlanDevice;
 use crate::inputs::Inputs;
 use crate::protocol::{Device as DeviceReport, Failure, Ready, Verdict};
 use std::time::Duration;
-use wave32_device::{BufferId, Device, DeviceError, Operands};
+use wave32_device::{BufferId, DeviceError, Operands, Runner};
 use wave32_problem::{ConvProblem, Direction};
 use wave32_solve::{Plan, Policy, Role};
 
@@ -17,12 +18,12 @@ const PIECE: usize = 32 << 20;
 pub enum Backend {
     /// im2col and GEMM of the CPU crate.
     Cpu,
-    /// Any device of the trait.
-    Gpu(Box<dyn Device>),
+    /// Anything that runs plans.
+    Gpu(Box<dyn PlanDevice>),
 }
 
 /// Opens devices that this crate does not know; `None` for a name that is not its own.
-pub type Opener = fn(&str) -> Option<Result<Box<dyn Device>, DeviceError>>;
+pub type Opener = fn(&str) -> Option<Result<Box<dyn PlanDevice>, DeviceError>>;
 
 /// One way to compute a problem on a backend.
 #[derive(Debug, Clone)]
@@ -74,11 +75,12 @@ impl Backend {
         match (driver, index) {
             ("cpu", None) => Ok(Self::Cpu),
             ("vulkan", index) => {
-                let device = wave32_vulkan::open(index, wave32_vulkan::Options::default())?;
-                Ok(Self::Gpu(Box::new(device)))
+                let queue = wave32_vulkan::open(index, wave32_vulkan::Options::default())?;
+                Ok(Self::Gpu(Box::new(Runner::new(queue))))
             }
             ("hip", index) => {
-                Ok(Self::Gpu(Box::new(wave32_hip::open(index, wave32_hip::Options::default())?)))
+                let options = wave32_hip::Options { separate_blocks: true, ..wave32_hip::Options::default() };
+                Ok(Self::Gpu(Box::new(Runner::new(wave32_hip::open(index, options)?))))
             }
             _ => Err(unknown()),
         }
@@ -186,7 +188,7 @@ fn run_cpu(p: &ConvProblem, cap: u64, inputs: &Inputs, poison: u8) -> Result<Run
 
 /// The buffers of one run; all are freed when it is over, however it ends.
 struct Buffers<'a> {
-    device: &'a mut dyn Device,
+    device: &'a mut dyn PlanDevice,
     held: Vec<BufferId>,
 }
 

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 use wave32_cpu::Options;
-use wave32_device::{BufferId, Device, DeviceError, DeviceInfo, Operands, Timing};
+use wave32_device::{BufferId, DeviceError, DeviceInfo, Operands, Times, Timing};
 use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Epilogue};
-use wave32_solve::{CARDS, DeviceCaps, Plan, Policy, Role};
+use wave32_solve::{DeviceCaps, Plan, Policy, Role, usual_boards};
 use wave32_verify::backend::Backend;
 use wave32_verify::check::check;
 use wave32_verify::data::Data;
+use wave32_verify::device::PlanDevice;
 use wave32_verify::plant::Plants;
 use wave32_verify::protocol::{Job, Outcome, Verdict};
 
@@ -48,7 +49,14 @@ impl Fake {
             kind: "virtual",
             memory_bytes: 1 << 30,
         };
-        Self { info, caps: CARDS[0].caps(), buffers: HashMap::new(), next: 1, runs: 0, fault }
+        Self {
+            info,
+            caps: DeviceCaps::of(usual_boards()[0]),
+            buffers: HashMap::new(),
+            next: 1,
+            runs: 0,
+            fault,
+        }
     }
 
     /// The buffer bound to `role` and the range of its operand.
@@ -79,7 +87,7 @@ fn roles(direction: Direction) -> [Role; 3] {
     }
 }
 
-impl Device for Fake {
+impl PlanDevice for Fake {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -108,10 +116,6 @@ impl Device for Fake {
     fn read(&mut self, buffer: BufferId, offset: u64, data: &mut [u8]) -> Result<(), DeviceError> {
         let start = offset as usize;
         data.copy_from_slice(&self.buffers[&buffer.0][start..start + data.len()]);
-        Ok(())
-    }
-
-    fn prepare(&mut self, _: &Plan) -> Result<(), DeviceError> {
         Ok(())
     }
 
@@ -152,7 +156,7 @@ impl Device for Fake {
         Ok(Timing::default())
     }
 
-    fn time(&mut self, _: &Plan, _: &[Operands], _: u32, _: Duration) -> Result<Vec<Duration>, DeviceError> {
+    fn time(&mut self, _: &Plan, _: &[Operands], _: u32, _: Duration) -> Result<Times, DeviceError> {
         Err(DeviceError::Unsupported("nothing is timed here".into()))
     }
 }

@@ -9,16 +9,17 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 use wave32_cpu::{Inputs, oracle};
-use wave32_device::{Device, DeviceError, Operands};
+use wave32_device::{DeviceError, Operands, Runner};
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::variants::{self, Variant};
 use wave32_solve::{Plan, Policy, Role};
 use wave32_verify::backend::Backend;
+use wave32_verify::device::PlanDevice;
 
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The device under test, or none where there is no driver (then the test is skipped, unless one is demanded).
-fn open() -> Option<Box<dyn Device>> {
+fn open() -> Option<Box<dyn PlanDevice>> {
     let name = std::env::var("WAVE32_TEST_DEVICE").unwrap_or_else(|_| "vulkan".into());
     let demanded = if name.starts_with("hip") { "WAVE32_REQUIRE_HIP" } else { "WAVE32_REQUIRE_VULKAN" };
     match Backend::open(&name) {
@@ -89,7 +90,7 @@ fn roles(direction: Direction) -> [Role; 3] {
 }
 
 /// Runs the plan on fresh random operands; returns the normwise error against the oracle.
-fn error_of(device: &mut dyn Device, plan: &Plan, rng: &mut StdRng) -> f64 {
+fn error_of(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) -> f64 {
     let p = &plan.problem;
     let dtype = p.spec().dtype;
     let [a, b, out] = roles(p.spec().direction);
@@ -240,7 +241,7 @@ fn every_solver_is_right_in_bf16() {
 }
 
 /// The cheapest plan over the shapes that launches each of the kernels, by kernel.
-fn cheapest(kernels: &[&'static Variant], device: &dyn Device) -> BTreeMap<&'static str, Plan> {
+fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&'static str, Plan> {
     let mut found: BTreeMap<&'static str, Plan> = BTreeMap::new();
     let flops = |plan: &Plan| plan.launches.iter().map(|launch| launch.flops).sum::<u64>();
     let configs = |tag: &str| [tag.to_string(), format!("{tag}/1"), format!("{tag}/2"), format!("{tag}/3")];
@@ -302,7 +303,7 @@ fn solvers_are_clean_under_validation() {
     }
     let options = wave32_vulkan::Options { validation: true, ..wave32_vulkan::Options::default() };
     let mut device = match wave32_vulkan::open(None, options) {
-        Ok(device) => device,
+        Ok(queue) => Runner::new(queue),
         Err(error) => return eprintln!("skipped: {error}"),
     };
     let mut rng = random();
@@ -316,6 +317,6 @@ fn solvers_are_clean_under_validation() {
             }
         }
     }
-    let messages = device.validation_messages();
+    let messages = device.queue().validation_messages();
     assert!(messages.is_empty(), "{} validation messages: {messages:#?}", messages.len());
 }

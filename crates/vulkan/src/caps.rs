@@ -5,10 +5,12 @@
 
 use ash::{amd, nv, vk};
 use std::ffi::CStr;
+use wave32_cards::Seen;
+use wave32_cards::sysfs::AMD as AMD_PCI;
 use wave32_solve::DeviceCaps;
 
 /// PCI vendor ids, for the meaning of "compute unit" only.
-pub(crate) const AMD: u32 = 0x1002;
+pub(crate) const AMD: u32 = AMD_PCI as u32;
 const NVIDIA: u32 = 0x10de;
 
 /// Vendor extensions that count compute units; zero where absent.
@@ -48,7 +50,7 @@ impl VendorProperties {
     }
 }
 
-/// Limits and modelled rates.
+/// Limits and modelled rates: of a board that `wave32_cards` knows, its specification's; of others, guesses.
 ///
 /// - Compute units: the driver's count, else 32 for a discrete card, 8 for others, host threads for a CPU.
 /// - f32 FMAs a clock: 128 for an NVIDIA multiprocessor (since Maxwell), 64 for an AMD compute unit and
@@ -68,6 +70,10 @@ pub(crate) fn model(
     storage_16bit: bool,
 ) -> DeviceCaps {
     let limits = &properties.limits;
+    if let Some(board) = board(properties, memory_bytes, vendor) {
+        let of_board = DeviceCaps::of(board);
+        return DeviceCaps { storage_16bit, ..limited(of_board, limits, wave_size) };
+    }
     let cpu = kind == "cpu";
     let compute_units = match kind {
         "cpu" => std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
@@ -81,7 +87,7 @@ pub(crate) fn model(
         _ => (1700, 10.0 * f64::from(compute_units)),
     };
     let lds_per_group = limits.max_compute_shared_memory_size;
-    DeviceCaps {
+    let guessed = DeviceCaps {
         compute_units,
         fma_per_clock: match properties.vendor_id {
             _ if cpu => 1,
@@ -103,12 +109,97 @@ pub(crate) fn model(
             NVIDIA => lds_per_group.max(96 << 10),
             _ => lds_per_group.saturating_mul(2),
         },
+        max_group_threads: u32::MAX,
+        max_groups: [u32::MAX; 3],
+        max_range: u64::MAX,
+        offset_alignment: 1,
+        storage_16bit,
+    };
+    limited(guessed, limits, wave_size)
+}
+
+/// What the driver limits, as it says.
+fn limited(rates: DeviceCaps, limits: &vk::PhysicalDeviceLimits, wave_size: u32) -> DeviceCaps {
+    DeviceCaps {
+        wave_size,
+        lds_per_group: limits.max_compute_shared_memory_size,
         max_group_threads: limits
             .max_compute_work_group_invocations
             .min(limits.max_compute_work_group_size[0]),
         max_groups: limits.max_compute_work_group_count,
         max_range: u64::from(limits.max_storage_buffer_range),
         offset_alignment: limits.min_storage_buffer_offset_alignment.max(1),
-        storage_16bit,
+        ..rates
+    }
+}
+
+/// The board, where this is one of AMD's that is known.
+fn board(
+    properties: &vk::PhysicalDeviceProperties,
+    memory_bytes: u64,
+    vendor: &VendorProperties,
+) -> Option<&'static wave32_cards::Board> {
+    let name = properties.device_name_as_c_str().ok()?.to_string_lossy();
+    let seen = Seen {
+        device: u16::try_from(properties.device_id).ok().filter(|_| properties.vendor_id == AMD)?,
+        revision: None,
+        name: &name,
+        compute_units: vendor.units(),
+        memory_bytes: Some(memory_bytes),
+        memory_mhz: None,
+    };
+    wave32_cards::find(&seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What RADV of Mesa 25 tells of a card of that name, and its limits.
+    fn recorded(name: &str, device: u32) -> vk::PhysicalDeviceProperties {
+        let mut properties = vk::PhysicalDeviceProperties::default().vendor_id(AMD).device_id(device);
+        for (to, from) in properties.device_name.iter_mut().zip(name.bytes()) {
+            *to = from as std::ffi::c_char;
+        }
+        properties.device_type = vk::PhysicalDeviceType::DISCRETE_GPU;
+        properties.limits.max_compute_shared_memory_size = 64 << 10;
+        properties.limits.max_compute_work_group_invocations = 1024;
+        properties.limits.max_compute_work_group_size = [1024; 3];
+        properties.limits.max_compute_work_group_count = [u32::MAX, 65535, 65535];
+        properties.limits.max_storage_buffer_range = u32::MAX;
+        properties.limits.min_storage_buffer_offset_alignment = 4;
+        properties
+    }
+
+    fn caps_of(name: &str, device: u32, units: u32, gib: u64) -> DeviceCaps {
+        let mut vendor = VendorProperties::default();
+        vendor.amd2.active_compute_unit_count = units;
+        model(&recorded(name, device), "discrete", gib << 30, 32, &vendor, true)
+    }
+
+    #[test]
+    fn a_card_gets_the_figures_that_explain_prints_for_it() {
+        for (device, gib) in [(0x731f, 6), (0x731f, 8), (0x7340, 4), (0x7340, 8)] {
+            for board in wave32_cards::rdna1().filter(|board| board.devices.contains(&(device as u16))) {
+                let same_memory = board.memory.mib == (gib as u32) << 10;
+                // The faster memory is not told from the slower by anything that Vulkan says.
+                if !same_memory || board.name.ends_with("Gbps") {
+                    continue;
+                }
+                let told = board.full_name() + " (RADV NAVI10)";
+                let seen = caps_of(&told, device, board.compute_units, gib);
+                assert_eq!(seen, DeviceCaps::of(board), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_guessed_by_its_kind() {
+        let unknown = caps_of("AMD Radeon Graphics (RADV NAVI10)", 0x731f, 10, 8);
+        assert_eq!((unknown.compute_units, unknown.clock_mhz), (10, 1700), "no board has 10");
+        let mut other = recorded("NVIDIA H200", 0x731f);
+        other.vendor_id = NVIDIA;
+        let caps = model(&other, "discrete", 141 << 30, 32, &VendorProperties::default(), true);
+        assert_eq!((caps.fma_per_clock, caps.compute_units), (128, 32), "an id of AMD's is none of others'");
     }
 }

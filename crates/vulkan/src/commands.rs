@@ -1,4 +1,4 @@
-//! Command buffers, each with a query pool for timestamps: what the device's ring and the stream's slots
+//! Command buffers, each with a query pool for timestamps: what the queue's slots
 //! are made of.
 
 use crate::error::at;

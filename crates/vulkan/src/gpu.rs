@@ -230,6 +230,11 @@ impl Gpu {
         }
     }
 
+    /// Device time from one timestamp to a later one; the counter may wrap once in between.
+    pub(crate) fn elapsed(&self, from: u64, to: u64) -> Duration {
+        ticks_to_time(from, to, self.family.timestamp_bits, self.adapter.limits.timestamp_period_ns)
+    }
+
     /// The timeline value at which everything submitted so far is done.
     pub(crate) fn last_submitted(&self) -> u64 {
         self.submitted
@@ -271,6 +276,14 @@ impl Gpu {
     }
 }
 
+fn ticks_to_time(from: u64, to: u64, bits: u32, period_ns: f64) -> Duration {
+    let mask = if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+    let ticks = to.wrapping_sub(from) & mask;
+    // "Later" by more than half the range is in truth earlier: drivers may order stamps a tick off.
+    let ticks = if ticks > mask / 2 { 0 } else { ticks };
+    Duration::from_secs_f64(ticks as f64 * period_ns * 1e-9)
+}
+
 impl Drop for Gpu {
     fn drop(&mut self) {
         // SAFETY: the owner drops a Gpu only when nothing is in flight, after everything made from it;
@@ -310,5 +323,15 @@ mod tests {
             }
         }
         assert!(heard().contains("size-00912"), "{}", heard());
+    }
+
+    #[test]
+    fn ticks_become_time() {
+        let ns = |from, to, bits, period| ticks_to_time(from, to, bits, period).as_nanos();
+        assert_eq!(ns(100, 350, 64, 10.0), 2500);
+        assert_eq!(ns(100, 350, 64, 1.0), 250);
+        assert_eq!(ns((1 << 36) - 10, 5, 36, 1.0), 15, "wraps at the valid bits");
+        assert_eq!(ns(7, 7, 64, 1.0), 0);
+        assert_eq!(ns(8, 7, 64, 1.0), 0, "a tick backwards is no aeon");
     }
 }

@@ -1,17 +1,15 @@
-//! [`wave32_device::Device`] over Vulkan 1.2 and newer: RADV, AMD's own drivers, NVIDIA, Intel, lavapipe.
+//! [`wave32_device::Queue`] over Vulkan 1.2 and newer: RADV, AMD's own drivers, NVIDIA, Intel, lavapipe.
 //!
 //! [`list`] says what is here, [`open`] opens one. libvulkan is loaded then, not linked, and nothing
 //! happens before: a machine without Vulkan gets [`DeviceError::Unavailable`] with advice.
 //!
-//! This crate is a shell around the driver and holds unsafe code. The caller of a [`Device`] is trusted
+//! This crate is a shell around the driver and holds unsafe code. The caller of a [`VulkanQueue`] is trusted
 //! with nothing that could make a driver misbehave: handles, ranges, alignments, grids and kernels'
 //! requirements are checked here, on every call. Kernels themselves are trusted ([`KernelSource`]).
 //!
-//! One queue, one thread at a time (`&mut self`). Every call waits for what it submits, with a deadline.
+//! One queue, one thread at a time (`&mut self`). Every wait has a deadline.
 //! After [`DeviceError::Timeout`] or [`DeviceError::Lost`] every later call fails; drop the device and
 //! open it anew. Open devices after forking, not before.
-//!
-//! [`Device`]: wave32_device::Device
 
 mod adapter;
 mod cache;
@@ -19,23 +17,17 @@ mod cache;
 mod cache_faults;
 mod caps;
 mod commands;
-mod device;
 mod error;
-mod execute;
 mod gpu;
 mod instance;
 mod kernels;
 mod memory;
 mod pipelines;
-mod ring;
-mod sets;
-mod staging;
-mod stream;
+mod queue;
 
-pub use device::VulkanDevice;
 pub use instance::validation_available;
 pub use kernels::{Kernel, KernelSource, Shipped};
-pub use stream::{Counts, HeapStats, KernelId, MAX_ARGS, MAX_PARAMS, Profiled, Stream};
+pub use queue::{Counts, HeapStats, KernelId, Profiled, VulkanQueue};
 pub use wave32_device::Listed;
 
 use std::path::PathBuf;
@@ -49,13 +41,10 @@ pub struct Options {
     /// Folder of the pipeline cache; `None` is `$XDG_CACHE_HOME/wave32` or `~/.cache/wave32`.
     pub cache_dir: Option<PathBuf>,
     /// Load the Khronos validation layer and collect what it says
-    /// ([`VulkanDevice::validation_messages`]). Slow.
+    /// ([`VulkanQueue::validation_messages`]). Slow.
     pub validation: bool,
     /// Let the driver bound every buffer access, where it can: for debugging kernels.
     pub robust: bool,
-    /// Copy through staging buffers even where the host can write the device's memory in place: for
-    /// tests, on devices that would never take the way of a discrete card.
-    pub always_stage: bool,
     /// Most bytes that all buffers together may have.
     pub memory_cap: Option<u64>,
     /// GPU time that one submit should stay under, instead of [`wave32_device::Budget::TARGET`].
@@ -70,7 +59,6 @@ impl Default for Options {
             cache_dir: None,
             validation: false,
             robust: false,
-            always_stage: false,
             memory_cap: None,
             submit_target: None,
             kernels: Arc::new(Shipped),
@@ -84,7 +72,6 @@ impl std::fmt::Debug for Options {
             .field("cache_dir", &self.cache_dir)
             .field("validation", &self.validation)
             .field("robust", &self.robust)
-            .field("always_stage", &self.always_stage)
             .field("memory_cap", &self.memory_cap)
             .field("submit_target", &self.submit_target)
             .finish_non_exhaustive()
@@ -112,18 +99,9 @@ pub fn list() -> Result<Vec<Listed>, DeviceError> {
 /// # Errors
 /// `NotFound` for an index that no device has; `Unavailable` where Vulkan or the device cannot be used;
 /// `Driver`.
-pub fn open(selector: Option<usize>, options: Options) -> Result<VulkanDevice, DeviceError> {
+pub fn open(selector: Option<usize>, options: Options) -> Result<VulkanQueue, DeviceError> {
     let (instance, adapter) = choose(selector, &options)?;
-    VulkanDevice::new(instance, adapter, options)
-}
-
-/// As [`open`], an asynchronous queue with its own allocator.
-///
-/// # Errors
-/// As [`open`].
-pub fn open_stream(selector: Option<usize>, options: Options) -> Result<Stream, DeviceError> {
-    let (instance, adapter) = choose(selector, &options)?;
-    Stream::new(instance, adapter, options)
+    VulkanQueue::new(instance, adapter, options)
 }
 
 fn choose(

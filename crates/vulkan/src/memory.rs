@@ -8,7 +8,7 @@ use gpu_allocator::vulkan::{
 };
 use gpu_allocator::{AllocationSizes, MemoryLocation};
 use std::collections::HashMap;
-use wave32_device::{BufferId, DeviceError, check};
+use wave32_device::{BufferId, DeviceError};
 
 /// Memory blocks that small buffers share: device-local, and host-visible. Larger buffers get their own.
 const DEVICE_BLOCK: u64 = 64 << 20;
@@ -19,34 +19,13 @@ pub(crate) struct Buffer {
     pub(crate) raw: vk::Buffer,
     pub(crate) bytes: u64,
     pub(crate) allocation: Allocation,
-    /// False where the memory is to be treated as the device's alone, mapped or not.
-    in_place: bool,
 }
 
 impl Buffer {
     /// Its bytes, where the host may write them in place.
     pub(crate) fn mapped_mut(&mut self) -> Option<&mut [u8]> {
         let bytes = self.bytes as usize;
-        if self.in_place {
-            self.allocation.mapped_slice_mut().and_then(|slice| slice.get_mut(..bytes))
-        } else {
-            None
-        }
-    }
-
-    /// Its bytes, where reading them in place is fast: host memory that is not cached is read at a
-    /// hundredth of the speed.
-    pub(crate) fn mapped_cached(&self) -> Option<&[u8]> {
-        let cached = self.in_place
-            && self.allocation.memory_properties().contains(vk::MemoryPropertyFlags::HOST_CACHED);
-        let bytes = self.bytes as usize;
-        if cached { self.allocation.mapped_slice().and_then(|slice| slice.get(..bytes)) } else { None }
-    }
-
-    /// The range as sizes of this machine, if it lies within the buffer.
-    pub(crate) fn range(&self, offset: u64, len: usize) -> Result<std::ops::Range<usize>, DeviceError> {
-        check::range(offset, len, self.bytes)?;
-        Ok(offset as usize..offset as usize + len)
+        self.allocation.mapped_slice_mut().and_then(|slice| slice.get_mut(..bytes))
     }
 }
 
@@ -58,12 +37,11 @@ pub(crate) struct Memory {
     next: u64,
     in_use: u64,
     cap: Option<u64>,
-    location: MemoryLocation,
 }
 
 impl Memory {
     /// No buffers yet; `cap` bounds the bytes of all together.
-    pub(crate) fn new(gpu: &Gpu, cap: Option<u64>, always_stage: bool) -> Result<Self, DeviceError> {
+    pub(crate) fn new(gpu: &Gpu, cap: Option<u64>) -> Result<Self, DeviceError> {
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: gpu.instance.raw.clone(),
             device: gpu.raw.clone(),
@@ -73,22 +51,12 @@ impl Memory {
             allocation_sizes: AllocationSizes::new(DEVICE_BLOCK, HOST_BLOCK),
         })
         .map_err(|error| memory(&error, 0, 0))?;
-        // Where the GPU's memory is the host's, buffers are written in place instead of through staging.
-        let location = match gpu.adapter.info.kind {
-            "integrated" | "cpu" if !always_stage => MemoryLocation::CpuToGpu,
-            _ => MemoryLocation::GpuOnly,
-        };
-        Ok(Self { allocator, buffers: HashMap::new(), next: 1, in_use: 0, cap, location })
+        Ok(Self { allocator, buffers: HashMap::new(), next: 1, in_use: 0, cap })
     }
 
     /// Bounds the bytes of all buffers made from now on.
     pub(crate) fn set_cap(&mut self, cap: Option<u64>) {
         self.cap = cap;
-    }
-
-    /// Bytes held.
-    pub(crate) fn in_use(&self) -> u64 {
-        self.in_use
     }
 
     /// A buffer for kernels and copies.
@@ -109,7 +77,7 @@ impl Memory {
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST;
-        let buffer = self.create(gpu, bytes, usage, self.location)?;
+        let buffer = self.create(gpu, bytes, usage, MemoryLocation::GpuOnly)?;
         let id = BufferId(self.next);
         self.next += 1;
         self.in_use += bytes;
@@ -148,7 +116,7 @@ impl Memory {
         };
         // SAFETY: the memory meets the buffer's requirements and is bound to nothing else.
         match unsafe { gpu.raw.bind_buffer_memory(raw, allocation.memory(), allocation.offset()) } {
-            Ok(()) => Ok(Buffer { raw, bytes, allocation, in_place: location != MemoryLocation::GpuOnly }),
+            Ok(()) => Ok(Buffer { raw, bytes, allocation }),
             Err(code) => {
                 // Its memory stays with the allocator until the device goes; the driver is in trouble anyway.
                 // SAFETY: never used.
@@ -185,11 +153,6 @@ impl Memory {
     /// The buffer of that id.
     pub(crate) fn get(&self, id: BufferId) -> Result<&Buffer, DeviceError> {
         self.buffers.get(&id).ok_or_else(|| unknown(id))
-    }
-
-    /// The buffer of that id.
-    pub(crate) fn get_mut(&mut self, id: BufferId) -> Result<&mut Buffer, DeviceError> {
-        self.buffers.get_mut(&id).ok_or_else(|| unknown(id))
     }
 
     /// Frees every buffer; nothing may be in flight.

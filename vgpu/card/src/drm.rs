@@ -8,6 +8,7 @@ use crate::cards::Card;
 use crate::device::{self, Device};
 use crate::preload::real;
 use crate::topology::RENDER_MINOR;
+use wave32_cards::{Board, MemoryKind};
 
 /// What the card's handle points to: nothing is read through it.
 static HANDLE: u8 = 0;
@@ -43,7 +44,6 @@ struct GpuInfo {
 }
 
 const _: () = assert!(size_of::<GpuInfo>() == 416);
-const GDDR6: u32 = 9;
 
 /// libdrm's: opens the render node.
 ///
@@ -115,8 +115,8 @@ pub unsafe extern "C" fn amdgpu_get_marketing_name(dev: *mut c_void) -> *const c
     }
     static NAME: std::sync::OnceLock<std::ffi::CString> = std::sync::OnceLock::new();
     NAME.get_or_init(|| {
-        let name = Device::current().map_or("", |device| device.settings.card.name);
-        std::ffi::CString::new(name).unwrap_or_default()
+        let name = Device::current().map(|device| device.settings.card.board.full_name());
+        std::ffi::CString::new(name.unwrap_or_default()).unwrap_or_default()
     })
     .as_ptr()
 }
@@ -151,27 +151,38 @@ pub unsafe extern "C" fn amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_vo
     real!(amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_void) -> c_int, -libc::EINVAL)
 }
 
-fn gpu_info(card: &Card) -> GpuInfo {
+fn gpu_info(card: Card) -> GpuInfo {
+    let Board { compute_units, clocks, memory, .. } = card.board;
     GpuInfo {
-        asic_id: card.device.into(),
+        asic_id: card.device().into(),
         chip_rev: 0,
-        // Navi 10 begins at 1, Navi 14 at 20.
-        chip_external_rev: if card.asic == "Navi 14" { 20 } else { 2 },
+        // Where the numbers of each chip begin.
+        chip_external_rev: match card.chip.name {
+            "Navi 12" => 10,
+            "Navi 14" => 20,
+            _ => 2,
+        },
         family_id: FAMILY_NAVI,
         ids_flags: 0,
         // kHz.
-        max_engine_clk: u64::from(card.clock_mhz) * 1000,
-        max_memory_clk: u64::from(card.memory_mhz) * 1000,
-        num_shader_engines: card.shader_engines,
-        num_shader_arrays_per_engine: 2,
+        max_engine_clk: u64::from(clocks.boost) * 1000,
+        max_memory_clk: u64::from(card.memory_mhz()) * 1000,
+        num_shader_engines: card.chip.shader_engines,
+        num_shader_arrays_per_engine: card.chip.arrays_per_engine,
         graphics: [0; 69],
-        cu_active_number: card.compute_units,
+        cu_active_number: *compute_units,
         cu_ao_mask: 0,
         cu_bitmap: [0; 16],
-        vram_type: GDDR6,
-        vram_bit_width: card.bus_bits,
+        // `AMDGPU_VRAM_TYPE_*` of amdgpu_drm.h.
+        vram_type: match memory.kind {
+            MemoryKind::Gddr5 => 5,
+            MemoryKind::Hbm2 => 6,
+            MemoryKind::Gddr6 => 9,
+            MemoryKind::Lpddr5 => 12,
+        },
+        vram_bit_width: memory.bus_bits,
         ce_ram_size: 0,
         vce_harvest_config: 0,
-        pci_rev_id: card.revision.into(),
+        pci_rev_id: card.revision().into(),
     }
 }

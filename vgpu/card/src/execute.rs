@@ -37,14 +37,14 @@ impl Signals for Device {
 impl Executor {
     /// As asked for.
     pub fn new(settings: &Settings) -> Self {
-        let target = if settings.card.target == "gfx1012" { Target::Gfx1012 } else { Target::Gfx1010 };
+        let target = Target::named(settings.card.target.name).unwrap_or_default();
         let report = Report::new(settings);
         let options = Options {
             deadline: settings.deadline,
             strict: settings.strict,
             count: report.wanted(),
             coverage: report.wanted(),
-            resident_waves: settings.card.compute_units * WAVES_PER_CU,
+            resident_waves: settings.card.board.compute_units * WAVES_PER_CU,
             ..Options::default()
         };
         Self {

@@ -21,8 +21,8 @@ struct Content {
     /// So that nobody takes the figures for those of hardware.
     note: &'static str,
     process: u32,
-    card: &'static str,
-    name: &'static str,
+    card: String,
+    name: String,
     target: &'static str,
     strict: bool,
     kernels: BTreeMap<String, Kernel>,
@@ -70,9 +70,9 @@ impl Report {
             content: Mutex::new(Content {
                 note: "a virtual card: what was executed, not a measurement of hardware",
                 process,
-                card: card.id,
-                name: card.name,
-                target: card.target,
+                card: card.board.id(),
+                name: card.board.full_name(),
+                target: card.target.name,
                 strict: settings.strict,
                 kernels: BTreeMap::new(),
                 operations: BTreeSet::new(),

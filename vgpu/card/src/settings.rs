@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cards::{CARDS, Card};
+use crate::cards::{Card, USUAL};
 
 /// `WAVE32_VGPU_*`, read once when the card is first opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `CARD`: an id of the table.
-    pub card: &'static Card,
+    pub card: Card,
     /// `STRICT=1`: what a real card might let pass stops the kernel.
     pub strict: bool,
     /// `THREADS`: that run kernels; else as many as there are processors.
@@ -43,12 +43,13 @@ impl Settings {
             }
         };
         let card = match set("CARD") {
-            None => &CARDS[0],
-            Some(id) => Card::by_id(&id).ok_or_else(|| {
-                let known: Vec<_> = CARDS.iter().map(|card| card.id).collect();
-                format!("WAVE32_VGPU_CARD is '{id}': there are {}", known.join(", "))
-            })?,
+            None => USUAL.to_owned(),
+            Some(id) => id,
         };
+        let card = Card::by_id(&card).ok_or_else(|| {
+            let known: Vec<_> = Card::all().map(|card| card.board.id()).collect();
+            format!("WAVE32_VGPU_CARD is '{card}': there are {}", known.join(", "))
+        })?;
         let deadline = match set("DEADLINE") {
             None => DEADLINE,
             Some(text) => {
@@ -86,10 +87,10 @@ mod tests {
     fn each_variable_is_honoured() {
         let plain = Settings::read(|_| None).unwrap();
         assert_eq!(
-            (plain.card.id, plain.strict, plain.threads, plain.trace),
-            ("rx5600xt", false, None, false)
+            (plain.card.board.id().as_str(), plain.strict, plain.threads, plain.trace),
+            (USUAL, false, None, false)
         );
-        assert_eq!(read("CARD", "rx5500xt").unwrap().card.target, "gfx1012");
+        assert_eq!(read("CARD", "rx5500xt").unwrap().card.target.name, "gfx1012");
         assert!(read("STRICT", "1").unwrap().strict);
         assert_eq!(read("THREADS", "3").unwrap().threads, Some(3));
         assert_eq!(read("REPORT", "/x").unwrap().report, Some(PathBuf::from("/x")));

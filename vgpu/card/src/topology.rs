@@ -14,15 +14,15 @@ pub const NODE: u32 = 1;
 pub const RENDER_MINOR: u32 = 128;
 
 /// amdgpu keeps 16 MiB of a board's memory to itself.
-pub fn vram_bytes(card: &Card) -> u64 {
-    (card.vram_mib - 16) << 20
+pub fn vram_bytes(card: Card) -> u64 {
+    (u64::from(card.board.memory.mib) - 16) << 20
 }
 
 /// Of a link's flags: no PCIe atomics of 32 and of 64 bits (linux `include/uapi/linux/kfd_sysfs.h`).
 const NO_ATOMICS: u64 = 1 << 2 | 1 << 3;
 
 /// All files: path, text. `atomics`: whether the link to the processor carries PCIe atomics.
-pub fn files(card: &Card, processors: u32, host_bytes: u64, atomics: bool) -> Vec<(String, String)> {
+pub fn files(card: Card, processors: u32, host_bytes: u64, atomics: bool) -> Vec<(String, String)> {
     let mut files = vec![
         ("generation_id".to_owned(), "1\n".to_owned()),
         (
@@ -54,7 +54,7 @@ pub fn files(card: &Card, processors: u32, host_bytes: u64, atomics: bool) -> Ve
             ]),
         ),
         (format!("nodes/{NODE}/gpu_id"), format!("{GPU_ID}\n")),
-        (format!("nodes/{NODE}/name"), format!("{}\n", card.asic.replace(' ', "").to_lowercase())),
+        (format!("nodes/{NODE}/name"), format!("{}\n", card.chip.name.replace(' ', "").to_lowercase())),
         (format!("nodes/{NODE}/properties"), node(card)),
         (
             format!("nodes/{NODE}/mem_banks/0/properties"),
@@ -63,8 +63,8 @@ pub fn files(card: &Card, processors: u32, host_bytes: u64, atomics: bool) -> Ve
                 ("heap_type", 2),
                 ("size_in_bytes", vram_bytes(card)),
                 ("flags", 0),
-                ("width", card.bus_bits.into()),
-                ("mem_clk_max", card.memory_mhz.into()),
+                ("width", card.board.memory.bus_bits.into()),
+                ("mem_clk_max", card.memory_mhz().into()),
             ]),
         ),
         (
@@ -114,14 +114,15 @@ const SIMD_BASE: u64 = 0x8000_1000;
 const SIMDS_PER_CU: u32 = 2;
 
 /// Level, KiB, type (1 data, 2 instructions, 8 of a GPU): one row for each kind of cache of RDNA1.
-fn caches(card: &Card) -> [(u64, u64, u64); 5] {
-    [(1, 16, 9), (1, 32, 10), (1, 16, 9), (1, 128, 9), (2, card.l2_kib.into(), 9)]
+fn caches(card: Card) -> [(u64, u64, u64); 5] {
+    [(1, 16, 9), (1, 32, 10), (1, 16, 9), (1, 128, 9), (2, card.chip.l2_kib.into(), 9)]
 }
 
-fn node(card: &Card) -> String {
+fn node(card: Card) -> String {
+    let arrays = card.chip.shader_engines * card.chip.arrays_per_engine;
     properties(&[
         ("cpu_cores_count", 0),
-        ("simd_count", (card.compute_units * SIMDS_PER_CU).into()),
+        ("simd_count", (card.board.compute_units * SIMDS_PER_CU).into()),
         ("mem_banks_count", 1),
         ("caches_count", caches(card).len() as u64),
         ("io_links_count", 1),
@@ -133,14 +134,14 @@ fn node(card: &Card) -> String {
         ("gds_size_in_kb", 0),
         ("num_gws", 0),
         ("wave_front_size", 32),
-        ("array_count", (card.shader_engines * 2).into()),
-        ("simd_arrays_per_engine", 2),
-        ("cu_per_simd_array", card.compute_units.div_ceil(card.shader_engines * 2).into()),
+        ("array_count", arrays.into()),
+        ("simd_arrays_per_engine", card.chip.arrays_per_engine.into()),
+        ("cu_per_simd_array", card.board.compute_units.div_ceil(arrays).into()),
         ("simd_per_cu", SIMDS_PER_CU.into()),
         ("max_slots_scratch_cu", 32),
-        ("gfx_target_version", card.gfx.into()),
+        ("gfx_target_version", card.target.kfd().into()),
         ("vendor_id", 0x1002),
-        ("device_id", card.device.into()),
+        ("device_id", card.device().into()),
         ("location_id", 0x0300),
         ("domain", 0),
         ("drm_render_minor", RENDER_MINOR.into()),
@@ -149,7 +150,7 @@ fn node(card: &Card) -> String {
         ("num_sdma_xgmi_engines", 0),
         ("num_sdma_queues_per_engine", 8),
         ("num_cp_queues", 8),
-        ("max_engine_clk_fcompute", card.clock_mhz.into()),
+        ("max_engine_clk_fcompute", card.board.clocks.boost.into()),
         ("local_mem_size", vram_bytes(card)),
         ("fw_version", 150),
         ("capability", CAPABILITY),
@@ -175,9 +176,9 @@ fn properties(rows: &[(&str, u64)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cards::CARDS;
+    use crate::cards::USUAL;
 
-    fn value(card: &Card, path: &str, name: &str) -> u64 {
+    fn value(card: Card, path: &str, name: &str) -> u64 {
         let files = files(card, 2, 1 << 34, true);
         let (_, text) = files.iter().find(|(at, _)| at == path).unwrap();
         let line = text.lines().find(|line| line.split(' ').next() == Some(name)).unwrap();
@@ -186,20 +187,20 @@ mod tests {
 
     #[test]
     fn shader_arrays_hold_all_compute_units() {
-        for card in &CARDS {
+        for card in Card::all() {
             let at = |name| value(card, "nodes/1/properties", name);
             assert!(
-                at("array_count") * at("cu_per_simd_array") >= u64::from(card.compute_units),
+                at("array_count") * at("cu_per_simd_array") >= u64::from(card.board.compute_units),
                 "{}",
-                card.id
+                card.board.name
             );
-            assert_eq!(at("simd_count") / at("simd_per_cu"), u64::from(card.compute_units));
+            assert_eq!(at("simd_count") / at("simd_per_cu"), u64::from(card.board.compute_units));
         }
     }
 
     #[test]
     fn every_counted_thing_has_its_files() {
-        let card = &CARDS[0];
+        let card = Card::by_id(USUAL).unwrap();
         let files = files(card, 2, 1 << 34, true);
         for (count, folder) in
             [("mem_banks_count", "mem_banks"), ("caches_count", "caches"), ("io_links_count", "io_links")]

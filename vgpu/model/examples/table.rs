@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use wave32_model::{Card, Effort, Model};
 use wave32_problem::{ConvProblem, DType, Direction};
-use wave32_solve::{CARDS, Policy, explain};
+use wave32_solve::{DeviceCaps, Policy, explain};
 use wave32_verify::suites;
 
 fn main() -> ExitCode {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 
 fn suite(name: &str) -> Result<(), String> {
     let entries = suites::load(name).map_err(|e| e.to_string())?;
-    let models = Card::all().into_iter().map(Model::new).collect::<Result<Vec<_>, _>>();
+    let models = Card::usual().into_iter().map(Model::new).collect::<Result<Vec<_>, _>>();
     let models = models.map_err(|e| e.to_string())?;
     for dtype in [DType::F32, DType::F16] {
         println!("\n## {name}, {}\n", dtype.name());
@@ -52,8 +52,8 @@ fn suite(name: &str) -> Result<(), String> {
 }
 
 fn cell(problem: &ConvProblem, model: &Model, ratios: &mut Vec<f64>) -> String {
-    let Some(card) = CARDS.iter().find(|c| c.name == model.card().name) else { return "no such card".into() };
-    let Some((plan, quick)) = explain(problem, &card.caps(), &Policy::default()).chosen else {
+    let Ok(board) = wave32_cards::named(model.card().name) else { return "no such card".into() };
+    let Some((plan, quick)) = explain(problem, &DeviceCaps::of(board), &Policy::default()).chosen else {
         return "no plan".into();
     };
     match model.plan(&plan, Effort::SAMPLE) {

@@ -1,11 +1,12 @@
-//! The cards, by the figures that the model needs beyond `wave32_solve::CARDS`.
+//! The cards, by the figures that the model needs.
 
-use wave32_solve::{CARDS, CardModel};
+use wave32_cards::Board;
+use wave32_solve::{DeviceCaps, usual_boards};
 
 /// A card whose time is modelled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Card {
-    /// Marketing name, as in `wave32_solve::CARDS`.
+    /// Marketing name, as in `wave32_cards`.
     pub name: &'static str,
     /// Its gfx target.
     pub target: &'static str,
@@ -25,28 +26,28 @@ pub struct Card {
     pub launch: f64,
 }
 
-/// Bus bits and shader arrays: public specifications of the boards and of Navi 10 and 14.
-const BUSES: [(&str, u64, u64); 3] = [("RX 5600 XT", 192, 4), ("RX 5700 XT", 256, 4), ("RX 5500 XT", 128, 2)];
-
 impl Card {
-    /// The modelled cards, in the order of `wave32_solve::CARDS`.
-    pub fn all() -> Vec<Card> {
-        CARDS.iter().filter_map(Card::of).collect()
+    /// The cards that are modelled where nobody names one, as [`usual_boards`] has them.
+    pub fn usual() -> Vec<Card> {
+        usual_boards().into_iter().filter_map(Card::of).collect()
     }
 
-    /// A card of the quick model, where its buses are known.
-    pub fn of(model: &CardModel) -> Option<Card> {
-        let (_, bus, arrays) = BUSES.into_iter().find(|(name, _, _)| *name == model.name)?;
-        let caps = model.caps();
+    /// A board of RDNA1, whose instructions the model knows, with memory that is its own.
+    pub fn of(board: &'static Board) -> Option<Card> {
+        let target = board.target();
+        let chip = target.chip.filter(|_| wave32_cards::rdna1().any(|card| card == board))?;
+        let caps = DeviceCaps::of(board);
+        // A slice for each 16 bits of a GDDR6 bus; those of a narrower board than the chip's widest are off.
+        let l2_slices = u64::from((board.memory.bus_bits / 16).min(chip.l2_kib / 256));
         Some(Card {
-            name: model.name,
-            target: model.target,
+            name: board.name,
+            target: target.name,
             wgps: u64::from(caps.compute_units / 2),
             clock: f64::from(caps.clock_mhz) * 1e6,
             bandwidth: caps.bandwidth_gbs * 1e9,
-            l2_slices: bus / 16,
-            l2_bytes: bus / 16 * (256 << 10),
-            arrays,
+            l2_slices,
+            l2_bytes: l2_slices * (256 << 10),
+            arrays: u64::from(chip.shader_engines * chip.arrays_per_engine),
             launch: caps.launch_us * 1e-6,
         })
     }
@@ -57,10 +58,15 @@ mod tests {
     use super::Card;
 
     #[test]
-    fn every_card_of_the_quick_model_is_known() {
-        let cards = Card::all();
-        assert_eq!(cards.len(), wave32_solve::CARDS.len());
-        let figures: Vec<_> = cards.iter().map(|c| (c.wgps, c.l2_bytes >> 20)).collect();
-        assert_eq!(figures, [(18, 3), (20, 4), (11, 2)]);
+    fn figures_of_the_usual_cards() {
+        let figures: Vec<_> =
+            Card::usual().iter().map(|c| (c.name, c.wgps, c.l2_bytes >> 20, c.arrays)).collect();
+        assert_eq!(figures, [("RX 5600 XT", 18, 3, 4), ("RX 5700 XT", 20, 4, 4), ("RX 5500 XT", 11, 2, 2)]);
+    }
+
+    #[test]
+    fn every_card_of_rdna1_can_be_modelled() {
+        assert!(wave32_cards::rdna1().all(|board| Card::of(board).is_some()));
+        assert!(wave32_cards::by_id("rx6600").is_some_and(|board| Card::of(board).is_none()));
     }
 }

@@ -59,7 +59,7 @@ impl Model {
             .or_else(|_| wave32_kernels::code_object("gfx1010").map(|elf| ("gfx1010", elf)))
             .map_err(|missing| ModelError::NoCode(missing.to_string()))?;
         let object = CodeObject::parse(elf).map_err(|stop| ModelError::Object(Box::new(stop)))?;
-        let target = if code == "gfx1012" { Target::Gfx1012 } else { Target::Gfx1010 };
+        let target = Target::named(code).unwrap_or_default();
         Ok(Self { card, code: code.into(), object, executor: Executor::new(target, None) })
     }
 
@@ -102,7 +102,7 @@ impl Model {
                 })?;
             launches.push(time);
         }
-        let waits = 1 + plan.launches.iter().skip(1).filter(|l| l.depends).count();
+        let waits = 1 + plan.waits().into_iter().filter(|&waits| waits).count();
         let between = waits as f64 * self.card.launch;
         let seconds = launches.iter().map(|l| l.seconds).sum::<f64>() + between;
         Ok(PlanTime { card: self.card.name, code: self.code.clone(), seconds, between, launches })

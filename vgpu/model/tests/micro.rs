@@ -66,7 +66,7 @@ impl Micro {
 const FEW: Effort = Effort { recorded: 5_000, simulated: 50_000 };
 
 fn card() -> Card {
-    Card::all()[0]
+    Card::usual()[0]
 }
 
 fn times(n: usize, body: &str) -> String {
@@ -185,7 +185,7 @@ fn a_copy_runs_at_the_bandwidth() {
     let bytes = 64 << 20;
     let m =
         Micro { groups: (bytes >> 12) as u32, threads: 256, tensors: vec![bytes, bytes], ..Micro::new(text) };
-    for card in Card::all() {
+    for card in Card::usual() {
         let time = m.run(&card, FEW);
         let counted = 2.0 * bytes as f64 / (card.bandwidth * 0.85);
         println!(
@@ -225,7 +225,7 @@ fn one_workgroup_too_many_takes_another_round() {
     }
     // 64 KiB of LDS: two workgroups fit a WGP.
     let fma = times(1000, "v_fma_f32 v1, v1, v1, v1");
-    for card in Card::all() {
+    for card in Card::usual() {
         let slots = card.wgps as u32 * 2;
         let run = |groups| {
             let time = Micro { groups, lds: 65536, ..Micro::new(fma.as_str()) }.run(&card, FEW);

@@ -3,11 +3,11 @@
 use rand::Rng;
 use wave32_model::{Card, Effort, Model, ModelError};
 use wave32_problem::parse_line;
-use wave32_solve::{CARDS, Plan, Policy, explain};
+use wave32_solve::{DeviceCaps, Plan, Policy, explain, usual_boards};
 
 /// The model, unless this build has no code objects: then the test is skipped with a line.
 fn model() -> Option<Model> {
-    match Model::new(Card::all()[0]) {
+    match Model::new(Card::usual()[0]) {
         Ok(model) => Some(model),
         Err(error @ ModelError::NoCode(_)) => {
             assert!(std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(), "{error}");
@@ -20,7 +20,8 @@ fn model() -> Option<Model> {
 
 fn plan(line: &str) -> Plan {
     let problem = &parse_line(line).expect("a line")[0];
-    let (plan, _) = explain(problem, &CARDS[0].caps(), &Policy::default()).chosen.expect("a plan");
+    let (plan, _) =
+        explain(problem, &DeviceCaps::of(usual_boards()[0]), &Policy::default()).chosen.expect("a plan");
     plan
 }
 
@@ -58,7 +59,7 @@ fn a_sample_stands_for_the_whole() {
         println!("{:+.1} %: {:.1} us of {} workgroups: {line}", error * 100.0, whole.seconds * 1e6, groups);
         assert!(error.abs() <= SAMPLING, "{line}: {part}{whole}");
         // No time is below what the card's units need at least.
-        let (compute, _) = CARDS[0].caps().floors(plan.problem.flops(), 0);
+        let (compute, _) = DeviceCaps::of(usual_boards()[0]).floors(plan.problem.flops(), 0);
         assert!(whole.seconds >= compute / 2.0, "{line}: {whole}"); // packed f16 does two a lane
     }
 }

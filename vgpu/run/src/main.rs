@@ -8,15 +8,13 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use wave32_cards::Board;
 use wave32_host::stream::{show, tell};
 
-// The library's table: a dependency on its crate would put its `open` and `ioctl` into this program.
-#[path = "../../card/src/cards.rs"]
-mod cards;
 mod program;
 
-use cards::{CARDS, Card};
-
+/// The card that one gets without asking.
+const USUAL: &str = "rx5600xt";
 const LIBRARY: &str = "libwave32_vgpu.so";
 const WRONG_USE: u8 = 2;
 
@@ -48,8 +46,8 @@ struct Run {
     #[arg(long)]
     list: bool,
     /// Which card (--list has them)
-    #[arg(long, value_name = "CARD", value_parser = card, default_value = CARDS[0].id)]
-    card: &'static Card,
+    #[arg(long, value_name = "CARD", value_parser = card, default_value = USUAL)]
+    card: &'static Board,
     /// Stop kernels at what a real card may let pass: missing waits, races, uninitialised registers and LDS
     #[arg(long)]
     strict: bool,
@@ -73,9 +71,10 @@ struct Run {
     command: Vec<OsString>,
 }
 
-fn card(id: &str) -> Result<&'static Card, String> {
-    Card::by_id(id).ok_or_else(|| {
-        let ids: Vec<_> = CARDS.iter().map(|card| card.id).collect();
+fn card(id: &str) -> Result<&'static Board, String> {
+    let board = wave32_cards::by_id(id).filter(|board| wave32_cards::rdna1().any(|card| card == *board));
+    board.ok_or_else(|| {
+        let ids: Vec<_> = wave32_cards::rdna1().map(Board::id).collect();
         format!("there is no such card; there are {}", ids.join(", "))
     })
 }
@@ -110,33 +109,33 @@ fn list(json: bool) -> ExitCode {
 
 fn table(json: bool) -> String {
     if json {
-        let rows: Vec<_> = CARDS
-            .iter()
+        let rows: Vec<_> = wave32_cards::rdna1()
             .map(|card| {
                 serde_json::json!({
-                    "id": card.id, "name": card.name, "target": card.target, "compute_units": card.compute_units,
-                    "memory_mib": card.vram_mib, "bandwidth_gbs": card.bandwidth_gbs(), "clock_mhz": card.clock_mhz,
+                    "id": card.id(), "name": card.full_name(), "target": card.target().name,
+                    "compute_units": card.compute_units, "memory_mib": card.memory.mib,
+                    "bandwidth_gbs": card.memory.bandwidth_gbs(), "clock_mhz": card.clocks.boost,
                 })
             })
             .collect();
         return format!("{}\n", serde_json::Value::from(rows));
     }
     let header = format!(
-        "{:<14}{:<23}{:<9}{:>4}{:>8}{:>10}\n",
+        "{:<25}{:<39}{:<9}{:>4}{:>8}{:>10}\n",
         "card", "name", "target", "CUs", "memory", "bandwidth"
     );
-    let row = |card: &Card| {
+    let row = |card: &Board| {
         format!(
-            "{:<14}{:<23}{:<9}{:>4}{:>5} GB{:>5} GB/s\n",
-            card.id,
-            card.name,
-            card.target,
+            "{:<25}{:<39}{:<9}{:>4}{:>5} GB{:>5.0} GB/s\n",
+            card.id(),
+            card.full_name(),
+            card.target().name,
             card.compute_units,
-            card.vram_mib >> 10,
-            card.bandwidth_gbs(),
+            card.memory.mib >> 10,
+            card.memory.bandwidth_gbs(),
         )
     };
-    header + &CARDS.iter().map(row).collect::<String>()
+    header + &wave32_cards::rdna1().map(row).collect::<String>()
 }
 
 /// Becomes the program; returns only if it cannot.
@@ -152,7 +151,7 @@ fn start(run: &Run) -> Result<std::convert::Infallible> {
     // By its name, not its path: the dynamic linker then looks into glibc-hwcaps for what suits this processor.
     command.env("LD_PRELOAD", before(LIBRARY, "LD_PRELOAD"));
     command.env("LD_LIBRARY_PATH", before(folder, "LD_LIBRARY_PATH"));
-    command.env("WAVE32_VGPU_CARD", run.card.id);
+    command.env("WAVE32_VGPU_CARD", run.card.id());
     command.env("WAVE32_VGPU_STRICT", if run.strict { "1" } else { "0" });
     if run.strict && std::env::var_os("HSA_DISABLE_FRAGMENT_ALLOCATOR").is_none() {
         // Each allocation by itself, so that running out of one does not end in the next.

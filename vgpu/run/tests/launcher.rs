@@ -62,7 +62,7 @@ fn wrong_uses_are_refused_with_the_reason() {
     std::fs::write(&plain, "no program").unwrap();
     let plain = plain.to_str().unwrap();
     for (arguments, reason) in [
-        (vec!["run", "--card", "rx480", "--", "true"], "rx5600xt, rx5700xt"),
+        (vec!["run", "--card", "rx480", "--", "true"], "rx5600xt, rx5600xt14gbps, rx5700xt"),
         (vec!["run"], "PROGRAM"),
         (vec!["run", "--threads", "0", "--", "true"], "--threads"),
         (vec!["run", "--", "no-such-program"], "PATH"),

@@ -3,7 +3,7 @@
 mod rocm;
 mod text;
 
-use crate::explain::targets;
+use crate::explain::{Target, targets};
 use crate::output::{print, show};
 use crate::vendor::Vendor;
 use anyhow::{Context, Result, bail};
@@ -165,7 +165,7 @@ fn on(args: &Args) -> Result<On> {
     }
     let card = device.is_none().then_some(args.card.as_str());
     let target = targets(device, card)?.into_iter().next();
-    let (name, caps) = target.context("there is no card to model")?;
+    let Target { name, caps, .. } = target.context("there is no card to model")?;
     Ok(On::Vulkan { name, caps, policy: Policy::from_env()? })
 }
 

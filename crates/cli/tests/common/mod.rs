@@ -24,16 +24,22 @@ pub fn wave32() -> Command {
     command
 }
 
+/// `program` with the environment that a command has.
+pub fn in_environment_of(command: &Command, program: &str) -> Command {
+    let mut other = Command::new(program);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => other.env(name, value),
+            None => other.env_remove(name),
+        };
+    }
+    other
+}
+
 /// [`wave32`] with these arguments, which a shell's `script` has as `"$@"`.
 pub fn in_shell(script: &str, args: &[&str]) -> Command {
     let command = wave32();
-    let mut shell = Command::new("sh");
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
+    let mut shell = in_environment_of(&command, "sh");
     shell.args(["-c", script, "sh"]).arg(command.get_program()).args(args);
     shell
 }

@@ -1,9 +1,9 @@
 //! The tools of the conformance checks: random data, fixture plans, comparisons, buffers that are freed.
 
 use super::{Case, FIXTURE_THREADS, Fixture, PATIENCE};
-use crate::{BufferId, Device, DeviceError, Operands};
+use crate::{BufferId, DeviceError, Operands, Queue, Runner};
 use wave32_problem::{ConvProblem, ConvSpec};
-use wave32_solve::{Binding, Launch, Plan, Role};
+use wave32_solve::{Access, Binding, Launch, Plan, Role};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): enough for test data, and the same on every platform.
 pub(super) struct Random(pub(super) u64);
@@ -30,8 +30,8 @@ impl Random {
 }
 
 /// A check's tools: the device, and every buffer it made.
-pub(super) struct Bench<'a> {
-    pub(super) device: &'a mut dyn Device,
+pub(super) struct Bench<'a, Q> {
+    pub(super) device: &'a mut Runner<Q>,
     pub(super) fixture: &'a Fixture,
     pub(super) random: Random,
     pub(super) made: Vec<BufferId>,
@@ -73,25 +73,28 @@ pub(super) fn spin(fixture: &Fixture, rounds: u32) -> Launch {
         kernel: fixture.spin.into(),
         grid: [1, 1, 1],
         params: vec![0, count, rounds],
-        bindings: vec![Binding { role: Role::Y, offset: 0, size: 4 * u64::from(count) }],
+        bindings: vec![Binding {
+            role: Role::Y,
+            offset: 0,
+            size: 4 * u64::from(count),
+            access: Access::Write,
+        }],
         flops: 6 * u64::from(rounds) * u64::from(count),
         bytes: 4 * u64::from(count),
-        depends: false,
     }
 }
 
-impl Bench<'_> {
+impl<Q: Queue> Bench<'_, Q> {
     /// `dst = src * mul + add` on the first `count` words.
     pub(super) fn step(&self, (src, dst): (Role, Role), count: u32, mul: u32, add: u32) -> Launch {
-        let range = |role| Binding { role, offset: 0, size: 4 * u64::from(count) };
+        let range = |role, access| Binding { role, offset: 0, size: 4 * u64::from(count), access };
         Launch {
             kernel: self.fixture.step.into(),
             grid: [count.div_ceil(FIXTURE_THREADS), 1, 1],
             params: vec![0, count, mul, add],
-            bindings: vec![range(src), range(dst)],
+            bindings: vec![range(src, Access::Read), range(dst, Access::Write)],
             flops: 2 * u64::from(count),
             bytes: 8 * u64::from(count),
-            depends: false,
         }
     }
 

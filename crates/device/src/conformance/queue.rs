@@ -3,6 +3,7 @@
 use super::bench::{Random, ensure, same, text, to_bytes};
 use super::{FIXTURE_THREADS, Fixture};
 use crate::{Arg, Queue, Work};
+use wave32_solve::Access;
 
 /// Words of each block of the random program.
 const WORDS: u64 = 5000;
@@ -40,7 +41,10 @@ pub fn step(
     add: u32,
 ) -> Result<(), crate::DeviceError> {
     let bytes = 4 * u64::from(words);
-    let args = [Arg { address: from, bytes, writes: false }, Arg { address: to, bytes, writes: true }];
+    let args = [
+        Arg { address: from, bytes, access: Access::Read },
+        Arg { address: to, bytes, access: Access::Write },
+    ];
     let work = Work { flops: 0, bytes: 2 * bytes };
     queue.launch(fixture.step, [words.div_ceil(FIXTURE_THREADS), 1, 1], &[0, words, mul, add], &args, work)
 }

@@ -1,12 +1,12 @@
 //! What a route's environment differs in from the one there is.
 
-use crate::own;
 use crate::profile::{self, Route, Situation};
-use crate::targets;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
+use wave32_cards::targets;
+use wave32_host::own;
 
 /// Variables by name.
 pub type Variables = BTreeMap<OsString, OsString>;

@@ -2,6 +2,7 @@
 
 use super::{NoRoute, Profile, RocmVersion, Route, Setting, Situation};
 use std::collections::BTreeSet;
+use wave32_cards::targets::{self, Family};
 
 const FIND_CONTROLS: &str = "https://github.com/ROCm/MIOpen/blob/2d1fd99/src/find_controls.cpp";
 const FIND_MODES: &str = "https://rocm.docs.amd.com/projects/MIOpen/en/latest/how-to/find-and-immediate.html";
@@ -25,27 +26,20 @@ const ALGORITHMS: [&str; 5] = [
     "MIOPEN_DEBUG_CONV_FFT",
 ];
 
-/// Cards that run each other's code; the generic target of LLVM that says so, its members, and the member whose
-/// code the others are given when they are spoofed.
-/// <https://llvm.org/docs/AMDGPUUsage.html#amdgpu-generic-processor-table>
-const FAMILIES: [(&str, &[&str], &str, &str); 2] = [
-    ("gfx10-1-generic", &["gfx1010", "gfx1011", "gfx1012", "gfx1013"], "gfx1010", "10.1.0"),
-    (
-        "gfx10-3-generic",
-        &["gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"],
-        "gfx1030",
-        "10.3.0",
-    ),
-];
+/// The member of a card's family whose code the others are given when they are spoofed, and the override for it; none for
+/// families of which nobody reported it.
+fn pose(card: &str) -> Option<(&'static str, &'static str)> {
+    match targets::by_name(card)?.family {
+        Family::Gfx10_1 => Some(("gfx1010", "10.1.0")),
+        Family::Gfx10_3 => Some(("gfx1030", "10.3.0")),
+        Family::Gfx11 | Family::Gfx12 => None,
+    }
+}
 
 /// Is there code for `card` among `objects` (which may name features: `gfx1010:xnack-`)?
 pub(super) fn runs(card: &str, objects: &BTreeSet<String>) -> bool {
-    let plain = |target: &str| target.split(':').next().unwrap_or_default().to_string();
-    let generic = FAMILIES.iter().find(|(_, members, ..)| members.contains(&card)).map(|family| family.0);
-    objects
-        .iter()
-        .map(|object| plain(object))
-        .any(|object| object == card || Some(object.as_str()) == generic)
+    let plain: Vec<&str> = objects.iter().filter_map(|object| object.split(':').next()).collect();
+    targets::runs_on(&plain, card)
 }
 
 pub(super) fn profile(situation: &Situation, allow_spoof: bool) -> Result<Profile, NoRoute> {
@@ -94,7 +88,7 @@ fn native(cards: &[String], usable: &[String], rocm: Option<RocmVersion>) -> Pro
     settings.extend(harmful());
     let why = "takes away algorithms, and on RDNA1 Winograd and GEMM are all there are";
     settings.extend(ALGORITHMS.map(|name| Setting::unset(name, why, SWITCHES)));
-    if usable.iter().any(|card| card.starts_with("gfx101")) {
+    if usable.iter().any(|card| targets::is_rdna1(card)) {
         let why = "MIOpen ships no find database for RDNA1: any other mode compiles and times every solver at the \
                    first use of each shape (minutes, and where hangs were seen); FAST takes MIOpen's own estimate";
         settings.push(Setting::set("MIOPEN_FIND_MODE", "FAST", why, FIND_MODES));
@@ -136,8 +130,8 @@ fn spoof(
     why: &str,
 ) -> Result<Profile, NoRoute> {
     let has = |target: &str| runs(target, objects);
-    let family = FAMILIES.iter().find(|(_, members, ..)| members.contains(&card));
-    if let Some((generic, _, target, value)) = family.filter(|(_, _, target, _)| has(target)) {
+    if let Some((target, value)) = pose(card).filter(|(target, _)| has(target)) {
+        let generic = targets::family(card);
         let mut settings = harmful().to_vec();
         let why = format!("{card} runs {target}'s code: both are {generic}");
         settings.push(Setting::set("HSA_OVERRIDE_GFX_VERSION", value, why, OVERRIDE));
@@ -148,7 +142,7 @@ fn spoof(
     }
     let next = "take --route vulkan, or a PyTorch with this card's own code (`wave32 doctor` names one)";
     let refused = |why: String| Err(NoRoute { why, next: next.into() });
-    if !card.starts_with("gfx101") || !has("gfx1030") {
+    if !targets::is_rdna1(card) || !has("gfx1030") {
         return refused(format!("{why}, and no card is known whose code {card} could be given instead"));
     }
     let (switches, limits) = match rocm {

@@ -16,7 +16,7 @@ impl Situation {
 impl From<&Facts> for Situation {
     /// The cards in the order in which ROCm numbers them, and the PyTorch that is found first.
     fn from(facts: &Facts) -> Self {
-        let truly = |node: &crate::facts::KfdNode| {
+        let truly = |node: &wave32_cards::sysfs::KfdNode| {
             let card = facts.gpus.iter().find(|gpu| gpu.address == node.address);
             card.and_then(|gpu| gpu.target.clone()).or_else(|| node.target.clone())
         };

@@ -1,10 +1,9 @@
 //! wave32's own libraries in ROCm's place.
 
 use super::{Fix, Found, Route, Rule, Severity, stack};
-use crate::drop_in::kept_name;
 use crate::facts::{Facts, Torch};
-use crate::own::Own;
 use std::path::Path;
+use wave32_host::own::{Own, kept_name};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

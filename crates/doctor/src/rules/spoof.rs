@@ -3,7 +3,7 @@
 use super::variable::unset;
 use super::{Found, Route, Rule, Severity};
 use crate::facts::{Facts, Variable};
-use crate::targets;
+use wave32_cards::targets;
 
 const THUNK: &str = "https://github.com/ROCm/ROCR-Runtime/blob/amd-staging/libhsakmt/src/topology.c";
 const LLVM: &str = "https://llvm.org/docs/AMDGPUUsage.html#generic-processor-code-object";

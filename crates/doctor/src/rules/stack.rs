@@ -2,7 +2,8 @@
 
 use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Library, Rocm, Torch, major};
-use crate::{native, targets};
+use crate::native;
+use wave32_cards::targets;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -2,7 +2,7 @@
 
 use super::{Fix, Found, Place, Route, Rule, Severity};
 use crate::facts::{Facts, Variable};
-use crate::targets;
+use wave32_cards::targets;
 
 const CONTROLS: &str = "https://github.com/ROCm/MIOpen/blob/develop/src/find_controls.cpp";
 const DEBUGGING: &str = "https://rocm.docs.amd.com/projects/MIOpen/en/latest/how-to/debug-log.html";

@@ -1,12 +1,10 @@
 //! The amdgpu kernel module and KFD.
 
 use super::module;
-use crate::facts::{Driver, Kfd, KfdNode};
+use crate::facts::{Driver, Kfd};
 use crate::system::System;
-use crate::targets;
-use std::collections::BTreeMap;
+use wave32_cards::sysfs::{self, Files as _};
 
-const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 const MODULE: &str = "/sys/module/amdgpu";
 /// Parameters that bear on compute, with their defaults, which are not worth a line.
 const PARAMETERS: &[(&str, &[&str])] = &[
@@ -24,53 +22,9 @@ const PARAMETERS: &[(&str, &[&str])] = &[
     ("sched_policy", &["0"]),
     ("vm_update_mode", &["-1"]),
 ];
-/// Bits of a link's flags (linux `include/uapi/linux/kfd_sysfs.h`).
-const NO_ATOMICS: u64 = 1 << 2 | 1 << 3;
-
-/// Reads `name value` lines.
-fn properties(system: &System, path: &str) -> BTreeMap<String, u64> {
-    let text = system.text(path).unwrap_or_default();
-    let pair = |line: &str| {
-        let (name, value) = line.split_once(' ')?;
-        Some((name.to_string(), value.trim().parse().ok()?))
-    };
-    text.lines().filter_map(pair).collect()
-}
 
 pub(super) fn kfd(system: &System) -> Kfd {
-    let mut nodes = Vec::new();
-    let names = system.names(NODES);
-    let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    numbers.sort_unstable();
-    for node in numbers {
-        let name = node;
-        let found = properties(system, &format!("{NODES}/{name}/properties"));
-        let field = |name: &str| found.get(name).copied().unwrap_or(0);
-        // Processors have neither.
-        if field("simd_count") == 0 && field("gfx_target_version") == 0 {
-            continue;
-        }
-        let (location, domain) = (field("location_id"), field("domain"));
-        let links = format!("{NODES}/{name}/io_links");
-        let flags = system.names(&links).into_iter().find_map(|link| {
-            let link = properties(system, &format!("{links}/{link}/properties"));
-            // Type 2 is PCI Express.
-            (link.get("type") == Some(&2)).then(|| link.get("flags").copied())?
-        });
-        nodes.push(KfdNode {
-            node,
-            device: u16::try_from(field("device_id")).unwrap_or(0),
-            address: format!(
-                "{domain:04x}:{:02x}:{:02x}.{:x}",
-                location >> 8 & 0xff,
-                location >> 3 & 0x1f,
-                location & 7
-            ),
-            target: targets::by_kfd(field("gfx_target_version")),
-            atomics: flags.map(|flags| flags & NO_ATOMICS == 0),
-        });
-    }
-    Kfd { present: system.is_dir(NODES), nodes }
+    Kfd { present: system.is_dir(sysfs::NODES), nodes: sysfs::kfd(system) }
 }
 
 pub(super) fn driver(system: &System, kernel: Option<&str>, gaps: &mut Vec<String>) -> Driver {

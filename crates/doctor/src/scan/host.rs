@@ -2,6 +2,7 @@
 
 use crate::facts::{Device, Host, Rocm, User, Wsl};
 use crate::system::System;
+use wave32_cards::sysfs::Files as _;
 
 pub(super) fn host(system: &System) -> Host {
     let release = system.text("/etc/os-release").or_else(|| system.text("/usr/lib/os-release"));

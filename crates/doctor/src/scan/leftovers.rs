@@ -3,10 +3,10 @@
 use super::rocm::{LIBRARIES, database_folders};
 use crate::code_objects;
 use crate::facts::{Facts, Leftover, LeftoverKind, Library, Preloaded, Rocm};
-use crate::own;
 use crate::system::System;
-use crate::targets;
 use std::collections::BTreeSet;
+use wave32_cards::targets;
+use wave32_host::own;
 
 /// Functions that a shim in front of HIP or ROCr defines.
 const INTERPOSED: &[&str] = &[

@@ -32,17 +32,6 @@ pub struct Options {
     pub thorough: bool,
 }
 
-/// The true target of the card at a PCI address (`0000:03:00.0`), and which witness says so; see [`targets`].
-///
-/// [`targets`]: crate::targets
-pub fn target_at(system: &System, address: &str) -> Option<(String, &'static str)> {
-    let kfd = driver::kfd(system);
-    let on_bus = gpus::target_at(system, &kfd, address);
-    // A container may show KFD's nodes and hide the bus.
-    let node = kfd.nodes.into_iter().find(|node| node.address == address);
-    on_bus.or_else(|| Some((node?.target?, "kfd")))
-}
-
 /// Reads everything but what drivers have to be asked for. On a live machine its package manager and its journal are asked.
 pub fn scan(system: &System, options: &Options) -> Facts {
     let mut facts = stack(system, options);
@@ -82,7 +71,7 @@ pub fn stack(system: &System, options: &Options) -> Facts {
     let mut facts = Facts { live: system.live, ..Facts::default() };
     facts.host = host::host(system);
     facts.kfd = driver::kfd(system);
-    facts.pci_listed = system.is_dir(gpus::PCI);
+    facts.pci_listed = system.is_dir(wave32_cards::sysfs::PCI);
     facts.gpus = gpus::gpus(system, &facts.kfd);
     facts.torches = torch::torches(system, &options.python);
     facts.rocm = rocm::installs(system, &facts.torches);

@@ -2,10 +2,11 @@
 
 use crate::code_objects;
 use crate::facts::{Library, Rocm, Torch};
-use crate::own;
 use crate::system::System;
-use crate::targets;
 use std::collections::BTreeSet;
+use wave32_cards::sysfs::Files as _;
+use wave32_cards::targets;
+use wave32_host::own;
 
 /// Library folders of distributions, which Vulkan's libraries are in as well.
 pub(super) const LIBRARY_FOLDERS: &[&str] = &[

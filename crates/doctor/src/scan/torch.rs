@@ -4,8 +4,8 @@ use super::rocm::LIBRARY_FOLDERS;
 use crate::code_objects;
 use crate::facts::Torch;
 use crate::system::System;
-use crate::targets;
 use std::collections::BTreeSet;
+use wave32_cards::targets;
 
 pub(super) fn torches(system: &System, python: &[String]) -> Vec<Torch> {
     let mut found: Vec<Torch> = Vec::new();

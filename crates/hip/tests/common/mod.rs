@@ -6,9 +6,9 @@ use std::ffi::{CString, c_char, c_long};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
-use wave32_device::DeviceError;
 use wave32_device::conformance::{FIXTURE_THREADS, Fixture};
-use wave32_hip::{HipDevice, Kernel, KernelSource, Options};
+use wave32_device::{DeviceError, Runner};
+use wave32_hip::{HipQueue, Kernel, KernelSource, Options};
 
 pub const FIXTURE: Fixture = Fixture { step: "step", spin: "spin" };
 
@@ -121,11 +121,11 @@ pub fn card_options() -> Options {
     Options { kernels: Arc::new(Fixtures { real: true }), ..Options::default() }
 }
 
-/// The best card, or `None` with the reason printed where there is none. Where `WAVE32_REQUIRE_HIP` is set (under the
+/// A runner on the best card, or `None` with the reason printed where there is none. Where `WAVE32_REQUIRE_HIP` is set (under the
 /// virtual card), its absence is a failure.
-pub fn card(options: Options) -> Option<HipDevice> {
+pub fn card(options: Options) -> Option<Runner<HipQueue>> {
     match wave32_hip::open(None, options) {
-        Ok(device) => Some(device),
+        Ok(queue) => Some(Runner::new(queue)),
         Err(DeviceError::Unavailable(why)) if std::env::var_os("WAVE32_REQUIRE_HIP").is_none() => {
             eprintln!("skipped: {why}");
             None

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wave32_kernelc::clang::{Clang, TARGETS};
+use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::table::{Row, problems};
 use wave32_kernelc::{CompileError, Target, aco, glsl, parallel, readback, source};
 use wave32_solve::variants::{self, Variant};
@@ -105,8 +105,9 @@ fn read_back(options: &Options, root: &Path, scratch: &Path, wanted: &[&Variant]
 }
 
 fn known_targets(clang: &Clang, scratch: &Path) -> Result<Vec<&'static str>, String> {
-    let known: Vec<_> = TARGETS.into_iter().filter(|t| clang.knows(t, scratch)).collect();
-    if known == TARGETS {
+    let mut known = clang::targets();
+    known.retain(|target| clang.knows(target, scratch));
+    if known == clang::targets() {
         Ok(known)
     } else {
         Err(format!("{} knows only {known:?}: use a newer one", clang.version))

@@ -3,9 +3,13 @@
 use crate::{CompileError, Source};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use wave32_cards::targets::TARGETS;
 
 /// Targets that are tried; a clang that does not know one leaves it out.
-pub const TARGETS: [&str; 6] = ["gfx1010", "gfx1011", "gfx1012", "gfx1030", "gfx1100", "gfx1201"];
+#[must_use]
+pub fn targets() -> Vec<&'static str> {
+    TARGETS.iter().filter(|target| target.code_of.is_some()).map(|target| target.name).collect()
+}
 
 /// Oldest clang whose code objects v4 were tried.
 const OLDEST: u32 = 15;

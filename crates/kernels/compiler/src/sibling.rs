@@ -1,11 +1,12 @@
 //! Targets that share their code.
 
 use crate::CompileError;
+use wave32_cards::targets;
 
 /// The target whose code is `target`'s as well: gfx1011 and gfx1012 run all that gfx1010 does, and differ by dot products
 /// of small integers and halves only, which no kernel uses ("User Guide for AMDGPU Backend", LLVM: `gfx10-1-generic`).
 pub fn code_of(target: &str) -> &str {
-    if matches!(target, "gfx1011" | "gfx1012") { "gfx1010" } else { target }
+    targets::by_name(target).and_then(|target| target.code_of).unwrap_or(target)
 }
 
 /// Names another target with the same code in a code object: the machine in the header's flags, and each kernel's note.
@@ -14,12 +15,9 @@ pub fn code_of(target: &str) -> &str {
 /// [`CompileError::ReadBack`] where it is no code object of `from`, or one of the names is not known here.
 pub fn retarget(elf: &mut [u8], from: &str, to: &str) -> Result<(), CompileError> {
     let bad = |reason: String| CompileError::ReadBack { what: format!("a code object of {from}"), reason };
-    // EF_AMDGPU_MACH ("User Guide for AMDGPU Backend", LLVM, section "Header").
-    let machine = |target: &str| match target {
-        "gfx1010" => Ok(0x33),
-        "gfx1011" => Ok(0x34),
-        "gfx1012" => Ok(0x35),
-        _ => Err(bad(format!("{target} has no such sibling"))),
+    let machine = |target: &str| {
+        let known = targets::by_name(target).filter(|known| known.code_of == Some(code_of(from)));
+        known.map(|known| known.elf).ok_or_else(|| bad(format!("{target} has no such sibling")))
     };
     let (old, new) = (machine(from)?, machine(to)?);
     // e_flags, of which the lowest byte is the machine.

@@ -4,6 +4,7 @@ use crate::elf::KernelMetadata;
 use crate::isa::{LoopStats, hottest_loop, instruction_count};
 use crate::{CompileError, aco};
 use std::fmt::Write;
+use wave32_cards::targets::{self, Simd};
 use wave32_problem::DType;
 use wave32_solve::variants::Variant;
 
@@ -43,19 +44,9 @@ pub struct Row {
     pub hot: LoopStats,
 }
 
-/// Registers and waves of a SIMD in wave32 mode ("AMDGPU Usage", LLVM; RDNA ISA documents, chapter 3).
-struct Simd {
-    registers: u32,
-    granule: u32,
-    waves: u32,
-}
-
+/// A target's SIMDs; of one that is not known, those of gfx1010, which have the fewest registers.
 fn simd(target: &str) -> Simd {
-    match target {
-        t if t.starts_with("gfx101") => Simd { registers: 1024, granule: 8, waves: 20 },
-        t if t.starts_with("gfx103") => Simd { registers: 1024, granule: 16, waves: 16 },
-        _ => Simd { registers: 1536, granule: 24, waves: 16 },
-    }
+    targets::by_name(target).unwrap_or(targets::TARGETS[0]).simd()
 }
 
 /// LDS bytes of a work-group processor, shared by the workgroups on its four SIMDs.

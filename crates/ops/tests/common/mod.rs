@@ -1,7 +1,7 @@
 //! What the tests share: a queue, and tensors whose elements are seen as f64 from here.
 #![allow(dead_code)] // each test file uses a part
 
-mod stream;
+pub mod stream;
 
 pub use stream::{Stream, stream};
 

@@ -5,6 +5,61 @@ use std::io::Write;
 use wave32_device::{Arg, DeviceError, Queue, Work};
 use wave32_solve::DeviceCaps;
 
+/// What a queue around another passes on: everything but its capabilities and launches.
+macro_rules! rest_of_queue {
+    ($inner:ident) => {
+        fn info(&self) -> &wave32_device::DeviceInfo {
+            self.$inner.info()
+        }
+        fn check(&mut self) -> Result<(), DeviceError> {
+            self.$inner.check()
+        }
+        fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+            self.$inner.alloc(bytes)
+        }
+        fn free(&mut self, address: u64) {
+            self.$inner.free(address);
+        }
+        fn prepare(&mut self, launch: &wave32_solve::Launch) -> Result<(), DeviceError> {
+            self.$inner.prepare(launch)
+        }
+        fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
+            self.$inner.fill(address, bytes, word)
+        }
+        fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
+            self.$inner.copy(from, to, bytes)
+        }
+        fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
+            self.$inner.upload(address, data)
+        }
+        fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
+            self.$inner.download(address, data)
+        }
+        fn synchronize(&mut self) -> Result<(), DeviceError> {
+            self.$inner.synchronize()
+        }
+        fn wait_until(&mut self, deadline: Option<wave32_device::Deadline>) {
+            self.$inner.wait_until(deadline);
+        }
+        fn barrier(&mut self) -> Result<(), DeviceError> {
+            self.$inner.barrier()
+        }
+        fn stamp(&mut self) -> Result<wave32_device::Stamp, DeviceError> {
+            self.$inner.stamp()
+        }
+        fn times(
+            &mut self,
+            stamps: &[wave32_device::Stamp],
+        ) -> Result<Vec<std::time::Duration>, DeviceError> {
+            self.$inner.times(stamps)
+        }
+        fn submits(&self) -> u64 {
+            self.$inner.submits()
+        }
+    };
+}
+pub(crate) use rest_of_queue;
+
 /// A queue of the best Vulkan device, or of the best HIP device where `WAVE32_TEST_DEVICE=hip`. The names of the kernels it
 /// launched are added to the file `WAVE32_TEST_KERNELS`, if that is set.
 pub struct Stream {
@@ -19,11 +74,11 @@ pub fn stream() -> Option<Stream> {
     let made = |queue, float64| Stream { queue, float64, launched: BTreeSet::new() };
     let (opened, demanded) = match hip {
         true => {
-            let opened = wave32_hip::open_queue(None, wave32_hip::Options::default());
+            let opened = wave32_hip::open(None, wave32_hip::Options::default());
             (opened.map(|queue| made(Box::new(queue), true)), "WAVE32_REQUIRE_HIP")
         }
         false => {
-            let opened = wave32_vulkan::open_stream(None, wave32_vulkan::Options::default());
+            let opened = wave32_vulkan::open(None, wave32_vulkan::Options::default());
             let opened = opened.map(|stream| {
                 let float64 = stream.has_float64();
                 made(Box::new(stream), float64)
@@ -65,14 +120,6 @@ impl Queue for Stream {
         self.queue.caps()
     }
 
-    fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
-        self.queue.alloc(bytes)
-    }
-
-    fn free(&mut self, address: u64) {
-        self.queue.free(address);
-    }
-
     fn launch(
         &mut self,
         kernel: &str,
@@ -87,21 +134,7 @@ impl Queue for Stream {
         self.queue.launch(kernel, grid, params, args, work)
     }
 
-    fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
-        self.queue.fill(address, bytes, word)
-    }
-
-    fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.queue.copy(from, to, bytes)
-    }
-
-    fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.queue.upload(address, data)
-    }
-
-    fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
-        self.queue.download(address, data)
-    }
+    crate::common::stream::rest_of_queue!(queue);
 }
 
 impl Drop for Stream {

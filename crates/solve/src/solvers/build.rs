@@ -3,7 +3,7 @@
 use super::gather::{FLAG_BIAS, FLAG_RELU, Gather};
 use super::tensors::Shape;
 use crate::variants::{self, Variant};
-use crate::{Binding, DeviceCaps, Launch, Plan, Refusal, Role};
+use crate::{Access, Binding, DeviceCaps, Launch, Plan, Refusal, Role};
 use wave32_problem::{Activation, ConvProblem, DType};
 
 /// `reduce.kern` puts its results into another order.
@@ -36,25 +36,25 @@ impl<'a> Builder<'a> {
         Region { offset, size: bytes }
     }
 
-    fn bind(&self, tensor: Role) -> Binding {
+    fn bind(&self, tensor: Role, access: Access) -> Binding {
         let size = self.problem.spec().dtype.size();
         let elements = match tensor {
             Role::X => self.problem.x_elements(),
             Role::W => self.problem.w_elements(),
             Role::Y => self.problem.y_elements(),
             // A problem without bias binds its filters there; the kernel does not look.
-            Role::Bias if !self.problem.spec().epilogue.bias => return self.bind(Role::W),
+            Role::Bias if !self.problem.spec().epilogue.bias => return self.bind(Role::W, Access::Unused),
             Role::Bias => self.problem.bias_elements(),
             Role::Workspace => unreachable!("workspace is bound by region"),
         };
-        Binding { role: tensor, offset: 0, size: elements * size }
+        Binding { role: tensor, offset: 0, size: elements * size, access }
     }
 
     /// Adds a launch. `buffers` in the kernel's order.
     pub fn launch(&mut self, launch: NewLaunch<'_>) {
-        let bindings = launch.buffers.iter().map(|b| match *b {
-            Buffer::Tensor(role) => self.bind(role),
-            Buffer::Region(r) => Binding { role: Role::Workspace, offset: r.offset, size: r.size },
+        let bindings = launch.buffers.iter().map(|&Buffer { place, access }| match place {
+            Place::Tensor(role) => self.bind(role, access),
+            Place::Region(r) => Binding { role: Role::Workspace, offset: r.offset, size: r.size, access },
         });
         self.launches.push(Launch {
             kernel: launch.variant.name.clone(),
@@ -63,7 +63,6 @@ impl<'a> Builder<'a> {
             bindings: bindings.collect(),
             flops: launch.flops,
             bytes: launch.bytes,
-            depends: launch.depends,
         });
     }
 
@@ -116,10 +115,9 @@ impl<'a> Builder<'a> {
             variant,
             grid: [total.div_ceil(4 * variant.threads), 1, 1],
             words,
-            buffers: &[Buffer::Region(part), Buffer::Tensor(role), Buffer::Tensor(Role::Bias)],
+            buffers: &[read(part), write(role), read(Role::Bias)],
             flops: u64::from(splits) * u64::from(total),
             bytes: u64::from(total) * (4 * u64::from(splits) + self.problem.spec().dtype.size()),
-            depends: true,
         });
     }
 
@@ -154,11 +152,48 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What a launch binds.
+/// A tensor or a range of the workspace.
 #[derive(Debug, Clone, Copy)]
-pub enum Buffer {
+pub enum Place {
     Tensor(Role),
     Region(Region),
+}
+
+impl From<Role> for Place {
+    fn from(role: Role) -> Self {
+        Self::Tensor(role)
+    }
+}
+
+impl From<Region> for Place {
+    fn from(region: Region) -> Self {
+        Self::Region(region)
+    }
+}
+
+/// What a launch binds, and what it does with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffer {
+    pub place: Place,
+    pub access: Access,
+}
+
+pub fn read(place: impl Into<Place>) -> Buffer {
+    Buffer { place: place.into(), access: Access::Read }
+}
+
+pub fn write(place: impl Into<Place>) -> Buffer {
+    Buffer { place: place.into(), access: Access::Write }
+}
+
+/// Written, in elements that no other launch of the plan touches.
+pub fn part(place: impl Into<Place>) -> Buffer {
+    Buffer { place: place.into(), access: Access::Part(0) }
+}
+
+/// Bound for the kernel's sake alone.
+pub fn unused(place: impl Into<Place>) -> Buffer {
+    Buffer { place: place.into(), access: Access::Unused }
 }
 
 /// Arguments of [`Builder::launch`].
@@ -169,7 +204,6 @@ pub struct NewLaunch<'a> {
     pub buffers: &'a [Buffer],
     pub flops: u64,
     pub bytes: u64,
-    pub depends: bool,
 }
 
 /// The only variant of a one-variant text.

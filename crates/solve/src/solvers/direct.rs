@@ -1,6 +1,8 @@
 //! Direct convolution: the choice for few channels a group, and the last row of the table.
 
-use super::build::{Buffer, Builder, NewLaunch, epilogue_flags, gather_flops, partial_stride, pass};
+use super::build::{
+    Builder, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, pass, read, unused, write,
+};
 use super::gather::{self, FLAG_PARTIAL, Gather};
 use super::tensors::{Shape, fits};
 use super::wrw::Words;
@@ -83,15 +85,9 @@ fn gathering(
             variant,
             grid,
             words: words.words(),
-            buffers: &[
-                Buffer::Tensor(source),
-                Buffer::Tensor(Role::W),
-                Buffer::Tensor(role),
-                Buffer::Tensor(Role::Bias),
-            ],
+            buffers: &[read(source), read(Role::W), part(role), read(Role::Bias)],
             flops,
             bytes,
-            depends: false,
         });
         config.clone_from(&variant.tag);
     }
@@ -134,30 +130,32 @@ fn weights(
         splits /= 2;
     }
     let mut builder = Builder::new(problem, caps);
-    let part = (splits > 1).then(|| builder.reserve(partial(splits)));
+    let partials = (splits > 1).then(|| builder.reserve(partial(splits)));
     let mut words = Words::of(p);
     words.splits = splits;
     words.slices = depth.div_ceil(splits);
     words.partial = stride;
-    words.flags = if part.is_some() { FLAG_PARTIAL } else { 0 };
+    words.flags = if partials.is_some() { FLAG_PARTIAL } else { 0 };
     let grid = [splits, columns, channels];
-    let to = part.map_or(Buffer::Tensor(Role::W), Buffer::Region);
+    let (dw, sums) = match partials {
+        Some(region) => (unused(Role::W), write(region)),
+        None => (write(Role::W), unused(Role::W)),
+    };
     builder.launch(NewLaunch {
         variant,
         grid,
         words: words.words(),
-        buffers: &[Buffer::Tensor(Role::Y), Buffer::Tensor(Role::X), Buffer::Tensor(Role::W), to],
+        buffers: &[read(Role::Y), read(Role::X), dw, sums],
         flops: problem.flops(),
-        bytes: problem.bytes() + part.map_or(0, |_| partial(splits)),
-        depends: false,
+        bytes: problem.bytes() + partials.map_or(0, |_| partial(splits)),
     });
-    if let Some(part) = part {
-        builder.reduce(part, splits, stride, Role::W, p);
+    if let Some(partials) = partials {
+        builder.reduce(partials, splits, stride, Role::W, p);
     }
     let threads = f64::from(variant.threads) * f64::from(splits) * f64::from(columns) * f64::from(channels);
     let macs = f64::from(columns * cb) * f64::from(channels) * f64::from(depth) * 2.0;
     let mut cost = launch_seconds(caps) + seconds(macs, threads, problem.bytes(), caps);
-    if part.is_some() {
+    if partials.is_some() {
         cost += launch_seconds(caps) + stream_seconds(partial(splits), caps);
     }
     let plan = builder.finish("direct", format!("{}/{splits}", variant.tag), policy.workspace_cap)?;

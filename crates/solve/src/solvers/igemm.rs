@@ -1,7 +1,9 @@
 //! Implicit GEMM, forward and backward-data, in three modes of `kernels/igemm.kern`; the generic mode's
 //! solver takes backward-weights too (see [`super::wrw`]).
 
-use super::build::{Buffer, Builder, NewLaunch, epilogue_flags, gather_flops, partial_stride, pass};
+use super::build::{
+    Builder, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, pass, read, unused, write,
+};
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather};
 use super::tensors::{Shape, fits};
 use super::wrw;
@@ -238,7 +240,8 @@ fn emit(
         }
     }
     let stride = partial_stride(out);
-    let part = (config.splits > 1).then(|| builder.reserve(4 * u64::from(config.splits) * u64::from(stride)));
+    let partials =
+        (config.splits > 1).then(|| builder.reserve(4 * u64::from(config.splits) * u64::from(stride)));
     for (index, g) in gathers.iter().enumerate() {
         let slices = g.depth().div_ceil(bk).div_ceil(config.splits);
         let mut words = *g;
@@ -250,28 +253,31 @@ fn emit(
             words.am = g.rows.next_multiple_of(bm);
             words.ag = g.depth() * words.am;
         }
-        words.flags = match part {
+        words.flags = match partials {
             Some(_) => FLAG_PARTIAL,
             None => epilogue_flags(problem) | if g.stores_vectors() { FLAG_VEC } else { 0 },
         };
         let filters = match mode {
-            Mode::Generic => Buffer::Tensor(Role::W),
-            _ => Buffer::Region(packed[index]),
+            Mode::Generic => read(Role::W),
+            _ => read(packed[index]),
         };
-        let to = part.map_or(Buffer::Tensor(role), Buffer::Region);
+        // Each phase of a strided gradient writes pixels of its own.
+        let (dst, sums) = match partials {
+            Some(region) => (unused(role), part(region)),
+            None => (part(role), unused(role)),
+        };
         builder.launch(NewLaunch {
             variant: v,
             grid: [g.cols.div_ceil(bn), g.rows.div_ceil(bm), shape.groups * config.splits],
             words: words.words(),
-            buffers: &[Buffer::Tensor(source), filters, Buffer::Tensor(role), Buffer::Tensor(Role::Bias), to],
+            buffers: &[read(source), filters, dst, read(Role::Bias), sums],
             flops: gather_flops(g, shape.groups),
             bytes: problem.bytes() / gathers.len() as u64
-                + part.map_or(0, |_| 4 * out * u64::from(config.splits) / gathers.len() as u64),
-            depends: index == 0 && mode != Mode::Generic,
+                + partials.map_or(0, |_| 4 * out * u64::from(config.splits) / gathers.len() as u64),
         });
     }
-    if let Some(part) = part {
-        builder.reduce(part, config.splits, stride, role, shape);
+    if let Some(partials) = partials {
+        builder.reduce(partials, config.splits, stride, role, shape);
     }
 }
 
@@ -290,9 +296,8 @@ fn pack(
         variant: pass("pack", dtype),
         grid: [g.depth().div_ceil(64), m4.div_ceil(32), shape.groups],
         words: vec![0, g.rows, m4, bk, g.kc, taps, g.am, g.ak, g.at, g.au, g.a0, g.ag],
-        buffers: &[Buffer::Tensor(Role::W), Buffer::Region(region)],
+        buffers: &[read(Role::W), write(region)],
         flops: 0,
         bytes: region.size * 2,
-        depends: false,
     });
 }

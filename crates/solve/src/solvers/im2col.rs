@@ -1,7 +1,9 @@
 //! Explicit im2col + GEMM: the column matrix goes through memory. The fallback that the first users of these
 //! cards fell back on; here bounded, a few images at a time.
 
-use super::build::{Buffer, Builder, NewLaunch, Region, epilogue_flags, partial_stride, pass};
+use super::build::{
+    Buffer, Builder, NewLaunch, Region, epilogue_flags, part, partial_stride, pass, read, unused, write,
+};
 use super::gather::{FLAG_PARTIAL, FLAG_VEC, Gather};
 use super::tensors::{Shape, Strides, fits, halves};
 use super::wrw::Words;
@@ -183,10 +185,9 @@ impl<'a> Work<'a> {
             variant,
             grid: [p.pixels().div_ceil(variant.threads), self.rows, images],
             words,
-            buffers: &[Buffer::Tensor(Role::X), Buffer::Region(columns)],
+            buffers: &[read(Role::X), write(columns)],
             flops: 0,
             bytes: 2 * self.image_bytes * u64::from(images),
-            depends: first > 0,
         });
     }
 
@@ -236,7 +237,6 @@ impl<'a> Work<'a> {
             buffers,
             flops: super::build::gather_flops(&g, self.p.groups),
             bytes: self.image_bytes * u64::from(g.cols / g.pixels),
-            depends: true,
         });
     }
 
@@ -248,9 +248,8 @@ impl<'a> Work<'a> {
             // jw is the whole plane, so rows of dst never matter.
             let vectors = g.dst.w == 1 && [g.pixels, g.dst.n, g.dst.c].iter().all(|v| v.is_multiple_of(4));
             g.flags = epilogue_flags(self.problem) | if vectors { FLAG_VEC } else { 0 };
-            let y = Buffer::Tensor(Role::Y);
-            let bias = Buffer::Tensor(Role::Bias);
-            self.gemm(builder, g, &[Buffer::Region(columns), Buffer::Tensor(Role::W), y, bias, y]);
+            let buffers = [read(columns), read(Role::W), part(Role::Y), read(Role::Bias), unused(Role::Y)];
+            self.gemm(builder, g, &buffers);
         }
     }
 
@@ -264,8 +263,8 @@ impl<'a> Work<'a> {
             g.dst = Strides { n: self.image_elements(), c: p.pixels(), h: 0, w: 1 };
             g.flags = FLAG_PARTIAL;
             g.src0 = first * p.y.n;
-            let (to, x, y) = (Buffer::Region(columns), Buffer::Tensor(Role::X), Buffer::Tensor(Role::Y));
-            self.gemm(builder, g, &[y, Buffer::Tensor(Role::W), x, Buffer::Tensor(Role::Bias), to]);
+            let buffers = [read(Role::Y), read(Role::W), unused(Role::X), unused(Role::Bias), write(columns)];
+            self.gemm(builder, g, &buffers);
             self.col2im(builder, columns, first, images);
         }
     }
@@ -299,10 +298,9 @@ impl<'a> Work<'a> {
             variant,
             grid: [(p.h * p.w).div_ceil(variant.threads), p.groups * p.cg, images],
             words,
-            buffers: &[Buffer::Region(columns), Buffer::Tensor(Role::X), Buffer::Tensor(Role::Bias)],
+            buffers: &[read(columns), part(Role::X), read(Role::Bias)],
             flops: u64::from(images) * u64::from(self.image_elements()),
             bytes: self.image_bytes * u64::from(images),
-            depends: true,
         });
     }
 
@@ -329,15 +327,13 @@ impl<'a> Work<'a> {
             words.partial = stride;
             words.flags = FLAG_PARTIAL | if first > 0 { super::wrw::FLAG_ADD } else { 0 };
             words.y_first = first * p.y.n;
-            let (y, w) = (Buffer::Tensor(Role::Y), Buffer::Tensor(Role::W));
             builder.launch(NewLaunch {
                 variant: v,
                 grid: [self.group_rows().div_ceil(bn), p.kg.div_ceil(bm), p.groups],
                 words: words.words(),
-                buffers: &[y, Buffer::Region(columns), w, Buffer::Region(sums)],
+                buffers: &[read(Role::Y), read(columns), unused(Role::W), write(sums)],
                 flops: self.problem.flops() / u64::from(p.n) * u64::from(images),
                 bytes: self.image_bytes * u64::from(images),
-                depends: true,
             });
         }
         builder.reduce(sums, 1, stride, Role::W, p);

@@ -1,7 +1,7 @@
 //! Implicit GEMM of backward-weights (`kernels/wrw.kern`): the plan of [`super::igemm::Igemm`] for that
 //! direction. The reduction runs over all output pixels of the batch, so it is nearly always split.
 
-use super::build::{Buffer, Builder, NewLaunch, partial_stride};
+use super::build::{Builder, NewLaunch, partial_stride, read, unused, write};
 use super::gather::FLAG_PARTIAL;
 use super::tensors::{Shape, Strides, halves};
 use crate::model::{SPLITS, TileWork, chunk, launch_seconds, stream_seconds, tile_seconds};
@@ -210,23 +210,25 @@ fn emit(
     words.partial = stride;
     words.blocks = blocks;
     let partial = 4 * u64::from(config.splits) * u64::from(stride);
-    let part = (config.splits > 1).then(|| builder.reserve(partial));
-    words.flags = if part.is_some() { FLAG_PARTIAL } else { 0 };
-    let to = part.map_or(Buffer::Tensor(Role::W), Buffer::Region);
+    let partials = (config.splits > 1).then(|| builder.reserve(partial));
+    words.flags = if partials.is_some() { FLAG_PARTIAL } else { 0 };
+    let (dw, sums) = match partials {
+        Some(region) => (unused(Role::W), write(region)),
+        None => (write(Role::W), unused(Role::W)),
+    };
     builder.launch(NewLaunch {
         variant: v,
         grid: [grid_x, p.kg.div_ceil(v.define("BM") as u32), p.groups * config.splits],
         words: words.words(),
-        buffers: &[Buffer::Tensor(Role::Y), Buffer::Tensor(Role::X), Buffer::Tensor(Role::W), to],
+        buffers: &[read(Role::Y), read(Role::X), dw, sums],
         flops: problem.flops(),
-        bytes: problem.bytes() + part.map_or(0, |_| partial),
-        depends: false,
+        bytes: problem.bytes() + partials.map_or(0, |_| partial),
     });
-    if let Some(part) = part {
+    if let Some(partials) = partials {
         if v.define("MODE") == CHANNELS {
-            builder.reduce_weights(part, config.splits, stride, p);
+            builder.reduce_weights(partials, config.splits, stride, p);
         } else {
-            builder.reduce(part, config.splits, stride, Role::W, p);
+            builder.reduce(partials, config.splits, stride, Role::W, p);
         }
     }
     builder.finish(solver, config.name(), policy.workspace_cap)

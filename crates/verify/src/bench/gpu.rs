@@ -1,10 +1,11 @@
-//! Times plans on a [`Device`] by its own timestamps.
+//! Times plans on a [`PlanDevice`] by its own timestamps.
 
 use super::stats::repeats;
 use super::{Case, Gone, Meter, Mode, Rates, Row, Settings, Subject};
+use crate::device::PlanDevice;
 use crate::inputs::{Inputs, Kind};
 use std::time::Duration;
-use wave32_device::{BufferId, Device, DeviceError, Operands};
+use wave32_device::{BufferId, DeviceError, Operands, Times};
 use wave32_problem::{ConvProblem, Direction};
 use wave32_solve::{Plan, Role, plan, plans};
 
@@ -21,13 +22,13 @@ const COLD_SETS: u64 = 64;
 
 /// A GPU's meter.
 pub struct GpuMeter<'a> {
-    device: &'a mut dyn Device,
+    device: &'a mut dyn PlanDevice,
     rates: Rates,
 }
 
 impl<'a> GpuMeter<'a> {
     /// Of this device.
-    pub fn new(device: &'a mut dyn Device) -> Self {
+    pub fn new(device: &'a mut dyn PlanDevice) -> Self {
         let rates = Subject::modelled(device.caps());
         Self { device, rates }
     }
@@ -81,14 +82,12 @@ impl<'a> GpuMeter<'a> {
         error.into()
     }
 
-    fn time(&mut self, plan: &Plan, sets: &Sets, settings: &Settings) -> Result<Vec<f64>, Failure> {
-        self.device.prepare(plan)?;
+    fn time(&mut self, plan: &Plan, sets: &Sets, settings: &Settings) -> Result<Times, Failure> {
         // The first run is cold in every way; it also teaches the device its time budget.
         self.device.run(plan, &sets.operands[0], settings.deadline)?;
         let once = self.device.run(plan, &sets.operands[0], settings.deadline)?.total;
         let count = settings.repeats.unwrap_or_else(|| repeats(once, FILL, 5, 1000));
-        let runs = self.device.time(plan, &sets.operands, count.max(1), settings.deadline)?;
-        Ok(runs.iter().map(|run| run.as_secs_f64() * 1e3).collect())
+        Ok(self.device.time(plan, &sets.operands, count.max(1), settings.deadline)?)
     }
 }
 
@@ -109,7 +108,7 @@ struct Sets {
 }
 
 impl Sets {
-    fn free(self, device: &mut dyn Device) {
+    fn free(self, device: &mut dyn PlanDevice) {
         for buffer in self.buffers {
             device.free(buffer);
         }
@@ -181,7 +180,11 @@ impl Meter for GpuMeter<'_> {
         for (index, plan) in candidates.iter().enumerate() {
             let row = planned(&self.rates, index, plan);
             match self.time(plan, &sets, settings) {
-                Ok(runs) => rows.push(row.timed(&runs)),
+                Ok(Times { each, mean }) => {
+                    let ms = |time: &Duration| time.as_secs_f64() * 1e3;
+                    let runs: Vec<f64> = each.iter().map(ms).collect();
+                    rows.push(row.timed(&runs).back_to_back(ms(&mean)));
+                }
                 Err(Failure::Row(error)) => rows.push(row.failed(error)),
                 Err(Failure::Gone(error)) => {
                     rows.push(row.failed(&error));

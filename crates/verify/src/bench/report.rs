@@ -97,6 +97,10 @@ pub struct Times {
     pub max_ms: f64,
     /// Runs.
     pub runs: usize,
+    /// Mean of as many runs between two stamps, where a run waits for the one before only where they share memory:
+    /// what compares with a peer that is timed so.
+    #[serde(default)]
+    pub back_to_back_ms: Option<f64>,
 }
 
 impl Row {
@@ -132,9 +136,18 @@ impl Row {
                 let (min_ms, max_ms) = runs_ms
                     .iter()
                     .fold((f64::INFINITY, 0.0f64), |(least, most), &ms| (least.min(ms), most.max(ms)));
-                self.time = Some(Times { median_ms, min_ms, max_ms, runs: runs_ms.len() });
+                let runs = runs_ms.len();
+                self.time = Some(Times { median_ms, min_ms, max_ms, runs, back_to_back_ms: None });
             }
             _ => self.error = Some("the device's clock saw no time pass".to_string()),
+        }
+        self
+    }
+
+    /// With the mean of runs between two stamps.
+    pub(super) fn back_to_back(mut self, mean_ms: f64) -> Self {
+        if let Some(time) = &mut self.time {
+            time.back_to_back_ms = Some(mean_ms);
         }
         self
     }

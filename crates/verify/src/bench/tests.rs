@@ -2,12 +2,13 @@
 
 use super::stats::median;
 use super::*;
+use crate::device::PlanDevice;
 use crate::suites;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use wave32_device::{BufferId, Device, DeviceError, DeviceInfo, Operands, Timing};
+use wave32_device::{BufferId, DeviceError, DeviceInfo, Operands, Timing};
 use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, parse_line};
-use wave32_solve::{CARDS, DeviceCaps, Plan, Role};
+use wave32_solve::{DeviceCaps, Plan, Role, usual_boards};
 
 /// Takes the milliseconds it is told to, and keeps account of buffers.
 struct Wound {
@@ -34,7 +35,7 @@ impl Wound {
             kind: "virtual",
             memory_bytes: 1 << 30,
         };
-        let caps = CARDS[0].caps();
+        let caps = DeviceCaps::of(usual_boards()[0]);
         Self {
             info,
             caps,
@@ -60,7 +61,7 @@ impl Wound {
     }
 }
 
-impl Device for Wound {
+impl PlanDevice for Wound {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -95,10 +96,6 @@ impl Device for Wound {
         Err(DeviceError::Misuse("bench has nothing to read".into()))
     }
 
-    fn prepare(&mut self, _: &Plan) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
     fn run(&mut self, plan: &Plan, operands: &Operands, deadline: Duration) -> Result<Timing, DeviceError> {
         self.check(plan, operands);
         if self.lives == 0 {
@@ -114,12 +111,14 @@ impl Device for Wound {
         operands: &[Operands],
         repeats: u32,
         _: Duration,
-    ) -> Result<Vec<Duration>, DeviceError> {
+    ) -> Result<wave32_device::Times, DeviceError> {
         operands.iter().for_each(|set| self.check(plan, set));
         self.sets.push(operands.len());
         self.requested.push(repeats);
         let clock = self.clock.iter().cycle().take(repeats as usize);
-        Ok(clock.map(|ms| Duration::from_secs_f64(ms / 1e3)).collect())
+        let each: Vec<_> = clock.map(|ms| Duration::from_secs_f64(ms / 1e3)).collect();
+        let mean = each.iter().sum::<Duration>() / repeats;
+        Ok(wave32_device::Times { each, mean })
     }
 }
 

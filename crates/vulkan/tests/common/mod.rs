@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use wave32_device::DeviceError;
 use wave32_device::conformance::{FIXTURE_THREADS, Fixture};
-use wave32_vulkan::{Kernel, Options, VulkanDevice};
+use wave32_device::{DeviceError, Runner};
+use wave32_vulkan::{Kernel, Options, VulkanQueue};
 
 pub const FIXTURE: Fixture = Fixture { step: "step", spin: "spin" };
 
@@ -43,9 +43,14 @@ pub fn options(dir: &std::path::Path) -> Options {
     }
 }
 
-/// The best device, or `None` with the reason printed where this machine has no Vulkan. Where
+/// A runner on the best device, or `None` with the reason printed where this machine has no Vulkan. Where
 /// `WAVE32_REQUIRE_VULKAN` is set (CI), its absence is a failure.
-pub fn open(options: Options) -> Option<VulkanDevice> {
+pub fn open(options: Options) -> Option<Runner<VulkanQueue>> {
+    open_queue(options).map(Runner::new)
+}
+
+/// As [`open`], the queue alone.
+pub fn open_queue(options: Options) -> Option<VulkanQueue> {
     match wave32_vulkan::open(None, options) {
         Ok(device) => Some(device),
         Err(DeviceError::Unavailable(why)) if std::env::var_os("WAVE32_REQUIRE_VULKAN").is_none() => {
@@ -57,8 +62,8 @@ pub fn open(options: Options) -> Option<VulkanDevice> {
 }
 
 /// The validation layer had nothing to say.
-pub fn assert_clean(device: &VulkanDevice) {
-    let messages = device.validation_messages();
+pub fn assert_clean(queue: &VulkanQueue) {
+    let messages = queue.validation_messages();
     assert!(messages.is_empty(), "{} validation messages: {messages:#?}", messages.len());
 }
 

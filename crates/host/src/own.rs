@@ -5,6 +5,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{LittleEndian, ReadCache, ReadRef};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub const MIOPEN: &str = "libMIOpen.so.1";
 /// The interposer that gives cards memory that they can use.
 pub const PRELOAD: &str = "libwave32_preload.so";
+/// How the names of the vendor's files begin while ours have their places.
+pub const KEPT: &str = ".wave32-kept-";
 /// The note's owner, with the zero that ends it.
 const OWNER: &[u8] = b"wave32";
 
@@ -76,4 +79,42 @@ pub fn folders() -> Vec<PathBuf> {
 pub fn find(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     let wanted = |path: &PathBuf| at(path).is_some_and(|own| own.whole);
     folders.iter().map(|folder| folder.join(name)).find(wanted)
+}
+
+/// Is it what a MIOpen's file is called, with or without what auditwheel puts into it?
+#[must_use]
+pub fn is_miopen(name: &str) -> bool {
+    let Some((stem, version)) = name.strip_prefix("libMIOpen").and_then(|rest| rest.split_once(".so")) else {
+        return false;
+    };
+    let hashed = stem.strip_prefix('-').is_some_and(|hash| hash.bytes().all(|b| b.is_ascii_alphanumeric()));
+    (stem.is_empty() || hashed) && version.bytes().all(|b| b == b'.' || b.is_ascii_digit())
+}
+
+/// The name under which the vendor's file is kept.
+pub fn kept_name(path: &Path) -> PathBuf {
+    let mut name = OsString::from(KEPT);
+    name.push(path.file_name().unwrap_or_default());
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_miopen;
+
+    #[test]
+    fn names_of_miopens() {
+        for name in ["libMIOpen.so", "libMIOpen.so.1", "libMIOpen.so.1.0.50200", "libMIOpen-5b3f1c.so.1.0"] {
+            assert!(is_miopen(name), "{name}");
+        }
+        for name in [
+            "libMIOpen.so.1.bak",
+            "libMIOpen_private.so.1",
+            "libMIOpen.a",
+            ".wave32-kept-libMIOpen.so",
+            "MIOpen.so",
+        ] {
+            assert!(!is_miopen(name), "{name}");
+        }
+    }
 }

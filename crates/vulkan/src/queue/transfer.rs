@@ -1,13 +1,14 @@
-//! Host copies of a stream, through two rings of host-visible memory.
+//! Host copies of a queue, through two rings of host-visible memory.
 
 use super::Parts;
+use super::record::Command;
 use crate::gpu::Gpu;
 use crate::memory::{Buffer, Memory};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use std::collections::VecDeque;
-use wave32_device::Deadline;
 use wave32_device::DeviceError;
+use wave32_solve::Access;
 
 /// Bytes of the ring for uploads. A piece of data takes at most a quarter of it.
 const UP: u64 = 32 << 20;
@@ -91,7 +92,7 @@ impl Parts {
                 self.transfer.submitted(self.gpu.last_submitted());
                 continue;
             }
-            self.gpu.wait(value, "copy to the device", Deadline::after(self.deadline))?;
+            self.gpu.wait(value, "copy to the device", self.deadline())?;
             self.transfer.land(value);
         }
         let start = if wraps { 0 } else { self.transfer.head };
@@ -117,7 +118,7 @@ impl Parts {
                 buffer.mapped_mut().and_then(|all| all.get_mut(room as usize..(room + bytes) as usize));
             mapped.ok_or_else(not_mapped)?.copy_from_slice(piece);
             let (target, offset) = self.resolve(to, bytes)?;
-            self.order([((to, to + bytes), true)].into_iter(), slot);
+            self.order(Command::Transfer, [((to, to + bytes), Access::Write)].into_iter(), slot);
             let region = vk::BufferCopy::default().src_offset(room).dst_offset(offset).size(bytes);
             // SAFETY: recording; both ranges are of their buffers, which are different; the ring keeps its
             // part until the submit is done.
@@ -152,7 +153,7 @@ impl Parts {
                 values[asked % 2] = self.ask(from, lengths[asked], (asked as u64 % 2) * half)?;
                 asked += 1;
             }
-            self.gpu.wait(values[piece % 2], "copy from the device", Deadline::after(self.deadline))?;
+            self.gpu.wait(values[piece % 2], "copy from the device", self.deadline())?;
             let Some(buffer) = self.transfer.down.as_ref() else { return Err(not_mapped()) };
             let at = (piece % 2) * half as usize;
             let mapped = buffer.allocation.mapped_slice().and_then(|all| all.get(at..at + to.len()));
@@ -165,7 +166,7 @@ impl Parts {
     fn ask(&mut self, from: u64, bytes: u64, at: u64) -> Result<u64, DeviceError> {
         let (source, offset) = self.resolve(from, bytes)?;
         let slot = self.open(bytes as f64 * 32.0)?;
-        self.order([((from, from + bytes), false)].into_iter(), slot);
+        self.order(Command::Transfer, [((from, from + bytes), Access::Read)].into_iter(), slot);
         let Some(buffer) = self.transfer.down.as_ref() else { return Err(not_mapped()) };
         let region = vk::BufferCopy::default().src_offset(offset).dst_offset(at).size(bytes);
         // SAFETY: recording; both ranges are of their buffers, which are different; the caller does not use

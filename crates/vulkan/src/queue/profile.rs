@@ -2,7 +2,6 @@
 
 use super::KernelId;
 use crate::gpu::Gpu;
-use crate::ring::elapsed;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -45,7 +44,7 @@ impl Profile {
         let taken = std::mem::take(&mut self.launches);
         // The earliest: nothing lies before it.
         let earliest = |found: Option<u64>, &(_, from, _): &(u32, u64, u64)| match found {
-            Some(first) if elapsed(gpu, from, first).is_zero() => Some(first),
+            Some(first) if gpu.elapsed(from, first).is_zero() => Some(first),
             _ => Some(from),
         };
         let first = self.first.or_else(|| taken.iter().fold(None, earliest));
@@ -55,8 +54,8 @@ impl Profile {
         let name = |id| by_id.get(&id).map_or_else(String::new, |name| (*name).clone());
         let profiled = |(id, from, to)| Profiled {
             kernel: name(id),
-            start: first.map_or(Duration::ZERO, |first| elapsed(gpu, first, from)),
-            length: elapsed(gpu, from, to),
+            start: first.map_or(Duration::ZERO, |first| gpu.elapsed(first, from)),
+            length: gpu.elapsed(from, to),
         };
         let mut found: Vec<Profiled> = taken.into_iter().map(profiled).collect();
         found.sort_by_key(|launch| launch.start);

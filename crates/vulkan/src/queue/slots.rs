@@ -1,18 +1,18 @@
-//! Command buffers of a stream, used in turn, each with its own descriptors and timestamps.
+//! Command buffers of a queue, used in turn, each with its own descriptors and timestamps.
 
 use crate::commands::{CommandPool, Commands};
 use crate::error::at;
 use crate::gpu::Gpu;
 use ash::vk;
 use wave32_device::Deadline;
-use wave32_device::DeviceError;
+use wave32_device::{DeviceError, Stamp};
 
 /// Launches that one submit records at most.
 pub(crate) const LAUNCHES: u32 = 256;
 /// Storage buffers of a launch, on average over a submit.
 const BUFFERS: u32 = 8;
-/// Two timestamps around a submit; two around each launch while profiling.
-const QUERIES: u32 = 2 * LAUNCHES + 2;
+/// Timestamps of a submit: two around it, two around each launch while profiling, those that somebody asks for.
+pub(crate) const QUERIES: u32 = 2 * LAUNCHES + 2;
 /// Submits in flight before the host waits.
 const SLOTS: usize = 6;
 
@@ -26,8 +26,10 @@ pub(crate) struct Slot {
     pub(crate) launches: u32,
     /// Work that was recorded, for the budget to learn from.
     pub(crate) work: f64,
-    /// Kernel of each profiled launch, in order.
-    pub(crate) profiled: Vec<u32>,
+    /// Kernel and first timestamp of each profiled launch; the second follows.
+    pub(crate) profiled: Vec<(u32, u32)>,
+    /// Stamps that somebody asked for, each with its timestamp.
+    pub(crate) stamped: Vec<(Stamp, u32)>,
 }
 
 /// All command buffers; made on first use.
@@ -68,6 +70,7 @@ impl Slots {
                 launches: 0,
                 work: 0.0,
                 profiled: Vec::new(),
+                stamped: Vec::new(),
             }),
             Err(error) => {
                 // SAFETY: never used.
@@ -96,7 +99,6 @@ impl Slot {
         unsafe { gpu.raw.reset_descriptor_pool(self.descriptors, flags) }
             .map_err(at("vkResetDescriptorPool"))?;
         (self.stamps, self.launches, self.work) = (0, 0, 0.0);
-        self.profiled.clear();
         self.stamp(gpu);
         self.barrier(gpu);
         Ok(())
@@ -123,6 +125,13 @@ impl Slot {
     pub(crate) fn barrier(&self, gpu: &Gpu) {
         let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
         self.order(gpu, stages);
+    }
+
+    /// Orders launches: those after see what those before wrote, and overwrite only what was read.
+    pub(crate) fn kernel_barrier(&self, gpu: &Gpu) {
+        let stage = vk::PipelineStageFlags::COMPUTE_SHADER;
+        let (read, write) = (vk::AccessFlags::SHADER_READ, vk::AccessFlags::SHADER_WRITE);
+        self.commands.memory_barrier(gpu, (stage, write), (stage, read | write));
     }
 
     /// As [`Slot::barrier`], for the host's reads as well.

@@ -1,10 +1,9 @@
-//! [`Stream`]: an asynchronous in-order queue with a caching allocator of its own.
+//! [`VulkanQueue`]: an asynchronous in-order queue with a caching allocator of its own.
 //!
 //! Work is recorded and submitted in batches; calls return before it has run, and whatever reads results
 //! waits, with a deadline. Launches that touch the same memory run in the order of the calls; others may
 //! overlap. A submit stays within the time budget, a wide launch is cut to fit ([`wave32_device::Budget`]).
 
-mod hazards;
 mod profile;
 mod record;
 mod slots;
@@ -15,34 +14,30 @@ pub use wave32_device::heap::HeapStats;
 
 use crate::Options;
 use crate::adapter::Adapter;
-use crate::device::Base;
+use crate::cache::{DiskCache, default_dir};
 use crate::gpu::Gpu;
 use crate::instance::Instance;
 use crate::memory::Memory;
 use crate::pipelines::{Pipeline, Pipelines};
 use ash::vk;
-use hazards::Hazards;
 use profile::Profile;
+use record::{Command, Since};
 use slots::Slots;
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
 use std::sync::PoisonError;
 use std::time::Duration;
 use transfer::Transfer;
+use wave32_device::check;
 use wave32_device::heap::Heap;
-use wave32_device::{Arg, Budget, BufferId, DeviceError, DeviceInfo, Queue, Work};
-use wave32_solve::DeviceCaps;
-
-/// Most storage buffers of a launch.
-pub const MAX_ARGS: usize = 8;
-/// Most parameter words of a launch.
-pub const MAX_PARAMS: usize = 32;
+use wave32_device::{Arg, Budget, BufferId, Deadline, DeviceError, DeviceInfo, Queue, Stamp, Work};
+use wave32_solve::{Access, DeviceCaps, Hazards, Launch};
 
 /// A kernel of one stream, ready to launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KernelId(u32);
 
-/// How many things a stream holds: whatever grows with the work done is a leak.
+/// How many things a queue holds, and what it recorded: whatever it holds that grows with the work done is a leak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Device buffers of the heap.
@@ -57,6 +52,8 @@ pub struct Counts {
     pub kernels: usize,
     /// Launches that were timed and not asked for yet.
     pub timed: usize,
+    /// Barriers between commands, since the queue was opened.
+    pub barriers: u64,
 }
 
 /// The buffer of a heap's segment.
@@ -70,9 +67,15 @@ struct Segment {
 struct Parts {
     budget: Budget,
     hazards: Hazards,
+    since: Since,
+    barriers: u64,
     heap: Heap<Segment>,
     profile: Profile,
-    kernels: Vec<(Pipeline, vk::DescriptorSetLayout)>,
+    /// Ticks of stamps whose submit is done.
+    ticks: HashMap<Stamp, u64>,
+    /// The next stamp's number.
+    next_stamp: u64,
+    kernels: Vec<(Box<str>, Pipeline, vk::DescriptorSetLayout)>,
     names: HashMap<String, KernelId>,
     slots: Slots,
     /// The slot being recorded.
@@ -81,6 +84,7 @@ struct Parts {
     pipelines: Pipelines,
     memory: Memory,
     deadline: Duration,
+    until: Option<Deadline>,
     submits: u64,
     gpu: Gpu,
 }
@@ -90,32 +94,44 @@ struct Parts {
 /// It belongs to the process that opened it: after a fork, the child's calls answer
 /// [`DeviceError::Misuse`]. Dropping it waits at most five seconds for work in flight; if that does not
 /// end, the device is leaked rather than torn from under the GPU.
-pub struct Stream {
+pub struct VulkanQueue {
     parts: ManuallyDrop<Parts>,
 }
 
-impl std::fmt::Debug for Stream {
+impl std::fmt::Debug for VulkanQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream").field("info", self.info()).finish_non_exhaustive()
+        f.debug_struct("VulkanQueue").field("info", self.info()).finish_non_exhaustive()
     }
 }
 
-impl Stream {
+impl VulkanQueue {
     pub(crate) fn new(instance: Instance, adapter: Adapter, options: Options) -> Result<Self, DeviceError> {
-        let Base { budget, pipelines, memory, gpu } = Base::new(instance, adapter, options)?;
+        let mut budget = Budget::new(&adapter.caps);
+        if let Some(target) = options.submit_target {
+            budget = budget.with_target(target);
+        }
+        let dir = options.cache_dir.or_else(default_dir);
+        let disk = dir.map(|dir| DiskCache::new(&dir, &adapter.identity));
+        let gpu = Gpu::new(instance, adapter, options.robust)?;
+        let memory = Memory::new(&gpu, options.memory_cap)?;
         let parts = Parts {
             budget,
             hazards: Hazards::default(),
+            since: Since::default(),
+            barriers: 0,
             heap: Heap::default(),
             profile: Profile::default(),
+            ticks: HashMap::new(),
+            next_stamp: 0,
             kernels: Vec::new(),
             names: HashMap::new(),
             slots: Slots::default(),
             open: None,
             transfer: Transfer::default(),
-            pipelines,
+            pipelines: Pipelines::new(options.kernels, disk),
             memory,
             deadline: Duration::from_secs(60),
+            until: None,
             submits: 0,
             gpu,
         };
@@ -173,6 +189,7 @@ impl Stream {
             uploads: parts.transfer.in_flight(),
             kernels: parts.kernels.len(),
             timed: parts.profile.len(),
+            barriers: parts.barriers,
         }
     }
 
@@ -233,24 +250,15 @@ impl Stream {
         let parts = &mut *self.parts;
         parts.gpu.guard()?;
         let pipeline = parts.pipelines.get(&mut parts.gpu, name)?;
-        if pipeline.buffers as usize > MAX_ARGS
-            || pipeline.params as usize > MAX_PARAMS
-            || pipeline.params == 0
-        {
-            return Err(DeviceError::Unsupported(format!(
-                "kernel `{name}` takes {} buffers and {} params, a stream passes {MAX_ARGS} and 1..={MAX_PARAMS}",
-                pipeline.buffers, pipeline.params
-            )));
-        }
         let layout = parts.pipelines.set_layout(&parts.gpu, pipeline.buffers)?;
         let id = KernelId(parts.kernels.len() as u32);
-        parts.kernels.push((pipeline, layout));
+        parts.kernels.push((name.into(), pipeline, layout));
         parts.names.insert(name.to_string(), id);
         Ok(id)
     }
 
     /// Launches `grid` workgroups after all work on the same memory that was launched before.
-    /// `params[0]` is the first workgroup's x index and must be 0.
+    /// `params[0]` is the first workgroup's x index.
     ///
     /// # Errors
     /// `Misuse` for a range outside of the heap or wrong counts; `Unsupported` past the device's limits;
@@ -269,7 +277,7 @@ impl Stream {
     /// Fills `bytes` from `address` with copies of a 32-bit word; both are multiples of 4.
     ///
     /// # Errors
-    /// As [`Stream::launch`].
+    /// As [`VulkanQueue::launch`].
     pub fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
         if bytes == 0 {
             return Ok(());
@@ -282,7 +290,7 @@ impl Stream {
         let parts = &mut *self.parts;
         let (buffer, offset) = parts.resolve(address, bytes)?;
         let slot = parts.open(bytes as f64 * 16.0)?;
-        parts.order([((address, address + bytes), true)].into_iter(), slot);
+        parts.order(Command::Transfer, [((address, address + bytes), Access::Write)].into_iter(), slot);
         // SAFETY: recording; the range is of the buffer, in whole words.
         unsafe {
             parts.gpu.raw.cmd_fill_buffer(parts.slots.all[slot].commands.buffer, buffer, offset, bytes, word)
@@ -293,7 +301,7 @@ impl Stream {
     /// Copies `bytes` between ranges that do not overlap.
     ///
     /// # Errors
-    /// As [`Stream::launch`].
+    /// As [`VulkanQueue::launch`].
     pub fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
         if bytes == 0 {
             return Ok(());
@@ -305,7 +313,8 @@ impl Stream {
         let (source, from_offset) = parts.resolve(from, bytes)?;
         let (target, to_offset) = parts.resolve(to, bytes)?;
         let slot = parts.open(bytes as f64 * 32.0)?;
-        parts.order([((from, from + bytes), false), ((to, to + bytes), true)].into_iter(), slot);
+        let ranges = [((from, from + bytes), Access::Read), ((to, to + bytes), Access::Write)];
+        parts.order(Command::Transfer, ranges.into_iter(), slot);
         let region = vk::BufferCopy::default().src_offset(from_offset).dst_offset(to_offset).size(bytes);
         // SAFETY: recording; both ranges are of their buffers and do not overlap.
         unsafe {
@@ -317,7 +326,7 @@ impl Stream {
     /// Copies `data` to `address`. Returns once `data` may be changed; the copy runs in order.
     ///
     /// # Errors
-    /// As [`Stream::launch`], `OutOfMemory`.
+    /// As [`VulkanQueue::launch`], `OutOfMemory`.
     pub fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.parts.upload(address, data)
     }
@@ -325,7 +334,7 @@ impl Stream {
     /// Copies from `address` into `data`, after all work launched before. Waits.
     ///
     /// # Errors
-    /// As [`Stream::upload`].
+    /// As [`VulkanQueue::upload`].
     pub fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
         self.parts.download(address, data)
     }
@@ -358,7 +367,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for VulkanQueue {
     fn drop(&mut self) {
         let parts = &mut *self.parts;
         if !parts.gpu.quiet() {
@@ -379,9 +388,17 @@ impl Drop for Stream {
     }
 }
 
-impl Queue for Stream {
+impl Queue for VulkanQueue {
+    fn info(&self) -> &DeviceInfo {
+        self.info()
+    }
+
     fn caps(&self) -> &DeviceCaps {
         self.caps()
+    }
+
+    fn check(&mut self) -> Result<(), DeviceError> {
+        self.parts.gpu.guard()
     }
 
     fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
@@ -404,6 +421,13 @@ impl Queue for Stream {
         self.launch(kernel, grid, params, args, work)
     }
 
+    fn prepare(&mut self, launch: &Launch) -> Result<(), DeviceError> {
+        let parts = &mut *self.parts;
+        parts.gpu.guard()?;
+        let pipeline = parts.pipelines.get(&mut parts.gpu, &launch.kernel)?;
+        check::launch(launch, pipeline.params, pipeline.buffers, &parts.gpu.adapter.caps)
+    }
+
     fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
         self.fill(address, bytes, word)
     }
@@ -418,5 +442,46 @@ impl Queue for Stream {
 
     fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
         self.download(address, data)
+    }
+
+    fn synchronize(&mut self) -> Result<(), DeviceError> {
+        self.synchronize()
+    }
+
+    fn wait_until(&mut self, deadline: Option<Deadline>) {
+        self.parts.until = deadline;
+    }
+
+    fn barrier(&mut self) -> Result<(), DeviceError> {
+        let parts = &mut *self.parts;
+        let slot = parts.open(0.0)?;
+        parts.full_barrier(slot);
+        Ok(())
+    }
+
+    fn stamp(&mut self) -> Result<Stamp, DeviceError> {
+        let parts = &mut *self.parts;
+        let (slot, stamp) = (parts.open(0.0)?, Stamp(parts.next_stamp));
+        parts.next_stamp += 1;
+        let slot = &mut parts.slots.all[slot];
+        slot.stamped.push((stamp, slot.stamps));
+        slot.stamp(&parts.gpu);
+        Ok(stamp)
+    }
+
+    fn times(&mut self, stamps: &[Stamp]) -> Result<Vec<Duration>, DeviceError> {
+        self.synchronize()?;
+        let parts = &mut *self.parts;
+        let ticks = stamps.iter().map(|stamp| {
+            let text =
+                || DeviceError::Misuse(format!("{stamp:?} is none of this queue's, or was asked for before"));
+            parts.ticks.remove(stamp).ok_or_else(text)
+        });
+        let ticks = ticks.collect::<Result<Vec<_>, _>>()?;
+        Ok(ticks.iter().map(|&tick| parts.gpu.elapsed(ticks[0], tick)).collect())
+    }
+
+    fn submits(&self) -> u64 {
+        self.submits()
     }
 }
