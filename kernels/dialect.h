@@ -1,7 +1,8 @@
 // The dialect: what a kernel text may use, in GLSL (Vulkan) and in HIP (amdgcn code objects).
 //
-// A text defines PARAMS (its scalar words, `uint x0;` first), includes this header, declares LDS with
-// SHARED4, and opens its body with KERNEL2/3/4/5/8(buffers). Types: uint, int, float, vec4.
+// A source defines PARAMS (`uint x0` first), includes this header, declares LDS with SHARED4, and opens its body with
+// KERNEL2 to KERNEL8(buffers). Types: uint, int, float, vec4. crates/params makes Rust structs of PARAMS and the buffers:
+// both stand once in a source, outside of #if. `#define NAME 1u` becomes a constant there.
 //
 //   IN(b, T, name) OUT(b, T, name)  storage buffer b of T; IN4/OUT4 also allow LOAD4/STORE4
 //   LOAD(name, i) STORE(name, i, v) one element of storage type (DTYPE) as float
@@ -10,6 +11,14 @@
 //   OPAQUE(v)                       hides from clang where the variable v comes from: what depends on it stays put
 //   UNIFORM(v)                      v, promised equal over the wavefront: lets AMD keep it scalar
 //   x0 is added to GROUP_X: a device may cut a launch along x.
+
+// Groups of parameters; each is one field in Rust.
+#define STRIDES_NCHW(x) uint x##n; uint x##c; uint x##h; uint x##w;
+#define SIZES3(x) uint x##1; uint x##2; uint x##3;
+#define STRIDES4(x) uint x##0; uint x##1; uint x##2; uint x##3;
+#define DIVISORS3(x) uint x##_1; uint x##_2; uint x##_3; uint x##_shifts;
+#define LONG2(x) uint x##_low; uint x##_high;
+#define PAIR(x) uint x;
 
 #define DTYPE_F32 0
 #define DTYPE_F16 1

@@ -2,13 +2,9 @@
 #ifdef TARGET_GLSL
 #define SHARED_OF(T, name, n) shared T name[n];
 #define SHARED_AT(name, i) name[i]
-#define KERNEL_OF(buffers) HEAD buffers void main()
-#define COMMA
 #else
 #define SHARED_OF(T, name, n) static __attribute__((shared)) T name[n];
 #define SHARED_AT(name, i) name[i]
-#define COMMA ,
-#define KERNEL_OF(buffers) HEAD(buffers, Params p)
 #endif
 // lanes: bits 0 to 7 log2 of the outputs a group; bit 8: lanes of one output are neighbours (else: outputs are).
 #define LANES_INIT \

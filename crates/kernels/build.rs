@@ -13,7 +13,7 @@ use std::time::Duration;
 use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::sibling::{code_of, retarget};
 use wave32_kernelc::{Source, Target, glsl, parallel, source};
-use wave32_solve::variants::{self, Variant};
+use wave32_params::variants::{self, Variant};
 
 fn main() -> ExitCode {
     match build() {
@@ -36,13 +36,13 @@ fn build() -> Result<(), String> {
     for name in ["WAVE32_CLANG", "WAVE32_GFX_TARGETS"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
-    let all = variants::parse(variants::TABLE).map_err(|e| format!("kernels/variants.txt: {e}"))?;
+    let all = variants::all();
     // OUT_DIR is target/PROFILE/build/PACKAGE-HASH/out; anywhere above it would do.
     let shared = out.ancestors().nth(4).unwrap_or(&out);
     let cache = Cache::open(shared.join("wave32-kernel-objects"))?;
-    let mut generated = spirv(&kernels, &all, &cache, &out)?;
+    let mut generated = spirv(&kernels, all, &cache, &out)?;
     let objects = match Gfx::choose(&out)? {
-        Ok(gfx) => gfx.build(&kernels, &all, &cache, &out)?,
+        Ok(gfx) => gfx.build(&kernels, all, &cache, &out)?,
         Err(reason) => {
             if std::env::var_os("CARGO_FEATURE_CODE_OBJECTS").is_some() {
                 println!("cargo::warning=no gfx code objects (the `rocm` route will be missing): {reason}");

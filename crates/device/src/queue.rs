@@ -7,8 +7,7 @@ use wave32_solve::{Access, DeviceCaps, Launch, Plan};
 
 /// Most buffers of a launch.
 pub const MAX_ARGS: usize = 8;
-/// Most parameters of a launch.
-pub const MAX_PARAMS: usize = 32;
+pub use wave32_params::MAX_PARAMS;
 
 /// A range of a queue's memory that a launch binds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -44,7 +44,7 @@ impl KernelSource for Shipped {
     }
 
     fn kernel(&self, target: &str, name: &str) -> Option<Kernel> {
-        let variant = wave32_solve::variants::find(name).filter(|variant| variant.is_for(target))?;
+        let variant = wave32_params::variants::find(name).filter(|variant| variant.is_for(target))?;
         Some(Kernel { threads: variant.threads, buffers: variant.buffers, params: variant.params })
     }
 }

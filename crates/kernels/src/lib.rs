@@ -2,7 +2,7 @@
 //!
 //! The build script makes them from `kernels/` (docs/kernels.md tells how) and this crate embeds them.
 //! What a kernel needs to be launched (threads, buffers, parameter words) is in
-//! `wave32_solve::variants`; its entry point is `main` in SPIR-V and the variant's name in a code object.
+//! `wave32_params::variants`; its entry point is `main` in SPIR-V and the variant's name in a code object.
 #![forbid(unsafe_code)]
 
 /// Why there is no code object for a target.

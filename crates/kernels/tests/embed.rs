@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use wave32_kernelc::clang::Clang;
 use wave32_kernelc::{Target, elf, sibling, source};
-use wave32_solve::variants;
+use wave32_params::variants;
 
 /// What a SPIR-V module declares of its interface.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::table::{self, Row};
 use wave32_kernelc::{CompileError, aco, parallel, readback};
-use wave32_solve::variants::{self, Variant};
+use wave32_params::variants::{self, Variant};
 
 fn main() -> ExitCode {
     aco::serve_if_child();

@@ -2,7 +2,10 @@
 //!
 //! Each channel's sums are split over workgroups and added in a fixed order, so results repeat bit for bit.
 
-use crate::{Call, DType, OpError, Queue, View};
+use crate::call::{Call, by_float, fit, fit_all, range, read, write};
+use crate::{DType, OpError, Queue, View};
+use wave32_params::{bn_apply, bn_finish, bn_finish_back, bn_sums};
+use wave32_solve::Access;
 
 /// Elements that one workgroup sums at least: fewer cost more in launches than they gain in parallelism.
 const PART: u64 = 2048;
@@ -43,15 +46,6 @@ fn shape(x: &View) -> Result<Shape, OpError> {
     Ok(Shape { channels: sizes[1], length, count: sizes[0] * length })
 }
 
-fn suffix(dtype: DType) -> Result<&'static str, OpError> {
-    match dtype {
-        DType::F32 => Ok("f32"),
-        DType::F16 => Ok("f16"),
-        DType::BF16 => Ok("bf16"),
-        other => Err(OpError::refused("element-type", format!("{other:?} is not f32, f16 or bf16"))),
-    }
-}
-
 fn check(what: &str, view: &View, shape: &Shape) -> Result<(), OpError> {
     if view.dtype == DType::F32 && view.elements() == shape.channels && view.is_contiguous() {
         return Ok(());
@@ -77,26 +71,39 @@ fn sums(
     parts: u64,
     part: u64,
 ) -> Result<(), OpError> {
-    let kernel = format!("bn_sums_{}_{}", if dy.is_some() { "dy" } else { "x" }, suffix(x.dtype)?);
-    let per_part = shape.count.div_ceil(parts);
-    let mut call = Call::new();
-    call.numbers(&[shape.channels, shape.length, shape.count, per_part, parts])?;
-    let x_at = call.view(queue, x, false)?;
-    // Buffers that a pass does not read are bound to what it does.
-    let dy_at = call.view(queue, dy.map_or(x, |(dy, _)| dy), false)?;
-    let mean_at = match dy {
-        Some((_, mean)) => call.view(queue, mean, false)?,
-        None => call.range(queue, x.address, 1, x.dtype.size(), false)?,
+    let kernel = by_float(if dy.is_some() { bn_sums::DY } else { bn_sums::X }, x.dtype)?;
+    let bound = read(queue, x)?;
+    let (bound_dy, mean) = match dy {
+        Some((dy, mean)) => (read(queue, dy)?, read(queue, mean)?),
+        None => (bound.unused(), bound.unused()),
     };
-    call.range(queue, part, shape.channels * parts * 3, 4, true)?;
-    call.words([x_at, dy_at, mean_at]);
-    let reads = if dy.is_some() { 2 } else { 1 };
-    call.work(4 * x.elements(), reads * x.elements() * x.dtype.size());
     let columns = u32::try_from(parts).unwrap_or(u32::MAX);
     let channels = u32::try_from(shape.channels).ok().filter(|&c| c <= queue.caps().max_groups[1]);
     let channels =
         channels.ok_or_else(|| OpError::refused("too-many-channels", format!("{}", shape.channels)))?;
-    call.launch(queue, &kernel, [columns, channels, 1])
+    let reads = if dy.is_some() { 2 } else { 1 };
+    Call {
+        kernel,
+        params: bn_sums::Params {
+            channels,
+            row: fit(shape.length)?,
+            count: fit(shape.count)?,
+            per_part: fit(shape.count.div_ceil(parts))?,
+            parts: columns,
+            x_at: fit(bound.at())?,
+            dy_at: fit(bound_dy.at())?,
+            mean_at: fit(mean.at())?,
+        },
+        buffers: bn_sums::Buffers {
+            x: bound,
+            dy: bound_dy,
+            mean,
+            part: range(queue, part, shape.channels * parts * 3, 4, Access::Write)?,
+        },
+        flops: 4 * x.elements(),
+        bytes: reads * x.elements() * x.dtype.size(),
+    }
+    .launch(queue, [columns, channels, 1])
 }
 
 fn apply(
@@ -107,19 +114,38 @@ fn apply(
     out: &View,
     shape: &Shape,
 ) -> Result<(), OpError> {
-    let mut call = Call::new();
-    let x_at = call.view(queue, x, false)?;
-    let dy_at = call.view(queue, dy.unwrap_or(x), false)?;
-    call.range(queue, coef, shape.channels * 4, 4, false)?;
-    let out_at = call.view(queue, out, true)?;
-    let ats = [x_at, dy_at, out_at];
+    let bound = read(queue, x)?;
+    let buffers = bn_apply::Buffers {
+        x: bound,
+        dy: dy.map_or(Ok(bound.unused()), |dy| read(queue, dy))?,
+        coef: range(queue, coef, shape.channels * 4, 4, Access::Read)?,
+        dst: write(queue, out)?,
+    };
+    let ats = [buffers.x, buffers.dy, buffers.dst].map(|bound| bound.at());
     let vec = if shape.length.is_multiple_of(4) && ats.iter().all(|at| at % 4 == 0) { 4 } else { 1 };
+    let names = match (dy.is_some(), vec) {
+        (false, 4) => bn_apply::X4,
+        (false, _) => bn_apply::X1,
+        (true, 4) => bn_apply::DY4,
+        (true, _) => bn_apply::DY1,
+    };
+    let [x_at, dy_at, out_at] = fit_all(ats.map(|at| at / vec))?;
     let count = x.elements() / vec;
-    call.numbers(&[count, shape.channels, shape.length / vec])?;
-    call.words(ats.map(|at| at / vec as u32));
-    call.work(3 * x.elements(), (2 + u64::from(dy.is_some())) * x.elements() * x.dtype.size());
-    let kernel = format!("bn_apply_{}{vec}_{}", if dy.is_some() { "dy" } else { "x" }, suffix(x.dtype)?);
-    call.launch_items(queue, &kernel, count, THREADS * 4)
+    Call {
+        kernel: by_float(names, x.dtype)?,
+        params: bn_apply::Params {
+            count: fit(count)?,
+            channels: fit(shape.channels)?,
+            row: fit(shape.length / vec)?,
+            x_at,
+            dy_at,
+            out_at,
+        },
+        buffers,
+        flops: 3 * x.elements(),
+        bytes: (2 + u64::from(dy.is_some())) * x.elements() * x.dtype.size(),
+    }
+    .launch_items(queue, count, THREADS * 4)
 }
 
 /// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`. `save` gets mean and 1 / sqrt(variance + eps), C f32 each.
@@ -134,7 +160,7 @@ pub fn batch_norm(
     save: &View,
 ) -> Result<(), OpError> {
     let shape = shape(x)?;
-    suffix(x.dtype)?;
+    by_float(bn_sums::X, x.dtype)?;
     if y.sizes() != x.sizes()
         || y.dtype != x.dtype
         || !y.is_contiguous()
@@ -142,12 +168,12 @@ pub fn batch_norm(
     {
         return Err(OpError::refused("wrong-size", format!("{:?} to {:?}", x.sizes(), y.sizes())));
     }
-    let mut flags = if norm.training { 8 } else { 0 };
+    let mut flags = if norm.training { bn_finish::FLAG_BATCH } else { 0 };
     for (bit, what, view) in [
-        (1, "gamma", norm.gamma),
-        (2, "beta", norm.beta),
-        (4, "running mean", norm.running.map(|r| r.0)),
-        (4, "running variance", norm.running.map(|r| r.1)),
+        (bn_finish::FLAG_GAMMA, "gamma", norm.gamma),
+        (bn_finish::FLAG_BETA, "beta", norm.beta),
+        (bn_finish::FLAG_RUNNING, "running mean", norm.running.map(|r| r.0)),
+        (bn_finish::FLAG_RUNNING, "running variance", norm.running.map(|r| r.1)),
     ] {
         if let Some(view) = view {
             check(what, view, &shape)?;
@@ -164,26 +190,42 @@ pub fn batch_norm(
         if norm.training {
             sums(queue, x, None, &shape, parts, part)?;
         }
-        let mut call = Call::new();
-        call.numbers(&[shape.channels, parts])?.word(flags);
         let n = shape.count as f64;
-        call.float(n as f32).float((n / (n - 1.0).max(1.0)) as f32).float(norm.momentum).float(norm.eps);
-        call.range(queue, part, shape.channels * parts * 3, 4, false)?;
-        let mut ats = [0; 4];
-        let running = norm.running;
-        let bound = [norm.gamma, norm.beta, running.map(|r| r.0), running.map(|r| r.1)];
-        for (index, (at, view)) in ats.iter_mut().zip(bound).enumerate() {
-            let writes = index >= 2 && norm.training;
-            *at = match view {
-                Some(view) => call.view(queue, view, writes)?,
-                None => call.range(queue, coef, 4, 4, false)?,
-            };
+        let part = range(queue, part, shape.channels * parts * 3, 4, Access::Read)?;
+        let bind = |view: Option<&View>, writes: bool| match view {
+            Some(view) if writes => write(queue, view),
+            Some(view) => read(queue, view),
+            None => Ok(part.unused()),
+        };
+        let buffers = bn_finish::Buffers {
+            part,
+            gamma: bind(norm.gamma, false)?,
+            beta: bind(norm.beta, false)?,
+            rmean: bind(norm.running.map(|r| r.0), norm.training)?,
+            rvar: bind(norm.running.map(|r| r.1), norm.training)?,
+            save: write(queue, save)?,
+            coef: range(queue, coef, shape.channels * 4, 4, Access::Write)?,
+        };
+        Call {
+            kernel: bn_finish::T,
+            params: bn_finish::Params {
+                channels: fit(shape.channels)?,
+                parts: fit(parts)?,
+                flags,
+                count: n as f32,
+                count_1: (n / (n - 1.0).max(1.0)) as f32,
+                momentum: norm.momentum,
+                eps: norm.eps,
+                gamma_at: fit(buffers.gamma.at())?,
+                beta_at: fit(buffers.beta.at())?,
+                rmean_at: fit(buffers.rmean.at())?,
+                rvar_at: fit(buffers.rvar.at())?,
+            },
+            buffers,
+            flops: 10 * shape.channels,
+            bytes: shape.channels * (parts * 12 + 40),
         }
-        call.view(queue, save, true)?;
-        call.range(queue, coef, shape.channels * 4, 4, true)?;
-        call.words(ats);
-        call.work(10 * shape.channels, shape.channels * (parts * 12 + 40));
-        call.launch_items(queue, "bn_finish_x_f32", shape.channels, 64)?;
+        .launch_items(queue, shape.channels, 64)?;
         apply(queue, x, None, coef, y, &shape)
     })();
     queue.free(scratch);
@@ -223,21 +265,33 @@ pub fn batch_norm_backward(
     let (coef, part) = (scratch, scratch + shape.channels * 16);
     let run = (|| {
         sums(queue, x, Some((dy, mean)), &shape, parts, part)?;
-        let mut call = Call::new();
-        let flags = u32::from(gamma.is_some()) + if training { 8 } else { 0 };
-        call.numbers(&[shape.channels, parts])?.word(flags).float(shape.count as f32).float(eps);
-        call.range(queue, part, shape.channels * parts * 3, 4, false)?;
-        let gamma_at = match gamma {
-            Some(gamma) => call.view(queue, gamma, false)?,
-            None => call.range(queue, part, 1, 4, false)?,
+        let part = range(queue, part, shape.channels * parts * 3, 4, Access::Read)?;
+        let buffers = bn_finish_back::Buffers {
+            part,
+            gamma: gamma.map_or(Ok(part.unused()), |gamma| read(queue, gamma))?,
+            mean: read(queue, mean)?,
+            invstd: read(queue, invstd)?,
+            grads: write(queue, grads)?,
+            coef: range(queue, coef, shape.channels * 4, 4, Access::Write)?,
         };
-        let mean_at = call.view(queue, mean, false)?;
-        let invstd_at = call.view(queue, invstd, false)?;
-        call.view(queue, grads, true)?;
-        call.range(queue, coef, shape.channels * 4, 4, true)?;
-        call.words([gamma_at, mean_at, invstd_at]);
-        call.work(10 * shape.channels, shape.channels * (parts * 12 + 40));
-        call.launch_items(queue, "bn_finish_dy_f32", shape.channels, 64)?;
+        let has_gamma = if gamma.is_some() { bn_finish_back::FLAG_GAMMA } else { 0 };
+        Call {
+            kernel: bn_finish_back::T,
+            params: bn_finish_back::Params {
+                channels: fit(shape.channels)?,
+                parts: fit(parts)?,
+                flags: has_gamma | if training { bn_finish_back::FLAG_BATCH } else { 0 },
+                count: shape.count as f32,
+                eps,
+                gamma_at: fit(buffers.gamma.at())?,
+                mean_at: fit(buffers.mean.at())?,
+                invstd_at: fit(buffers.invstd.at())?,
+            },
+            buffers,
+            flops: 10 * shape.channels,
+            bytes: shape.channels * (parts * 12 + 40),
+        }
+        .launch_items(queue, shape.channels, 64)?;
         match dx {
             Some(dx) => apply(queue, x, Some(dy), coef, dx, &shape),
             None => Ok(()),

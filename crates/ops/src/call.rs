@@ -1,156 +1,144 @@
-//! [`Call`]: one launch being put together.
+//! [`Call`]: one launch of a kernel, with its parameters and buffers by name.
 
-use crate::{Arg, OpError, Queue, View, Work};
+use crate::{Arg, DType, OpError, Queue, View, Work};
+use wave32_params::{Buffers, Kernel, Name, Params};
 use wave32_solve::Access;
 
-const MAX_ARGS: usize = 8;
-const MAX_PARAMS: usize = 32;
-
-/// A launch: parameters and buffers in the kernel's order.
-#[derive(Debug, Clone)]
-pub struct Call {
-    params: [u32; MAX_PARAMS],
-    words: usize,
-    args: [Arg; MAX_ARGS],
-    buffers: usize,
-    work: Work,
+/// A launch of the kernel source `K`.
+pub(crate) struct Call<K: Kernel> {
+    /// Which of its variants.
+    pub kernel: Name<K>,
+    pub params: K::Params,
+    pub buffers: K::Buffers<Bound>,
+    /// What it costs.
+    pub flops: u64,
+    pub bytes: u64,
 }
 
-impl Default for Call {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Call {
-    /// Nothing yet but `x0`.
-    pub fn new() -> Self {
-        Self {
-            params: [0; MAX_PARAMS],
-            words: 1,
-            args: [Arg::default(); MAX_ARGS],
-            buffers: 0,
-            work: Work::default(),
-        }
-    }
-
-    /// The next parameter word.
-    pub fn word(&mut self, word: u32) -> &mut Self {
-        self.params[self.words] = word;
-        self.words += 1;
-        self
-    }
-
-    /// The next parameter words.
-    pub fn words(&mut self, words: impl IntoIterator<Item = u32>) -> &mut Self {
-        words.into_iter().for_each(|word| {
-            self.word(word);
-        });
-        self
-    }
-
-    /// The next parameter, a float.
-    pub fn float(&mut self, value: f32) -> &mut Self {
-        self.word(value.to_bits())
-    }
-
-    /// The next parameters, which are sizes, strides or offsets.
-    ///
-    /// # Errors
-    /// `too-many-elements` where one is past 32 bits.
-    pub fn numbers(&mut self, numbers: &[u64]) -> Result<&mut Self, OpError> {
-        for &number in numbers {
-            let word = u32::try_from(number)
-                .map_err(|_| OpError::refused("too-many-elements", format!("{number} is past 32 bits")))?;
-            self.word(word);
-        }
-        Ok(self)
-    }
-
-    /// The next four parameters: what `quotient` of `kernels/divide.h` divides by channels, width and height with.
-    pub fn divisors(&mut self, divisors: [u64; 3]) -> &mut Self {
-        let mut shifts = 0;
-        for (at, divisor) in divisors.into_iter().enumerate() {
-            // 2^(31 + log) / divisor, rounded up: off by less than one part in 2^31.
-            let log = divisor.max(1).next_power_of_two().trailing_zeros();
-            self.word(((1u64 << (31 + log)) / divisor.max(1) + 1) as u32);
-            shifts |= (31 + log) << (8 * at);
-        }
-        self.word(shifts)
-    }
-
-    /// The next buffer: all that a view touches. Its first element's index there, for the kernel to add:
-    /// ranges start at the device's alignment, views anywhere.
-    ///
-    /// # Errors
-    /// `range-too-large` where the device cannot bind that much; `too-many-elements`.
-    pub fn view(&mut self, queue: &dyn Queue, view: &View, writes: bool) -> Result<u32, OpError> {
-        self.range(queue, view.address, view.extent().max(1), view.dtype.size(), writes)
-    }
-
-    /// The next buffer: `count` elements of `size` bytes from `address` on; see [`Call::view`].
-    ///
-    /// # Errors
-    /// As [`Call::view`].
-    pub fn range(
-        &mut self,
-        queue: &dyn Queue,
-        address: u64,
-        count: u64,
-        size: u64,
-        writes: bool,
-    ) -> Result<u32, OpError> {
-        // Aligned to whole elements of every size as well, so that the offset is a whole number of them.
-        let alignment = queue.caps().offset_alignment.max(16);
-        let start = address - address % alignment;
-        let skipped = address - start;
-        let end = (address + count * size).next_multiple_of(4);
-        let (bytes, most) = (end - start, queue.caps().max_range);
-        if bytes > most || count > 1 << 31 {
-            let detail = format!("{bytes} bytes, the device binds {most}");
-            return Err(OpError::refused("range-too-large", detail));
-        }
-        if !skipped.is_multiple_of(size) {
-            return Err(OpError::refused(
-                "misaligned",
-                format!("address {address:#x}, elements of {size} bytes"),
-            ));
-        }
-        let access = if writes { Access::Write } else { Access::Read };
-        self.args[self.buffers] = Arg { address: start, bytes, access };
-        self.buffers += 1;
-        Ok((skipped / size) as u32)
-    }
-
-    /// Sets what it costs.
-    pub fn work(&mut self, flops: u64, bytes: u64) -> &mut Self {
-        self.work = Work { flops, bytes };
-        self
-    }
-
-    /// Launches it.
-    ///
+impl<K: Kernel> Call<K> {
     /// # Errors
     /// The device's.
-    pub fn launch(&self, queue: &mut dyn Queue, kernel: &str, grid: [u32; 3]) -> Result<(), OpError> {
-        let (params, args) = (&self.params[..self.words], &self.args[..self.buffers]);
-        Ok(queue.launch(kernel, grid, params, args, self.work)?)
+    pub fn launch(self, queue: &mut dyn Queue, grid: [u32; 3]) -> Result<(), OpError> {
+        let (params, bound) = (self.params.words(), self.buffers.array());
+        let mut args = [Arg::default(); wave32_device::MAX_ARGS];
+        let args = &mut args[..bound.as_ref().len()];
+        args.iter_mut().zip(bound.as_ref()).for_each(|(arg, bound)| *arg = bound.arg);
+        let work = Work { flops: self.flops, bytes: self.bytes };
+        Ok(queue.launch(self.kernel.as_str(), grid, params.as_ref(), args, work)?)
     }
 
     /// Launches as many workgroups in a row as `items` need at `per_group` each.
     ///
     /// # Errors
     /// `too-many-elements`, the device's.
-    pub fn launch_items(
-        &self,
-        queue: &mut dyn Queue,
-        kernel: &str,
-        items: u64,
-        per_group: u64,
-    ) -> Result<(), OpError> {
+    pub fn launch_items(self, queue: &mut dyn Queue, items: u64, per_group: u64) -> Result<(), OpError> {
         let groups = u32::try_from(items.div_ceil(per_group)).ok().filter(|_| items < 1 << 31);
         let groups =
             groups.ok_or_else(|| OpError::refused("too-many-elements", format!("{items} elements")))?;
-        if groups == 0 { Ok(()) } else { self.launch(queue, kernel, [groups, 1, 1]) }
+        if groups == 0 { Ok(()) } else { self.launch(queue, [groups, 1, 1]) }
+    }
+}
+
+/// A buffer that a launch binds: all that a view touches. Ranges start at the device's alignment, views anywhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    arg: Arg,
+    first: u64,
+}
+
+impl Bound {
+    /// Which element of the range is the view's first, for the kernel to add.
+    pub fn at(self) -> u64 {
+        self.first
+    }
+
+    /// Bound in a place that the kernel does not look at this time.
+    pub fn unused(mut self) -> Self {
+        self.arg.access = Access::Unused;
+        self
+    }
+}
+
+/// Binds a view that the kernel reads.
+///
+/// # Errors
+/// `range-too-large` where the device cannot bind that much; `too-many-elements`.
+pub(crate) fn read(queue: &dyn Queue, view: &View) -> Result<Bound, OpError> {
+    range(queue, view.address, view.extent().max(1), view.dtype.size(), Access::Read)
+}
+
+/// Binds a view that the kernel writes, or reads and writes.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn write(queue: &dyn Queue, view: &View) -> Result<Bound, OpError> {
+    range(queue, view.address, view.extent().max(1), view.dtype.size(), Access::Write)
+}
+
+/// Binds `count` elements of `size` bytes from `address` on.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn range(
+    queue: &dyn Queue,
+    address: u64,
+    count: u64,
+    size: u64,
+    access: Access,
+) -> Result<Bound, OpError> {
+    // Aligned to whole elements of every size as well, so that the offset is a whole number of them.
+    let alignment = queue.caps().offset_alignment.max(16);
+    let start = address - address % alignment;
+    let skipped = address - start;
+    let end = (address + count * size).next_multiple_of(4);
+    let (bytes, most) = (end - start, queue.caps().max_range);
+    if bytes > most || count > 1 << 31 {
+        let detail = format!("{bytes} bytes, the device binds {most}");
+        return Err(OpError::refused("range-too-large", detail));
+    }
+    if !skipped.is_multiple_of(size) {
+        let detail = format!("address {address:#x}, elements of {size} bytes");
+        return Err(OpError::refused("misaligned", detail));
+    }
+    Ok(Bound { arg: Arg { address: start, bytes, access }, first: skipped / size })
+}
+
+/// A size, stride or offset as a parameter.
+///
+/// # Errors
+/// `too-many-elements` where it is past 32 bits.
+pub(crate) fn fit(number: u64) -> Result<u32, OpError> {
+    u32::try_from(number)
+        .map_err(|_| OpError::refused("too-many-elements", format!("{number} is past 32 bits")))
+}
+
+/// Several of them.
+///
+/// # Errors
+/// As [`fit`].
+pub(crate) fn fit_all<const N: usize>(numbers: [u64; N]) -> Result<[u32; N], OpError> {
+    let mut words = [0; N];
+    for (word, number) in words.iter_mut().zip(numbers) {
+        *word = fit(number)?;
+    }
+    Ok(words)
+}
+
+/// Sizes of dimensions 1 to 3.
+///
+/// # Errors
+/// As [`fit`].
+pub(crate) fn fit_inner([_, a, b, c]: [u64; 4]) -> Result<[u32; 3], OpError> {
+    fit_all([a, b, c])
+}
+
+/// The variant for a float of at most 32 bits.
+///
+/// # Errors
+/// `element-type`.
+pub(crate) fn by_float<K>(names: [Name<K>; 3], dtype: DType) -> Result<Name<K>, OpError> {
+    match dtype {
+        DType::F32 | DType::F16 | DType::BF16 => Ok(names[dtype as usize]),
+        other => Err(OpError::refused("element-type", format!("{other:?} is not f32, f16 or bf16"))),
     }
 }

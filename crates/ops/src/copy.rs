@@ -1,6 +1,8 @@
 //! Copies between strided views of any types.
 
-use crate::{Call, Common, DType, Kind, OpError, Queue, View};
+use crate::call::{Call, fit, fit_all, fit_inner, read, write};
+use crate::{Common, DType, Kind, OpError, Queue, View};
+use wave32_params::{Divisors, Name, copy as kernel};
 
 const PER_GROUP: u64 = 256 * 4;
 
@@ -29,25 +31,35 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
             return copy(queue, &from.narrow(dim, half, size - half), &to.narrow(dim, half, size - half));
         }
     }
-    let kernel = match Kind::of([from.dtype, to.dtype]) {
+    let name = match Kind::of([from.dtype, to.dtype]) {
         _ if from.dtype == to.dtype => plain(from.dtype),
-        Kind::Float => "copy_f_f32",
-        Kind::Int => "copy_i_f32",
-        Kind::Double => "copy_d_f32",
+        Kind::Float => kernel::F,
+        Kind::Int => kernel::I,
+        Kind::Double => kernel::D,
     };
     let common = Common::new(&[from, to]);
     let sizes = common.sizes4();
     let count: u64 = sizes.iter().product();
     common.outer(4, |offsets| {
-        let mut call = Call::new();
-        let from_at = u64::from(call.view(queue, from, false)?) + offsets[0];
-        let to_at = u64::from(call.view(queue, to, true)?) + offsets[1];
-        call.numbers(&[count])?.words([from.dtype.code(), to.dtype.code()]);
-        call.numbers(&[from_at, to_at])?.numbers(&sizes[1..])?;
-        call.numbers(&common.strides4(0))?.numbers(&common.strides4(1))?;
-        call.divisors([sizes[1], sizes[2], sizes[3]]);
-        call.work(0, count * (from.dtype.size() + to.dtype.size()));
-        call.launch_items(queue, kernel, count, PER_GROUP)
+        let buffers = kernel::Buffers { src: read(queue, from)?, dst: write(queue, to)? };
+        Call {
+            kernel: name,
+            params: kernel::Params {
+                count: fit(count)?,
+                in_type: from.dtype.code(),
+                out_type: to.dtype.code(),
+                in_at: fit(buffers.src.at() + offsets[0])?,
+                out_at: fit(buffers.dst.at() + offsets[1])?,
+                size: fit_inner(sizes)?,
+                i: fit_all(common.strides4(0))?,
+                o: fit_all(common.strides4(1))?,
+                by: Divisors::new([sizes[1], sizes[2], sizes[3]]),
+            },
+            buffers,
+            flops: 0,
+            bytes: count * (from.dtype.size() + to.dtype.size()),
+        }
+        .launch_items(queue, count, PER_GROUP)
     })
 }
 
@@ -56,11 +68,11 @@ fn bytes(view: &View) -> u64 {
 }
 
 /// The kernel that copies elements of this type as they are.
-pub(crate) fn plain(dtype: DType) -> &'static str {
+pub(crate) fn plain(dtype: DType) -> Name<kernel::Kernel> {
     match dtype.size() {
-        1 => "copy_s1_f32",
-        2 => "copy_s2_f32",
-        4 => "copy_s4_f32",
-        _ => "copy_s8_f32",
+        1 => kernel::S1,
+        2 => kernel::S2,
+        4 => kernel::S4,
+        _ => kernel::S8,
     }
 }

@@ -1,29 +1,31 @@
 //! Element types.
 
+use wave32_params::any;
+
 /// Type of a tensor's elements. The discriminants are the type codes of `kernels/any.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum DType {
     /// 32-bit float.
-    F32 = 0,
+    F32 = any::T_F32,
     /// 16-bit float.
-    F16 = 1,
+    F16 = any::T_F16,
     /// bfloat16.
-    BF16 = 2,
+    BF16 = any::T_BF16,
     /// 64-bit float.
-    F64 = 3,
+    F64 = any::T_F64,
     /// 64-bit integer.
-    I64 = 4,
+    I64 = any::T_I64,
     /// 32-bit integer.
-    I32 = 5,
+    I32 = any::T_I32,
     /// 16-bit integer.
-    I16 = 6,
+    I16 = any::T_I16,
     /// 8-bit integer.
-    I8 = 7,
+    I8 = any::T_I8,
     /// 8-bit unsigned integer.
-    U8 = 8,
+    U8 = any::T_U8,
     /// A byte that is 0 or 1.
-    Bool = 9,
+    Bool = any::T_BOOL,
 }
 
 /// What a kernel variant computes in: `KIND` of the variants table.

@@ -1,34 +1,20 @@
 //! Elementwise operations: one kernel text for all, which operation is known at run time.
 
+use crate::call::{Bound, Call, by_float, fit, fit_all, fit_inner, read, write};
 use crate::op::Op;
-use crate::{Call, Common, DType, Kind, MAX_DIMS, OpError, Queue, View};
+use crate::{Common, DType, Kind, MAX_DIMS, OpError, Queue, View};
+use wave32_params::{Name, ew, ew_fast};
 
 const PER_GROUP: u64 = 256 * 4;
 const VALUE_TYPE: u32 = 15;
 
-/// Kernels by element type.
-const HOT: [&str; 3] = ["ew_fast_hot_f32", "ew_fast_hot_f16", "ew_fast_hot_bf16"];
-
-macro_rules! families {
-    ($text:literal, $dtype:literal) => {
-        [
-            concat!($text, "0_", $dtype),
-            concat!($text, "1_", $dtype),
-            concat!($text, "2_", $dtype),
-            concat!($text, "3_", $dtype),
-            concat!($text, "4_", $dtype),
-            concat!($text, "5_", $dtype),
-            concat!($text, "6_", $dtype),
-            concat!($text, "7_", $dtype),
-        ]
-    };
-}
-
-/// Kernels by family; vectorized ones by element type first.
-const FAST: [[&str; 8]; 3] =
-    [families!("ew_fast_v", "f32"), families!("ew_fast_v", "f16"), families!("ew_fast_v", "bf16")];
-const STRIDED_FLOAT: [&str; 8] = families!("ew_f", "f32");
-const STRIDED_DOUBLE: [&str; 8] = families!("ew_d", "f32");
+/// Kernels by family; vectorized ones by element type too.
+const FAST: [[Name<ew_fast::Kernel>; 3]; 8] =
+    [ew_fast::V0, ew_fast::V1, ew_fast::V2, ew_fast::V3, ew_fast::V4, ew_fast::V5, ew_fast::V6, ew_fast::V7];
+const STRIDED_FLOAT: [Name<ew::Kernel>; 8] = [ew::F0, ew::F1, ew::F2, ew::F3, ew::F4, ew::F5, ew::F6, ew::F7];
+const STRIDED_INT: [Name<ew::Kernel>; 3] = [ew::I0, ew::I1, ew::I2];
+const STRIDED_DOUBLE: [Name<ew::Kernel>; 8] =
+    [ew::D0, ew::D1, ew::D2, ew::D3, ew::D4, ew::D5, ew::D6, ew::D7];
 
 /// A number of the framework's: exact whatever the element type.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,18 +48,17 @@ impl Number {
         }
     }
 
-    /// The two words in which kernels of `kind` take it: float and remainder, or low and high.
-    pub(crate) fn words(self, kind: Kind) -> [u32; 2] {
-        let halves = |bits: u64| [bits as u32, (bits >> 32) as u32];
+    /// The 64 bits in which kernels of `kind` take it: float and remainder, or the number itself.
+    pub(crate) fn bits(self, kind: Kind) -> u64 {
         match kind {
             Kind::Float => {
                 let value = self.float();
                 let near = value as f32;
                 let rest = if near.is_finite() { (value - f64::from(near)) as f32 } else { 0.0 };
-                [near.to_bits(), rest.to_bits()]
+                u64::from(near.to_bits()) | u64::from(rest.to_bits()) << 32
             }
-            Kind::Int => halves(self.int() as u64),
-            Kind::Double => halves(self.float().to_bits()),
+            Kind::Int => self.int() as u64,
+            Kind::Double => self.float().to_bits(),
         }
     }
 }
@@ -195,13 +180,8 @@ impl Elementwise {
         operands: &[Operand],
         out: &View,
     ) -> Result<bool, OpError> {
-        let of_dtype = match out.dtype {
-            DType::F32 => &FAST[0],
-            DType::F16 => &FAST[1],
-            DType::BF16 => &FAST[2],
-            _ => return Ok(false),
-        };
-        let kernel = if self.op.is_hot() { HOT[out.dtype as usize] } else { of_dtype[self.op.family()] };
+        let names = if self.op.is_hot() { ew_fast::HOT } else { FAST[self.op.family()] };
+        let Ok(kernel) = by_float(names, out.dtype) else { return Ok(false) };
         let misplaced = |view: &View| !(view.address / view.dtype.size()).is_multiple_of(4);
         let indexes = matches!(self.op, Op::Arange | Op::Linspace);
         if kind != Kind::Float || indexes || !out.is_contiguous() || misplaced(out) {
@@ -213,7 +193,7 @@ impl Elementwise {
         for (at, operand) in operands.iter().enumerate() {
             let mode = match operand {
                 Operand::Value(value) => {
-                    repeats[at][0] = value.words(kind)[0];
+                    repeats[at][0] = value.bits(kind) as u32;
                     2
                 }
                 Operand::Of(view) if view.dtype != out.dtype => return Ok(false),
@@ -231,25 +211,43 @@ impl Elementwise {
             };
             modes |= mode << (2 * at);
         }
-        let mut call = Call::new();
-        let out_at = call.view(queue, out, true)?;
-        let mut starts = [0; 3];
+        let dst = write(queue, out)?;
+        let mut bound = [dst.unused(); 3];
         let mut bytes = out.dtype.size();
-        for (at, start) in starts.iter_mut().enumerate() {
-            if let Some(Operand::Of(view)) = operands.get(at) {
-                *start = call.view(queue, view, false)?;
-                bytes += view.dtype.size();
-            } else {
-                // Every binding needs something; this is not read.
-                modes = if at < operands.len() { modes } else { modes | 2 << (2 * at) };
-                call.view(queue, out, false)?;
+        for (at, bound) in bound.iter_mut().enumerate() {
+            match operands.get(at) {
+                Some(Operand::Of(view)) => {
+                    *bound = read(queue, view)?;
+                    bytes += view.dtype.size();
+                }
+                Some(_) => {}
+                None => modes |= 2 << (2 * at),
             }
         }
-        call.numbers(&[count])?.words([self.op as u32, modes, out_at]).words(starts);
-        call.words(repeats.into_iter().flatten());
-        call.words(self.parameters.map(|p| p.words(kind)[0]));
-        call.work(self.flops(count), count * bytes);
-        call.launch_items(queue, kernel, count, PER_GROUP)?;
+        let [a, b, c] = bound;
+        let [a_at, b_at, c_at] = fit_all(bound.map(Bound::at))?;
+        let [[a_div, a_mod], [b_div, b_mod], [c_div, c_mod]] = repeats;
+        let [s, t] = self.parameters.map(|p| f32::from_bits(p.bits(kind) as u32));
+        let params = ew_fast::Params {
+            count: fit(count)?,
+            op: self.op as u32,
+            modes,
+            o_at: fit(dst.at())?,
+            a_at,
+            b_at,
+            c_at,
+            a_div,
+            a_mod,
+            b_div,
+            b_mod,
+            c_div,
+            c_mod,
+            s,
+            t,
+        };
+        let buffers = ew_fast::Buffers { dst, a, b, c };
+        Call { kernel, params, buffers, flops: self.flops(count), bytes: count * bytes }
+            .launch_items(queue, count, PER_GROUP)?;
         Ok(true)
     }
 
@@ -264,17 +262,17 @@ impl Elementwise {
         let family = self.op.family();
         let kernel = match kind {
             Kind::Float => STRIDED_FLOAT[family],
-            Kind::Int => ["ew_i0_f32", "ew_i1_f32", "ew_i2_f32"][family],
+            Kind::Int => STRIDED_INT[family],
             Kind::Double => STRIDED_DOUBLE[family],
         };
         let order = order(out);
         let out = permuted(out, &order)?;
         let mut views = [out; 4];
-        let mut values = [[0; 2]; 4];
+        let mut values = [0u64; 4];
         let mut types = [out.dtype.code(), VALUE_TYPE, VALUE_TYPE, VALUE_TYPE];
         for (at, operand) in operands.iter().enumerate() {
             match operand {
-                Operand::Value(value) => values[at + 1] = value.words(kind),
+                Operand::Value(value) => values[at + 1] = value.bits(kind),
                 Operand::Of(view) => {
                     let full = broadcast_to(view, out.rank(), &order, &out)?;
                     (views[at + 1], types[at + 1]) = (full, view.dtype.code());
@@ -287,27 +285,42 @@ impl Elementwise {
         let bytes: u64 = views.iter().map(|view| view.dtype.size()).sum();
         let packed = types.iter().enumerate().fold(0, |word, (at, code)| word | code << (8 * at));
         common.outer(4, |offsets| {
-            let mut call = Call::new();
-            let mut starts = [0u64; 4];
-            for (at, view) in views.iter().enumerate() {
-                starts[at] = u64::from(call.view(queue, view, at == 0)?) + offsets[at];
-            }
-            call.numbers(&[count])?.words([self.op as u32, packed]).numbers(&starts)?.numbers(&sizes[1..])?;
-            for at in 0..4 {
-                if types[at] == VALUE_TYPE {
-                    call.words(values[at]).words([0, 0]);
-                } else {
-                    call.numbers(&common.strides4(at))?;
-                }
-            }
-            call.words(self.parameters.into_iter().flat_map(|p| p.words(kind)));
-            call.work(self.flops(count), count * bytes);
-            call.launch_items(
-                queue,
+            let buffers = ew::Buffers {
+                dst: write(queue, &views[0])?,
+                a: read(queue, &views[1])?,
+                b: read(queue, &views[2])?,
+                c: read(queue, &views[3])?,
+            };
+            let at = |bound: Bound, view: usize| fit(bound.at() + offsets[view]);
+            // Strides, or a number's words.
+            let operand = |view: usize| match types[view] {
+                VALUE_TYPE => Ok([values[view] as u32, (values[view] >> 32) as u32, 0, 0]),
+                _ => fit_all(common.strides4(view)),
+            };
+            let [sw, tw] = self.parameters.map(|p| p.bits(kind));
+            let call = Call {
                 kernel,
-                count,
-                if kind == Kind::Double { PER_GROUP / 4 } else { PER_GROUP },
-            )
+                params: ew::Params {
+                    count: fit(count)?,
+                    op: self.op as u32,
+                    types: packed,
+                    o_at: at(buffers.dst, 0)?,
+                    a_at: at(buffers.a, 1)?,
+                    b_at: at(buffers.b, 2)?,
+                    c_at: at(buffers.c, 3)?,
+                    size: fit_inner(sizes)?,
+                    o: operand(0)?,
+                    a: operand(1)?,
+                    b: operand(2)?,
+                    c: operand(3)?,
+                    sw,
+                    tw,
+                },
+                buffers,
+                flops: self.flops(count),
+                bytes: count * bytes,
+            };
+            call.launch_items(queue, count, if kind == Kind::Double { PER_GROUP / 4 } else { PER_GROUP })
         })
     }
 }

@@ -34,7 +34,6 @@ pub mod upsample;
 mod view;
 
 pub use batch_norm::{BatchNorm, batch_norm, batch_norm_backward};
-pub use call::Call;
 pub use convolution::{ConvOperands, Planner, epilogue, execute, storage};
 pub use copy::copy;
 pub use dtype::{DType, Kind};

@@ -1,8 +1,11 @@
 //! Losses that are more than elementwise.
 
+use crate::call::{Call, fit, range, read, write};
 use crate::index::Errors;
 use crate::scratch::scratch;
-use crate::{Call, Common, DType, Number, OpError, Queue, Reduce, View, fill, reduce};
+use crate::{Common, DType, Number, OpError, Queue, Reduce, View, fill, reduce};
+use wave32_params::nll;
+use wave32_solve::Access;
 
 /// What becomes of the losses of the items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +30,6 @@ pub struct NllLoss<'a> {
     /// Raised where a target that counts is no class.
     pub errors: Errors,
 }
-
-const MEAN: u32 = 1;
-const WEIGHTED: u32 = 2;
-const PARTS: u32 = 4;
 
 /// (N, C, S) of an input and (N, S) of its target.
 struct Items {
@@ -64,8 +63,13 @@ impl Items {
     }
 }
 
-/// A buffer of the kernel, with the strides that it takes there.
-struct Side<'a>(&'a View, &'a [u64], bool);
+/// What a launch of the kernel reads and writes: source, targets, class weights, result and total weight.
+struct Sides<'a> {
+    src: (&'a View, [u64; 3]),
+    targets: (&'a View, [u64; 2]),
+    out: (&'a View, [u64; 3]),
+    total: &'a View,
+}
 
 fn launch(
     queue: &mut dyn Queue,
@@ -73,19 +77,52 @@ fn launch(
     op: u32,
     flags: u32,
     [count, classes, inner]: [u64; 3],
-    sides: [Side<'_>; 5],
+    Sides { src: (src, s), targets: (targets, t), out: (out, o), total }: Sides<'_>,
 ) -> Result<(), OpError> {
-    let mut call = Call::new();
-    let flags = flags | if loss.weight.is_some() { WEIGHTED } else { 0 };
-    call.numbers(&[count])?.words([op, flags]).numbers(&[classes, inner])?;
-    for Side(view, strides, writes) in sides {
-        let start = call.view(queue, view, writes)?;
-        call.words([view.dtype.code(), start]).numbers(strides)?;
+    let weighted = if loss.weight.is_some() { nll::FLAG_WEIGHTED } else { 0 };
+    let bound = read(queue, src)?;
+    let buffers = nll::Buffers {
+        src: bound,
+        targets: read(queue, targets)?,
+        weights: loss.weight.map_or(Ok(bound.unused()), |weight| read(queue, weight))?,
+        dst: write(queue, out)?,
+        totals: if op == nll::BACKWARD { read(queue, total)? } else { write(queue, total)? },
+        errors: range(queue, loss.errors.0, 1, 4, Access::Write)?,
+    };
+    Call {
+        kernel: nll::T,
+        params: nll::Params {
+            count: fit(count)?,
+            op,
+            flags: flags | weighted,
+            classes: fit(classes)?,
+            inner: fit(inner)?,
+            src_type: src.dtype.code(),
+            src_at: fit(bound.at())?,
+            s_n: fit(s[0])?,
+            s_c: fit(s[1])?,
+            s_s: fit(s[2])?,
+            t_type: targets.dtype.code(),
+            t_at: fit(buffers.targets.at())?,
+            t_n: fit(t[0])?,
+            t_s: fit(t[1])?,
+            w_type: loss.weight.map_or(0, |weight| weight.dtype.code()),
+            w_at: fit(buffers.weights.at())?,
+            w_c: fit(loss.weight.map_or(0, |weight| weight.strides()[0]))?,
+            out_type: out.dtype.code(),
+            out_at: fit(buffers.dst.at())?,
+            o_n: fit(o[0])?,
+            o_c: fit(o[1])?,
+            o_s: fit(o[2])?,
+            total_type: total.dtype.code(),
+            total_at: fit(buffers.totals.at())?,
+            ignore: loss.ignore_index as u64,
+        },
+        buffers,
+        flops: 4 * count,
+        bytes: 16 * count,
     }
-    call.range(queue, loss.errors.0, 1, 4, true)?;
-    call.words([loss.ignore_index as u32, (loss.ignore_index >> 32) as u32]);
-    call.work(4 * count, 16 * count);
-    call.launch_items(queue, "nll_t_f32", count, 256)
+    .launch_items(queue, count, 256)
 }
 
 fn no_doubles(views: &[&View]) -> Result<(), OpError> {
@@ -114,17 +151,10 @@ pub fn nll_loss(
     let items = Items::new(input, target)?;
     let [_, classes, inner] = items.sizes;
     let count = items.count();
-    let weight = loss.weight.unwrap_or(input);
-    let weight_step = [loss.weight.map_or(0, |weight| weight.strides()[0])];
     let each = |queue: &mut dyn Queue, flags: u32, to: &View| {
-        let sides = [
-            Side(input, &items.input, false),
-            Side(target, &items.target, false),
-            Side(weight, &weight_step, false),
-            Side(to, &[0; 3], true),
-            Side(total, &[], true),
-        ];
-        launch(queue, loss, 0, flags, [count, classes, inner], sides)
+        let sides =
+            Sides { src: (input, items.input), targets: (target, items.target), out: (to, [0; 3]), total };
+        launch(queue, loss, nll::EACH, flags, [count, classes, inner], sides)
     };
     if loss.reduction == Reduction::None {
         if out.sizes() != target.sizes() || !out.is_contiguous() {
@@ -135,18 +165,12 @@ pub fn nll_loss(
     }
     scratch(queue, DType::F32, &[2, count.max(1)], |queue, parts| {
         scratch(queue, DType::F32, &[2], |queue, sums| {
-            each(queue, PARTS, parts)?;
+            each(queue, nll::FLAG_PARTS, parts)?;
             let parts = View::contiguous(parts.address, DType::F32, &[2, count])?;
             reduce(queue, Reduce::Sum, &parts, &[1], sums)?;
-            let flags = if loss.reduction == Reduction::Mean { MEAN } else { 0 };
-            let sides = [
-                Side(sums, &[0; 3], false),
-                Side(target, &[0; 2], false),
-                Side(weight, &[0], false),
-                Side(out, &[0; 3], true),
-                Side(total, &[], true),
-            ];
-            launch(queue, loss, 1, flags, [1, 1, 1], sides)
+            let flags = if loss.reduction == Reduction::Mean { nll::FLAG_MEAN } else { 0 };
+            let sides = Sides { src: (sums, [0; 3]), targets: (target, [0; 2]), out: (out, [0; 3]), total };
+            launch(queue, loss, nll::JOIN, flags, [1, 1, 1], sides)
         })
     })
 }
@@ -171,16 +195,9 @@ pub fn nll_loss_backward(
         let strides: Vec<u64> = [grad.strides()[0], 0].iter().chain(&grad.strides()[1..]).copied().collect();
         steps = Items::new(&View::new(0, grad.dtype, &shape, &strides)?, target)?.input;
     }
-    let flags = if loss.reduction == Reduction::Mean { MEAN } else { 0 };
-    let weight = loss.weight.unwrap_or(grad);
-    let weight_step = [loss.weight.map_or(0, |weight| weight.strides()[0])];
+    let flags = if loss.reduction == Reduction::Mean { nll::FLAG_MEAN } else { 0 };
     let [_, classes, inner] = items.sizes;
-    let sides = [
-        Side(grad, &steps, false),
-        Side(target, &items.target, false),
-        Side(weight, &weight_step, false),
-        Side(grad_input, &items.input, true),
-        Side(total, &[], false),
-    ];
-    launch(queue, loss, 2, flags, [items.count() * classes, classes, inner], sides)
+    let sides =
+        Sides { src: (grad, steps), targets: (target, items.target), out: (grad_input, items.input), total };
+    launch(queue, loss, nll::BACKWARD, flags, [items.count() * classes, classes, inner], sides)
 }

@@ -1,9 +1,12 @@
 //! Layer norm and group norm.
 
+use crate::call::{Bound, Call, fit, read, write};
 use crate::lanes::Lanes;
 use crate::reduction::inverse_deviation;
 use crate::scratch::scratch;
-use crate::{Call, DType, Elementwise, Op, OpError, Operand, Queue, Reduce, View, reduce};
+use crate::{DType, Elementwise, Op, OpError, Operand, Queue, Reduce, View, reduce};
+use wave32_params::norm as kernel;
+use wave32_params::norm_sums;
 
 /// How a contiguous tensor is normalised: as [rows][channels of a row][inner], each row by statistics of its
 /// own. Weights belong to channels; every `rows_per_item` rows they start over.
@@ -71,12 +74,40 @@ impl NormShape {
         }
         Ok(())
     }
+
+    /// The kernel's parameters that both passes share; those of one pass alone are 0.
+    fn params(&self, x: &View, buffers: &Buffers) -> Result<kernel::Params, OpError> {
+        Ok(kernel::Params {
+            count: fit(self.elements())?,
+            inner: fit(self.inner)?,
+            channels: fit(self.weights())?,
+            per: fit(self.channels)?,
+            flags: 0,
+            x_type: x.dtype.code(),
+            x_at: fit(buffers.src.at())?,
+            dy_type: 0,
+            dy_at: 0,
+            out_type: 0,
+            out_at: fit(buffers.dst.at())?,
+            w_type: 0,
+            w_at: fit(buffers.weights.at())?,
+            b_type: 0,
+            b_at: 0,
+            mean_at: fit(buffers.means.at())?,
+            rstd_at: fit(buffers.rstds.at())?,
+            plane: 0,
+            n: 0.0,
+        })
+    }
 }
 
-const WEIGHTED: u32 = 1;
-const BIASED: u32 = 2;
-const STATISTICS_ALONG: u32 = 2;
+type Buffers = kernel::Buffers<Bound>;
 const PER_GROUP: u64 = 256 * 4;
+
+/// The kernel's `bit` where the operand is there.
+fn flag(operand: Option<&View>, bit: u32) -> u32 {
+    if operand.is_some() { bit } else { 0 }
+}
 
 /// `y` = (x - mean) / sqrt(variance + `eps`) * weight + bias by row, with `mean` and `rstd` (the inverse root),
 /// both f32, for the backward pass. All are contiguous.
@@ -101,17 +132,34 @@ pub fn norm(
     let rows = View::contiguous(x.address, x.dtype, &[shape.rows, shape.row()])?;
     let [flat_mean, flat_rstd] = [flat(mean)?, flat(rstd)?];
     inverse_deviation(queue, &rows, &[1], eps, &flat_rstd, &flat_mean)?;
-    let flags = if weight.is_some() { WEIGHTED } else { 0 } | if bias.is_some() { BIASED } else { 0 };
-    let (w, b) = (weight.unwrap_or(x), bias.unwrap_or(x));
-    let mut call = Call::new();
-    let (x_at, b_at) = (call.view(queue, x, false)?, call.view(queue, b, false)?);
-    let (w_at, mean_at) = (call.view(queue, w, false)?, call.view(queue, mean, false)?);
-    let (rstd_at, y_at) = (call.view(queue, rstd, false)?, call.view(queue, y, true)?);
-    call.numbers(&[shape.elements(), shape.inner, shape.weights(), shape.channels])?.word(flags);
-    call.words([x.dtype.code(), x_at, 0, 0, y.dtype.code(), y_at]);
-    call.words([w.dtype.code(), w_at, b.dtype.code(), b_at, mean_at, rstd_at, 0]).float(0.0);
-    call.work(0, shape.elements() * (x.dtype.size() + y.dtype.size()));
-    call.launch_items(queue, "norm_y_f32", shape.elements(), PER_GROUP)
+    let src = read(queue, x)?;
+    let operand = |view: Option<&View>| view.map_or(Ok(src.unused()), |view| read(queue, view));
+    let code = |view: Option<&View>| view.map_or(0, |view| view.dtype.code());
+    let buffers = Buffers {
+        src,
+        biases: operand(bias)?,
+        grad: src.unused(),
+        weights: operand(weight)?,
+        means: read(queue, mean)?,
+        rstds: read(queue, rstd)?,
+        dst: write(queue, y)?,
+        sums: src.unused(),
+    };
+    Call {
+        kernel: kernel::Y,
+        params: kernel::Params {
+            flags: flag(weight, kernel::FLAG_WEIGHTED) | flag(bias, kernel::FLAG_BIASED),
+            out_type: y.dtype.code(),
+            w_type: code(weight),
+            b_type: code(bias),
+            b_at: fit(buffers.biases.at())?,
+            ..shape.params(x, &buffers)?
+        },
+        buffers,
+        flops: 0,
+        bytes: shape.elements() * (x.dtype.size() + y.dtype.size()),
+    }
+    .launch_items(queue, shape.elements(), PER_GROUP)
 }
 
 /// What [`norm_backward`] is asked for.
@@ -173,15 +221,20 @@ impl Backward<'_> {
     fn layer(&self, queue: &mut dyn Queue, grads: &NormGrads<'_>) -> Result<(), OpError> {
         let NormShape { rows, channels, .. } = self.shape;
         if grads.weight.is_some() || grads.bias.is_some() {
-            let span =
-                Span { outs: channels, count: rows, steps: [1, channels], per: 1, flags: STATISTICS_ALONG };
+            let span = Span {
+                outs: channels,
+                count: rows,
+                steps: [1, channels],
+                per: 1,
+                flags: norm_sums::FLAG_STATISTICS_ALONG,
+            };
             scratch(queue, DType::F32, &[2, channels], |queue, sums| {
                 self.sums(queue, &span, sums)?;
                 parameters(queue, sums, grads)
             })?;
         }
         let Some(dx) = grads.x else { return Ok(()) };
-        let flags = if self.weight.is_some() { WEIGHTED } else { 0 };
+        let flags = flag(self.weight, norm_sums::FLAG_WEIGHTED);
         let span = Span { outs: rows, count: channels, steps: [channels, 1], per: 1, flags };
         scratch(queue, DType::F32, &[2, rows], |queue, sums| {
             self.sums(queue, &span, sums)?;
@@ -223,23 +276,48 @@ impl Backward<'_> {
         let &Span { outs, count, steps, per, flags } = span;
         let lanes = Lanes::new(outs, count, steps[1] <= steps[0]);
         let plane = lanes.splits * outs;
-        let w = self.weight.unwrap_or(self.x);
         let launch = |queue: &mut dyn Queue, to: &View| {
-            let mut call = Call::new();
-            let (x_at, dy_at) = (call.view(queue, self.x, false)?, call.view(queue, self.dy, false)?);
-            let (w_at, mean_at) = (call.view(queue, w, false)?, call.view(queue, self.mean, false)?);
-            let (rstd_at, to_at) = (call.view(queue, self.rstd, false)?, call.view(queue, to, true)?);
-            call.numbers(&[outs, count])?.word(lanes.word).numbers(&[lanes.chunk])?;
-            call.numbers(&steps)?.numbers(&[per])?.word(flags);
-            call.words([self.x.dtype.code(), x_at, self.dy.dtype.code(), dy_at, w.dtype.code(), w_at]);
-            call.words([mean_at, rstd_at, to_at]).numbers(&[plane])?;
-            call.work(4 * outs * count, outs * count * (self.x.dtype.size() + self.dy.dtype.size()));
             let groups = u32::try_from(lanes.groups)
                 .map_err(|_| OpError::refused("too-many-elements", format!("{outs} x {count}")))?;
             if groups == 0 {
                 return Ok(());
             }
-            call.launch(queue, "norm_sums_t_f32", [groups, lanes.splits as u32, 1])
+            let src = read(queue, self.x)?;
+            let buffers = norm_sums::Buffers {
+                src,
+                grad: read(queue, self.dy)?,
+                weights: self.weight.map_or(Ok(src.unused()), |weight| read(queue, weight))?,
+                means: read(queue, self.mean)?,
+                rstds: read(queue, self.rstd)?,
+                dst: write(queue, to)?,
+            };
+            Call {
+                kernel: norm_sums::T,
+                params: norm_sums::Params {
+                    outs: fit(outs)?,
+                    count: fit(count)?,
+                    lanes: lanes.word,
+                    chunk: fit(lanes.chunk)?,
+                    a: fit(steps[0])?,
+                    b: fit(steps[1])?,
+                    per: fit(per)?,
+                    flags,
+                    x_type: self.x.dtype.code(),
+                    x_at: fit(src.at())?,
+                    dy_type: self.dy.dtype.code(),
+                    dy_at: fit(buffers.grad.at())?,
+                    w_type: self.weight.map_or(0, |weight| weight.dtype.code()),
+                    w_at: fit(buffers.weights.at())?,
+                    mean_at: fit(buffers.means.at())?,
+                    rstd_at: fit(buffers.rstds.at())?,
+                    out_at: fit(buffers.dst.at())?,
+                    plane: fit(plane)?,
+                },
+                buffers,
+                flops: 4 * outs * count,
+                bytes: outs * count * (self.x.dtype.size() + self.dy.dtype.size()),
+            }
+            .launch(queue, [groups, lanes.splits as u32, 1])
         };
         if lanes.splits == 1 {
             return launch(queue, to);
@@ -252,19 +330,36 @@ impl Backward<'_> {
 
     fn apply(&self, queue: &mut dyn Queue, sums: &View, dx: &View) -> Result<(), OpError> {
         let shape = &self.shape;
-        let (x, dy, w) = (self.x, self.dy, self.weight.unwrap_or(self.x));
-        let mut call = Call::new();
-        let (x_at, dy_at) = (call.view(queue, x, false)?, call.view(queue, dy, false)?);
-        let (w_at, mean_at) = (call.view(queue, w, false)?, call.view(queue, self.mean, false)?);
-        let (rstd_at, dx_at) = (call.view(queue, self.rstd, false)?, call.view(queue, dx, true)?);
-        let sums_at = call.view(queue, sums, false)?;
-        let flags = if self.weight.is_some() { WEIGHTED } else { 0 };
-        call.numbers(&[shape.elements(), shape.inner, shape.weights(), shape.channels])?.word(flags);
-        call.words([x.dtype.code(), x_at, dy.dtype.code(), dy_at, dx.dtype.code(), dx_at]);
-        call.words([w.dtype.code(), w_at, 0, sums_at, mean_at, rstd_at]).numbers(&[shape.rows])?;
-        call.float(shape.row() as f32);
-        call.work(0, shape.elements() * (x.dtype.size() + dy.dtype.size() + dx.dtype.size()));
-        call.launch_items(queue, "norm_dx_f32", shape.elements(), PER_GROUP)
+        let (x, dy) = (self.x, self.dy);
+        let src = read(queue, x)?;
+        let buffers = Buffers {
+            src,
+            biases: src.unused(),
+            grad: read(queue, dy)?,
+            weights: self.weight.map_or(Ok(src.unused()), |weight| read(queue, weight))?,
+            means: read(queue, self.mean)?,
+            rstds: read(queue, self.rstd)?,
+            dst: write(queue, dx)?,
+            sums: read(queue, sums)?,
+        };
+        Call {
+            kernel: kernel::DX,
+            params: kernel::Params {
+                flags: flag(self.weight, kernel::FLAG_WEIGHTED),
+                dy_type: dy.dtype.code(),
+                dy_at: fit(buffers.grad.at())?,
+                out_type: dx.dtype.code(),
+                w_type: self.weight.map_or(0, |weight| weight.dtype.code()),
+                b_at: fit(buffers.sums.at())?,
+                plane: fit(shape.rows)?,
+                n: shape.row() as f32,
+                ..shape.params(x, &buffers)?
+            },
+            buffers,
+            flops: 0,
+            bytes: shape.elements() * (x.dtype.size() + dy.dtype.size() + dx.dtype.size()),
+        }
+        .launch_items(queue, shape.elements(), PER_GROUP)
     }
 }
 

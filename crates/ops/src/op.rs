@@ -1,6 +1,7 @@
 //! [`Op`]: the elementwise operations, as `kernels/ew_ops.h` defines them.
 
 use crate::Kind;
+use wave32_params::ew_ops;
 
 /// An elementwise operation on a, b, c with parameters s, t; the discriminants are the kernels' codes. In backward
 /// operations a is the gradient and b the forward's input or output.
@@ -8,261 +9,261 @@ use crate::Kind;
 #[repr(u32)]
 pub enum Op {
     /// `a + b`.
-    Add = 0,
+    Add = ew_ops::OP_ADD,
     /// `a - b`.
-    Sub = 1,
+    Sub = ew_ops::OP_SUB,
     /// `a * b`.
-    Mul = 2,
+    Mul = ew_ops::OP_MUL,
     /// `a / b`.
-    Div = 3,
+    Div = ew_ops::OP_DIV,
     /// `a + s b`.
-    AddScaled = 4,
+    AddScaled = ew_ops::OP_ADD_SCALED,
     /// The larger; NaN wins.
-    Maximum = 5,
+    Maximum = ew_ops::OP_MAXIMUM,
     /// The smaller; NaN wins.
-    Minimum = 6,
+    Minimum = ew_ops::OP_MINIMUM,
     /// `max(a, 0)`, NaN kept.
-    Relu = 7,
+    Relu = ew_ops::OP_RELU,
     /// `a <= s ? t : a`.
-    Threshold = 8,
+    Threshold = ew_ops::OP_THRESHOLD,
     /// `b <= s ? 0 : a`.
-    ThresholdBackward = 9,
+    ThresholdBackward = ew_ops::OP_THRESHOLD_BACKWARD,
     /// `-a`.
-    Neg = 10,
+    Neg = ew_ops::OP_NEG,
     /// `|a|`.
-    Abs = 11,
+    Abs = ew_ops::OP_ABS,
     /// `a`.
-    Identity = 12,
+    Identity = ew_ops::OP_IDENTITY,
     /// `a + s b c`.
-    Addcmul = 13,
+    Addcmul = ew_ops::OP_ADDCMUL,
     /// `a + s b / c`.
-    Addcdiv = 14,
+    Addcdiv = ew_ops::OP_ADDCDIV,
     /// `a + c (b - a)`.
-    Lerp = 15,
+    Lerp = ew_ops::OP_LERP,
     /// `a == b`.
-    Eq = 16,
+    Eq = ew_ops::OP_EQ,
     /// `a != b`.
-    Ne = 17,
+    Ne = ew_ops::OP_NE,
     /// `a < b`.
-    Lt = 18,
+    Lt = ew_ops::OP_LT,
     /// `a <= b`.
-    Le = 19,
+    Le = ew_ops::OP_LE,
     /// `a > b`.
-    Gt = 20,
+    Gt = ew_ops::OP_GT,
     /// `a >= b`.
-    Ge = 21,
+    Ge = ew_ops::OP_GE,
     /// Both are not 0.
-    LogicalAnd = 22,
+    LogicalAnd = ew_ops::OP_LOGICAL_AND,
     /// One is not 0.
-    LogicalOr = 23,
+    LogicalOr = ew_ops::OP_LOGICAL_OR,
     /// Just one is not 0.
-    LogicalXor = 24,
+    LogicalXor = ew_ops::OP_LOGICAL_XOR,
     /// `a == 0`.
-    LogicalNot = 25,
+    LogicalNot = ew_ops::OP_LOGICAL_NOT,
     /// `a ? b : c`.
-    Where = 26,
+    Where = ew_ops::OP_WHERE,
     /// `min(max(a, b), c)`.
-    Clamp = 27,
+    Clamp = ew_ops::OP_CLAMP,
     /// -1, 0 or 1.
-    Sign = 28,
+    Sign = ew_ops::OP_SIGN,
     /// `s + i t` at element i.
-    Arange = 29,
+    Arange = ew_ops::OP_ARANGE,
     /// `s + i t` in the first half, `c - (count - 1 - i) t` in the second.
-    Linspace = 30,
+    Linspace = ew_ops::OP_LINSPACE,
     /// Square root.
-    Sqrt = 31,
+    Sqrt = ew_ops::OP_SQRT,
     /// `a & b`.
-    BitwiseAnd = 32,
+    BitwiseAnd = ew_ops::OP_BITWISE_AND,
     /// `a | b`.
-    BitwiseOr = 33,
+    BitwiseOr = ew_ops::OP_BITWISE_OR,
     /// `a ^ b`.
-    BitwiseXor = 34,
+    BitwiseXor = ew_ops::OP_BITWISE_XOR,
     /// `~a`; of truth values take [`Op::LogicalNot`].
-    BitwiseNot = 35,
+    BitwiseNot = ew_ops::OP_BITWISE_NOT,
     /// `a << b`; s is the number of bits.
-    ShiftLeft = 36,
+    ShiftLeft = ew_ops::OP_SHIFT_LEFT,
     /// `a >> b`; s is the number of bits.
-    ShiftRight = 37,
+    ShiftRight = ew_ops::OP_SHIFT_RIGHT,
     /// `floor(a / b)`.
-    DivFloor = 38,
+    DivFloor = ew_ops::OP_DIV_FLOOR,
     /// `trunc(a / b)`.
-    DivTrunc = 39,
+    DivTrunc = ew_ops::OP_DIV_TRUNC,
     /// Python's `a % b`.
-    Remainder = 40,
+    Remainder = ew_ops::OP_REMAINDER,
     /// C's `fmod(a, b)`.
-    Fmod = 41,
+    Fmod = ew_ops::OP_FMOD,
     /// `a` to the power of `b`.
-    Pow = 42,
+    Pow = ew_ops::OP_POW,
     /// Down to a whole number.
-    Floor = 43,
+    Floor = ew_ops::OP_FLOOR,
     /// Up to a whole number.
-    Ceil = 44,
+    Ceil = ew_ops::OP_CEIL,
     /// To the nearest whole number, ties to even.
-    Round = 45,
+    Round = ew_ops::OP_ROUND,
     /// Towards 0 to a whole number.
-    Trunc = 46,
+    Trunc = ew_ops::OP_TRUNC,
     /// `a - trunc(a)`.
-    Frac = 47,
+    Frac = ew_ops::OP_FRAC,
     /// Exp.
-    Exp = 48,
+    Exp = ew_ops::OP_EXP,
     /// `exp(a) - 1`.
-    Expm1 = 49,
+    Expm1 = ew_ops::OP_EXPM1,
     /// `2^a`.
-    Exp2 = 50,
+    Exp2 = ew_ops::OP_EXP2,
     /// Log.
-    Log = 51,
+    Log = ew_ops::OP_LOG,
     /// Log2.
-    Log2 = 52,
+    Log2 = ew_ops::OP_LOG2,
     /// Log10.
-    Log10 = 53,
+    Log10 = ew_ops::OP_LOG10,
     /// `log(1 + a)`.
-    Log1p = 54,
+    Log1p = ew_ops::OP_LOG1P,
     /// `1 / sqrt(a)`.
-    Rsqrt = 55,
+    Rsqrt = ew_ops::OP_RSQRT,
     /// `1 / a`.
-    Reciprocal = 56,
+    Reciprocal = ew_ops::OP_RECIPROCAL,
     /// Sin.
-    Sin = 57,
+    Sin = ew_ops::OP_SIN,
     /// Cos.
-    Cos = 58,
+    Cos = ew_ops::OP_COS,
     /// Tan.
-    Tan = 59,
+    Tan = ew_ops::OP_TAN,
     /// Error function.
-    Erf = 60,
+    Erf = ew_ops::OP_ERF,
     /// Complementary error function.
-    Erfc = 61,
+    Erfc = ew_ops::OP_ERFC,
     /// Inverse error function.
-    Erfinv = 62,
+    Erfinv = ew_ops::OP_ERFINV,
     /// Angle of the point (b, a).
-    Atan2 = 63,
+    Atan2 = ew_ops::OP_ATAN2,
     /// Asin.
-    Asin = 64,
+    Asin = ew_ops::OP_ASIN,
     /// Acos.
-    Acos = 65,
+    Acos = ew_ops::OP_ACOS,
     /// Atan.
-    Atan = 66,
+    Atan = ew_ops::OP_ATAN,
     /// Sinh.
-    Sinh = 67,
+    Sinh = ew_ops::OP_SINH,
     /// Cosh.
-    Cosh = 68,
+    Cosh = ew_ops::OP_COSH,
     /// Tanh.
-    Tanh = 69,
+    Tanh = ew_ops::OP_TANH,
     /// Asinh.
-    Asinh = 70,
+    Asinh = ew_ops::OP_ASINH,
     /// Acosh.
-    Acosh = 71,
+    Acosh = ew_ops::OP_ACOSH,
     /// Atanh.
-    Atanh = 72,
+    Atanh = ew_ops::OP_ATANH,
     /// Sigmoid.
-    Sigmoid = 73,
+    Sigmoid = ew_ops::OP_SIGMOID,
     /// `log(sigmoid(a))`.
-    LogSigmoid = 74,
+    LogSigmoid = ew_ops::OP_LOG_SIGMOID,
     /// `log(1 + exp(s a)) / s`, a above `s a = t`.
-    Softplus = 75,
+    Softplus = ew_ops::OP_SOFTPLUS,
     /// `a sigmoid(a)`.
-    Silu = 76,
+    Silu = ew_ops::OP_SILU,
     /// `a tanh(log(1 + exp(a)))`.
-    Mish = 77,
+    Mish = ew_ops::OP_MISH,
     /// GELU by erf.
-    Gelu = 78,
+    Gelu = ew_ops::OP_GELU,
     /// GELU by tanh.
-    GeluTanh = 79,
+    GeluTanh = ew_ops::OP_GELU_TANH,
     /// `a > 0 ? a : s a`.
-    LeakyRelu = 80,
+    LeakyRelu = ew_ops::OP_LEAKY_RELU,
     /// `a < 0 ? s expm1(c a) : t a`.
-    Elu = 81,
+    Elu = ew_ops::OP_ELU,
     /// `a hardsigmoid(a)`.
-    Hardswish = 82,
+    Hardswish = ew_ops::OP_HARDSWISH,
     /// `clamp(a + 3, 0, 6) / 6`.
-    Hardsigmoid = 83,
+    Hardsigmoid = ew_ops::OP_HARDSIGMOID,
     /// 0 within -s..s.
-    Hardshrink = 84,
+    Hardshrink = ew_ops::OP_HARDSHRINK,
     /// Towards 0 by s.
-    Softshrink = 85,
+    Softshrink = ew_ops::OP_SOFTSHRINK,
     /// 0 where b is within -s..s.
-    ShrinkBackward = 86,
+    ShrinkBackward = ew_ops::OP_SHRINK_BACKWARD,
     /// Backward of leaky relu.
-    LeakyReluBackward = 87,
+    LeakyReluBackward = ew_ops::OP_LEAKY_RELU_BACKWARD,
     /// Backward of elu.
-    EluBackward = 88,
+    EluBackward = ew_ops::OP_ELU_BACKWARD,
     /// As [`Op::EluBackward`], from the output.
-    EluBackwardOfResult = 89,
+    EluBackwardOfResult = ew_ops::OP_ELU_BACKWARD_OF_RESULT,
     /// Backward of hardswish.
-    HardswishBackward = 90,
+    HardswishBackward = ew_ops::OP_HARDSWISH_BACKWARD,
     /// Backward of hardsigmoid.
-    HardsigmoidBackward = 91,
+    HardsigmoidBackward = ew_ops::OP_HARDSIGMOID_BACKWARD,
     /// `s < b < t ? a : 0`.
-    HardtanhBackward = 92,
+    HardtanhBackward = ew_ops::OP_HARDTANH_BACKWARD,
     /// `b > 0 ? 0 : a b`.
-    PreluBackwardWeight = 93,
+    PreluBackwardWeight = ew_ops::OP_PRELU_BACKWARD_WEIGHT,
     /// Backward of sigmoid.
-    SigmoidBackward = 94,
+    SigmoidBackward = ew_ops::OP_SIGMOID_BACKWARD,
     /// Backward of tanh.
-    TanhBackward = 95,
+    TanhBackward = ew_ops::OP_TANH_BACKWARD,
     /// Backward of silu.
-    SiluBackward = 96,
+    SiluBackward = ew_ops::OP_SILU_BACKWARD,
     /// Backward of mish.
-    MishBackward = 97,
+    MishBackward = ew_ops::OP_MISH_BACKWARD,
     /// Backward of gelu.
-    GeluBackward = 98,
+    GeluBackward = ew_ops::OP_GELU_BACKWARD,
     /// Backward of gelu tanh.
-    GeluTanhBackward = 99,
+    GeluTanhBackward = ew_ops::OP_GELU_TANH_BACKWARD,
     /// Backward of softplus.
-    SoftplusBackward = 100,
+    SoftplusBackward = ew_ops::OP_SOFTPLUS_BACKWARD,
     /// Backward of log sigmoid.
-    LogSigmoidBackward = 101,
+    LogSigmoidBackward = ew_ops::OP_LOG_SIGMOID_BACKWARD,
     /// Squared error.
-    Mse = 102,
+    Mse = ew_ops::OP_MSE,
     /// `s (b - c) a`.
-    MseBackward = 103,
+    MseBackward = ew_ops::OP_MSE_BACKWARD,
     /// Smooth L1 with beta s.
-    SmoothL1 = 104,
+    SmoothL1 = ew_ops::OP_SMOOTH_L1,
     /// Smooth L1 with beta s, times t.
-    SmoothL1Backward = 105,
+    SmoothL1Backward = ew_ops::OP_SMOOTH_L1_BACKWARD,
     /// Huber with delta s.
-    Huber = 106,
+    Huber = ew_ops::OP_HUBER,
     /// Huber with delta s, times t.
-    HuberBackward = 107,
+    HuberBackward = ew_ops::OP_HUBER_BACKWARD,
     /// Binary cross-entropy.
-    Bce = 108,
+    Bce = ew_ops::OP_BCE,
     /// Binary cross-entropy, times s.
-    BceBackward = 109,
+    BceBackward = ew_ops::OP_BCE_BACKWARD,
     /// `a > 0 ? a : a b`.
-    Prelu = 110,
+    Prelu = ew_ops::OP_PRELU,
     /// `b > 0 ? a : a c`.
-    PreluBackward = 111,
+    PreluBackward = ew_ops::OP_PRELU_BACKWARD,
     /// The larger; NaN loses.
-    Fmax = 112,
+    Fmax = ew_ops::OP_FMAX,
     /// The smaller; NaN loses.
-    Fmin = 113,
+    Fmin = ew_ops::OP_FMIN,
     /// `sqrt(a^2 + b^2)`.
-    Hypot = 114,
+    Hypot = ew_ops::OP_HYPOT,
     /// `|a|` with the sign of b.
-    Copysign = 115,
+    Copysign = ew_ops::OP_COPYSIGN,
     /// `a log(b)`, 0 where a is.
-    Xlogy = 116,
+    Xlogy = ew_ops::OP_XLOGY,
     /// `a log(1 + b)`, 0 where a is.
-    Xlog1py = 117,
+    Xlog1py = ew_ops::OP_XLOG1PY,
     /// s in place of NaN, t of infinity, b of minus infinity.
-    NanToNum = 118,
+    NanToNum = ew_ops::OP_NAN_TO_NUM,
     /// `log(a / (1 - a))` of a clamped to s..1 - s; of a itself where s is negative.
-    Logit = 119,
+    Logit = ew_ops::OP_LOGIT,
     /// Backward of logit.
-    LogitBackward = 120,
+    LogitBackward = ew_ops::OP_LOGIT_BACKWARD,
     /// `a sigmoid(b)`.
-    Glu = 121,
+    Glu = ew_ops::OP_GLU,
     /// `a b` times the derivative of sigmoid at c.
-    GluBackward = 122,
+    GluBackward = ew_ops::OP_GLU_BACKWARD,
     /// `log(exp(a) + exp(b))`.
-    Logaddexp = 123,
+    Logaddexp = ew_ops::OP_LOGADDEXP,
     /// `log2(2^a + 2^b)`.
-    Logaddexp2 = 124,
+    Logaddexp2 = ew_ops::OP_LOGADDEXP2,
     /// 1 where the sign is negative, of zeros and NaN too.
-    Signbit = 125,
+    Signbit = ew_ops::OP_SIGNBIT,
     /// 0, b or 1 by a's sign.
-    Heaviside = 126,
+    Heaviside = ew_ops::OP_HEAVISIDE,
     /// `sin(pi a) / (pi a)`, 1 at 0.
-    Sinc = 127,
+    Sinc = ew_ops::OP_SINC,
 }
 
 impl Op {
@@ -434,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_kernels() {
+    fn every_operation_of_the_kernels_is_there_once() {
         let header = include_str!("../../../kernels/ew_ops.h");
         let defined = header.lines().filter_map(|line| line.strip_prefix("#define OP_"));
         let mut found = 0;

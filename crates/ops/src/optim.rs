@@ -1,6 +1,9 @@
 //! Optimizer steps, one launch a tensor, and the scaling of gradients for mixed precision.
 
-use crate::{Call, DType, OpError, Queue, View};
+use crate::call::{Call, fit, read, write};
+use crate::{DType, OpError, Queue, View};
+use wave32_params::unscale as unscale_kernel;
+use wave32_params::{amp_scale, optim};
 
 const PER_GROUP: u64 = 256 * 4;
 
@@ -67,9 +70,11 @@ pub fn sgd(
     sgd: &Sgd,
 ) -> Result<(), OpError> {
     let buffer = sgd.buffer.filter(|_| sgd.momentum != 0.0);
-    let flags = u32::from(sgd.nesterov) * 2 + u32::from(sgd.first) * 4 + u32::from(buffer.is_some()) * 16;
+    let flags = bit(sgd.nesterov, optim::FLAG_NESTEROV)
+        | bit(sgd.first, optim::FLAG_FIRST)
+        | bit(buffer.is_some(), optim::FLAG_STATE);
     let floats = [sgd.momentum, 1.0 - sgd.dampening, 0.0, 0.0, 0.0, 0.0];
-    step(queue, 0, flags, [Some(param), Some(grad), buffer, None, None], None, settings, floats)
+    step(queue, optim::SGD, flags, [Some(param), Some(grad), buffer, None, None], None, settings, floats)
 }
 
 /// `param` after one step of Adam.
@@ -83,10 +88,15 @@ pub fn adam(
     settings: &Settings,
     adam: &Adam,
 ) -> Result<(), OpError> {
-    let flags = u32::from(adam.largest.is_some()) * 8 + 16;
+    let flags = optim::FLAG_STATE | bit(adam.largest.is_some(), optim::FLAG_AMSGRAD);
     let floats = [1.0 - adam.beta1, adam.beta2, adam.eps, adam.beta1.ln(), adam.beta2.ln(), 1.0 - adam.beta2];
     let tensors = [Some(param), Some(grad), Some(adam.average), Some(adam.square), adam.largest];
-    step(queue, 1 + u32::from(adam.decoupled), flags, tensors, Some(adam.step), settings, floats)
+    let mode = if adam.decoupled { optim::ADAMW } else { optim::ADAM };
+    step(queue, mode, flags, tensors, Some(adam.step), settings, floats)
+}
+
+fn bit(set: bool, bit: u32) -> u32 {
+    if set { bit } else { 0 }
 }
 
 #[allow(clippy::too_many_arguments)] // both steps' common end
@@ -126,31 +136,57 @@ fn step(
     }
     let count = param.elements();
     let flags = flags
-        | u32::from(settings.maximize)
-        | (u32::from(settings.found_inf.is_some()) * 32)
-        | (u32::from(settings.grad_scale.is_some()) * 64);
-    let mut call = Call::new();
-    call.numbers(&[count])?.words([mode, flags]);
-    let mut bytes = 0;
-    for (at, tensor) in tensors.into_iter().enumerate() {
-        // The gradient is written where it is unscaled; what is absent is not read.
-        let writes = tensor.is_some() && (at != 1 || settings.grad_scale.is_some());
-        let start = call.view(queue, tensor.unwrap_or(grad), writes)?;
-        call.word(start);
-        bytes += tensor.map_or(0, |tensor| 2 * tensor.dtype.size());
-    }
-    for number in [settings.found_inf, settings.grad_scale, steps] {
-        let start = call.view(queue, number.unwrap_or(grad), false)?;
-        call.word(start);
-    }
+        | bit(settings.maximize, optim::FLAG_MAXIMIZE)
+        | bit(settings.found_inf.is_some(), optim::FLAG_FOUND_INF)
+        | bit(settings.grad_scale.is_some(), optim::FLAG_GRAD_SCALE);
+    let bound = read(queue, grad)?;
+    // What is absent is not read.
+    let state = |tensor: Option<&View>| tensor.map_or(Ok(bound.unused()), |tensor| write(queue, tensor));
+    let number = |number: Option<&View>| number.map_or(Ok(bound.unused()), |number| read(queue, number));
+    let buffers = optim::Buffers {
+        param: write(queue, param)?,
+        // The gradient is written where it is unscaled.
+        grad: if settings.grad_scale.is_some() { write(queue, grad)? } else { bound },
+        m: state(tensors[2])?,
+        v: state(tensors[3])?,
+        w: state(tensors[4])?,
+        found: number(settings.found_inf)?,
+        scale: number(settings.grad_scale)?,
+        steps: number(steps)?,
+    };
     let code = |at: usize| tensors[at].map_or(0, |tensor| tensor.dtype.code());
-    call.words([code(0) | (code(1) << 8) | (code(2) << 16) | (code(3) << 24), code(4)]);
-    call.float(settings.lr as f32).float(settings.decay as f32);
-    floats.into_iter().for_each(|value| {
-        call.float(value as f32);
-    });
-    call.work(20 * count, bytes * count);
-    call.launch_items(queue, "optim_t_f32", count, PER_GROUP)
+    let [beta1, beta2, eps, log1, log2, rest2] = floats.map(|value| value as f32);
+    let bytes: u64 = tensors.iter().flatten().map(|tensor| 2 * tensor.dtype.size()).sum();
+    Call {
+        kernel: optim::T,
+        params: optim::Params {
+            count: fit(count)?,
+            mode,
+            flags,
+            param_at: fit(buffers.param.at())?,
+            grad_at: fit(buffers.grad.at())?,
+            m_at: fit(buffers.m.at())?,
+            v_at: fit(buffers.v.at())?,
+            w_at: fit(buffers.w.at())?,
+            f_at: fit(buffers.found.at())?,
+            g_at: fit(buffers.scale.at())?,
+            s_at: fit(buffers.steps.at())?,
+            types0: code(0) | (code(1) << 8) | (code(2) << 16) | (code(3) << 24),
+            types1: code(4),
+            lr: settings.lr as f32,
+            decay: settings.decay as f32,
+            beta1,
+            beta2,
+            eps,
+            log1,
+            log2,
+            rest2,
+        },
+        buffers,
+        flops: 20 * count,
+        bytes: bytes * count,
+    }
+    .launch_items(queue, count, PER_GROUP)
 }
 
 /// Some elements of a contiguous tensor.
@@ -187,14 +223,25 @@ pub fn unscale(
         unscale(queue, &piece(grad, 0, count / 2)?, found_inf, inv_scale)?;
         return unscale(queue, &piece(grad, count / 2, count - count / 2)?, found_inf, inv_scale);
     }
-    let mut call = Call::new();
-    call.numbers(&[count])?.word(grad.dtype.code());
-    for (view, writes) in [(grad, true), (found_inf, true), (inv_scale, false)] {
-        let start = call.view(queue, view, writes)?;
-        call.word(start);
+    let buffers = unscale_kernel::Buffers {
+        grad: write(queue, grad)?,
+        found: write(queue, found_inf)?,
+        scale: read(queue, inv_scale)?,
+    };
+    Call {
+        kernel: unscale_kernel::T,
+        params: unscale_kernel::Params {
+            count: fit(count)?,
+            dtype: grad.dtype.code(),
+            grad_at: fit(buffers.grad.at())?,
+            f_at: fit(buffers.found.at())?,
+            s_at: fit(buffers.scale.at())?,
+        },
+        buffers,
+        flops: count,
+        bytes: 2 * count * grad.dtype.size(),
     }
-    call.work(count, 2 * count * grad.dtype.size());
-    call.launch_items(queue, "unscale_t_f32", count, PER_GROUP)
+    .launch_items(queue, count, PER_GROUP)
 }
 
 /// The next loss scale: times `backoff` where `found_inf` is not 0, times `growth` after `interval` steps without.
@@ -212,11 +259,24 @@ pub fn update_scale(
     single(scale, DType::F32)?;
     single(tracker, DType::I32)?;
     single(found_inf, DType::F32)?;
-    let mut call = Call::new();
-    for (view, writes) in [(scale, true), (tracker, true), (found_inf, false)] {
-        let start = call.view(queue, view, writes)?;
-        call.word(start);
+    let buffers = amp_scale::Buffers {
+        scale: write(queue, scale)?,
+        tracker: write(queue, tracker)?,
+        found: read(queue, found_inf)?,
+    };
+    Call {
+        kernel: amp_scale::T,
+        params: amp_scale::Params {
+            scale_at: fit(buffers.scale.at())?,
+            tracker_at: fit(buffers.tracker.at())?,
+            f_at: fit(buffers.found.at())?,
+            interval,
+            growth: growth as f32,
+            backoff: backoff as f32,
+        },
+        buffers,
+        flops: 0,
+        bytes: 0,
     }
-    call.word(interval).float(growth as f32).float(backoff as f32);
-    call.launch(queue, "amp_scale_t_f32", [1, 1, 1])
+    .launch(queue, [1, 1, 1])
 }

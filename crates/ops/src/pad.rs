@@ -1,8 +1,10 @@
 //! Padding by reflection and by replication, forward and backward.
 
+use crate::call::{Call, fit, read, write};
 use crate::rearrange::flip;
 use crate::scratch::scratch;
-use crate::{Call, Kind, OpError, Queue, View, copy};
+use crate::{Kind, OpError, Queue, View, copy};
+use wave32_params::pad_back;
 
 const THREADS: u64 = 256;
 
@@ -157,20 +159,31 @@ fn unpad_one(
     to: &View,
 ) -> Result<(), OpError> {
     let kernel = match Kind::of([from.dtype]) {
-        Kind::Float => "pad_back_f_f32",
-        Kind::Double => "pad_back_d_f32",
+        Kind::Float => pad_back::F,
+        Kind::Double => pad_back::D,
         Kind::Int => return Err(OpError::refused("bad-type", format!("{:?}", from.dtype))),
     };
     let (count, size) = (to.elements(), to.sizes()[dim]);
     let inner = to.sizes()[dim + 1..].iter().product();
-    let mut call = Call::new();
-    let from_at = u64::from(call.view(queue, from, false)?);
-    let to_at = u64::from(call.view(queue, to, true)?);
-    call.numbers(&[count])?.words([from.dtype.code(), (padding == Padding::Reflect).into()]);
-    call.numbers(&[size])?.word(before as i32 as u32);
-    call.numbers(&[from.sizes()[dim], inner, from_at, to_at])?;
-    call.work(4 * count, (from.elements() + count) * to.dtype.size());
-    call.launch_items(queue, kernel, count, THREADS)
+    let buffers = pad_back::Buffers { src: read(queue, from)?, dst: write(queue, to)? };
+    Call {
+        kernel,
+        params: pad_back::Params {
+            count: fit(count)?,
+            dtype: from.dtype.code(),
+            mirror: (padding == Padding::Reflect).into(),
+            size: fit(size)?,
+            before: before as i32,
+            padded: fit(from.sizes()[dim])?,
+            inner: fit(inner)?,
+            in_at: fit(buffers.src.at())?,
+            out_at: fit(buffers.dst.at())?,
+        },
+        buffers,
+        flops: 4 * count,
+        bytes: (from.elements() + count) * to.dtype.size(),
+    }
+    .launch_items(queue, count, THREADS)
 }
 
 fn check(padding: Padding, sides: &[[i64; 2]], input: &View, output: &View) -> Result<(), OpError> {

@@ -1,14 +1,11 @@
 //! Pooling over two dimensions: maximum and average, sliding and adaptive windows, forward and backward.
 
-use crate::{Call, DType, OpError, Queue, View};
+use crate::call::{Call, by_float, fit, fit_all, read, write};
+use crate::{DType, OpError, Queue, View};
+use wave32_params::pool::{self as kernel, ADAPTIVE, AVERAGE, BACKWARD, CHANNELS_LAST, COUNT_PAD};
+use wave32_params::{Divisors, Pair};
 
 const THREADS: u64 = 256;
-// The bits of `mode` in kernels/pool.kern.
-const AVERAGE: u32 = 1;
-const BACKWARD: u32 = 2;
-const ADAPTIVE: u32 = 4;
-const COUNT_PAD: u32 = 8;
-const CHANNELS_LAST: u32 = 16;
 
 /// Where the windows lie. How many there are is the output's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,20 +144,13 @@ impl Sides<'_> {
             return Err(OpError::refused("bad-shape", detail));
         }
         let backward = self.mode & BACKWARD != 0;
-        let kernel =
-            match (input.dtype, self.mode & AVERAGE != 0 || self.windows == Windows::Adaptive, backward) {
-                (DType::F32, true, _) => "pool_t_f32",
-                (DType::F16, true, _) => "pool_t_f16",
-                (DType::BF16, true, _) => "pool_t_bf16",
-                (DType::F32, false, false) => "pool_m0_f32",
-                (DType::F16, false, false) => "pool_m0_f16",
-                (DType::BF16, false, false) => "pool_m0_bf16",
-                (DType::F32, false, true) => "pool_m1_f32",
-                (DType::F16, false, true) => "pool_m1_f16",
-                (DType::BF16, false, true) => "pool_m1_bf16",
-                (DType::F64, ..) => "pool_d_f32",
-                (dtype, ..) => return Err(OpError::refused("bad-type", format!("{dtype:?}"))),
-            };
+        let plain = self.mode & AVERAGE == 0 && self.windows != Windows::Adaptive;
+        let name = match (input.dtype, plain, backward) {
+            (DType::F64, ..) => kernel::D,
+            (dtype, false, _) => by_float(kernel::T, dtype)?,
+            (dtype, true, false) => by_float(kernel::M0, dtype)?,
+            (dtype, true, true) => by_float(kernel::M1, dtype)?,
+        };
         let (from, to) = if backward { (output, input) } else { (input, output) };
         if to.elements() == 0 {
             return Ok(());
@@ -168,7 +158,8 @@ impl Sides<'_> {
         if from.elements() == 0 {
             return Err(OpError::refused("bad-shape", "pooling of nothing"));
         }
-        let (packed, per_item) = self.windows.pack([in_h, in_w], [out_h, out_w], backward)?;
+        let ([window, stride, pad, dilation], per_item) =
+            self.windows.pack([in_h, in_w], [out_h, out_w], backward)?;
         let mut mode = self.mode;
         if self.windows == Windows::Adaptive {
             mode |= ADAPTIVE;
@@ -178,30 +169,59 @@ impl Sides<'_> {
             mode |= CHANNELS_LAST;
         }
         let count = to.elements();
-        let mut call = Call::new();
-        let from_at = u64::from(call.view(queue, from, false)?);
-        let to_at = u64::from(call.view(queue, to, true)?);
-        // Averages have no indices; something has to be bound.
-        let index_at = match indices {
-            Some(indices) => call.view(queue, indices, !backward)?,
-            None => call.view(queue, from, false)?,
+        let bytes = (from.elements() + count) * input.dtype.size();
+        let target = if backward { [n, c, in_h, in_w] } else { [n, c, out_h, out_w] };
+        let (from, to) = (read(queue, from)?, write(queue, to)?);
+        let index = match indices {
+            Some(indices) if backward => read(queue, indices)?,
+            Some(indices) => write(queue, indices)?,
+            None => from.unused(),
         };
-        let (a_at, b_at) = if backward { (to_at, from_at) } else { (from_at, to_at) };
-        call.word(mode).numbers(&[count, c, out_h, out_w, in_h, in_w, a_at, b_at])?;
-        call.word(index_at).words(packed).word(self.divisor);
-        call.numbers(input.strides())?.numbers(output.strides())?;
-        call.numbers(indices.map_or(&[0; 4][..], View::strides))?;
-        call.divisors([c, to.sizes()[3], to.sizes()[2]]);
-        let size = input.dtype.size();
-        call.work(2 * count * per_item, (from.elements() + count) * size);
-        call.launch_items(queue, kernel, count, THREADS)
+        let (a, b) = if backward { (to, from) } else { (from, to) };
+        let [_, _, rows, columns] = target;
+        Call {
+            kernel: name,
+            params: kernel::Params {
+                mode,
+                count: fit(count)?,
+                channels: fit(c)?,
+                out_h: fit(out_h)?,
+                out_w: fit(out_w)?,
+                in_h: fit(in_h)?,
+                in_w: fit(in_w)?,
+                a_at: fit(a.at())?,
+                b_at: fit(b.at())?,
+                x_at: fit(index.at())?,
+                kernel: window,
+                stride,
+                pad,
+                dilation,
+                divisor: self.divisor,
+                a: strides4(input)?,
+                b: strides4(output)?,
+                i: indices.map_or(Ok([0; 4]), strides4)?,
+                by: Divisors::new([c, columns, rows]),
+            },
+            buffers: kernel::Buffers { src: from, dst: to, index },
+            flops: 2 * count * per_item,
+            bytes,
+        }
+        .launch_items(queue, count, THREADS)
     }
 }
 
+/// Strides of a (N, C, H, W) view.
+pub(crate) fn strides4(view: &View) -> Result<[u32; 4], OpError> {
+    let &[n, c, h, w] = view.strides() else {
+        return Err(OpError::refused("bad-shape", format!("{:?}", view.sizes())));
+    };
+    fit_all([n, c, h, w])
+}
+
 impl Windows {
-    /// Kernel, stride, padding and dilation, two halves a word; and the pixels (windows in the backward
+    /// Kernel, stride, padding and dilation, and the pixels (windows in the backward
     /// direction) that an item goes through.
-    fn pack(self, size: [u64; 2], outs: [u64; 2], backward: bool) -> Result<([u32; 4], u64), OpError> {
+    fn pack(self, size: [u64; 2], outs: [u64; 2], backward: bool) -> Result<([Pair; 4], u64), OpError> {
         let too_large = |detail: String| OpError::refused("window-too-large", detail);
         let Self::Sliding { kernel, stride, padding, dilation } = self else {
             // The kernel multiplies positions with sizes.
@@ -210,14 +230,14 @@ impl Windows {
             }
             let (from, to) = if backward { (outs, size) } else { (size, outs) };
             let per_item = (0..2).map(|at| from[at] / to[at] + 2).product();
-            return Ok(([1 | 1 << 16; 4], per_item));
+            return Ok(([Pair([1, 1]); 4], per_item));
         };
-        let mut packed = [0; 4];
+        let mut packed = [Pair([0, 0]); 4];
         for (at, [h, w]) in [kernel, stride, padding, dilation].into_iter().enumerate() {
             if h.max(w) > 0xffff || (at != 2 && h.min(w) == 0) {
                 return Err(too_large(format!("{self:?}")));
             }
-            packed[at] = h as u32 | (w as u32) << 16;
+            packed[at] = Pair([h as i32, w as i32]);
         }
         let reaches_far = (0..2).any(|at| {
             let reach = (kernel[at] - 1) * dilation[at] + 1;

@@ -1,6 +1,8 @@
 //! Random numbers: counter-based, so that a result depends on seed, offset and index alone.
 
-use crate::{Call, Common, DType, Number, OpError, Queue, View};
+use crate::call::{Call, fit, fit_all, fit_inner, read, write};
+use crate::{Common, DType, Number, OpError, Queue, View};
+use wave32_params::random as kernel;
 
 /// Seed and first counter of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,13 +62,15 @@ pub enum Draw<'a> {
 pub fn random(queue: &mut dyn Queue, stream: Stream, draw: Draw, out: &View) -> Result<(), OpError> {
     let zero = Number::Int(0);
     let (mode, s, t, input, range, base) = match draw {
-        Draw::Uniform { low, high } => (0, low, high, None, 0, zero),
-        Draw::Normal { mean, deviation } => (1, mean, deviation, None, 0, zero),
-        Draw::Bernoulli(chance) => (2, chance, 0.0, None, 0, zero),
-        Draw::BernoulliOf(chance) => (3, 0.0, 0.0, Some(chance.broadcast(out.sizes())?), 0, zero),
-        Draw::Integers { base, range } => (4, 0.0, 0.0, None, range, Number::Int(base)),
-        Draw::Exponential { rate } => (6, rate, 0.0, None, 0, zero),
-        Draw::Bits => (7, 0.0, 0.0, None, 0, zero),
+        Draw::Uniform { low, high } => (kernel::DRAW_UNIFORM, low, high, None, 0, zero),
+        Draw::Normal { mean, deviation } => (kernel::DRAW_NORMAL, mean, deviation, None, 0, zero),
+        Draw::Bernoulli(chance) => (kernel::DRAW_BERNOULLI, chance, 0.0, None, 0, zero),
+        Draw::BernoulliOf(chance) => {
+            (kernel::DRAW_BERNOULLI_OF, 0.0, 0.0, Some(chance.broadcast(out.sizes())?), 0, zero)
+        }
+        Draw::Integers { base, range } => (kernel::DRAW_INTEGERS, 0.0, 0.0, None, range, Number::Int(base)),
+        Draw::Exponential { rate } => (kernel::DRAW_EXPONENTIAL, rate, 0.0, None, 0, zero),
+        Draw::Bits => (kernel::DRAW_BITS, 0.0, 0.0, None, 0, zero),
     };
     Launch { mode, s, t, range, base: base.int() as u64 }.run(queue, stream, input.as_ref(), out, None)
 }
@@ -89,7 +93,7 @@ pub fn dropout(
         return Err(OpError::refused("different-strides", detail));
     }
     let scale = if keep > 0.0 { 1.0 / keep } else { 0.0 };
-    let launch = Launch { mode: 5, s: keep, t: scale, range: 0, base: 0 };
+    let launch = Launch { mode: kernel::DRAW_DROPOUT, s: keep, t: scale, range: 0, base: 0 };
     launch.run(queue, stream, Some(input), out, Some(mask))
 }
 
@@ -116,39 +120,55 @@ impl Launch {
         if out.elements() == 0 {
             return Ok(());
         }
-        let read = input.unwrap_or(out);
-        let common = Common::new(&[out, read]);
+        let read_from = input.unwrap_or(out);
+        let common = Common::new(&[out, read_from]);
         let sizes = common.sizes4();
         let count: u64 = sizes.iter().product();
         let per_counter =
-            if self.mode == 4 && (self.range > u64::from(u32::MAX) || self.range == 0) { 2 } else { 4 };
+            if self.mode == kernel::DRAW_INTEGERS && (self.range > u64::from(u32::MAX) || self.range == 0) {
+                2
+            } else {
+                4
+            };
         let mut offset = stream.offset;
         common.outer(4, |offsets| {
-            let mut call = Call::new();
-            let out_at = u64::from(call.view(queue, out, true)?) + offsets[0];
-            let read_at = u64::from(call.view(queue, read, false)?) + offsets[1];
-            let mask_at = match mask {
-                Some(mask) => u64::from(call.view(queue, mask, true)?) + offsets[0],
-                None => u64::from(call.view(queue, read, false)?),
+            let a = read(queue, input.unwrap_or(out))?;
+            let buffers = kernel::Buffers {
+                dst: write(queue, out)?,
+                a: if input.is_some() { a } else { a.unused() },
+                mask: mask.map_or(Ok(a.unused()), |mask| write(queue, mask))?,
             };
-            call.numbers(&[count])?.words([self.mode, out.dtype.code(), read.dtype.code()]);
-            call.numbers(&[out_at, read_at, mask_at])?;
-            call.words(halves(stream.seed)).words(halves(offset)).numbers(&sizes[1..])?;
-            call.numbers(&common.strides4(0))?.numbers(&common.strides4(1))?;
-            call.words(halves(self.range)).words(halves(self.base));
-            call.word(match out.dtype {
-                DType::F16 if self.mode == 0 => 11,
-                DType::BF16 if self.mode == 0 => 8,
-                _ => 24,
-            });
-            call.float(self.s as f32).float(self.t as f32);
-            call.work(60 * count, count * (out.dtype.size() + read.dtype.size()));
+            let mask_at = buffers.mask.at() + if mask.is_some() { offsets[0] } else { 0 };
+            let params = kernel::Params {
+                count: fit(count)?,
+                mode: self.mode,
+                o_type: out.dtype.code(),
+                a_type: read_from.dtype.code(),
+                o_at: fit(buffers.dst.at() + offsets[0])?,
+                a_at: fit(a.at() + offsets[1])?,
+                m_at: fit(mask_at)?,
+                key: stream.seed,
+                counter: offset,
+                size: fit_inner(sizes)?,
+                o: fit_all(common.strides4(0))?,
+                a: fit_all(common.strides4(1))?,
+                range: self.range,
+                base: self.base,
+                bits: match out.dtype {
+                    DType::F16 if self.mode == kernel::DRAW_UNIFORM => 11,
+                    DType::BF16 if self.mode == kernel::DRAW_UNIFORM => 8,
+                    _ => 24,
+                },
+                s: self.s as f32,
+                t: self.t as f32,
+            };
             offset = offset.wrapping_add(count.div_ceil(per_counter));
-            call.launch_items(queue, "random_t_f32", count, 256 * per_counter)
+            let bytes = count * (out.dtype.size() + read_from.dtype.size());
+            Call { kernel: kernel::T, params, buffers, flops: 60 * count, bytes }.launch_items(
+                queue,
+                count,
+                256 * per_counter,
+            )
         })
     }
-}
-
-fn halves(bits: u64) -> [u32; 2] {
-    [bits as u32, (bits >> 32) as u32]
 }

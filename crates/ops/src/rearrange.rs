@@ -1,7 +1,10 @@
 //! Elements in another order: flip, roll, concatenation, triangles of matrices.
 
+use crate::call::{Call, fit, fit_all, read, write};
 use crate::copy::plain;
-use crate::{Call, OpError, Queue, View, copy};
+use crate::{OpError, Queue, View, copy};
+use wave32_params::copy as copy_kernel;
+use wave32_params::{Divisors, triangle as triangle_kernel};
 
 const COPIED_PER_GROUP: u64 = 256 * 4;
 const THREADS: u64 = 256;
@@ -54,15 +57,26 @@ pub fn flip(queue: &mut dyn Queue, input: &View, dims: &[usize], output: &View) 
     let front = 4 - merged.len();
     four[front..].copy_from_slice(&merged);
     let (count, code) = (input.elements(), input.dtype.bits().code());
-    let mut call = Call::new();
-    let from_at = u64::from(call.view(queue, input, false)?) + last_element;
-    let to_at = u64::from(call.view(queue, output, true)?);
-    call.numbers(&[count])?.words([code, code]).numbers(&[from_at, to_at])?;
-    call.words(four[1..].iter().map(|dim| dim.0 as u32));
-    call.words(four.iter().map(|dim| dim.1 as u32)).words(four.iter().map(|dim| dim.2 as u32));
-    call.divisors([four[1].0, four[2].0, four[3].0]);
-    call.work(0, 2 * count * input.dtype.size());
-    call.launch_items(queue, plain(input.dtype), count, COPIED_PER_GROUP)
+    let buffers = copy_kernel::Buffers { src: read(queue, input)?, dst: write(queue, output)? };
+    let [_, s1, s2, s3] = four.map(|dim| dim.0);
+    Call {
+        kernel: plain(input.dtype),
+        params: copy_kernel::Params {
+            count: fit(count)?,
+            in_type: code,
+            out_type: code,
+            in_at: fit(buffers.src.at() + last_element)?,
+            out_at: fit(buffers.dst.at())?,
+            size: fit_all([s1, s2, s3])?,
+            i: four.map(|dim| dim.1 as u32),
+            o: four.map(|dim| dim.2 as u32),
+            by: Divisors::new([s1, s2, s3]),
+        },
+        buffers,
+        flops: 0,
+        bytes: 2 * count * input.dtype.size(),
+    }
+    .launch_items(queue, count, COPIED_PER_GROUP)
 }
 
 /// `output[(i + shift) % size] = input[i]` for each `(dimension, shift)`; no dimension twice.
@@ -146,17 +160,27 @@ pub fn triangle(
         four
     };
     let count = input.elements();
-    let code = input.dtype.bits().code();
-    let mut call = Call::new();
-    let from_at = u64::from(call.view(queue, input, false)?);
-    let to_at = u64::from(call.view(queue, output, true)?);
-    // All of a matrix lies within a diagonal of +-2^30: no device binds more elements.
-    let diagonal = diagonal.clamp(-(1 << 30), 1 << 30) as i32;
-    call.numbers(&[count])?.words([code, upper.into(), diagonal as u32]).numbers(&[from_at, to_at])?;
-    call.numbers(&pad(input.sizes(), 1)[1..])?;
-    call.numbers(&pad(input.strides(), 0))?.numbers(&pad(output.strides(), 0))?;
-    call.work(0, 2 * count * input.dtype.size());
-    call.launch_items(queue, "triangle_i_f32", count, THREADS)
+    let buffers = triangle_kernel::Buffers { src: read(queue, input)?, dst: write(queue, output)? };
+    let [_, s1, s2, s3] = pad(input.sizes(), 1);
+    Call {
+        kernel: triangle_kernel::I,
+        params: triangle_kernel::Params {
+            count: fit(count)?,
+            dtype: input.dtype.bits().code(),
+            upper: upper.into(),
+            // All of a matrix lies within a diagonal of +-2^30: no device binds more elements.
+            diagonal: diagonal.clamp(-(1 << 30), 1 << 30) as i32,
+            in_at: fit(buffers.src.at())?,
+            out_at: fit(buffers.dst.at())?,
+            size: fit_all([s1, s2, s3])?,
+            a: fit_all(pad(input.strides(), 0))?,
+            b: fit_all(pad(output.strides(), 0))?,
+        },
+        buffers,
+        flops: 0,
+        bytes: 2 * count * input.dtype.size(),
+    }
+    .launch_items(queue, count, THREADS)
 }
 
 fn different(input: &View, output: &View) -> OpError {

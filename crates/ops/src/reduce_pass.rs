@@ -1,12 +1,14 @@
 //! The launches of a reduction: one, or one for parts of the reduced elements and one that joins them.
 
+use crate::call::{Call, fit, fit_all, fit_inner, read, write};
 use crate::lanes::Lanes;
-use crate::{Call, Common, DType, Kind, OpError, Queue, View, copy};
+use crate::{Common, DType, Kind, OpError, Queue, View, copy};
+use wave32_params::{Name, reduction};
 
 /// A mode of `kernels/reduction.kern`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Family {
-    kernel: &'static str,
+    kernel: Name<reduction::Kernel>,
     partial: DType,
     mode: Mode,
 }
@@ -19,7 +21,7 @@ enum Mode {
 }
 
 impl Family {
-    fn new(kind: Kind, mode: Mode, kernels: [&'static str; 3]) -> Self {
+    fn new(kind: Kind, mode: Mode, kernels: [Name<reduction::Kernel>; 3]) -> Self {
         let (kernel, partial) = match kind {
             Kind::Float => (kernels[0], DType::F32),
             Kind::Int => (kernels[1], DType::I64),
@@ -29,21 +31,21 @@ impl Family {
     }
 
     pub fn plain(kind: Kind) -> Self {
-        Self::new(kind, Mode::Plain, ["reduction_f_f32", "reduction_i_f32", "reduction_d_f32"])
+        Self::new(kind, Mode::Plain, [reduction::F, reduction::I, reduction::D])
     }
 
     /// Of floats: with elements to any power.
     pub fn power() -> Self {
-        Self { kernel: "reduction_pow_f32", ..Self::plain(Kind::Float) }
+        Self { kernel: reduction::POW, ..Self::plain(Kind::Float) }
     }
 
     pub fn extreme(kind: Kind) -> Self {
-        Self::new(kind, Mode::Extreme, ["reduction_argf_f32", "reduction_argi_f32", "reduction_argd_f32"])
+        Self::new(kind, Mode::Extreme, [reduction::ARGF, reduction::ARGI, reduction::ARGD])
     }
 
     /// Of floats.
     pub fn moments(kind: Kind) -> Self {
-        Self::new(kind, Mode::Moments, ["reduction_varf_f32", "reduction_varf_f32", "reduction_vard_f32"])
+        Self::new(kind, Mode::Moments, [reduction::VARF, reduction::VARF, reduction::VARD])
     }
 }
 
@@ -240,33 +242,49 @@ impl Job {
 
 impl Pass<'_> {
     fn launch(&self, queue: &mut dyn Queue, family: Family, scalar: f32) -> Result<(), OpError> {
-        let mut call = Call::new();
         // Something must be bound where there is nothing to read.
-        let empty = self.count == 0;
-        let input = if empty { self.to.views[0] } else { self.from.views[0] };
-        let in_at = u64::from(call.view(queue, input, false)?) + self.from.offset;
-        let out_at = u64::from(call.view(queue, self.to.views[0], true)?) + self.to.offset;
-        let mut out2_at = 0;
-        if family.mode != Mode::Plain {
-            out2_at = u64::from(call.view(queue, self.to.views[1], true)?) + self.to.offset;
-        }
-        let mut plane = self.plane;
-        if family.mode == Mode::Extreme {
-            plane = u64::from(call.view(queue, self.from.views[1], false)?);
-        }
+        let input = if self.count == 0 { self.to.views[0] } else { self.from.views[0] };
+        let [first, second] = self.to.views;
+        let dst = write(queue, first)?;
+        let dst2 = if family.mode == Mode::Plain { dst.unused() } else { write(queue, second)? };
+        let (src_places, plane) = if family.mode == Mode::Extreme {
+            let places = read(queue, self.from.views[1])?;
+            (places, places.at())
+        } else {
+            (dst.unused(), self.plane)
+        };
+        let buffers = reduction::Buffers { src: read(queue, input)?, dst, dst2, src_places };
         let outs: u64 = self.kept.iter().product();
-        call.numbers(&[outs, self.count])?.word(self.op);
-        call.words([input.dtype.code(), self.to.views[0].dtype.code(), self.to.views[1].dtype.code()]);
-        call.numbers(&[in_at, out_at, out2_at])?.numbers(&self.kept[1..])?;
-        call.numbers(&self.from.strides)?.numbers(&self.to.strides)?;
-        call.numbers(&self.sizes.map(|size| size.max(1))[1..])?.numbers(&self.strides)?;
-        call.word(self.lanes.word | u32::from(self.deep) << 9).numbers(&[self.lanes.chunk])?;
-        call.float(scalar).numbers(&[plane])?;
-        call.work(outs * self.count * 4, outs * self.count * input.dtype.size());
         let groups = u32::try_from(self.lanes.groups).ok().filter(|_| outs < 1 << 31 && self.count < 1 << 31);
         let groups = groups
             .ok_or_else(|| OpError::refused("too-many-elements", format!("{outs} x {}", self.count)))?;
-        call.launch(queue, family.kernel, [groups, self.lanes.splits as u32, 1])
+        Call {
+            kernel: family.kernel,
+            params: reduction::Params {
+                outs: fit(outs)?,
+                count: fit(self.count)?,
+                op: self.op,
+                in_type: input.dtype.code(),
+                out_type: first.dtype.code(),
+                out2_type: second.dtype.code(),
+                in_at: fit(buffers.src.at() + self.from.offset)?,
+                out_at: fit(dst.at() + self.to.offset)?,
+                out2_at: fit(dst2.at() + self.to.offset)?,
+                k: fit_inner(self.kept)?,
+                a: fit_all(self.from.strides)?,
+                o: fit_all(self.to.strides)?,
+                r: fit_inner(self.sizes.map(|size| size.max(1)))?,
+                b: fit_all(self.strides)?,
+                lanes: self.lanes.word | u32::from(self.deep) << 9,
+                chunk: fit(self.lanes.chunk)?,
+                scalar,
+                plane: fit(plane)?,
+            },
+            buffers,
+            flops: outs * self.count * 4,
+            bytes: outs * self.count * input.dtype.size(),
+        }
+        .launch(queue, [groups, self.lanes.splits as u32, 1])
     }
 }
 

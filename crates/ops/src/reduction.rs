@@ -5,6 +5,10 @@
 
 use crate::reduce_pass::{Family, Job, Ops};
 use crate::{Kind, Number, OpError, Queue, View, fill};
+use wave32_params::reduction::{
+    EXTREME_LEAST, EXTREME_PARTS, EXTREME_PLACE, EXTREME_VALUE, MAX, MIN, MOMENT_FROM_PARTS,
+    MOMENT_INVERSE_ROOT, MOMENT_MEAN, MOMENT_ROOT, MOMENT_TO_PARTS, MOMENT_VARIANCE, PROD, SUM,
+};
 
 /// What becomes of the elements.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,11 +32,6 @@ pub enum Reduce {
     /// The norm of that order, which may be infinite (floats).
     Norm(f64),
 }
-
-const SUM: u32 = 0;
-const PROD: u32 = 1;
-const MAX: u32 = 2;
-const MIN: u32 = 3;
 
 impl Reduce {
     /// The kernel's codes of what is done to an element, how two combine, what is done to the result.
@@ -116,9 +115,11 @@ pub fn extreme(
     if job.count == 0 && job.outs > 0 {
         return Err(OpError::refused("empty-extreme", "of no elements"));
     }
-    let wanted = u32::from(values.is_some()) | u32::from(places.is_some()) << 1;
-    let least = u32::from(least) << 2;
-    let ops = Ops { whole: wanted | least, part: 3 | least, last: wanted | least | 8 };
+    let bit = |set: bool, bit: u32| if set { bit } else { 0 };
+    let wanted = bit(values.is_some(), EXTREME_VALUE) | bit(places.is_some(), EXTREME_PLACE);
+    let least = bit(least, EXTREME_LEAST);
+    let part = EXTREME_VALUE | EXTREME_PLACE | least;
+    let ops = Ops { whole: wanted | least, part, last: wanted | least | EXTREME_PARTS };
     let family = Family::extreme(Kind::of([input.dtype]));
     job.run(queue, family, ops, &[first, second])
 }
@@ -136,7 +137,10 @@ pub fn variance(
     variances: Option<&View>,
     means: Option<&View>,
 ) -> Result<(), OpError> {
-    let flags = u32::from(variances.is_some()) | u32::from(means.is_some()) << 1 | u32::from(root) << 2;
+    let bit = |set: bool, bit: u32| if set { bit } else { 0 };
+    let flags = bit(variances.is_some(), MOMENT_VARIANCE)
+        | bit(means.is_some(), MOMENT_MEAN)
+        | bit(root, MOMENT_ROOT);
     moments(queue, input, dims, correction, flags, variances, means)
 }
 
@@ -152,7 +156,8 @@ pub(crate) fn inverse_deviation(
     inverse: &View,
     means: &View,
 ) -> Result<(), OpError> {
-    moments(queue, input, dims, eps, 1 | 2 | 32, Some(inverse), Some(means))
+    let flags = MOMENT_VARIANCE | MOMENT_MEAN | MOMENT_INVERSE_ROOT;
+    moments(queue, input, dims, eps, flags, Some(inverse), Some(means))
 }
 
 fn moments(
@@ -171,6 +176,6 @@ fn moments(
     }
     let mut job = Job::new(input, dims, &[one, other], false)?;
     job.scalar = scalar;
-    let ops = Ops { whole: flags, part: 16, last: flags | 8 };
+    let ops = Ops { whole: flags, part: MOMENT_TO_PARTS, last: flags | MOMENT_FROM_PARTS };
     job.run(queue, Family::moments(kind), ops, &[one, other])
 }

@@ -1,6 +1,8 @@
 //! Running sums.
 
-use crate::{Call, Common, Kind, OpError, Queue, View};
+use crate::call::{Call, fit, fit_all, fit_inner, read, write};
+use crate::{Common, Kind, OpError, Queue, View};
+use wave32_params::scan;
 
 /// `y[i]` = the sum of `x` up to and with element i of dimension `dim`, in the precision of the wider type.
 ///
@@ -15,23 +17,35 @@ pub fn cumsum(queue: &mut dyn Queue, x: &View, dim: usize, y: &View) -> Result<(
         return Ok(());
     }
     let kernel = match Kind::of([x.dtype, y.dtype]) {
-        Kind::Float => "scan_f_f32",
-        Kind::Int => "scan_i_f32",
-        Kind::Double => "scan_d_f32",
+        Kind::Float => scan::F,
+        Kind::Int => scan::I,
+        Kind::Double => scan::D,
     };
     let count = x.sizes()[dim];
     let common = Common::new(&[&x.select(dim, 0), &y.select(dim, 0)]);
     let kept = common.sizes4();
     let outs: u64 = kept.iter().product();
     common.outer(4, |offsets| {
-        let mut call = Call::new();
-        let starts = [call.view(queue, x, false)?, call.view(queue, y, true)?];
-        call.numbers(&[outs, count])?.numbers(&kept[1..])?;
-        for (at, view) in [x, y].into_iter().enumerate() {
-            call.word(view.dtype.code()).numbers(&[u64::from(starts[at]) + offsets[at]])?;
-            call.numbers(&common.strides4(at))?.numbers(&[view.strides()[dim]])?;
+        let buffers = scan::Buffers { src: read(queue, x)?, dst: write(queue, y)? };
+        Call {
+            kernel,
+            params: scan::Params {
+                outs: fit(outs)?,
+                count: fit(count)?,
+                k: fit_inner(kept)?,
+                x_type: x.dtype.code(),
+                x_at: fit(buffers.src.at() + offsets[0])?,
+                x: fit_all(common.strides4(0))?,
+                xd: fit(x.strides()[dim])?,
+                y_type: y.dtype.code(),
+                y_at: fit(buffers.dst.at() + offsets[1])?,
+                y: fit_all(common.strides4(1))?,
+                yd: fit(y.strides()[dim])?,
+            },
+            buffers,
+            flops: 8 * outs * count,
+            bytes: outs * count * (x.dtype.size() + y.dtype.size()),
         }
-        call.work(8 * outs * count, outs * count * (x.dtype.size() + y.dtype.size()));
-        call.launch_items(queue, kernel, outs, 1)
+        .launch_items(queue, outs, 1)
     })
 }

@@ -1,8 +1,10 @@
 //! Matrix products with a small side (`kernels/skinny.kern`): bound by reading or writing the one large operand once,
 //! where tiles of 64 x 64 would be mostly padding.
 
+use crate::call::{Call, by_float, fit, fit_all, read, write};
 use crate::scratch::scratch;
-use crate::{Call, DType, Elementwise, Op, OpError, Queue, Reduce, View, copy, reduce};
+use crate::{DType, Elementwise, Op, OpError, Queue, Reduce, View, copy, reduce};
+use wave32_params::{Name, skinny};
 use wave32_solve::DeviceCaps;
 
 /// Most rows of the small side.
@@ -52,7 +54,7 @@ enum Form {
 }
 
 impl Form {
-    /// Results along `many` of a workgroup, and what the sum's length is padded to.
+    /// Results along `large` of a workgroup, and what the sum's length is padded to.
     fn tile(self) -> (u64, u64) {
         match self {
             Self::Rows => (32, 256),
@@ -67,12 +69,12 @@ impl Form {
     }
 }
 
-/// `out[g][s][l]` = sum over k of `few[g][s][k] * many[g][l][k]`, and what is made of it.
+/// `out[g][s][l]` = sum over k of `small[g][s][k] * large[g][l][k]`, and what is made of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Skinny {
     form: Form,
-    few: View,
-    many: View,
+    small: View,
+    large: View,
     out: View,
     sum: Option<Sum>,
 }
@@ -85,13 +87,13 @@ impl Skinny {
         if a.dtype.size() < 4 && !caps.storage_16bit {
             return None;
         }
-        let (few, many) = (*a, b.transposed());
-        let as_it_is = Self { form: Form::Outer, few, many, out: *out, sum: sum.copied() };
-        let turned = Self { few: many, many: few, ..as_it_is }.with(|v| *v, |v| *v, View::transposed);
+        let (small, large) = (*a, b.transposed());
+        let as_it_is = Self { form: Form::Outer, small, large, out: *out, sum: sum.copied() };
+        let turned = Self { small: large, large: small, ..as_it_is }.with(|v| *v, |v| *v, View::transposed);
         let is_turned = m.min(n) <= MOST && m > n;
         let product = if is_turned { turned } else { as_it_is.with(|v| *v, |v| *v, |v| *v) };
-        let Self { many, out, .. } = product;
-        let (along_l, along_k) = (many.strides()[1], many.strides()[2]);
+        let Self { large, out, .. } = product;
+        let (along_l, along_k) = (large.strides()[1], large.strides()[2]);
         let form = if m.min(n) > MOST {
             Form::Outer
         } else if along_k == 1 || (along_l > 1 && along_k != 0) {
@@ -107,7 +109,7 @@ impl Skinny {
     }
 
     fn sizes(&self) -> [u64; 4] {
-        [self.few.sizes()[0], self.few.sizes()[1], self.many.sizes()[1], self.few.sizes()[2]]
+        [self.small.sizes()[0], self.small.sizes()[1], self.large.sizes()[1], self.small.sizes()[2]]
     }
 
     /// Can it be launched, in pieces if need be?
@@ -116,21 +118,21 @@ impl Skinny {
         let [g, s, l, k] = self.sizes();
         let (width, step) = self.form.tile();
         let piece = match self.form {
-            Form::Rows => one.many.narrow(1, 0, width.min(l)),
-            Form::Columns => one.many.narrow(2, 0, step.min(k)),
+            Form::Rows => one.large.narrow(1, 0, width.min(l)),
+            Form::Columns => one.large.narrow(2, 0, step.min(k)),
             Form::Outer => one.out.narrow(1, 0, width.min(s)),
         };
-        let whole = if self.form == Form::Outer { one.many } else { one.out };
+        let whole = if self.form == Form::Outer { one.large } else { one.out };
         let whole =
             one.sum.map_or(whole, |sum| if sum.added.extent() > whole.extent() { sum.added } else { whole });
         let most = u64::from(u16::MAX);
-        g <= most && s.div_ceil(width) <= most && [one.few, whole, piece].iter().all(|view| view.fits(caps))
+        g <= most && s.div_ceil(width) <= most && [one.small, whole, piece].iter().all(|view| view.fits(caps))
     }
 
     /// By the floors of arithmetic, padding included, and of memory.
     fn is_faster(&self, caps: &DeviceCaps) -> bool {
         let [g, s, l, k] = self.sizes();
-        let size = self.few.dtype.size();
+        let size = self.small.dtype.size();
         let bytes = g * (s * k + l * k + s * l) * size;
         let floor = |terms: u64, bytes| {
             let (arithmetic, memory) = caps.floors(2 * g * terms, bytes);
@@ -138,8 +140,8 @@ impl Skinny {
         };
         let (width, step) = self.form.tile();
         let padded = match self.form {
-            Form::Outer => s * l.next_multiple_of(width) * self.small(),
-            _ => self.small() * l.next_multiple_of(width) * k.next_multiple_of(step),
+            Form::Outer => s * l.next_multiple_of(width) * self.depth_of_tile(),
+            _ => self.depth_of_tile() * l.next_multiple_of(width) * k.next_multiple_of(step),
         };
         // The GEMM packs the operand with rows of results, which is written and read once more.
         let tiled = s.next_multiple_of(TILE) * l.next_multiple_of(TILE) * k.next_multiple_of(8);
@@ -147,7 +149,7 @@ impl Skinny {
     }
 
     /// The kernel's S.
-    fn small(&self) -> u64 {
+    fn depth_of_tile(&self) -> u64 {
         let [_, s, _, k] = self.sizes();
         if (if self.form == Form::Outer { k } else { s }) <= 4 { 4 } else { MOST }
     }
@@ -158,14 +160,14 @@ impl Skinny {
 
     fn with(
         &self,
-        few: impl Fn(&View) -> View,
-        many: impl Fn(&View) -> View,
+        small: impl Fn(&View) -> View,
+        large: impl Fn(&View) -> View,
         out: impl Fn(&View) -> View,
     ) -> Self {
         let sum = self.sum.map(|sum| Sum { added: out(&sum.added).without_idle_strides(), ..sum });
-        let [few, many, out] =
-            [few(&self.few), many(&self.many), out(&self.out)].map(|view| view.without_idle_strides());
-        Self { form: self.form, few, many, out, sum }
+        let [small, large, out] =
+            [small(&self.small), large(&self.large), out(&self.out)].map(|view| view.without_idle_strides());
+        Self { form: self.form, small, large, out, sum }
     }
 
     /// Launches it.
@@ -174,17 +176,17 @@ impl Skinny {
     /// The device's.
     pub fn run(&self, queue: &mut dyn Queue) -> Result<(), OpError> {
         let [g, s, l, k] = self.sizes();
-        let all = [&self.few, &self.many, &self.out];
-        let large = if self.form == Form::Outer { &self.out } else { &self.many };
+        let all = [&self.small, &self.large, &self.out];
+        let large = if self.form == Form::Outer { &self.out } else { &self.large };
         if g > 1 && !all.iter().all(|view| view.fits(queue.caps())) {
             return (0..g).try_for_each(|at| self.of_batch(at).run(queue));
         }
         match self.form {
-            Form::Rows if self.many.strides()[2] != 1 => {
-                let dtype = self.many.dtype;
-                scratch(queue, dtype, self.many.sizes(), |queue, plain| {
-                    copy(queue, &self.many, plain)?;
-                    Self { many: *plain, ..*self }.run(queue)
+            Form::Rows if self.large.strides()[2] != 1 => {
+                let dtype = self.large.dtype;
+                scratch(queue, dtype, self.large.sizes(), |queue, plain| {
+                    copy(queue, &self.large, plain)?;
+                    Self { large: *plain, ..*self }.run(queue)
                 })
             }
             Form::Rows if !large.fits(queue.caps()) => {
@@ -210,13 +212,13 @@ impl Skinny {
         let (width, step) = self.form.tile();
         let groups = g * l.div_ceil(width);
         let wanted = (u64::from(queue.caps().compute_units) * GROUPS_PER_CU).div_ceil(groups);
-        let worth = k * self.many.dtype.size() / (2 * 4 * s * PARTS_SHARE);
+        let worth = k * self.large.dtype.size() / (2 * 4 * s * PARTS_SHARE);
         let splits = wanted.min(worth).min(k / 256).max(1);
         let mut chunk = k.div_ceil(splits).next_multiple_of(step).min(self.form.longest());
         // Rows of k that one launch can bind.
         let mut bound = k;
-        if self.form == Form::Columns && !self.many.fits(queue.caps()) {
-            let (_, most) = in_pieces(queue, k, &self.many, 2, step).next().unwrap_or_default();
+        if self.form == Form::Columns && !self.large.fits(queue.caps()) {
+            let (_, most) = in_pieces(queue, k, &self.large, 2, step).next().unwrap_or_default();
             chunk = chunk.min(most);
             bound = most / chunk * chunk;
         }
@@ -238,8 +240,8 @@ impl Skinny {
     /// May the kernel take four neighbours at once?
     fn is_wide(&self) -> bool {
         let (view, dim) = match self.form {
-            Form::Rows => (&self.many, 2),
-            Form::Columns => (&self.many, 1),
+            Form::Rows => (&self.large, 2),
+            Form::Columns => (&self.large, 1),
             Form::Outer => (&self.out, 2),
         };
         let (sizes, strides) = (view.sizes(), view.strides());
@@ -258,60 +260,84 @@ impl Skinny {
     ) -> Result<(), OpError> {
         let [g, s, l, k] = self.sizes();
         let to = parts.unwrap_or(&self.out);
-        let mut call = Call::new();
-        let few_at = call.view(queue, &self.few, false)?;
-        let many_at = call.view(queue, &self.many, false)?;
-        call.view(queue, to, true)?;
-        let to_at = u64::from(call.view(queue, to, true)?);
-        let (splits, outs, at) = match parts {
-            Some(parts) => (parts.strides()[0], &parts.strides()[1..], to_at + first * parts.strides()[0]),
-            None => (0, self.out.strides(), to_at),
+        let bound = write(queue, to)?;
+        let (splits, outs) = match parts {
+            Some(parts) => (parts.strides()[0], &parts.strides()[1..]),
+            None => (0, self.out.strides()),
         };
-        let swap = |strides: &[u64]| [strides[1], strides[2], strides[0]];
-        call.numbers(&[s, l, k, chunk])?.numbers(&swap(self.few.strides()))?;
-        call.numbers(&swap(self.many.strides()))?.numbers(&swap(outs))?;
-        call.numbers(&[splits, few_at.into(), many_at.into(), at])?.word(parts.is_some().into());
-        match &self.sum {
-            Some(sum) if sum.beta != 0.0 => {
-                let at = call.view(queue, &sum.added, false)?;
-                call.numbers(&swap(sum.added.strides()))?.word(at);
-            }
-            _ => {
-                call.view(queue, to, true)?;
-                call.words([0; 4]);
-            }
-        }
+        let sum = self.sum.as_ref().filter(|sum| sum.beta != 0.0);
+        let added = sum.map_or(Ok(bound.unused()), |sum| read(queue, &sum.added))?;
+        let buffers = skinny::Buffers {
+            small: read(queue, &self.small)?,
+            wide: read(queue, &self.large)?,
+            dst: if parts.is_some() { bound.unused() } else { bound },
+            parts: if parts.is_some() { bound } else { bound.unused() },
+            added,
+        };
+        // The kernel's order: rows of the side, the sum, batches.
+        let [small_g, small_s, small_k] = strides(&self.small)?;
+        let [large_g, large_l, large_k] = strides(&self.large)?;
+        let [out_g, out_s, out_l] = fit_all([outs[0], outs[1], outs[2]])?;
+        let [add_g, add_s, add_l] = sum.map_or(Ok([0; 3]), |sum| strides(&sum.added))?;
         let [alpha, beta] = self.sum.map_or([1.0, 0.0], |sum| [sum.alpha, sum.beta]);
-        call.float(alpha as f32).float(beta as f32);
-        let size = self.many.dtype.size();
-        call.work(2 * g * s * l * k, g * (s * k + l * k + s * l) * size);
+        let size = self.large.dtype.size();
         let (width, _) = self.form.tile();
         let down = if self.form == Form::Outer { s.div_ceil(width) } else { k.div_ceil(chunk) };
-        call.launch(queue, self.kernel(), [l.div_ceil(width) as u32, down as u32, g as u32])
+        Call {
+            kernel: self.kernel()?,
+            params: skinny::Params {
+                small: fit(s)?,
+                large: fit(l)?,
+                depth: fit(k)?,
+                chunk: fit(chunk)?,
+                small_s,
+                small_k,
+                small_g,
+                large_l,
+                large_k,
+                large_g,
+                out_s,
+                out_l,
+                out_g,
+                out_split: fit(splits)?,
+                small_at: fit(buffers.small.at())?,
+                large_at: fit(buffers.wide.at())?,
+                out_at: fit(bound.at() + first * splits)?,
+                partial: parts.is_some().into(),
+                add_s,
+                add_l,
+                add_g,
+                add_at: fit(added.at())?,
+                alpha: alpha as f32,
+                beta: beta as f32,
+            },
+            buffers,
+            flops: 2 * g * s * l * k,
+            bytes: g * (s * k + l * k + s * l) * size,
+        }
+        .launch(queue, [l.div_ceil(width) as u32, down as u32, g as u32])
     }
 
-    fn kernel(&self) -> &'static str {
-        macro_rules! of_type {
-            ($tag:literal) => {
-                match self.few.dtype {
-                    DType::F16 => concat!("skinny_", $tag, "_f16"),
-                    DType::BF16 => concat!("skinny_", $tag, "_bf16"),
-                    _ => concat!("skinny_", $tag, "_f32"),
-                }
-            };
-        }
-        match (self.form, self.is_wide(), self.small()) {
-            (Form::Rows, true, 4) => of_type!("r4"),
-            (Form::Rows, true, _) => of_type!("r16"),
-            (Form::Rows, false, _) => of_type!("r16s"),
-            (Form::Columns, true, 4) => of_type!("c4"),
-            (Form::Columns, true, _) => of_type!("c16"),
-            (Form::Columns, false, _) => of_type!("c16s"),
-            (Form::Outer, true, 4) => of_type!("o4"),
-            (Form::Outer, true, _) => of_type!("o16"),
-            (Form::Outer, false, _) => of_type!("o16s"),
-        }
+    fn kernel(&self) -> Result<Name<skinny::Kernel>, OpError> {
+        let names = match (self.form, self.is_wide(), self.depth_of_tile()) {
+            (Form::Rows, true, 4) => skinny::R4,
+            (Form::Rows, true, _) => skinny::R16,
+            (Form::Rows, false, _) => skinny::R16S,
+            (Form::Columns, true, 4) => skinny::C4,
+            (Form::Columns, true, _) => skinny::C16,
+            (Form::Columns, false, _) => skinny::C16S,
+            (Form::Outer, true, 4) => skinny::O4,
+            (Form::Outer, true, _) => skinny::O16,
+            (Form::Outer, false, _) => skinny::O16S,
+        };
+        by_float(names, self.small.dtype)
     }
+}
+
+/// Of batches, rows, columns.
+fn strides(view: &View) -> Result<[u32; 3], OpError> {
+    let strides = view.strides();
+    fit_all([strides[0], strides[1], strides[2]])
 }
 
 /// Runs of at most as many indices of dimension `dim` of a view (of `all`) as the device binds: starts and lengths, the

@@ -1,14 +1,16 @@
 //! Softmax and its logarithm along one dimension.
 
+use crate::call::{Call, fit, fit_all, fit_inner, read, write};
 use crate::lanes::Lanes;
-use crate::{Call, Common, DType, OpError, Queue, View};
+use crate::{Common, DType, OpError, Queue, View};
+use wave32_params::softmax as kernel;
 
 /// `y` = softmax of `x` along `dim`, or its logarithm.
 ///
 /// # Errors
 /// `different-sizes`, `no-double`, `too-many-dimensions`, `too-many-elements`, `range-too-large`, the device's.
 pub fn softmax(queue: &mut dyn Queue, log: bool, x: &View, dim: usize, y: &View) -> Result<(), OpError> {
-    launch(queue, "softmax_y_f32", log, dim, &[(x, false), (y, true)])
+    launch(queue, log, dim, [x, y], None)
 }
 
 /// The gradient of softmax's input (or of its logarithm's) from that of the result and the result.
@@ -23,53 +25,67 @@ pub fn softmax_backward(
     dim: usize,
     grad_input: &View,
 ) -> Result<(), OpError> {
-    launch(queue, "softmax_dx_f32", log, dim, &[(grad, false), (y, false), (grad_input, true)])
+    launch(queue, log, dim, [grad, y], Some(grad_input))
 }
 
+/// `y` of `x`; or, where it is wanted, the gradient `z` of the input, of that of the result, `x`, and the result `y`.
 fn launch(
     queue: &mut dyn Queue,
-    kernel: &str,
     log: bool,
     dim: usize,
-    sides: &[(&View, bool)],
+    [x, y]: [&View; 2],
+    z: Option<&View>,
 ) -> Result<(), OpError> {
-    let x = sides[0].0;
-    if sides.iter().any(|(view, _)| view.sizes() != x.sizes()) || dim >= x.rank() {
+    let sides = [x, y, z.unwrap_or(y)];
+    if sides.iter().any(|view| view.sizes() != x.sizes()) || dim >= x.rank() {
         return Err(OpError::refused("different-sizes", format!("{:?} along {dim}", x.sizes())));
     }
-    if sides.iter().any(|(view, _)| view.dtype == DType::F64) {
+    if sides.iter().any(|view| view.dtype == DType::F64) {
         return Err(OpError::refused("no-double", "softmax of f64"));
     }
     if x.elements() == 0 {
         return Ok(());
     }
     let count = x.sizes()[dim];
-    let rows: Vec<View> = sides.iter().map(|(view, _)| view.select(dim, 0)).collect();
-    let common = Common::new(&rows.iter().collect::<Vec<_>>());
+    let rows = sides.map(|view| view.select(dim, 0));
+    let common = Common::new(&rows.each_ref());
     let kept = common.sizes4();
     let outs: u64 = kept.iter().product();
     let along = outs == 1 || x.strides()[dim] <= common.strides4(0)[3];
     let lanes = Lanes::whole(outs, count, along);
     common.outer(4, |offsets| {
-        let mut call = Call::new();
-        let mut starts = [0; 3];
-        for (at, (view, writes)) in sides.iter().enumerate() {
-            starts[at] = u64::from(call.view(queue, view, *writes)?) + offsets[at];
-        }
-        call.numbers(&[outs, count])?.words([u32::from(log), lanes.word]).numbers(&kept[1..])?;
-        for (at, start) in starts.into_iter().enumerate() {
-            let Some((view, _)) = sides.get(at) else {
-                call.words([0; 7]);
-                continue;
-            };
-            call.word(view.dtype.code()).numbers(&[start])?;
-            call.numbers(&common.strides4(at))?.numbers(&[view.strides()[dim]])?;
-        }
-        let bytes: u64 = sides.iter().map(|(view, _)| outs * count * view.dtype.size()).sum();
-        call.work(outs * count * 40, bytes + outs * count * x.dtype.size());
+        let dst = if z.is_some() { read(queue, y)? } else { write(queue, y)? };
+        let grad = z.map_or(Ok(dst.unused()), |z| write(queue, z))?;
+        let buffers = kernel::Buffers { src: read(queue, x)?, dst, grad };
         let groups = u32::try_from(lanes.groups).ok().filter(|_| outs < 1 << 31 && count < 1 << 31);
         let groups =
             groups.ok_or_else(|| OpError::refused("too-many-elements", format!("{outs} x {count}")))?;
-        call.launch(queue, kernel, [groups, 1, 1])
+        let bytes: u64 = sides.iter().map(|view| outs * count * view.dtype.size()).sum();
+        Call {
+            kernel: if z.is_some() { kernel::DX } else { kernel::Y },
+            params: kernel::Params {
+                outs: fit(outs)?,
+                count: fit(count)?,
+                flags: if log { kernel::FLAG_LOG } else { 0 },
+                lanes: lanes.word,
+                k: fit_inner(kept)?,
+                x_type: x.dtype.code(),
+                x_at: fit(buffers.src.at() + offsets[0])?,
+                x: fit_all(common.strides4(0))?,
+                xd: fit(x.strides()[dim])?,
+                y_type: y.dtype.code(),
+                y_at: fit(buffers.dst.at() + offsets[1])?,
+                y: fit_all(common.strides4(1))?,
+                yd: fit(y.strides()[dim])?,
+                z_type: sides[2].dtype.code(),
+                z_at: fit(buffers.grad.at() + offsets[2])?,
+                z: fit_all(common.strides4(2))?,
+                zd: fit(sides[2].strides()[dim])?,
+            },
+            buffers,
+            flops: outs * count * 40,
+            bytes,
+        }
+        .launch(queue, [groups, 1, 1])
     })
 }

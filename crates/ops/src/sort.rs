@@ -1,7 +1,9 @@
 //! Sorting along a dimension.
 
+use crate::call::{Call, fit, fit_all, fit_inner, read, write};
 use crate::scratch::scratch;
-use crate::{Call, Common, DType, OpError, Queue, View, copy};
+use crate::{Common, DType, OpError, Queue, View, copy};
+use wave32_params::{sort_block, sort_merge};
 
 const THREADS: u64 = 256;
 
@@ -74,15 +76,29 @@ fn blocks(
     let kept = common.sizes4();
     let rows: u64 = kept.iter().product();
     common.outer(4, |offsets| {
-        let mut call = Call::new();
-        let x_at = u64::from(call.view(queue, x, false)?) + offsets[0];
-        let keys_at = u64::from(call.view(queue, keys, true)?) + offsets[1];
-        let found_at = u64::from(call.view(queue, found, true)?) + offsets[1];
-        call.numbers(&[rows, count, THREADS])?.words([descending.into(), x.dtype.code()]);
-        call.numbers(&[x_at])?.numbers(&kept[1..])?.numbers(&common.strides4(0))?;
-        call.numbers(&[x.strides()[dim], 0, 0, found_at, keys_at])?;
-        call.work(THREADS * rows * count, rows * count * (x.dtype.size() + 12));
-        call.launch_items(queue, "sort_block_f32", rows * count.div_ceil(THREADS), 1)
+        let buffers = sort_block::Buffers {
+            src: read(queue, x)?,
+            to_keys: write(queue, keys)?,
+            to: write(queue, found)?,
+        };
+        Call {
+            kernel: sort_block::T,
+            params: sort_block::Params {
+                count: fit(count)?,
+                descending: descending.into(),
+                dtype: x.dtype.code(),
+                x_at: fit(buffers.src.at() + offsets[0])?,
+                k: fit_inner(kept)?,
+                x: fit_all(common.strides4(0))?,
+                xd: fit(x.strides()[dim])?,
+                to_at: fit(buffers.to.at() + offsets[1])?,
+                to_keys_at: fit(buffers.to_keys.at() + offsets[1])?,
+            },
+            buffers,
+            flops: THREADS * rows * count,
+            bytes: rows * count * (x.dtype.size() + 12),
+        }
+        .launch_items(queue, rows * count.div_ceil(THREADS), 1)
     })
 }
 
@@ -94,13 +110,27 @@ fn merge(
     [to_keys, to]: &[View; 2],
 ) -> Result<(), OpError> {
     let (rows, count) = (keys.sizes()[0], keys.sizes()[1]);
-    let mut call = Call::new();
-    let keys_at = call.view(queue, keys, false)?;
-    let from_at = call.view(queue, found, false)?;
-    let to_keys_at = call.view(queue, to_keys, true)?;
-    let to_at = call.view(queue, to, true)?;
-    call.numbers(&[rows, count, run])?.words([0; 11]).words([keys_at, from_at, to_at, to_keys_at]);
+    let buffers = sort_merge::Buffers {
+        keys: read(queue, keys)?,
+        from: read(queue, found)?,
+        to_keys: write(queue, to_keys)?,
+        to: write(queue, to)?,
+    };
     let steps = u64::from(run.ilog2()) + 1;
-    call.work(4 * steps * rows * count, rows * count * (24 + 8 * steps));
-    call.launch_items(queue, "sort_merge_f32", rows * count, THREADS)
+    Call {
+        kernel: sort_merge::T,
+        params: sort_merge::Params {
+            rows: fit(rows)?,
+            count: fit(count)?,
+            run: fit(run)?,
+            keys_at: fit(buffers.keys.at())?,
+            from_at: fit(buffers.from.at())?,
+            to_at: fit(buffers.to.at())?,
+            to_keys_at: fit(buffers.to_keys.at())?,
+        },
+        buffers,
+        flops: 4 * steps * rows * count,
+        bytes: rows * count * (24 + 8 * steps),
+    }
+    .launch_items(queue, rows * count, THREADS)
 }

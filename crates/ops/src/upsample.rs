@@ -1,15 +1,12 @@
 //! Resampling of planes to another size: nearest and bilinear, forward and backward.
 
-use crate::{Call, DType, OpError, Queue, View};
+use crate::call::{Call, by_float, fit, read, write};
+use crate::pool::strides4;
+use crate::{DType, OpError, Queue, View};
+use wave32_params::Divisors;
+use wave32_params::upsample::{self as kernel, ALIGN, BACKWARD, BILINEAR, CHANNELS_LAST, EXACT, SIGNAL};
 
 const THREADS: u64 = 256;
-// The bits of `mode` in kernels/upsample.kern.
-const BILINEAR: u32 = 1;
-const BACKWARD: u32 = 2;
-const EXACT: u32 = 4;
-const ALIGN: u32 = 8;
-const CHANNELS_LAST: u32 = 16;
-const SIGNAL: u32 = 32;
 
 /// How a pixel of the output is made of the input's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,15 +88,10 @@ fn launch(
         return Err(OpError::refused("bad-shape", format!("{input:?} and {output:?}")));
     }
     let backward = pass == Pass::Backward;
-    let kernel = match (input.dtype, backward) {
-        (DType::F32, false) => "upsample_t0_f32",
-        (DType::F16, false) => "upsample_t0_f16",
-        (DType::BF16, false) => "upsample_t0_bf16",
-        (DType::F32, true) => "upsample_t1_f32",
-        (DType::F16, true) => "upsample_t1_f16",
-        (DType::BF16, true) => "upsample_t1_bf16",
-        (DType::F64, _) => "upsample_d_f32",
-        (dtype, _) => return Err(OpError::refused("bad-type", format!("{dtype:?}"))),
+    let name = match (input.dtype, backward) {
+        (DType::F64, _) => kernel::D,
+        (dtype, false) => by_float(kernel::T0, dtype)?,
+        (dtype, true) => by_float(kernel::T1, dtype)?,
     };
     // Beyond that, positions in f32 are off by whole pixels.
     if [in_h, in_w, out_h, out_w].iter().any(|&size| size > 1 << 20) {
@@ -130,23 +122,38 @@ fn launch(
     }
     let by_factor = pass == Pass::Signal && how == Resample::Nearest;
     let scales = [how.scale(in_h, out_h, factors[0], false), how.scale(in_w, out_w, factors[1], by_factor)];
-    let mut call = Call::new();
-    let from_at = u64::from(call.view(queue, from, false)?);
-    let to_at = u64::from(call.view(queue, to, true)?);
-    let (a_at, b_at) = if backward { (to_at, from_at) } else { (from_at, to_at) };
+    let [(scale_h, scale_h_wide), (scale_w, scale_w_wide)] = scales;
     let count = to.elements();
-    call.word(mode).numbers(&[count, c, out_h, out_w, in_h, in_w, a_at, b_at])?;
-    scales.iter().for_each(|&(single, _)| {
-        call.float(single);
-    });
-    scales.iter().for_each(|&(_, double)| {
-        call.words([double.to_bits() as u32, (double.to_bits() >> 32) as u32]);
-    });
-    call.numbers(input.strides())?.numbers(output.strides())?;
-    call.divisors([c, to.sizes()[3], to.sizes()[2]]);
     let per_item = 16 * if backward { (out_h / in_h + 4) * (out_w / in_w + 4) } else { 2 };
-    call.work(count * per_item, (from.elements() + count) * input.dtype.size());
-    call.launch_items(queue, kernel, count, THREADS)
+    let [rows, columns] = if backward { [in_h, in_w] } else { [out_h, out_w] };
+    let bytes = (from.elements() + count) * input.dtype.size();
+    let (src, dst) = (read(queue, from)?, write(queue, to)?);
+    let (a, b) = if backward { (dst, src) } else { (src, dst) };
+    Call {
+        kernel: name,
+        params: kernel::Params {
+            mode,
+            count: fit(count)?,
+            channels: fit(c)?,
+            out_h: fit(out_h)?,
+            out_w: fit(out_w)?,
+            in_h: fit(in_h)?,
+            in_w: fit(in_w)?,
+            a_at: fit(a.at())?,
+            b_at: fit(b.at())?,
+            scale_h,
+            scale_w,
+            scale_h_wide: scale_h_wide.to_bits(),
+            scale_w_wide: scale_w_wide.to_bits(),
+            a: strides4(input)?,
+            b: strides4(output)?,
+            by: Divisors::new([c, columns, rows]),
+        },
+        buffers: kernel::Buffers { src, dst },
+        flops: count * per_item,
+        bytes,
+    }
+    .launch_items(queue, count, THREADS)
 }
 
 impl Resample {

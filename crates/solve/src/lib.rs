@@ -8,7 +8,6 @@ mod plan;
 mod policy;
 mod solvers;
 mod table;
-pub mod variants;
 
 pub use caps::{DeviceCaps, usual_boards};
 pub use hazards::{Access, Hazards};

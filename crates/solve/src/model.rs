@@ -4,7 +4,7 @@
 //! constants were fitted to measurements (docs/model.md); they rank candidates and promise nothing.
 
 use crate::DeviceCaps;
-use crate::variants::Variant;
+use wave32_params::variants::Variant;
 
 /// What a tile kernel does in one launch.
 #[derive(Debug, Clone, Copy)]

@@ -183,7 +183,7 @@ fn every_text_has_every_dtype_and_unique_names() {
     }
     for v in all {
         assert_eq!(variants::find(&v.name), Some(v));
-        if v.text == "igemm" || v.text == "wrw" {
+        if v.source == "igemm" || v.source == "wrw" {
             let tile = v.define("BM") * v.define("BN") / v.define("TM") / v.define("TN");
             assert_eq!(tile, i64::from(v.threads), "{}: threads cover the tile", v.name);
         }

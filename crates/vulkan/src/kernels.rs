@@ -35,7 +35,7 @@ pub struct Shipped;
 
 impl KernelSource for Shipped {
     fn kernel(&self, name: &str) -> Option<Kernel> {
-        let variant = wave32_solve::variants::find(name)?;
+        let variant = wave32_params::variants::find(name)?;
         let spirv = Cow::Borrowed(wave32_kernels::spirv(name)?);
         Some(Kernel { spirv, threads: variant.threads, buffers: variant.buffers, params: variant.params })
     }

@@ -149,7 +149,7 @@ fn every_shipped_kernel_becomes_a_pipeline() {
     let shipped = Options { kernels: Options::default().kernels, ..options(dir.path()) };
     let Some(mut device) = open(shipped) else { return };
     let mut made = 0;
-    for variant in wave32_solve::variants::all() {
+    for variant in wave32_params::variants::all() {
         let roles = vec![Role::X; variant.buffers as usize];
         match device.prepare(&plan(&variant.name, 64, &vec![0; variant.params as usize], &roles)) {
             Ok(()) => made += 1,
@@ -157,7 +157,7 @@ fn every_shipped_kernel_becomes_a_pipeline() {
             Err(error) => panic!("{}: {error}", variant.name),
         }
     }
-    assert!(made > 0, "none of {} variants", wave32_solve::variants::all().len());
+    assert!(made > 0, "none of {} variants", wave32_params::variants::all().len());
     assert_clean(device.queue());
 }
 

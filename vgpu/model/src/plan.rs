@@ -6,7 +6,8 @@ use crate::tensors::Tensors;
 use crate::time::PlanTime;
 use wave32_exec::{CodeObject, Dispatch, Executor, Stop};
 use wave32_isa::Target;
-use wave32_solve::{Launch, Plan, Role, variants};
+use wave32_params::variants;
+use wave32_solve::{Launch, Plan, Role};
 
 /// What every 16 bits of every tensor are: 1.0 in f16.
 const BITS: u16 = 0x3c00;

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::table::{Row, problems};
 use wave32_kernelc::{CompileError, Target, aco, glsl, parallel, readback, source};
-use wave32_solve::variants::{self, Variant};
+use wave32_params::variants::{self, Variant};
 
 fn main() -> ExitCode {
     aco::serve_if_child();
@@ -67,10 +67,8 @@ fn repository() -> PathBuf {
 /// True where every gate holds.
 fn run(options: &Options) -> Result<bool, String> {
     let root = options.kernels.clone().unwrap_or_else(|| repository().join("kernels"));
-    let table = root.join("variants.txt");
     // Read now rather than `variants::all()`: an edit needs no rebuild.
-    let table = std::fs::read_to_string(&table).map_err(|e| format!("{}: {e}", table.display()))?;
-    let all = variants::parse(&table).map_err(|e| format!("variants.txt: {e}"))?;
+    let all = variants::read(&root)?;
     let only = options.only.as_deref().unwrap_or_default();
     let wanted: Vec<&Variant> = all.iter().filter(|v| v.name.contains(only)).collect();
     if wanted.is_empty() {

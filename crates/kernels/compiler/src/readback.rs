@@ -4,7 +4,7 @@ use crate::clang::Clang;
 use crate::table::Row;
 use crate::{CompileError, Target, aco, elf, glsl, isa, parallel, source};
 use std::path::Path;
-use wave32_solve::variants::Variant;
+use wave32_params::variants::Variant;
 
 /// The rows of `variants` that clang makes for `targets`, each compiled and linked on its own.
 ///

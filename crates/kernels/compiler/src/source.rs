@@ -4,7 +4,7 @@ use crate::CompileError;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use wave32_solve::variants::Variant;
+use wave32_params::variants::Variant;
 
 /// The language a kernel text is compiled as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ pub struct Source {
 pub fn source(root: &Path, variant: &Variant, target: Target) -> Result<Source, CompileError> {
     let mut text = preamble(variant, target);
     let mut reader = Reader { root, seen: BTreeSet::new(), files: Vec::new() };
-    reader.append(&format!("{}.kern", variant.text), &variant.name, &mut text)?;
+    reader.append(&format!("{}.kern", variant.source), &variant.name, &mut text)?;
     Ok(Source { name: variant.name.clone(), text, files: reader.files })
 }
 

@@ -5,8 +5,8 @@ use crate::isa::{LoopStats, hottest_loop, instruction_count};
 use crate::{CompileError, aco};
 use std::fmt::Write;
 use wave32_cards::targets::{self, Simd};
+use wave32_params::variants::Variant;
 use wave32_problem::DType;
-use wave32_solve::variants::Variant;
 
 /// Most LDS bytes a variant may use: what Vulkan drivers offer at least on the cards we run on.
 pub const LDS_LIMIT: u32 = 32768;

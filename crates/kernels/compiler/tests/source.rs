@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use wave32_kernelc::{CompileError, Target, glsl, source::source};
-use wave32_solve::variants::{self, Variant};
+use wave32_params::variants::{self, Variant};
 
 fn fixtures() -> (PathBuf, Vec<Variant>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
-    let table = std::fs::read_to_string(root.join("variants.txt")).expect("the fixture's table is there");
-    (root, variants::parse(&table).expect("the fixture's table is right"))
+    let all = variants::read(&root).expect("the fixture's table and sources are right");
+    (root, all)
 }
 
 /// A variant of a text that the test writes itself, in a folder of its own.
@@ -17,7 +17,8 @@ fn written(test: &str, files: &[(&str, &str)]) -> (PathBuf, Variant) {
     for (name, text) in files {
         std::fs::write(root.join(name), text).expect("the temporary folder can be written");
     }
-    let variant = variants::parse("k t f32 64 1 1 A=5").expect("a right line").remove(0);
+    let (_, all) = fixtures();
+    let variant = Variant { source: "k".to_string(), ..all[0].clone() };
     (root, variant)
 }
 

@@ -6,13 +6,12 @@
 //! sources, with a constant that a sort would beat from about a million of them on.
 
 use super::{Errors, Picked, TABLE, THREADS, Walk, bad_shape, check_index, dimension, lines, sources};
+use crate::call::{Call, fit, fit_all, fit_inner, range, read, write};
 use crate::scratch::scratch;
-use crate::{Call, Common, DType, Kind, OpError, Queue, View, copy};
+use crate::{Common, DType, Kind, OpError, Queue, View, copy};
+use wave32_params::{Name, accumulate};
+use wave32_solve::Access;
 
-// `mode` in kernels/accumulate.kern.
-const RANK: u32 = 0;
-const SEGMENTS: u32 = 1;
-const ROWS: u32 = 2;
 /// Sources ranked at a time.
 const CHUNK: u64 = 8192;
 /// Longest row that is compared with all of its indices.
@@ -117,21 +116,42 @@ fn rows(
     let sizes = common.sizes4();
     let count = sizes[1..].iter().product::<u64>() * limit;
     let length = indices.sizes()[dim];
-    let kernel = kernel(output.dtype);
     common.outer(3, |offsets| {
-        let mut call = Call::new();
-        let to = u64::from(call.view(queue, output, true)?) + offsets[0];
-        let from = u64::from(call.view(queue, source, false)?) + offsets[1];
-        let named = u64::from(call.view(queue, indices, false)?) + offsets[2];
-        call.range(queue, errors.0, 1, 4, true)?;
-        call.range(queue, errors.0, 1, 4, true)?;
-        call.word(ROWS).numbers(&[count])?.words([output.dtype.code(), indices.dtype.code()]);
-        call.numbers(&[limit, length, to, from, named, 0, sizes[2], sizes[3], limit])?;
-        for (view, along) in [(0, stride), (1, source.strides()[dim]), (2, indices.strides()[dim])] {
-            call.numbers(&common.strides4(view)[1..])?.numbers(&[along])?;
+        let raised = range(queue, errors.0, 1, 4, Access::Write)?;
+        let buffers = accumulate::Buffers {
+            dst: write(queue, output)?,
+            src: read(queue, source)?,
+            index: read(queue, indices)?,
+            order: raised.unused(),
+            errors: raised,
+        };
+        let strides = |view: usize, along: u64| {
+            let [_, a, b, c] = common.strides4(view);
+            fit_all([a, b, c, along])
+        };
+        Call {
+            kernel: kernel(output.dtype),
+            params: accumulate::Params {
+                mode: accumulate::ROWS,
+                count: fit(count)?,
+                dtype: output.dtype.code(),
+                index_type: indices.dtype.code(),
+                limit: fit(limit)?,
+                sources: fit(length)?,
+                dst_at: fit(buffers.dst.at() + offsets[0])?,
+                src_at: fit(buffers.src.at() + offsets[1])?,
+                index_at: fit(buffers.index.at() + offsets[2])?,
+                order_at: 0,
+                size: fit_all([sizes[2], sizes[3], limit])?,
+                d: strides(0, stride)?,
+                v: strides(1, source.strides()[dim])?,
+                i: strides(2, indices.strides()[dim])?,
+            },
+            buffers,
+            flops: 4 * count * length,
+            bytes: count * length,
         }
-        call.work(4 * count * length, count * length);
-        call.launch_items(queue, kernel, count, THREADS)
+        .launch_items(queue, count, THREADS)
     })
 }
 
@@ -194,19 +214,42 @@ fn add_table(
             let entries = View::contiguous(table.address + 4 * start, DType::I32, &[length])?;
             rank(queue, &entries, order)?;
             common.outer(3, |offsets| {
-                let mut call = Call::new();
-                let to = u64::from(call.view(queue, output, true)?) + offsets[0];
-                let from = u64::from(call.view(queue, source, false)?) + offsets[1] + start * step;
-                let named = u64::from(call.view(queue, &entries, false)?);
-                let order_at = u64::from(call.view(queue, order, false)?);
-                call.view(queue, order, false)?;
+                let bound = read(queue, order)?;
+                let buffers = accumulate::Buffers {
+                    dst: write(queue, output)?,
+                    src: read(queue, source)?,
+                    index: read(queue, &entries)?,
+                    order: bound,
+                    errors: bound.unused(),
+                };
                 let count = length * each;
-                call.word(SEGMENTS).numbers(&[count])?.words([output.dtype.code(), DType::I32.code()]);
-                call.numbers(&[0, length, to, from, named, order_at])?.numbers(&inner[1..])?;
-                call.numbers(&[0])?.numbers(&common.strides4(0)[1..])?;
-                call.numbers(&[step])?.numbers(&common.strides4(1)[1..])?.words([0; 4]);
-                call.work(4 * count, count * 3 * output.dtype.size());
-                call.launch_items(queue, kernel(output.dtype), count, THREADS)
+                let inner_strides = |first: u64, view: usize| {
+                    let [_, a, b, c] = common.strides4(view);
+                    fit_all([first, a, b, c])
+                };
+                Call {
+                    kernel: kernel(output.dtype),
+                    params: accumulate::Params {
+                        mode: accumulate::SEGMENTS,
+                        count: fit(count)?,
+                        dtype: output.dtype.code(),
+                        index_type: DType::I32.code(),
+                        limit: 0,
+                        sources: fit(length)?,
+                        dst_at: fit(buffers.dst.at() + offsets[0])?,
+                        src_at: fit(buffers.src.at() + offsets[1] + start * step)?,
+                        index_at: fit(buffers.index.at())?,
+                        order_at: fit(bound.at())?,
+                        size: fit_inner(inner)?,
+                        d: inner_strides(0, 0)?,
+                        v: inner_strides(step, 1)?,
+                        i: [0; 4],
+                    },
+                    buffers,
+                    flops: 4 * count,
+                    bytes: count * 3 * output.dtype.size(),
+                }
+                .launch_items(queue, count, THREADS)
             })?;
         }
         Ok(())
@@ -216,23 +259,39 @@ fn add_table(
 /// `order[r]`: which of the table's entries is the r-th smallest.
 fn rank(queue: &mut dyn Queue, entries: &View, order: &View) -> Result<(), OpError> {
     let length = entries.elements();
-    let mut call = Call::new();
-    call.view(queue, entries, false)?;
-    call.view(queue, entries, false)?;
-    let named = u64::from(call.view(queue, entries, false)?);
-    let order_at = u64::from(call.view(queue, order, true)?);
-    call.view(queue, entries, false)?;
-    call.word(RANK).numbers(&[length])?.words([DType::I32.code(); 2]);
-    call.numbers(&[0, length, 0, 0, named, order_at])?.words([1; 3]).words([0; 12]);
-    call.work(8 * length * length, 8 * length);
-    call.launch_items(queue, "accumulate_i_f32", length, THREADS)
+    let index = read(queue, entries)?;
+    let to = write(queue, order)?;
+    let none = index.unused();
+    Call {
+        kernel: accumulate::I,
+        params: accumulate::Params {
+            mode: accumulate::RANK,
+            count: fit(length)?,
+            dtype: DType::I32.code(),
+            index_type: DType::I32.code(),
+            limit: 0,
+            sources: fit(length)?,
+            dst_at: 0,
+            src_at: 0,
+            index_at: fit(index.at())?,
+            order_at: fit(to.at())?,
+            size: [1; 3],
+            d: [0; 4],
+            v: [0; 4],
+            i: [0; 4],
+        },
+        buffers: accumulate::Buffers { dst: none, src: none, index, order: to, errors: none },
+        flops: 8 * length * length,
+        bytes: 8 * length,
+    }
+    .launch_items(queue, length, THREADS)
 }
 
-fn kernel(dtype: DType) -> &'static str {
+fn kernel(dtype: DType) -> Name<accumulate::Kernel> {
     match Kind::of([dtype]) {
-        Kind::Float => "accumulate_f_f32",
-        Kind::Int => "accumulate_i_f32",
-        Kind::Double => "accumulate_d_f32",
+        Kind::Float => accumulate::F,
+        Kind::Int => accumulate::I,
+        Kind::Double => accumulate::D,
     }
 }
 

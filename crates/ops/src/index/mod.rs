@@ -10,20 +10,18 @@
 mod accumulate;
 mod nonzero;
 
+use crate::call::{Call, fit, fit_all, fit_inner, range, read, write};
 use crate::scratch::scratch;
-use crate::{Call, Common, DType, OpError, Queue, View};
+use crate::{Common, DType, OpError, Queue, View};
+use wave32_params::Divisors;
+use wave32_params::index as kernel;
+use wave32_params::index::{IGNORE, MASK, MORE, TABLE, WRAP, WRITE};
+use wave32_solve::Access;
 
 pub use accumulate::{add, put_add, scatter_add};
 pub use nonzero::{count_nonzero, nonzero, nonzero_counts};
 
 const THREADS: u64 = 256;
-// The bits of `mode` in kernels/index.kern.
-const WRITE: u32 = 1;
-const TABLE: u32 = 2;
-const MORE: u32 = 4;
-const WRAP: u32 = 8;
-const IGNORE: u32 = 16;
-const MASK: u32 = 32;
 /// Limit of a table's entries, which were checked when it was made.
 const ANYWHERE: u64 = i32::MAX as u64;
 
@@ -328,28 +326,47 @@ impl Walk<'_> {
         let common = Common::new(&[self.own, self.places, self.index]);
         let sizes = common.sizes4();
         let count: u64 = sizes.iter().product();
-        let (writes_own, writes_bound) = (self.mode & WRITE == 0, self.mode & WRITE != 0);
+        let writes = self.mode & WRITE != 0;
         common.outer(4, |offsets| {
-            let mut call = Call::new();
-            let own_at = u64::from(call.view(queue, self.own, writes_own)?) + offsets[0];
-            let places_at = match self.mode & TABLE {
+            let own = if writes { read(queue, self.own)? } else { write(queue, self.own)? };
+            let (other, other_at) = match self.mode & TABLE {
                 // Entries are offsets from the tensor's first element, wherever it is bound.
-                TABLE => {
-                    call.view(queue, self.own, false)?;
-                    offsets[1]
+                TABLE => (own.unused(), offsets[1]),
+                _ => {
+                    let other = if writes { write(queue, self.bound)? } else { read(queue, self.bound)? };
+                    (other, other.at() + offsets[1])
                 }
-                _ => u64::from(call.view(queue, self.bound, writes_bound)?) + offsets[1],
             };
-            let index_at = u64::from(call.view(queue, self.index, false)?) + offsets[2];
-            call.range(queue, errors.0, 1, 4, true)?;
-            call.word(self.mode).numbers(&[count])?;
-            call.words([self.own.dtype.bits().code(), self.index.dtype.code()]);
-            call.numbers(&[self.limit, self.stride])?.word(self.ignored);
-            call.numbers(&[own_at, places_at, index_at])?.numbers(&sizes[1..])?;
-            (0..3).try_for_each(|view| call.numbers(&common.strides4(view)).map(|_| ()))?;
-            call.divisors([sizes[1], sizes[2], sizes[3]]);
-            call.work(0, count * (2 * self.own.dtype.size() + self.index.dtype.size()));
-            call.launch_items(queue, "index_i_f32", count, THREADS)
+            let buffers = kernel::Buffers {
+                own,
+                other,
+                index: read(queue, self.index)?,
+                errors: range(queue, errors.0, 1, 4, Access::Write)?,
+            };
+            Call {
+                kernel: kernel::I,
+                params: kernel::Params {
+                    mode: self.mode,
+                    count: fit(count)?,
+                    dtype: self.own.dtype.bits().code(),
+                    index_type: self.index.dtype.code(),
+                    limit: fit(self.limit)?,
+                    stride: fit(self.stride)?,
+                    ignored: self.ignored,
+                    own_at: fit(own.at() + offsets[0])?,
+                    other_at: fit(other_at)?,
+                    index_at: fit(buffers.index.at() + offsets[2])?,
+                    size: fit_inner(sizes)?,
+                    a: fit_all(common.strides4(0))?,
+                    b: fit_all(common.strides4(1))?,
+                    i: fit_all(common.strides4(2))?,
+                    by: Divisors::new([sizes[1], sizes[2], sizes[3]]),
+                },
+                buffers,
+                flops: 0,
+                bytes: count * (2 * self.own.dtype.size() + self.index.dtype.size()),
+            }
+            .launch_items(queue, count, THREADS)
         })
     }
 }

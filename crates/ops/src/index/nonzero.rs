@@ -2,10 +2,11 @@
 //! between: [`count_nonzero`], sum up, [`nonzero`].
 
 use super::THREADS;
-use crate::{Call, DType, OpError, Queue, View};
+use crate::call::{Call, fit, read, write};
+use crate::{DType, OpError, Queue, View};
+use wave32_params::nonzero as kernel;
+use wave32_params::nonzero::{COORDINATE, COUNT};
 
-const COUNT: u32 = 0;
-const COORDINATE: u32 = 1;
 /// Elements that one count stands for.
 const CHUNK: u64 = 64;
 
@@ -63,19 +64,35 @@ fn launch(
     }
     let bits = 8 * input.dtype.size();
     let mask = if input.dtype.is_float() { u64::MAX >> (65 - bits) } else { u64::MAX };
-    let mut call = Call::new();
-    let in_at = u64::from(call.view(queue, input, false)?);
-    let counts_at = u64::from(call.view(queue, counts, mode == COUNT)?);
-    let out_at = u64::from(call.view(queue, output, mode == COORDINATE)?);
-    call.word(mode).numbers(&[chunks, total])?.word(input.dtype.bits().code());
-    call.words([mask as u32, (mask >> 32) as u32]);
-    let (first, step) = match *output.strides() {
-        [row, next] => (out_at + column * next, row),
-        _ => (out_at, 1),
+    let buffers = kernel::Buffers {
+        src: read(queue, input)?,
+        counts: if mode == COUNT { write(queue, counts)? } else { read(queue, counts)? },
+        dst: if mode == COORDINATE { write(queue, output)? } else { read(queue, output)?.unused() },
     };
-    call.numbers(&[in_at, counts_at, first, step, inner, size])?;
-    call.work(4 * total, total * input.dtype.size() + output.elements() * output.dtype.size());
-    call.launch_items(queue, "nonzero_i_f32", chunks, THREADS)
+    let (first, step) = match *output.strides() {
+        [row, next] => (buffers.dst.at() + column * next, row),
+        _ => (buffers.dst.at(), 1),
+    };
+    Call {
+        kernel: kernel::I,
+        params: kernel::Params {
+            mode,
+            count: fit(chunks)?,
+            total: fit(total)?,
+            dtype: input.dtype.bits().code(),
+            mask,
+            in_at: fit(buffers.src.at())?,
+            counts_at: fit(buffers.counts.at())?,
+            out_at: fit(first)?,
+            step: fit(step)?,
+            inner: fit(inner)?,
+            size: fit(size)?,
+        },
+        buffers,
+        flops: 4 * total,
+        bytes: total * input.dtype.size() + output.elements() * output.dtype.size(),
+    }
+    .launch_items(queue, chunks, THREADS)
 }
 
 fn bad_shape(input: &View, other: &View) -> OpError {

@@ -1,13 +1,11 @@
 //! Putting launches together: bindings, workspace regions, the passes around a GEMM.
 
-use super::gather::{FLAG_BIAS, FLAG_RELU, Gather};
+use super::gather::{FLAG_BIAS, FLAG_RELU, Gather, Gathering};
 use super::tensors::Shape;
-use crate::variants::{self, Variant};
 use crate::{Access, Binding, DeviceCaps, Launch, Plan, Refusal, Role};
+use wave32_params::variants::{self, Variant};
+use wave32_params::{Buffers, Kernel, Params, reduce};
 use wave32_problem::{Activation, ConvProblem, DType};
-
-/// `reduce.kern` puts its results into another order.
-const FLAG_PERMUTE: u32 = 32;
 
 /// Grows a plan launch by launch.
 pub struct Builder<'a> {
@@ -50,16 +48,18 @@ impl<'a> Builder<'a> {
         Binding { role: tensor, offset: 0, size: elements * size, access }
     }
 
-    /// Adds a launch. `buffers` in the kernel's order.
-    pub fn launch(&mut self, launch: NewLaunch<'_>) {
-        let bindings = launch.buffers.iter().map(|&Buffer { place, access }| match place {
+    /// Adds a launch of one of the kernel source's variants.
+    pub fn launch<K: Kernel>(&mut self, launch: NewLaunch<K>) {
+        debug_assert_eq!(launch.variant.source, K::SOURCE);
+        let buffers = launch.buffers.array();
+        let bindings = buffers.as_ref().iter().map(|&Buffer { place, access }| match place {
             Place::Tensor(role) => self.bind(role, access),
             Place::Region(r) => Binding { role: Role::Workspace, offset: r.offset, size: r.size, access },
         });
         self.launches.push(Launch {
             kernel: launch.variant.name.clone(),
             grid: launch.grid,
-            params: launch.words,
+            params: launch.params.words().as_ref().to_vec(),
             bindings: bindings.collect(),
             flops: launch.flops,
             bytes: launch.bytes,
@@ -68,56 +68,70 @@ impl<'a> Builder<'a> {
 
     /// The second pass of a split: sums `splits` partial results of `role`'s tensor.
     pub fn reduce(&mut self, part: Region, splits: u32, stride: u32, role: Role, shape: &Shape) {
-        let (strides, channels) = match role {
-            Role::X => (shape.x, shape.groups * shape.cg),
-            _ => (shape.y, shape.groups * shape.kg),
+        let (channel, channels) = match role {
+            Role::X => (shape.x.c, shape.groups * shape.cg),
+            _ => (shape.y.c, shape.groups * shape.kg),
         };
-        let order = [1, 1, 0, 0, 0];
         self.reduce_in(
             part,
-            splits,
-            stride,
             role,
-            epilogue_flags(self.problem),
-            [strides.c, channels],
-            order,
+            reduce::Params {
+                flags: epilogue_flags(self.problem),
+                total: self.elements(role),
+                splits,
+                stride,
+                bias_div: channel.0,
+                bias_mod: channels,
+                inner: 1,
+                middle: 1,
+                si: 0,
+                sm: 0,
+                so: 0,
+            },
         );
     }
 
     /// The same for partial filters that lie as [tap][filter][channel].
     pub fn reduce_weights(&mut self, part: Region, splits: u32, stride: u32, shape: &Shape) {
-        // Taps are contiguous rows of s: a tap's distance is that of neighbouring columns.
-        let order = [shape.cg, shape.groups * shape.kg, shape.f.c, shape.f.n, shape.f.w];
-        self.reduce_in(part, splits, stride, Role::W, FLAG_PERMUTE, [1, 1], order);
+        self.reduce_in(
+            part,
+            Role::W,
+            reduce::Params {
+                flags: reduce::FLAG_PERMUTE,
+                total: self.elements(Role::W),
+                splits,
+                stride,
+                bias_div: 1,
+                bias_mod: 1,
+                inner: shape.cg,
+                middle: shape.groups * shape.kg,
+                si: shape.f.c.0,
+                sm: shape.f.n.0,
+                // Taps are contiguous rows of s: a tap's distance is that of neighbouring columns.
+                so: shape.f.w.0,
+            },
+        );
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the kernel's words, named by the two callers above")]
-    fn reduce_in(
-        &mut self,
-        part: Region,
-        splits: u32,
-        stride: u32,
-        role: Role,
-        flags: u32,
-        bias: [u32; 2],
-        order: [u32; 5],
-    ) {
-        let total = match role {
+    fn elements(&self, role: Role) -> u32 {
+        let elements = match role {
             Role::X => self.problem.x_elements(),
             Role::Y => self.problem.y_elements(),
             _ => self.problem.w_elements(),
-        } as u32;
+        };
+        elements as u32
+    }
+
+    fn reduce_in(&mut self, part: Region, role: Role, params: reduce::Params) {
         let variant = pass("reduce", self.problem.spec().dtype);
-        let mut words = vec![0, flags, total, splits, stride];
-        words.extend(bias);
-        words.extend(order);
-        self.launch(NewLaunch {
+        let (total, splits) = (u64::from(params.total), u64::from(params.splits));
+        self.launch::<reduce::Kernel>(NewLaunch {
             variant,
-            grid: [total.div_ceil(4 * variant.threads), 1, 1],
-            words,
-            buffers: &[read(part), write(role), read(Role::Bias)],
-            flops: u64::from(splits) * u64::from(total),
-            bytes: u64::from(total) * (4 * u64::from(splits) + self.problem.spec().dtype.size()),
+            grid: [params.total.div_ceil(4 * variant.threads), 1, 1],
+            params,
+            buffers: reduce::Buffers { part: read(part), dst: write(role), bias: read(Role::Bias) },
+            flops: splits * total,
+            bytes: total * (4 * splits + self.problem.spec().dtype.size()),
         });
     }
 
@@ -197,19 +211,19 @@ pub fn unused(place: impl Into<Place>) -> Buffer {
 }
 
 /// Arguments of [`Builder::launch`].
-pub struct NewLaunch<'a> {
+pub struct NewLaunch<K: Kernel> {
     pub variant: &'static Variant,
     pub grid: [u32; 3],
-    pub words: Vec<u32>,
-    pub buffers: &'a [Buffer],
+    pub params: K::Params,
+    pub buffers: K::Buffers<Buffer>,
     pub flops: u64,
     pub bytes: u64,
 }
 
-/// The only variant of a one-variant text.
-pub fn pass(text: &str, dtype: DType) -> &'static Variant {
-    let found = variants::of(text, dtype).next();
-    found.unwrap_or_else(|| unreachable!("the variants table has {text} in every dtype (tested)"))
+/// The only variant of a one-variant source.
+pub fn pass(source: &str, dtype: DType) -> &'static Variant {
+    let found = variants::of(source, dtype).next();
+    found.unwrap_or_else(|| unreachable!("the variants table has {source} in every dtype (tested)"))
 }
 
 /// Epilogue of the problem as kernel flags.

@@ -3,12 +3,14 @@
 use super::build::{
     Builder, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, pass, read, unused, write,
 };
-use super::gather::{self, FLAG_PARTIAL, Gather};
+use super::gather::{self, Gather};
 use super::tensors::{Shape, fits};
-use super::wrw::Words;
+use super::wrw;
 use crate::model::{launch_seconds, stream_seconds};
-use crate::variants::{self, Variant};
 use crate::{Candidate, DeviceCaps, Policy, Refusal, Role, Solver};
+use wave32_params::variants::{self, Variant};
+use wave32_params::weights::FLAG_PARTIAL;
+use wave32_params::{direct, direct_wrw};
 use wave32_problem::{ConvProblem, Direction};
 
 /// Most launches worth making for the stride phases of backward-data.
@@ -70,8 +72,7 @@ fn gathering(
     for g in gathers {
         let variant = choose(g, problem, policy)?;
         let oc = variant.define("OC") as u32;
-        let mut words = *g;
-        words.flags = epilogue_flags(problem);
+        let params = Gather { flags: gather::flags(epilogue_flags(problem), 1), ..*g };
         let grid = [g.cols.div_ceil(variant.threads), g.rows.div_ceil(oc), p.groups];
         let bytes = problem.bytes() / gathers.len() as u64;
         let flops = gather_flops(g, p.groups);
@@ -81,11 +82,16 @@ fn gathering(
         let unrolled = variant.define("KT") > 0;
         let macs = flops as f64 / 2.0 * if oc == 1 { 2.4 } else { 1.1 } * if unrolled { 1.0 } else { 2.0 };
         cost += seconds(macs, threads, bytes, caps) + 0.25 * launch_seconds(caps);
-        builder.launch(NewLaunch {
+        builder.launch::<direct::Kernel>(NewLaunch {
             variant,
             grid,
-            words: words.words(),
-            buffers: &[read(source), read(Role::W), part(role), read(Role::Bias)],
+            params,
+            buffers: direct::Buffers {
+                src: read(source),
+                wgt: read(Role::W),
+                dst: part(role),
+                bias: read(Role::Bias),
+            },
             flops,
             bytes,
         });
@@ -99,7 +105,7 @@ fn gathering(
 fn choose(g: &Gather, problem: &ConvProblem, policy: &Policy) -> Result<&'static Variant, Refusal> {
     let fits = |v: &&Variant| {
         let (oc, kt) = (v.define("OC"), v.define("KT"));
-        let size_fits = kt == 0 || g.taps == [kt as u32, kt as u32];
+        let size_fits = kt == 0 || g.taps.0 == [kt as i32, kt as i32];
         let forced = policy.config.as_ref().is_none_or(|name| *name == v.tag);
         size_fits && forced && (oc == 1 || g.rows >= 4)
     };
@@ -131,21 +137,21 @@ fn weights(
     }
     let mut builder = Builder::new(problem, caps);
     let partials = (splits > 1).then(|| builder.reserve(partial(splits)));
-    let mut words = Words::of(p);
-    words.splits = splits;
-    words.slices = depth.div_ceil(splits);
-    words.partial = stride;
-    words.flags = if partials.is_some() { FLAG_PARTIAL } else { 0 };
+    let mut params = wrw::params(p);
+    params.splits = splits;
+    params.slices = depth.div_ceil(splits);
+    params.partial = stride;
+    params.flags = if partials.is_some() { FLAG_PARTIAL } else { 0 };
     let grid = [splits, columns, channels];
     let (dw, sums) = match partials {
         Some(region) => (unused(Role::W), write(region)),
         None => (write(Role::W), unused(Role::W)),
     };
-    builder.launch(NewLaunch {
+    builder.launch::<direct_wrw::Kernel>(NewLaunch {
         variant,
         grid,
-        words: words.words(),
-        buffers: &[read(Role::Y), read(Role::X), dw, sums],
+        params,
+        buffers: direct_wrw::Buffers { dy: read(Role::Y), src: read(Role::X), dst: dw, part: sums },
         flops: problem.flops(),
         bytes: problem.bytes() + partials.map_or(0, |_| partial(splits)),
     });

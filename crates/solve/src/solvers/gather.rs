@@ -1,112 +1,52 @@
-//! The words of `kernels/gather.h`: forward, and backward-data as one gathering convolution per stride phase.
+//! The parameters of `kernels/gather.h`: forward, and backward-data as one gathering convolution per stride phase.
 //!
 //! Backward-data gathers: dx[i] takes dy[o] through tap r where o*stride - pad + r*dilation = i. For i of one
 //! residue class (phase) modulo the stride, the taps that hit whole o are an arithmetic progression, and o
 //! moves by one when i moves by the stride: a stride-1 convolution over dy with a fixed sub-filter.
 
-use super::tensors::{Shape, Strides, halves};
+use super::tensors::Shape;
+use wave32_params::{Along, Pair, Strides};
 
-pub const FLAG_BIAS: u32 = 1;
-pub const FLAG_RELU: u32 = 2;
-pub const FLAG_VEC: u32 = 4;
-pub const FLAG_PARTIAL: u32 = 8;
+pub use wave32_params::gather::{FLAG_BIAS, FLAG_PARTIAL, FLAG_RELU, FLAG_VEC, Params as Gather};
 
-/// Scalar words of a gathering convolution, named as in the kernel.
-#[derive(Debug, Clone, Copy)]
-pub struct Gather {
-    pub flags: u32,
-    pub rows: u32,
-    pub cols: u32,
-    pub pixels: u32,
-    pub jw: u32,
-    pub kc: u32,
-    /// Taps along y and x; `kc` is 0 where there are none.
-    pub taps: [u32; 2],
-    pub src: Strides,
-    pub h: u32,
-    pub w: u32,
-    pub str: [u32; 2],
-    pub org: [i32; 2],
-    pub dil: [i32; 2],
-    pub am: u32,
-    pub ak: u32,
-    pub at: u32,
-    pub au: u32,
-    pub a0: u32,
-    pub ag: u32,
-    pub dst: Strides,
-    pub o0: u32,
-    /// Element of src that the first image starts at.
-    pub src0: u32,
-    pub splits: u32,
-    pub slices: u32,
-    pub chunk: u32,
-    pub partial: u32,
+/// `flags` of [`Gather`]: the bits, and in how many parts the reduction is split.
+pub fn flags(bits: u32, splits: u32) -> u32 {
+    bits | splits << 16
 }
 
-impl Gather {
-    pub fn words(&self) -> Vec<u32> {
-        let Self { src, dst, .. } = self;
-        vec![
-            0,
-            self.flags | self.splits << 16,
-            self.rows,
-            self.cols,
-            self.pixels,
-            self.jw,
-            self.kc,
-            halves(self.taps[0] as i32, self.taps[1] as i32),
-            src.n,
-            src.c,
-            src.h,
-            src.w,
-            self.h,
-            self.w,
-            halves(self.str[0] as i32, self.str[1] as i32),
-            halves(self.org[0], self.org[1]),
-            halves(self.dil[0], self.dil[1]),
-            self.am,
-            self.ak,
-            self.at,
-            self.au,
-            self.a0,
-            self.ag,
-            dst.n,
-            dst.c,
-            dst.h,
-            dst.w,
-            self.o0,
-            self.src0,
-            self.slices,
-            self.chunk,
-            self.partial,
-        ]
-    }
-
+/// What solvers ask of a gathering convolution.
+pub trait Gathering {
     /// Length of the reduction.
-    pub fn depth(&self) -> u32 {
-        self.kc * self.taps[0] * self.taps[1]
-    }
-
+    fn depth(&self) -> u32;
     /// Runs of four columns are four neighbouring, aligned elements of dst.
-    pub fn stores_vectors(&self) -> bool {
-        let d = &self.dst;
-        let plane = d.h == self.jw && self.pixels.is_multiple_of(4);
-        let rows = self.jw.is_multiple_of(4) && d.h.is_multiple_of(4);
-        d.w == 1 && (plane || rows) && [d.n, d.c, self.o0].iter().all(|v| v.is_multiple_of(4))
+    fn stores_vectors(&self) -> bool;
+    /// Source pixels are the columns themselves, in aligned runs of four.
+    fn loads_vectors(&self) -> bool;
+}
+
+impl Gathering for Gather {
+    fn depth(&self) -> u32 {
+        let [t, u] = self.taps.counts();
+        self.kc * t * u
     }
 
-    /// Source pixels are the columns themselves, in aligned runs of four.
-    pub fn loads_vectors(&self) -> bool {
+    fn stores_vectors(&self) -> bool {
+        let d = &self.dst;
+        let plane = d.h.0 == self.jw && self.pixels.is_multiple_of(4);
+        let rows = self.jw.is_multiple_of(4) && d.h.0.is_multiple_of(4);
+        d.w.0 == 1 && (plane || rows) && [d.n.0, d.c.0, self.o0].iter().all(|v| v.is_multiple_of(4))
+    }
+
+    fn loads_vectors(&self) -> bool {
         let s = &self.src;
-        self.taps == [1, 1]
-            && self.str == [1, 1]
-            && self.org == [0, 0]
-            && s.w == 1
-            && s.h == self.jw
+        self.taps.0 == [1, 1]
+            && self.str.0 == [1, 1]
+            && self.org.0 == [0, 0]
+            && s.w.0 == 1
+            && s.h.0 == self.jw
             && self.w == self.jw
             && self.h * self.w == self.pixels
-            && [self.pixels, s.n, s.c, self.src0].iter().all(|v| v.is_multiple_of(4))
+            && [self.pixels, s.n.0, s.c.0, self.src0].iter().all(|v| v.is_multiple_of(4))
     }
 }
 
@@ -119,23 +59,22 @@ pub fn forward(p: &Shape) -> Gather {
         pixels: p.pixels(),
         jw: p.ow,
         kc: p.cg,
-        taps: [p.r, p.s],
+        taps: [p.r, p.s].into(),
         src: p.x,
         h: p.h,
         w: p.w,
-        str: p.stride,
-        org: p.pad.map(|v| -v),
-        dil: p.dilation,
-        am: p.f.n,
-        ak: p.f.c,
-        at: p.f.h,
-        au: p.f.w,
+        str: p.stride.into(),
+        org: Pair(p.pad.map(|v| -v)),
+        dil: Pair(p.dilation),
+        am: p.f.n.0,
+        ak: p.f.c.0,
+        at: p.f.h.0,
+        au: p.f.w.0,
         a0: 0,
-        ag: p.kg * p.f.n,
+        ag: p.kg * p.f.n.0,
         dst: p.y,
         o0: 0,
         src0: 0,
-        splits: 1,
         slices: 0,
         chunk: 0,
         partial: 0,
@@ -201,23 +140,22 @@ pub fn backward_data(p: &Shape) -> Vec<Gather> {
                 pixels: v.count * u.count,
                 jw: u.count,
                 kc: if empty { 0 } else { p.kg },
-                taps: if empty { [1, 1] } else { [v.taps, u.taps] },
+                taps: if empty { [1, 1] } else { [v.taps, u.taps] }.into(),
                 src: p.y,
                 h: p.oh,
                 w: p.ow,
-                str: [1, 1],
-                org: [v.org, u.org],
-                dil: [v.dil, u.dil],
-                am: p.f.c,
-                ak: p.f.n,
-                at: v.tap_step * p.f.h,
-                au: u.tap_step * p.f.w,
-                a0: v.tap0 * p.f.h + u.tap0 * p.f.w,
-                ag: p.kg * p.f.n,
-                dst: Strides { n: p.x.n, c: p.x.c, h: p.stride[0] * p.x.h, w: p.stride[1] * p.x.w },
-                o0: py * p.x.h + px * p.x.w,
+                str: Pair([1, 1]),
+                org: Pair([v.org, u.org]),
+                dil: Pair([v.dil, u.dil]),
+                am: p.f.c.0,
+                ak: p.f.n.0,
+                at: v.tap_step * p.f.h.0,
+                au: u.tap_step * p.f.w.0,
+                a0: v.tap0 * p.f.h.0 + u.tap0 * p.f.w.0,
+                ag: p.kg * p.f.n.0,
+                dst: Strides { h: Along(p.stride[0] * p.x.h.0), w: Along(p.stride[1] * p.x.w.0), ..p.x },
+                o0: py * p.x.h.0 + px * p.x.w.0,
                 src0: 0,
-                splits: 1,
                 slices: 0,
                 chunk: 0,
                 partial: 0,
@@ -247,20 +185,20 @@ mod tests {
         takes
     }
 
-    /// The same from the words of the phases.
+    /// The same from the parameters of the phases.
     fn phases(p: &Shape) -> Vec<Vec<(i64, i64)>> {
         let mut takes: Vec<Option<Vec<(i64, i64)>>> = vec![None; p.w as usize];
         for g in backward_data(p) {
             for j in 0..g.jw {
                 let mut list = Vec::new();
-                for u in 0..if g.kc == 0 { 0 } else { g.taps[1] } {
-                    let o = i64::from(j) + i64::from(g.org[1]) + i64::from(u) * i64::from(g.dil[1]);
+                for u in 0..if g.kc == 0 { 0 } else { g.taps.counts()[1] } {
+                    let o = i64::from(j) + i64::from(g.org.0[1]) + i64::from(u) * i64::from(g.dil.0[1]);
                     if (0..i64::from(g.w)).contains(&o) {
                         list.push((o, i64::from(g.a0 + u * g.au)));
                     }
                 }
                 list.sort_unstable();
-                let at = &mut takes[(g.o0 + j * g.dst.w) as usize];
+                let at = &mut takes[(g.o0 + j * g.dst.w.0) as usize];
                 assert!(at.is_none(), "two phases write one element");
                 *at = Some(list);
             }

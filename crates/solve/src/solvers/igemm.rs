@@ -4,12 +4,13 @@
 use super::build::{
     Builder, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, pass, read, unused, write,
 };
-use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather};
+use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
 use super::tensors::{Shape, fits};
 use super::wrw;
 use crate::model::{SPLITS, TileWork, chunk, launch_seconds, stream_seconds, tile_seconds};
-use crate::variants::{self, Variant};
 use crate::{Candidate, DeviceCaps, Policy, Refusal, Role, Solver};
+use wave32_params::variants::{self, Variant};
+use wave32_params::{igemm, pack};
 use wave32_problem::{ConvProblem, DType, Direction};
 
 /// Most stride phases worth a launch each.
@@ -109,7 +110,7 @@ fn gathers(problem: &ConvProblem, mode: Mode) -> Result<(Shape, Vec<Gather>), Re
         let detail = format!("{channels} channels to sum over, takes multiples of 8");
         return Err(Refusal::new("odd-channels", detail));
     }
-    if mode == Mode::Pointwise && !all.iter().all(Gather::loads_vectors) {
+    if mode == Mode::Pointwise && !all.iter().all(Gathering::loads_vectors) {
         let detail = "pixels of a channel must be contiguous, in multiples of 4";
         return Err(Refusal::new("no-vector-loads", detail));
     }
@@ -244,19 +245,19 @@ fn emit(
         (config.splits > 1).then(|| builder.reserve(4 * u64::from(config.splits) * u64::from(stride)));
     for (index, g) in gathers.iter().enumerate() {
         let slices = g.depth().div_ceil(bk).div_ceil(config.splits);
-        let mut words = *g;
-        words.splits = config.splits;
-        words.slices = slices.max(1);
-        words.chunk = chunk(slices, bk, spec.dtype == DType::F32);
-        words.partial = stride;
+        let mut params = *g;
+        params.slices = slices.max(1);
+        params.chunk = chunk(slices, bk, spec.dtype == DType::F32);
+        params.partial = stride;
         if mode != Mode::Generic {
-            words.am = g.rows.next_multiple_of(bm);
-            words.ag = g.depth() * words.am;
+            params.am = g.rows.next_multiple_of(bm);
+            params.ag = g.depth() * params.am;
         }
-        words.flags = match partials {
+        let flags = match partials {
             Some(_) => FLAG_PARTIAL,
             None => epilogue_flags(problem) | if g.stores_vectors() { FLAG_VEC } else { 0 },
         };
+        params.flags = gather::flags(flags, config.splits);
         let filters = match mode {
             Mode::Generic => read(Role::W),
             _ => read(packed[index]),
@@ -266,11 +267,17 @@ fn emit(
             Some(region) => (unused(role), part(region)),
             None => (part(role), unused(role)),
         };
-        builder.launch(NewLaunch {
+        builder.launch::<igemm::Kernel>(NewLaunch {
             variant: v,
             grid: [g.cols.div_ceil(bn), g.rows.div_ceil(bm), shape.groups * config.splits],
-            words: words.words(),
-            buffers: &[read(source), filters, dst, read(Role::Bias), sums],
+            params,
+            buffers: igemm::Buffers {
+                src: read(source),
+                wgt: filters,
+                dst,
+                bias: read(Role::Bias),
+                part: sums,
+            },
             flops: gather_flops(g, shape.groups),
             bytes: problem.bytes() / gathers.len() as u64
                 + partials.map_or(0, |_| 4 * out * u64::from(config.splits) / gathers.len() as u64),
@@ -291,12 +298,12 @@ fn pack(
     dtype: DType,
 ) {
     let m4 = g.rows.next_multiple_of(bm);
-    let taps = super::tensors::halves(g.taps[0] as i32, g.taps[1] as i32);
-    builder.launch(NewLaunch {
+    let &Gather { rows, kc, taps, am, ak, at, au, a0, ag, .. } = g;
+    builder.launch::<pack::Kernel>(NewLaunch {
         variant: pass("pack", dtype),
         grid: [g.depth().div_ceil(64), m4.div_ceil(32), shape.groups],
-        words: vec![0, g.rows, m4, bk, g.kc, taps, g.am, g.ak, g.at, g.au, g.a0, g.ag],
-        buffers: &[read(Role::W), write(region)],
+        params: pack::Params { rows, m4, bk, kc, taps, am, ak, at, au, a0, ag },
+        buffers: pack::Buffers { wgt: read(Role::W), packed: write(region) },
         flops: 0,
         bytes: region.size * 2,
     });

@@ -4,12 +4,13 @@
 use super::build::{
     Buffer, Builder, NewLaunch, Region, epilogue_flags, part, partial_stride, pass, read, unused, write,
 };
-use super::gather::{FLAG_PARTIAL, FLAG_VEC, Gather};
-use super::tensors::{Shape, Strides, fits, halves};
-use super::wrw::Words;
+use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
+use super::tensors::{Shape, fits};
 use crate::model::{TileWork, chunk, launch_seconds, stream_seconds, tile_seconds};
-use crate::variants::{self, Variant};
 use crate::{Candidate, DeviceCaps, Policy, Refusal, Role, Solver};
+use wave32_params::variants::{self, Variant};
+use wave32_params::weights::Params as Weights;
+use wave32_params::{Along, Pair, Strides, col2im, igemm, im2col, wrw};
 use wave32_problem::{ConvProblem, DType, Direction, Layout};
 
 /// Column bytes it asks for where no cap says less.
@@ -121,9 +122,14 @@ impl<'a> Work<'a> {
         self.rows * self.p.pixels()
     }
 
-    /// Distance between neighbouring pixels of y.
-    fn y_pixel(&self) -> u32 {
-        self.p.y.w
+    /// y as planes of one row.
+    fn y_planes(&self) -> Strides {
+        Strides { h: Along(0), ..self.p.y }
+    }
+
+    /// The column matrix as images of one row.
+    fn columns(&self) -> Strides {
+        Strides::new(self.image_elements(), self.p.pixels(), 0, 1)
     }
 
     fn seconds(&self) -> f64 {
@@ -160,32 +166,28 @@ impl<'a> Work<'a> {
     fn im2col(&self, builder: &mut Builder<'_>, columns: Region, first: u32, images: u32) {
         let p = self.p;
         let variant = pass("im2col", self.problem.spec().dtype);
-        let words = vec![
-            0,
-            p.pixels(),
-            p.ow,
-            self.rows,
-            self.cdiv,
-            self.tdiv,
-            p.groups * p.cg,
-            halves(p.r as i32, p.s as i32),
-            p.x.n,
-            p.x.c,
-            p.x.h,
-            p.x.w,
-            p.h,
-            p.w,
-            halves(p.stride[0] as i32, p.stride[1] as i32),
-            halves(-p.pad[0], -p.pad[1]),
-            halves(p.dilation[0], p.dilation[1]),
-            first * p.x.n,
-            self.image_elements(),
-        ];
-        builder.launch(NewLaunch {
+        let params = im2col::Params {
+            pixels: p.pixels(),
+            jw: p.ow,
+            rows: self.rows,
+            cdiv: self.cdiv,
+            tdiv: self.tdiv,
+            channels: p.groups * p.cg,
+            taps: [p.r, p.s].into(),
+            x: p.x,
+            h: p.h,
+            w: p.w,
+            str: p.stride.into(),
+            org: Pair(p.pad.map(|v| -v)),
+            dil: Pair(p.dilation),
+            x_first: first * p.x.n.0,
+            cn: self.image_elements(),
+        };
+        builder.launch::<im2col::Kernel>(NewLaunch {
             variant,
             grid: [p.pixels().div_ceil(variant.threads), self.rows, images],
-            words,
-            buffers: &[read(Role::X), write(columns)],
+            params,
+            buffers: im2col::Buffers { src: read(Role::X), col: write(columns) },
             flops: 0,
             bytes: 2 * self.image_bytes * u64::from(images),
         });
@@ -202,38 +204,37 @@ impl<'a> Work<'a> {
             pixels,
             jw: pixels,
             kc: columns,
-            taps: [1, 1],
-            src: Strides { n: self.image_elements(), c: pixels, h: 0, w: 1 },
+            taps: Pair([1, 1]),
+            src: self.columns(),
             h: 1,
             w: pixels,
-            str: [1, 1],
-            org: [0, 0],
-            dil: [0, 0],
+            str: Pair([1, 1]),
+            org: Pair([0, 0]),
+            dil: Pair([0, 0]),
             am: columns,
             ak: 1,
             at: 0,
             au: 0,
             a0: 0,
             ag: p.kg * columns,
-            dst: Strides { n: p.y.n, c: p.y.c, h: 0, w: self.y_pixel() },
+            dst: self.y_planes(),
             o0: 0,
             src0: 0,
-            splits: 1,
             slices: 0,
             chunk: 0,
             partial: 0,
         }
     }
 
-    fn gemm(&self, builder: &mut Builder<'_>, mut g: Gather, buffers: &[Buffer]) {
+    fn gemm(&self, builder: &mut Builder<'_>, mut g: Gather, buffers: igemm::Buffers<Buffer>) {
         let v = self.variant;
         let [bm, bn, bk] = ["BM", "BN", "BK"].map(|d| v.define(d) as u32);
         g.slices = g.depth().div_ceil(bk);
         g.chunk = chunk(g.slices, bk, self.problem.spec().dtype == DType::F32);
-        builder.launch(NewLaunch {
+        builder.launch::<igemm::Kernel>(NewLaunch {
             variant: v,
             grid: [g.cols.div_ceil(bn), g.rows.div_ceil(bm), self.p.groups],
-            words: g.words(),
+            params: g,
             buffers,
             flops: super::build::gather_flops(&g, self.p.groups),
             bytes: self.image_bytes * u64::from(g.cols / g.pixels),
@@ -244,12 +245,19 @@ impl<'a> Work<'a> {
         for (first, images) in self.passes() {
             self.im2col(builder, columns, first, images);
             let mut g = self.gather(images);
-            g.o0 = first * self.p.y.n;
+            g.o0 = first * self.p.y.n.0;
             // jw is the whole plane, so rows of dst never matter.
-            let vectors = g.dst.w == 1 && [g.pixels, g.dst.n, g.dst.c].iter().all(|v| v.is_multiple_of(4));
-            g.flags = epilogue_flags(self.problem) | if vectors { FLAG_VEC } else { 0 };
-            let buffers = [read(columns), read(Role::W), part(Role::Y), read(Role::Bias), unused(Role::Y)];
-            self.gemm(builder, g, &buffers);
+            let vectors =
+                g.dst.w.0 == 1 && [g.pixels, g.dst.n.0, g.dst.c.0].iter().all(|v| v.is_multiple_of(4));
+            g.flags = gather::flags(epilogue_flags(self.problem) | if vectors { FLAG_VEC } else { 0 }, 1);
+            let buffers = igemm::Buffers {
+                src: read(columns),
+                wgt: read(Role::W),
+                dst: part(Role::Y),
+                bias: read(Role::Bias),
+                part: unused(Role::Y),
+            };
+            self.gemm(builder, g, buffers);
         }
     }
 
@@ -259,12 +267,18 @@ impl<'a> Work<'a> {
             let mut g = self.gather(images);
             (g.rows, g.kc) = (self.group_rows(), p.kg);
             (g.am, g.ak) = (1, self.group_rows());
-            g.src = Strides { n: p.y.n, c: p.y.c, h: 0, w: self.y_pixel() };
-            g.dst = Strides { n: self.image_elements(), c: p.pixels(), h: 0, w: 1 };
-            g.flags = FLAG_PARTIAL;
-            g.src0 = first * p.y.n;
-            let buffers = [read(Role::Y), read(Role::W), unused(Role::X), unused(Role::Bias), write(columns)];
-            self.gemm(builder, g, &buffers);
+            g.src = self.y_planes();
+            g.dst = self.columns();
+            g.flags = gather::flags(FLAG_PARTIAL, 1);
+            g.src0 = first * p.y.n.0;
+            let buffers = igemm::Buffers {
+                src: read(Role::Y),
+                wgt: read(Role::W),
+                dst: unused(Role::X),
+                bias: unused(Role::Bias),
+                part: write(columns),
+            };
+            self.gemm(builder, g, buffers);
             self.col2im(builder, columns, first, images);
         }
     }
@@ -272,33 +286,29 @@ impl<'a> Work<'a> {
     fn col2im(&self, builder: &mut Builder<'_>, columns: Region, first: u32, images: u32) {
         let p = self.p;
         let variant = pass("col2im", self.problem.spec().dtype);
-        let words = vec![
-            0,
-            epilogue_flags(self.problem),
-            p.pixels(),
-            p.ow,
-            p.oh,
-            self.cdiv,
-            self.tdiv,
-            halves(p.r as i32, p.s as i32),
-            p.x.n,
-            p.x.c,
-            p.x.h,
-            p.x.w,
-            p.h,
-            p.w,
-            halves(p.stride[0] as i32, p.stride[1] as i32),
-            halves(-p.pad[0], -p.pad[1]),
-            halves(p.dilation[0], p.dilation[1]),
-            first * p.x.n,
-            self.image_elements(),
-            0,
-        ];
-        builder.launch(NewLaunch {
+        let params = col2im::Params {
+            flags: epilogue_flags(self.problem),
+            pixels: p.pixels(),
+            ow: p.ow,
+            oh: p.oh,
+            cdiv: self.cdiv,
+            tdiv: self.tdiv,
+            taps: [p.r, p.s].into(),
+            x: p.x,
+            h: p.h,
+            w: p.w,
+            str: p.stride.into(),
+            org: Pair(p.pad.map(|v| -v)),
+            dil: Pair(p.dilation),
+            x_first: first * p.x.n.0,
+            cn: self.image_elements(),
+            channel0: 0,
+        };
+        builder.launch::<col2im::Kernel>(NewLaunch {
             variant,
             grid: [(p.h * p.w).div_ceil(variant.threads), p.groups * p.cg, images],
-            words,
-            buffers: &[read(columns), part(Role::X), read(Role::Bias)],
+            params,
+            buffers: col2im::Buffers { col: read(columns), dst: part(Role::X), bias: read(Role::Bias) },
             flops: u64::from(images) * u64::from(self.image_elements()),
             bytes: self.image_bytes * u64::from(images),
         });
@@ -312,26 +322,38 @@ impl<'a> Work<'a> {
         let [bm, bn, bk] = ["BM", "BN", "BK"].map(|d| v.define(d) as u32);
         for (first, images) in self.passes() {
             self.im2col(builder, columns, first, images);
-            let mut words = Words::of(p);
-            words.kc = self.group_rows();
-            words.taps = [1, 1];
-            words.imgs = images;
-            (words.oh, words.ow) = (1, p.pixels());
-            words.y = Strides { n: p.y.n, c: p.y.c, h: 0, w: self.y_pixel() };
-            words.x = Strides { n: self.image_elements(), c: p.pixels(), h: 0, w: 1 };
-            (words.h, words.w) = (1, p.pixels());
-            (words.str, words.org, words.dil) = ([1, 1], [0, 0], [0, 0]);
-            words.f = Strides { n: self.group_rows(), c: 1, h: 0, w: 0 };
-            words.slices = (images * p.pixels()).div_ceil(bk);
-            words.chunk = chunk(words.slices, bk, true);
-            words.partial = stride;
-            words.flags = FLAG_PARTIAL | if first > 0 { super::wrw::FLAG_ADD } else { 0 };
-            words.y_first = first * p.y.n;
-            builder.launch(NewLaunch {
+            let slices = (images * p.pixels()).div_ceil(bk);
+            let params = Weights {
+                kc: self.group_rows(),
+                taps: Pair([1, 1]),
+                imgs: images,
+                oh: 1,
+                ow: p.pixels(),
+                y: self.y_planes(),
+                x: self.columns(),
+                h: 1,
+                w: p.pixels(),
+                str: Pair([1, 1]),
+                org: Pair([0, 0]),
+                dil: Pair([0, 0]),
+                f: Strides::new(self.group_rows(), 1, 0, 0),
+                slices,
+                chunk: chunk(slices, bk, true),
+                partial: stride,
+                flags: FLAG_PARTIAL | if first > 0 { wrw::FLAG_ADD } else { 0 },
+                y_first: first * p.y.n.0,
+                ..super::wrw::params(p)
+            };
+            builder.launch::<wrw::Kernel>(NewLaunch {
                 variant: v,
                 grid: [self.group_rows().div_ceil(bn), p.kg.div_ceil(bm), p.groups],
-                words: words.words(),
-                buffers: &[read(Role::Y), read(columns), unused(Role::W), write(sums)],
+                params,
+                buffers: wrw::Buffers {
+                    dy: read(Role::Y),
+                    src: read(columns),
+                    dst: unused(Role::W),
+                    part: write(sums),
+                },
                 flops: self.problem.flops() / u64::from(p.n) * u64::from(images),
                 bytes: self.image_bytes * u64::from(images),
             });

@@ -1,24 +1,15 @@
-//! Strides of the three tensors and the words kernels pack geometry into.
+//! Sizes and strides of the three tensors.
 
 use crate::{DeviceCaps, Refusal};
+use wave32_params::Strides;
 use wave32_problem::{ConvProblem, Layout};
 
-/// Element strides of a four-dimensional tensor: images (or filters), channels, rows, columns.
-#[derive(Debug, Clone, Copy)]
-pub struct Strides {
-    pub n: u32,
-    pub c: u32,
-    pub h: u32,
-    pub w: u32,
-}
-
-impl Strides {
-    fn new(layout: Layout, channels: i64, height: i64, width: i64) -> Self {
-        let [c, h, w] = [channels, height, width].map(|v| v as u32);
-        match layout {
-            Layout::Nchw => Self { n: c * h * w, c: h * w, h: w, w: 1 },
-            Layout::Nhwc => Self { n: c * h * w, c: 1, h: w * c, w: c },
-        }
+/// A tensor's strides.
+fn strides(layout: Layout, channels: i64, height: i64, width: i64) -> Strides {
+    let [c, h, w] = [channels, height, width].map(|v| v as u32);
+    match layout {
+        Layout::Nchw => Strides::new(c * h * w, h * w, w, 1),
+        Layout::Nhwc => Strides::new(c * h * w, 1, w * c, c),
     }
 }
 
@@ -63,9 +54,9 @@ impl Shape {
             stride: s.stride.map(|v| v as u32),
             pad: s.pad.map(|v| v as i32),
             dilation: s.dilation.map(|v| v as i32),
-            x: Strides::new(layout, s.c, s.h, s.w),
-            f: Strides::new(layout, s.c / s.groups, s.r, s.s),
-            y: Strides::new(layout, s.k, problem.out_h(), problem.out_w()),
+            x: strides(layout, s.c, s.h, s.w),
+            f: strides(layout, s.c / s.groups, s.r, s.s),
+            y: strides(layout, s.k, problem.out_h(), problem.out_w()),
         }
     }
 
@@ -77,11 +68,6 @@ impl Shape {
     pub fn pixels(&self) -> u32 {
         self.oh * self.ow
     }
-}
-
-/// Two 16-bit halves in a word: y low, x high.
-pub fn halves(y: i32, x: i32) -> u32 {
-    (y as u32 & 0xffff) | (x as u32) << 16
 }
 
 /// What every kernel needs of a problem: 32-bit indices and 16-bit geometry.

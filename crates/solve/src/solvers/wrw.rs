@@ -2,109 +2,41 @@
 //! direction. The reduction runs over all output pixels of the batch, so it is nearly always split.
 
 use super::build::{Builder, NewLaunch, partial_stride, read, unused, write};
-use super::gather::FLAG_PARTIAL;
-use super::tensors::{Shape, Strides, halves};
+use super::tensors::Shape;
 use crate::model::{SPLITS, TileWork, chunk, launch_seconds, stream_seconds, tile_seconds};
-use crate::variants::{self, Variant};
 use crate::{Candidate, DeviceCaps, Policy, Refusal, Role};
+use wave32_params::variants::{self, Variant};
+use wave32_params::weights::{self, FLAG_PARTIAL};
+use wave32_params::{Pair, wrw};
 use wave32_problem::{ConvProblem, DType};
 
-/// `wrw.kern` adds to the partial result that is there.
-pub const FLAG_ADD: u32 = 16;
 const CHANNELS: i64 = 1;
 
-/// Scalar words of `wrw.kern` and `direct_wrw.kern`.
-#[derive(Debug, Clone, Copy)]
-pub struct Words {
-    pub flags: u32,
-    pub rows: u32,
-    pub kc: u32,
-    pub taps: [u32; 2],
-    pub imgs: u32,
-    pub oh: u32,
-    pub ow: u32,
-    pub y: Strides,
-    pub x: Strides,
-    pub h: u32,
-    pub w: u32,
-    pub str: [u32; 2],
-    pub org: [i32; 2],
-    pub dil: [i32; 2],
-    pub f: Strides,
-    pub splits: u32,
-    pub slices: u32,
-    pub chunk: u32,
-    pub partial: u32,
-    pub blocks: u32,
-    /// Element of y that the first image starts at.
-    pub y_first: u32,
-    pub groups: u32,
-}
-
-impl Words {
-    pub fn of(p: &Shape) -> Self {
-        Self {
-            flags: 0,
-            rows: p.kg,
-            kc: p.cg,
-            taps: [p.r, p.s],
-            imgs: p.n,
-            oh: p.oh,
-            ow: p.ow,
-            y: p.y,
-            x: p.x,
-            h: p.h,
-            w: p.w,
-            str: p.stride,
-            org: p.pad.map(|v| -v),
-            dil: p.dilation,
-            f: p.f,
-            splits: 1,
-            slices: 0,
-            chunk: 0,
-            partial: 0,
-            blocks: 0,
-            y_first: 0,
-            groups: p.groups,
-        }
-    }
-
-    pub fn words(&self) -> Vec<u32> {
-        let Self { y, x, f, .. } = self;
-        vec![
-            0,
-            self.flags,
-            self.rows,
-            self.kc,
-            halves(self.taps[0] as i32, self.taps[1] as i32),
-            self.imgs,
-            self.oh,
-            self.ow,
-            y.n,
-            y.c,
-            y.h,
-            y.w,
-            x.n,
-            x.c,
-            x.h,
-            x.w,
-            self.h,
-            self.w,
-            halves(self.str[0] as i32, self.str[1] as i32),
-            halves(self.org[0], self.org[1]),
-            halves(self.dil[0], self.dil[1]),
-            f.n,
-            f.c,
-            f.h,
-            f.w,
-            self.splits,
-            self.slices,
-            self.chunk,
-            self.partial,
-            self.blocks,
-            self.y_first,
-            self.groups,
-        ]
+/// Parameters of `wrw.kern` and `direct_wrw.kern` for the whole problem in one split.
+pub fn params(p: &Shape) -> weights::Params {
+    weights::Params {
+        flags: 0,
+        rows: p.kg,
+        kc: p.cg,
+        taps: [p.r, p.s].into(),
+        imgs: p.n,
+        oh: p.oh,
+        ow: p.ow,
+        y: p.y,
+        x: p.x,
+        h: p.h,
+        w: p.w,
+        str: p.stride.into(),
+        org: Pair(p.pad.map(|v| -v)),
+        dil: Pair(p.dilation),
+        f: p.f,
+        splits: 1,
+        slices: 0,
+        chunk: 0,
+        partial: 0,
+        blocks: 0,
+        y_first: 0,
+        groups: p.groups,
     }
 }
 
@@ -203,24 +135,24 @@ fn emit(
     let slices = config.slices(p).div_ceil(config.splits);
     let (grid_x, blocks) = config.columns(p);
     let stride = partial_stride(problem.w_elements());
-    let mut words = Words::of(p);
-    words.splits = config.splits;
-    words.slices = slices;
-    words.chunk = chunk(slices, v.define("BK") as u32, problem.spec().dtype == DType::F32);
-    words.partial = stride;
-    words.blocks = blocks;
+    let mut params = params(p);
+    params.splits = config.splits;
+    params.slices = slices;
+    params.chunk = chunk(slices, v.define("BK") as u32, problem.spec().dtype == DType::F32);
+    params.partial = stride;
+    params.blocks = blocks;
     let partial = 4 * u64::from(config.splits) * u64::from(stride);
     let partials = (config.splits > 1).then(|| builder.reserve(partial));
-    words.flags = if partials.is_some() { FLAG_PARTIAL } else { 0 };
+    params.flags = if partials.is_some() { FLAG_PARTIAL } else { 0 };
     let (dw, sums) = match partials {
         Some(region) => (unused(Role::W), write(region)),
         None => (write(Role::W), unused(Role::W)),
     };
-    builder.launch(NewLaunch {
+    builder.launch::<wrw::Kernel>(NewLaunch {
         variant: v,
         grid: [grid_x, p.kg.div_ceil(v.define("BM") as u32), p.groups * config.splits],
-        words: words.words(),
-        buffers: &[read(Role::Y), read(Role::X), dw, sums],
+        params,
+        buffers: wrw::Buffers { dy: read(Role::Y), src: read(Role::X), dst: dw, part: sums },
         flops: problem.flops(),
         bytes: problem.bytes() + partials.map_or(0, |_| partial),
     });

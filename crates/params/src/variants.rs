@@ -1,0 +1,118 @@
+//! The kernel variants table, `kernels/variants.txt`: which sources are compiled with which defines.
+
+use crate::interface::{self, Interface};
+use crate::rows;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::LazyLock;
+use wave32_problem::DType;
+
+/// One compiled kernel: a source, a storage type and its defines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variant {
+    /// `<source>_<tag>_<dtype>`, unique; the entry point's name in a code object.
+    pub name: String,
+    /// File stem in `kernels/`, e.g. `igemm` for `igemm.kern`.
+    pub source: String,
+    /// The configuration's short name within the source.
+    pub tag: String,
+    /// Storage type of the tensors.
+    pub dtype: DType,
+    /// Macro definitions the source is compiled with, without the dtype's.
+    pub defines: BTreeMap<String, i64>,
+    /// Threads of a workgroup (x only).
+    pub threads: u32,
+    /// Storage buffers the kernel binds.
+    pub buffers: u32,
+    /// 32-bit parameter words the kernel takes.
+    pub params: u32,
+}
+
+impl Variant {
+    /// Value of a define; a table without it is a bug that the table's test finds.
+    pub fn define(&self, name: &str) -> i64 {
+        *self.defines.get(name).unwrap_or_else(|| panic!("variants.txt: {} lacks {name}", self.name))
+    }
+
+    /// Is it built for that gfx target? Rows with `RDNA1=1` are for RDNA1 only: what convolutions do not need is
+    /// compiled for the cards that wave32 is made for, and waits for its route on the others.
+    pub fn is_for(&self, target: &str) -> bool {
+        wave32_cards::targets::is_rdna1(target) || !self.defines.contains_key("RDNA1")
+    }
+
+    /// The value of the dialect's `DTYPE` macro: 0 f32, 1 f16, 2 bf16.
+    pub fn dtype_code(&self) -> i64 {
+        match self.dtype {
+            DType::F32 => 0,
+            DType::F16 => 1,
+            DType::BF16 => 2,
+        }
+    }
+}
+
+static ALL: LazyLock<Vec<Variant>> = LazyLock::new(|| {
+    let counts: HashMap<&str, (u32, u32)> = crate::COUNTS.iter().map(|&(s, b, p)| (s, (b, p))).collect();
+    let table = include_str!("../../../kernels/variants.txt");
+    parse(table, |source| counts.get(source).copied()).unwrap_or_else(|e| panic!("{e}"))
+});
+static BY_NAME: LazyLock<HashMap<&'static str, &'static Variant>> =
+    LazyLock::new(|| ALL.iter().map(|v| (v.name.as_str(), v)).collect());
+
+/// Every variant, in the table's order.
+pub fn all() -> &'static [Variant] {
+    &ALL
+}
+
+/// The variant of that name.
+pub fn find(name: &str) -> Option<&'static Variant> {
+    BY_NAME.get(name).copied()
+}
+
+/// The variants of one source and storage type, in the table's order.
+pub fn of(source: &str, dtype: DType) -> impl Iterator<Item = &'static Variant> {
+    ALL.iter().filter(move |v| v.source == source && v.dtype == dtype)
+}
+
+/// The variants of another folder of kernel sources, or of this one as it is now.
+///
+/// # Errors
+/// The file and line that is wrong.
+pub fn read(folder: &Path) -> Result<Vec<Variant>, String> {
+    let files = interface::read_folder(folder)?;
+    let table = folder.join("variants.txt");
+    let table = std::fs::read_to_string(&table).map_err(|e| format!("{}: {e}", table.display()))?;
+    parse(&table, |source| {
+        let interface = Interface::of(source, &files).ok()?;
+        Some((interface.buffers.len() as u32, interface.words() as u32))
+    })
+}
+
+/// `counts` gives buffers and parameter words of a source.
+fn parse(table: &str, counts: impl Fn(&str) -> Option<(u32, u32)>) -> Result<Vec<Variant>, String> {
+    let mut variants: Vec<Variant> = Vec::new();
+    for row in rows::rows(table)? {
+        let bad = |what: &str| format!("variants.txt: {}: {what}", row.line);
+        let source = &row.source;
+        let (buffers, params) =
+            counts(source).ok_or_else(|| bad(&format!("no right kernels/{source}.kern")))?;
+        for dtype in &row.dtypes {
+            let dtype =
+                DType::ALL.into_iter().find(|d| d.name() == dtype).ok_or_else(|| bad("unknown dtype"))?;
+            let name = format!("{source}_{}_{}", row.tag, dtype.name());
+            if variants.iter().any(|v| v.name == name) {
+                return Err(bad(&format!("{name} is there twice")));
+            }
+            variants.push(Variant {
+                name,
+                source: source.clone(),
+                tag: row.tag.clone(),
+                dtype,
+                defines: row.defines.clone(),
+                threads: row.threads,
+                buffers,
+                params,
+            });
+        }
+    }
+    Ok(variants)
+}
