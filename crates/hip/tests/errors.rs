@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use wave32_device::{Arg, DeviceError, Operands, Queue, Runner, Work};
 use wave32_hip::{Kernel, KernelSource, Options, RawStream};
 use wave32_problem::{ConvProblem, ConvSpec};
-use wave32_solve::{Access, Binding, Launch, Plan, Role};
+use wave32_solve::{Access, Binding, Launch, Model, Plan, Role};
 
 /// One `step` over 64 words.
 fn plan(kernel: &str) -> Plan {
@@ -28,6 +28,7 @@ fn plan(kernel: &str) -> Plan {
         },
         flops: 1,
         bytes: 1,
+        model: Model::Stream { bytes: 0 },
     };
     let problem = ConvProblem::new(ConvSpec::default()).unwrap();
     Plan { problem, solver: "fixture", config: String::new(), workspace_bytes: 0, launches: vec![launch] }

@@ -116,3 +116,24 @@ fn parse(table: &str, counts: impl Fn(&str) -> Option<(u32, u32)>) -> Result<Vec
     }
     Ok(variants)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_lines_are_named() {
+        let parse = |line| parse(line, |source| (source == "igemm").then_some((1, 2)));
+        assert_eq!(parse("igemm a f32,f16 64 X=5").map(|all| all.len()), Ok(2));
+        for bad in [
+            "igemm a f32",
+            "igemm a f99 64",
+            "igemm b f32 x",
+            "igemm b f32,f32 1",
+            "igemm b f32 1 X",
+            "no b f32 1",
+        ] {
+            assert!(parse(bad).is_err_and(|e| e.contains("line 1")), "{bad}");
+        }
+    }
+}

@@ -11,7 +11,8 @@ mod table;
 
 pub use caps::{DeviceCaps, usual_boards};
 pub use hazards::{Access, Hazards};
-pub use plan::{Binding, Launch, Plan, Role};
+pub use model::cost;
+pub use plan::{Binding, Launch, Model, Plan, Role};
 pub use policy::Policy;
 pub use solvers::solvers;
 pub use table::{Candidate, Explanation, Outcome, Refusal, SolveError, Solver, explain, plan, plans, ranked};

@@ -1,22 +1,65 @@
-//! The cost model: seconds that a launch should take, from counts and [`DeviceCaps`] alone.
+//! The cost model: seconds that a plan should take, from counts and [`DeviceCaps`] alone.
 //!
 //! A tile kernel is bound by arithmetic, by memory, or by having too few workgroups to fill the card. The
 //! constants were fitted to measurements (docs/model.md); they rank candidates and promise nothing.
 
-use crate::DeviceCaps;
-use wave32_params::variants::Variant;
+use crate::{DeviceCaps, Launch, Model, Plan};
+use wave32_params::variants::{self, Variant};
 
-/// What a tile kernel does in one launch.
-#[derive(Debug, Clone, Copy)]
-pub struct TileWork {
-    /// Workgroups.
-    pub groups: u64,
-    /// Reduction steps each workgroup makes (tile depth included).
-    pub depth: u64,
-    /// Share of its instructions in the hot loop that are FMAs at best.
-    pub efficiency: f64,
-    /// Bytes through memory.
-    pub bytes: u64,
+/// Of launches that run side by side, what decides how long they take.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stage {
+    /// Workgroups of all.
+    groups: u64,
+    /// The longest reduction.
+    depth: u64,
+    /// Bytes of all through memory.
+    bytes: u64,
+    /// Seconds of scalar kernels.
+    scalar: f64,
+}
+
+/// Modelled seconds of a plan. Launches that do not wait for each other run side by side: their workgroups add up.
+pub fn cost(plan: &Plan, caps: &DeviceCaps) -> f64 {
+    let mut seconds = 0.0;
+    let mut rest = plan.launches.as_slice();
+    while let Some(first) = rest.first() {
+        let variant = variants::find(&first.kernel);
+        // Solvers put such launches next to each other; all of them are variants of one kernel source.
+        let source = |launch: &Launch| variants::find(&launch.kernel).map(|v| v.source.as_str());
+        let alike = rest.iter().take_while(|l| std::ptr::eq(*l, first) || source(l) == source(first)).count();
+        let (stage, after) = rest.split_at(alike);
+        seconds += stage_seconds(variant, stage, caps);
+        rest = after;
+    }
+    seconds
+}
+
+fn stage_seconds(variant: Option<&Variant>, launches: &[Launch], caps: &DeviceCaps) -> f64 {
+    let mut stage = Stage::default();
+    for launch in launches {
+        let groups = launch.grid.iter().map(|&n| u64::from(n)).product::<u64>();
+        stage.groups += groups;
+        match launch.model {
+            Model::Tiles { depth } => {
+                stage.depth = stage.depth.max(depth);
+                stage.bytes += launch.bytes;
+            }
+            Model::Scalar { multiply_adds } => {
+                let threads = groups as f64 * f64::from(variant.map_or(256, |v| v.threads));
+                stage.scalar += scalar_seconds(multiply_adds as f64, threads, launch.bytes, caps);
+            }
+            Model::Stream { bytes } => stage.bytes += bytes,
+        }
+    }
+    let count = launches.len() as f64;
+    match (launches[0].model, variant) {
+        (Model::Tiles { .. }, Some(variant)) => {
+            tile_seconds(variant, &stage, caps) + (0.75 + 0.25 * count) * launch_seconds(caps)
+        }
+        (Model::Scalar { .. }, _) => stage.scalar + (0.6 + 0.25 * count) * launch_seconds(caps),
+        _ => stream_seconds(stage.bytes, caps) + launch_seconds(caps),
+    }
 }
 
 /// Registers a thread of a tile kernel needs, about: accumulators, fragments, staging, addresses.
@@ -26,8 +69,9 @@ fn registers(variant: &Variant) -> f64 {
 }
 
 /// Seconds of one launch of a tile kernel, launch overhead left out.
-pub fn tile_seconds(variant: &Variant, work: &TileWork, caps: &DeviceCaps) -> f64 {
+fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     let threads = f64::from(variant.threads);
+    let efficiency = variant.define("EFF") as f64 / 100.0;
     let (bm, bn, bk) =
         (variant.define("BM") as f64, variant.define("BN") as f64, variant.define("BK") as f64);
     let lds = 8.0 * bk * (bm + bn);
@@ -43,7 +87,7 @@ pub fn tile_seconds(variant: &Variant, work: &TileWork, caps: &DeviceCaps) -> f6
     let simds = f64::from(caps.fma_per_clock) / 32.0;
     let waves = at_once * threads / 32.0;
     let filled = (waves / (1.15 * simds)).min(1.0);
-    let rate = f64::from(caps.fma_per_clock) * f64::from(caps.clock_mhz) * 1e6 * work.efficiency * filled;
+    let rate = f64::from(caps.fma_per_clock) * f64::from(caps.clock_mhz) * 1e6 * efficiency * filled;
     // Filling the pipeline, first loads and the stores of a workgroup: about 2000 clocks a round.
     let rounds = (per_cu / resident).ceil();
     let latency = rounds * 2000.0 / (f64::from(caps.clock_mhz) * 1e6);
@@ -51,13 +95,25 @@ pub fn tile_seconds(variant: &Variant, work: &TileWork, caps: &DeviceCaps) -> f6
     arithmetic.max(stream_seconds(work.bytes, caps))
 }
 
+/// FMAs a clock that threads which make their results alone reach of the peak: loads, bounds and addresses take the rest.
+const SCALAR_EFFICIENCY: f64 = 0.12;
+
+/// Seconds for multiply-adds spread over `threads`, and `bytes` through memory.
+fn scalar_seconds(multiply_adds: f64, threads: f64, bytes: u64, caps: &DeviceCaps) -> f64 {
+    let lanes = f64::from(caps.compute_units) * f64::from(caps.fma_per_clock);
+    // Latency is hidden from about four wavefronts a SIMD on.
+    let filled = (threads / (4.0 * lanes)).min(1.0);
+    let rate = lanes * f64::from(caps.clock_mhz) * 1e6 * SCALAR_EFFICIENCY * filled;
+    (multiply_adds / rate).max(stream_seconds(bytes, caps)) + 1e-6
+}
+
 /// Seconds to move `bytes` at three quarters of the bandwidth.
-pub fn stream_seconds(bytes: u64, caps: &DeviceCaps) -> f64 {
+fn stream_seconds(bytes: u64, caps: &DeviceCaps) -> f64 {
     bytes as f64 / (caps.bandwidth_gbs * 0.75e9)
 }
 
 /// Seconds that a dependent launch costs beside its work.
-pub fn launch_seconds(caps: &DeviceCaps) -> f64 {
+fn launch_seconds(caps: &DeviceCaps) -> f64 {
     caps.launch_us * 1e-6
 }
 

@@ -57,6 +57,28 @@ pub struct Launch {
     pub flops: u64,
     /// Bytes it has to move through memory at least.
     pub bytes: u64,
+    /// What the cost model takes it for.
+    pub model: Model,
+}
+
+/// What the cost model takes a launch for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Model {
+    /// Each workgroup makes a tile of results, in so many reduction steps.
+    Tiles {
+        /// Steps, the tile's own depth included.
+        depth: u64,
+    },
+    /// Threads that each make their results alone.
+    Scalar {
+        /// Multiply-adds, weighted by what comes with each.
+        multiply_adds: u64,
+    },
+    /// A pass over memory.
+    Stream {
+        /// Bytes, weighted by how they are accessed.
+        bytes: u64,
+    },
 }
 
 impl Launch {

@@ -1,6 +1,6 @@
 //! The solver table and the choice among its rows.
 
-use crate::{DeviceCaps, Plan, Policy, Role};
+use crate::{DeviceCaps, Plan, Policy, Role, cost};
 use serde::Serialize;
 use std::fmt;
 use wave32_problem::ConvProblem;
@@ -44,11 +44,11 @@ pub trait Solver: Sync {
     /// The reason why not.
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal>;
 
-    /// The best candidate within the workspace cap, by its own cost model.
+    /// The plan that [`cost`] finds the best of those within the workspace cap.
     ///
     /// # Errors
     /// The reason why none fits.
-    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal>;
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal>;
 }
 
 /// Why there is no plan.
@@ -111,15 +111,17 @@ fn candidates(
             return (name, Err(Outcome::Skipped));
         }
         let result = solver.applicable(&plain, caps).and_then(|()| solver.plan(&plain, caps, policy));
-        (name, result.map(|c| to_callers_terms(c, problem)).map_err(Outcome::Refused))
+        let candidate =
+            |plan: Plan| Candidate { cost: cost(&plan, caps), plan: to_callers_terms(plan, problem) };
+        (name, result.map(candidate).map_err(Outcome::Refused))
     });
     rows.collect()
 }
 
 /// Undoes [`ConvProblem::to_plain`]: the plain problem's x is a transposed problem's y.
-fn to_callers_terms(mut candidate: Candidate, problem: &ConvProblem) -> Candidate {
+fn to_callers_terms(mut plan: Plan, problem: &ConvProblem) -> Plan {
     if problem.spec().transposed {
-        for binding in candidate.plan.launches.iter_mut().flat_map(|l| &mut l.bindings) {
+        for binding in plan.launches.iter_mut().flat_map(|l| &mut l.bindings) {
             binding.role = match binding.role {
                 Role::X => Role::Y,
                 Role::Y => Role::X,
@@ -127,8 +129,8 @@ fn to_callers_terms(mut candidate: Candidate, problem: &ConvProblem) -> Candidat
             };
         }
     }
-    candidate.plan.problem = problem.clone();
-    candidate
+    plan.problem = problem.clone();
+    plan
 }
 
 /// Every applicable solver's best plan, cheapest first; ties keep the table's order.

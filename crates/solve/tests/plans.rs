@@ -2,10 +2,10 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use wave32_params::variants;
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::{
     DeviceCaps, Outcome, Plan, Policy, Role, SolveError, explain, plan, plans, solvers, usual_boards,
-    variants,
 };
 
 fn caps() -> DeviceCaps {
@@ -188,9 +188,48 @@ fn every_text_has_every_dtype_and_unique_names() {
             assert_eq!(tile, i64::from(v.threads), "{}: threads cover the tile", v.name);
         }
     }
-    for bad in
-        ["igemm a f32 64 5", "igemm a f99 64 5 32", "a b f32 x 1 1", "a b f32,f32 1 1 1", "a b f32 1 1 1 X"]
-    {
-        assert!(variants::parse(bad).is_err_and(|e| e.starts_with("line 1")), "{bad}");
+}
+
+/// Near a workspace cap a solver takes what fits: where one of its configurations does, it does not refuse.
+#[test]
+fn no_solver_refuses_while_one_of_its_configurations_fits() {
+    let seed = rand::random();
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (mut fitted, mut refused) = (0, 0);
+    for _ in 0..60 {
+        let problem = random_problem(&mut rng);
+        let caps = DeviceCaps { offset_alignment: [4, 64, 256][rng.random_range(0..3)], ..caps() };
+        for solver in solvers() {
+            let plain = problem.to_plain();
+            if solver.applicable(&plain, &caps).is_err() {
+                continue;
+            }
+            let of = |config: Option<String>, cap: Option<u64>| {
+                solver.plan(&plain, &caps, &Policy { config, workspace_cap: cap, ..Policy::default() })
+            };
+            let configs = variants::all().iter().filter(|v| v.dtype == problem.spec().dtype).flat_map(|v| {
+                [1, 2, 3, 4, 6, 8, 16, 64, 128]
+                    .map(|splits| format!("{}/{splits}", v.tag))
+                    .into_iter()
+                    .chain([v.tag.clone(), format!("{}x1", v.tag)])
+            });
+            let needs: Vec<u64> =
+                configs.filter_map(|c| of(Some(c), None).ok()).map(|plan| plan.workspace_bytes).collect();
+            let Some(&least) = needs.iter().min() else { continue };
+            let one = needs[rng.random_range(0..needs.len())];
+            // At what one configuration needs, around it, and far from it.
+            for cap in
+                [one, one + rng.random_range(0..300), least, rng.random_range(least..=one.max(least + 1))]
+            {
+                let plan = of(None, Some(cap));
+                let plan = plan.unwrap_or_else(|e| {
+                    panic!("{problem} by {} under {cap}, {least} fits: {e:?}, seed {seed}", solver.name())
+                });
+                assert!(plan.workspace_bytes <= cap, "{problem} by {}, seed {seed}", solver.name());
+                fitted += 1;
+            }
+            refused += usize::from(least > 0 && of(None, Some(least - 1)).is_err());
+        }
     }
+    assert!(fitted > 100 && refused > 0, "{fitted} fitted, {refused} refused, seed {seed}");
 }

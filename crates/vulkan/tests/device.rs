@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use wave32_device::{DeviceError, Operands, Runner};
 use wave32_problem::{ConvProblem, ConvSpec};
-use wave32_solve::{Access, Binding, Launch, Plan, Role};
+use wave32_solve::{Access, Binding, Launch, Model, Plan, Role};
 use wave32_vulkan::{Options, VulkanQueue};
 
 type Device = Runner<VulkanQueue>;
@@ -27,6 +27,7 @@ fn plan(kernel: &str, count: u32, params: &[u32], roles: &[Role]) -> Plan {
         bindings: roles.iter().map(binding).collect(),
         flops: 2 * u64::from(count),
         bytes: 8 * u64::from(count),
+        model: Model::Stream { bytes: 0 },
     };
     Plan {
         problem: ConvProblem::new(ConvSpec::default()).unwrap(),

@@ -3,7 +3,7 @@
 use super::{Case, FIXTURE_THREADS, Fixture, PATIENCE};
 use crate::{BufferId, DeviceError, Operands, Queue, Runner};
 use wave32_problem::{ConvProblem, ConvSpec};
-use wave32_solve::{Access, Binding, Launch, Plan, Role};
+use wave32_solve::{Access, Binding, Launch, Model, Plan, Role};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): enough for test data, and the same on every platform.
 pub(super) struct Random(pub(super) u64);
@@ -81,6 +81,7 @@ pub(super) fn spin(fixture: &Fixture, rounds: u32) -> Launch {
         }],
         flops: 6 * u64::from(rounds) * u64::from(count),
         bytes: 4 * u64::from(count),
+        model: Model::Stream { bytes: 0 },
     }
 }
 
@@ -95,6 +96,7 @@ impl<Q: Queue> Bench<'_, Q> {
             bindings: vec![range(src, Access::Read), range(dst, Access::Write)],
             flops: 2 * u64::from(count),
             bytes: 8 * u64::from(count),
+            model: Model::Stream { bytes: 0 },
         }
     }
 

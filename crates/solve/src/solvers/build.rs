@@ -2,7 +2,7 @@
 
 use super::gather::{FLAG_BIAS, FLAG_RELU, Gather, Gathering};
 use super::tensors::Shape;
-use crate::{Access, Binding, DeviceCaps, Launch, Plan, Refusal, Role};
+use crate::{Access, Binding, DeviceCaps, Launch, Model, Plan, Refusal, Role, cost};
 use wave32_params::variants::{self, Variant};
 use wave32_params::{Buffers, Kernel, Params, reduce};
 use wave32_problem::{Activation, ConvProblem, DType};
@@ -63,11 +63,18 @@ impl<'a> Builder<'a> {
             bindings: bindings.collect(),
             flops: launch.flops,
             bytes: launch.bytes,
+            model: launch.model,
         });
     }
 
-    /// The second pass of a split: sums `splits` partial results of `role`'s tensor.
-    pub fn reduce(&mut self, part: Region, splits: u32, stride: u32, role: Role, shape: &Shape) {
+    /// The second pass of a split: sums `splits` partial results of `role`'s tensor. `weight`: what a byte of them costs.
+    pub fn reduce(
+        &mut self,
+        part: Region,
+        (splits, stride, weight): (u32, u32, u64),
+        role: Role,
+        shape: &Shape,
+    ) {
         let (channel, channels) = match role {
             Role::X => (shape.x.c, shape.groups * shape.cg),
             _ => (shape.y.c, shape.groups * shape.kg),
@@ -75,6 +82,7 @@ impl<'a> Builder<'a> {
         self.reduce_in(
             part,
             role,
+            weight,
             reduce::Params {
                 flags: epilogue_flags(self.problem),
                 total: self.elements(role),
@@ -92,10 +100,11 @@ impl<'a> Builder<'a> {
     }
 
     /// The same for partial filters that lie as [tap][filter][channel].
-    pub fn reduce_weights(&mut self, part: Region, splits: u32, stride: u32, shape: &Shape) {
+    pub fn reduce_weights(&mut self, part: Region, (splits, stride, weight): (u32, u32, u64), shape: &Shape) {
         self.reduce_in(
             part,
             Role::W,
+            weight,
             reduce::Params {
                 flags: reduce::FLAG_PERMUTE,
                 total: self.elements(Role::W),
@@ -122,7 +131,7 @@ impl<'a> Builder<'a> {
         elements as u32
     }
 
-    fn reduce_in(&mut self, part: Region, role: Role, params: reduce::Params) {
+    fn reduce_in(&mut self, part: Region, role: Role, weight: u64, params: reduce::Params) {
         let variant = pass("reduce", self.problem.spec().dtype);
         let (total, splits) = (u64::from(params.total), u64::from(params.splits));
         self.launch::<reduce::Kernel>(NewLaunch {
@@ -132,6 +141,7 @@ impl<'a> Builder<'a> {
             buffers: reduce::Buffers { part: read(part), dst: write(role), bias: read(Role::Bias) },
             flops: splits * total,
             bytes: total * (4 * splits + self.problem.spec().dtype.size()),
+            model: Model::Stream { bytes: total * (4 * splits * weight + self.problem.spec().dtype.size()) },
         });
     }
 
@@ -163,6 +173,38 @@ impl<'a> Builder<'a> {
             workspace_bytes: self.workspace,
             launches: self.launches,
         })
+    }
+}
+
+/// The cheapest of the plans that a solver makes of its configurations.
+pub struct Cheapest<'a> {
+    caps: &'a DeviceCaps,
+    best: Option<(Plan, f64)>,
+    refusal: Refusal,
+}
+
+impl<'a> Cheapest<'a> {
+    pub fn new(caps: &'a DeviceCaps) -> Self {
+        let refusal = Refusal::new("no-config", "no tile configuration fits this problem");
+        Self { caps, best: None, refusal }
+    }
+
+    /// Another configuration's plan; of equal ones the first stays.
+    pub fn offer(&mut self, plan: Result<Plan, Refusal>) {
+        match plan {
+            Ok(plan) => {
+                let cost = cost(&plan, self.caps);
+                if self.best.as_ref().is_none_or(|(_, least)| cost < *least) {
+                    self.best = Some((plan, cost));
+                }
+            }
+            Err(refusal) => self.refusal = refusal,
+        }
+    }
+
+    /// The best; where none fits, the reason that the last one gave.
+    pub fn plan(self) -> Result<Plan, Refusal> {
+        self.best.map(|(plan, _)| plan).ok_or(self.refusal)
     }
 }
 
@@ -218,6 +260,7 @@ pub struct NewLaunch<K: Kernel> {
     pub buffers: K::Buffers<Buffer>,
     pub flops: u64,
     pub bytes: u64,
+    pub model: Model,
 }
 
 /// The only variant of a one-variant source.

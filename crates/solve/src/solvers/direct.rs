@@ -6,8 +6,7 @@ use super::build::{
 use super::gather::{self, Gather};
 use super::tensors::{Shape, fits};
 use super::wrw;
-use crate::model::{launch_seconds, stream_seconds};
-use crate::{Candidate, DeviceCaps, Policy, Refusal, Role, Solver};
+use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
 use wave32_params::weights::FLAG_PARTIAL;
 use wave32_params::{direct, direct_wrw};
@@ -15,9 +14,6 @@ use wave32_problem::{ConvProblem, Direction};
 
 /// Most launches worth making for the stride phases of backward-data.
 const MAX_PHASES: u64 = 4096;
-/// FMAs a clock it reaches of the peak: loads, bounds and addresses take the rest.
-const EFFICIENCY: f64 = 0.12;
-
 /// One thread an output pixel (backward-weights: one workgroup a few filter elements).
 pub struct Direct;
 
@@ -36,7 +32,7 @@ impl Solver for Direct {
         Ok(())
     }
 
-    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal> {
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let shape = Shape::of(problem);
         match problem.spec().direction {
             Direction::Forward => gathering(&shape, &[gather::forward(&shape)], problem, caps, policy),
@@ -48,26 +44,16 @@ impl Solver for Direct {
     }
 }
 
-/// Seconds for `macs` multiply-adds spread over `threads`, and `bytes` through memory.
-fn seconds(macs: f64, threads: f64, bytes: u64, caps: &DeviceCaps) -> f64 {
-    let lanes = f64::from(caps.compute_units) * f64::from(caps.fma_per_clock);
-    // Latency is hidden from about four wavefronts a SIMD on.
-    let filled = (threads / (4.0 * lanes)).min(1.0);
-    let rate = lanes * f64::from(caps.clock_mhz) * 1e6 * EFFICIENCY * filled;
-    (macs / rate).max(stream_seconds(bytes, caps)) + 1e-6
-}
-
 fn gathering(
     p: &Shape,
     gathers: &[Gather],
     problem: &ConvProblem,
     caps: &DeviceCaps,
     policy: &Policy,
-) -> Result<Candidate, Refusal> {
+) -> Result<Plan, Refusal> {
     let mut builder = Builder::new(problem, caps);
     let forward = problem.spec().direction == Direction::Forward;
     let (source, role) = if forward { (Role::X, Role::Y) } else { (Role::Y, Role::X) };
-    let mut cost = 0.6 * launch_seconds(caps);
     let mut config = String::new();
     for g in gathers {
         let variant = choose(g, problem, policy)?;
@@ -76,12 +62,9 @@ fn gathering(
         let grid = [g.cols.div_ceil(variant.threads), g.rows.div_ceil(oc), p.groups];
         let bytes = problem.bytes() / gathers.len() as u64;
         let flops = gather_flops(g, p.groups);
-        let threads =
-            f64::from(grid[0]) * f64::from(variant.threads) * f64::from(grid[1]) * f64::from(grid[2]);
         // A thread's loads are shared by its OC channels; one channel alone is bound by them.
         let unrolled = variant.define("KT") > 0;
         let macs = flops as f64 / 2.0 * if oc == 1 { 2.4 } else { 1.1 } * if unrolled { 1.0 } else { 2.0 };
-        cost += seconds(macs, threads, bytes, caps) + 0.25 * launch_seconds(caps);
         builder.launch::<direct::Kernel>(NewLaunch {
             variant,
             grid,
@@ -94,11 +77,11 @@ fn gathering(
             },
             flops,
             bytes,
+            model: Model::Scalar { multiply_adds: macs as u64 },
         });
         config.clone_from(&variant.tag);
     }
-    let plan = builder.finish("direct", config, policy.workspace_cap)?;
-    Ok(Candidate { plan, cost })
+    builder.finish("direct", config, policy.workspace_cap)
 }
 
 /// The variant for this gather: four channels a thread where there are that many, filter size known if 3 or 5.
@@ -114,12 +97,7 @@ fn choose(g: &Gather, problem: &ConvProblem, policy: &Policy) -> Result<&'static
         .ok_or_else(|| Refusal::new("no-config", "the configuration asked for does not fit"))
 }
 
-fn weights(
-    p: &Shape,
-    problem: &ConvProblem,
-    caps: &DeviceCaps,
-    policy: &Policy,
-) -> Result<Candidate, Refusal> {
+fn weights(p: &Shape, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
     let variant = pass("direct_wrw", problem.spec().dtype);
     let cb = variant.define("CB") as u32;
     let columns = (p.cg * p.taps()).div_ceil(cb);
@@ -154,16 +132,12 @@ fn weights(
         buffers: direct_wrw::Buffers { dy: read(Role::Y), src: read(Role::X), dst: dw, part: sums },
         flops: problem.flops(),
         bytes: problem.bytes() + partials.map_or(0, |_| partial(splits)),
+        model: Model::Scalar {
+            multiply_adds: 2 * u64::from(columns * cb) * u64::from(channels) * u64::from(depth),
+        },
     });
     if let Some(partials) = partials {
-        builder.reduce(partials, splits, stride, Role::W, p);
+        builder.reduce(partials, (splits, stride, 1), Role::W, p);
     }
-    let threads = f64::from(variant.threads) * f64::from(splits) * f64::from(columns) * f64::from(channels);
-    let macs = f64::from(columns * cb) * f64::from(channels) * f64::from(depth) * 2.0;
-    let mut cost = launch_seconds(caps) + seconds(macs, threads, problem.bytes(), caps);
-    if partials.is_some() {
-        cost += launch_seconds(caps) + stream_seconds(partial(splits), caps);
-    }
-    let plan = builder.finish("direct", format!("{}/{splits}", variant.tag), policy.workspace_cap)?;
-    Ok(Candidate { plan, cost })
+    builder.finish("direct", format!("{}/{splits}", variant.tag), policy.workspace_cap)
 }

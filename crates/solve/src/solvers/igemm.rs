@@ -2,13 +2,14 @@
 //! solver takes backward-weights too (see [`super::wrw`]).
 
 use super::build::{
-    Builder, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, pass, read, unused, write,
+    Builder, Cheapest, NewLaunch, Region, epilogue_flags, gather_flops, part, partial_stride, pass, read,
+    unused, write,
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
 use super::tensors::{Shape, fits};
 use super::wrw;
-use crate::model::{SPLITS, TileWork, chunk, launch_seconds, stream_seconds, tile_seconds};
-use crate::{Candidate, DeviceCaps, Policy, Refusal, Role, Solver};
+use crate::model::{SPLITS, chunk};
+use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
 use wave32_params::{igemm, pack};
 use wave32_problem::{ConvProblem, DType, Direction};
@@ -46,7 +47,7 @@ impl Solver for Igemm {
         }
     }
 
-    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal> {
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         match problem.spec().direction {
             Direction::BackwardWeights => wrw::plan(self.name(), problem, caps, policy),
             _ => best(self.name(), Mode::Generic, problem, caps, policy),
@@ -64,7 +65,7 @@ impl Solver for IgemmPacked {
         gathers(problem, Mode::Packed).map(|_| ())
     }
 
-    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal> {
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         best(self.name(), Mode::Packed, problem, caps, policy)
     }
 }
@@ -83,7 +84,7 @@ impl Solver for Gemm1x1 {
         gathers(problem, Mode::Pointwise).map(|_| ())
     }
 
-    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal> {
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         best(self.name(), Mode::Pointwise, problem, caps, policy)
     }
 }
@@ -135,10 +136,9 @@ fn best(
     problem: &ConvProblem,
     caps: &DeviceCaps,
     policy: &Policy,
-) -> Result<Candidate, Refusal> {
+) -> Result<Plan, Refusal> {
     let (shape, gathers) = gathers(problem, mode)?;
-    let mut best: Option<(Config, f64)> = None;
-    let mut refusal = Refusal::new("no-config", "no tile configuration fits this problem");
+    let mut best = Cheapest::new(caps);
     for variant in variants::of("igemm", problem.spec().dtype).filter(|v| v.define("MODE") == mode as i64) {
         let bk = variant.define("BK") as u32;
         if mode != Mode::Generic && gathers.iter().any(|g| !g.kc.is_multiple_of(bk)) {
@@ -147,73 +147,19 @@ fn best(
         let slices = gathers.iter().map(|g| g.depth().div_ceil(bk)).max().unwrap_or(0);
         for splits in SPLITS.into_iter().filter(|&s| s == 1 || s * 2 <= slices) {
             let config = Config { variant, splits };
-            if policy.config.as_ref().is_some_and(|name| *name != config.name()) {
-                continue;
-            }
-            let Some(cost) = price(&config, mode, &shape, &gathers, problem, caps, policy) else {
-                refusal =
-                    Refusal::new("workspace-cap", "every configuration needs more workspace than the cap");
-                continue;
-            };
-            if best.as_ref().is_none_or(|(_, least)| cost < *least) {
-                best = Some((config, cost));
+            if policy.config.as_ref().is_none_or(|name| *name == config.name()) {
+                let mut builder = Builder::new(problem, caps);
+                emit(&mut builder, &config, mode, &shape, &gathers, problem);
+                best.offer(builder.finish(solver, config.name(), policy.workspace_cap));
             }
         }
     }
-    let (config, cost) = best.ok_or(refusal)?;
-    let mut builder = Builder::new(problem, caps);
-    emit(&mut builder, &config, mode, &shape, &gathers, problem);
-    let plan = builder.finish(solver, config.name(), policy.workspace_cap)?;
-    Ok(Candidate { plan, cost })
+    best.plan()
 }
 
 /// Floats of the packed filters of one phase.
 fn packed_floats(g: &Gather, groups: u32, bm: u32) -> u64 {
     u64::from(groups) * u64::from(g.depth()) * u64::from(g.rows.next_multiple_of(bm))
-}
-
-/// Modelled seconds, `None` where the workspace cap is broken.
-fn price(
-    config: &Config,
-    mode: Mode,
-    shape: &Shape,
-    gathers: &[Gather],
-    problem: &ConvProblem,
-    caps: &DeviceCaps,
-    policy: &Policy,
-) -> Option<f64> {
-    let v = config.variant;
-    let [bm, bn, bk] = ["BM", "BN", "BK"].map(|d| v.define(d) as u32);
-    let out = problem.output_elements();
-    let size = problem.spec().dtype.size();
-    let mut workspace = 0;
-    let mut seconds = 0.0;
-    if mode != Mode::Generic {
-        let packed: u64 = gathers.iter().map(|g| 4 * packed_floats(g, shape.groups, bm)).sum();
-        workspace += packed;
-        seconds += launch_seconds(caps) + stream_seconds(packed + problem.w_elements() * size, caps);
-    }
-    let partial = 4 * u64::from(config.splits) * u64::from(partial_stride(out));
-    if config.splits > 1 {
-        workspace += partial;
-        seconds += launch_seconds(caps) + stream_seconds(PARTIAL_WEIGHT * partial + out * size, caps);
-    }
-    // One binding holds all partial results.
-    let too_wide = config.splits > 1 && partial > caps.max_range;
-    if too_wide || policy.workspace_cap.is_some_and(|cap| workspace > cap) {
-        return None;
-    }
-    // The phases run side by side: their workgroups add up.
-    let groups: u64 =
-        gathers.iter().map(|g| u64::from(g.cols.div_ceil(bn)) * u64::from(g.rows.div_ceil(bm))).sum::<u64>()
-            * u64::from(shape.groups)
-            * u64::from(config.splits);
-    let slices = gathers.iter().map(|g| g.depth().div_ceil(bk)).max().unwrap_or(0);
-    let depth = u64::from(slices.div_ceil(config.splits).max(1)) * u64::from(bk);
-    let efficiency = v.define("EFF") as f64 / 100.0;
-    let bytes = problem.bytes() + if config.splits > 1 { partial } else { 0 };
-    seconds += tile_seconds(v, &TileWork { groups, depth, efficiency, bytes }, caps);
-    Some(seconds + gathers.len() as f64 * 0.25 * launch_seconds(caps) + 0.75 * launch_seconds(caps))
 }
 
 fn emit(
@@ -236,7 +182,8 @@ fn emit(
             let region = builder.reserve(4 * packed_floats(g, shape.groups, bm).max(4));
             packed.push(region);
             if g.depth() > 0 {
-                pack(builder, g, shape, bm, bk, region, spec.dtype);
+                let read_bytes = problem.w_elements() * spec.dtype.size() / gathers.len() as u64;
+                pack(builder, g, shape, (bm, bk), (region, read_bytes), spec.dtype);
             }
         }
     }
@@ -281,10 +228,11 @@ fn emit(
             flops: gather_flops(g, shape.groups),
             bytes: problem.bytes() / gathers.len() as u64
                 + partials.map_or(0, |_| 4 * out * u64::from(config.splits) / gathers.len() as u64),
+            model: Model::Tiles { depth: u64::from(slices.max(1)) * u64::from(bk) },
         });
     }
     if let Some(partials) = partials {
-        builder.reduce(partials, config.splits, stride, role, shape);
+        builder.reduce(partials, (config.splits, stride, PARTIAL_WEIGHT), role, shape);
     }
 }
 
@@ -292,9 +240,8 @@ fn pack(
     builder: &mut Builder<'_>,
     g: &Gather,
     shape: &Shape,
-    bm: u32,
-    bk: u32,
-    region: super::build::Region,
+    (bm, bk): (u32, u32),
+    (region, read_bytes): (Region, u64),
     dtype: DType,
 ) {
     let m4 = g.rows.next_multiple_of(bm);
@@ -306,5 +253,6 @@ fn pack(
         buffers: pack::Buffers { wgt: read(Role::W), packed: write(region) },
         flops: 0,
         bytes: region.size * 2,
+        model: Model::Stream { bytes: region.size + read_bytes },
     });
 }

@@ -6,8 +6,8 @@ use super::build::{
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
 use super::tensors::{Shape, fits};
-use crate::model::{TileWork, chunk, launch_seconds, stream_seconds, tile_seconds};
-use crate::{Candidate, DeviceCaps, Policy, Refusal, Role, Solver};
+use crate::model::chunk;
+use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
 use wave32_params::weights::Params as Weights;
 use wave32_params::{Along, Pair, Strides, col2im, igemm, im2col, wrw};
@@ -33,7 +33,7 @@ impl Solver for Im2colGemm {
         Ok(())
     }
 
-    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Candidate, Refusal> {
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let p = Shape::of(problem);
         let work = Work::new(&p, problem, caps, policy)?;
         let mut builder = Builder::new(problem, caps);
@@ -44,9 +44,7 @@ impl Solver for Im2colGemm {
             Direction::BackwardWeights => work.backward_weights(&mut builder, columns),
         }
         let config = format!("{}x{}", work.variant.tag, work.images);
-        let cost = work.seconds();
-        let plan = builder.finish(self.name(), config, policy.workspace_cap)?;
-        Ok(Candidate { plan, cost })
+        builder.finish(self.name(), config, policy.workspace_cap)
     }
 }
 
@@ -54,7 +52,6 @@ impl Solver for Im2colGemm {
 struct Work<'a> {
     p: &'a Shape,
     problem: &'a ConvProblem,
-    caps: &'a DeviceCaps,
     variant: &'static Variant,
     /// Rows of the column matrix: all groups' channels times taps.
     rows: u32,
@@ -70,7 +67,7 @@ impl<'a> Work<'a> {
     fn new(
         p: &'a Shape,
         problem: &'a ConvProblem,
-        caps: &'a DeviceCaps,
+        caps: &DeviceCaps,
         policy: &Policy,
     ) -> Result<Self, Refusal> {
         let spec = problem.spec();
@@ -105,7 +102,7 @@ impl<'a> Work<'a> {
             Layout::Nchw => (p.taps(), 1),
             Layout::Nhwc => (1, p.cg),
         };
-        Ok(Self { p, problem, caps, variant, rows: row_count as u32, image_bytes, images, cdiv, tdiv })
+        Ok(Self { p, problem, variant, rows: row_count as u32, image_bytes, images, cdiv, tdiv })
     }
 
     /// (first image, images) of each pass.
@@ -130,37 +127,6 @@ impl<'a> Work<'a> {
     /// The column matrix as images of one row.
     fn columns(&self) -> Strides {
         Strides::new(self.image_elements(), self.p.pixels(), 0, 1)
-    }
-
-    fn seconds(&self) -> f64 {
-        let v = self.variant;
-        let passes = f64::from(self.p.n.div_ceil(self.images));
-        let columns = self.image_bytes * u64::from(self.p.n);
-        let [bm, bn, _] = ["BM", "BN", "BK"].map(|d| v.define(d) as u32);
-        let images = u64::from(self.images);
-        let (groups, depth) = match self.problem.spec().direction {
-            Direction::Forward => (
-                (images * u64::from(self.p.pixels())).div_ceil(bn.into()) * u64::from(self.p.kg.div_ceil(bm)),
-                self.group_rows(),
-            ),
-            Direction::BackwardData => (
-                (images * u64::from(self.p.pixels())).div_ceil(bn.into())
-                    * u64::from(self.group_rows().div_ceil(bm)),
-                self.p.kg,
-            ),
-            Direction::BackwardWeights => (
-                u64::from(self.p.kg.div_ceil(bm)) * u64::from(self.group_rows().div_ceil(bn)),
-                self.images * self.p.pixels(),
-            ),
-        };
-        let work = TileWork {
-            groups: groups * u64::from(self.p.groups),
-            depth: depth.into(),
-            efficiency: v.define("EFF") as f64 / 100.0,
-            bytes: columns / self.p.n.div_ceil(self.images) as u64,
-        };
-        passes * (2.0 * launch_seconds(self.caps) + tile_seconds(v, &work, self.caps))
-            + stream_seconds(4 * columns, self.caps)
     }
 
     fn im2col(&self, builder: &mut Builder<'_>, columns: Region, first: u32, images: u32) {
@@ -190,6 +156,8 @@ impl<'a> Work<'a> {
             buffers: im2col::Buffers { src: read(Role::X), col: write(columns) },
             flops: 0,
             bytes: 2 * self.image_bytes * u64::from(images),
+            // Writes of columns cost twice their bytes.
+            model: Model::Stream { bytes: 4 * self.image_bytes * u64::from(images) },
         });
     }
 
@@ -238,6 +206,7 @@ impl<'a> Work<'a> {
             buffers,
             flops: super::build::gather_flops(&g, self.p.groups),
             bytes: self.image_bytes * u64::from(g.cols / g.pixels),
+            model: Model::Tiles { depth: g.depth().into() },
         });
     }
 
@@ -311,6 +280,7 @@ impl<'a> Work<'a> {
             buffers: col2im::Buffers { col: read(columns), dst: part(Role::X), bias: read(Role::Bias) },
             flops: u64::from(images) * u64::from(self.image_elements()),
             bytes: self.image_bytes * u64::from(images),
+            model: Model::Stream { bytes: 4 * self.image_bytes * u64::from(images) },
         });
     }
 
@@ -356,8 +326,9 @@ impl<'a> Work<'a> {
                 },
                 flops: self.problem.flops() / u64::from(p.n) * u64::from(images),
                 bytes: self.image_bytes * u64::from(images),
+                model: Model::Tiles { depth: (images * p.pixels()).into() },
             });
         }
-        builder.reduce(sums, 1, stride, Role::W, p);
+        builder.reduce(sums, (1, stride, 1), Role::W, p);
     }
 }

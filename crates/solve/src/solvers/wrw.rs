@@ -1,10 +1,10 @@
 //! Implicit GEMM of backward-weights (`kernels/wrw.kern`): the plan of [`super::igemm::Igemm`] for that
 //! direction. The reduction runs over all output pixels of the batch, so it is nearly always split.
 
-use super::build::{Builder, NewLaunch, partial_stride, read, unused, write};
+use super::build::{Builder, Cheapest, NewLaunch, partial_stride, read, unused, write};
 use super::tensors::Shape;
-use crate::model::{SPLITS, TileWork, chunk, launch_seconds, stream_seconds, tile_seconds};
-use crate::{Candidate, DeviceCaps, Policy, Refusal, Role};
+use crate::model::{SPLITS, chunk};
+use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role};
 use wave32_params::variants::{self, Variant};
 use wave32_params::weights::{self, FLAG_PARTIAL};
 use wave32_params::{Pair, wrw};
@@ -72,54 +72,19 @@ pub fn plan(
     problem: &ConvProblem,
     caps: &DeviceCaps,
     policy: &Policy,
-) -> Result<Candidate, Refusal> {
+) -> Result<Plan, Refusal> {
     let p = Shape::of(problem);
-    let mut best: Option<(Config, f64)> = None;
+    let mut best = Cheapest::new(caps);
     for variant in variants::of("wrw", problem.spec().dtype) {
         for splits in SPLITS {
             let config = Config { variant, splits };
             let fits = splits == 1 || splits * 2 <= config.slices(&p);
-            if !fits || policy.config.as_ref().is_some_and(|name| *name != config.name()) {
-                continue;
-            }
-            let Some(cost) = price(&config, &p, problem, caps, policy) else { continue };
-            if best.as_ref().is_none_or(|(_, least)| cost < *least) {
-                best = Some((config, cost));
+            if fits && policy.config.as_ref().is_none_or(|name| *name == config.name()) {
+                best.offer(emit(solver, &config, &p, problem, caps, policy));
             }
         }
     }
-    let (config, cost) =
-        best.ok_or_else(|| Refusal::new("no-config", "no tile configuration fits this problem"))?;
-    let plan = emit(solver, &config, &p, problem, caps, policy)?;
-    Ok(Candidate { plan, cost })
-}
-
-fn price(
-    config: &Config,
-    p: &Shape,
-    problem: &ConvProblem,
-    caps: &DeviceCaps,
-    policy: &Policy,
-) -> Option<f64> {
-    let v = config.variant;
-    let partial = 4 * u64::from(config.splits) * u64::from(partial_stride(problem.w_elements()));
-    let mut seconds = launch_seconds(caps);
-    let mut bytes = problem.bytes();
-    if config.splits > 1 {
-        if partial > caps.max_range || policy.workspace_cap.is_some_and(|cap| partial > cap) {
-            return None;
-        }
-        bytes += partial;
-        seconds += launch_seconds(caps) + stream_seconds(2 * partial, caps);
-    }
-    let groups = u64::from(config.columns(p).0)
-        * u64::from(p.kg.div_ceil(v.define("BM") as u32))
-        * u64::from(p.groups)
-        * u64::from(config.splits);
-    let slices = config.slices(p).div_ceil(config.splits);
-    let depth = u64::from(slices) * v.define("BK") as u64;
-    let efficiency = v.define("EFF") as f64 / 100.0;
-    Some(seconds + tile_seconds(v, &TileWork { groups, depth, efficiency, bytes }, caps))
+    best.plan()
 }
 
 fn emit(
@@ -129,7 +94,7 @@ fn emit(
     problem: &ConvProblem,
     caps: &DeviceCaps,
     policy: &Policy,
-) -> Result<crate::Plan, Refusal> {
+) -> Result<Plan, Refusal> {
     let mut builder = Builder::new(problem, caps);
     let v = config.variant;
     let slices = config.slices(p).div_ceil(config.splits);
@@ -155,12 +120,13 @@ fn emit(
         buffers: wrw::Buffers { dy: read(Role::Y), src: read(Role::X), dst: dw, part: sums },
         flops: problem.flops(),
         bytes: problem.bytes() + partials.map_or(0, |_| partial),
+        model: Model::Tiles { depth: u64::from(slices) * v.define("BK") as u64 },
     });
     if let Some(partials) = partials {
         if v.define("MODE") == CHANNELS {
-            builder.reduce_weights(partials, config.splits, stride, p);
+            builder.reduce_weights(partials, (config.splits, stride, 2), p);
         } else {
-            builder.reduce(partials, config.splits, stride, Role::W, p);
+            builder.reduce(partials, (config.splits, stride, 2), Role::W, p);
         }
     }
     builder.finish(solver, config.name(), policy.workspace_cap)
