@@ -160,7 +160,12 @@ fn parse(text: &str) -> Result<Source, String> {
         match directive.and_then(|d| d.split_whitespace().next()) {
             Some("if" | "ifdef" | "ifndef") => depth += 1,
             Some("endif") => depth -= 1,
-            Some("include") => source.includes.extend(line.split('"').nth(1).map(str::to_string)),
+            Some("include") => {
+                let file = line.split('"').nth(1).unwrap_or_default().to_string();
+                if !source.includes.contains(&file) {
+                    source.includes.push(file);
+                }
+            }
             Some("define") => {
                 let body = directive.and_then(|d| d.strip_prefix("define")).unwrap_or_default().trim();
                 let (name, value) = body.split_once(char::is_whitespace).unwrap_or((body, ""));

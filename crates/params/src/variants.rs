@@ -53,7 +53,8 @@ impl Variant {
 static ALL: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     let counts: HashMap<&str, (u32, u32)> = crate::COUNTS.iter().map(|&(s, b, p)| (s, (b, p))).collect();
     let table = include_str!("../../../kernels/variants.txt");
-    parse(table, |source| counts.get(source).copied()).unwrap_or_else(|e| panic!("{e}"))
+    parse(table, |source| counts.get(source).copied().ok_or_else(|| "is not there".to_string()))
+        .unwrap_or_else(|e| panic!("{e}"))
 });
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Variant>> =
     LazyLock::new(|| ALL.iter().map(|v| (v.name.as_str(), v)).collect());
@@ -82,19 +83,18 @@ pub fn read(folder: &Path) -> Result<Vec<Variant>, String> {
     let table = folder.join("variants.txt");
     let table = std::fs::read_to_string(&table).map_err(|e| format!("{}: {e}", table.display()))?;
     parse(&table, |source| {
-        let interface = Interface::of(source, &files).ok()?;
-        Some((interface.buffers.len() as u32, interface.words() as u32))
+        let interface = Interface::of(source, &files)?;
+        Ok((interface.buffers.len() as u32, interface.words() as u32))
     })
 }
 
 /// `counts` gives buffers and parameter words of a source.
-fn parse(table: &str, counts: impl Fn(&str) -> Option<(u32, u32)>) -> Result<Vec<Variant>, String> {
+fn parse(table: &str, counts: impl Fn(&str) -> Result<(u32, u32), String>) -> Result<Vec<Variant>, String> {
     let mut variants: Vec<Variant> = Vec::new();
     for row in rows::rows(table)? {
         let bad = |what: &str| format!("variants.txt: {}: {what}", row.line);
         let source = &row.source;
-        let (buffers, params) =
-            counts(source).ok_or_else(|| bad(&format!("no right kernels/{source}.kern")))?;
+        let (buffers, params) = counts(source).map_err(|e| bad(&e))?;
         for dtype in &row.dtypes {
             let dtype =
                 DType::ALL.into_iter().find(|d| d.name() == dtype).ok_or_else(|| bad("unknown dtype"))?;
@@ -123,7 +123,12 @@ mod tests {
 
     #[test]
     fn bad_lines_are_named() {
-        let parse = |line| parse(line, |source| (source == "igemm").then_some((1, 2)));
+        let parse = |line| {
+            parse(
+                line,
+                |source| if source == "igemm" { Ok((1, 2)) } else { Err("no such source".to_string()) },
+            )
+        };
         assert_eq!(parse("igemm a f32,f16 64 X=5").map(|all| all.len()), Ok(2));
         for bad in [
             "igemm a f32",
