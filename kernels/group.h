@@ -6,10 +6,13 @@
 #define SHARED_OF(T, name, n) static __attribute__((shared)) T name[n];
 #define SHARED_AT(name, i) name[i]
 #endif
-// lanes: bits 0 to 7 log2 of the outputs a group; bit 8: lanes of one output are neighbours (else: outputs are).
+// lanes: bits 0 to 7 log2 of the outputs a group; LANES_ALONG: lanes of one output are neighbours (else: outputs are);
+// LANES_DEEP (reduction.kern): more than two reduced dimensions.
+#define LANES_ALONG 256u
+#define LANES_DEEP 512u
 #define LANES_INIT \
   const uint tx = 1u << (p.lanes & 255u), ty = uint(THREADS) / tx; \
-  const bool along = (p.lanes & 256u) != 0u; \
+  const bool along = (p.lanes & LANES_ALONG) != 0u; \
   const uint kx = along ? LOCAL_ID / ty : LOCAL_ID % tx, ry = along ? LOCAL_ID % ty : LOCAL_ID / tx; \
   const uint slot = ry * tx + kx;
 

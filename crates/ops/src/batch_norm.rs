@@ -4,7 +4,7 @@
 
 use crate::call::{Call, by_float, fit, fit_all, range, read, write};
 use crate::{DType, OpError, Queue, View};
-use wave32_params::{bn_apply, bn_finish, bn_finish_back, bn_sums};
+use wave32_params::{Name, bn_apply, bn_finish, bn_finish_back, bn_sums};
 use wave32_solve::Access;
 
 /// Elements that one workgroup sums at least: fewer cost more in launches than they gain in parallelism.
@@ -46,6 +46,11 @@ fn shape(x: &View) -> Result<Shape, OpError> {
     Ok(Shape { channels: sizes[1], length, count: sizes[0] * length })
 }
 
+fn variant<K>(names: [Name<K>; 3], dtype: DType) -> Result<Name<K>, OpError> {
+    by_float(names, dtype)
+        .ok_or_else(|| OpError::refused("element-type", format!("{dtype:?} is not f32, f16 or bf16")))
+}
+
 fn check(what: &str, view: &View, shape: &Shape) -> Result<(), OpError> {
     if view.dtype == DType::F32 && view.elements() == shape.channels && view.is_contiguous() {
         return Ok(());
@@ -71,7 +76,7 @@ fn sums(
     parts: u64,
     part: u64,
 ) -> Result<(), OpError> {
-    let kernel = by_float(if dy.is_some() { bn_sums::DY } else { bn_sums::X }, x.dtype)?;
+    let kernel = variant(if dy.is_some() { bn_sums::DY } else { bn_sums::X }, x.dtype)?;
     let bound = read(queue, x)?;
     let (bound_dy, mean) = match dy {
         Some((dy, mean)) => (read(queue, dy)?, read(queue, mean)?),
@@ -132,7 +137,7 @@ fn apply(
     let [x_at, dy_at, out_at] = fit_all(ats.map(|at| at / vec))?;
     let count = x.elements() / vec;
     Call {
-        kernel: by_float(names, x.dtype)?,
+        kernel: variant(names, x.dtype)?,
         params: bn_apply::Params {
             count: fit(count)?,
             channels: fit(shape.channels)?,
@@ -160,7 +165,7 @@ pub fn batch_norm(
     save: &View,
 ) -> Result<(), OpError> {
     let shape = shape(x)?;
-    by_float(bn_sums::X, x.dtype)?;
+    variant(bn_sums::X, x.dtype)?;
     if y.sizes() != x.sizes()
         || y.dtype != x.dtype
         || !y.is_contiguous()

@@ -132,13 +132,7 @@ pub(crate) fn fit_inner([_, a, b, c]: [u64; 4]) -> Result<[u32; 3], OpError> {
     fit_all([a, b, c])
 }
 
-/// The variant for a float of at most 32 bits.
-///
-/// # Errors
-/// `element-type`.
-pub(crate) fn by_float<K>(names: [Name<K>; 3], dtype: DType) -> Result<Name<K>, OpError> {
-    match dtype {
-        DType::F32 | DType::F16 | DType::BF16 => Ok(names[dtype as usize]),
-        other => Err(OpError::refused("element-type", format!("{other:?} is not f32, f16 or bf16"))),
-    }
+/// The variant for a float of at most 32 bits; `None` for other types.
+pub(crate) fn by_float<K>(names: [Name<K>; 3], dtype: DType) -> Option<Name<K>> {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16).then(|| names[dtype as usize])
 }

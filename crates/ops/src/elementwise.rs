@@ -3,10 +3,11 @@
 use crate::call::{Bound, Call, by_float, fit, fit_all, fit_inner, read, write};
 use crate::op::Op;
 use crate::{Common, DType, Kind, MAX_DIMS, OpError, Queue, View};
+use wave32_params::ew_fast::{FULL, REPEAT, SAME};
 use wave32_params::{Name, ew, ew_fast};
 
 const PER_GROUP: u64 = 256 * 4;
-const VALUE_TYPE: u32 = 15;
+use wave32_params::ew::T_VALUE as VALUE_TYPE;
 
 /// Kernels by family; vectorized ones by element type too.
 const FAST: [[Name<ew_fast::Kernel>; 3]; 8] =
@@ -181,7 +182,7 @@ impl Elementwise {
         out: &View,
     ) -> Result<bool, OpError> {
         let names = if self.op.is_hot() { ew_fast::HOT } else { FAST[self.op.family()] };
-        let Ok(kernel) = by_float(names, out.dtype) else { return Ok(false) };
+        let Some(kernel) = by_float(names, out.dtype) else { return Ok(false) };
         let misplaced = |view: &View| !(view.address / view.dtype.size()).is_multiple_of(4);
         let indexes = matches!(self.op, Op::Arange | Op::Linspace);
         if kind != Kind::Float || indexes || !out.is_contiguous() || misplaced(out) {
@@ -194,19 +195,19 @@ impl Elementwise {
             let mode = match operand {
                 Operand::Value(value) => {
                     repeats[at][0] = value.bits(kind) as u32;
-                    2
+                    SAME
                 }
                 Operand::Of(view) if view.dtype != out.dtype => return Ok(false),
                 Operand::Of(view) if view.sizes() == out.sizes() && view.is_contiguous() => {
                     if misplaced(view) {
                         return Ok(false);
                     }
-                    0
+                    FULL
                 }
                 Operand::Of(view) => {
                     let Some(repeat) = repeated(view, out)? else { return Ok(false) };
                     repeats[at] = repeat;
-                    1
+                    REPEAT
                 }
             };
             modes |= mode << (2 * at);
@@ -221,7 +222,7 @@ impl Elementwise {
                     bytes += view.dtype.size();
                 }
                 Some(_) => {}
-                None => modes |= 2 << (2 * at),
+                None => modes |= SAME << (2 * at),
             }
         }
         let [a, b, c] = bound;

@@ -146,11 +146,12 @@ impl Sides<'_> {
         let backward = self.mode & BACKWARD != 0;
         let plain = self.mode & AVERAGE == 0 && self.windows != Windows::Adaptive;
         let name = match (input.dtype, plain, backward) {
-            (DType::F64, ..) => kernel::D,
-            (dtype, false, _) => by_float(kernel::T, dtype)?,
-            (dtype, true, false) => by_float(kernel::M0, dtype)?,
-            (dtype, true, true) => by_float(kernel::M1, dtype)?,
+            (DType::F64, ..) => Some(kernel::D),
+            (dtype, false, _) => by_float(kernel::T, dtype),
+            (dtype, true, false) => by_float(kernel::M0, dtype),
+            (dtype, true, true) => by_float(kernel::M1, dtype),
         };
+        let name = name.ok_or_else(|| OpError::refused("bad-type", format!("{:?}", input.dtype)))?;
         let (from, to) = if backward { (output, input) } else { (input, output) };
         if to.elements() == 0 {
             return Ok(());

@@ -3,6 +3,7 @@
 use crate::call::{Call, fit, fit_all, fit_inner, read, write};
 use crate::lanes::Lanes;
 use crate::{Common, DType, Kind, OpError, Queue, View, copy};
+use wave32_params::group::LANES_DEEP;
 use wave32_params::{Name, reduction};
 
 /// A mode of `kernels/reduction.kern`.
@@ -275,7 +276,7 @@ impl Pass<'_> {
                 o: fit_all(self.to.strides)?,
                 r: fit_inner(self.sizes.map(|size| size.max(1)))?,
                 b: fit_all(self.strides)?,
-                lanes: self.lanes.word | u32::from(self.deep) << 9,
+                lanes: self.lanes.word | if self.deep { LANES_DEEP } else { 0 },
                 chunk: fit(self.lanes.chunk)?,
                 scalar,
                 plane: fit(plane)?,

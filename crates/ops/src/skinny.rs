@@ -330,7 +330,8 @@ impl Skinny {
             (Form::Outer, true, _) => skinny::O16,
             (Form::Outer, false, _) => skinny::O16S,
         };
-        by_float(names, self.small.dtype)
+        let dtype = self.small.dtype;
+        by_float(names, dtype).ok_or_else(|| OpError::refused("element-type", format!("{dtype:?}")))
     }
 }
 

@@ -89,10 +89,11 @@ fn launch(
     }
     let backward = pass == Pass::Backward;
     let name = match (input.dtype, backward) {
-        (DType::F64, _) => kernel::D,
-        (dtype, false) => by_float(kernel::T0, dtype)?,
-        (dtype, true) => by_float(kernel::T1, dtype)?,
+        (DType::F64, _) => Some(kernel::D),
+        (dtype, false) => by_float(kernel::T0, dtype),
+        (dtype, true) => by_float(kernel::T1, dtype),
     };
+    let name = name.ok_or_else(|| OpError::refused("bad-type", format!("{:?}", input.dtype)))?;
     // Beyond that, positions in f32 are off by whole pixels.
     if [in_h, in_w, out_h, out_w].iter().any(|&size| size > 1 << 20) {
         return Err(OpError::refused("too-many-elements", format!("{in_h}x{in_w} to {out_h}x{out_w}")));
