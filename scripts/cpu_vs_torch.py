@@ -23,7 +23,9 @@ DIRECTIONS = {"fwd": "Forward", "bwd": "BackwardData", "wrw": "BackwardWeights"}
 
 
 def spec(shape, direction, batch):
-    pair = lambda v: v if isinstance(v, list) else [v, v]
+    def pair(v):
+        return v if isinstance(v, list) else [v, v]
+
     return {
         "direction": DIRECTIONS[direction], "dtype": "F32", "layout": "Nchw", "n": min(shape["n"], batch),
         **{k: shape[k] for k in ("c", "h", "w", "k", "r", "s", "groups")},
@@ -114,8 +116,9 @@ def main():
     ours.stdin.close()
     ours.wait()
     means = {d: math.exp(statistics.fmean(map(math.log, r))) for d, r in ratios.items()}
-    cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")),
-               platform.processor()) if pathlib.Path("/proc/cpuinfo").exists() else platform.processor()
+    info = pathlib.Path("/proc/cpuinfo")
+    named = [row for row in info.read_text().splitlines() if row.startswith("model name")] if info.exists() else []
+    cpu = named[0].split(":", 1)[1].strip() if named else platform.processor()
     summary = ", ".join(f"{d} {m:.2f}" for d, m in means.items())
     print(f"\ngeometric mean of torch time / our time: {summary}")
     if args.out:

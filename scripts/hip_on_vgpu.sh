@@ -31,7 +31,7 @@ while read -r package name program; do
     *) continue ;;
     esac
     echo "${package##*/} $name"
-    (cd "$package" && "$launcher" run --report "$folder/${package##*/}.$name.report" "$@" -- "$program" $filter </dev/null)
+    (cd "$package" && "$launcher" run --report "$folder/${package##*/}.$name.report" "$@" -- "$program" ${filter:+"$filter"} </dev/null)
 done <"$folder/tests"
 
 # A row TEXT TAG DTYPES ... of the table is the kernels TEXT_TAG_DTYPE.
@@ -40,7 +40,7 @@ awk '!/^ *(#|$)/ { n = split($3, dtypes, ","); for (i = 1; i <= n; i++) print $1
 sort -u "$folder/launched" >"$folder/ran"
 missing=$(comm -23 "$folder/all" "$folder/ran")
 [ -z "$missing" ] || {
-    echo "kernels that no passing test launched:" $missing >&2
+    echo "kernels that no passing test launched: $(echo "$missing" | tr '\n' ' ')" >&2
     exit 1
 }
 echo "all $(wc -l <"$folder/all") kernels ran in tests that passed"

@@ -232,7 +232,7 @@ def write_net(net):
     title, make = NETS[net]
     found = layers(torch, *make(torch))
     distinct, counts = {}, {}
-    for q, name, flops in found:
+    for q, name, _ in found:
         key = line(q, "")
         distinct.setdefault(key, (q, name))
         counts[key] = counts.get(key, 0) + 1

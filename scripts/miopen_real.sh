@@ -19,7 +19,7 @@ WITHOUT='*gfx8* *gfx9* *gfx103* *gfx11* *gfx12* ./usr/share/miopen/db/*' \
     "$here/scripts/debian_unpack.sh" "$real" experimental,sid libmiopen1 +libmiopen-dev @libamdhip64-dev
 libraries=$real/usr/lib/x86_64-linux-gnu
 [ -e "$libraries/libMIOpen.so.1" ] && [ -e "$libraries/libamdhip64.so.7" ] || {
-    echo "Debian's experimental release has another MIOpen or HIP by now: $(ls "$libraries" | grep -E 'MIOpen|amdhip64')" >&2
+    echo "Debian's experimental release has another MIOpen or HIP by now: $(cd "$libraries" && echo *MIOpen* *amdhip64*)" >&2
     exit 1
 }
 # A short name: below it lies a loader whose path has to fit into a program in the usual one's place.
@@ -143,7 +143,7 @@ for shape in '-c 3 -H 10 -W 9 -k 6' '-c 6 -H 10 -W 9 -k 4'; do
 done
 # No time on this card is one of hardware; so that they are taken, all are said to be fast.
 sed -i -E 's/"ms": [0-9.]+/"ms": 0.0000001/' "$work/home/state/wave32/probe/tables/"*.json
-export WAVE32_ROUTE=probe WAVE32_LOG=1 XDG_STATE_HOME=$work/home/state
+export WAVE32_ROUTE=probe WAVE32_LOG=1 XDG_STATE_HOME="$work/home/state"
 ours layers add
 # Of the two convolutions, that by Find; Find 2.0 stays ours.
 [ "$(grep -c ' vendor .* measured by the probe' "$work/out")" = 1 ] || fails 'no solver of its own was taken'

@@ -48,8 +48,10 @@ def draw(rng, direction, transposed, layout, largest):
         elif span > sizes[size] + 2 * pad[i]:
             return None
     # Three digits keep the fixture small; the arithmetic is as inexact as with sixteen.
-    make = lambda *shape: torch.tensor(
-        [round(rng.uniform(-1, 1), 3) for _ in range(torch.Size(shape).numel())], dtype=torch.float64).reshape(shape)
+    def make(*shape):
+        values = [round(rng.uniform(-1, 1), 3) for _ in range(torch.Size(shape).numel())]
+        return torch.tensor(values, dtype=torch.float64).reshape(shape)
+
     x = make(sizes["n"], sizes["c"], sizes["h"], sizes["w"]).requires_grad_()
     outer, inner = (sizes["c"], sizes["k"]) if transposed else (sizes["k"], sizes["c"])
     w = make(outer, inner // groups, sizes["r"], sizes["s"]).requires_grad_()

@@ -6,7 +6,6 @@ import time
 
 import torch
 import torch.nn.functional as F
-
 import wave32  # noqa: F401
 
 

@@ -17,7 +17,7 @@ fi
 python="$PWD/.venv/bin/python"
 {
     [ -x "$python" ] || python3 -m venv .venv || {
-        echo 'python: no virtual environment could be made; on Debian `apt-get install python3-venv`, or set WAVE32_PYTHON' >&2
+        echo 'python: no virtual environment could be made; on Debian apt-get install python3-venv, or set WAVE32_PYTHON' >&2
         exit 1
     }
     wanted="torch${WAVE32_TORCH:+==$WAVE32_TORCH}"

@@ -94,11 +94,11 @@ class Pure(unittest.TestCase):
         text = bench.render({"meta": {"GPU": "H"}, "rows": rows})
         lines = text.splitlines()
         self.assertIn("| f32 | fwd | 1 | 0.500 | 2.00 |", lines)
-        row = next(l for l in lines if l.startswith("| layer | f32 | fwd"))
+        row = next(line for line in lines if line.startswith("| layer | f32 | fwd"))
         cells = [c.strip() for c in row.strip("|").split("|")]
         # 0.5 GFLOP in 2 ms are 0.25 TFLOPS; the bar in the configuration must not split a cell.
         self.assertEqual(cells[4:], ["1.00", "4.00", "2.00", "0.250", "igemm a/b", "0.500", "2.00"])
-        header = next(l for l in lines if l.startswith("| problem"))
+        header = next(line for line in lines if line.startswith("| problem"))
         self.assertEqual(header.count("|"), row.count("|"))
         self.assertIn("- layer bwd f32: cuDNN: refused", lines)
         self.assertIn("- GPU: H", lines)

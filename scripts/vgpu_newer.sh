@@ -47,10 +47,11 @@ for release in trixie sid; do
     name=$(basename "$(ls "$libraries"/libamdhip64.so.*.*.*)")
     echo "Debian $release: $name"
     run() {
+        # shellcheck disable=SC2086 # several options
         HSA_ENABLE_SDMA=$sdma LD_PRELOAD=$with timeout 240 "$folder/wave32-vgpu" run $options -- \
             "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries:$folder/lib" --argv0 "$1" "$@"
     }
-    sdma=1 options= with=
+    sdma=1 options='' with=''
     run "$root/usr/bin/rocminfo" | grep -q 'Marketing Name: *AMD Radeon RX 5600 XT' || {
         echo "  rocminfo does not list the card"
         failed=1
@@ -86,10 +87,10 @@ for release in trixie sid; do
         program=$root/programs/$1
         shift
         [ -e "$program" ] || build "$release" "$preloaded/${program##*/}.hip" "$program"
-        run "$program" "$@" > "$program.out" 2>&1 && grep -qx passed "$program.out" || {
+        if ! run "$program" "$@" > "$program.out" 2>&1 || ! grep -qx passed "$program.out"; then
             failed=1
             echo "  $use, coarse-grained: $(tail -n 2 "$program.out")"
-        }
+        fi
     done
 done
 [ "$failed" -eq 0 ] && echo 'all programs passed under both'

@@ -13,9 +13,9 @@ os.environ.setdefault("WAVE_FALLBACK", "quiet")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-import torch  # noqa: E402
-import wave32  # noqa: E402
-from against_cpu import ran_on_cpu  # noqa: E402
+import torch
+import wave32
+from against_cpu import ran_on_cpu
 
 
 @pytest.fixture(autouse=True)

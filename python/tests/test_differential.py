@@ -54,8 +54,7 @@ def test_fresh_cases(fresh_seed):
 def test_other_indices_of_equal_elements():
     """Accepted of a sort that is not stable, unless they are no permutation or name other elements."""
     import torch
-
-    from differential import compare, sides
+    from differential import compare
     from differential.cases import Case, Data, Ref
 
     given = Data(torch.int8, (4,), ("ints",), 7)
@@ -67,7 +66,7 @@ def test_other_indices_of_equal_elements():
         return compare.check(dataclasses.replace(case, kwargs=kwargs), "cpu", call=found)
 
     assert x.unique().numel() < 4, x
-    same = next(((i, j) for i in range(4) for j in range(i) if x[i] == x[j]))
+    same = next((i, j) for i in range(4) for j in range(i) if x[i] == x[j])
     order = x.argsort(stable=True).tolist()
     swapped = [same[1] if i == same[0] else same[0] if i == same[1] else i for i in order]
     assert other(order) is None and other(swapped) is None and other(order, stable=True) is None

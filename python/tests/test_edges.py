@@ -199,7 +199,7 @@ def test_products_that_count_for_nothing(dtype):
     def full(*sizes):
         return bad.expand(sizes).to(dtype).contiguous()
     for n in (2, 5):
-        one, m, v = torch.ones(n, n).to(dtype), full(n, n), full(n)
+        one, m = torch.ones(n, n).to(dtype), full(n, n)
         for alpha, beta in ((0, 1), (0, 2), (0, 0), (1, 0)):
             # What counts for nothing may be anything; the rest is ones.
             a = m if alpha == 0 else one

@@ -40,8 +40,8 @@ def test_dimensions(number):
     z = z.transpose(0, -1).contiguous().transpose(0, -1)
     sizes_to = [pick(generator, 1, 12) for _ in dims]
     for function in (torch.fft.fftn, torch.fft.ifftn, torch.fft.irfftn):
-        twice(lambda x: function(x, s=sizes_to, dim=dims, norm=norm), z)  # noqa: B023
-        twice(lambda x: function(x, dim=dims, norm=norm), torch.cat([z, z], dims[-1]))  # noqa: B023
+        twice(lambda x: function(x, s=sizes_to, dim=dims, norm=norm), z)
+        twice(lambda x: function(x, dim=dims, norm=norm), torch.cat([z, z], dims[-1]))
     twice(lambda x: torch.fft.rfftn(x, s=sizes_to, dim=dims, norm=norm), x)
     twice(lambda x: torch.fft.fft(x, dim=dims[0], norm=norm), x)
     twice(lambda x: torch.fft.hfft(x, 9, dim=dims[0]), z)

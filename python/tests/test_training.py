@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-
 # Torch asks the device whether a tensor may become another's in place.
 NEW = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
 

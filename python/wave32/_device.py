@@ -280,7 +280,7 @@ class Stream:
     def __init__(self, device: Any = None, priority: int = 0) -> None:
         _index(device)
 
-    def __enter__(self) -> "Stream":
+    def __enter__(self) -> Stream:
         return self
 
     def __exit__(self, *_: Any) -> bool:
@@ -301,7 +301,7 @@ class Stream:
     def wait_event(self, event: Any) -> None:
         """Nothing: there is one queue."""
 
-    def record_event(self, event: Any = None) -> "Event":
+    def record_event(self, event: Any = None) -> Event:
         """Records `event`, or a new one."""
         event = Event() if event is None else event
         event.record(self)
@@ -329,7 +329,7 @@ class Event:
         """True: `record` waited."""
         return True
 
-    def elapsed_time(self, end: "Event") -> float:
+    def elapsed_time(self, end: Event) -> float:
         """Milliseconds from here to `end`."""
         if self._at is None or end._at is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")

@@ -50,8 +50,21 @@ class _Guard(torch._C._acc.DeviceGuard):
 
 def register() -> None:
     """Makes `wave` a device of this process. Opens nothing: that is the first use's business."""
-    from wave32 import _attention, _autocast, _device, _fallback, _hooks, _moves, _native, _patches, _recurrent
-    from wave32 import _scalar_ops, _sparse, _sparse_layouts, _wide
+    from wave32 import (
+        _attention,
+        _autocast,
+        _device,
+        _fallback,
+        _hooks,
+        _moves,
+        _native,
+        _patches,
+        _recurrent,
+        _scalar_ops,
+        _sparse,
+        _sparse_layouts,
+        _wide,
+    )
 
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _device)

@@ -7,7 +7,8 @@ device: they run here as they are. Those that read elements run on the CPU, coun
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 

@@ -12,7 +12,7 @@ def load() -> None:
     import torch
 
     if os.environ.get("WAVE32_CUDA") == "wave":
-        import wave32  # noqa: F401
+        import wave32
         from wave32 import _cuda
 
         _cuda.enable()

@@ -71,7 +71,7 @@ class Data:
 
     def base(self) -> torch.Tensor:
         """The numbers on the CPU, before views."""
-        return eval(self.base_text(), NAMES)  # noqa: S307 (text of our own)
+        return eval(self.base_text(), NAMES)
 
     def view(self, base: torch.Tensor) -> torch.Tensor:
         for name, args in self.views:

@@ -12,7 +12,8 @@ import re
 import sys
 import types
 import unittest
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import rules
 
@@ -22,8 +23,8 @@ PLACE = "DEVICE"
 
 def canonical(file: str, class_name: str, test: str, device: str) -> str:
     """The id of a test, the same on every device."""
-    generic = re.sub(r"(PRIVATEUSE1|%s)$" % re.escape(device.upper()), "", class_name)
-    at = [match for match in re.finditer(r"_%s(?=_|$)" % re.escape(device), test)]
+    generic = re.sub(rf"(PRIVATEUSE1|{re.escape(device.upper())})$", "", class_name)
+    at = list(re.finditer(rf"_{re.escape(device)}(?=_|$)", test))
     if at:
         test = f"{test[: at[-1].start()]}_{PLACE}{test[at[-1].end():]}"
     return f"{file}::{generic}::{test}"

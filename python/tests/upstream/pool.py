@@ -111,7 +111,7 @@ class Worker:
         runner.close()
         return told.get("name", told.get("reason", "?"))
 
-    def runner(self) -> "Runner":
+    def runner(self) -> Runner:
         """A fresh process that runs tests of this file."""
         ours, theirs = socket.socketpair()
         with self._lock:

@@ -21,7 +21,8 @@ import re
 import sys
 import threading
 import time
-from typing import Any, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 import rules
 import table

@@ -6,7 +6,8 @@ import collections
 import json
 import pathlib
 import re
-from typing import Any, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 KNOWN = pathlib.Path(__file__).resolve().parent / "known.json"
 BAD = ("failed", "abort", "timeout")

@@ -29,7 +29,11 @@ with tf.device("/GPU:0"):
         ),
     }
 
-pad = lambda a: np.pad(a.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+
+def pad(a):
+    return np.pad(a.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+
+
 y, dx, dw = np.zeros(dy.shape), np.zeros(pad(x).shape), np.zeros(w.shape)
 for r in range(3):
     for s in range(3):

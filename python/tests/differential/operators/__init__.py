@@ -6,7 +6,8 @@ A row's `make` draws from a `Gen` and returns (args, kwargs). The rows stand in 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
