@@ -72,7 +72,8 @@ def register() -> None:
     torch._C._acc.register_python_privateuseone_hook(_Hooks())
     torch._C._acc.register_python_privateuseone_device_guard(_Guard())
     _native.register_kernels()
-    known = (2, 10) <= VERSION <= (2, 15)
+    oldest, newest = _native.torch_versions()
+    known = oldest <= VERSION <= newest
     if known:
         _native.settle_guard()
     _fallback.register()

@@ -7,6 +7,7 @@ use crate::rules::stack::fits_wave;
 use crate::rules::{Finding, Fix, Route, Severity, findings};
 use serde::Serialize;
 use wave32_cards::targets;
+use wave32_host::torch;
 
 /// How a route stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -166,9 +167,10 @@ fn start(facts: &Facts, route: Route) -> String {
         Route::Rocm => "`wave32 run --route rocm -- CMD` starts a program on wave32's convolutions; `wave32 probe` finds \
                         which of MIOpen's own are safe here"
             .into(),
-        Route::Vulkan if !facts.torches.iter().any(fits_wave) => "`wave32 verify` proves it; then, in wave32's folder and \
-            an environment with PyTorch 2.10 to 2.15, `pip install .`"
-            .into(),
+        Route::Vulkan if !facts.torches.iter().any(fits_wave) => format!(
+            "`wave32 verify` proves it; then, in wave32's folder and an environment with PyTorch {}, `pip install .`",
+            torch::range()
+        ),
         Route::Vulkan => {
             "`wave32 verify` proves it; then `pip install .` in wave32's folder, and device \"wave\" in PyTorch".into()
         }

@@ -6,3 +6,4 @@ pub mod file;
 pub mod own;
 pub mod stream;
 pub mod text;
+pub mod torch;

@@ -15,7 +15,7 @@ pub enum Error {
     #[error("libtorch_cpu.so is not loaded: import torch first")]
     NoTorch,
     /// libtorch is too old or from another world.
-    #[error("this torch lacks `{0}`: the wave device needs torch 2.10 or newer (tried up to 2.15)")]
+    #[error("this torch lacks `{0}`: the wave device is made for torch {range}", range = wave32_host::torch::range())]
     MissingSymbol(&'static str),
     /// A call into libtorch failed.
     #[error("{0}")]

@@ -78,7 +78,7 @@ extern "C" fn exchange_stream(_: Handle, _: Stream) -> Stream {
 }
 
 /// Puts the functions above in the place of the Python guard's. Once, right after it was registered, and only in a
-/// torch whose `DeviceGuardImplInterface` begins as the constants above say (2.10 to 2.15).
+/// torch whose `DeviceGuardImplInterface` begins as the constants above say ([`wave32_host::torch`]).
 ///
 /// # Errors
 /// `Torch` where no guard is registered or it answers nonsense.

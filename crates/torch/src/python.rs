@@ -7,6 +7,7 @@ use crate::{
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
+use wave32_host::torch::{NEWEST, OLDEST, Version};
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
@@ -49,6 +50,12 @@ mod _native {
             register::register("wave", "PrivateUse1", kernels)?;
         }
         tables::ATEN.iter().try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
+    }
+
+    /// The oldest and the newest version of torch that the device is made for.
+    #[pyfunction]
+    fn torch_versions() -> (Version, Version) {
+        (OLDEST, NEWEST)
     }
 
     /// Takes the Python guard's place; for a torch of known layout.

@@ -4,6 +4,7 @@ use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Library, Rocm, Torch, major};
 use crate::native;
 use wave32_cards::targets;
+use wave32_host::torch;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -80,7 +81,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "torch-too-old-for-wave",
         severity: Severity::Note,
         routes: &[Route::Vulkan],
-        meaning: "PyTorch's device `wave` is made for torch 2.10 to 2.15; the engine and its command need no PyTorch.",
+        meaning: "PyTorch's device `wave` is made for other versions of torch; the engine and its command need no PyTorch.",
         source: "docs/torch.md",
         check: too_old_for_wave,
     },
@@ -289,7 +290,7 @@ fn torch_not_rocm(facts: &Facts) -> Vec<Found> {
 pub(crate) fn fits_wave(torch: &Torch) -> bool {
     let mut parts = torch.version.split(['.', '+']).map(|part| part.parse::<u32>().ok());
     let number = parts.next().flatten().zip(parts.next().flatten());
-    number.is_none_or(|v| ((2, 10)..=(2, 15)).contains(&v))
+    number.is_none_or(torch::fits)
 }
 
 fn too_old_for_wave(facts: &Facts) -> Vec<Found> {
@@ -297,7 +298,7 @@ fn too_old_for_wave(facts: &Facts) -> Vec<Found> {
         return Vec::new();
     }
     vec![Found {
-        what: "no PyTorch in reach can have the device `wave`".into(),
+        what: format!("no PyTorch in reach can have the device `wave`, which is made for torch {}", torch::range()),
         evidence: facts.torches.iter().map(|t| format!("{} is {}", t.path, t.version)).collect(),
         fix: Fix::run(
             "in an environment of its own, from wave32's folder",
