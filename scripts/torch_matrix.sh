@@ -1,0 +1,34 @@
+#!/bin/sh
+# A short set of the PyTorch device's tests with the oldest and the newest torch that the device is made for, or with the
+# versions named; each has a virtual environment of its own in target/torch-matrix. Packages come from where pip is
+# configured to look: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu spares the CUDA libraries of PyPI's torch.
+# `make torch-matrix` builds the device first.
+set -eu
+cd "$(dirname "$0")/.."
+
+bound() {
+    sed -n "s/^pub const $1: Version = (\([0-9]*\), \([0-9]*\));/\1.\2/p" crates/host/src/torch.rs
+}
+# shellcheck disable=SC2046 # two versions
+[ $# -gt 0 ] || set -- $(bound OLDEST) $(bound NEWEST)
+
+tests='device hooks tensors moves elementwise on_cpu errors'
+files=
+for test in $tests; do
+    files="$files python/tests/test_$test.py"
+done
+
+failed=
+for version in "$@"; do
+    folder=target/torch-matrix/$version
+    python=$folder/bin/python
+    [ -x "$python" ] || python3 -m venv "$folder"
+    "$python" -m pip install --quiet "torch==$version.*" numpy pytest expecttest hypothesis
+    echo "torch $("$python" -c 'import torch; print(torch.__version__)')"
+    # shellcheck disable=SC2086 # several files
+    PYTHONPATH=python "$python" -m pytest -q $files || failed="$failed $version"
+done
+[ -z "$failed" ] || {
+    echo "torch-matrix: failed with$failed" >&2
+    exit 1
+}
