@@ -27,7 +27,7 @@ use wave32_verify::selection::{Filter, items};
 /// refused, for each shape; finds exact ways around what fails; remembers everything.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Suites (seeds, nets, nets:NAME, shapes, fuzz[:N[:SEED]]), MIOpenDriver lines, or files of such lines [default: seeds]
+    /// Suites (seeds, nets, nets:NAME, shapes, fuzz, fuzz:N, fuzz:N:SEED), MIOpenDriver lines, or files of such lines [default: seeds]
     #[arg(value_name = "SUITE|LINE|FILE")]
     what: Vec<String>,
     #[command(flatten)]

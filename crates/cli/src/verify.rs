@@ -28,7 +28,7 @@ const SHRINK: Duration = Duration::from_secs(60);
 /// same bits every run, nothing written beside the result.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Suites (seeds, nets, nets:NAME, shapes, fuzz[:N[:SEED]]), MIOpenDriver lines, or files of such lines [default: seeds nets]
+    /// Suites (seeds, nets, nets:NAME, shapes, fuzz, fuzz:N, fuzz:N:SEED), MIOpenDriver lines, or files of such lines [default: seeds nets]
     #[arg(value_name = "SUITE|LINE|FILE")]
     what: Vec<String>,
     /// cpu, vulkan or hip (the best one), vulkan:N, hip:N or all, separated by commas; miopen:FILE is a libMIOpen

@@ -1,4 +1,4 @@
-//! Convolution on the CPU: the f64 [`oracle`], and [`run`], a backend of im2col tiles and GEMM (direct
+//! Convolution on the CPU: the f64 [`oracle`], and [`run()`], a backend of im2col tiles and GEMM (direct
 //! loops for depthwise and small groups) whose scratch memory stays under a cap.
 //!
 //! The caller's problem is valid by construction; what can still be wrong is the length or the type of

@@ -1,5 +1,5 @@
-//! Backward-weights as a GEMM over pixels: dw[(channel, tap)][k] += im2col(x)[(channel, tap)][pixel] *
-//! dy[pixel][k].
+//! Backward-weights as a GEMM over pixels: `dw[(channel, tap)][k] += im2col(x)[(channel, tap)][pixel] *
+//! dy[pixel][k]`.
 //!
 //! The reduction runs over all pixels of all images. It is cut into chunks in a fixed order; f32 sums
 //! of at most [`FOLD`] chunks are folded into f64 totals, so that the error does not grow with length.

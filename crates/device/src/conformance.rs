@@ -1,5 +1,5 @@
 //! One suite for every [`Queue`]: what the trait's contract promises, tried out by way of a [`Runner`] and as it is
-//! ([`queue`]).
+//! ([`queue()`]).
 //!
 //! A device crate's tests call [`run`] on a runner and [`deadline`] on one that they can spare.
 //! The suite needs two small kernels from the queue ([`Fixture`]) and takes any real plans as [`Case`]s.

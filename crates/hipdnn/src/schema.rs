@@ -3,7 +3,7 @@
 //! Every buffer is verified before a field is read, as far as we read it: where a table, vector or string of ours leaves
 //! the buffer, [`graph`] and [`engine_config`] say so. What a value means is not looked at here.
 //!
-//! Fields behind those that we know came with later schemas. A table tells whether it has any ([`Fields::beyond`]), since
+//! Fields behind those that we know came with later schemas. A table tells whether it has any (`Fields::beyond`), since
 //! what they mean for a convolution nobody can know here.
 
 use flatbuffers::{

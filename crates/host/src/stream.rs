@@ -23,7 +23,7 @@ pub fn print(text: &str) -> Result<(), LostOutput> {
 /// Prints text for people.
 ///
 /// # Errors
-/// See [`print`].
+/// See [`print()`].
 pub fn show(text: &str) -> Result<(), LostOutput> {
     print(&readable(text))
 }

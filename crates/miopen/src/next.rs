@@ -1,6 +1,6 @@
 //! The MIOpen behind this one: the vendor's, which answers what we do not take.
 //!
-//! **Which calls are ours** is settled once for each exported function, at its first call ([`resolve`]): what exports a
+//! **Which calls are ours** is settled once for each exported function, at its first call ([`wave32_resolve`]): what exports a
 //! name is a jump through a slot (`scripts/slots.sh`), which then leads to our function or to the vendor's for good. So
 //! what goes through costs a jump, keeps its arguments as they are, and needs no declaration of ours. Ours are the
 //! convolutions, fusion plans, the problems of Find 2.0 and batch norm's training ([`is_taken`]), the creation and end

@@ -8,7 +8,7 @@ use crate::{DType, Elementwise, Op, OpError, Operand, Queue, Reduce, View, reduc
 use wave32_params::norm as kernel;
 use wave32_params::norm_sums;
 
-/// How a contiguous tensor is normalised: as [rows][channels of a row][inner], each row by statistics of its
+/// How a contiguous tensor is normalised: as `[rows][channels of a row][inner]`, each row by statistics of its
 /// own. Weights belong to channels; every `rows_per_item` rows they start over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NormShape {
@@ -271,7 +271,7 @@ impl Backward<'_> {
         })
     }
 
-    /// Sums of dy and dy xhat into `to`, [2][outs] of f32.
+    /// Sums of dy and dy xhat into `to`, `[2][outs]` of f32.
     fn sums(&self, queue: &mut dyn Queue, span: &Span, to: &View) -> Result<(), OpError> {
         let &Span { outs, count, steps, per, flags } = span;
         let lanes = Lanes::new(outs, count, steps[1] <= steps[0]);

@@ -21,7 +21,7 @@ pub enum Padding {
 /// negative ones cut off, which leaves what the other side mirrors or repeats as it was.
 ///
 /// # Errors
-/// `bad-shape` where sizes do not fit or a reflection would reach past the other edge; those of [`copy`].
+/// `bad-shape` where sizes do not fit or a reflection would reach past the other edge; those of [`copy()`].
 pub fn pad(
     queue: &mut dyn Queue,
     padding: Padding,

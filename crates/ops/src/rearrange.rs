@@ -82,7 +82,7 @@ pub fn flip(queue: &mut dyn Queue, input: &View, dims: &[usize], output: &View) 
 /// `output[(i + shift) % size] = input[i]` for each `(dimension, shift)`; no dimension twice.
 ///
 /// # Errors
-/// As [`copy`].
+/// As [`copy()`].
 pub fn roll(
     queue: &mut dyn Queue,
     input: &View,
@@ -108,7 +108,7 @@ pub fn roll(
 /// The inputs one after the other along `dim` of `output`, converted to its type.
 ///
 /// # Errors
-/// As [`copy`].
+/// As [`copy()`].
 pub fn cat(queue: &mut dyn Queue, inputs: &[View], dim: usize, output: &View) -> Result<(), OpError> {
     let size = output.sizes().get(dim).copied();
     let total: u64 = inputs.iter().map(|input| input.sizes().get(dim).copied().unwrap_or(0)).sum();

@@ -289,7 +289,7 @@ impl Pass<'_> {
     }
 }
 
-/// Room for the results of parts: planes of [parts][results].
+/// Room for the results of parts: planes of `[parts][results]`.
 struct Scratch {
     values: View,
     places: View,

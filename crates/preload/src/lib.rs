@@ -1,10 +1,10 @@
 //! `libwave32_preload.so`: coarse-grained memory for cards whose host memory cannot be coherent.
 //!
 //! An RDNA1 card whose path to the processor carries no PCIe atomics gets atomics on fine-grained host memory wrong. This
-//! library stands before HIP and HSA: what a program asks of [`hip`] is remembered for the length of the call, and the pool
-//! that HIP then names to [`hsa`] is exchanged for its coarse-grained neighbour. HIP keeps the program's flags, so queries
+//! library stands before HIP and HSA: what a program asks of `hip` is remembered for the length of the call, and the pool
+//! that HIP then names to `hsa` is exchanged for its coarse-grained neighbour. HIP keeps the program's flags, so queries
 //! answer as before. What HIP allocates for itself (kernel arguments, signals, device `printf`) is not touched. A process
-//! whose cards need nothing ([`card`], [`policy`]) pays one load a call.
+//! whose cards need nothing (`card`, `policy`) pays one load a call.
 //!
 //! There are no locks and no threads, and no state but what each process finds out once, so `fork` is safe at any time.
 //! Symbols have no versions: the dynamic linker lets them stand for `hip_4.2`, `ROCR_1` and all others.

@@ -1,7 +1,7 @@
 //! From an operation on one lane to a handler for 32 of them: operands fetched, modified and written back under EXEC.
 //!
-//! An operation is a [`Lane`]. It gets two handlers: [`plain`] for operands without modifiers, where all that is left
-//! is a loop over rows that LLVM makes vectors of, and [`general`] for everything that an encoding can say.
+//! An operation is a [`Lane`]. It gets two handlers: [`plain()`] for operands without modifiers, where all that is left
+//! is a loop over rows that LLVM makes vectors of, and [`general()`] for everything that an encoding can say.
 
 // Loops over lanes index several rows alike.
 #![allow(clippy::needless_range_loop)]

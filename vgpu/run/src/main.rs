@@ -58,7 +58,7 @@ struct Run {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     deadline: Option<u32>,
     /// Write what ran to this file as JSON: kernels, instructions, findings. Other processes that the program starts
-    /// write FILE.<pid>
+    /// write FILE.PID
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// The program and its arguments

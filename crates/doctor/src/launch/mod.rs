@@ -1,7 +1,7 @@
 //! A program on a route: its environment, its start, and an eye on it while it runs.
 //!
 //! [`choose`] picks the route and [`changes`] says what its environment differs in, both from plain data that the caller
-//! read; neither touches the system. [`exec`] becomes the program. [`supervise`] starts it as a child instead, where
+//! read; neither touches the system. [`exec`] becomes the program. [`supervise()`] starts it as a child instead, where
 //! somebody has to look whether it hangs ([`watch`]).
 
 mod environment;

@@ -7,7 +7,7 @@
 //! the loop's own branches among them ("then repeated 3 times" is three more). A backward branch makes
 //! a loop of everything from its target to itself. A loop's own instructions are those not in a loop
 //! inside it. The hottest loop is the one with the most own multiply-adds, each level of nesting taken
-//! to run [`TURNS`] times as often as the one around it; of loops with (nearly, within a tenth) as many,
+//! to run `TURNS` times as often as the one around it; of loops with (nearly, within a tenth) as many,
 //! the one with the fewest instructions: a peeled last turn, which layout puts into an outer loop, has as
 //! many multiply-adds as the loop it was peeled from. Counting is static: an instruction that is jumped
 //! over in the loop counts as if it ran.

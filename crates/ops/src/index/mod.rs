@@ -4,7 +4,7 @@
 //! at [`Errors`] becomes 1, for the caller to look at when it waits for the device anyway.
 //!
 //! Sums are taken in the order of the sources, without atomics, so that they repeat bit for bit
-//! ([`accumulate`] says at what cost). Where [`scatter`] or [`put`] write one element several times, which
+//! (`accumulate` says at what cost). Where [`scatter`] or [`put`] write one element several times, which
 //! of them stays is open, as in PyTorch.
 
 mod accumulate;

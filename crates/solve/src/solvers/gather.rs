@@ -1,6 +1,6 @@
 //! The parameters of `kernels/gather.h`: forward, and backward-data as one gathering convolution per stride phase.
 //!
-//! Backward-data gathers: dx[i] takes dy[o] through tap r where o*stride - pad + r*dilation = i. For i of one
+//! Backward-data gathers: `dx[i]` takes `dy[o]` through tap r where o*stride - pad + r*dilation = i. For i of one
 //! residue class (phase) modulo the stride, the taps that hit whole o are an arithmetic progression, and o
 //! moves by one when i moves by the stride: a stride-1 convolution over dy with a fixed sub-filter.
 

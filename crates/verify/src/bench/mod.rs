@@ -2,8 +2,8 @@
 //! arithmetic and memory set.
 //!
 //! A [`Meter`] times one problem on one device ([`GpuMeter`], [`CpuMeter`]); [`run`] walks the problems
-//! and fills a [`Report`], which prints as a table ([`table`]), JSON and bars ([`svg`]), and compares
-//! with another ([`compare`]).
+//! and fills a [`Report`], which prints as a table ([`table()`]), JSON and bars ([`svg()`]), and compares
+//! with another ([`compare()`]).
 
 mod cases;
 mod compare;
