@@ -51,8 +51,10 @@ fn members() -> BTreeMap<String, Member> {
     for package in metadata["packages"].as_array().unwrap() {
         let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
         let needs = package["dependencies"].as_array().unwrap().iter();
-        let needs = needs.filter(|d| d["kind"] != "dev").filter_map(|d| d["path"].as_str()).map(last).collect();
-        let entry = ["src/lib.rs", "src/main.rs"].map(|name| folder.join(name)).into_iter().find(|f| f.exists());
+        let needs =
+            needs.filter(|d| d["kind"] != "dev").filter_map(|d| d["path"].as_str()).map(last).collect();
+        let entry =
+            ["src/lib.rs", "src/main.rs"].map(|name| folder.join(name)).into_iter().find(|f| f.exists());
         let may_be_unsafe = !fs::read_to_string(entry.unwrap()).unwrap().contains("#![forbid(unsafe_code)]");
         let path = folder.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
         found.insert(path, Member { needs, may_be_unsafe });
@@ -124,20 +126,31 @@ fn documents_say_the_versions_of_torch_that_the_device_is_made_for() {
                 [_, "and" | "or", more, ..] if more.starts_with("newer") => &oldest,
                 _ => continue,
             };
-            assert!(rest.starts_with(expected.as_str()), "{}: torch {rest:.40}: not {expected}", path.display());
+            assert!(
+                rest.starts_with(expected.as_str()),
+                "{}: torch {rest:.40}: not {expected}",
+                path.display()
+            );
             *said.entry(path.file_name().unwrap().to_owned()).or_insert(0) += 1;
         }
     }
     for name in ["README.md", "torch.md"] {
         assert!(said.contains_key(name.as_ref() as &std::ffi::OsStr), "{name} says no range: {said:?}");
     }
-    assert!(read("pyproject.toml").contains(&format!("\"torch>={oldest}\"")), "pyproject.toml: not torch>={oldest}");
+    assert!(
+        read("pyproject.toml").contains(&format!("\"torch>={oldest}\"")),
+        "pyproject.toml: not torch>={oldest}"
+    );
 }
 
 #[test]
 fn programs_ask_for_the_versions_of_torch() {
     let (newest, mut programs) = (torch::NEWEST, Vec::new());
-    let range = [torch::range(), format!("<= ({}, {})", newest.0, newest.1), format!("> ({}, {})", newest.0, newest.1)];
+    let range = [
+        torch::range(),
+        format!("<= ({}, {})", newest.0, newest.1),
+        format!("> ({}, {})", newest.0, newest.1),
+    ];
     for folder in ["crates/doctor/src", "crates/torch/src", "crates/cli/src"] {
         files(&root().join(folder), "rs", &mut programs);
     }

@@ -298,7 +298,10 @@ fn too_old_for_wave(facts: &Facts) -> Vec<Found> {
         return Vec::new();
     }
     vec![Found {
-        what: format!("no PyTorch in reach can have the device `wave`, which is made for torch {}", torch::range()),
+        what: format!(
+            "no PyTorch in reach can have the device `wave`, which is made for torch {}",
+            torch::range()
+        ),
         evidence: facts.torches.iter().map(|t| format!("{} is {}", t.path, t.version)).collect(),
         fix: Fix::run(
             "in an environment of its own, from wave32's folder",
