@@ -99,7 +99,7 @@ impl<'a> Builder<'a> {
         );
     }
 
-    /// The same for partial filters that lie as [tap][filter][channel].
+    /// The same for partial filters that lie as `[tap][filter][channel]`.
     pub fn reduce_weights(&mut self, part: Region, (splits, stride, weight): (u32, u32, u64), shape: &Shape) {
         self.reduce_in(
             part,
