@@ -5,8 +5,7 @@ use crate::graph::Wanted;
 use crate::schema;
 use crate::work::{Context, DeviceBuffer, Plugin, choose};
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null;
+use std::ffi::{CStr, c_char};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use wave32_miopen::ffi::{Data, Id, In, Out, status as miopen};
 use wave32_miopen::handle::{Handle, Stream};
@@ -30,11 +29,11 @@ const MAX_BYTES: usize = 1 << 22;
 /// More buffers are none of ours: their list is not read to its end.
 const MAX_BUFFERS: u32 = 1 << 12;
 
-/// `hipdnnPluginConstData_t`.
+/// `hipdnnPluginConstData_t` of the caller's.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct ConstData {
-    data: *const c_void,
+    data: In<u8>,
     size: usize,
 }
 
@@ -50,7 +49,7 @@ impl Buffer {
         if size > MAX_BYTES {
             return Err(Failure::absent(format!("{name} of {size} bytes")));
         }
-        let bytes = In::<u8>::at(data).get_all(&format!("{name}->ptr"), size)?;
+        let bytes = data.get_all(&format!("{name}->ptr"), size)?;
         let whole = bytes.chunks(8).map(|chunk| {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
@@ -179,6 +178,14 @@ pub extern "C-unwind" fn hipdnnEnginePluginGetApplicableEngineIds(
     status
 }
 
+/// `hipdnnPluginConstData_t` that we fill: bytes of ours, by their address.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Details {
+    address: usize,
+    size: usize,
+}
+
 /// Serialized details that callers hold, by their address.
 static DETAILS: LazyLock<Mutex<HashMap<usize, Box<[u8]>>>> = LazyLock::new(Mutex::default);
 
@@ -188,7 +195,7 @@ pub extern "C" fn hipdnnEnginePluginGetEngineDetails(
     handle: Id,
     engine: i64,
     graph: In<ConstData>,
-    details: Out<ConstData>,
+    details: Out<Details>,
 ) -> Status {
     call("hipdnnEnginePluginGetEngineDetails", || {
         let plugin = plugin(handle)?;
@@ -196,21 +203,21 @@ pub extern "C" fn hipdnnEnginePluginGetEngineDetails(
         check_engine(engine)?;
         choose(&plugin.0, &wanted(&graph)?)?;
         let bytes = schema::engine_details(engine);
-        let told = ConstData { data: bytes.as_ptr().cast(), size: bytes.len() };
-        DETAILS.lock().unwrap_or_else(PoisonError::into_inner).insert(told.data as usize, bytes);
+        let told = Details { address: bytes.as_ptr() as usize, size: bytes.len() };
+        DETAILS.lock().unwrap_or_else(PoisonError::into_inner).insert(told.address, bytes);
         details.set("engine_details", told)
     })
 }
 
 /// Frees details.
 #[unsafe(no_mangle)]
-pub extern "C" fn hipdnnEnginePluginDestroyEngineDetails(handle: Id, details: Out<ConstData>) -> Status {
+pub extern "C" fn hipdnnEnginePluginDestroyEngineDetails(handle: Id, details: Out<Details>) -> Status {
     call("hipdnnEnginePluginDestroyEngineDetails", || {
         plugin(handle)?;
         let told = details.held("engine_details")?;
-        let freed = DETAILS.lock().unwrap_or_else(PoisonError::into_inner).remove(&(told.data as usize));
+        let freed = DETAILS.lock().unwrap_or_else(PoisonError::into_inner).remove(&told.address);
         freed.ok_or_else(|| Failure::bad("engine_details hold none of wave32's, or were destroyed"))?;
-        details.set("engine_details", ConstData { data: null(), size: 0 })
+        details.set("engine_details", Details { address: 0, size: 0 })
     })
 }
 

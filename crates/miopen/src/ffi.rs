@@ -97,16 +97,21 @@ impl<T: Copy> Out<T> {
 }
 
 /// A `const T *` of the caller's that a call reads; the promise is that of [`Out`].
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct In<T>(*const T);
 
-impl<T: Copy> In<T> {
-    /// Of an untyped pointer, where another argument says what it points to.
-    pub fn at(pointer: *const c_void) -> Self {
-        Self(pointer.cast())
+impl In<c_void> {
+    /// As a pointer to `T`.
+    ///
+    /// # Safety
+    /// The header says that it points to `T`, for the call's other arguments.
+    pub unsafe fn cast<T>(&self) -> In<T> {
+        In(self.0.cast())
     }
+}
 
+impl<T: Copy> In<T> {
     /// Reads one value.
     ///
     /// # Errors

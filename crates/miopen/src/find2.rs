@@ -8,7 +8,7 @@ use crate::offers::{Offer, algorithm_of};
 use crate::pass::{given, ours, place, say};
 use crate::slot::{self, Described};
 use crate::tensor::{Tensor, described};
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use wave32_problem::{Direction, Epilogue};
 
 /// x, w, y by their `miopenTensorArgumentId_t`, which counts from 1.
@@ -64,7 +64,7 @@ impl Described for Solution {
 pub struct Argument {
     id: c_uint,
     /// Where a descriptor is that replaces the problem's; may be null.
-    descriptor: *const c_void,
+    descriptor: In<Id>,
     buffer: Data,
 }
 
@@ -159,7 +159,7 @@ impl Solution {
             let at = role(argument.id)?;
             data[at] = argument.buffer;
             if !argument.descriptor.is_null() {
-                tensors[at] = described(In::<Id>::at(argument.descriptor).get("descriptor")?, "descriptor")?;
+                tensors[at] = described(argument.descriptor.get("descriptor")?, "descriptor")?;
             }
         }
         let place = place(data)?;

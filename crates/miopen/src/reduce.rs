@@ -192,10 +192,10 @@ pub extern "C" fn miopenReduceTensor(
     indices_bytes: usize,
     _workspace: Data,
     _workspace_bytes: usize,
-    alpha: *const c_void,
+    alpha: In<c_void>,
     a_desc: Id,
     a: Data,
-    beta: *const c_void,
+    beta: In<c_void>,
     c_desc: Id,
     c: Data,
 ) -> Status {
@@ -205,12 +205,14 @@ pub extern "C" fn miopenReduceTensor(
         check(&a_tensor, &c_tensor)?;
         let (a, c) = (a_tensor.view("A", a)?, c_tensor.view("C", c)?);
         one_float_type(&[("A", &a), ("C", &c)])?;
-        let blend = match a_tensor.dtype {
-            DataType::Double => {
-                let read = |name, value| In::<f64>::at(value).get(name);
-                Blend { alpha: read("alpha", alpha)?, beta: read("beta", beta)? }
+        // SAFETY: both numbers are f64 where A is, else f32.
+        let blend = unsafe {
+            match a_tensor.dtype {
+                DataType::Double => {
+                    Blend { alpha: alpha.cast().get("alpha")?, beta: beta.cast().get("beta")? }
+                }
+                _ => Blend::read(&alpha.cast(), &beta.cast())?,
             }
-            _ => Blend::read(&In::at(alpha), &In::at(beta))?,
         };
         let needed = reduction.places(c.elements());
         if needed > 0 && (indices == 0 || (indices_bytes as u64) < needed || reduction.indices_type != 0) {

@@ -80,35 +80,38 @@ pub extern "C" fn miopenOpTensor(
 }
 
 /// A number of the tensor's own type.
-fn number(tensor: &Tensor, value: *const c_void) -> Outcome<Number> {
+fn number(tensor: &Tensor, value: &In<c_void>) -> Outcome<Number> {
     let float = |value: f32| Number::Float(value.into());
-    Ok(match tensor.dtype {
-        DataType::Float => float(In::<f32>::at(value).get("alpha")?),
-        DataType::Half => float(half::f16::from_bits(In::<u16>::at(value).get("alpha")?).to_f32()),
-        DataType::BFloat16 => float(half::bf16::from_bits(In::<u16>::at(value).get("alpha")?).to_f32()),
-        DataType::Double => Number::Float(In::<f64>::at(value).get("alpha")?),
-        DataType::Int32 => Number::Int(In::<i32>::at(value).get("alpha")?.into()),
-        DataType::Int8 => Number::Int(In::<i8>::at(value).get("alpha")?.into()),
-        DataType::Int64 => Number::Int(In::<i64>::at(value).get("alpha")?),
+    // SAFETY: the header says that it is of the tensor's type.
+    Ok(unsafe {
+        match tensor.dtype {
+            DataType::Float => float(value.cast::<f32>().get("alpha")?),
+            DataType::Half => float(half::f16::from_bits(value.cast::<u16>().get("alpha")?).to_f32()),
+            DataType::BFloat16 => float(half::bf16::from_bits(value.cast::<u16>().get("alpha")?).to_f32()),
+            DataType::Double => Number::Float(value.cast::<f64>().get("alpha")?),
+            DataType::Int32 => Number::Int(value.cast::<i32>().get("alpha")?.into()),
+            DataType::Int8 => Number::Int(value.cast::<i8>().get("alpha")?.into()),
+            DataType::Int64 => Number::Int(value.cast::<i64>().get("alpha")?),
+        }
     })
 }
 
 /// Fills a tensor with `alpha`, which is of the tensor's type.
 #[unsafe(no_mangle)]
-pub extern "C" fn miopenSetTensor(handle: Id, y_desc: Id, y: Data, alpha: *const c_void) -> Status {
+pub extern "C" fn miopenSetTensor(handle: Id, y_desc: Id, y: Data, alpha: In<c_void>) -> Status {
     call("miopenSetTensor", || {
         let (handle, tensor) = (Handle::of(handle)?, described(y_desc, "yDesc")?);
-        let (y, value) = (tensor.view("y", y)?, number(&tensor, alpha)?);
+        let (y, value) = (tensor.view("y", y)?, number(&tensor, &alpha)?);
         handle.run(|engine| Ok(fill(&mut engine.queue, &y, value)?))
     })
 }
 
 /// Multiplies a tensor with `alpha`, which is of the tensor's type.
 #[unsafe(no_mangle)]
-pub extern "C" fn miopenScaleTensor(handle: Id, y_desc: Id, y: Data, alpha: *const c_void) -> Status {
+pub extern "C" fn miopenScaleTensor(handle: Id, y_desc: Id, y: Data, alpha: In<c_void>) -> Status {
     call("miopenScaleTensor", || {
         let (handle, tensor) = (Handle::of(handle)?, described(y_desc, "yDesc")?);
-        let (y, value) = (tensor.view("y", y)?, number(&tensor, alpha)?);
+        let (y, value) = (tensor.view("y", y)?, number(&tensor, &alpha)?);
         let by = wave32_ops::Operand::Value(value);
         handle.run(|engine| {
             let multiply = Elementwise::new(Op::Mul, y.dtype);
