@@ -22,6 +22,19 @@ impl Numbers {
     }
 }
 
+/// `c10::Device`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Device {
+    /// `c10::DeviceType`.
+    pub kind: i8,
+    /// Which of that type; -1 is the current one.
+    pub index: i8,
+}
+
+/// `c10::DeviceType::PrivateUse1`.
+pub const PRIVATE_USE_1: i8 = 20;
+
 /// `std::optional<int64_t>`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -169,7 +182,7 @@ table! {
         hooks = "_ZN2at6detail19getPrivateUse1HooksEv": unsafe extern "C-unwind" fn() -> *mut c_void,
         // c10::GeneratorImpl::GeneratorImpl(c10::Device, c10::DispatchKeySet)
         generator_construct = "_ZN3c1013GeneratorImplC1ENS_6DeviceENS_14DispatchKeySetE":
-            unsafe extern "C-unwind" fn(*mut c_void, crate::generator::Device, u64),
+            unsafe extern "C-unwind" fn(*mut c_void, Device, u64),
         // at::detail::createCPUGenerator(unsigned long); at::CPUGeneratorImpl.
         cpu_generator_new = "_ZN2at6detail18createCPUGeneratorEm":
             unsafe extern "C-unwind" fn(*mut c_void, u64) -> *mut c_void,

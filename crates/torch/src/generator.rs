@@ -5,22 +5,11 @@
 //! which pickling asks of devices, is 0. Entries are found by the addresses of torch's exported functions, the place of
 //! the device by building two generators that differ in it.
 
-use crate::abi::{Handle, api};
+use crate::abi::{Device, Handle, PRIVATE_USE_1, api};
 use crate::error::{Error, raise};
-use crate::vtable::{self, Object};
+use crate::vtable::{self, Object, Table};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// `c10::Device`, as passed by value.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Device {
-    kind: i8,
-    index: i8,
-}
-
-const PRIVATE_USE_1: i8 = 20;
-/// More entries than the class' table has.
-const ENTRIES: usize = 32;
 /// More bytes than a generator's base class has.
 const BYTES: usize = 512;
 /// As PyTorch's default seed.
@@ -89,28 +78,25 @@ pub fn prepare() -> Result<(), Error> {
     let mut made: Object = std::ptr::null_mut();
     // SAFETY: a generator is a pointer, answered through the place given.
     unsafe { make((&raw mut made).cast(), SEED) };
-    // SAFETY: a fresh generator, kept for good; the table's words behind its head are its entries.
-    unsafe {
-        let own = vtable::of(made);
-        if own != table.add(2) {
-            return Err(missing("their table"));
-        }
-        if made.cast::<u8>().add(device).cast::<[u8; 2]>().read()[0] != 0 {
-            return Err(missing("the CPU's device"));
-        }
-        let find = |function: usize| vtable::find(own, ENTRIES, function);
-        let found = (find(clone as usize), find(get_offset as usize), find(set_offset as usize));
-        let (Some(at_clone), Some(at_get), Some(at_set)) = found else {
-            return Err(missing("their entries"));
-        };
-        let replaced = [
-            (at_clone, clone_dressed as *const () as usize),
-            (at_get, offset as *const () as usize),
-            (at_set, set_offset_to as *const () as usize),
-        ];
-        let table = vtable::copy(own, ENTRIES, &replaced) as usize;
-        let _ = CLASS.set(Class { table, device, clone });
+    // SAFETY: a fresh generator, kept for good, and the place of its device.
+    let (own, kind) = unsafe { (Table::of(made)?, made.cast::<u8>().add(device).read()) };
+    // Offset and type information come first.
+    if own.address() != table.wrapping_add(2) as usize {
+        return Err(missing("their table"));
     }
+    if kind != 0 {
+        return Err(missing("the CPU's device"));
+    }
+    let found = (own.find(clone as usize), own.find(get_offset as usize), own.find(set_offset as usize));
+    let (Some(at_clone), Some(at_get), Some(at_set)) = found else {
+        return Err(missing("their entries"));
+    };
+    let table = own.copy(&[
+        (at_clone, clone_dressed as *const () as usize),
+        (at_get, offset as *const () as usize),
+        (at_set, set_offset_to as *const () as usize),
+    ])?;
+    let _ = CLASS.set(Class { table, device, clone });
     Ok(())
 }
 
@@ -127,7 +113,7 @@ unsafe fn dress(generator: Object) {
     unsafe {
         let device = Device { kind: PRIVATE_USE_1, index: 0 };
         generator.cast::<u8>().add(class().device).cast::<Device>().write_unaligned(device);
-        vtable::put(generator, class().table as *const usize);
+        vtable::put(generator, class().table);
     }
 }
 
@@ -171,7 +157,7 @@ pub unsafe fn draw(generator: Handle) -> Option<u64> {
     // SAFETY: a handle points to a pointer to the generator.
     unsafe {
         let object = generator.cast::<Object>().read();
-        if object.is_null() || vtable::of(object) as usize != class.table {
+        if object.is_null() || vtable::address(object) != class.table {
             return None;
         }
         let _drawing = lock();

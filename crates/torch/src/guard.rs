@@ -5,17 +5,10 @@
 //! throw: the process aborts. Here the answers, which never change, are taken once and given from then on by functions
 //! of ours, put into a copy of the guard's virtual table.
 
-use crate::abi::{Handle, api};
+use crate::abi::{Device, Handle, PRIVATE_USE_1, api};
 use crate::error::Error;
+use crate::vtable::{self, Table};
 use std::sync::OnceLock;
-
-/// `c10::Device`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct Device {
-    kind: i8,
-    index: i8,
-}
 
 /// `c10::Stream`.
 #[repr(C)]
@@ -29,8 +22,6 @@ type Exchange = unsafe extern "C-unwind" fn(Handle, Device) -> Device;
 type Get = unsafe extern "C-unwind" fn(Handle) -> Device;
 type StreamOf = unsafe extern "C-unwind" fn(Handle, Device) -> Stream;
 
-/// `c10::DeviceType::PrivateUse1`.
-const PRIVATE_USE_1: i8 = 20;
 /// Entries of the table, in the order of `c10/core/impl/DeviceGuardImplInterface.h`.
 const TYPE: usize = 0;
 const EXCHANGE_DEVICE: usize = 1;
@@ -39,11 +30,6 @@ const SET_DEVICE: usize = 3;
 const UNCHECKED_SET_DEVICE: usize = 4;
 const GET_STREAM: usize = 5;
 const EXCHANGE_STREAM: usize = 9;
-/// Words that a table's address lies behind its start: offset to the object's top, type information.
-const HEAD: usize = 2;
-/// No table of this class has more words, in any torch that the caller lets through.
-const WORDS: usize = HEAD + 32;
-
 struct Answers {
     device: Device,
     stream: Stream,
@@ -81,7 +67,7 @@ extern "C" fn exchange_stream(_: Handle, _: Stream) -> Stream {
 /// torch whose `DeviceGuardImplInterface` begins as the constants above say ([`wave32_host::torch`]).
 ///
 /// # Errors
-/// `Torch` where no guard is registered or it answers nonsense.
+/// `Torch` where no guard is registered, it answers nonsense or its table has too few functions.
 pub fn settle() -> Result<(), Error> {
     let Some(registry) = api().guard_registry else { return Ok(()) };
     // SAFETY: the registry is an array of pointers by device type, and has over 20 of them.
@@ -89,28 +75,23 @@ pub fn settle() -> Result<(), Error> {
     if guard.is_null() {
         return Err(Error::Torch("no device guard is registered".into()));
     }
-    let object: *mut *const usize = guard.cast();
-    // SAFETY: the object's first word is its table's address. The entries have these signatures and are called as C++
-    // calls them: both ABIs pass and return such structures alike.
+    // SAFETY: torch keeps its guards for good.
+    let table = unsafe { Table::of(guard) }?;
+    let (get, exchange, stream) =
+        (table.entry(GET_DEVICE)?, table.entry(EXCHANGE_DEVICE)?, table.entry(GET_STREAM)?);
+    // SAFETY: the entries have these signatures and are called as C++ calls them: both ABIs pass and return such
+    // structures alike.
     let (device, stream) = unsafe {
-        let table = *object;
-        let entry = |index: usize| table.add(index).read();
-        let get: Get = std::mem::transmute(entry(GET_DEVICE));
-        let exchange: Exchange = std::mem::transmute(entry(EXCHANGE_DEVICE));
-        let stream: StreamOf = std::mem::transmute(entry(GET_STREAM));
+        let get: Get = std::mem::transmute(get);
+        let exchange: Exchange = std::mem::transmute(exchange);
+        let stream: StreamOf = std::mem::transmute(stream);
         let device = get(guard);
         (exchange(guard, device), stream(guard, device))
     };
     if device.kind != PRIVATE_USE_1 || stream.device.kind != PRIVATE_USE_1 {
         return Err(Error::Torch(format!("the device guard answers {device:?}, {stream:?}")));
     }
-    if ANSWERS.set(Answers { device, stream }).is_err() {
-        return Ok(());
-    }
-    let mut copy = vec![0usize; WORDS].into_boxed_slice();
-    // SAFETY: what lies behind the table's own words is of the same section of constants.
-    unsafe { std::ptr::copy_nonoverlapping((*object).sub(HEAD), copy.as_mut_ptr(), WORDS) };
-    for (index, function) in [
+    let copy = table.copy(&[
         (TYPE, kind as *const () as usize),
         (EXCHANGE_DEVICE, exchange_device as *const () as usize),
         (GET_DEVICE, get_device as *const () as usize),
@@ -118,10 +99,10 @@ pub fn settle() -> Result<(), Error> {
         (UNCHECKED_SET_DEVICE, set_device as *const () as usize),
         (GET_STREAM, get_stream as *const () as usize),
         (EXCHANGE_STREAM, exchange_stream as *const () as usize),
-    ] {
-        copy[HEAD + index] = function;
+    ])?;
+    if ANSWERS.set(Answers { device, stream }).is_ok() {
+        // SAFETY: the functions have the signatures of their places; no other thread uses the device yet.
+        unsafe { vtable::put(guard, copy) };
     }
-    // SAFETY: the copy is never freed; the object is a C++ heap object, and no other thread uses the device yet.
-    unsafe { *object = Box::leak(copy).as_ptr().add(HEAD) };
     Ok(())
 }

@@ -7,12 +7,12 @@
 
 use crate::abi::api;
 use crate::error::Error;
-use crate::vtable::{self, Object};
+use crate::vtable::{self, Object, Table};
 use crate::{generator, pinned, storage};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries that a table of this class may have; it has 17 in torch 2.15.
+/// Entries that can be traced; a table of this class has 17 in torch 2.15.
 const ENTRIES: usize = 24;
 /// The destructors, which are not traced.
 const FIRST: usize = 2;
@@ -22,7 +22,7 @@ const NONE: usize = usize::MAX;
 static LAST: AtomicUsize = AtomicUsize::new(NONE);
 
 /// The table that torch gave the object.
-static ORIGINAL: OnceLock<usize> = OnceLock::new();
+static ORIGINAL: OnceLock<Table> = OnceLock::new();
 
 type Entry = unsafe extern "C-unwind" fn(usize, usize, usize, usize) -> usize;
 
@@ -30,9 +30,10 @@ type Entry = unsafe extern "C-unwind" fn(usize, usize, usize, usize) -> usize;
 /// larger is returned through a place whose address is the first of these words.
 unsafe extern "C-unwind" fn traced<const N: usize>(a: usize, b: usize, c: usize, d: usize) -> usize {
     LAST.store(N, Ordering::Relaxed);
-    let table = *ORIGINAL.get().expect("kept before the table is in place") as *const usize;
+    let table = ORIGINAL.get().expect("kept before the table is in place");
+    let entry = table.entry(N).expect("torch called this entry of a copy of it");
     // SAFETY: the entry that torch called, with its arguments; more words than it takes do no harm.
-    unsafe { std::mem::transmute::<usize, Entry>(vtable::entry(table, N))(a, b, c, d) }
+    unsafe { std::mem::transmute::<usize, Entry>(entry)(a, b, c, d) }
 }
 
 macro_rules! traced {
@@ -56,15 +57,16 @@ pub fn trace() -> Result<(), Error> {
         return Err(Error::Refused("traced on x86-64 only".into()));
     }
     let object = object()?;
-    // SAFETY: a live object; what lies behind its own entries is of the same section of constants.
-    unsafe {
-        let original = vtable::of(object);
-        if ORIGINAL.set(original as usize).is_err() {
-            return Err(Error::Refused("traced before".into()));
-        }
-        let replaced: Vec<_> = (FIRST..ENTRIES).map(|index| (index, TRACED[index] as usize)).collect();
-        vtable::put(object, vtable::copy(original, ENTRIES, &replaced));
+    // SAFETY: a live object of torch's.
+    let original = unsafe { Table::of(object) }?;
+    let replaced = TRACED.iter().enumerate().skip(FIRST).map(|(index, &entry)| (index, entry as usize));
+    let replaced: Vec<_> = replaced.take_while(|&(index, _)| original.entry(index).is_ok()).collect();
+    let table = original.copy(&replaced)?;
+    if ORIGINAL.set(original).is_err() {
+        return Err(Error::Refused("traced before".into()));
     }
+    // SAFETY: as above; torch is being imported, so no other thread calls the object.
+    unsafe { vtable::put(object, table) };
     Ok(())
 }
 
@@ -90,9 +92,9 @@ pub struct Places {
 /// `Torch` where nothing was traced.
 pub fn settle(places: &Places) -> Result<Vec<&'static str>, Error> {
     let object = object()?;
-    let original = *ORIGINAL.get().ok_or_else(|| Error::Torch("not traced".into()))? as *const usize;
+    let original = ORIGINAL.get().ok_or_else(|| Error::Torch("not traced".into()))?;
     // SAFETY: the object's own table.
-    unsafe { vtable::put(object, original) };
+    unsafe { vtable::put(object, original.address()) };
     let (mut replaced, mut taken) = (Vec::new(), Vec::new());
     if let Some(index) = places.generator.filter(|_| generator::prepare().is_ok()) {
         replaced.push((index, generator::new as *const () as usize));
@@ -112,7 +114,8 @@ pub fn settle(places: &Places) -> Result<Vec<&'static str>, Error> {
     if !distinct || replaced.iter().any(|(index, _)| !(FIRST..ENTRIES).contains(index)) {
         return Ok(Vec::new());
     }
+    let table = original.copy(&replaced)?;
     // SAFETY: as in `trace`; the functions have the signatures of those places.
-    unsafe { vtable::put(object, vtable::copy(original, ENTRIES, &replaced)) };
+    unsafe { vtable::put(object, table) };
     Ok(taken)
 }

@@ -6,7 +6,7 @@
 
 use crate::abi::api;
 use crate::error::Error;
-use crate::vtable::{self, Object};
+use crate::vtable::{Object, Table};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -19,7 +19,6 @@ type Deleter = unsafe extern "C" fn(usize);
 const ALLOCATE: usize = 2;
 const IS_SIMPLE: usize = 3;
 const RAW_DELETER: usize = 4;
-const ENTRIES: usize = 6;
 
 struct Class {
     /// Of one word: its table.
@@ -61,15 +60,16 @@ pub fn prepare() -> Result<(), Error> {
     // `allocate` and `raw_deleter` are at their places and of these types.
     unsafe {
         let plain = get();
-        if plain.is_null()
-            || vtable::find(vtable::of(plain), IS_SIMPLE + 1, is_simple as usize) != Some(IS_SIMPLE)
-        {
+        if plain.is_null() {
+            return Err(missing("there is none"));
+        }
+        let table = Table::of(plain)?;
+        if table.find(is_simple as usize) != Some(IS_SIMPLE) {
             return Err(missing("their entries"));
         }
-        let table = vtable::of(plain);
-        let allocate: Allocate = std::mem::transmute(vtable::entry(table, ALLOCATE));
+        let allocate: Allocate = std::mem::transmute(table.entry(ALLOCATE)?);
         let raw_deleter: unsafe extern "C-unwind" fn(Object) -> usize =
-            std::mem::transmute(vtable::entry(table, RAW_DELETER));
+            std::mem::transmute(table.entry(RAW_DELETER)?);
         let delete = raw_deleter(plain);
         let mut data: Data = [0; 4];
         allocate(&raw mut data, plain, 64);
@@ -92,7 +92,7 @@ pub fn prepare() -> Result<(), Error> {
             (ALLOCATE, allocate_pinned as *const () as usize),
             (RAW_DELETER, deleter_of_pinned as *const () as usize),
         ];
-        let allocator = [vtable::copy(table, ENTRIES, &replaced) as usize];
+        let allocator = [table.copy(&replaced)?];
         let plain = plain as usize;
         let _ = CLASS.set(Class { allocator, plain, allocate, delete: deleted, deleter: 3 - context });
     }
