@@ -57,7 +57,7 @@ pub fn view_as(tensor: &Tensor, dtype: DType) -> Result<View, Error> {
         return Err(Error::NoKernel("an operand on another device".into()));
     }
     let positive = |dims: &[i64]| dims.iter().map(|&d| d as u64).collect::<smallvec::SmallVec<[u64; 8]>>();
-    let (sizes, strides) = (positive(tensor.sizes()), positive(tensor.strides()));
+    let (sizes, strides) = (positive(&tensor.sizes()), positive(&tensor.strides()));
     Ok(View::new(tensor.address(), dtype.try_into()?, &sizes, &strides)?)
 }
 
@@ -96,7 +96,7 @@ pub fn contiguous(tensor: &Tensor) -> Result<Tensor, Error> {
     if tensor.is_contiguous() {
         return tensor.share();
     }
-    let made = Tensor::empty(tensor.sizes(), tensor.dtype()?)?;
+    let made = Tensor::empty(&tensor.sizes(), tensor.dtype()?)?;
     crate::copies::copy(tensor, &made)?;
     Ok(made)
 }

@@ -7,6 +7,7 @@ use crate::index_errors;
 use crate::state;
 use crate::tensor::Tensor;
 use smallvec::SmallVec;
+use wave32_device::Queue;
 use wave32_ops::View;
 
 /// `dst.copy_(src)`; sizes are equal (the dispatcher broadcasts before).
@@ -15,7 +16,7 @@ use wave32_ops::View;
 /// The stream's; `Torch`.
 pub fn copy(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     if src.sizes() != dst.sizes() {
-        return copy(&expand(src, dst.sizes())?, dst);
+        return copy(&expand(src, &dst.sizes())?, dst);
     }
     if dst.numel() == 0 || src.is_same(dst) {
         return Ok(());
@@ -135,8 +136,8 @@ fn lanes(tensor: &Tensor) -> Result<View, Error> {
 
 fn same_layout(a: &Tensor, b: &Tensor) -> bool {
     // Strides of dimensions of size 1 mean nothing.
-    let pairs = a.strides().iter().zip(b.strides()).zip(a.sizes());
-    pairs.into_iter().all(|((a, b), size)| a == b || *size == 1)
+    let pairs = a.strides().into_iter().zip(b.strides());
+    pairs.zip(a.sizes()).all(|((a, b), size)| a == b || size == 1)
 }
 
 /// Writes a tensor of the CPU into one of the device.
@@ -145,7 +146,7 @@ fn upload(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     if !(src.dtype()? == dtype && dst.is_dense() && same_layout(src, dst)) {
         // The CPU casts and reorders. Where the device's tensor has gaps, what lies there is kept.
         let image = match dst.is_dense() {
-            true => Tensor::empty_cpu(dst.sizes(), dst.strides(), dtype)?,
+            true => Tensor::empty_cpu(&dst.sizes(), &dst.strides(), dtype)?,
             false => to_host(dst)?,
         };
         image.copy_from(src)?;
@@ -155,15 +156,14 @@ fn upload(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
 }
 
 fn send(address: u64, image: &Tensor) -> Result<(), Error> {
-    let bytes = image.host_bytes()?;
-    state::with(|stream| stream.upload(address, bytes))
+    image.read_host(|bytes| state::with(|stream| stream.upload(address, bytes)))
 }
 
 /// Reads a tensor of the device into one of the CPU.
 fn download(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     if src.dtype()? == dst.dtype()? && src.is_dense() && same_layout(src, dst) {
-        let (address, bytes) = (src.address(), dst.host_bytes_mut()?);
-        state::with(|stream| stream.download(address, bytes))?;
+        let address = src.address();
+        dst.write_host(|bytes| state::with(|stream| stream.download(address, bytes)))?;
         return index_errors::check();
     }
     dst.copy_from(&to_host(src)?)
@@ -174,11 +174,10 @@ fn download(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
 /// # Errors
 /// The stream's; `Torch`.
 pub fn to_host(src: &Tensor) -> Result<Tensor, Error> {
-    let (sizes, strides, dtype) = (src.sizes(), src.strides(), src.dtype()?);
-    let host = Tensor::empty_cpu(sizes, strides, dtype)?;
-    let (address, bytes) = (src.address(), host.host_bytes_mut()?);
-    if !bytes.is_empty() {
-        state::with(|stream| stream.download(address, bytes))?;
+    let host = Tensor::empty_cpu(&src.sizes(), &src.strides(), src.dtype()?)?;
+    if host.numel() > 0 {
+        let address = src.address();
+        host.write_host(|bytes| state::with(|stream| stream.download(address, bytes)))?;
         index_errors::check()?;
     }
     Ok(host)

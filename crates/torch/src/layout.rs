@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 pub fn overlaps_itself(tensor: &Tensor) -> bool {
     !tensor.is_contiguous()
         && tensor.numel() > 0
-        && tensor.sizes().iter().zip(tensor.strides()).any(|(&size, &stride)| size > 1 && stride == 0)
+        && tensor.sizes().iter().zip(&tensor.strides()).any(|(&size, &stride)| size > 1 && stride == 0)
 }
 
 /// Refuses to write into a tensor that overlaps itself.
@@ -54,12 +54,12 @@ pub fn shared() -> Error {
 }
 
 /// What [`strides`] is told of an operand.
-pub type Operand<'a> = (&'a [i64], &'a [i64]);
+pub type Operand = (Dims, Dims);
 
 /// Strides of an elementwise result of `sizes` that is made of operands which broadcast to them: their order of
 /// dimensions is kept, and the first operand that tells two dimensions apart decides.
 pub fn strides(sizes: &[i64], operands: &[Operand]) -> Dims {
-    if operands.iter().all(|(own, _)| *own == sizes) {
+    if operands.iter().all(|(own, _)| own[..] == *sizes) {
         if operands.iter().all(|(own, strides)| is_contiguous(own, strides)) {
             return contiguous(sizes);
         }
@@ -69,7 +69,7 @@ pub fn strides(sizes: &[i64], operands: &[Operand]) -> Dims {
         if let Some((_, first)) = operands.first()
             && operands.iter().all(|(own, strides)| strides == first && is_dense(own, strides))
         {
-            return Dims::from_slice(first);
+            return first.clone();
         }
     }
     let full: SmallVec<[Dims; 4]> =
@@ -164,7 +164,7 @@ fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
 /// True where PyTorch takes a tensor of four or five dimensions for one whose channels come last: by the order of its
 /// strides, gaps allowed.
 pub fn suggests_channels_last(tensor: &Tensor) -> bool {
-    are_channels_last(tensor.sizes(), tensor.strides())
+    are_channels_last(&tensor.sizes(), &tensor.strides())
 }
 
 fn are_channels_last(sizes: &[i64], strides: &[i64]) -> bool {
@@ -185,17 +185,17 @@ fn are_channels_last(sizes: &[i64], strides: &[i64]) -> bool {
 /// True where results of a convolution of these come with the channels last: where PyTorch takes one of them for that. A
 /// signal counts as an image of height 1, which a permuted input is copied into.
 pub fn convolves_channels_last(input: &Tensor, weight: &Tensor) -> bool {
-    let image = |tensor: &Tensor, strides: &[i64]| match (tensor.sizes(), strides) {
+    let image = |tensor: &Tensor| match (&tensor.sizes()[..], &tensor.strides()[..]) {
         (&[n, c, w], &[of_n, of_c, of_w]) => are_channels_last(&[n, c, 1, w], &[of_n, of_c, w * of_w, of_w]),
         (sizes, strides) => are_channels_last(sizes, strides),
     };
     let copied = input.dim() == 3 && !input.is_contiguous();
-    (!copied && image(input, input.strides())) || image(weight, weight.strides())
+    (!copied && image(input)) || image(weight)
 }
 
 /// True where elements follow each other in memory, channels last or as usual.
 pub fn in_some_format(tensor: &Tensor) -> bool {
-    let last = || (4..=5).contains(&tensor.dim()) && is_channels_last(tensor.sizes(), tensor.strides());
+    let last = || (4..=5).contains(&tensor.dim()) && is_channels_last(&tensor.sizes(), &tensor.strides());
     tensor.is_contiguous() || last()
 }
 
@@ -218,16 +218,17 @@ pub fn in_format(last: bool, sizes: &[i64]) -> Dims {
 /// # Errors
 /// The stream's.
 pub fn laid_out(tensor: Tensor, last: bool) -> Result<Tensor, Error> {
-    let strides = in_format(last, tensor.sizes());
-    let pairs = || tensor.strides().iter().zip(&strides).zip(tensor.sizes());
-    if pairs().all(|((have, wanted), _)| have == wanted) {
+    let (sizes, present) = (tensor.sizes(), tensor.strides());
+    let strides = in_format(last, &sizes);
+    if present == strides {
         return Ok(tensor);
     }
-    if pairs().all(|((have, wanted), &size)| have == wanted || size == 1) {
+    let mut pairs = present.iter().zip(&strides).zip(&sizes);
+    if pairs.all(|((have, wanted), &size)| have == wanted || size == 1) {
         // Elements lie right; PyTorch reads the format off strides that mean nothing.
-        return tensor.alias(tensor.sizes(), &strides, tensor.offset());
+        return tensor.alias(&sizes, &strides, tensor.offset());
     }
-    let made = Tensor::empty_strided(tensor.sizes(), &strides, tensor.dtype()?)?;
+    let made = Tensor::empty_strided(&sizes, &strides, tensor.dtype()?)?;
     crate::copies::copy(&tensor, &made)?;
     Ok(made)
 }

@@ -12,6 +12,7 @@ use crate::stack::{Device, Layout};
 use crate::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
 use crate::{ops, scalar_ops};
 use std::sync::atomic::{AtomicBool, Ordering};
+use wave32_device::Queue;
 
 /// Kernels of `aten`.
 pub const OPS: &[Op] = ops! {
@@ -110,7 +111,7 @@ fn strided_only(layout: Option<Layout>) -> Result<(), Error> {
 
 fn view(x: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
     let sizes = infer(sizes, x.numel())?;
-    let strides = view_strides(x.sizes(), x.strides(), &sizes).ok_or_else(|| {
+    let strides = view_strides(&x.sizes(), &x.strides(), &sizes).ok_or_else(|| {
         Error::Invalid(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans \
              across two contiguous subspaces). Use .reshape(...) instead."
@@ -231,7 +232,7 @@ fn unfold(x: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Tensor, Er
             "maximum size for tensor at dimension {d} is {length} but size is {size}, step is {step}"
         )));
     }
-    let (mut sizes, mut strides) = (Dims::from_slice(x.sizes()), Dims::from_slice(x.strides()));
+    let (mut sizes, mut strides) = (x.sizes(), x.strides());
     sizes.push(size);
     strides.push(strides.get(d).copied().unwrap_or(1));
     if rank > 0 {
@@ -248,7 +249,7 @@ fn view_as_real(x: &Tensor) -> Result<Tensor, Error> {
         DType::C128 => DType::F64,
         _ => return Err(Error::Type("view_as_real is only supported for complex tensors".into())),
     };
-    let mut sizes = Dims::from_slice(x.sizes());
+    let mut sizes = x.sizes();
     let mut strides: Dims = x.strides().iter().map(|stride| stride * 2).collect();
     sizes.push(2);
     strides.push(1);
@@ -269,8 +270,8 @@ fn view_as_complex(x: &Tensor) -> Result<Tensor, Error> {
         }
     };
     let wrong = |text: &str| Err(Error::Invalid(text.into()));
-    let (Some((last, sizes)), Some((step, strides))) = (x.sizes().split_last(), x.strides().split_last())
-    else {
+    let (all, steps) = (x.sizes(), x.strides());
+    let (Some((last, sizes)), Some((step, strides))) = (all.split_last(), steps.split_last()) else {
         return wrong("Input tensor must have one or more dimensions");
     };
     if *last != 2 {
@@ -290,7 +291,7 @@ fn view_as_complex(x: &Tensor) -> Result<Tensor, Error> {
 }
 
 fn resize_(x: &Tensor, sizes: &[i64], format: Option<MemoryFormat>) -> Result<Tensor, Error> {
-    if x.sizes() != sizes {
+    if x.sizes()[..] != sizes[..] {
         resize(x, sizes)?;
     }
     if let Some(MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d) = format {
@@ -334,7 +335,7 @@ pub fn resize(x: &Tensor, sizes: &[i64]) -> Result<(), Error> {
 /// As there.
 pub fn resize_to(x: &Tensor, sizes: &[i64], strides: &[i64]) -> Result<(), Error> {
     resize(x, sizes)?;
-    if x.strides() == strides { Ok(()) } else { set_data(x, &x.alias(sizes, strides, x.offset())?) }
+    if x.strides()[..] == strides[..] { Ok(()) } else { set_data(x, &x.alias(sizes, strides, x.offset())?) }
 }
 
 /// As [`resize`], of an `out=`: with PyTorch's warning where that has elements to lose.
@@ -383,10 +384,10 @@ fn copy_from(src: &Tensor, dst: &Tensor, _non_blocking: bool) -> Result<Tensor, 
 fn copy_from_and_resize(src: &Tensor, dst: &Tensor) -> Result<Tensor, Error> {
     if src.sizes() != dst.sizes() {
         if dst.is_wave() {
-            resize(dst, src.sizes())?;
+            resize(dst, &src.sizes())?;
         } else {
-            let strides = preserved(src.sizes(), src.strides());
-            set_data(dst, &Tensor::empty_cpu(src.sizes(), &strides, dst.dtype()?)?)?;
+            let strides = preserved(&src.sizes(), &src.strides());
+            set_data(dst, &Tensor::empty_cpu(&src.sizes(), &strides, dst.dtype()?)?)?;
         }
     }
     copies::copy(src, dst)?;

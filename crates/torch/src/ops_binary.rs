@@ -8,7 +8,7 @@ use crate::pointwise::{Input, Pointwise, Rule};
 use crate::register::Op as Row;
 use crate::result::{alone, exactly, prepare, wrap};
 use crate::scalar::Scalar;
-use crate::tensor::{Dims, Tensor};
+use crate::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_ops::{Number, Op};
 
@@ -121,7 +121,7 @@ pub const MORE: &[Row] = crate::ops! {
         let [a, b] = halves(x, dim)?;
         Pointwise::new(Op::Glu, Rule::Same).write(&[(&a).into(), (&b).into()], out)
     },
-    "glu_backward" => |g: &Tensor, x: &Tensor, dim: i64| glu_backward(g, x, dim, &Tensor::empty(x.sizes(), x.dtype()?)?),
+    "glu_backward" => |g: &Tensor, x: &Tensor, dim: i64| glu_backward(g, x, dim, &Tensor::empty(&x.sizes(), x.dtype()?)?),
     "glu_backward.grad_input" => glu_backward,
     "gelu_backward.grad_input" => gelu_backward,
     "log_sigmoid_backward" => |g: &Tensor, x: &Tensor, _buffer: &Tensor| {
@@ -211,7 +211,7 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
         )));
     }
     let sizes = crate::pointwise::broadcast(&[x.into(), mask.into()])?;
-    if x.sizes() != &sizes[..] {
+    if x.sizes()[..] != sizes[..] {
         return Err(Error::Invalid(format!(
             "output with shape {:?} doesn't match the broadcast shape {:?}",
             x.sizes(),
@@ -262,8 +262,8 @@ fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> 
 fn prelu_backward(grad: &Tensor, x: &Tensor, weight: &Tensor) -> Result<(Tensor, Tensor), Error> {
     // Of the input: the gradient, scaled where it was negative; the op reads (gradient, input, weight).
     let operands = [x, weight, grad].map(|tensor| (tensor.sizes(), tensor.strides()));
-    let strides = crate::layout::strides(x.sizes(), &operands);
-    let made = || Tensor::empty_strided(x.sizes(), &strides, x.dtype()?);
+    let strides = crate::layout::strides(&x.sizes(), &operands);
+    let made = || Tensor::empty_strided(&x.sizes(), &strides, x.dtype()?);
     let of_input = Pointwise::new(Op::PreluBackward, Rule::Same)
         .write(&[grad.into(), x.into(), weight.into()], &made()?)?;
     let of_weight =
@@ -274,17 +274,17 @@ fn prelu_backward(grad: &Tensor, x: &Tensor, weight: &Tensor) -> Result<(Tensor,
 /// Both halves along a dimension.
 fn halves(x: &Tensor, dim: i64) -> Result<[Tensor; 2], Error> {
     let dim = wrap(dim, x.sizes().len())?;
-    let mut sizes = Dims::from_slice(x.sizes());
+    let mut sizes = x.sizes();
     match sizes.get_mut(dim) {
         Some(size) if *size % 2 == 0 => *size /= 2,
         _ => return Err(Error::NoKernel(format!("halves of {:?} along {dim}", x.sizes()))),
     }
     let second = x.offset() + sizes[dim] * x.strides()[dim];
-    Ok([x.alias(&sizes, x.strides(), x.offset())?, x.alias(&sizes, x.strides(), second)?])
+    Ok([x.alias(&sizes, &x.strides(), x.offset())?, x.alias(&sizes, &x.strides(), second)?])
 }
 
 fn glu_backward(grad: &Tensor, x: &Tensor, dim: i64, out: &Tensor) -> Result<Tensor, Error> {
-    prepare(out, x.sizes(), x.dtype()?, &[x, grad])?;
+    prepare(out, &x.sizes(), x.dtype()?, &[x, grad])?;
     let ([a, b], [of_a, of_b]) = (halves(x, dim)?, halves(out, dim)?);
     Pointwise::new(Op::Glu, Rule::Same).write(&[grad.into(), (&b).into()], &of_a)?;
     Pointwise::new(Op::GluBackward, Rule::Same).write(&[grad.into(), (&a).into(), (&b).into()], &of_b)?;

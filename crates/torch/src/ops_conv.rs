@@ -44,7 +44,7 @@ fn pair(values: &[i64], height: i64) -> Result<[i64; 2], Error> {
 
 /// Sizes as N C H W.
 fn image(tensor: &Tensor) -> Result<[i64; 4], Error> {
-    match *tensor.sizes() {
+    match tensor.sizes()[..] {
         [n, c, l] => Ok([n, c, 1, l]),
         [n, c, h, w] => Ok([n, c, h, w]),
         ref other => Err(Error::NoKernel(format!("convolution of a tensor of sizes {other:?}"))),
@@ -171,7 +171,7 @@ fn backward(
         if !wanted(index) {
             continue;
         }
-        let result = Tensor::empty(like.sizes(), dtype)?;
+        let result = Tensor::empty(&like.sizes(), dtype)?;
         if empty {
             crate::copies::fill(&result, &vec![0; dtype.bytes() as usize])?;
         } else {

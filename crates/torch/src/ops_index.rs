@@ -8,6 +8,7 @@ use crate::index_errors;
 use crate::register::Op;
 use crate::result::{alone, apart, bits, overlap, prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
+use wave32_device::Queue;
 use wave32_ops::{View, index};
 
 /// Kernels of `aten`.
@@ -82,7 +83,7 @@ fn selected_sizes(x: &Tensor, dim: i64, index: &Tensor) -> Result<Dims, Error> {
         return Err(Error::NoKernel(format!("a selection by sizes {:?}", index.sizes())));
     }
     reachable(x, dim, index)?;
-    let mut sizes = Dims::from_slice(x.sizes());
+    let mut sizes = x.sizes();
     if let Some(size) = sizes.get_mut(dim) {
         *size = index.numel();
     }
@@ -98,7 +99,7 @@ fn select_into(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<(),
 fn gather(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
     reachable(x, dim, index)?;
-    prepare(out, index.sizes(), x.dtype()?, &[x, index])?;
+    prepare(out, &index.sizes(), x.dtype()?, &[x, index])?;
     if same_elements(out, x) {
         return Err(Error::NoKernel("a gather into its source".into()));
     }
@@ -122,8 +123,8 @@ fn reachable(x: &Tensor, dim: usize, index: &Tensor) -> Result<(), Error> {
 
 /// Makes `out` a copy of `x` to write into; `operands` must not be part of it.
 fn copied(x: &Tensor, out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
-    prepare(out, x.sizes(), x.dtype()?, &[x])?;
-    prepare(out, x.sizes(), x.dtype()?, operands)?;
+    prepare(out, &x.sizes(), x.dtype()?, &[x])?;
+    prepare(out, &x.sizes(), x.dtype()?, operands)?;
     if operands.iter().any(|operand| operand.numel() > 0 && same_elements(out, operand)) {
         return Err(Error::NoKernel("a result that overlaps an operand".into()));
     }
@@ -211,11 +212,11 @@ fn listed_view(plain: View) -> Result<View, Error> {
 fn index_copy(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
     let names = listed(index)?;
-    let mut expected = Dims::from_slice(x.sizes());
+    let mut expected = x.sizes();
     if let Some(size) = expected.get_mut(dim) {
         *size = names.sizes()[0] as i64;
     }
-    if source.dtype()? != x.dtype()? || source.sizes() != expected.as_slice() {
+    if source.dtype()? != x.dtype()? || source.sizes()[..] != expected[..] {
         return Err(Error::NoKernel(format!("a source of sizes {:?}", source.sizes())));
     }
     let from = listed_view(bits(source)?)?;
@@ -267,9 +268,9 @@ fn named(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>, 
             DType::I64 | DType::I32 => all.push(Some(index)),
             DType::Bool | DType::U8 => {
                 warn_of_bytes(&index)?;
-                let marked = x.sizes().get(all.len()..all.len() + index.sizes().len());
-                if index.dim() == 0 || marked != Some(index.sizes()) {
-                    return Err(Error::NoKernel(format!("a mask of sizes {:?}", index.sizes())));
+                let (sizes, mask) = (x.sizes(), index.sizes());
+                if mask.is_empty() || sizes.get(all.len()..all.len() + mask.len()) != Some(&mask) {
+                    return Err(Error::NoKernel(format!("a mask of sizes {mask:?}")));
                 }
                 let places = nonzero(&index)?;
                 let (count, rank) = (places.sizes()[0], places.sizes()[1]);
@@ -390,7 +391,7 @@ fn put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool
 fn fill_marked(x: &Tensor, indices: &[Option<Tensor>], value: &Tensor) -> Result<bool, Error> {
     let [Some(mask)] = indices else { return Ok(false) };
     let marks = mask.is_defined() && matches!(mask.dtype()?, DType::Bool | DType::U8) && mask.is_wave();
-    if !marks || x.sizes().get(..mask.sizes().len()) != Some(mask.sizes()) {
+    if !marks || x.sizes().get(..mask.sizes().len()) != Some(&mask.sizes()) {
         return Ok(false);
     }
     warn_of_bytes(mask)?;

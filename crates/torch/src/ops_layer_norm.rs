@@ -38,7 +38,7 @@ fn forward(
         return Err(Error::NoKernel(format!("a norm of {}", x.dtype()?.name())));
     }
     let (x, weight, bias) = (contiguous(x)?, plain(weight)?, plain(bias)?);
-    let y = Tensor::empty(x.sizes(), x.dtype()?)?;
+    let y = Tensor::empty(&x.sizes(), x.dtype()?)?;
     let (mean, rstd) = (Tensor::empty(statistics, DType::F32)?, Tensor::empty(statistics, DType::F32)?);
     if x.numel() == 0 {
         // Statistics of rows without elements are for the CPU to define.
@@ -75,7 +75,7 @@ fn backward(
             Ok(made)
         };
         let (sizes, dtype) = parameters;
-        let dx = none(for_x, x.sizes(), x.dtype()?)?;
+        let dx = none(for_x, &x.sizes(), x.dtype()?)?;
         return Ok((dx, none(for_weight, sizes, dtype)?, none(for_bias, sizes, dtype)?));
     }
     let (x, grad, weight) = (contiguous(x)?, contiguous(grad)?, plain(weight)?);
@@ -84,7 +84,7 @@ fn backward(
         if wanted { Tensor::empty(sizes, dtype) } else { Tensor::undefined() }
     };
     let (sizes, dtype) = parameters;
-    let dx = make(for_x, x.sizes(), x.dtype()?)?;
+    let dx = make(for_x, &x.sizes(), x.dtype()?)?;
     let (dweight, dbias) = (make(for_weight, sizes, dtype)?, make(for_bias, sizes, dtype)?);
     let (from, grads, saved) = (view(&x)?, view(&grad)?, [view(&mean)?, view(&rstd)?]);
     let w = viewed(weight.as_ref())?;
@@ -120,7 +120,7 @@ fn layer_norm(
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let (shape, statistics) = layer(x, normalized)?;
-    if [weight, bias].into_iter().flatten().any(|parameter| parameter.sizes() != normalized) {
+    if [weight, bias].into_iter().flatten().any(|parameter| parameter.sizes()[..] != normalized[..]) {
         return Err(Error::NoKernel(format!("a layer norm's parameters, not of sizes {normalized:?}")));
     }
     forward(x, weight, bias, shape, &statistics, eps)

@@ -119,7 +119,7 @@ fn loss(
     let Some(out) = out else { return Ok(reduced) };
     castable(reduced.dtype()?, out.dtype()?)?;
     if out.sizes() != reduced.sizes() {
-        resize_output(out, reduced.sizes())?;
+        resize_output(out, &reduced.sizes())?;
     }
     copies::copy(&reduced, out)?;
     out.share()

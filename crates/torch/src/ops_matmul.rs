@@ -108,7 +108,7 @@ fn into(
     made: impl FnOnce(&Tensor) -> Result<(), Error>,
 ) -> Result<Tensor, Error> {
     typed(out, dtype)?;
-    if out.sizes() != sizes {
+    if out.sizes()[..] != sizes[..] {
         resize_output(out, sizes)?;
     }
     if out.is_contiguous() {
@@ -189,7 +189,7 @@ fn addmm_into(
 fn scaled(added: &Tensor, beta: f64, to: &Tensor) -> Result<(), Error> {
     let (from, out) = (view(added)?, view(to)?);
     run(|queue| {
-        let from = from.broadcast(out.sizes())?;
+        let from = from.broadcast(&out.sizes())?;
         if beta == 0.0 {
             return wave32_ops::fill(queue, &out, Number::Int(0));
         }

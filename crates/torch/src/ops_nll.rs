@@ -34,7 +34,7 @@ fn softmax_into(log: bool, x: &Tensor, dim: i64, wider: bool, out: &Tensor) -> R
     if !dtype.is_float() {
         return Err(Error::NoKernel(format!("a softmax in {}", dtype.name())));
     }
-    prepare(out, x.sizes(), dtype, &[x])?;
+    prepare(out, &x.sizes(), dtype, &[x])?;
     let (from, to) = (rows(x)?, rows(out)?);
     run(|queue| softmax(queue, log, &from, dim, &to))?;
     out.share()
@@ -58,7 +58,7 @@ fn softmax_backward_into(
     grad_input: &Tensor,
 ) -> Result<Tensor, Error> {
     let dim = wrap(dim, y.sizes().len())?;
-    prepare(grad_input, y.sizes(), dtype, &[grad, y])?;
+    prepare(grad_input, &y.sizes(), dtype, &[grad, y])?;
     let (from, result, to) = (rows(grad)?, rows(y)?, rows(grad_input)?);
     run(|queue| softmax_backward(queue, log, &from, &result, dim, &to))?;
     grad_input.share()
@@ -79,9 +79,9 @@ fn item_sizes(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<Di
     let refused = || Error::NoKernel(format!("a loss of {sizes:?} for targets {:?}", target.sizes()));
     let classes = if sizes.len() == 1 { 0 } else { 1 };
     let items: Dims = sizes.iter().enumerate().filter(|(dim, _)| *dim != classes).map(|(_, &n)| n).collect();
-    let is_alike = target.sizes() == items.as_slice() || (items.is_empty() && target.numel() == 1);
+    let is_alike = target.sizes()[..] == items[..] || (items.is_empty() && target.numel() == 1);
     let classes = *sizes.get(classes).ok_or_else(refused)?;
-    let weights = weight.is_none_or(|weight| weight.sizes() == [classes]);
+    let weights = weight.is_none_or(|weight| weight.sizes()[..] == [classes]);
     let types = x.dtype()?.is_float() && matches!(target.dtype()?, DType::I64 | DType::U8);
     if !is_alike || !weights || !types || classes == 0 {
         return Err(refused());
@@ -166,10 +166,10 @@ fn nll_backward_into(
 ) -> Result<Tensor, Error> {
     let (items, reduction) = (item_sizes(x, target, weight)?, reduction_of(reduction)?);
     let expected = if reduction == Reduction::None { items.as_slice() } else { &[] };
-    if grad.sizes() != expected && grad.numel() != 1 {
+    if grad.sizes()[..] != expected[..] && grad.numel() != 1 {
         return Err(Error::NoKernel(format!("a gradient of sizes {:?}", grad.sizes())));
     }
-    prepare(grad_input, x.sizes(), x.dtype()?, &[x])?;
+    prepare(grad_input, &x.sizes(), x.dtype()?, &[x])?;
     if x.numel() == 0 {
         return grad_input.share();
     }

@@ -22,7 +22,7 @@ fn float(tensor: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
     if tensor.dtype()? == DType::F32 {
         return contiguous(tensor).map(Some);
     }
-    let made = Tensor::empty(tensor.sizes(), DType::F32)?;
+    let made = Tensor::empty(&tensor.sizes(), DType::F32)?;
     let (from, to) = (view(tensor)?, view(&made)?);
     run(|queue| wave32_ops::copy(queue, &from, &to))?;
     Ok(Some(made))
@@ -54,7 +54,7 @@ fn native_batch_norm(
         .get(1)
         .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
     let x = contiguous(input)?;
-    let y = Tensor::empty(input.sizes(), dtype)?;
+    let y = Tensor::empty(&input.sizes(), dtype)?;
     let save = Tensor::empty(&[2 * channels], DType::F32)?;
     let saved = || Ok::<_, Error>((half_of(&save, 0)?, half_of(&save, 1)?));
     let plain = [weight, bias, running_mean, running_var].iter().flatten().all(|given| given.is_contiguous());
@@ -140,7 +140,7 @@ fn backward(
     let (Some(mean), Some(invstd)) = (float(statistics.0)?, float(statistics.1)?) else {
         return Err(Error::NoKernel("batch norm's backward pass without statistics".into()));
     };
-    let dx = if wanted(0) { Tensor::empty(input.sizes(), input.dtype()?)? } else { Tensor::undefined()? };
+    let dx = if wanted(0) { Tensor::empty(&input.sizes(), input.dtype()?)? } else { Tensor::undefined()? };
     let grads = Tensor::empty(&[2 * channels], DType::F32)?;
     if input.numel() == 0 {
         crate::copies::fill(&grads, &[0; 4])?;

@@ -49,7 +49,7 @@ fn sliding(
     if !(3..=4).contains(&sizes.len()) || [kernel, stride, dilation].as_flattened().contains(&0) {
         return Err(refused());
     }
-    let mut outs = Dims::from_slice(sizes);
+    let mut outs = sizes.clone();
     for at in 0..2 {
         let axis = sizes.len() - 2 + at;
         let size = sizes[axis] as u64;
@@ -82,7 +82,7 @@ fn adaptive_sizes(x: &Tensor, wanted: &[i64]) -> Result<Dims, Error> {
     if !(3..=4).contains(&rank) || x.sizes()[rank - 2..].contains(&0) || wanted.iter().any(|&size| size < 0) {
         return Err(refused());
     }
-    let mut outs = Dims::from_slice(x.sizes());
+    let mut outs = x.sizes();
     match *wanted {
         [both] => outs[rank - 2..].fill(both),
         [h, w] => outs[rank - 2..].copy_from_slice(&[h, w]),
@@ -123,10 +123,10 @@ fn maxima_backward(
     indices: &Tensor,
     grad_input: &Tensor,
 ) -> Result<Tensor, Error> {
-    if grad.sizes() != sizes || indices.sizes() != sizes || grad.dtype()? != x.dtype()? {
+    if grad.sizes()[..] != sizes[..] || indices.sizes()[..] != sizes[..] || grad.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("gradients of sizes {:?}, not {sizes:?}", grad.sizes())));
     }
-    prepare(grad_input, x.sizes(), x.dtype()?, &[grad, indices])?;
+    prepare(grad_input, &x.sizes(), x.dtype()?, &[grad, indices])?;
     let [from, places, to] = sides([grad, indices, grad_input])?;
     run(|queue| max_pool2d_backward(queue, windows, &from, &places, &to))?;
     grad_input.share()
@@ -179,7 +179,7 @@ fn adaptive_max_backward_out(
     indices: &Tensor,
     grad_input: &Tensor,
 ) -> Result<Tensor, Error> {
-    maxima_backward(Windows::Adaptive, grad.sizes(), grad, x, indices, grad_input)
+    maxima_backward(Windows::Adaptive, &grad.sizes(), grad, x, indices, grad_input)
 }
 
 fn divisor(count_include_pad: bool, fixed: Option<i64>) -> Result<Divisor, Error> {
@@ -221,10 +221,10 @@ fn avg_backward_out(
 ) -> Result<Tensor, Error> {
     let (windows, sizes) = sliding(x, [kernel, stride, padding, &[]], ceil)?;
     let divisor = divisor(count_include_pad, fixed)?;
-    if grad.sizes() != sizes.as_slice() || grad.dtype()? != x.dtype()? {
+    if grad.sizes()[..] != sizes[..] || grad.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("gradients of sizes {:?}, not {sizes:?}", grad.sizes())));
     }
-    prepare(grad_input, x.sizes(), x.dtype()?, &[grad])?;
+    prepare(grad_input, &x.sizes(), x.dtype()?, &[grad])?;
     let [from, to] = sides([grad, grad_input])?;
     run(|queue| avg_pool2d_backward(queue, windows, divisor, &from, &to))?;
     grad_input.share()
@@ -262,7 +262,7 @@ fn adaptive_avg_backward(grad: &Tensor, x: &Tensor) -> Result<Tensor, Error> {
     if !alike || grad.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("gradients of sizes {:?}", grad.sizes())));
     }
-    let grad_input = empty_in_format(x, x.sizes())?;
+    let grad_input = empty_in_format(x, &x.sizes())?;
     let [from, to] = sides([grad, &grad_input])?;
     run(|queue| avg_pool2d_backward(queue, Windows::Adaptive, Divisor::WithoutPadding, &from, &to))?;
     Ok(grad_input)

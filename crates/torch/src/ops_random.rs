@@ -41,11 +41,17 @@ fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor,
     x.share()
 }
 
+/// That it has numbers with fractions.
 fn floats(x: &Tensor, name: &str) -> Result<(), Error> {
     if x.dtype()?.is_float() || x.dtype()?.is_complex() {
         return Ok(());
     }
     Err(Error::Invalid(format!("\"{name}\" not implemented for '{}'", x.dtype()?.name())))
+}
+
+/// As [`floats`]; where nothing is drawn, any type will do.
+fn floats_if_any(x: &Tensor, name: &str) -> Result<(), Error> {
+    if x.numel() == 0 { Ok(()) } else { floats(x, name) }
 }
 
 fn uniform(x: &Tensor, low: f64, high: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
@@ -59,9 +65,7 @@ fn uniform(x: &Tensor, low: f64, high: f64, generator: Option<&Generator>) -> Re
 }
 
 fn normal(x: &Tensor, mean: f64, deviation: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
-    if x.numel() > 0 {
-        floats(x, "normal_")?;
-    }
+    floats_if_any(x, "normal_")?;
     if deviation < 0.0 || deviation.is_nan() {
         return Err(Error::Invalid(format!("normal expects std >= 0.0, but found std {deviation}")));
     }
@@ -69,9 +73,7 @@ fn normal(x: &Tensor, mean: f64, deviation: f64, generator: Option<&Generator>) 
 }
 
 fn exponential(x: &Tensor, rate: f64, generator: Option<&Generator>) -> Result<Tensor, Error> {
-    if x.numel() > 0 {
-        floats(x, "exponential_")?;
-    }
+    floats_if_any(x, "exponential_")?;
     if rate <= 0.0 || rate.is_nan() {
         return Err(Error::Invalid(format!("exponential_ expects lambda > 0.0, but found lambda={rate}")));
     }
@@ -95,7 +97,7 @@ fn bernoulli_of(x: &Tensor, chance: &Tensor, generator: Option<&Generator>) -> R
 
 fn bernoulli_out(chance: &Tensor, generator: Option<&Generator>, out: &Tensor) -> Result<Tensor, Error> {
     if out.sizes() != chance.sizes() {
-        crate::memory_ops::resize_output(out, chance.sizes())?;
+        crate::memory_ops::resize_output(out, &chance.sizes())?;
     }
     bernoulli_of(out, chance, generator)
 }
@@ -144,7 +146,7 @@ fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Te
         return Err(Error::NoKernel(format!("dropout of {}", x.dtype()?.name())));
     }
     let out = x.empty_like(x.dtype()?)?;
-    let mask = Tensor::empty_strided(x.sizes(), out.strides(), DType::Bool)?;
+    let mask = Tensor::empty_strided(&x.sizes(), &out.strides(), DType::Bool)?;
     let (from, to, kept) = (view(x)?, view(&out)?, view(&mask)?);
     if train == Some(false) {
         run(|queue| {

@@ -318,7 +318,7 @@ fn truths(how: Reduce, x: &Tensor, dims: Option<&[i64]>, keep: bool, out: &Tenso
 
 fn cumsum_into(x: &Tensor, dim: i64, dtype: Option<DType>, out: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
-    prepare(out, x.sizes(), dtype.unwrap_or(out.dtype()?), &[x])?;
+    prepare(out, &x.sizes(), dtype.unwrap_or(out.dtype()?), &[x])?;
     // A scalar is its own sum, but converted; the CPU converts floats to whole numbers one by one.
     if x.sizes().is_empty() || (is_float(x.dtype()?) && !is_float(out.dtype()?)) {
         return Err(Error::NoKernel(format!(

@@ -349,7 +349,7 @@ fn counted(
 ) -> Result<Tensor, Error> {
     crate::layout::no_internal_overlap(out)?;
     let in_order = out.dim() < 2 || out.is_contiguous();
-    let made = if in_order { out.share()? } else { Tensor::empty(out.sizes(), out.dtype()?)? };
+    let made = if in_order { out.share()? } else { Tensor::empty(&out.sizes(), out.dtype()?)? };
     let view = crate::bridge::view(&made)?;
     crate::bridge::run(|queue| fill(queue, &view))?;
     if !in_order {

@@ -8,7 +8,7 @@ use crate::register::Op;
 use crate::result::{bits, empty_in_format, prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::pad::{Padding, pad, pad_backward};
-use wave32_ops::rearrange;
+use wave32_ops::{View, rearrange};
 
 /// Kernels of `aten`.
 pub const OPS: &[Op] = crate::ops! {
@@ -52,27 +52,30 @@ pub const OPS: &[Op] = crate::ops! {
     },
 };
 
-/// Whether the device converts such parts, those without elements too, which count for their type.
-fn into_type(tensors: &[Tensor], out: &Tensor) -> Result<bool, Error> {
+/// How parts are moved into `out`: as they are, or converted to its float type, which they promote to. Parts without
+/// elements count for their type. For others what is allowed is the CPU's to say.
+fn parts_view(tensors: &[Tensor], out: &Tensor) -> Result<fn(&Tensor) -> Result<View, Error>, Error> {
     let dtype = out.dtype()?;
-    tensors.iter().try_fold(true, |fits, part| Ok(fits && (dtype.is_float() || part.dtype()? == dtype)))
+    match tensors.iter().try_fold(true, |alike, part| Ok::<_, Error>(alike && part.dtype()? == dtype))? {
+        true => Ok(bits),
+        false if dtype.is_float() => Ok(view),
+        false => Err(Error::NoKernel("a concatenation into another type".into())),
+    }
 }
 
 fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<Tensor, Error> {
+    if tensors.is_empty() {
+        return Err(Error::NoKernel("a concatenation of nothing".into()));
+    }
+    let (look, dtype) = (parts_view(tensors, out)?, out.dtype()?);
     // An empty tensor of one dimension fits everywhere, as ever.
-    let parts: Vec<&Tensor> = tensors.iter().filter(|part| part.sizes() != [0]).collect();
+    let parts: Vec<&Tensor> = tensors.iter().filter(|part| part.sizes()[..] != [0]).collect();
     let Some(first) = parts.first() else {
-        if tensors.is_empty() {
-            return Err(Error::NoKernel("a concatenation of nothing".into()));
-        }
-        if !into_type(tensors, out)? {
-            return Err(Error::NoKernel("a concatenation into another type".into()));
-        }
-        prepare(out, &[0], out.dtype()?, &[])?;
+        prepare(out, &[0], dtype, &[])?;
         return out.share();
     };
     let dim = wrap(dim, first.sizes().len())?;
-    let mut sizes = Dims::from_slice(first.sizes());
+    let mut sizes = first.sizes();
     if sizes.is_empty() {
         return Err(Error::NoKernel("a concatenation of scalars".into()));
     }
@@ -85,18 +88,10 @@ fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<Tensor, Error> {
         }
         sizes[dim] += part.sizes()[dim];
     }
-    // Parts of other types are converted to that of `out`, which is what they promote to; for a given one, what
-    // is allowed is the CPU's to say.
-    let dtype = out.dtype()?;
-    if !into_type(tensors, out)? {
-        return Err(Error::NoKernel("a concatenation into another type".into()));
-    }
-    let alike = parts.iter().try_fold(true, |alike, part| Ok::<_, Error>(alike && part.dtype()? == dtype))?;
     prepare(out, &sizes, dtype, &parts)?;
     if parts.len() > 1 && parts.iter().any(|part| part.numel() > 0 && same_elements(part, out)) {
         return Err(Error::NoKernel("a result that overlaps an operand".into()));
     }
-    let look = if alike { bits } else { view };
     let views = parts.iter().map(|part| look(part)).collect::<Result<Vec<_>, _>>()?;
     let to = look(out)?;
     run(|queue| rearrange::cat(queue, &views, dim, &to))?;
@@ -123,7 +118,7 @@ fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor, Error> {
         // It is the flattened tensor that rolls.
         let plain = contiguous(x)?;
         let rolled = roll(&plain.alias(&[x.numel()], &[1], plain.offset())?, shifts, &[0])?;
-        return rolled.alias(plain.sizes(), plain.strides(), 0);
+        return rolled.alias(&plain.sizes(), &plain.strides(), 0);
     }
     let (from, rank) = (bits(x)?, x.sizes().len());
     if shifts.is_empty() || shifts.len() != dims.len() || rank == 0 {
@@ -144,7 +139,7 @@ fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor, Error> {
         .iter()
         .zip(shifts)
         .any(|(&dim, &shift)| wrap(dim, rank).is_ok_and(|dim| shift % x.sizes()[dim].max(1) == 0));
-    let out = if still { Tensor::empty(x.sizes(), x.dtype()?)? } else { empty_in_format(x, x.sizes())? };
+    let out = if still { Tensor::empty(&x.sizes(), x.dtype()?)? } else { empty_in_format(x, &x.sizes())? };
     let to = bits(&out)?;
     run(|queue| rearrange::roll(queue, &from, &all, &to))?;
     Ok(out)
@@ -155,8 +150,7 @@ fn channel_shuffle(x: &Tensor, groups: i64) -> Result<Tensor, Error> {
     if sizes.len() < 3 || groups < 1 || sizes[1] % groups != 0 || x.numel() == 0 {
         return Err(Error::NoKernel(format!("a shuffle of {sizes:?} in {groups} groups")));
     }
-    let strides = x.strides();
-    let out = empty_in_format(x, sizes)?;
+    let out = empty_in_format(x, &sizes)?;
     let each = sizes[1] / groups;
     // The channels as a matrix on both sides, one of them transposed.
     let matrix = |sizes: &[i64], strides: &[i64], rows: i64, columns: i64, turned: bool| {
@@ -167,16 +161,16 @@ fn channel_shuffle(x: &Tensor, groups: i64) -> Result<Tensor, Error> {
         steps.insert(2, if turned { row } else { column });
         (shape, steps)
     };
-    let (shape, steps) = matrix(sizes, strides, groups, each, true);
+    let (shape, steps) = matrix(&sizes, &x.strides(), groups, each, true);
     let from = x.alias(&shape, &steps, x.offset())?;
-    let (shape, steps) = matrix(sizes, out.strides(), each, groups, false);
+    let (shape, steps) = matrix(&sizes, &out.strides(), each, groups, false);
     let to = out.alias(&shape, &steps, out.offset())?;
     copies::copy(&from, &to)?;
     Ok(out)
 }
 
 fn triangle(x: &Tensor, upper: bool, diagonal: i64, out: &Tensor) -> Result<Tensor, Error> {
-    prepare(out, x.sizes(), x.dtype()?, &[x])?;
+    prepare(out, &x.sizes(), x.dtype()?, &[x])?;
     let (from, to) = (bits(x)?, bits(out)?);
     run(|queue| rearrange::triangle(queue, &from, upper, diagonal, &to))?;
     out.share()
@@ -191,7 +185,7 @@ fn geometry(padding: Padding, x: &Tensor, flat: &[i64]) -> Result<(Vec<[i64; 2]>
     if odd || x.sizes()[rank.saturating_sub(axes + 1)..].contains(&0) {
         return Err(refused());
     }
-    let mut sizes = Dims::from_slice(x.sizes());
+    let mut sizes = x.sizes();
     let sides: Vec<[i64; 2]> = flat.chunks(2).rev().map(|side| [side[0], side[1]]).collect();
     for (size, side) in sizes[rank - axes..].iter_mut().zip(&sides) {
         if padding == Padding::Reflect && side.iter().any(|by| by >= size) || *size + side[0] + side[1] < 1 {
@@ -219,7 +213,7 @@ fn padded_into(padding: Padding, x: &Tensor, flat: &[i64], out: &Tensor) -> Resu
 }
 
 fn unpadded(padding: Padding, grad: &Tensor, x: &Tensor, flat: &[i64]) -> Result<Tensor, Error> {
-    unpadded_into(padding, grad, x, flat, &empty_in_format(x, x.sizes())?)
+    unpadded_into(padding, grad, x, flat, &empty_in_format(x, &x.sizes())?)
 }
 
 fn unpadded_into(
@@ -230,10 +224,10 @@ fn unpadded_into(
     out: &Tensor,
 ) -> Result<Tensor, Error> {
     let (sides, sizes) = geometry(padding, x, flat)?;
-    if grad.sizes() != sizes.as_slice() || grad.dtype()? != x.dtype()? {
+    if grad.sizes()[..] != sizes[..] || grad.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("gradients of sizes {:?}, not {sizes:?}", grad.sizes())));
     }
-    prepare(out, x.sizes(), x.dtype()?, &[grad])?;
+    prepare(out, &x.sizes(), x.dtype()?, &[grad])?;
     let (from, to) = (view(grad)?, view(out)?);
     run(|queue| pad_backward(queue, padding, &sides, &from, &to))?;
     out.share()

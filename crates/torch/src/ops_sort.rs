@@ -1,12 +1,13 @@
 //! Sorting, and what is chosen by rank.
 
 use crate::bridge::{run, view};
+use crate::copies;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::index_errors;
 use crate::register::Op;
 use crate::result::{apart, bits, prepare, same_elements, wrap};
-use crate::tensor::{Dims, Tensor};
+use crate::tensor::Tensor;
 use wave32_ops::{argsort, index};
 
 /// Kernels of `aten`.
@@ -14,12 +15,12 @@ pub const OPS: &[Op] = crate::ops! {
     "sort.values_stable" =>
         |x: &Tensor, _stable: Option<bool>, dim: i64, descending: bool, values: &Tensor, places: &Tensor| {
             let dim = dimension(x, dim)?;
-            ranked(x, dim, descending, x.sizes(), values, places)
+            ranked(x, dim, descending, &x.sizes(), values, places)
         },
     "topk.values" =>
         |x: &Tensor, k: i64, dim: i64, largest: bool, _sorted: bool, values: &Tensor, places: &Tensor| {
             let dim = dimension(x, dim)?;
-            let mut sizes = Dims::from_slice(x.sizes());
+            let mut sizes = x.sizes();
             if !(0..=sizes[dim]).contains(&k) {
                 return Err(Error::Invalid("selected index k out of range".into()));
             }
@@ -35,12 +36,6 @@ fn dimension(x: &Tensor, dim: i64) -> Result<usize, Error> {
     wrap(dim, x.sizes().len())
 }
 
-fn copied(x: &Tensor) -> Result<Tensor, Error> {
-    let made = Tensor::empty(x.sizes(), x.dtype()?)?;
-    crate::copies::copy(x, &made)?;
-    Ok(made)
-}
-
 /// The first elements in order along `dim`, as many as `sizes` has.
 fn ranked(
     x: &Tensor,
@@ -51,7 +46,7 @@ fn ranked(
     places: &Tensor,
 ) -> Result<(Tensor, Tensor), Error> {
     // What is sorted in place is read in another order than it is written.
-    let source = if same_elements(values, x) { copied(x)? } else { x.share()? };
+    let source = if same_elements(values, x) { copies::to_device(x)? } else { x.share()? };
     let x = &source;
     apart(values, &[x])?;
     prepare(values, sizes, x.dtype()?, &[x])?;

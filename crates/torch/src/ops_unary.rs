@@ -153,7 +153,7 @@ fn gelu(x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
 /// The buffer is the CPU kernels' own; ours need none.
 fn log_sigmoid(x: &Tensor) -> Result<(Tensor, Tensor), Error> {
     // Contiguous whatever the input is, as the CPU's.
-    let out = Tensor::empty(x.sizes(), x.dtype()?)?;
+    let out = Tensor::empty(&x.sizes(), x.dtype()?)?;
     let made = Pointwise::new(Op::LogSigmoid, Rule::Same).write(&[x.into()], &out)?;
     Ok((made, Tensor::empty(&[0], x.dtype()?)?))
 }
@@ -167,7 +167,7 @@ fn eye(rows: i64, columns: i64, out: &Tensor) -> Result<Tensor, Error> {
     if rows < 0 || columns < 0 {
         return Err(Error::Invalid(format!("n must be greater or equal to 0, got {}", rows.min(columns))));
     }
-    if out.sizes() != [rows, columns] {
+    if out.sizes()[..] != [rows, columns] {
         crate::memory_ops::resize(out, &[rows, columns])?;
     }
     let view = crate::bridge::view(out)?;
@@ -198,7 +198,7 @@ fn nan_to_num(
     let dtype = x.dtype()?;
     if !dtype.is_float() && !dtype.is_complex() {
         // As the CPU has it: a copy, whose result does not get the operand's order of dimensions.
-        prepare(out, x.sizes(), dtype, &[x])?;
+        prepare(out, &x.sizes(), dtype, &[x])?;
         copies::copy(x, out)?;
         return out.share();
     }

@@ -76,7 +76,7 @@ fn resized(from: &[i64], size: &[i64], axes: usize) -> Result<Dims, Error> {
 
 fn forward(how: Resample, x: &Tensor, size: &[i64], scales: &[Scale], out: &Tensor) -> Result<Tensor, Error> {
     let axes = scales.len();
-    let sizes = resized(x.sizes(), size, axes)?;
+    let sizes = resized(&x.sizes(), size, axes)?;
     prepare(out, &sizes, x.dtype()?, &[x])?;
     let (from, to) = (images(x, axes)?, images(out, axes)?);
     run(|queue| match *scales {
@@ -95,7 +95,7 @@ fn backward(
     grad_input: &Tensor,
 ) -> Result<Tensor, Error> {
     let axes = scales.len();
-    if grad.sizes() != resized(from, size, axes)?.as_slice() {
+    if grad.sizes() != resized(from, size, axes)? {
         return Err(Error::NoKernel(format!("gradients of sizes {:?}", grad.sizes())));
     }
     prepare(grad_input, from, grad.dtype()?, &[grad])?;

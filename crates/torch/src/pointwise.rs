@@ -89,7 +89,7 @@ impl Pointwise {
         let promoted = self.promoted(inputs)?;
         castable(self.result(promoted), out.dtype()?)?;
         let sizes = broadcast(inputs)?;
-        if out.sizes() != &sizes[..] {
+        if out.sizes()[..] != sizes[..] {
             if inputs.iter().any(|input| matches!(input, Input::Of(x) if x.is_same(out))) {
                 return Err(misfit(out, &sizes));
             }
@@ -110,7 +110,7 @@ impl Pointwise {
         let promoted = self.promoted(&inputs)?;
         castable(self.result(promoted), x.dtype()?)?;
         let sizes = broadcast(&inputs)?;
-        if x.sizes() != &sizes[..] {
+        if x.sizes()[..] != sizes[..] {
             return Err(misfit(x, &sizes));
         }
         self.check_overlaps(&inputs, x)?;
@@ -139,7 +139,7 @@ impl Pointwise {
             .iter()
             .filter_map(|input| match input {
                 Input::Of(tensor) => Some((tensor.sizes(), tensor.strides())),
-                Input::Value(_) => number.then_some((&[][..], &[][..])),
+                Input::Value(_) => number.then(layout::Operand::default),
             })
             .collect();
         layout::strides(sizes, &operands)
@@ -371,9 +371,12 @@ pub fn host_number(tensor: &Tensor) -> Result<Number, Error> {
     if tensor.dim() != 0 {
         return Err(elsewhere());
     }
-    let bytes = tensor.host_bytes()?;
     let mut low = [0; 8];
-    low[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
+    tensor.read_host(|bytes| {
+        let length = bytes.len().min(8);
+        low[..length].copy_from_slice(&bytes[..length]);
+        Ok(())
+    })?;
     let raw = u64::from_le_bytes(low);
     Ok(match tensor.dtype()? {
         DType::F64 => Number::Float(f64::from_bits(raw)),
@@ -512,7 +515,7 @@ pub fn broadcast(inputs: &[Input]) -> Result<Dims, Error> {
     for input in inputs {
         let Input::Of(tensor) = input else { continue };
         let other = tensor.sizes();
-        if sizes[..] == *other {
+        if sizes == other {
             continue;
         }
         while sizes.len() < other.len() {

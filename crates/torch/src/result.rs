@@ -18,7 +18,7 @@ pub fn prepare(out: &Tensor, sizes: &[i64], dtype: DType, operands: &[&Tensor]) 
         return Err(crate::pointwise::elsewhere());
     }
     exactly(out, dtype)?;
-    if out.sizes() != sizes {
+    if out.sizes()[..] != sizes[..] {
         resize_output(out, sizes)?;
     }
     alone(out)?;

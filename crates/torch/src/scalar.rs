@@ -232,7 +232,10 @@ impl Tensor {
             }
         };
         let tensor = Self::empty_cpu(&[], &[], dtype)?;
-        tensor.host_bytes_mut()?.copy_from_slice(&bytes);
+        tensor.write_host(|to| {
+            to.copy_from_slice(&bytes);
+            Ok(())
+        })?;
         Ok(tensor)
     }
 }

@@ -150,8 +150,8 @@ impl Generator {
             check(status, "random_")?;
             drop(Tensor::from_handle(stack[0] as Handle));
         }
-        let bytes = number.host_bytes()?.try_into();
-        bytes.map(u64::from_le_bytes).map_err(|_| Error::Invalid("a number of eight bytes".into()))
+        let wrong = |_| Error::Invalid("a number of eight bytes".into());
+        number.read_host(|bytes| bytes.try_into().map(u64::from_le_bytes).map_err(wrong))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use wave32_device::DeviceError;
+use wave32_device::{DeviceError, Queue};
 use wave32_vulkan::{HeapStats, Options, VulkanQueue};
 
 enum State {
@@ -89,7 +89,7 @@ where
     match &mut *state {
         State::Open(stream) => {
             // First, so that scratch memory of operations can have what dead tensors had.
-            bury(stream);
+            free_dead(stream);
             Ok(work(stream)?)
         }
         State::Failed(why) => Err(DeviceError::Unavailable(why.clone()).into()),
@@ -144,7 +144,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
 }
 
 /// Gives blocks of dead tensors back to the heap.
-fn bury(stream: &mut VulkanQueue) {
+fn free_dead(stream: &mut VulkanQueue) {
     for address in dead().drain(..) {
         stream.free(address);
     }

@@ -9,6 +9,7 @@ use crate::vtable::Object;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::OnceLock;
+use wave32_device::Queue;
 
 /// Kernels of `aten` for a torch that asks the device (2.15): may a tensor become another one in place (`x.data = y`)?
 pub const SHALLOW: &[Op] = crate::ops! { "_has_compatible_shallow_copy_type" => compatible };

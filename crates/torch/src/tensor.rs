@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::state;
 use smallvec::SmallVec;
-use std::ffi::c_void;
+use std::cell::Cell;
 
 /// Sizes or strides; no heap up to eight dimensions.
 pub type Dims = SmallVec<[i64; 8]>;
@@ -80,26 +80,25 @@ impl Tensor {
         is_contiguous, aoti_torch_is_contiguous, bool, true
     }
 
-    /// Sizes by dimension.
-    pub fn sizes(&self) -> &[i64] {
+    /// Sizes by dimension: a copy, which no resize changes.
+    pub fn sizes(&self) -> Dims {
         self.dims(api().aoti_torch_get_sizes)
     }
 
-    /// Strides by dimension, in elements.
-    pub fn strides(&self) -> &[i64] {
+    /// Strides by dimension, in elements; a copy as well.
+    pub fn strides(&self) -> Dims {
         self.dims(api().aoti_torch_get_strides)
     }
 
-    fn dims(&self, get: unsafe extern "C" fn(Handle, *mut *const i64) -> i32) -> &[i64] {
+    fn dims(&self, get: unsafe extern "C" fn(Handle, *mut *const i64) -> i32) -> Dims {
         let rank = self.dim() as usize;
         let mut first = std::ptr::null();
-        // SAFETY: a live handle; libtorch answers with `rank` numbers that live as long as the tensor is not
-        // resized, which needs a call that gets it by value.
+        // SAFETY: a live handle; libtorch answers with `rank` numbers of the tensor's, copied at once.
         unsafe {
             if rank == 0 || get(self.0, &raw mut first) != 0 || first.is_null() {
-                return &[];
+                return Dims::new();
             }
-            std::slice::from_raw_parts(first, rank)
+            Dims::from_slice(std::slice::from_raw_parts(first, rank))
         }
     }
 
@@ -140,13 +139,13 @@ impl Tensor {
 
     /// Bytes from the first element's address to the end of the last: what a launch binds at least.
     pub fn span_bytes(&self) -> Result<u64, Error> {
-        Ok(span(self.sizes(), self.strides()) * self.dtype()?.bytes())
+        Ok(span(&self.sizes(), &self.strides()) * self.dtype()?.bytes())
     }
 
     /// Elements fill a range of memory without gaps or overlaps, in whatever order.
     pub fn is_dense(&self) -> bool {
         self.is_contiguous()
-            || span(self.sizes(), self.strides()) == self.numel().max(0) as u64 && {
+            || span(&self.sizes(), &self.strides()) == self.numel().max(0) as u64 && {
                 let mut dims: SmallVec<[(i64, i64); 8]> = self
                     .strides()
                     .iter()
@@ -178,8 +177,8 @@ impl Tensor {
     /// As [`Tensor::empty`].
     pub fn empty_like(&self, dtype: DType) -> Result<Self, Error> {
         match self.is_dense() {
-            true => Self::empty_strided(self.sizes(), self.strides(), dtype),
-            false => Self::empty_strided(self.sizes(), &preserved(self.sizes(), self.strides()), dtype),
+            true => Self::empty_strided(&self.sizes(), &self.strides(), dtype),
+            false => Self::empty_strided(&self.sizes(), &preserved(&self.sizes(), &self.strides()), dtype),
         }
     }
 
@@ -336,40 +335,50 @@ impl Tensor {
         check(unsafe { (api().aoti_torch_copy_)(self.0, src.0, 0) }, "copy_")
     }
 
-    /// The bytes of a CPU tensor from its first element to its last.
+    /// Calls `work` with the bytes of a CPU tensor from its first element to its last.
     ///
     /// # Errors
-    /// `Invalid` for a tensor of another device.
-    pub fn host_bytes(&self) -> Result<&[u8], Error> {
-        let (data, bytes) = self.host_range()?;
-        if bytes == 0 {
-            return Ok(&[]);
-        }
-        // SAFETY: CPU tensors have their elements in memory. That nobody writes them meanwhile is up to the
-        // user, as in any call of torch.
-        Ok(unsafe { std::slice::from_raw_parts(data, bytes) })
+    /// `Invalid` for a tensor of another device, and inside of another such call; `work`'s.
+    pub fn read_host<T>(&self, work: impl FnOnce(&[u8]) -> Result<T, Error>) -> Result<T, Error> {
+        self.on_host(|data, bytes| match bytes {
+            0 => work(&[]),
+            // SAFETY: CPU tensors have their elements in memory, and this thread has no other slice of a tensor
+            // (`on_host`). That no other thread writes them meanwhile is up to the user, as in any call of torch.
+            _ => work(unsafe { std::slice::from_raw_parts(data, bytes) }),
+        })
     }
 
-    /// As [`Tensor::host_bytes`], to write: to a tensor that this thread may change.
+    /// As [`Tensor::read_host`], to write: to a tensor that this thread may change.
     ///
     /// # Errors
     /// As there.
-    #[allow(clippy::mut_from_ref)]
-    pub fn host_bytes_mut(&self) -> Result<&mut [u8], Error> {
-        let (data, bytes) = self.host_range()?;
-        if bytes == 0 {
-            return Ok(&mut []);
-        }
-        // SAFETY: as above; tensors are changed through shared handles everywhere in torch, and callers hold
-        // one slice of one tensor at a time.
-        Ok(unsafe { std::slice::from_raw_parts_mut(data, bytes) })
+    pub fn write_host<T>(&self, work: impl FnOnce(&mut [u8]) -> Result<T, Error>) -> Result<T, Error> {
+        self.on_host(|data, bytes| match bytes {
+            0 => work(&mut []),
+            // SAFETY: as above.
+            _ => work(unsafe { std::slice::from_raw_parts_mut(data, bytes) }),
+        })
     }
 
-    fn host_range(&self) -> Result<(*mut u8, usize), Error> {
+    /// Calls `work` with the tensor's memory. One such call at a time in a thread: handles share memory, so a second
+    /// slice might be of the same.
+    fn on_host<T>(&self, work: impl FnOnce(*mut u8, usize) -> Result<T, Error>) -> Result<T, Error> {
+        thread_local!(static BUSY: Cell<bool> = const { Cell::new(false) });
+        struct Busy;
+        impl Drop for Busy {
+            fn drop(&mut self) {
+                BUSY.set(false);
+            }
+        }
         if self.is_wave() {
             return Err(Error::Invalid("a tensor of the wave device has no host memory".into()));
         }
-        Ok((self.address() as *mut c_void as *mut u8, self.span_bytes()? as usize))
+        let (data, bytes) = (self.address() as *mut u8, self.span_bytes()? as usize);
+        if BUSY.replace(true) {
+            return Err(Error::Invalid("the memory of two tensors at once".into()));
+        }
+        let _busy = Busy;
+        work(data, bytes)
     }
 }
 
