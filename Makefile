@@ -5,6 +5,8 @@
 .PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
+# All targets, with what the tests plant: nothing is built twice.
+EVERYTHING = --workspace --all-targets --features wave32-torch/fault-injection
 
 help:
 	@echo 'make demo    install what is missing, train a small CNN with PyTorch on the best Vulkan device and on the CPU'
@@ -42,9 +44,8 @@ oracle:
 	@python="$$(scripts/python_env.sh numpy)" && "$$python" scripts/oracle_torch.py --check
 
 # The PyTorch device, from the tests' build.
-# All targets: with the tests' features nothing is built twice.
 python: setup
-	cargo build --workspace --all-targets
+	cargo build $(EVERYTHING)
 	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && PYTHONPATH=python "$$python" -m pytest -q python/tests
 
@@ -77,7 +78,7 @@ torch-matrix: setup
 
 # A short run of the convolutions in the tests' build: every type, every device.
 verify-short: setup
-	cargo build --workspace --all-targets
+	cargo build $(EVERYTHING)
 	$(TARGET)/debug/wave32 verify seeds nets fuzz:60 --max-gflop 0.001 --dtype f32,f16,bf16
 
 rocm: setup
@@ -131,7 +132,7 @@ vgpu-host: setup
 vgpu-kernels: vgpu-host
 	@scripts/hip_on_vgpu.sh $(VGPU)/wave32-vgpu --strict
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
-	cargo build --workspace --all-targets
+	cargo build $(EVERYTHING)
 	@scripts/rocm.sh $(TARGET)/rocm-test $(TARGET)/debug/libwave32_miopen.a
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --max-gflop 0.0005 \
 		--dtype f32,f16,bf16 --device miopen:$(abspath $(TARGET))/rocm-test/lib/libMIOpen.so.1
@@ -142,7 +143,7 @@ vgpu-newer: vgpu rocm-preload
 
 lint: lint-scripts doc
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy $(EVERYTHING) -- -D warnings
 
 # What rustdoc would make of the comments: every link leads somewhere.
 doc:

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use wave32_device::DeviceKind;
 use wave32_problem::{DType, Direction};
 use wave32_solve::Policy;
 use wave32_verify::backend::Backend;
@@ -107,7 +108,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         let Backend::Gpu(mut device) = Backend::open(&args.device)? else {
             bail!("--device {}: must be cpu, vulkan, vulkan:N, hip or hip:N", args.device)
         };
-        if device.info().kind == "cpu" {
+        if device.info().kind == DeviceKind::Cpu {
             wish.max_gflop.get_or_insert(CPU_MAX_GFLOP);
         }
         measure(&mut GpuMeter::new(device.as_mut()), &bench::select(&entries, &wish)?, &settings, args)?

@@ -3,6 +3,7 @@
 use crate::ending::{NoDevice, NoThread};
 use crate::output::{print, show};
 use anyhow::{Context, Result, anyhow, bail};
+use std::cmp::Reverse;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -99,12 +100,7 @@ impl Found {
         };
         let usable = || all.iter().filter(|r| r.device.unusable.is_none());
         let found = if name == "vulkan" || name == "hip" {
-            let rank = |r: &&Ready| {
-                let kind = ["discrete", "integrated", "virtual", "other", "cpu"]
-                    .iter()
-                    .position(|k| *k == r.device.kind);
-                (kind.unwrap_or(9), u64::MAX - r.device.memory_bytes)
-            };
+            let rank = |r: &&Ready| (r.device.kind, Reverse(r.device.memory_bytes));
             // With none that can be used, the first one's reason is told.
             usable().min_by_key(rank).or(all.first())
         } else {

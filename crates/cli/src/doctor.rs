@@ -109,7 +109,7 @@ pub fn examine(system: &System, options: &Options) -> Facts {
         Ok(Ok(found)) => {
             let devices = found.vulkan.into_iter().map(|ready| VulkanDevice {
                 name: ready.device.name,
-                kind: ready.device.kind,
+                kind: ready.device.kind.to_string(),
                 driver: ready.device.driver,
                 unusable: ready.device.unusable,
             });

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use wave32_device::DeviceKind;
 use wave32_doctor::launch::{self, Choice, Ended, Machine, Surroundings};
 use wave32_doctor::profile::{Route, Situation};
 use wave32_doctor::system::System;
@@ -119,7 +120,7 @@ fn choose(asked: Option<Route>, rocm_cards: &[String]) -> Result<(Choice, Vec<St
 /// The best Vulkan device, and whether it is a GPU.
 fn vulkan(found: &Found) -> (Result<String, String>, bool) {
     match found.gpu("vulkan") {
-        Ok(ready) => (Ok(ready.device.name.clone()), ready.device.kind != "cpu"),
+        Ok(ready) => (Ok(ready.device.name.clone()), ready.device.kind != DeviceKind::Cpu),
         Err(error) => (Err(found.no_vulkan.clone().unwrap_or_else(|| error.to_string())), false),
     }
 }
@@ -127,6 +128,6 @@ fn vulkan(found: &Found) -> (Result<String, String>, bool) {
 /// Indices of the GPUs among the Vulkan devices.
 fn cards(found: &Found) -> Vec<String> {
     let usable = found.vulkan.iter().map(|ready| &ready.device);
-    let usable = usable.filter(|device| device.unusable.is_none() && device.kind != "cpu");
+    let usable = usable.filter(|device| device.unusable.is_none() && device.kind != DeviceKind::Cpu);
     usable.filter_map(|device| device.id.strip_prefix("vulkan:")).map(str::to_string).collect()
 }

@@ -5,7 +5,7 @@
 //! The suite needs two small kernels from the queue ([`Fixture`]) and takes any real plans as [`Case`]s.
 //! Inputs are random from a seed that every failure names; outputs are poisoned before each run.
 
-use crate::{BufferId, DeviceError, Operands, Queue, Runner};
+use crate::{BufferId, DeviceError, Operands, PlanDevice, Queue, Runner};
 use std::time::{Duration, Instant};
 use wave32_solve::{Launch, Plan, Role};
 

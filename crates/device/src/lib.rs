@@ -1,6 +1,6 @@
 //! [`Queue`], the one trait that runs work on a GPU: Vulkan and HIP implement it. [`execute`] launches a plan on any
-//! queue; [`Runner`] runs, checks and times plans on buffers, for tools. The conformance suite in [`conformance`] runs
-//! on each queue.
+//! queue; [`PlanDevice`] is what tools run, check and time plans on, [`Runner`] one on a queue. The conformance suite in
+//! [`conformance`] runs on each queue.
 //!
 //! Contract. The caller (solve) has validated the problem and the plan; a queue checks only what
 //! depends on it: memory, sizes against bindings, its own limits. Errors are those a caller
@@ -21,7 +21,7 @@ mod runner;
 pub use budget::Budget;
 pub use deadline::Deadline;
 pub use queue::{Arg, MAX_ARGS, MAX_PARAMS, Queue, Stamp, Work, execute};
-pub use runner::{Runner, Times, Timing};
+pub use runner::{PlanDevice, Runner, Times, Timing};
 
 /// A device's identity, for people and caches.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -32,10 +32,38 @@ pub struct DeviceInfo {
     pub name: String,
     /// Driver and version, as text.
     pub driver: String,
-    /// `discrete`, `integrated`, `cpu`, `virtual` or `other`.
-    pub kind: &'static str,
+    /// What sort of hardware it is.
+    pub kind: DeviceKind,
     /// Bytes of memory on the device.
     pub memory_bytes: u64,
+}
+
+/// What sort of hardware a device is, the best first. Its text, in reports too, is the name in lower case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// A card of its own.
+    Discrete,
+    /// Part of the processor's chip, with the processor's memory.
+    Integrated,
+    /// A card that a virtual machine was lent.
+    Virtual,
+    /// Software on the processor, or this project's virtual card.
+    Cpu,
+    /// None of these.
+    Other,
+}
+
+impl std::fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Virtual => "virtual",
+            Self::Cpu => "cpu",
+            Self::Other => "other",
+        })
+    }
 }
 
 /// A device that a driver offers.

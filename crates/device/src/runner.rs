@@ -1,4 +1,4 @@
-//! [`Runner`]: plans on buffers, checked and timed, for tools that verify and measure.
+//! [`PlanDevice`]: plans on buffers, checked and timed, for tools that verify and measure. [`Runner`] is one on a queue.
 
 use crate::queue::execute_with;
 use crate::{BufferId, Deadline, DeviceError, DeviceInfo, Operands, Queue, check, execute};
@@ -30,6 +30,56 @@ pub struct Times {
     pub mean: Duration,
 }
 
+/// What plans run on, for tools that verify and measure: a [`Runner`] on any queue, or another library that computes a
+/// plan's problem its own way.
+pub trait PlanDevice {
+    /// Identity.
+    fn info(&self) -> &DeviceInfo;
+
+    /// What solvers may know.
+    fn caps(&self) -> &DeviceCaps;
+
+    /// A buffer of `bytes` (at least 1) on the device, content undefined.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `Lost`, `Driver`; `Misuse` for no bytes.
+    fn alloc(&mut self, bytes: u64) -> Result<BufferId, DeviceError>;
+
+    /// Gives the buffer back. Unknown handles are ignored.
+    fn free(&mut self, buffer: BufferId);
+
+    /// Copies `data` to byte `offset` of the buffer, in order with everything else.
+    ///
+    /// # Errors
+    /// `Misuse` past the end, `Timeout`, `Lost`, `OutOfMemory`, `Driver`.
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
+
+    /// Copies from byte `offset` of the buffer into `data`.
+    ///
+    /// # Errors
+    /// As [`PlanDevice::write`].
+    fn read(&mut self, buffer: BufferId, offset: u64, data: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Runs the plan once and waits, `deadline` at most.
+    ///
+    /// # Errors
+    /// `Misuse` where an operand is missing or too small; `Timeout`, `Lost`, `Unsupported`, `Driver`.
+    fn run(&mut self, plan: &Plan, operands: &Operands, deadline: Duration) -> Result<Timing, DeviceError>;
+
+    /// Device time of `repeats` runs of the plan after warming up. `operands` are rotated through, so that several sets
+    /// larger than the caches measure memory.
+    ///
+    /// # Errors
+    /// As [`PlanDevice::run`].
+    fn time(
+        &mut self,
+        plan: &Plan,
+        operands: &[Operands],
+        repeats: u32,
+        deadline: Duration,
+    ) -> Result<Times, DeviceError>;
+}
+
 /// A queue with buffers that are known by handle and length, so that every range of a plan is checked before it runs.
 #[derive(Debug)]
 pub struct Runner<Q> {
@@ -56,39 +106,6 @@ impl<Q: Queue> Runner<Q> {
         &mut self.queue
     }
 
-    /// Identity.
-    pub fn info(&self) -> &DeviceInfo {
-        self.queue.info()
-    }
-
-    /// What solvers may know.
-    pub fn caps(&self) -> &DeviceCaps {
-        self.queue.caps()
-    }
-
-    /// A buffer of `bytes` (at least 1) on the device, content undefined.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, `Lost`, `Driver`; `Misuse` for no bytes.
-    pub fn alloc(&mut self, bytes: u64) -> Result<BufferId, DeviceError> {
-        if bytes == 0 {
-            return Err(DeviceError::Misuse("a buffer has at least 1 byte".into()));
-        }
-        self.queue.check()?;
-        let address = self.queue.alloc(bytes)?;
-        let id = BufferId(self.next);
-        self.next += 1;
-        self.buffers.insert(id, (address, bytes));
-        Ok(id)
-    }
-
-    /// Gives the buffer back. Unknown handles are ignored.
-    pub fn free(&mut self, buffer: BufferId) {
-        if let Some((address, _)) = self.buffers.remove(&buffer) {
-            self.queue.free(address);
-        }
-    }
-
     /// Where the buffer begins.
     ///
     /// # Errors
@@ -102,75 +119,12 @@ impl<Q: Queue> Runner<Q> {
         self.buffers.get(&id).copied().ok_or_else(|| DeviceError::Misuse(text()))
     }
 
-    /// Copies `data` to byte `offset` of the buffer, in order with everything else.
-    ///
-    /// # Errors
-    /// `Misuse` past the end, `Timeout`, `Lost`, `OutOfMemory`, `Driver`.
-    pub fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        let (address, bytes) = self.place(buffer)?;
-        check::range(offset, data.len(), bytes)?;
-        if data.is_empty() { Ok(()) } else { self.queue.upload(address + offset, data) }
-    }
-
-    /// Copies from byte `offset` of the buffer into `data`.
-    ///
-    /// # Errors
-    /// As [`Runner::write`].
-    pub fn read(&mut self, buffer: BufferId, offset: u64, data: &mut [u8]) -> Result<(), DeviceError> {
-        let (address, bytes) = self.place(buffer)?;
-        check::range(offset, data.len(), bytes)?;
-        if data.is_empty() { Ok(()) } else { self.queue.download(address + offset, data) }
-    }
-
     /// Makes everything the plan needs before it runs (pipelines, modules). Idempotent; `run` does it too.
     ///
     /// # Errors
     /// As [`Queue::prepare`].
     pub fn prepare(&mut self, plan: &Plan) -> Result<(), DeviceError> {
         plan.launches.iter().try_for_each(|launch| self.queue.prepare(launch))
-    }
-
-    /// Runs the plan once and waits, `deadline` at most.
-    ///
-    /// # Errors
-    /// `Misuse` where an operand is missing or too small; `Timeout`, `Lost`, `Unsupported`, `Driver`.
-    pub fn run(
-        &mut self,
-        plan: &Plan,
-        operands: &Operands,
-        deadline: Duration,
-    ) -> Result<Timing, DeviceError> {
-        self.within(plan, deadline, |runner| {
-            runner.prepare(plan)?;
-            let addresses = runner.bind(plan, operands)?;
-            runner.run_at(plan, &addresses)
-        })
-    }
-
-    /// Device time of `repeats` runs of the plan after warming up. `operands` are rotated through, so that several sets
-    /// larger than the caches measure memory.
-    ///
-    /// # Errors
-    /// As [`Runner::run`].
-    pub fn time(
-        &mut self,
-        plan: &Plan,
-        operands: &[Operands],
-        repeats: u32,
-        deadline: Duration,
-    ) -> Result<Times, DeviceError> {
-        self.within(plan, deadline, |runner| {
-            runner.prepare(plan)?;
-            let sets = operands.iter().map(|set| runner.bind(plan, set)).collect::<Result<Vec<_>, _>>()?;
-            let (Some(first), Some(last)) = (sets.first(), sets.last()) else {
-                return Err(DeviceError::Misuse("timing needs at least one set of operands".into()));
-            };
-            // The first run may be cold in every way; the second says how long one takes.
-            runner.run_at(plan, first)?;
-            let one = runner.run_at(plan, last)?.total.max(Duration::from_micros(1));
-            let warm = (WARM_UP.as_nanos() / one.as_nanos()).clamp(2, 256) as u32;
-            runner.time_at(plan, &sets, warm, repeats)
-        })
     }
 
     /// Runs `work` with every wait bounded by the deadline, which errors name the plan for.
@@ -247,5 +201,74 @@ impl<Q: Queue> Runner<Q> {
         let end = queue.stamp()?;
         let all = queue.times(&[start, end])?[1];
         Ok(Times { each, mean: all / repeats.max(1) })
+    }
+}
+
+impl<Q: Queue> PlanDevice for Runner<Q> {
+    fn info(&self) -> &DeviceInfo {
+        self.queue.info()
+    }
+
+    fn caps(&self) -> &DeviceCaps {
+        self.queue.caps()
+    }
+
+    fn alloc(&mut self, bytes: u64) -> Result<BufferId, DeviceError> {
+        if bytes == 0 {
+            return Err(DeviceError::Misuse("a buffer has at least 1 byte".into()));
+        }
+        self.queue.check()?;
+        let address = self.queue.alloc(bytes)?;
+        let id = BufferId(self.next);
+        self.next += 1;
+        self.buffers.insert(id, (address, bytes));
+        Ok(id)
+    }
+
+    fn free(&mut self, buffer: BufferId) {
+        if let Some((address, _)) = self.buffers.remove(&buffer) {
+            self.queue.free(address);
+        }
+    }
+
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        let (address, bytes) = self.place(buffer)?;
+        check::range(offset, data.len(), bytes)?;
+        if data.is_empty() { Ok(()) } else { self.queue.upload(address + offset, data) }
+    }
+
+    fn read(&mut self, buffer: BufferId, offset: u64, data: &mut [u8]) -> Result<(), DeviceError> {
+        let (address, bytes) = self.place(buffer)?;
+        check::range(offset, data.len(), bytes)?;
+        if data.is_empty() { Ok(()) } else { self.queue.download(address + offset, data) }
+    }
+
+    fn run(&mut self, plan: &Plan, operands: &Operands, deadline: Duration) -> Result<Timing, DeviceError> {
+        self.within(plan, deadline, |runner| {
+            runner.prepare(plan)?;
+            let addresses = runner.bind(plan, operands)?;
+            runner.run_at(plan, &addresses)
+        })
+    }
+
+    fn time(
+        &mut self,
+        plan: &Plan,
+        operands: &[Operands],
+        repeats: u32,
+        deadline: Duration,
+    ) -> Result<Times, DeviceError> {
+        self.within(plan, deadline, |runner| {
+            runner.prepare(plan)?;
+            let sets = operands.iter().map(|set| runner.bind(plan, set)).collect::<Result<Vec<_>, _>>()?;
+            let (Some(first), Some(last)) = (sets.first(), sets.last()) else {
+                return Err(DeviceError::Misuse("timing needs at least one set of operands".into()));
+            };
+            // The first run may be cold in every way; the second says how long one takes.
+            runner.run_at(plan, first)?;
+            let one = runner.run_at(plan, last)?.total.max(Duration::from_micros(1));
+            let warm = (WARM_UP.as_nanos() / one.as_nanos()).clamp(2, 256) as u32;
+            runner.time_at(plan, &sets, warm, repeats)
+        })
     }
 }

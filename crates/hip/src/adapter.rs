@@ -6,7 +6,7 @@ use crate::gpu::driver;
 use std::ffi::c_int;
 use wave32_cards::sysfs::{self, Files as _, ThisMachine};
 use wave32_cards::{Board, Seen, targets};
-use wave32_device::{DeviceError, DeviceInfo};
+use wave32_device::{DeviceError, DeviceInfo, DeviceKind};
 use wave32_solve::{DeviceCaps, usual_boards};
 
 /// Everything that is asked of a card, once.
@@ -58,9 +58,9 @@ fn describe(
             if virtual_card { ", a virtual card: executed by the CPU" } else { "" }
         ),
         kind: match ask(Attribute::Integrated) {
-            _ if virtual_card => "cpu",
-            Some(1) => "integrated",
-            _ => "discrete",
+            _ if virtual_card => DeviceKind::Cpu,
+            Some(1) => DeviceKind::Integrated,
+            _ => DeviceKind::Discrete,
         },
         memory_bytes: memory as u64,
     };
@@ -184,7 +184,7 @@ fn told(model: &DeviceCaps, ask: &impl Fn(Attribute) -> Option<u32>) -> DeviceCa
 
 /// Rank for the automatic choice; larger is better.
 pub(crate) fn rank(info: &DeviceInfo) -> (bool, u64) {
-    (info.kind == "discrete", info.memory_bytes)
+    (info.kind == DeviceKind::Discrete, info.memory_bytes)
 }
 
 #[cfg(test)]

@@ -106,11 +106,6 @@ impl HipQueue {
         }
     }
 
-    /// Identity.
-    pub fn info(&self) -> &DeviceInfo {
-        &self.gpu.adapter.info
-    }
-
     /// How long any wait lasts at most before the device is given up; a minute unless set.
     pub fn set_deadline(&mut self, deadline: Duration) {
         self.deadline = deadline;

@@ -4,7 +4,7 @@ mod common;
 
 use common::{FIXTURE, StandIn, card, card_options, seed};
 use std::time::Duration;
-use wave32_device::{Runner, conformance};
+use wave32_device::{DeviceKind, PlanDevice, Runner, conformance};
 use wave32_hip::Options;
 
 /// What has to be given back, and by which call.
@@ -57,7 +57,7 @@ fn the_suite_passes_on_the_card() {
 #[test]
 fn deadlines_hold_on_the_card() {
     let Some(device) = card(card_options()) else { return };
-    let virtual_card = device.info().kind == "cpu";
+    let virtual_card = device.info().kind == DeviceKind::Cpu;
     // About a second: modelled 30 clocks a round on a card, some 10 ns on one that the CPU executes.
     let work = if virtual_card { (1, 50_000_000) } else { (1, 60_000_000) };
     let (late, dropped) =

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wave32_device::{Arg, DeviceError, Operands, Queue, Runner, Work};
+use wave32_device::{Arg, DeviceError, Operands, PlanDevice, Queue, Runner, Work};
 use wave32_hip::{Kernel, KernelSource, Options, RawStream};
 use wave32_problem::{ConvProblem, ConvSpec};
 use wave32_solve::{Access, Binding, Launch, Model, Plan, Role};

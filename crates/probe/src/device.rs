@@ -8,11 +8,10 @@ use crate::vendor::Vendor;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
-use wave32_device::{BufferId, DeviceError, DeviceInfo, Operands, Queue, Runner, Times, Timing};
+use wave32_device::{BufferId, DeviceError, DeviceInfo, Operands, PlanDevice, Queue, Runner, Times, Timing};
 use wave32_hip::HipQueue;
 use wave32_problem::Direction;
 use wave32_solve::{DeviceCaps, Plan, Role};
-use wave32_verify::device::PlanDevice;
 
 /// A libMIOpen on HIP's best card, whose memory this is.
 struct Miopen {

@@ -37,6 +37,7 @@ fn raised(kind: &str, text: String) -> PyErr {
 mod _native {
     #[allow(clippy::wildcard_imports)]
     use super::*;
+    use wave32_device::Queue;
 
     /// Registers every kernel. Once, after torch was imported and its backend renamed.
     #[pyfunction]
@@ -260,7 +261,8 @@ mod _native {
         ])
     }
 
-    /// For tests: the device counts as lost after that many more submits.
+    /// The device counts as lost after that many more submits.
+    #[cfg(feature = "fault-injection")]
     #[pyfunction]
     fn lose_after(submits: u64) -> Result<(), Error> {
         state::with(|stream| {

@@ -3,11 +3,10 @@
 
 use crate::bands::{GUARD, fill_guard, guard_damage};
 use crate::data::Data;
-use crate::device::PlanDevice;
 use crate::inputs::Inputs;
 use crate::protocol::{Device as DeviceReport, Failure, Ready, Verdict};
 use std::time::Duration;
-use wave32_device::{BufferId, DeviceError, Operands, Runner};
+use wave32_device::{BufferId, DeviceError, DeviceKind, Operands, PlanDevice, Runner};
 use wave32_problem::{ConvProblem, Direction};
 use wave32_solve::{Plan, Policy, Role};
 
@@ -161,7 +160,7 @@ pub fn cpu_device() -> DeviceReport {
         id: "cpu".into(),
         name: value(&info, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_string()),
         driver: format!("wave32-cpu {}, {threads} threads", env!("CARGO_PKG_VERSION")),
-        kind: "cpu".into(),
+        kind: DeviceKind::Cpu,
         memory_bytes: kib.unwrap_or(0) * 1024,
         unusable: None,
     }

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wave32_device::DeviceKind;
 use wave32_problem::ConvProblem;
 use wave32_solve::Policy;
 
@@ -61,7 +62,9 @@ impl MaxFlops {
         match self {
             Self::Unlimited => None,
             Self::Limit(flops) => Some(flops),
-            Self::ByKind => (device.kind == "cpu" || device.kind == "other").then_some(SLOW_DEVICE_FLOPS),
+            Self::ByKind => {
+                matches!(device.kind, DeviceKind::Cpu | DeviceKind::Other).then_some(SLOW_DEVICE_FLOPS)
+            }
         }
     }
 }

@@ -74,7 +74,7 @@ fn devices(report: &Report, out: &mut String) -> std::fmt::Result {
              <span class=\"quiet\">{}</span></div>",
             escape(&d.device.id),
             escape(&d.device.name),
-            escape(&d.device.kind),
+            d.device.kind,
             escape(&d.device.driver),
             escape(&scaled)
         )?;

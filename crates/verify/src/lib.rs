@@ -15,7 +15,6 @@ pub mod check;
 pub mod child;
 pub mod compare;
 pub mod data;
-pub mod device;
 pub mod fold;
 pub mod fuzz;
 pub mod guard;

@@ -4,7 +4,7 @@
 //! parent skips any other.
 
 use serde::{Deserialize, Serialize};
-use wave32_device::{DeviceError, DeviceInfo};
+use wave32_device::{DeviceError, DeviceInfo, DeviceKind};
 use wave32_problem::ConvSpec;
 use wave32_solve::{DeviceCaps, Policy};
 
@@ -99,8 +99,8 @@ pub struct Device {
     pub name: String,
     /// Driver and version.
     pub driver: String,
-    /// `discrete`, `integrated`, `cpu`, `virtual` or `other`.
-    pub kind: String,
+    /// What sort of hardware it is.
+    pub kind: DeviceKind,
     /// Bytes of memory on it.
     pub memory_bytes: u64,
     /// Why it cannot be used; empty where it can.
@@ -114,7 +114,7 @@ impl From<&DeviceInfo> for Device {
             id: info.id.clone(),
             name: info.name.clone(),
             driver: info.driver.clone(),
-            kind: info.kind.to_string(),
+            kind: info.kind,
             memory_bytes: info.memory_bytes,
             unusable: None,
         }

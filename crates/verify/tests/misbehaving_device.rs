@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 use wave32_cpu::Options;
-use wave32_device::{BufferId, DeviceError, DeviceInfo, Operands, Times, Timing};
+use wave32_device::{BufferId, DeviceError, DeviceInfo, DeviceKind, Operands, PlanDevice, Times, Timing};
 use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Epilogue};
 use wave32_solve::{DeviceCaps, Plan, Policy, Role, usual_boards};
 use wave32_verify::backend::Backend;
 use wave32_verify::check::check;
 use wave32_verify::data::Data;
-use wave32_verify::device::PlanDevice;
 use wave32_verify::plant::Plants;
 use wave32_verify::protocol::{Job, Outcome, Verdict};
 
@@ -46,7 +45,7 @@ impl Fake {
             id: "fake:0".into(),
             name: "fake".into(),
             driver: "none".into(),
-            kind: "virtual",
+            kind: DeviceKind::Virtual,
             memory_bytes: 1 << 30,
         };
         Self {

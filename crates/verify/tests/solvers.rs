@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 use wave32_cpu::{Inputs, oracle};
-use wave32_device::{DeviceError, Operands, Runner};
+use wave32_device::{DeviceError, Operands, PlanDevice, Runner};
 use wave32_params::variants::{self, Variant};
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::{Plan, Policy, Role};
 use wave32_verify::backend::Backend;
-use wave32_verify::device::PlanDevice;
 
 const DEADLINE: Duration = Duration::from_secs(120);
 

@@ -5,8 +5,9 @@ use crate::caps;
 use crate::error::at;
 use crate::instance::{Instance, version_text};
 use ash::{ext, vk};
+use std::cmp::Reverse;
 use std::ffi::CStr;
-use wave32_device::{DeviceError, DeviceInfo};
+use wave32_device::{DeviceError, DeviceInfo, DeviceKind};
 use wave32_solve::DeviceCaps;
 
 /// Everything that is asked of a physical device, once.
@@ -88,11 +89,11 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
     let memory_bytes = local.max().unwrap_or(0);
 
     let kind = match basic.device_type {
-        vk::PhysicalDeviceType::DISCRETE_GPU => "discrete",
-        vk::PhysicalDeviceType::INTEGRATED_GPU => "integrated",
-        vk::PhysicalDeviceType::CPU => "cpu",
-        vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual",
-        _ => "other",
+        vk::PhysicalDeviceType::DISCRETE_GPU => DeviceKind::Discrete,
+        vk::PhysicalDeviceType::INTEGRATED_GPU => DeviceKind::Integrated,
+        vk::PhysicalDeviceType::CPU => DeviceKind::Cpu,
+        vk::PhysicalDeviceType::VIRTUAL_GPU => DeviceKind::Virtual,
+        _ => DeviceKind::Other,
     };
     let name =
         basic.device_name_as_c_str().map_or_else(|_| "unnamed".into(), CStr::to_string_lossy).into_owned();
@@ -194,7 +195,7 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
     } else if basic.limits.timestamp_period <= 0.0 {
         Err("its driver has no GPU timestamps: update the driver".into())
     } else {
-        choose_family(&families, basic.vendor_id == caps::AMD && kind == "discrete")
+        choose_family(&families, basic.vendor_id == caps::AMD && kind == DeviceKind::Discrete)
     };
     let identity = Identity {
         vendor: basic.vendor_id,
@@ -228,15 +229,8 @@ fn choose_family(
 }
 
 /// Rank for the automatic choice; larger is better.
-pub(crate) fn rank(info: &DeviceInfo) -> (u8, u64) {
-    let kind = match info.kind {
-        "discrete" => 4,
-        "integrated" => 3,
-        "virtual" => 2,
-        "cpu" => 1,
-        _ => 0,
-    };
-    (kind, info.memory_bytes)
+pub(crate) fn rank(info: &DeviceInfo) -> (Reverse<DeviceKind>, u64) {
+    (Reverse(info.kind), info.memory_bytes)
 }
 
 #[cfg(test)]
@@ -269,12 +263,12 @@ mod tests {
             memory_bytes,
         };
         let order = [
-            ("other", 99),
-            ("cpu", 99),
-            ("virtual", 9),
-            ("integrated", 64),
-            ("discrete", 4),
-            ("discrete", 8),
+            (DeviceKind::Other, 99),
+            (DeviceKind::Cpu, 99),
+            (DeviceKind::Virtual, 9),
+            (DeviceKind::Integrated, 64),
+            (DeviceKind::Discrete, 4),
+            (DeviceKind::Discrete, 8),
         ];
         let ranks: Vec<_> = order.iter().map(|&(kind, bytes)| rank(&info(kind, bytes))).collect();
         assert!(ranks.is_sorted(), "{ranks:?}");

@@ -7,6 +7,7 @@ use ash::{amd, nv, vk};
 use std::ffi::CStr;
 use wave32_cards::Seen;
 use wave32_cards::sysfs::AMD as AMD_PCI;
+use wave32_device::DeviceKind;
 use wave32_solve::DeviceCaps;
 
 /// PCI vendor ids, for the meaning of "compute unit" only.
@@ -63,7 +64,7 @@ impl VendorProperties {
 /// - LDS of a unit: 64 KB on AMD, 96 KB on NVIDIA (Volta's least), else two workgroups' worth.
 pub(crate) fn model(
     properties: &vk::PhysicalDeviceProperties,
-    kind: &str,
+    kind: DeviceKind,
     memory_bytes: u64,
     wave_size: u32,
     vendor: &VendorProperties,
@@ -74,15 +75,15 @@ pub(crate) fn model(
         let of_board = DeviceCaps::of(board);
         return DeviceCaps { storage_16bit, ..limited(of_board, limits, wave_size) };
     }
-    let cpu = kind == "cpu";
+    let cpu = kind == DeviceKind::Cpu;
     let compute_units = match kind {
-        "cpu" => std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        "discrete" => vendor.units().unwrap_or(32),
+        DeviceKind::Cpu => std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        DeviceKind::Discrete => vendor.units().unwrap_or(32),
         _ => vendor.units().unwrap_or(8),
     };
     let (clock_mhz, bandwidth_gbs) = match kind {
-        "cpu" => (2500, 10.0),
-        "integrated" => (1500, 50.0),
+        DeviceKind::Cpu => (2500, 10.0),
+        DeviceKind::Integrated => (1500, 50.0),
         _ if memory_bytes >= 64 << 30 => (1700, 30.0 * f64::from(compute_units)),
         _ => (1700, 10.0 * f64::from(compute_units)),
     };
@@ -174,7 +175,7 @@ mod tests {
     fn caps_of(name: &str, device: u32, units: u32, gib: u64) -> DeviceCaps {
         let mut vendor = VendorProperties::default();
         vendor.amd2.active_compute_unit_count = units;
-        model(&recorded(name, device), "discrete", gib << 30, 32, &vendor, true)
+        model(&recorded(name, device), DeviceKind::Discrete, gib << 30, 32, &vendor, true)
     }
 
     #[test]
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!((unknown.compute_units, unknown.clock_mhz), (10, 1700), "no board has 10");
         let mut other = recorded("NVIDIA H200", 0x731f);
         other.vendor_id = NVIDIA;
-        let caps = model(&other, "discrete", 141 << 30, 32, &VendorProperties::default(), true);
+        let caps = model(&other, DeviceKind::Discrete, 141 << 30, 32, &VendorProperties::default(), true);
         assert_eq!((caps.fma_per_clock, caps.compute_units), (128, 32), "an id of AMD's is none of others'");
     }
 }

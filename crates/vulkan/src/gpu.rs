@@ -23,7 +23,7 @@ pub(crate) struct Gpu {
     /// The highest value that a wait has seen.
     reached: u64,
     fault: Option<ext::device_fault::Device>,
-    /// Tests: submits until the device counts as lost.
+    /// Submits until the device counts as lost; none unless a fault is injected.
     lost_after: Option<u64>,
     /// Why no call is possible any more.
     given_up: Option<String>,
@@ -135,7 +135,8 @@ impl Gpu {
         }
     }
 
-    /// Tests: after that many more submits the driver is taken to answer "device lost" to everything.
+    /// After that many more submits the driver is taken to answer "device lost" to everything.
+    #[cfg(feature = "fault-injection")]
     pub(crate) fn lose_after(&mut self, submits: u64) {
         self.lost_after = Some(submits);
     }

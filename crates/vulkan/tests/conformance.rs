@@ -4,7 +4,7 @@ mod common;
 
 use common::{FIXTURE, assert_clean, open, options, seed};
 use std::time::Duration;
-use wave32_device::conformance;
+use wave32_device::{DeviceKind, PlanDevice, conformance};
 
 #[test]
 fn conforms() {
@@ -32,7 +32,7 @@ fn deadlines_hold() {
     let Some(device) = open(options(dir.path())) else { return };
     // About a second: measured 8 ms a group on a CPU thread (Mesa ends a loop after 65535 rounds), modelled
     // 30 clocks a round on a GPU.
-    let work = if device.info().kind == "cpu" {
+    let work = if device.info().kind == DeviceKind::Cpu {
         (120 * device.caps().compute_units, 60_000)
     } else {
         (1, 50_000_000)

@@ -6,7 +6,7 @@ use common::{assert_clean, open, options, seed};
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 use std::time::Duration;
-use wave32_device::{DeviceError, Operands, Runner};
+use wave32_device::{DeviceError, Operands, PlanDevice, Runner};
 use wave32_problem::{ConvProblem, ConvSpec};
 use wave32_solve::{Access, Binding, Launch, Model, Plan, Role};
 use wave32_vulkan::{Options, VulkanQueue};

@@ -4,7 +4,7 @@ mod common;
 
 use common::{FIXTURE, assert_clean, open_queue as open, options, seed};
 use std::time::{Duration, Instant};
-use wave32_device::{Arg, DeviceError, Queue, Work, conformance};
+use wave32_device::{Arg, DeviceError, DeviceKind, Queue, Work, conformance};
 use wave32_solve::{Access, Role};
 use wave32_vulkan::{Options, VulkanQueue};
 
@@ -69,7 +69,6 @@ fn wrong_use_is_an_error_and_harmless() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mut queue) = open(options(dir.path())) else { return };
     let block = queue.alloc(1024).unwrap();
-    let kernel = queue.kernel("step").unwrap();
     let args = [arg(block, 64, false), arg(block, 64, true)];
     let work = Work::default();
     for (grid, params, args) in [
@@ -81,13 +80,14 @@ fn wrong_use_is_an_error_and_harmless() {
         ([1, 1, 1], &[0, 64, 1, 1], &[arg(block, 64, false), arg(block + 2, 64, true)]),
         ([1, 1, 1], &[0, 64, 1, 1], &[arg(block, 64, false), arg(block, 1 << 29, true)]),
     ] {
-        let result = queue.launch(kernel, grid, params, args, work);
+        let result = queue.launch("step", grid, params, args, work);
         assert!(matches!(result, Err(DeviceError::Misuse(_) | DeviceError::Unsupported(_))), "{result:?}");
     }
     assert!(queue.upload(block + (1 << 40), &[1]).is_err());
     assert!(queue.copy(block, block + 4, 8).is_err(), "overlaps");
     assert!(queue.fill(block + 1, 4, 0).is_err());
-    assert!(matches!(queue.kernel("nonesuch"), Err(DeviceError::Unsupported(_))));
+    let nonesuch = queue.launch("nonesuch", [1, 1, 1], &[0, 64, 1, 1], &args, work);
+    assert!(matches!(nonesuch, Err(DeviceError::Unsupported(_))), "{nonesuch:?}");
     queue.fill(block, 1024, 9).unwrap();
     let mut found = [0; 4];
     queue.download(block, &mut found).unwrap();
@@ -101,10 +101,13 @@ fn a_deadline_that_passes_gives_the_device_up() {
     let Some(mut queue) = open(options(dir.path())) else { return };
     let block = queue.alloc(256).unwrap();
     // See the conformance test of the deadline: about a second.
-    let (groups, rounds) =
-        if queue.info().kind == "cpu" { (120 * queue.caps().compute_units, 60_000) } else { (1, 50_000_000) };
+    let (groups, rounds) = if queue.info().kind == DeviceKind::Cpu {
+        (120 * queue.caps().compute_units, 60_000)
+    } else {
+        (1, 50_000_000)
+    };
     let args = [arg(block, 64, true)];
-    Queue::launch(&mut queue, "spin", [groups, 1, 1], &[0, 64, rounds], &args, Work::default()).unwrap();
+    queue.launch("spin", [groups, 1, 1], &[0, 64, rounds], &args, Work::default()).unwrap();
     queue.set_deadline(Duration::from_millis(50));
     let start = Instant::now();
     let result = queue.synchronize();

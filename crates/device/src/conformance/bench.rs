@@ -1,7 +1,7 @@
 //! The tools of the conformance checks: random data, fixture plans, comparisons, buffers that are freed.
 
 use super::{Case, FIXTURE_THREADS, Fixture, PATIENCE};
-use crate::{BufferId, DeviceError, Operands, Queue, Runner};
+use crate::{BufferId, DeviceError, Operands, PlanDevice, Queue, Runner};
 use wave32_problem::{ConvProblem, ConvSpec};
 use wave32_solve::{Access, Binding, Launch, Model, Plan, Role};
 

@@ -2,10 +2,9 @@
 
 use super::stats::repeats;
 use super::{Case, Gone, Meter, Mode, Rates, Row, Settings, Subject};
-use crate::device::PlanDevice;
 use crate::inputs::{Inputs, Kind};
 use std::time::Duration;
-use wave32_device::{BufferId, DeviceError, Operands, Times};
+use wave32_device::{BufferId, DeviceError, Operands, PlanDevice, Times};
 use wave32_problem::{ConvProblem, Direction};
 use wave32_solve::{Plan, Role, plan, plans};
 

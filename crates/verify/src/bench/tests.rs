@@ -2,11 +2,10 @@
 
 use super::stats::median;
 use super::*;
-use crate::device::PlanDevice;
 use crate::suites;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use wave32_device::{BufferId, DeviceError, DeviceInfo, Operands, Timing};
+use wave32_device::{BufferId, DeviceError, DeviceInfo, DeviceKind, Operands, PlanDevice, Timing};
 use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, parse_line};
 use wave32_solve::{DeviceCaps, Plan, Role, usual_boards};
 
@@ -32,7 +31,7 @@ impl Wound {
             id: "wound:0".into(),
             name: "Wound <clock> & \"co\"".into(),
             driver: "test 1".into(),
-            kind: "virtual",
+            kind: DeviceKind::Virtual,
             memory_bytes: 1 << 30,
         };
         let caps = DeviceCaps::of(usual_boards()[0]);

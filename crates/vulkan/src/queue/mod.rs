@@ -33,10 +33,6 @@ use wave32_device::heap::Heap;
 use wave32_device::{Arg, Budget, BufferId, Deadline, DeviceError, DeviceInfo, Queue, Stamp, Work};
 use wave32_solve::{Access, DeviceCaps, Hazards, Launch};
 
-/// A kernel of one stream, ready to launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct KernelId(u32);
-
 /// How many things a queue holds, and what it recorded: whatever it holds that grows with the work done is a leak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
@@ -76,7 +72,8 @@ struct Parts {
     /// The next stamp's number.
     next_stamp: u64,
     kernels: Vec<(Box<str>, Pipeline, vk::DescriptorSetLayout)>,
-    names: HashMap<String, KernelId>,
+    /// The place of each in `kernels`.
+    names: HashMap<Box<str>, usize>,
     slots: Slots,
     /// The slot being recorded.
     open: Option<usize>,
@@ -138,16 +135,6 @@ impl VulkanQueue {
         Ok(Self { parts: ManuallyDrop::new(parts) })
     }
 
-    /// Identity.
-    pub fn info(&self) -> &DeviceInfo {
-        &self.parts.gpu.adapter.info
-    }
-
-    /// What solvers may know.
-    pub fn caps(&self) -> &DeviceCaps {
-        &self.parts.gpu.adapter.caps
-    }
-
     /// True where kernels may use 64-bit floats.
     pub fn has_float64(&self) -> bool {
         self.parts.gpu.adapter.features.float64
@@ -193,42 +180,10 @@ impl VulkanQueue {
         }
     }
 
-    /// For tests: after that many more submits the driver is taken to answer "device lost" to every call.
+    /// After that many more submits the driver is taken to answer "device lost" to every call.
+    #[cfg(feature = "fault-injection")]
     pub fn lose_after(&mut self, submits: u64) {
         self.parts.gpu.lose_after(submits);
-    }
-
-    /// Submits so far.
-    pub fn submits(&self) -> u64 {
-        self.parts.submits
-    }
-
-    /// A block of at least `bytes`, content undefined; its address is a multiple of 512.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, after everything cached was given back to the driver; `Lost`, `Driver`.
-    pub fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
-        let parts = &mut *self.parts;
-        if let Some(address) = parts.heap.take(bytes) {
-            return Ok(address);
-        }
-        parts.gpu.guard()?;
-        match parts.grow(bytes) {
-            Err(DeviceError::OutOfMemory { .. }) => {
-                parts.release_unused()?;
-                parts.grow(bytes)?;
-            }
-            other => other?,
-        }
-        parts
-            .heap
-            .take(bytes)
-            .ok_or(DeviceError::OutOfMemory { requested: bytes, in_use: parts.heap.stats().allocated })
-    }
-
-    /// Gives a block back; work already launched may still use it. Unknown addresses are ignored.
-    pub fn free(&mut self, address: u64) {
-        self.parts.heap.give(address);
     }
 
     /// Gives every segment that is not in use back to the driver. Waits for work in flight.
@@ -239,120 +194,12 @@ impl VulkanQueue {
         self.parts.release_unused()
     }
 
-    /// The kernel of that name in the variants table, compiled now if it is new.
-    ///
-    /// # Errors
-    /// `Unsupported` where there is none or the device lacks what it needs; `Driver`.
-    pub fn kernel(&mut self, name: &str) -> Result<KernelId, DeviceError> {
-        if let Some(id) = self.parts.names.get(name) {
-            return Ok(*id);
-        }
-        let parts = &mut *self.parts;
-        parts.gpu.guard()?;
-        let pipeline = parts.pipelines.get(&mut parts.gpu, name)?;
-        let layout = parts.pipelines.set_layout(&parts.gpu, pipeline.buffers)?;
-        let id = KernelId(parts.kernels.len() as u32);
-        parts.kernels.push((name.into(), pipeline, layout));
-        parts.names.insert(name.to_string(), id);
-        Ok(id)
-    }
-
-    /// Launches `grid` workgroups after all work on the same memory that was launched before.
-    /// `params[0]` is the first workgroup's x index.
-    ///
-    /// # Errors
-    /// `Misuse` for a range outside of the heap or wrong counts; `Unsupported` past the device's limits;
-    /// `Timeout` where earlier work does not end; `Lost`, `Driver`.
-    pub fn launch(
-        &mut self,
-        kernel: KernelId,
-        grid: [u32; 3],
-        params: &[u32],
-        args: &[Arg],
-        work: Work,
-    ) -> Result<(), DeviceError> {
-        self.parts.launch(kernel, grid, params, args, work)
-    }
-
-    /// Fills `bytes` from `address` with copies of a 32-bit word; both are multiples of 4.
-    ///
-    /// # Errors
-    /// As [`VulkanQueue::launch`].
-    pub fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        if !address.is_multiple_of(4) || !bytes.is_multiple_of(4) {
-            return Err(DeviceError::Misuse(format!(
-                "a fill of {bytes} bytes at {address:#x}: not whole words"
-            )));
-        }
-        let parts = &mut *self.parts;
-        let (buffer, offset) = parts.resolve(address, bytes)?;
-        let slot = parts.open(bytes as f64 * 16.0)?;
-        parts.order(Command::Transfer, [((address, address + bytes), Access::Write)].into_iter(), slot);
-        // SAFETY: recording; the range is of the buffer, in whole words.
-        unsafe {
-            parts.gpu.raw.cmd_fill_buffer(parts.slots.all[slot].commands.buffer, buffer, offset, bytes, word)
-        };
-        parts.recorded(slot, bytes as f64 * 16.0)
-    }
-
-    /// Copies `bytes` between ranges that do not overlap.
-    ///
-    /// # Errors
-    /// As [`VulkanQueue::launch`].
-    pub fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        if from < to.saturating_add(bytes) && to < from.saturating_add(bytes) {
-            return Err(DeviceError::Misuse(format!("a copy of {bytes} bytes from {from:#x} onto itself")));
-        }
-        let parts = &mut *self.parts;
-        let (source, from_offset) = parts.resolve(from, bytes)?;
-        let (target, to_offset) = parts.resolve(to, bytes)?;
-        let slot = parts.open(bytes as f64 * 32.0)?;
-        let ranges = [((from, from + bytes), Access::Read), ((to, to + bytes), Access::Write)];
-        parts.order(Command::Transfer, ranges.into_iter(), slot);
-        let region = vk::BufferCopy::default().src_offset(from_offset).dst_offset(to_offset).size(bytes);
-        // SAFETY: recording; both ranges are of their buffers and do not overlap.
-        unsafe {
-            parts.gpu.raw.cmd_copy_buffer(parts.slots.all[slot].commands.buffer, source, target, &[region])
-        };
-        parts.recorded(slot, bytes as f64 * 32.0)
-    }
-
-    /// Copies `data` to `address`. Returns once `data` may be changed; the copy runs in order.
-    ///
-    /// # Errors
-    /// As [`VulkanQueue::launch`], `OutOfMemory`.
-    pub fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.parts.upload(address, data)
-    }
-
-    /// Copies from `address` into `data`, after all work launched before. Waits.
-    ///
-    /// # Errors
-    /// As [`VulkanQueue::upload`].
-    pub fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
-        self.parts.download(address, data)
-    }
-
     /// Submits what was recorded, without waiting.
     ///
     /// # Errors
     /// `Lost`, `Driver`.
     pub fn flush(&mut self) -> Result<(), DeviceError> {
         self.parts.flush().map(drop)
-    }
-
-    /// Waits for all work.
-    ///
-    /// # Errors
-    /// `Timeout` after the stream's deadline, `Lost`, `Driver`.
-    pub fn synchronize(&mut self) -> Result<(), DeviceError> {
-        self.parts.synchronize()
     }
 
     /// Starts or ends taking the time of every launch. Ending waits for work in flight.
@@ -362,8 +209,8 @@ impl VulkanQueue {
     pub fn profile(&mut self, on: bool) -> Result<Vec<Profiled>, DeviceError> {
         let parts = &mut *self.parts;
         parts.synchronize()?;
-        let names = &parts.names;
-        Ok(parts.profile.switch(&parts.gpu, on, names))
+        let kernels = &parts.kernels;
+        Ok(parts.profile.switch(&parts.gpu, on, |kernel| kernels[kernel].0.to_string()))
     }
 }
 
@@ -390,11 +237,11 @@ impl Drop for VulkanQueue {
 
 impl Queue for VulkanQueue {
     fn info(&self) -> &DeviceInfo {
-        self.info()
+        &self.parts.gpu.adapter.info
     }
 
     fn caps(&self) -> &DeviceCaps {
-        self.caps()
+        &self.parts.gpu.adapter.caps
     }
 
     fn check(&mut self) -> Result<(), DeviceError> {
@@ -402,11 +249,26 @@ impl Queue for VulkanQueue {
     }
 
     fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
-        self.alloc(bytes)
+        let parts = &mut *self.parts;
+        if let Some(address) = parts.heap.take(bytes) {
+            return Ok(address);
+        }
+        parts.gpu.guard()?;
+        match parts.grow(bytes) {
+            Err(DeviceError::OutOfMemory { .. }) => {
+                parts.release_unused()?;
+                parts.grow(bytes)?;
+            }
+            other => other?,
+        }
+        parts
+            .heap
+            .take(bytes)
+            .ok_or(DeviceError::OutOfMemory { requested: bytes, in_use: parts.heap.stats().allocated })
     }
 
     fn free(&mut self, address: u64) {
-        self.free(address);
+        self.parts.heap.give(address);
     }
 
     fn launch(
@@ -417,8 +279,7 @@ impl Queue for VulkanQueue {
         args: &[Arg],
         work: Work,
     ) -> Result<(), DeviceError> {
-        let kernel = self.kernel(kernel)?;
-        self.launch(kernel, grid, params, args, work)
+        self.parts.launch(kernel, grid, params, args, work)
     }
 
     fn prepare(&mut self, launch: &Launch) -> Result<(), DeviceError> {
@@ -429,23 +290,56 @@ impl Queue for VulkanQueue {
     }
 
     fn fill(&mut self, address: u64, bytes: u64, word: u32) -> Result<(), DeviceError> {
-        self.fill(address, bytes, word)
+        if bytes == 0 {
+            return Ok(());
+        }
+        if !address.is_multiple_of(4) || !bytes.is_multiple_of(4) {
+            return Err(DeviceError::Misuse(format!(
+                "a fill of {bytes} bytes at {address:#x}: not whole words"
+            )));
+        }
+        let parts = &mut *self.parts;
+        let (buffer, offset) = parts.resolve(address, bytes)?;
+        let slot = parts.open(bytes as f64 * 16.0)?;
+        parts.order(Command::Transfer, [((address, address + bytes), Access::Write)].into_iter(), slot);
+        // SAFETY: recording; the range is of the buffer, in whole words.
+        unsafe {
+            parts.gpu.raw.cmd_fill_buffer(parts.slots.all[slot].commands.buffer, buffer, offset, bytes, word)
+        };
+        parts.recorded(slot, bytes as f64 * 16.0)
     }
 
     fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.copy(from, to, bytes)
+        if bytes == 0 {
+            return Ok(());
+        }
+        if from < to.saturating_add(bytes) && to < from.saturating_add(bytes) {
+            return Err(DeviceError::Misuse(format!("a copy of {bytes} bytes from {from:#x} onto itself")));
+        }
+        let parts = &mut *self.parts;
+        let (source, from_offset) = parts.resolve(from, bytes)?;
+        let (target, to_offset) = parts.resolve(to, bytes)?;
+        let slot = parts.open(bytes as f64 * 32.0)?;
+        let ranges = [((from, from + bytes), Access::Read), ((to, to + bytes), Access::Write)];
+        parts.order(Command::Transfer, ranges.into_iter(), slot);
+        let region = vk::BufferCopy::default().src_offset(from_offset).dst_offset(to_offset).size(bytes);
+        // SAFETY: recording; both ranges are of their buffers and do not overlap.
+        unsafe {
+            parts.gpu.raw.cmd_copy_buffer(parts.slots.all[slot].commands.buffer, source, target, &[region])
+        };
+        parts.recorded(slot, bytes as f64 * 32.0)
     }
 
     fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.upload(address, data)
+        self.parts.upload(address, data)
     }
 
     fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
-        self.download(address, data)
+        self.parts.download(address, data)
     }
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {
-        self.synchronize()
+        self.parts.synchronize()
     }
 
     fn wait_until(&mut self, deadline: Option<Deadline>) {
@@ -482,6 +376,6 @@ impl Queue for VulkanQueue {
     }
 
     fn submits(&self) -> u64 {
-        self.submits()
+        self.parts.submits
     }
 }

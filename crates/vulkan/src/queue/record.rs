@@ -1,7 +1,7 @@
 //! Recording and submitting: what every call of a stream ends in.
 
 use super::slots::{LAUNCHES, QUERIES, Slot};
-use super::{KernelId, Parts, Segment};
+use super::{Parts, Segment};
 use crate::pipelines::Pipeline;
 use ash::vk;
 use wave32_device::check::{self, LaunchShape};
@@ -140,18 +140,30 @@ impl Parts {
         Ok(())
     }
 
+    /// The place in `kernels` of the kernel of that name, compiled now if it is new.
+    fn kernel(&mut self, name: &str) -> Result<usize, DeviceError> {
+        if let Some(&place) = self.names.get(name) {
+            return Ok(place);
+        }
+        self.gpu.guard()?;
+        let pipeline = self.pipelines.get(&mut self.gpu, name)?;
+        let layout = self.pipelines.set_layout(&self.gpu, pipeline.buffers)?;
+        let place = self.kernels.len();
+        self.kernels.push((name.into(), pipeline, layout));
+        self.names.insert(name.into(), place);
+        Ok(place)
+    }
+
     pub(super) fn launch(
         &mut self,
-        kernel: KernelId,
+        name: &str,
         grid: [u32; 3],
         params: &[u32],
         args: &[Arg],
         work: Work,
     ) -> Result<(), DeviceError> {
-        let Some((name, pipeline, layout)) = self.kernels.get(kernel.0 as usize) else {
-            return Err(DeviceError::Misuse("a kernel of another queue".into()));
-        };
-        let (pipeline, layout) = (*pipeline, *layout);
+        let kernel = self.kernel(name)?;
+        let (_, pipeline, layout) = self.kernels[kernel];
         let caps = &self.gpu.adapter.caps;
         let first = params.first().copied();
         let shape = LaunchShape { kernel: name, grid, first, params: params.len(), buffers: args.len() };
@@ -185,7 +197,7 @@ impl Parts {
     pub(super) fn record(
         &mut self,
         slot: usize,
-        kernel: KernelId,
+        kernel: usize,
         (pipeline, layout): (Pipeline, vk::DescriptorSetLayout),
         [x, y, z]: [u32; 3],
         words: &[u32; MAX_PARAMS],
@@ -209,7 +221,7 @@ impl Parts {
         let (point, stage) = (vk::PipelineBindPoint::COMPUTE, vk::ShaderStageFlags::COMPUTE);
         let timed = self.profile.is_on();
         if timed {
-            slot.profiled.push((kernel.0, slot.stamps));
+            slot.profiled.push((kernel, slot.stamps));
             slot.stamp(&self.gpu);
         }
         // SAFETY: recording; pipeline, layout and set were made for each other and live until the submit is

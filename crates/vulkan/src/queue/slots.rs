@@ -26,8 +26,8 @@ pub(crate) struct Slot {
     pub(crate) launches: u32,
     /// Work that was recorded, for the budget to learn from.
     pub(crate) work: f64,
-    /// Kernel and first timestamp of each profiled launch; the second follows.
-    pub(crate) profiled: Vec<(u32, u32)>,
+    /// The kernel's place and first timestamp of each profiled launch; the second follows.
+    pub(crate) profiled: Vec<(usize, u32)>,
     /// Stamps that somebody asked for, each with its timestamp.
     pub(crate) stamped: Vec<(Stamp, u32)>,
 }

@@ -24,41 +24,41 @@ pub(crate) struct Transfer {
     head: u64,
     /// Bytes of the ring in flight, oldest first, an entry a submit: (bytes, timeline value, 0 while it is
     /// being recorded).
-    flying: VecDeque<(u64, u64)>,
+    pending: VecDeque<(u64, u64)>,
     used: u64,
 }
 
 impl Transfer {
     /// What was recorded so far is done when the timeline reaches `value`.
     pub(super) fn submitted(&mut self, value: u64) {
-        if let Some((_, at)) = self.flying.back_mut().filter(|(_, at)| *at == 0) {
+        if let Some((_, at)) = self.pending.back_mut().filter(|(_, at)| *at == 0) {
             *at = value;
         }
     }
 
     /// Takes `bytes` of the ring for the submit being recorded.
-    fn fly(&mut self, bytes: u64) {
+    fn reserve(&mut self, bytes: u64) {
         self.used += bytes;
-        match self.flying.back_mut() {
+        match self.pending.back_mut() {
             Some((all, 0)) => *all += bytes,
-            _ => self.flying.push_back((bytes, 0)),
+            _ => self.pending.push_back((bytes, 0)),
         }
     }
 
     /// Gives back what is done, as far as is known without asking the driver.
-    fn land(&mut self, reached: u64) {
-        while let Some(&(bytes, value)) = self.flying.front() {
+    fn reclaim(&mut self, reached: u64) {
+        while let Some(&(bytes, value)) = self.pending.front() {
             if value == 0 || value > reached {
                 return;
             }
-            self.flying.pop_front();
+            self.pending.pop_front();
             self.used -= bytes;
         }
     }
 
     /// Submits whose uploads may still be on their way.
     pub(super) fn in_flight(&self) -> usize {
-        self.flying.len()
+        self.pending.len()
     }
 
     /// Destroys the staging memory; nothing may be in flight.
@@ -83,9 +83,9 @@ impl Parts {
         }
         let wraps = self.transfer.head + bytes > UP;
         let skipped = if wraps { UP - self.transfer.head } else { 0 };
-        self.transfer.land(self.gpu.reached());
+        self.transfer.reclaim(self.gpu.reached());
         while self.transfer.used + skipped + bytes > UP {
-            let Some(&(_, value)) = self.transfer.flying.front() else { break };
+            let Some(&(_, value)) = self.transfer.pending.front() else { break };
             if value == 0 {
                 // Recorded in the batch that is still open.
                 self.flush()?;
@@ -93,11 +93,11 @@ impl Parts {
                 continue;
             }
             self.gpu.wait(value, "copy to the device", self.deadline())?;
-            self.transfer.land(value);
+            self.transfer.reclaim(value);
         }
         let start = if wraps { 0 } else { self.transfer.head };
         self.transfer.head = start + bytes;
-        self.transfer.fly(skipped + bytes);
+        self.transfer.reserve(skipped + bytes);
         Ok(start)
     }
 
