@@ -4,7 +4,7 @@ use super::build::{
     Builder, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, pass, read, unused, write,
 };
 use super::gather::{self, Gather};
-use super::tensors::{Shape, fits};
+use super::tensors::Shape;
 use super::wrw;
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
@@ -23,8 +23,7 @@ impl Solver for Direct {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        fits(problem, caps)?;
-        let phases = gather::phase_count(&Shape::of(problem));
+        let phases = gather::phase_count(&Shape::new(problem, caps)?);
         if problem.spec().direction == Direction::BackwardData && phases > MAX_PHASES {
             let detail = format!("{phases} stride phases, takes {MAX_PHASES}");
             return Err(Refusal::new("too-many-phases", detail));
@@ -33,7 +32,7 @@ impl Solver for Direct {
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
-        let shape = Shape::of(problem);
+        let shape = Shape::new(problem, caps)?;
         match problem.spec().direction {
             Direction::Forward => gathering(&shape, &[gather::forward(&shape)], problem, caps, policy),
             Direction::BackwardData => {

@@ -208,6 +208,7 @@ mod tests {
 
     #[test]
     fn phases_of_backward_data_are_its_definition() {
+        let caps = crate::DeviceCaps::of(crate::usual_boards()[0]);
         let mut checked = 0;
         for w in 1..14 {
             for s in 1..6 {
@@ -224,7 +225,7 @@ mod tests {
                                 ..ConvSpec::default()
                             };
                             let Ok(problem) = ConvProblem::new(spec) else { continue };
-                            let shape = Shape::of(&problem);
+                            let shape = Shape::new(&problem, &caps).unwrap();
                             assert_eq!(phases(&shape), definition(&shape), "{problem}");
                             checked += 1;
                         }

@@ -6,7 +6,7 @@ use super::build::{
     unused, write,
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
-use super::tensors::{Shape, fits};
+use super::tensors::Shape;
 use super::wrw;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
@@ -40,10 +40,9 @@ impl Solver for Igemm {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        fits(problem, caps)?;
         match problem.spec().direction {
-            Direction::BackwardWeights => Ok(()),
-            _ => gathers(problem, Mode::Generic).map(|_| ()),
+            Direction::BackwardWeights => Shape::new(problem, caps).map(drop),
+            _ => gathers(problem, caps, Mode::Generic).map(drop),
         }
     }
 
@@ -61,8 +60,7 @@ impl Solver for IgemmPacked {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        fits(problem, caps)?;
-        gathers(problem, Mode::Packed).map(|_| ())
+        gathers(problem, caps, Mode::Packed).map(drop)
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
@@ -80,8 +78,7 @@ impl Solver for Gemm1x1 {
         if [s.r, s.s] != [1, 1] || s.stride != [1, 1] || s.pad != [0, 0] {
             return Err(Refusal::new("not-pointwise", "takes 1x1 filters with stride 1 and no padding"));
         }
-        fits(problem, caps)?;
-        gathers(problem, Mode::Pointwise).map(|_| ())
+        gathers(problem, caps, Mode::Pointwise).map(drop)
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
@@ -90,8 +87,8 @@ impl Solver for Gemm1x1 {
 }
 
 /// The gathering convolutions of the problem, or why this mode cannot do them.
-fn gathers(problem: &ConvProblem, mode: Mode) -> Result<(Shape, Vec<Gather>), Refusal> {
-    let shape = Shape::of(problem);
+fn gathers(problem: &ConvProblem, caps: &DeviceCaps, mode: Mode) -> Result<(Shape, Vec<Gather>), Refusal> {
+    let shape = Shape::new(problem, caps)?;
     let all = match problem.spec().direction {
         Direction::Forward => vec![gather::forward(&shape)],
         Direction::BackwardData => {
@@ -137,7 +134,7 @@ fn best(
     caps: &DeviceCaps,
     policy: &Policy,
 ) -> Result<Plan, Refusal> {
-    let (shape, gathers) = gathers(problem, mode)?;
+    let (shape, gathers) = gathers(problem, caps, mode)?;
     let mut best = Cheapest::new(caps);
     for variant in variants::of("igemm", problem.spec().dtype).filter(|v| v.define("MODE") == mode as i64) {
         let bk = variant.define("BK") as u32;

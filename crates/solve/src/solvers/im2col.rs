@@ -5,7 +5,7 @@ use super::build::{
     Buffer, Builder, NewLaunch, Region, epilogue_flags, part, partial_stride, pass, read, unused, write,
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
-use super::tensors::{Shape, fits};
+use super::tensors::Shape;
 use crate::model::chunk;
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
@@ -25,7 +25,7 @@ impl Solver for Im2colGemm {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        fits(problem, caps)?;
+        Shape::new(problem, caps)?;
         let s = problem.spec();
         if s.layout == Layout::Nhwc && s.groups > 1 {
             return Err(Refusal::new("nhwc-groups", "groups are interleaved in NHWC columns"));
@@ -34,7 +34,7 @@ impl Solver for Im2colGemm {
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
-        let p = Shape::of(problem);
+        let p = Shape::new(problem, caps)?;
         let work = Work::new(&p, problem, caps, policy)?;
         let mut builder = Builder::new(problem, caps);
         let columns = builder.reserve(work.image_bytes * u64::from(work.images));

@@ -13,7 +13,7 @@ fn strides(layout: Layout, channels: i64, height: i64, width: i64) -> Strides {
     }
 }
 
-/// A plain problem's sizes as kernels want them. Only made of problems that [`fits`] admitted.
+/// A plain problem's sizes as kernels want them: 32-bit indices and 16-bit geometry.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub n: u32,
@@ -37,10 +37,16 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn of(problem: &ConvProblem) -> Self {
+    /// Of a problem that every kernel could take.
+    ///
+    /// # Errors
+    /// `tensor-too-large`, `geometry-too-wide`, `no-16bit-storage`.
+    pub fn new(problem: &ConvProblem, caps: &DeviceCaps) -> Result<Self, Refusal> {
+        check(problem, caps)?;
         let s = problem.spec();
         let layout = s.layout;
-        Self {
+        // No dimension is larger than a tensor that has it, and these fit.
+        Ok(Self {
             n: s.n as u32,
             groups: s.groups as u32,
             cg: (s.c / s.groups) as u32,
@@ -57,7 +63,7 @@ impl Shape {
             x: strides(layout, s.c, s.h, s.w),
             f: strides(layout, s.c / s.groups, s.r, s.s),
             y: strides(layout, s.k, problem.out_h(), problem.out_w()),
-        }
+        })
     }
 
     pub fn taps(&self) -> u32 {
@@ -70,11 +76,7 @@ impl Shape {
     }
 }
 
-/// What every kernel needs of a problem: 32-bit indices and 16-bit geometry.
-///
-/// # Errors
-/// `tensor-too-large`, `geometry-too-wide`, `no-16bit-storage`.
-pub fn fits(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
+fn check(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
     let s = problem.spec();
     let size = s.dtype.size();
     if size == 2 && !caps.storage_16bit {

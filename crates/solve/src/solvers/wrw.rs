@@ -73,7 +73,7 @@ pub fn plan(
     caps: &DeviceCaps,
     policy: &Policy,
 ) -> Result<Plan, Refusal> {
-    let p = Shape::of(problem);
+    let p = Shape::new(problem, caps)?;
     let mut best = Cheapest::new(caps);
     for variant in variants::of("wrw", problem.spec().dtype) {
         for splits in SPLITS {
