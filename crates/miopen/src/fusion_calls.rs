@@ -1,6 +1,6 @@
 //! The calls for fusion plans.
 
-use crate::activation::Activation;
+use crate::activation::{Activation, activation};
 use crate::batch_norm::Mode;
 use crate::convolution::convolution;
 use crate::entry::{Failure, Outcome, call};
@@ -109,7 +109,7 @@ pub extern "C" fn miopenCreateOpConvForward(plan: Id, operator: Out<Id>, conv: I
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreateOpActivationForward(plan: Id, operator: Out<Id>, mode: c_int) -> Status {
     call("miopenCreateOpActivationForward", || {
-        Activation::new(mode, [0.0; 3])?;
+        activation(mode, [0.0; 3])?;
         append(plan, &operator, Operation::Activation(mode))
     })
 }
@@ -118,7 +118,7 @@ pub extern "C" fn miopenCreateOpActivationForward(plan: Id, operator: Out<Id>, m
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreateOpActivationBackward(plan: Id, operator: Out<Id>, mode: c_int) -> Status {
     call("miopenCreateOpActivationBackward", || {
-        Activation::new(mode, [0.0; 3])?;
+        activation(mode, [0.0; 3])?;
         append(plan, &operator, Operation::ActivationBackward(mode))
     })
 }
@@ -395,7 +395,7 @@ pub extern "C" fn miopenConvolutionBiasActivationForward(
             factors: [alpha1.get("alpha1")?, second],
             z: z_tensor.as_ref().map(|tensor| (tensor, z)),
             bias: bias_tensor.as_ref().map(|tensor| (tensor, bias)),
-            activation: slot::get::<Activation>(activation)?,
+            activation: slot::get(activation)?,
         }
         .run(&handle)
     })
