@@ -9,9 +9,9 @@ use crate::ffi::{Data, Id, status};
 use crate::handle::Handle;
 use crate::objects;
 use crate::pass::{launch, ours};
-use crate::pose::{Posed, flat};
+use crate::pose::Posed;
 use crate::slot::Described;
-use crate::steps::{Steps, one_float_type, one_size, wide};
+use crate::steps::{Steps, one_float_type, wide};
 use crate::tensor::Tensor;
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -204,7 +204,7 @@ impl Step {
         match (operation, *argument) {
             (Operation::Bias(tensor), Argument::Bias(data)) => Ok(Self::Post(bias(tensor, data, y)?)),
             (Operation::Activation(mode), Argument::Activation(numbers)) => {
-                Ok(Self::Activation(Activation::new(*mode, numbers)?))
+                Ok(Self::Post(PostOp::Activation(activation(*mode, numbers)?)))
             }
             (Operation::Inference(mode, tensor), Argument::Inference(data, epsilon)) => {
                 let layer = Layer::new(*mode, y.sizes(), epsilon)?;
@@ -253,7 +253,10 @@ impl Step {
 }
 
 /// A bias, one element for each channel of y.
-fn bias(tensor: &Tensor, data: Data, y: &View) -> Outcome<PostOp> {
+///
+/// # Errors
+/// Bad parameter: null, of another size, or no floats.
+pub fn bias(tensor: &Tensor, data: Data, y: &View) -> Outcome<PostOp> {
     let view = tensor.view("bias", data)?;
     let channels = y.sizes().get(1).copied().unwrap_or(0);
     if view.elements() != channels || !view.is_contiguous() || !view.dtype.is_float() {
@@ -316,55 +319,6 @@ impl Layer {
         let through = steps.make(wide(dy.dtype), dy.sizes())?;
         activation.backward(steps, dy, &before, &behind, &through)?;
         Ok(through)
-    }
-}
-
-/// A convolution, what is added, and an activation: `miopenConvolutionBiasActivationForward`.
-pub struct Fused<'a> {
-    /// The convolution.
-    pub convolution: &'a Convolution,
-    /// x, w, y.
-    pub tensors: [&'a Tensor; 3],
-    /// Their addresses.
-    pub data: [Data; 3],
-    /// `miopenConvFwdAlgorithm_t`.
-    pub algorithm: c_int,
-    /// The caller's workspace and its bytes.
-    pub workspace: (Data, u64),
-    /// Factors of the convolution and of z.
-    pub factors: [f32; 2],
-    /// What is added as it is.
-    pub z: Option<(&'a Tensor, Data)>,
-    /// What is added to each channel.
-    pub bias: Option<(&'a Tensor, Data)>,
-    /// What becomes of it all.
-    pub activation: Activation,
-}
-
-impl Fused<'_> {
-    /// `y = activation(factors[0] * convolution + factors[1] * z + bias)`.
-    ///
-    /// # Errors
-    /// Bad parameter, not implemented: as of the parts.
-    pub fn run(&self, handle: &Handle) -> Outcome {
-        let [x, w, y] = self.tensors;
-        let posed = Posed::new(Direction::Forward, self.convolution, x, w, y)?;
-        let views = posed.views(self.data)?;
-        let [alpha, beta] = self.factors.map(f64::from);
-        let z = match self.z {
-            Some((tensor, data)) if beta != 0.0 => flat(tensor, "z")?.view("z", data)?,
-            _ => views[2],
-        };
-        one_size(&[("y", &views[2]), ("z", &z)])?;
-        if z.address == views[2].address && z != views[2] {
-            return Err(Failure::bad("z lies where y does, and in another layout"));
-        }
-        let blend = PostOp::blend(alpha, if self.z.is_some() { beta } else { 0.0 }, z);
-        let bias = self.bias.map(|(tensor, data)| bias(tensor, data, &views[2])).transpose()?;
-        let post_ops = blend.into_iter().chain(bias).chain([PostOp::Activation(self.activation)]);
-        let (chain, choice) = ours(handle, &posed, post_ops.collect())?;
-        let offer = choice.by_algorithm(self.algorithm, self.workspace.1)?;
-        handle.run(|engine| launch(engine, &chain, &choice, offer, &views, self.workspace.0))
     }
 }
 

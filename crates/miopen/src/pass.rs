@@ -40,7 +40,8 @@ pub struct Asked {
     ids: (Id, [Id; 3], Id),
     convolution: Convolution,
     direction: Direction,
-    posed: Posed,
+    /// The problem and its tensors.
+    pub posed: Posed,
     /// What there is for it.
     pub choice: Choice,
 }

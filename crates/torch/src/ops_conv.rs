@@ -112,17 +112,7 @@ fn convolution<const RELU: bool>(
     groups: i64,
 ) -> Result<Tensor, Error> {
     let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
-    forward(input, weight, bias, &geometry, RELU)
-}
-
-fn forward(
-    input: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    geometry: &Geometry<'_>,
-    relu: bool,
-) -> Result<Tensor, Error> {
-    let spec = spec(input, weight, geometry)?;
+    let spec = spec(input, weight, &geometry)?;
     let (n, k) = (spec.n, spec.k);
     // An empty batch has a shape as well.
     let problem = problem(ConvSpec { n: n.max(1), ..spec })?;
@@ -134,7 +124,7 @@ fn forward(
         return Ok(output);
     }
     let bias = bias.map(view).transpose()?.map(PostOp::Bias);
-    let relu = relu.then_some(PostOp::Activation(Activation::RELU));
+    let relu = RELU.then_some(PostOp::Activation(Activation::RELU));
     let chain = ConvChain::new(problem, bias.into_iter().chain(relu).collect());
     let (x, w, y) = (view(input)?, view(weight)?, view(&output)?);
     planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x: &x, w: &w, y: &y }))?;
