@@ -4,15 +4,17 @@
 //! a channel (what PyTorch builds for a bias); behind a forward pass, an activation. Tensors between nodes are virtual
 //! and nobody else's. What is not understood to the last field is refused, and hipDNN asks its next engine.
 
+use crate::entry::Outcome;
 use crate::schema::{
     self, Attributes, CROSS_CORRELATION, Graph, Node, Numbers, Pointwise, data_type, pointwise_mode,
 };
 use std::collections::HashMap;
 use wave32_miopen::activation::{Activation, Mode};
 use wave32_miopen::convolution::{Convolution, MAX_SPATIAL};
-use wave32_miopen::ffi::DataType;
+use wave32_miopen::ffi::{Data, DataType};
 use wave32_miopen::pose::Posed;
 use wave32_miopen::tensor::Tensor;
+use wave32_ops::{PostOp, View};
 use wave32_problem::Direction;
 
 /// Why a graph is not ours.
@@ -24,7 +26,7 @@ const MAX_TENSORS: usize = 16;
 /// What a graph wants, and by which numbers its buffers come.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// The convolution; its epilogue has the bias of a forward pass and a plain ReLU.
+    /// The convolution.
     pub posed: Posed,
     /// x, w and y, or their gradients.
     pub uids: [i64; 3],
@@ -34,7 +36,7 @@ pub struct Wanted {
     pub made: Tensor,
     /// What is added to each channel.
     pub bias: Option<i64>,
-    /// The activation that is launched behind the convolution.
+    /// What becomes of the sum.
     pub activation: Option<Activation>,
 }
 
@@ -364,16 +366,16 @@ impl Wanted {
         let mut convolution = root.convolution;
         convolution.groups = c / each;
         let posed = Posed::new(direction, &convolution, &x, &w, &y).map_err(|failure| failure.message)?;
-        let relu = activation.is_some_and(|found| found.mode == Mode::Relu);
-        let forward = direction == Direction::Forward;
-        let epilogue = wave32_ops::epilogue(forward && bias.is_some(), relu);
-        let posed = posed.with(epilogue).map_err(|failure| failure.message)?;
-        let activation = activation.filter(|_| !relu);
         Ok(Self { posed, uids, result, made, bias, activation })
     }
 
-    /// Does the convolution's own kernel add the bias?
-    pub fn is_fused(&self) -> bool {
-        self.posed.problem.spec().epilogue.bias
+    /// What is behind the convolution, with the bias at that address.
+    ///
+    /// # Errors
+    /// None: a bias has one dimension.
+    pub fn post_ops(&self, bias: Data) -> Outcome<Vec<PostOp>> {
+        let (dtype, channels) = (self.made.dtype.element(), self.made.sizes()[1]);
+        let bias = self.bias.map(|_| View::contiguous(bias as u64, dtype, &[channels])).transpose()?;
+        Ok(bias.map(PostOp::Bias).into_iter().chain(self.activation.map(PostOp::Activation)).collect())
     }
 }

@@ -6,10 +6,8 @@ use wave32_miopen::ffi::Data;
 use wave32_miopen::handle::Handle;
 use wave32_miopen::objects::Object;
 use wave32_miopen::offers::{Choice, Offer};
-use wave32_miopen::pass::{place, say};
-use wave32_miopen::pose::Place;
-use wave32_miopen::steps::Steps;
-use wave32_ops::{Op, View};
+use wave32_miopen::pass::{launch, ours};
+use wave32_ops::ConvChain;
 
 /// What `hipdnnEnginePluginCreate` makes.
 #[derive(Debug)]
@@ -47,7 +45,7 @@ pub struct DeviceBuffer {
 /// # Errors
 /// Not implemented, where no solver takes it; not initialized, where the card cannot be used.
 pub fn choose(handle: &Handle, wanted: &Wanted) -> Outcome<(Choice, Offer)> {
-    let choice = handle.choose(&wanted.posed.problem)?.ours();
+    let (_, choice) = ours(handle, &wanted.posed, wanted.post_ops(0)?)?;
     let fastest = choice.solutions().first().map(|&offer| offer.clone());
     Ok((choice, fastest.ok_or_else(|| Failure::absent("this convolution"))?))
 }
@@ -85,39 +83,14 @@ impl Context {
             Some(buffer) => Ok(buffer.data),
             None => Err(Failure::bad(format!("no buffer for tensor {uid}"))),
         };
-        let Wanted { posed, uids, made, activation, .. } = &self.wanted;
-        let data = [at(uids[0])?, at(uids[1])?, at(uids[2])?];
-        let out = made.view("the result", data[self.wanted.result])?;
-        let bias = match self.wanted.bias {
-            Some(uid) => {
-                let sizes: Vec<u64> = out
-                    .sizes()
-                    .iter()
-                    .enumerate()
-                    .map(|(dim, &size)| if dim == 1 { size } else { 1 })
-                    .collect();
-                Some(View::contiguous(at(uid)? as u64, out.dtype, &sizes)?)
-            }
-            None => None,
-        };
+        let Wanted { posed, uids, bias, .. } = &self.wanted;
+        let views = posed.views([at(uids[0])?, at(uids[1])?, at(uids[2])?])?;
+        let bias = bias.map_or(Ok(0), at)?;
         if self.workspace() > 0 && workspace == 0 {
             let text = format!("workspace is null, {} bytes are needed", self.workspace());
             return Err(Failure::bad(text));
         }
-        let workspace = (self.workspace() > 0).then_some(workspace);
-        let (fused, after) = if self.wanted.is_fused() { (bias, None) } else { (None, bias) };
-        let place = Place { bias: fused, ..place(data)? };
-        say(posed, &self.choice, &self.offer);
-        handle.run(|engine| {
-            posed.run(engine, &self.offer.plan, place, [1.0, 0.0], workspace)?;
-            let steps = &mut Steps::new(&mut engine.queue);
-            if let Some(bias) = &after {
-                steps.run(Op::Add, &[(&out).into(), bias.into()], [0.0; 2], &out)?;
-            }
-            if let Some(activation) = activation {
-                activation.forward(steps, &out, &out)?;
-            }
-            Ok(())
-        })
+        let chain = ConvChain::new(posed.problem.clone(), self.wanted.post_ops(bias)?);
+        handle.run(|engine| launch(engine, &chain, &self.choice, &self.offer, &views, workspace))
     }
 }

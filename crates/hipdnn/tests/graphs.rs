@@ -8,7 +8,8 @@ use common::write::{ADD, BACKWARD_DATA, Graph, HALF, Node, Pointwise, RELU, Tens
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use wave32_hipdnn::graph::Wanted;
-use wave32_miopen::offers::Choices;
+use wave32_miopen::offers::Choice;
+use wave32_ops::{ConvChain, Planner};
 use wave32_problem::Activation;
 use wave32_solve::{DeviceCaps, usual_boards};
 
@@ -58,8 +59,9 @@ fn a_convolution_is_read_as_it_was_written() {
 fn a_bias_and_a_relu_are_the_kernels_own_work() {
     let case = fused(&mut random());
     let wanted = read(&case.graph()).unwrap();
-    let epilogue = wanted.posed.problem.spec().epilogue;
-    assert!(epilogue.bias && epilogue.activation == Activation::Relu && wanted.activation.is_none());
+    let chain = ConvChain::new(wanted.posed.problem.clone(), wanted.post_ops(0).unwrap());
+    let epilogue = chain.problem().spec().epilogue;
+    assert!(epilogue.bias && epilogue.activation == Activation::Relu && chain.fused() == 2);
     assert_eq!((wanted.bias, wanted.uids), (Some(BIAS), [X, W, Y]));
 }
 
@@ -258,7 +260,7 @@ fn mixed_up_graphs_are_refused_and_never_crash() {
     const NUMBERS: [i64; 12] = [0, 1, -1, 2, 3, 7, 64, 1 << 31, 1 << 32, 1 << 62, i64::MAX, i64::MIN];
     const UIDS: [i64; 7] = [X, W, Y, BIAS, 21, 22, 0];
     let random = &mut random();
-    let (mut choices, caps) = (Choices::default(), DeviceCaps::of(usual_boards()[0]));
+    let (mut planner, caps) = (Planner::default(), DeviceCaps::of(usual_boards()[0]));
     let mut refused = 0;
     for _ in 0..30_000 {
         let mut graph = fused(random).graph();
@@ -303,7 +305,7 @@ fn mixed_up_graphs_are_refused_and_never_crash() {
         }
         match read(&graph) {
             // Whatever the solvers say of it.
-            Ok(wanted) => drop(choices.of(&wanted.posed.problem, &caps)),
+            Ok(wanted) => drop(Choice::new(&mut planner, &caps, None, &wanted.posed.problem)),
             Err(_) => refused += 1,
         }
     }

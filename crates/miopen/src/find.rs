@@ -6,7 +6,7 @@
 
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Out, Perf, Status};
-use crate::pass::{Asked, Order, given, place, roles};
+use crate::pass::{Asked, Order, given, roles};
 use std::ffi::c_int;
 use wave32_problem::Direction;
 
@@ -77,7 +77,7 @@ macro_rules! pass {
                 let order = Order::Classic;
                 let tensors = roles($direction, order, [first, second, result]);
                 let asked = Asked::new(handle, $direction, tensors, convolution)?;
-                place(roles($direction, order, [first_data, second_data, result_data]))?;
+                asked.posed.views(roles($direction, order, [first_data, second_data, result_data]))?;
                 answer(&asked, requested, given(workspace, bytes), &returned, &results)
             })
         }

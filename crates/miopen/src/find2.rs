@@ -5,11 +5,12 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, DataType, Id, In, Out, Status, status};
 use crate::handle::Handle;
 use crate::offers::{Offer, algorithm_of};
-use crate::pass::{given, ours, place, say};
+use crate::pass::{given, launch, ours};
+use crate::pose::Posed;
 use crate::slot::{self, Described};
 use crate::tensor::{Tensor, described};
 use std::ffi::{c_int, c_uint};
-use wave32_problem::{Direction, Epilogue};
+use wave32_problem::Direction;
 
 /// x, w, y by their `miopenTensorArgumentId_t`, which counts from 1.
 type Tensors = [Option<Tensor>; 3];
@@ -162,13 +163,12 @@ impl Solution {
                 tensors[at] = described(argument.descriptor.get("descriptor")?, "descriptor")?;
             }
         }
-        let place = place(data)?;
-        let tensors = tensors.each_ref();
-        let (posed, choice) = ours(handle, self.direction, &self.convolution, tensors, Epilogue::default())?;
+        let [x, w, y] = &tensors;
+        let posed = Posed::new(self.direction, &self.convolution, x, w, y)?;
+        let views = posed.views(data)?;
+        let (chain, choice) = ours(handle, &posed, Vec::new())?;
         let offer = choice.by_solution(self.solver, given(workspace, bytes))?;
-        let own = (offer.workspace() > 0).then_some(workspace);
-        say(&posed, &choice, offer);
-        handle.run(|engine| posed.run(engine, &offer.plan, place, [1.0, 0.0], own))
+        handle.run(|engine| launch(engine, &chain, &choice, offer, &views, workspace))
     }
 }
 
@@ -282,8 +282,8 @@ pub extern "C" fn miopenFindSolutions(
         let options = if options == 0 { Options::default() } else { slot::get(options)? };
         solutions.check("solutions")?;
         let (convolution, direction) = (problem.convolution, problem.direction);
-        let tensors = problem.tensors()?;
-        let (_, choice) = ours(&handle, direction, &convolution, tensors.each_ref(), Epilogue::default())?;
+        let tensors @ [x, w, y] = problem.tensors()?;
+        let (_, choice) = ours(&handle, &Posed::new(direction, &convolution, &x, &w, &y)?, Vec::new())?;
         let mut offers: Vec<&Offer> = choice.within(options.workspace_limit);
         if options.by_workspace {
             offers.sort_by_key(|offer| offer.workspace());

@@ -1,22 +1,21 @@
 //! Fusion plans: a chain of operations on one tensor, run one after the other in place of the result. A bias and a ReLU
 //! behind a convolution are its kernels' work.
 
-use crate::activation::{self, Activation};
+use crate::activation::{Activation, activation};
 use crate::batch_norm::{Keeps, Layer, Mode};
 use crate::convolution::Convolution;
 use crate::entry::{Failure, Outcome};
 use crate::ffi::{Data, Id, status};
-use crate::handle::{Engine, Handle};
+use crate::handle::Handle;
 use crate::objects;
-use crate::offers::{Choice, Offer};
-use crate::pass::{ours, place, say};
-use crate::pose::{Place, Posed};
+use crate::pass::{launch, ours};
+use crate::pose::Posed;
 use crate::slot::Described;
-use crate::steps::{Steps, one_float_type, one_size, wide};
+use crate::steps::{Steps, one_float_type, wide};
 use crate::tensor::Tensor;
 use std::collections::HashMap;
 use std::ffi::c_int;
-use wave32_ops::{Op, OpError, View, epilogue};
+use wave32_ops::{OpError, PostOp, View};
 use wave32_problem::Direction;
 
 /// An operation of a plan.
@@ -84,43 +83,6 @@ impl Described for Arguments {
     const KIND: &'static str = "fusion arguments object";
 }
 
-/// A convolution, ready to run with the first of the steps behind it: those that its kernels do before they store.
-struct Ready {
-    posed: Posed,
-    choice: Choice,
-    offer: Offer,
-    bias: Option<View>,
-    done: usize,
-}
-
-impl Ready {
-    /// On these tensors, by an algorithm that it may name, within so much workspace.
-    fn new(
-        handle: &Handle,
-        convolution: &Convolution,
-        tensors: [&Tensor; 3],
-        (algorithm, workspace): (Option<c_int>, u64),
-        behind: &[Step],
-    ) -> Outcome<Self> {
-        let bias = match behind.first() {
-            Some(Step::Bias(bias)) if bias.dtype == tensors[2].dtype.element() => Some(*bias),
-            _ => None,
-        };
-        let next = behind.get(usize::from(bias.is_some()));
-        let relu = matches!(next, Some(Step::Activation(next)) if next.mode == activation::Mode::Relu);
-        let epilogue = epilogue(bias.is_some(), relu);
-        let (posed, choice) = ours(handle, Direction::Forward, convolution, tensors, epilogue)?;
-        let offer = choice.by_algorithm(algorithm.unwrap_or(-1), workspace)?.clone();
-        Ok(Self { posed, choice, offer, bias, done: usize::from(bias.is_some()) + usize::from(relu) })
-    }
-
-    fn run(&self, engine: &mut Engine, place: Place, factors: [f32; 2], workspace: Data) -> Outcome {
-        say(&self.posed, &self.choice, &self.offer);
-        let own = (self.offer.workspace() > 0).then_some(workspace);
-        self.posed.run(engine, &self.offer.plan, Place { bias: self.bias, ..place }, factors, own)
-    }
-}
-
 impl Plan {
     /// The result's sizes.
     fn output(&self) -> Outcome<Vec<i64>> {
@@ -153,7 +115,7 @@ impl Plan {
         if let Some(Convolution(both)) = ops.first() {
             let sizes = self.output()?;
             let y = Tensor::in_order(self.input.dtype, &sizes)?;
-            Ready::new(handle, &both.0, [&self.input, &both.1, &y], (None, 0), &[])?;
+            ours(handle, &Posed::new(Direction::Forward, &both.0, &self.input, &both.1, &y)?, Vec::new())?;
         }
         Ok(())
     }
@@ -190,7 +152,7 @@ impl Plan {
         {
             let behind = match (self.operations.get(1), given.get(1)) {
                 (Some((_, Operation::ActivationBackward(mode))), Some(Argument::Activation(numbers))) => {
-                    Some(Activation::new(*mode, *numbers)?)
+                    Some(activation(*mode, *numbers)?)
                 }
                 _ => None,
             };
@@ -204,18 +166,20 @@ impl Plan {
         let steps: Vec<Step> = rest
             .map(|((_, operation), argument)| Step::new(operation, argument, &y))
             .collect::<Outcome<_>>()?;
+        let post_ops: Vec<PostOp> = steps.iter().map_while(Step::post_op).collect();
+        let (mut from, mut done) = (x, 0);
         let first = match convolved {
             Some((both, w)) => {
-                let ready = Ready::new(handle, &both.0, [input, &both.1, output], (None, 0), &steps)?;
-                Some((place([input_data, w, output_data])?, ready))
+                (from, done) = (y, post_ops.len());
+                let posed = Posed::new(Direction::Forward, &both.0, input, &both.1, output)?;
+                let views = posed.views([input_data, w, output_data])?;
+                Some((views, ours(handle, &posed, post_ops)?))
             }
             None => None,
         };
         handle.run(|engine| {
-            let (mut from, mut done) = (x, 0);
-            if let Some((place, ready)) = first {
-                ready.run(engine, place, [1.0, 0.0], 0)?;
-                (from, done) = (y, ready.done);
+            if let Some((views, (chain, choice))) = &first {
+                launch(engine, chain, choice, choice.own()?, views, 0)?;
             }
             let work = &mut Steps::new(&mut engine.queue);
             for step in &steps[done..] {
@@ -230,8 +194,7 @@ impl Plan {
 /// A forward operation with its operands looked up. (A few live for one call.)
 #[allow(clippy::large_enum_variant)]
 enum Step {
-    Bias(View),
-    Activation(Activation),
+    Post(PostOp),
     Inference(Box<(Layer, [View; 4])>),
     Training(Box<(Layer, [View; 2], Keeps)>),
 }
@@ -239,9 +202,9 @@ enum Step {
 impl Step {
     fn new(operation: &Operation, argument: &Argument, y: &View) -> Outcome<Self> {
         match (operation, *argument) {
-            (Operation::Bias(tensor), Argument::Bias(data)) => Ok(Self::Bias(bias(tensor, data, y)?)),
+            (Operation::Bias(tensor), Argument::Bias(data)) => Ok(Self::Post(bias(tensor, data, y)?)),
             (Operation::Activation(mode), Argument::Activation(numbers)) => {
-                Ok(Self::Activation(Activation::new(*mode, numbers)?))
+                Ok(Self::Post(PostOp::Activation(activation(*mode, numbers)?)))
             }
             (Operation::Inference(mode, tensor), Argument::Inference(data, epsilon)) => {
                 let layer = Layer::new(*mode, y.sizes(), epsilon)?;
@@ -270,10 +233,13 @@ impl Step {
         }
     }
 
+    fn post_op(&self) -> Option<PostOp> {
+        if let Self::Post(post_op) = self { Some(*post_op) } else { None }
+    }
+
     fn run(&self, steps: &mut Steps, x: &View, y: &View) -> Result<(), OpError> {
         match self {
-            Self::Bias(bias) => steps.run(Op::Add, &[x.into(), bias.into()], [0.0; 2], y),
-            Self::Activation(activation) => activation.forward(steps, x, y),
+            Self::Post(post_op) => post_op.run(steps, x, y),
             Self::Inference(all) => {
                 let (layer, [mean, variance, scale, bias]) = &**all;
                 layer.infer(steps, x, [mean, variance, scale, bias], y)
@@ -286,16 +252,17 @@ impl Step {
     }
 }
 
-/// A bias, one element a channel, as a tensor that broadcasts to y.
-fn bias(tensor: &Tensor, data: Data, y: &View) -> Outcome<View> {
+/// A bias, one element for each channel of y.
+///
+/// # Errors
+/// Bad parameter: null, of another size, or no floats.
+pub fn bias(tensor: &Tensor, data: Data, y: &View) -> Outcome<PostOp> {
     let view = tensor.view("bias", data)?;
     let channels = y.sizes().get(1).copied().unwrap_or(0);
     if view.elements() != channels || !view.is_contiguous() || !view.dtype.is_float() {
         return Err(Failure::bad(format!("a bias of sizes {:?} for {channels} channels", view.sizes())));
     }
-    let mut sizes = vec![1; y.rank()];
-    sizes[1] = channels;
-    Ok(View::contiguous(view.address, view.dtype, &sizes)?)
+    Ok(PostOp::Bias(View::contiguous(view.address, view.dtype, &[channels])?))
 }
 
 fn backward(
@@ -352,67 +319,6 @@ impl Layer {
         let through = steps.make(wide(dy.dtype), dy.sizes())?;
         activation.backward(steps, dy, &before, &behind, &through)?;
         Ok(through)
-    }
-}
-
-/// A convolution, what is added, and an activation: `miopenConvolutionBiasActivationForward`.
-pub struct Fused<'a> {
-    /// The convolution.
-    pub convolution: &'a Convolution,
-    /// x, w, y.
-    pub tensors: [&'a Tensor; 3],
-    /// Their addresses.
-    pub data: [Data; 3],
-    /// `miopenConvFwdAlgorithm_t`.
-    pub algorithm: c_int,
-    /// The caller's workspace and its bytes.
-    pub workspace: (Data, u64),
-    /// Factors of the convolution and of z.
-    pub factors: [f32; 2],
-    /// What is added as it is.
-    pub z: Option<(&'a Tensor, Data)>,
-    /// What is added to each channel.
-    pub bias: Option<(&'a Tensor, Data)>,
-    /// What becomes of it all.
-    pub activation: Activation,
-}
-
-impl Fused<'_> {
-    /// `y = activation(factors[0] * convolution + factors[1] * z + bias)`.
-    ///
-    /// # Errors
-    /// Bad parameter, not implemented: as of the parts.
-    pub fn run(&self, handle: &Handle) -> Outcome {
-        let place = place(self.data)?;
-        let y = self.tensors[2].view("y", self.data[2])?;
-        let z = match self.z {
-            Some((tensor, data)) if self.factors[1] != 0.0 => Some(tensor.view("z", data)?),
-            _ => None,
-        };
-        if let Some(z) = &z {
-            one_size(&[("y", &y), ("z", z)])?;
-        }
-        // Where z is y, it has to be read before it is overwritten.
-        let is_y = z.is_some_and(|z| z.address == y.address);
-        if is_y && z != Some(y) {
-            return Err(Failure::bad("z lies where y does, and in another layout"));
-        }
-        let bias = self.bias.map(|(tensor, data)| bias(tensor, data, &y)).transpose()?;
-        let activation = Step::Activation(self.activation);
-        let steps: Vec<Step> = bias.map(Step::Bias).into_iter().chain([activation]).collect();
-        let direct = self.factors[0] == 1.0 && z.is_none();
-        let behind = if direct { &steps[..] } else { &[] };
-        let how = (Some(self.algorithm), self.workspace.1);
-        let ready = Ready::new(handle, self.convolution, self.tensors, how, behind)?;
-        handle.run(|engine: &mut Engine| {
-            let kept = if is_y { self.factors[1] } else { 0.0 };
-            ready.run(engine, place, [self.factors[0], kept], self.workspace.0)?;
-            let work = &mut Steps::new(&mut engine.queue);
-            if let Some(z) = z.filter(|_| !is_y) {
-                work.run(Op::AddScaled, &[(&y).into(), (&z).into()], [self.factors[1].into(), 0.0], &y)?;
-            }
-            Ok(steps[ready.done..].iter().try_for_each(|step| step.run(work, &y, &y))?)
-        })
     }
 }
 

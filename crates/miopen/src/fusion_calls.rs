@@ -1,18 +1,21 @@
 //! The calls for fusion plans.
 
-use crate::activation::Activation;
+use crate::activation::activation;
 use crate::batch_norm::Mode;
 use crate::convolution::convolution;
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Out, Status, algorithm};
-use crate::fusion::{Argument, Arguments, Fused, Named, Operation, Plan, forget};
+use crate::fusion::{Argument, Arguments, Named, Operation, Plan, bias, forget};
 use crate::handle::Handle;
 use crate::objects;
-use crate::pass::given;
+use crate::pass::{given, launch, ours};
+use crate::pose::{Posed, flat};
 use crate::slot::{self, Described, Slot};
-use crate::steps::Blend;
+use crate::steps::{Blend, one_size};
 use crate::tensor::described;
 use std::ffi::c_int;
+use wave32_ops::PostOp;
+use wave32_problem::Direction;
 
 /// Creates a plan for tensors like this; the direction makes no difference.
 #[unsafe(no_mangle)]
@@ -109,7 +112,7 @@ pub extern "C" fn miopenCreateOpConvForward(plan: Id, operator: Out<Id>, conv: I
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreateOpActivationForward(plan: Id, operator: Out<Id>, mode: c_int) -> Status {
     call("miopenCreateOpActivationForward", || {
-        Activation::new(mode, [0.0; 3])?;
+        activation(mode, [0.0; 3])?;
         append(plan, &operator, Operation::Activation(mode))
     })
 }
@@ -118,7 +121,7 @@ pub extern "C" fn miopenCreateOpActivationForward(plan: Id, operator: Out<Id>, m
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreateOpActivationBackward(plan: Id, operator: Out<Id>, mode: c_int) -> Status {
     call("miopenCreateOpActivationBackward", || {
-        Activation::new(mode, [0.0; 3])?;
+        activation(mode, [0.0; 3])?;
         append(plan, &operator, Operation::ActivationBackward(mode))
     })
 }
@@ -370,33 +373,34 @@ pub extern "C" fn miopenConvolutionBiasActivationForward(
     z_desc: Id,
     z: Data,
     bias_desc: Id,
-    bias: Data,
+    bias_data: Data,
     activation: Id,
     y_desc: Id,
     y: Data,
 ) -> Status {
     call("miopenConvolutionBiasActivationForward", || {
         let (handle, convolution) = (Handle::of(handle)?, convolution(conv)?);
-        let tensor = |desc, name: &str| described(desc, name);
-        let (x_tensor, w_tensor) = (tensor(x_desc, "xDesc")?, tensor(w_desc, "wDesc")?);
-        let y_tensor = tensor(y_desc, "yDesc")?;
-        let optional = |desc, name: &str, data| match data {
-            0 => Ok(None),
-            _ => tensor(desc, name).map(Some),
-        };
-        let (z_tensor, bias_tensor) = (optional(z_desc, "zDesc", z)?, optional(bias_desc, "biasDesc", bias)?);
-        let second = if alpha2.is_null() { 0.0 } else { alpha2.get("alpha2")? };
-        Fused {
-            convolution: &convolution,
-            tensors: [&x_tensor, &w_tensor, &y_tensor],
-            data: [x, w, y],
-            algorithm,
-            workspace: (workspace, given(workspace, bytes)),
-            factors: [alpha1.get("alpha1")?, second],
-            z: z_tensor.as_ref().map(|tensor| (tensor, z)),
-            bias: bias_tensor.as_ref().map(|tensor| (tensor, bias)),
-            activation: slot::get::<Activation>(activation)?,
+        let (x_tensor, w_tensor) = (described(x_desc, "xDesc")?, described(w_desc, "wDesc")?);
+        let y_tensor = described(y_desc, "yDesc")?;
+        let posed = Posed::new(Direction::Forward, &convolution, &x_tensor, &w_tensor, &y_tensor)?;
+        let views = posed.views([x, w, y])?;
+        let alpha = alpha1.get("alpha1")?.into();
+        let (mut beta, mut other) = (0.0, views[2]);
+        if z != 0 {
+            beta = if alpha2.is_null() { 0.0 } else { alpha2.get("alpha2")?.into() };
+            other = flat(&described(z_desc, "zDesc")?, "z")?.view("z", z)?;
+            one_size(&[("y", &views[2]), ("z", &other)])?;
         }
-        .run(&handle)
+        if other.address == views[2].address && other != views[2] {
+            return Err(Failure::bad("z lies where y does, and in another layout"));
+        }
+        let mut post_ops: Vec<PostOp> = PostOp::blend(alpha, beta, other).into_iter().collect();
+        if bias_data != 0 {
+            post_ops.push(bias(&described(bias_desc, "biasDesc")?, bias_data, &views[2])?);
+        }
+        post_ops.push(PostOp::Activation(slot::get(activation)?));
+        let (chain, choice) = ours(&handle, &posed, post_ops)?;
+        let offer = choice.by_algorithm(algorithm, given(workspace, bytes))?;
+        handle.run(|engine| launch(engine, &chain, &choice, offer, &views, workspace))
     })
 }

@@ -1,10 +1,10 @@
 //! Handles: a card, a stream, and the queue that works there.
 
 use crate::entry::{Failure, Outcome, call};
-use crate::ffi::{Id, Out, Status};
+use crate::ffi::{Id, Out, Status, status::INVALID_VALUE};
 use crate::next::{next, takes_proven};
 use crate::objects::{self, Object};
-use crate::offers::{Choice, Choices};
+use crate::offers::Choice;
 use crate::proven::Tables;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -14,7 +14,7 @@ use wave32_device::Queue;
 use wave32_hip::{HipQueue, Options, RawStream};
 use wave32_ops::Planner;
 use wave32_problem::ConvProblem;
-use wave32_solve::{DeviceCaps, Plan};
+use wave32_solve::{DeviceCaps, Plan, Policy};
 
 /// A `hipStream_t` of the caller's.
 #[derive(Debug, Clone, Copy)]
@@ -47,9 +47,9 @@ pub type Deallocate = Option<extern "C" fn(context: *mut c_void, memory: *mut c_
 pub struct Engine {
     /// Launches, in order, on the handle's stream.
     pub queue: HipQueue,
-    /// Plans of matrix products and such.
-    pub planner: Planner,
-    choices: Choices,
+    planner: Planner,
+    /// The vendor's proven solvers.
+    proven: Option<Tables>,
 }
 
 #[derive(Debug)]
@@ -114,8 +114,9 @@ impl Handle {
             let options = Options { stream: Some(state.stream.raw()), ..options() };
             let queue = wave32_hip::open(Some(self.device), options)?;
             let proven = takes_proven().then(|| Tables::load(self.device, &queue.info().driver));
-            let choices = Choices::from_env()?.with(proven);
-            state.engine = Some(Engine { queue, planner: Planner::default(), choices });
+            let policy =
+                Policy::from_env().map_err(|error| Failure::new(INVALID_VALUE, error.to_string()))?;
+            state.engine = Some(Engine { queue, planner: Planner::new(policy), proven });
         }
         state.engine.as_mut().ok_or_else(|| Failure::new(crate::ffi::status::INTERNAL_ERROR, "no engine"))
     }
@@ -132,10 +133,11 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::caps`]; not implemented, with every solver's reason.
-    pub fn choose(&self, problem: &ConvProblem) -> Outcome<Arc<Choice>> {
+    pub fn choose(&self, problem: &ConvProblem) -> Outcome<Choice> {
         self.with(|state| {
-            let Engine { queue, choices, .. } = self.engine(state)?;
-            choices.of(problem, queue.caps())
+            let Engine { queue, planner, proven } = self.engine(state)?;
+            let proven = proven.as_ref().and_then(|tables| tables.of(problem));
+            Choice::new(planner, queue.caps(), proven, problem)
         })
     }
 

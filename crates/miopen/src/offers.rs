@@ -3,12 +3,12 @@
 
 use crate::entry::{Failure, Outcome};
 use crate::ffi::algorithm;
-use crate::proven::{Proven, Tables};
-use std::collections::HashMap;
+use crate::proven::Proven;
 use std::ffi::c_int;
 use std::sync::Arc;
-use wave32_problem::{ConvProblem, ConvSpec};
-use wave32_solve::{DeviceCaps, Plan, Policy, ranked};
+use wave32_ops::{Planner, PricedPlan};
+use wave32_problem::ConvProblem;
+use wave32_solve::{DeviceCaps, Plan};
 
 /// Each solver's number and algorithm. Numbers are for ever: programs keep them.
 const SOLVERS: [(&str, u64, c_int); 5] = [
@@ -21,9 +21,6 @@ const SOLVERS: [(&str, u64, c_int); 5] = [
 
 /// The plan's solver where the vendor computes: its `config` is the vendor's solver, and it launches nothing of ours.
 const VENDOR: &str = "vendor";
-
-/// More problems than this are all forgotten: a program with that many repeats none.
-const MOST: usize = 4096;
 
 /// The algorithm of the solver with that number.
 ///
@@ -77,31 +74,33 @@ impl Offer {
 pub struct Choice(Vec<Offer>);
 
 impl Choice {
-    fn new(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Outcome<Self> {
+    /// The planner's for that card, and the vendor's proven solver if it is the fastest.
+    ///
+    /// # Errors
+    /// Not implemented, with every solver's reason.
+    pub fn new(
+        planner: &mut Planner,
+        caps: &DeviceCaps,
+        proven: Option<&Proven>,
+        problem: &ConvProblem,
+    ) -> Outcome<Self> {
+        let mut ranked = planner.ranked(caps, problem, false)?.to_vec();
+        if ranked.iter().any(|found| found.plan.workspace_bytes > 0) {
+            ranked.extend(planner.ranked(caps, problem, true).iter().flat_map(|frugal| frugal.to_vec()));
+        }
         let mut offers: Vec<Offer> = Vec::new();
-        let frugal = Policy { workspace_cap: Some(0), ..policy.clone() };
-        for policy in [policy, &frugal] {
-            if !offers.is_empty() && offers.iter().all(|offer| offer.workspace() == 0) {
-                break;
-            }
-            for candidate in ranked(problem, caps, policy) {
-                let Some(&(_, id, algorithm)) = SOLVERS.iter().find(|row| row.0 == candidate.plan.solver)
-                else {
-                    continue;
-                };
-                let plan = candidate.plan;
-                let same = |offer: &Offer| offer.id == id && offer.plan.config == plan.config;
-                if !offers.iter().any(|offer| same(offer) && offer.workspace() == plan.workspace_bytes) {
-                    let milliseconds = (candidate.cost * 1e3) as f32;
-                    offers.push(Offer { id, algorithm, milliseconds, plan: Arc::new(plan) });
-                }
+        for PricedPlan { plan, seconds } in ranked {
+            let Some(&(_, id, algorithm)) = SOLVERS.iter().find(|row| row.0 == plan.solver) else { continue };
+            let same = |offer: &Offer| offer.id == id && offer.plan.config == plan.config;
+            if !offers.iter().any(|offer| same(offer) && offer.workspace() == plan.workspace_bytes) {
+                offers.push(Offer { id, algorithm, milliseconds: (seconds * 1e3) as f32, plan });
             }
         }
         offers.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
-        if offers.is_empty() {
-            // The table's own words.
-            let why = wave32_solve::plan(problem, caps, policy).err().map(|error| error.to_string());
-            return Err(Failure::absent(why.unwrap_or_else(|| problem.to_string())));
+        if let (Some(proven), Some(best)) = (proven, offers.first())
+            && (proven.milliseconds as f32) < best.milliseconds
+        {
+            offers.insert(0, Offer::proven(problem, proven));
         }
         Ok(Self(offers))
     }
@@ -116,15 +115,9 @@ impl Choice {
     }
 
     /// Without the vendor's.
-    pub fn ours(&self) -> Self {
-        Self(self.0.iter().filter(|offer| !offer.is_vendors()).cloned().collect())
-    }
-
-    /// Adds a solver of the vendor's, if it is the fastest.
-    fn add(&mut self, offer: Offer) {
-        if self.0.first().is_some_and(|best| offer.milliseconds < best.milliseconds) {
-            self.0.insert(0, offer);
-        }
+    pub fn ours(mut self) -> Self {
+        self.0.retain(|offer| !offer.is_vendors());
+        self
     }
 
     /// The fastest within so much workspace, one for each value of `key`, fastest first.
@@ -188,54 +181,10 @@ impl Choice {
     }
 }
 
-/// The choices of one card, kept.
-#[derive(Debug, Default)]
-pub struct Choices {
-    policy: Policy,
-    proven: Option<Tables>,
-    known: HashMap<ConvSpec, Outcome<Arc<Choice>>>,
-}
-
-impl Choices {
-    /// Within what the environment allows (`WAVE32_SOLVER` and the like).
-    ///
-    /// # Errors
-    /// Invalid value, for a variable that names what is not there.
-    pub fn from_env() -> Outcome<Self> {
-        let policy = Policy::from_env()
-            .map_err(|error| Failure::new(crate::ffi::status::INVALID_VALUE, error.to_string()))?;
-        Ok(Self { policy, ..Self::default() })
-    }
-
-    /// With the vendor's proven solvers.
-    pub fn with(self, proven: Option<Tables>) -> Self {
-        Self { proven, ..self }
-    }
-
-    /// What there is for a problem.
-    ///
-    /// # Errors
-    /// Not implemented, with every solver's reason.
-    pub fn of(&mut self, problem: &ConvProblem, caps: &DeviceCaps) -> Outcome<Arc<Choice>> {
-        if let Some(found) = self.known.get(problem.spec()) {
-            return found.clone();
-        }
-        if self.known.len() >= MOST {
-            self.known.clear();
-        }
-        let proven = self.proven.as_ref().and_then(|tables| tables.of(problem));
-        let made = Choice::new(problem, caps, &self.policy).map(|mut choice| {
-            proven.into_iter().for_each(|proven| choice.add(Offer::proven(problem, proven)));
-            Arc::new(choice)
-        });
-        self.known.insert(problem.spec().clone(), made.clone());
-        made
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wave32_problem::ConvSpec;
     use wave32_solve::usual_boards;
 
     #[test]
@@ -253,13 +202,13 @@ mod tests {
     #[test]
     fn whatever_the_workspace_something_runs_and_it_is_what_was_named() {
         let caps = DeviceCaps::of(usual_boards()[0]);
-        let mut choices = Choices::default();
+        let mut planner = Planner::default();
         let base = ConvSpec { n: 4, c: 64, h: 28, w: 28, k: 64, ..ConvSpec::default() };
         for direction in wave32_problem::Direction::ALL {
             for (r, pad) in [(1, 0), (3, 1), (5, 2)] {
                 let spec = ConvSpec { direction, r, s: r, pad: [pad, pad], ..base.clone() };
                 let problem = ConvProblem::new(spec).unwrap();
-                let choice = choices.of(&problem, &caps).unwrap();
+                let choice = Choice::new(&mut planner, &caps, None, &problem).unwrap();
                 for given in [0, 1, 4096, 1 << 20, choice.workspace(), u64::MAX] {
                     let found = choice.algorithms(given);
                     assert!(!found.is_empty() && found.iter().all(|offer| offer.workspace() <= given));

@@ -1,15 +1,16 @@
 //! What all calls about a convolution share: a pass, its operands in the order of the call, the choice that answers.
 
 use crate::convolution::{Convolution, convolution};
-use crate::entry::{Failure, Outcome};
+use crate::entry::Outcome;
 use crate::ffi::{Data, Id};
-use crate::handle::Handle;
+use crate::handle::{Engine, Handle};
 use crate::next::{Next, next};
 use crate::offers::{Choice, Offer};
-use crate::pose::{Place, Posed};
+use crate::pose::Posed;
 use crate::talk;
-use crate::tensor::{Tensor, described};
+use crate::tensor::described;
 use std::sync::Arc;
+use wave32_ops::{ConvChain, ConvOperands, PostOp, View};
 use wave32_problem::{Activation, Direction, Epilogue};
 
 /// In which order a call names its two operands before the result.
@@ -39,9 +40,10 @@ pub struct Asked {
     ids: (Id, [Id; 3], Id),
     convolution: Convolution,
     direction: Direction,
-    posed: Posed,
+    /// The problem and its tensors.
+    pub posed: Posed,
     /// What there is for it.
-    pub choice: Arc<Choice>,
+    pub choice: Choice,
 }
 
 impl Asked {
@@ -62,9 +64,9 @@ impl Asked {
     /// Runs an offer of the choice. Nothing is launched where an argument is wrong.
     ///
     /// # Errors
-    /// As [`Posed::run`].
+    /// As [`Posed::views`] and [`launch`].
     pub fn run(&self, offer: &Offer, data: [Data; 3], factors: [f32; 2], workspace: Data) -> Outcome {
-        let place = place(data)?;
+        let views = self.posed.views(data)?;
         if offer.is_vendors() {
             return match next().filter(|_| factors == [1.0, 0.0] && self.posed.is_packed()) {
                 Some(next) => self.run_vendors(next, offer, data, workspace),
@@ -72,13 +74,13 @@ impl Asked {
                 None => self.run(self.choice.own()?, data, factors, 0),
             };
         }
-        let own = (offer.workspace() > 0).then_some(workspace);
-        say(&self.posed, &self.choice, offer);
-        self.handle.run(|engine| self.posed.run(engine, &offer.plan, place, factors, own))
+        let blend = PostOp::blend(factors[0].into(), factors[1].into(), views[self.posed.result()]);
+        let chain = ConvChain::new(self.posed.problem.clone(), blend.into_iter().collect());
+        self.handle.run(|engine| launch(engine, &chain, &self.choice, offer, &views, workspace))
     }
 
     fn run_vendors(&self, next: &Next, offer: &Offer, data: [Data; 3], workspace: Data) -> Outcome {
-        say(&self.posed, &self.choice, offer);
+        say(&self.choice, offer);
         let (handle, ids, convolution) = self.ids;
         let [x, w, y] = [0, 1, 2].map(|at| (ids[at], data[at]));
         let operands = match self.direction {
@@ -107,18 +109,18 @@ impl Asked {
 }
 
 /// Logs the problem as MIOpenDriver and `wave32 verify` take it, what runs, and why.
-pub fn say(posed: &Posed, choice: &Choice, offer: &Offer) {
+pub fn say(choice: &Choice, offer: &Offer) {
     talk::line(|| {
         let Offer { plan, milliseconds, .. } = offer;
         let by = if offer.is_vendors() { "measured by the probe" } else { "by the model" };
         let others = choice.solutions().len();
         let why = if others > 1 { format!("of {others} solvers") } else { "the only solver".into() };
-        let Epilogue { bias, activation } = posed.problem.spec().epilogue;
+        let Epilogue { bias, activation } = plan.problem.spec().epilogue;
         let behind = [(bias, " + bias"), (activation == Activation::Relu, " + ReLU")];
         let behind = behind.iter().filter(|(wanted, _)| *wanted).map(|(_, text)| *text).collect::<String>();
         format!(
             "{}{behind}: {} {}, {why}, {milliseconds:.3} ms {by}, workspace {} bytes",
-            posed.problem,
+            plan.problem,
             plan.solver,
             plan.config,
             offer.workspace()
@@ -126,31 +128,33 @@ pub fn say(posed: &Posed, choice: &Choice, offer: &Offer) {
     });
 }
 
-/// A convolution on x, w, y for calls that cannot run the vendor's solvers, and our ways to do it.
+/// A convolution with its post-ops, for calls that cannot run the vendor's solvers, and our ways to do it.
 ///
 /// # Errors
-/// As [`Asked::new`].
-pub fn ours(
-    handle: &Handle,
-    direction: Direction,
-    convolution: &Convolution,
-    [x, w, y]: [&Tensor; 3],
-    epilogue: Epilogue,
-) -> Outcome<(Posed, Choice)> {
-    let posed = Posed::new(direction, convolution, x, w, y)?.with(epilogue)?;
-    let choice = handle.choose(&posed.problem)?.ours();
-    Ok((posed, choice))
+/// As [`Handle::choose`].
+pub fn ours(handle: &Handle, posed: &Posed, post_ops: Vec<PostOp>) -> Outcome<(ConvChain, Choice)> {
+    let chain = ConvChain::new(posed.problem.clone(), post_ops);
+    let choice = handle.choose(chain.problem())?.ours();
+    Ok((chain, choice))
 }
 
-/// Addresses of x, w, y.
+/// Launches a chain by one of our offers for it, on x, w and y. `workspace` is memory of the caller's, as long as the
+/// offer wants.
 ///
 /// # Errors
-/// Bad parameter, where one is null.
-pub fn place([x, w, y]: [Data; 3]) -> Outcome<Place> {
-    match [(x, "x"), (w, "w"), (y, "y")].into_iter().find(|(data, _)| *data == 0) {
-        Some((_, name)) => Err(Failure::bad(format!("{name} is null"))),
-        None => Ok(Place { x, w, y, bias: None }),
-    }
+/// Bad parameter for what is no memory of the card; the card's.
+pub fn launch(
+    engine: &mut Engine,
+    chain: &ConvChain,
+    choice: &Choice,
+    offer: &Offer,
+    [x, w, y]: &[View; 3],
+    workspace: Data,
+) -> Outcome {
+    say(choice, offer);
+    // Kernels bind it at a multiple of their largest access; ours begin there.
+    let own = (offer.workspace() > 0 && workspace.is_multiple_of(256)).then_some(workspace as u64);
+    Ok(chain.run(&mut engine.queue, &offer.plan, ConvOperands { x, w, y }, own)?)
 }
 
 /// The bytes of a workspace that may be null, whatever size the call says.

@@ -1,14 +1,11 @@
-//! From descriptors to the problem that solvers know, and its tensors laid out as plans want them.
+//! From descriptors to the problem that solvers know, and its tensors as N C H W.
 
 use crate::convolution::Convolution;
 use crate::entry::{Failure, Outcome};
 use crate::ffi::{Data, DataType};
-use crate::handle::Engine;
-use crate::steps::{Blend, Steps};
 use crate::tensor::Tensor;
-use wave32_ops::{ConvOperands, Queue, View, copy};
-use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
-use wave32_solve::Plan;
+use wave32_ops::View;
+use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Layout};
 
 /// A convolution in two dimensions with its tensors, x, w and y (or their gradients), each as N C H W.
 #[derive(Debug, Clone)]
@@ -16,19 +13,6 @@ pub struct Posed {
     /// The problem; valid.
     pub problem: ConvProblem,
     tensors: [Tensor; 3],
-}
-
-/// Where x, w and y (or their gradients) are.
-#[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// x or dx.
-    pub x: Data,
-    /// w or dw.
-    pub w: Data,
-    /// y or dy.
-    pub y: Data,
-    /// What a forward pass adds to its channels, where the problem says so.
-    pub bias: Option<View>,
 }
 
 /// The order of dimensions in memory.
@@ -40,7 +24,10 @@ fn order(layout: Layout) -> [usize; 4] {
 }
 
 /// The same elements as a tensor of four dimensions: a line becomes an image of one row, a volume of one layer an image.
-fn flat(tensor: &Tensor, name: &str) -> Outcome<Tensor> {
+///
+/// # Errors
+/// Not implemented: volumes; bad parameter: no tensor of a convolution.
+pub fn flat(tensor: &Tensor, name: &str) -> Outcome<Tensor> {
     let (sizes, strides) = (tensor.sizes(), tensor.strides());
     let signed = |values: &[u64]| values.iter().map(|&value| value as i64).collect::<Vec<_>>();
     let (mut sizes, mut strides) = (signed(sizes), signed(strides));
@@ -129,91 +116,33 @@ impl Posed {
         Ok(Self { problem, tensors })
     }
 
-    /// The same with more to do before a result is stored.
-    ///
-    /// # Errors
-    /// Bad parameter: this is no forward pass.
-    pub fn with(self, epilogue: Epilogue) -> Outcome<Self> {
-        if epilogue == self.problem.spec().epilogue {
-            return Ok(self);
-        }
-        let spec = ConvSpec { epilogue, ..self.problem.spec().clone() };
-        let problem = ConvProblem::new(spec).map_err(|error| Failure::bad(error.to_string()))?;
-        Ok(Self { problem, ..self })
-    }
-
     /// Do all tensors lie as the problem's layout says, without gaps?
     pub fn is_packed(&self) -> bool {
         let layout = self.problem.spec().layout;
         self.tensors.iter().all(|tensor| tensor.is_packed_in(&order(layout)))
     }
 
-    /// Runs a plan of this problem: `result = alpha * convolution + beta * result`. `workspace` is memory of the
-    /// caller's, as long as the plan wants.
-    ///
-    /// # Errors
-    /// Bad parameter for a null pointer and what is no memory of the card; the card's.
-    pub fn run(
-        &self,
-        engine: &mut Engine,
-        plan: &Plan,
-        place: Place,
-        [alpha, beta]: [f32; 2],
-        workspace: Option<Data>,
-    ) -> Outcome {
-        let spec = self.problem.spec();
-        let result = match spec.direction {
+    /// Which of the three is written.
+    pub fn result(&self) -> usize {
+        match self.problem.spec().direction {
             Direction::Forward => 2,
             Direction::BackwardData => 0,
             Direction::BackwardWeights => 1,
-        };
-        let names = ["x", "w", "y"];
-        let given = [place.x, place.w, place.y];
-        let mut views = [View::contiguous(0, self.tensors[0].dtype.element(), &[])?; 3];
-        for at in 0..3 {
-            views[at] = permuted(&self.tensors[at].view(names[at], given[at])?, order(spec.layout))?;
         }
-        let target = views[result];
-        let queue = &mut engine.queue;
-        let mut scratch = Vec::new();
-        let done = (|| {
-            for (at, view) in views.iter_mut().enumerate() {
-                let plain = at != result || (alpha, beta) == (1.0, 0.0);
-                if view.is_contiguous() && plain {
-                    continue;
-                }
-                let address = queue.alloc(view.elements() * view.dtype.size())?;
-                scratch.push(address);
-                let packed = View::contiguous(address, view.dtype, view.sizes())?;
-                if at != result {
-                    copy(queue, view, &packed)?;
-                }
-                *view = packed;
-            }
-            // Kernels bind it at a multiple of their largest access; ours begin there.
-            let workspace = workspace.map(|at| at as u64).filter(|at| at.is_multiple_of(256));
-            let operands =
-                ConvOperands { x: &views[0], w: &views[1], y: &views[2], bias: place.bias.as_ref() };
-            wave32_ops::execute(queue, plan, operands, workspace)?;
-            if views[result] != target {
-                let blend = Blend { alpha: alpha.into(), beta: beta.into() };
-                blend.mix(&mut Steps::new(queue), &views[result], &target)?;
-            }
-            Ok(())
-        })();
-        scratch.into_iter().for_each(|address| queue.free(address));
-        done
+    }
+
+    /// x, w and y (or their gradients) at these addresses, each as N C H W.
+    ///
+    /// # Errors
+    /// Bad parameter, where one is null.
+    pub fn views(&self, data: [Data; 3]) -> Outcome<[View; 3]> {
+        let [x, w, y] = &self.tensors;
+        Ok([x.view("x", data[0])?, w.view("w", data[1])?, y.view("y", data[2])?])
     }
 }
 
 fn dims(tensor: &Tensor) -> [i64; 4] {
     std::array::from_fn(|at| tensor.sizes().get(at).map_or(1, |&size| size as i64))
-}
-
-/// The view with its dimensions in another order.
-fn permuted(view: &View, order: [usize; 4]) -> Outcome<View> {
-    let pick = |values: &[u64]| order.map(|at| values[at]);
-    Ok(View::new(view.address, view.dtype, &pick(view.sizes()), &pick(view.strides()))?)
 }
 
 /// The layout that most of the tensors' bytes are in; the rest is copied.

@@ -1,91 +1,9 @@
-//! What calls are made of besides one operation of `wave32-ops`: elementwise steps, and memory between them.
+//! What calls share besides the operations of `wave32-ops`: factors of results, checks of tensors.
 
 use crate::entry::{Failure, Outcome};
 use crate::ffi::In;
-use wave32_ops::{DType, Elementwise, Number, Op, OpError, Operand, Queue, View, copy};
-
-/// Launches, and the memory that they need in between: given back when this is dropped, behind what was launched.
-pub struct Steps<'q> {
-    /// Where to.
-    pub queue: &'q mut dyn Queue,
-    taken: Vec<u64>,
-}
-
-impl<'q> Steps<'q> {
-    /// None yet.
-    pub fn new(queue: &'q mut dyn Queue) -> Self {
-        Self { queue, taken: Vec::new() }
-    }
-
-    /// Memory for a contiguous tensor.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn make(&mut self, dtype: DType, sizes: &[u64]) -> Result<View, OpError> {
-        let bytes = sizes.iter().product::<u64>() * dtype.size();
-        let address = self.queue.alloc(bytes.max(4))?;
-        self.taken.push(address);
-        View::contiguous(address, dtype, sizes)
-    }
-
-    /// A contiguous tensor with the same elements: itself, or a copy.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn contiguous(&mut self, view: &View) -> Result<View, OpError> {
-        if view.is_contiguous() {
-            return Ok(*view);
-        }
-        let made = self.make(view.dtype, view.sizes())?;
-        copy(self.queue, view, &made)?;
-        Ok(made)
-    }
-
-    /// `out = op(operands)` with the op's parameters s and t.
-    ///
-    /// # Errors
-    /// The operation's.
-    pub fn run(&mut self, op: Op, operands: &[Operand], [s, t]: [f64; 2], out: &View) -> Result<(), OpError> {
-        Elementwise::with(op, wide(out.dtype), s, t).run(self.queue, operands, out)
-    }
-
-    /// The same in whole numbers, without parameters.
-    ///
-    /// # Errors
-    /// The operation's.
-    pub fn count(&mut self, op: Op, operands: &[Operand], out: &View) -> Result<(), OpError> {
-        Elementwise::new(op, DType::I64).run(self.queue, operands, out)
-    }
-
-    /// `start + i step` along one dimension.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn range(&mut self, start: i64, step: i64, len: u64) -> Result<View, OpError> {
-        let made = self.make(DType::I64, &[len])?;
-        wave32_ops::arange(self.queue, &made, Number::Int(start), Number::Int(step))?;
-        Ok(made)
-    }
-
-    /// `out = from`, converted; nothing where they are one.
-    ///
-    /// # Errors
-    /// The copy's.
-    pub fn copy(&mut self, from: &View, out: &View) -> Result<(), OpError> {
-        if from == out { Ok(()) } else { copy(self.queue, from, out) }
-    }
-}
-
-impl Drop for Steps<'_> {
-    fn drop(&mut self) {
-        self.taken.drain(..).for_each(|address| self.queue.free(address));
-    }
-}
-
-/// The type to keep intermediate results of `dtype` in.
-pub fn wide(dtype: DType) -> DType {
-    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
-}
+use wave32_ops::{OpError, PostOp, View};
+pub use wave32_ops::{Steps, wide};
 
 /// `result = alpha * computed + beta * result`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -139,19 +57,7 @@ impl Blend {
     /// # Errors
     /// The device's.
     pub fn mix(self, steps: &mut Steps, made: &View, out: &View) -> Result<(), OpError> {
-        let Self { alpha, beta } = self;
-        if beta == 0.0 {
-            return match alpha == 1.0 {
-                true => steps.copy(made, out),
-                false => steps.run(Op::Mul, &[made.into(), alpha.into()], [0.0; 2], out),
-            };
-        }
-        if beta == 1.0 {
-            return steps.run(Op::AddScaled, &[out.into(), made.into()], [alpha, 0.0], out);
-        }
-        let scaled = steps.make(wide(out.dtype), out.sizes())?;
-        steps.run(Op::Mul, &[out.into(), beta.into()], [0.0; 2], &scaled)?;
-        steps.run(Op::AddScaled, &[(&scaled).into(), made.into()], [alpha, 0.0], out)
+        PostOp::Add { alpha: self.alpha, beta: self.beta, other: *out }.run(steps, made, out)
     }
 }
 

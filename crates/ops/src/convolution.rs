@@ -1,33 +1,35 @@
 //! Convolutions and matrix products: plans of the solver table, launched on a queue.
 
 use crate::skinny::{Skinny, Sum};
-use crate::{DType, OpError, Queue, View, copy};
+use crate::{ConvChain, ConvOperands, DType, OpError, Queue, View, copy};
 use std::collections::HashMap;
 use std::sync::Arc;
-use wave32_problem::{Activation, ConvProblem, ConvSpec, Direction, Epilogue};
-use wave32_solve::{Plan, Policy, Role, SolveError};
+use wave32_problem::{ConvProblem, ConvSpec, Direction};
+use wave32_solve::{DeviceCaps, Plan, Policy};
 
-/// More cached plans than this are all dropped: a program with that many shapes repeats none.
-const MOST: usize = 4096;
+/// Problems with more are all forgotten: a program with that many shapes repeats none.
+const MAX_PROBLEMS: usize = 4096;
+
+/// A way to do a problem, with its price.
+#[derive(Debug, Clone)]
+pub struct PricedPlan {
+    /// What runs.
+    pub plan: Arc<Plan>,
+    /// Modelled seconds.
+    pub seconds: f64,
+}
+
+/// All ways to do a problem, fastest first; or every solver's reason.
+type Ranked = Result<Arc<[PricedPlan]>, String>;
 
 /// Makes plans and keeps them: choosing costs far more than launching.
 #[derive(Debug, Default)]
 pub struct Planner {
     policy: Policy,
-    plans: HashMap<ConvSpec, Result<Arc<Plan>, String>>,
-}
-
-/// The operands of a convolution, in the caller's terms; all contiguous in the problem's layout.
-#[derive(Debug, Clone, Copy)]
-pub struct ConvOperands<'a> {
-    /// x or dx.
-    pub x: &'a View,
-    /// w or dw.
-    pub w: &'a View,
-    /// y or dy.
-    pub y: &'a View,
-    /// Bias of a forward pass.
-    pub bias: Option<&'a View>,
+    /// Whose plans these are.
+    caps: Option<DeviceCaps>,
+    /// Within the policy's workspace, and without any.
+    plans: HashMap<ConvProblem, [Option<Ranked>; 2]>,
 }
 
 /// The problem's storage type.
@@ -46,37 +48,70 @@ pub fn storage(dtype: DType) -> Result<wave32_problem::DType, OpError> {
 impl Planner {
     /// Plans within `policy`.
     pub fn new(policy: Policy) -> Self {
-        Self { policy, plans: HashMap::new() }
+        Self { policy, ..Self::default() }
     }
 
-    fn plan(&mut self, queue: &dyn Queue, spec: &ConvSpec) -> Result<Arc<Plan>, OpError> {
-        if let Some(found) = self.plans.get(spec) {
-            return found.clone().map_err(|why| OpError::refused("no-plan", why));
-        }
-        if self.plans.len() >= MOST {
-            self.plans.clear();
-        }
-        let made = ConvProblem::new(spec.clone()).map_err(|e| e.to_string()).and_then(|problem| {
-            wave32_solve::plan(&problem, queue.caps(), &self.policy)
-                .map(Arc::new)
-                .map_err(|e: SolveError| e.to_string())
-        });
-        self.plans.insert(spec.clone(), made.clone());
-        made.map_err(|why| OpError::refused("no-plan", why))
-    }
-
-    /// Runs one convolution. The result operand (by `spec.direction`) is overwritten.
+    /// Every solver's best plan for a device of these capabilities, fastest first; `frugal`: of those without workspace.
     ///
     /// # Errors
-    /// `no-plan` with every solver's reason; `not-contiguous`; `wrong-size`; the device's.
+    /// `no-plan` with every solver's reason.
+    pub fn ranked(
+        &mut self,
+        caps: &DeviceCaps,
+        problem: &ConvProblem,
+        frugal: bool,
+    ) -> Result<Arc<[PricedPlan]>, OpError> {
+        if self.caps.as_ref() != Some(caps) {
+            self.plans.clear();
+            self.caps = Some(caps.clone());
+        }
+        let known = self.plans.get(problem).and_then(|both| both[usize::from(frugal)].clone());
+        let ranked = known.unwrap_or_else(|| {
+            let workspace_cap = if frugal { Some(0) } else { self.policy.workspace_cap };
+            let policy = Policy { workspace_cap, ..self.policy.clone() };
+            let made = match wave32_solve::ranked(problem, caps, &policy) {
+                found if found.is_empty() => {
+                    let refused = wave32_solve::plan(problem, caps, &policy).err();
+                    Err(refused.map_or_else(|| problem.to_string(), |error| error.to_string()))
+                }
+                found => Ok(found
+                    .into_iter()
+                    .map(|found| PricedPlan { plan: Arc::new(found.plan), seconds: found.cost })
+                    .collect()),
+            };
+            if self.plans.len() >= MAX_PROBLEMS {
+                self.plans.clear();
+            }
+            self.plans.entry(problem.clone()).or_default()[usize::from(frugal)] = Some(made.clone());
+            made
+        });
+        ranked.map_err(|why| OpError::refused("no-plan", why))
+    }
+
+    /// Runs a chain by the fastest plan. The result operand (by the direction) is overwritten.
+    ///
+    /// # Errors
+    /// `no-plan` with every solver's reason; as [`ConvChain::run`].
     pub fn convolve(
         &mut self,
         queue: &mut dyn Queue,
-        spec: &ConvSpec,
+        chain: &ConvChain,
         operands: ConvOperands<'_>,
     ) -> Result<(), OpError> {
-        let plan = self.plan(queue, spec)?;
-        execute(queue, &plan, operands, None)
+        let ranked = self.ranked(queue.caps(), chain.problem(), false)?;
+        chain.run(queue, &ranked[0].plan, operands, None)
+    }
+
+    /// A product of matrices as a pass of a 1x1 convolution.
+    fn product(
+        &mut self,
+        queue: &mut dyn Queue,
+        spec: ConvSpec,
+        operands: ConvOperands<'_>,
+    ) -> Result<(), OpError> {
+        let problem =
+            ConvProblem::new(spec).map_err(|error| OpError::refused("no-plan", error.to_string()))?;
+        self.convolve(queue, &ConvChain::new(problem, Vec::new()), operands)
     }
 
     /// `out[g] = a[g] * b[g]` for each of a batch of matrices (`[G, M, K]`, `[G, K, N]`, `[G, M, N]`), of one type of
@@ -127,16 +162,16 @@ impl Planner {
             if let (false, true, Some(b)) = (plain_b, plain_a, turned_b) {
                 let spec =
                     ConvSpec { direction: Direction::BackwardWeights, c: gn, k: gm, w: k as i64, ..base };
-                return self.convolve(queue, &spec, ConvOperands { x: &b, w: out, y: a, bias: None });
+                return self.product(queue, spec, ConvOperands { x: &b, w: out, y: a });
             }
             let b = &if plain_b { *b } else { ordered(queue, b)? };
             if let (false, Some(a)) = (plain_a, turned_a) {
                 let spec = ConvSpec { direction: Direction::BackwardData, c: gm, k: gk, w: n as i64, ..base };
-                return self.convolve(queue, &spec, ConvOperands { x: out, w: &a, y: b, bias: None });
+                return self.product(queue, spec, ConvOperands { x: out, w: &a, y: b });
             }
             let a = &if plain_a { *a } else { ordered(queue, a)? };
             let spec = ConvSpec { c: gk, k: gm, w: n as i64, ..base };
-            self.convolve(queue, &spec, ConvOperands { x: b, w: a, y: out, bias: None })
+            self.product(queue, spec, ConvOperands { x: b, w: a, y: out })
         })();
         scratch.into_iter().for_each(|address| queue.free(address));
         run
@@ -214,73 +249,4 @@ fn product_sizes(a: &View, b: &View, out: &View) -> Result<[u64; 4], OpError> {
     }
     let detail = format!("{:?} x {:?} to {:?}", a.sizes(), b.sizes(), out.sizes());
     Err(OpError::refused("wrong-size", detail))
-}
-
-/// A forward problem's epilogue.
-pub fn epilogue(bias: bool, relu: bool) -> Epilogue {
-    Epilogue { bias, activation: if relu { Activation::Relu } else { Activation::default() } }
-}
-
-/// Runs a plan. `workspace` is memory for it, at a multiple of 256, where the caller has some.
-///
-/// # Errors
-/// `wrong-size`, the device's.
-pub fn execute(
-    queue: &mut dyn Queue,
-    plan: &Plan,
-    operands: ConvOperands<'_>,
-    workspace: Option<u64>,
-) -> Result<(), OpError> {
-    let result = match plan.problem.spec().direction {
-        Direction::Forward => Role::Y,
-        Direction::BackwardData => Role::X,
-        Direction::BackwardWeights => Role::W,
-    };
-    let given = [
-        (Role::X, Some(operands.x)),
-        (Role::W, Some(operands.w)),
-        (Role::Y, Some(operands.y)),
-        (Role::Bias, operands.bias),
-    ];
-    let alignment = queue.caps().offset_alignment.max(16);
-    let mut addresses = [0u64; 5];
-    let mut scratch = Vec::new();
-    let run = (|| {
-        for (role, view) in given {
-            let Some(view) = view else { continue };
-            let bytes = view.elements() * view.dtype.size();
-            if !view.is_contiguous() || bytes != plan.role_bytes(role) {
-                let detail = format!("{role:?} {:?} with strides {:?}", view.sizes(), view.strides());
-                return Err(OpError::refused("wrong-size", detail));
-            }
-            addresses[role as usize] = view.address;
-            if !view.address.is_multiple_of(alignment) {
-                let moved = queue.alloc(bytes)?;
-                scratch.push(moved);
-                addresses[role as usize] = moved;
-                if role != result {
-                    queue.copy(view.address, moved, bytes)?;
-                }
-            }
-        }
-        if let Some(workspace) = workspace {
-            addresses[Role::Workspace as usize] = workspace;
-        } else if plan.workspace_bytes > 0 {
-            addresses[Role::Workspace as usize] = queue.alloc(plan.workspace_bytes)?;
-            scratch.push(addresses[Role::Workspace as usize]);
-        }
-        wave32_device::execute(queue, plan, &addresses)?;
-        let target = match result {
-            Role::X => operands.x,
-            Role::W => operands.w,
-            _ => operands.y,
-        };
-        let made = addresses[result as usize];
-        if made != target.address {
-            queue.copy(made, target.address, target.elements() * target.dtype.size())?;
-        }
-        Ok(())
-    })();
-    scratch.into_iter().for_each(|address| queue.free(address));
-    run
 }

@@ -6,8 +6,10 @@
 //! that a framework can go elsewhere.
 #![forbid(unsafe_code)]
 
+pub mod activation;
 mod batch_norm;
 mod call;
+mod chain;
 mod convolution;
 mod copy;
 mod dtype;
@@ -30,11 +32,13 @@ mod scratch;
 mod skinny;
 mod softmax;
 mod sort;
+mod steps;
 pub mod upsample;
 mod view;
 
 pub use batch_norm::{BatchNorm, batch_norm, batch_norm_backward};
-pub use convolution::{ConvOperands, Planner, epilogue, execute, storage};
+pub use chain::{ConvChain, ConvOperands, PostOp};
+pub use convolution::{Planner, PricedPlan, storage};
 pub use copy::copy;
 pub use dtype::{DType, Kind};
 pub use elementwise::{Elementwise, Number, Operand};
@@ -47,6 +51,7 @@ pub use scan::cumsum;
 pub use skinny::Sum;
 pub use softmax::{softmax, softmax_backward};
 pub use sort::argsort;
+pub use steps::{Steps, wide};
 pub use view::{Common, MAX_DIMS, View};
 
 pub use wave32_device::{Arg, Queue, Work};

@@ -130,6 +130,22 @@ impl View {
         view
     }
 
+    /// The same elements with dimension 1 behind the others: N C H W as N H W C. There are two or more.
+    pub(crate) fn channels_last(&self) -> Self {
+        let mut view = *self;
+        view.sizes[1..self.rank()].rotate_left(1);
+        view.strides[1..self.rank()].rotate_left(1);
+        view
+    }
+
+    /// The same elements with the last dimension as number 1: N H W C as N C H W. There are two or more.
+    pub(crate) fn channels_first(&self) -> Self {
+        let mut view = *self;
+        view.sizes[1..self.rank()].rotate_right(1);
+        view.strides[1..self.rank()].rotate_right(1);
+        view
+    }
+
     /// The same elements, with strides 0 where a dimension has one index only.
     pub(crate) fn without_idle_strides(&self) -> Self {
         let mut view = *self;

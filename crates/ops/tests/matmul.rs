@@ -5,8 +5,8 @@ mod common;
 use common::{Stream, close, get, put, put_plain, random, room, stream, values};
 use rand::Rng;
 use wave32_device::DeviceError;
-use wave32_ops::{Arg, ConvOperands, DType, Planner, Queue, Work, epilogue};
-use wave32_problem::{ConvSpec, Direction};
+use wave32_ops::{Arg, ConvChain, ConvOperands, DType, Planner, PostOp, Queue, Work};
+use wave32_problem::{ConvProblem, ConvSpec, Direction};
 use wave32_solve::DeviceCaps;
 
 #[test]
@@ -80,10 +80,10 @@ fn convolutions_take_operands_at_any_address() {
         r: 3,
         s: 3,
         pad: [1, 1],
-        epilogue: epilogue(true, false),
         ..ConvSpec::default()
     };
-    planner.convolve(&mut stream, &spec, ConvOperands { x: &vx, w: &vw, y: &y, bias: Some(&vb) }).unwrap();
+    let chain = ConvChain::new(ConvProblem::new(spec).unwrap(), vec![PostOp::Bias(vb)]);
+    planner.convolve(&mut stream, &chain, ConvOperands { x: &vx, w: &vw, y: &y }).unwrap();
     let mut expected = Vec::new();
     for (k, p, q) in
         (0..4usize).flat_map(|k| (0..5usize).flat_map(move |p| (0..6usize).map(move |q| (k, p, q))))

@@ -129,13 +129,7 @@ impl ConvProblem {
                 return Err(ProblemError::field("groups", s.groups, rule));
             }
         }
-        if s.direction != Direction::Forward && !s.epilogue.is_none() {
-            return Err(ProblemError::field(
-                "epilogue",
-                "bias/activation",
-                "is fused into the forward direction only",
-            ));
-        }
+        check_epilogue(s)?;
         let out = [output_size(s, 0)?, output_size(s, 1)?];
         let problem = Self { out, spec };
         problem.check_products()?;
@@ -157,6 +151,17 @@ impl ConvProblem {
         let cg = s.c / s.groups;
         product("work in FLOP", "2*n*k*p*q*c/g*r*s", &[2, s.n, s.k, u, v, cg, s.r, s.s])?;
         Ok(())
+    }
+
+    /// The same with more, or less, to do before a result is stored.
+    ///
+    /// # Errors
+    /// As [`ConvProblem::new`]: this is no forward pass, or its bias is too large.
+    pub fn with_epilogue(&self, epilogue: Epilogue) -> Result<Self, ProblemError> {
+        let problem = Self { spec: ConvSpec { epilogue, ..self.spec.clone() }, out: self.out };
+        check_epilogue(&problem.spec)?;
+        problem.check_products()?;
+        Ok(problem)
     }
 
     /// The checked description.
@@ -275,6 +280,12 @@ impl ConvProblem {
         // output is exactly [h, w], and every product is one that was checked.
         ConvProblem { spec, out: [s.h, s.w] }
     }
+}
+
+fn check_epilogue(s: &ConvSpec) -> Result<(), ProblemError> {
+    let fits = s.direction == Direction::Forward || s.epilogue.is_none();
+    let rule = "is fused into the forward direction only";
+    if fits { Ok(()) } else { Err(ProblemError::field("epilogue", "bias/activation", rule)) }
 }
 
 /// Output size on one axis (0 = height, 1 = width).

@@ -2,10 +2,11 @@
 
 use crate::bridge::{contiguous, planned, run, view};
 use crate::error::Error;
-use crate::layout::{convolves_channels_last, laid_out};
+use crate::layout::{convolves_channels_last, in_format};
 use crate::register::Op;
 use crate::tensor::Tensor;
-use wave32_ops::{ConvOperands, Reduce, epilogue, reduce, storage};
+use wave32_ops::activation::Activation;
+use wave32_ops::{ConvChain, ConvOperands, PostOp, Reduce, reduce, storage};
 use wave32_problem::{ConvProblem, ConvSpec, Direction};
 
 /// The kernels of this file.
@@ -93,14 +94,9 @@ fn spec(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<Conv
     })
 }
 
-/// Sizes of the output in the input's number of dimensions.
-fn output_sizes(spec: &ConvSpec, rank: i64) -> Result<crate::tensor::Dims, Error> {
-    // An empty batch has a shape as well. What is wrong, or stranger than the engine takes, the CPU says or does.
-    let shape = ConvSpec { n: spec.n.max(1), ..spec.clone() };
-    let problem =
-        ConvProblem::new(shape).map_err(|error| Error::NoKernel(format!("convolution: {error}")))?;
-    let all = [spec.n, spec.k, problem.out_h(), problem.out_w()];
-    Ok(if rank == 3 { [all[0], all[1], all[3]].into_iter().collect() } else { all.into_iter().collect() })
+/// What is wrong, or stranger than the engine takes, the CPU says or does.
+fn problem(spec: ConvSpec) -> Result<ConvProblem, Error> {
+    ConvProblem::new(spec).map_err(|error| Error::NoKernel(format!("convolution: {error}")))
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
@@ -116,30 +112,23 @@ fn convolution<const RELU: bool>(
     groups: i64,
 ) -> Result<Tensor, Error> {
     let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
-    forward(input, weight, bias, &geometry, RELU)
-}
-
-fn forward(
-    input: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    geometry: &Geometry<'_>,
-    relu: bool,
-) -> Result<Tensor, Error> {
-    let mut spec = spec(input, weight, geometry)?;
-    let output = Tensor::empty(&output_sizes(&spec, input.dim())?, input.dtype()?)?;
-    let last = convolves_channels_last(input, weight);
+    let spec = spec(input, weight, &geometry)?;
+    let (n, k) = (spec.n, spec.k);
+    // An empty batch has a shape as well.
+    let problem = problem(ConvSpec { n: n.max(1), ..spec })?;
+    let all = [n, k, problem.out_h(), problem.out_w()];
+    let sizes = if input.dim() == 3 { &[n, k, all[3]][..] } else { &all };
+    let strides = in_format(convolves_channels_last(input, weight), sizes);
+    let output = Tensor::empty_strided(sizes, &strides, input.dtype()?)?;
     if output.numel() == 0 {
-        return laid_out(output, last);
+        return Ok(output);
     }
-    spec.epilogue = epilogue(bias.is_some(), relu);
-    let (x, w) = (contiguous(input)?, contiguous(weight)?);
-    let bias = bias.map(contiguous).transpose()?;
-    let (x, w, y, b) = (view(&x)?, view(&w)?, view(&output)?, bias.as_ref().map(view).transpose()?);
-    planned(|planner, queue| {
-        planner.convolve(queue, &spec, ConvOperands { x: &x, w: &w, y: &y, bias: b.as_ref() })
-    })?;
-    laid_out(output, last)
+    let bias = bias.map(view).transpose()?.map(PostOp::Bias);
+    let relu = RELU.then_some(PostOp::Activation(Activation::RELU));
+    let chain = ConvChain::new(problem, bias.into_iter().chain(relu).collect());
+    let (x, w, y) = (view(input)?, view(weight)?, view(&output)?);
+    planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x: &x, w: &w, y: &y }))?;
+    Ok(output)
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
@@ -171,20 +160,17 @@ fn backward(
         if !wanted(index) {
             continue;
         }
-        let result = Tensor::empty(&like.sizes(), dtype)?;
+        let result = Tensor::empty_strided(&like.sizes(), &in_format(last, &like.sizes()), dtype)?;
         if empty {
             crate::copies::fill(&result, &vec![0; dtype.bytes() as usize])?;
         } else {
             // Only the other operand is read.
-            let other = contiguous(if index == 0 { weight } else { input })?;
-            let (target, other) = (view(&result)?, view(&other)?);
+            let (target, other) = (view(&result)?, view(if index == 0 { weight } else { input })?);
             let (x, w) = if index == 0 { (&target, &other) } else { (&other, &target) };
-            let spec = ConvSpec { direction, ..spec.clone() };
-            planned(|planner, queue| {
-                planner.convolve(queue, &spec, ConvOperands { x, w, y: &y, bias: None })
-            })?;
+            let chain = ConvChain::new(problem(ConvSpec { direction, ..spec.clone() })?, Vec::new());
+            planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x, w, y: &y }))?;
         }
-        made[index] = laid_out(result, last)?;
+        made[index] = result;
     }
     if wanted(2) {
         made[2] = match bias_sizes {

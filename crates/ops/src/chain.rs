@@ -1,0 +1,222 @@
+//! A convolution and what is done to its result before anybody reads it: post-ops, as oneDNN calls them. What of
+//! them a kernel does before it stores is decided here; the rest is launched behind it.
+
+use crate::activation::{Activation, Mode};
+use crate::convolution::storage;
+use crate::steps::Steps;
+use crate::{DType, Op, OpError, Queue, View, copy};
+use wave32_problem::{ConvProblem, Direction, Epilogue, Layout};
+use wave32_solve::{Plan, Role};
+
+/// One step behind a convolution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PostOp {
+    /// `result[n, c, ...] + bias[c]`; the bias has one dimension.
+    Bias(View),
+    /// Of each element.
+    Activation(Activation),
+    /// `alpha * result + beta * other`, which has the result's sizes. Where `other` is the very view that the chain
+    /// writes, what lay there before is read.
+    Add {
+        /// Factor of the result.
+        alpha: f64,
+        /// Factor of the other; where it is 0, that is never read.
+        beta: f64,
+        /// Such as the residual of a ResNet's block.
+        other: View,
+    },
+}
+
+impl PostOp {
+    /// `alpha * result + beta * other`, if that is not the result itself.
+    pub fn blend(alpha: f64, beta: f64, other: View) -> Option<Self> {
+        ((alpha, beta) != (1.0, 0.0)).then_some(Self::Add { alpha, beta, other })
+    }
+
+    /// `to = post-op(from)`; both have the same sizes, and may be one view.
+    ///
+    /// # Errors
+    /// As [`crate::Elementwise::run`].
+    pub fn run(&self, steps: &mut Steps, from: &View, to: &View) -> Result<(), OpError> {
+        match self {
+            Self::Bias(bias) => {
+                let inner = to.rank().saturating_sub(2);
+                let sizes = [bias.sizes(), &vec![1; inner]].concat();
+                let strides = [bias.strides(), &vec![0; inner]].concat();
+                let bias = View::new(bias.address, bias.dtype, &sizes, &strides)?;
+                steps.run(Op::Add, &[from.into(), (&bias).into()], [0.0; 2], to)
+            }
+            Self::Activation(activation) => activation.forward(steps, from, to),
+            &Self::Add { alpha: 1.0, beta: 0.0, .. } => steps.copy(from, to),
+            &Self::Add { alpha, beta: 0.0, .. } => {
+                steps.run(Op::Mul, &[from.into(), alpha.into()], [0.0; 2], to)
+            }
+            Self::Add { alpha: 1.0, beta, other } => {
+                steps.run(Op::AddScaled, &[from.into(), other.into()], [*beta, 0.0], to)
+            }
+            Self::Add { alpha, beta: 1.0, other } => {
+                steps.run(Op::AddScaled, &[other.into(), from.into()], [*alpha, 0.0], to)
+            }
+            &Self::Add { alpha, beta, ref other } => {
+                let scaled = steps.make(crate::steps::wide(to.dtype), to.sizes())?;
+                steps.run(Op::Mul, &[other.into(), beta.into()], [0.0; 2], &scaled)?;
+                steps.run(Op::AddScaled, &[(&scaled).into(), from.into()], [alpha, 0.0], to)
+            }
+        }
+    }
+
+    /// True where it reads memory that `to` covers.
+    fn reads(&self, to: &View) -> bool {
+        let end = |view: &View| view.address + view.extent() * view.dtype.size();
+        matches!(self, Self::Add { beta, other, .. }
+            if *beta != 0.0 && other.address < end(to) && to.address < end(other))
+    }
+
+    fn check(&self, to: &View) -> Result<(), OpError> {
+        let (fits, view) = match self {
+            Self::Bias(bias) => (bias.rank() == 1 && to.sizes().get(1) == bias.sizes().first(), bias),
+            Self::Add { other, .. } => (other.sizes() == to.sizes(), other),
+            Self::Activation(_) => return Ok(()),
+        };
+        let detail = || format!("a post-op's {:?} for a result of {:?}", view.sizes(), to.sizes());
+        if fits { Ok(()) } else { Err(OpError::refused("wrong-size", detail())) }
+    }
+}
+
+/// The operands of a convolution, in the caller's terms: N C H W or N C L, of any strides. What does not lie as the
+/// problem's layout says is copied.
+#[derive(Debug, Clone, Copy)]
+pub struct ConvOperands<'a> {
+    /// x or dx.
+    pub x: &'a View,
+    /// w or dw.
+    pub w: &'a View,
+    /// y or dy.
+    pub y: &'a View,
+}
+
+/// A convolution and its post-ops, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConvChain {
+    problem: ConvProblem,
+    post_ops: Vec<PostOp>,
+    /// So many of the post-ops are the epilogue of the problem.
+    fused: usize,
+}
+
+impl ConvChain {
+    /// A problem without an epilogue, and what follows it.
+    ///
+    /// Kernels absorb a bias of the problem's type and then a ReLU, in that order, of a forward pass.
+    pub fn new(problem: ConvProblem, post_ops: Vec<PostOp>) -> Self {
+        let mut epilogue = Epilogue::default();
+        let mut absorb = |post_op: &PostOp| match post_op {
+            PostOp::Bias(bias)
+                if epilogue.is_none()
+                    && storage(bias.dtype).is_ok_and(|dtype| dtype == problem.spec().dtype) =>
+            {
+                epilogue.bias = true;
+                true
+            }
+            PostOp::Activation(Activation { mode: Mode::Relu, .. })
+                if epilogue.activation == wave32_problem::Activation::None =>
+            {
+                epilogue.activation = wave32_problem::Activation::Relu;
+                true
+            }
+            _ => false,
+        };
+        let fused = post_ops.iter().take_while(|post_op| absorb(post_op)).count();
+        match problem.with_epilogue(epilogue) {
+            Ok(problem) => Self { problem, post_ops, fused },
+            // A gradient has none.
+            Err(_) => Self { problem, post_ops, fused: 0 },
+        }
+    }
+
+    /// What is to be planned: its epilogue is what the kernels absorb.
+    pub fn problem(&self) -> &ConvProblem {
+        &self.problem
+    }
+
+    /// So many of the post-ops, from the first on, need no launch of their own.
+    pub fn fused(&self) -> usize {
+        self.fused
+    }
+
+    /// Runs a plan of [`ConvChain::problem`] and the post-ops that it leaves. The result operand (by the direction) is
+    /// overwritten. `workspace` is memory for the plan, at a multiple of 256, where the caller has some.
+    ///
+    /// # Errors
+    /// `wrong-size`, before anything was launched; the device's.
+    pub fn run(
+        &self,
+        queue: &mut dyn Queue,
+        plan: &Plan,
+        operands: ConvOperands<'_>,
+        workspace: Option<u64>,
+    ) -> Result<(), OpError> {
+        let spec = self.problem.spec();
+        let (result, target) = match spec.direction {
+            Direction::Forward => (Role::Y, operands.y),
+            Direction::BackwardData => (Role::X, operands.x),
+            Direction::BackwardWeights => (Role::W, operands.w),
+        };
+        let (fused, rest) = self.post_ops.split_at(self.fused);
+        let bias = fused.iter().find_map(|post_op| match post_op {
+            PostOp::Bias(bias) => Some(bias),
+            _ => None,
+        });
+        let given = [
+            (Role::X, Some(operands.x)),
+            (Role::W, Some(operands.w)),
+            (Role::Y, Some(operands.y)),
+            (Role::Bias, bias),
+        ];
+        for (role, view) in given {
+            let bytes = view.map_or(0, |view| view.elements() * view.dtype.size());
+            let is_image = role == Role::Bias || view.is_some_and(|view| view.rank() > 2);
+            if plan.problem != self.problem || bytes != plan.role_bytes(role) || !is_image {
+                let detail = format!("{role:?} of {bytes} bytes for a plan of {}", plan.problem);
+                return Err(OpError::refused("wrong-size", detail));
+            }
+        }
+        rest.iter().try_for_each(|post_op| post_op.check(target))?;
+        let alignment = queue.caps().offset_alignment.max(16);
+        let is_reread = rest.iter().any(|post_op| post_op.reads(target));
+        // In the order of memory.
+        let is_last = spec.layout == Layout::Nhwc;
+        let ordered = |view: &View| if is_last { view.channels_last() } else { *view };
+        let mut steps = Steps::new(queue);
+        let mut addresses = [0u64; 5];
+        let mut from = *target;
+        for (role, view) in given {
+            let Some(view) = view else { continue };
+            let lies = if role == Role::Bias { *view } else { ordered(view) };
+            let is_result = role == result;
+            addresses[role as usize] = view.address;
+            if !lies.is_contiguous() || !view.address.is_multiple_of(alignment) || (is_result && is_reread) {
+                let made = steps.make(view.dtype, lies.sizes())?;
+                addresses[role as usize] = made.address;
+                if is_result {
+                    from = if is_last { made.channels_first() } else { made };
+                } else {
+                    copy(steps.queue, &lies, &made)?;
+                }
+            }
+        }
+        if let Some(workspace) = workspace {
+            addresses[Role::Workspace as usize] = workspace;
+        } else if plan.workspace_bytes > 0 {
+            addresses[Role::Workspace as usize] = steps.make(DType::U8, &[plan.workspace_bytes])?.address;
+        }
+        wave32_device::execute(steps.queue, plan, &addresses)?;
+        for (at, post_op) in rest.iter().enumerate() {
+            let is_read_later = rest[at + 1..].iter().any(|later| later.reads(target));
+            let to = if is_read_later { from } else { *target };
+            post_op.run(&mut steps, &from, &to)?;
+            from = to;
+        }
+        steps.copy(&ordered(&from), &ordered(target))
+    }
+}
