@@ -76,23 +76,32 @@ impl<'a> Work<'a> {
         let size = if backward_data { 4 } else { spec.dtype.size() };
         let row_count = u64::from(p.groups) * u64::from(p.cg) * u64::from(p.taps());
         let image_bytes = row_count * u64::from(p.pixels()) * size;
-        let sums = if spec.direction == Direction::BackwardWeights {
-            4 * u64::from(partial_stride(problem.w_elements())) + 256
-        } else {
-            0
+        // Behind the columns lie, for backward-weights, its sums, at the device's alignment.
+        let sums = 4 * u64::from(partial_stride(problem.w_elements()));
+        let need = |images: u64| match spec.direction {
+            Direction::BackwardWeights => {
+                (images * image_bytes).next_multiple_of(caps.offset_alignment.max(256)) + sums
+            }
+            _ => images * image_bytes,
         };
-        let cap = policy.workspace_cap.unwrap_or(DEFAULT_COLUMNS.max(image_bytes + sums)).min(caps.max_range);
-        if image_bytes + sums > cap {
-            let detail = format!("the columns of one image need {} bytes of {cap}", image_bytes + sums);
+        let cap = policy.workspace_cap.unwrap_or(DEFAULT_COLUMNS.max(need(1)));
+        if need(1) > cap {
+            let detail = format!("the columns of one image need {} bytes of {cap}", need(1));
             return Err(Refusal::new("workspace-cap", detail));
         }
-        if row_count * u64::from(p.pixels()) > 1 << 30 {
-            let detail =
-                format!("the column matrix of one image has {} elements", row_count * u64::from(p.pixels()));
+        let elements = row_count * u64::from(p.pixels());
+        if elements > 1 << 30 {
+            let detail = format!("the column matrix of one image has {elements} elements");
             return Err(Refusal::new("tensor-too-large", detail));
         }
-        let most = ((cap - sums) / image_bytes).min((1 << 30) / (image_bytes / size));
-        let images = most.min(u64::from(p.n)).min(u64::from(caps.max_groups[2])) as u32;
+        let behind = need(1) - image_bytes;
+        let columns = cap.saturating_sub(behind).max(image_bytes).min(caps.max_range);
+        let most = (columns / image_bytes).min((1 << 30) / elements).min(u64::from(p.n));
+        let mut images = most.min(u64::from(caps.max_groups[2])).max(1);
+        // What the alignment takes differs with the number of images.
+        while images > 1 && need(images) > cap {
+            images -= 1;
+        }
         let text = if spec.direction == Direction::BackwardWeights { "wrw" } else { "igemm" };
         let variant = variants::of(text, spec.dtype)
             .filter(|v| v.define("MODE") == 0 && policy.config.as_ref().is_none_or(|c| c.starts_with(&v.tag)))
@@ -102,7 +111,16 @@ impl<'a> Work<'a> {
             Layout::Nchw => (p.taps(), 1),
             Layout::Nhwc => (1, p.cg),
         };
-        Ok(Self { p, problem, variant, rows: row_count as u32, image_bytes, images, cdiv, tdiv })
+        Ok(Self {
+            p,
+            problem,
+            variant,
+            rows: row_count as u32,
+            image_bytes,
+            images: images as u32,
+            cdiv,
+            tdiv,
+        })
     }
 
     /// (first image, images) of each pass.
