@@ -14,7 +14,7 @@ use wave32_device::Queue;
 use wave32_hip::{HipQueue, Options, RawStream};
 use wave32_ops::Planner;
 use wave32_problem::ConvProblem;
-use wave32_solve::{DeviceCaps, Plan, Policy};
+use wave32_solve::{Plan, Policy};
 
 /// A `hipStream_t` of the caller's.
 #[derive(Debug, Clone, Copy)]
@@ -121,18 +121,10 @@ impl Handle {
         state.engine.as_mut().ok_or_else(|| Failure::new(crate::ffi::status::INTERNAL_ERROR, "no engine"))
     }
 
-    /// What plans may know of the card. Touches neither stream nor memory.
-    ///
-    /// # Errors
-    /// Not initialized, where the card cannot be used.
-    pub fn caps(&self) -> Outcome<DeviceCaps> {
-        self.with(|state| Ok(self.engine(state)?.queue.caps().clone()))
-    }
-
     /// What there is for a problem. Touches neither stream nor memory.
     ///
     /// # Errors
-    /// As [`Handle::caps`]; not implemented, with every solver's reason.
+    /// Not initialized, where the card cannot be used; not implemented, with every solver's reason.
     pub fn choose(&self, problem: &ConvProblem) -> Outcome<Choice> {
         self.with(|state| {
             let Engine { queue, planner, proven } = self.engine(state)?;
