@@ -115,7 +115,7 @@ impl HipQueue {
     /// was found out of the caller's memory is forgotten: it may have been freed.
     ///
     /// # Errors
-    /// `Lost`, `Driver`.
+    /// `Lost` where the card is lost; `Driver` where a HIP call fails.
     pub fn set_stream(&mut self, stream: RawStream) -> Result<(), DeviceError> {
         let _current = self.gpu.enter()?;
         if let Some(lent) = &mut self.lent {
@@ -153,7 +153,7 @@ impl HipQueue {
     /// Gives every segment that is not in use back to the driver. Waits for work in flight.
     ///
     /// # Errors
-    /// `Timeout`, `Lost`.
+    /// `Timeout` where earlier work does not end in time; `Lost` where the card is lost.
     pub fn empty_cache(&mut self) -> Result<(), DeviceError> {
         let _current = self.gpu.enter()?;
         self.release_unused()
