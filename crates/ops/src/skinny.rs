@@ -173,7 +173,7 @@ impl Skinny {
     /// Launches it.
     ///
     /// # Errors
-    /// The device's.
+    /// [`OpError::Device`] where the device fails.
     pub fn run(&self, queue: &mut dyn Queue) -> Result<(), OpError> {
         let [g, s, l, k] = self.sizes();
         let all = [&self.small, &self.large, &self.out];
