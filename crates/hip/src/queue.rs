@@ -32,7 +32,7 @@ struct Batch {
     start: Event,
     end: Event,
     work: f64,
-    /// It is one part of a launch: its time says how fast the card is, not how fast the host launches.
+    /// The batch is one part of a split launch, so its time measures the card and not the host: the budget may use it.
     telling: bool,
 }
 
@@ -261,7 +261,7 @@ impl HipQueue {
         Ok(())
     }
 
-    /// Waits for the oldest batch and lets the budget learn.
+    /// Waits for the oldest batch. Its time adjusts the budget.
     fn collect(&mut self, deadline: Deadline) -> Result<(), DeviceError> {
         let Some(batch) = self.batches.pop_front() else { return Ok(()) };
         self.gpu.wait(batch.end, "earlier work", deadline)?;
