@@ -29,7 +29,7 @@ impl Values {
     /// The shape of a node's operand.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// Why the shape is not known, in one line.
     pub fn shape(&self, node: &Node, index: usize) -> Shape {
         let name = node.input(index).ok_or_else(|| format!("{} has no operand {index}", node.op))?;
         self.shapes.get(name).cloned().unwrap_or_else(|| Err(format!("nothing makes `{name}`")))

@@ -200,7 +200,7 @@ pub const LARGEST: u64 = 2 << 30;
 /// Reads a file.
 ///
 /// # Errors
-/// [`OnnxError`].
+/// [`OnnxError`] where the file cannot be read or is not a valid ONNX model.
 pub fn read(path: &Path) -> Result<Graph, OnnxError> {
     let name = || path.display().to_string();
     let bytes = file::read(path, LARGEST).map_err(|source| OnnxError::File { path: name(), source })?;

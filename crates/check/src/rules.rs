@@ -432,7 +432,7 @@ pub struct Window {
 /// The window of a convolution or pooling over spatial sizes `x` with a kernel `k`.
 ///
 /// # Errors
-/// Lists whose lengths do not fit, steps below 1.
+/// The lists have different lengths, or a step is below 1.
 pub fn window(node: &Node, x: &[i64], k: &[i64], transposed: bool) -> Result<Window, String> {
     let rank = x.len();
     let list = |name: &str, missing: i64, count: usize| {

@@ -38,7 +38,7 @@ fn home() -> Result<PathBuf> {
 /// rights.
 ///
 /// # Errors
-/// The user has no home.
+/// The user has no home directory.
 pub fn store(root: Root, system: bool) -> Result<Store> {
     if system {
         return Ok(Store::new(root, "/var/lib/wave32/changes"));

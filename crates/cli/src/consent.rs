@@ -57,7 +57,7 @@ impl Consent {
     /// Shows the plan of `make`, asks, and carries it out.
     ///
     /// # Errors
-    /// Nobody to ask; any error of the change.
+    /// Nobody can answer (no terminal); any error of the change.
     pub fn carry_out(
         &self,
         store: &Store,
@@ -96,7 +96,7 @@ impl Consent {
     /// Shows a plan that is not carried out.
     ///
     /// # Errors
-    /// Standard output that cannot be written.
+    /// Standard output cannot be written.
     pub fn show(&self, plan: &Plan) -> Result<()> {
         if !self.json {
             show(&plan.diff())?;
@@ -121,7 +121,7 @@ impl Consent {
     /// Says something that is no part of the report.
     ///
     /// # Errors
-    /// Standard output that cannot be written.
+    /// Standard output cannot be written.
     pub fn say(&self, text: &str) -> Result<()> {
         if self.json {
             tell(text);
@@ -132,10 +132,10 @@ impl Consent {
     }
 }
 
-/// Is there somebody?
+/// Checks that somebody can answer a question.
 ///
 /// # Errors
-/// There is not.
+/// Standard input is no terminal, so nobody can answer.
 pub fn somebody_to_ask() -> Result<()> {
     if !std::io::stdin().is_terminal() {
         let why = "nothing was changed: standard input is no terminal, so there is nobody to ask";
@@ -147,7 +147,7 @@ pub fn somebody_to_ask() -> Result<()> {
 /// Asks whether to do what was shown.
 ///
 /// # Errors
-/// The terminal's.
+/// Standard input cannot be read.
 pub fn asked() -> Result<bool> {
     mutter("Do this? [y/N] ");
     let mut answer = String::new();

@@ -40,7 +40,7 @@ pub struct Found {
 /// This program as a guarded child.
 ///
 /// # Errors
-/// Where the system does not say which program this is.
+/// The system does not tell the path of this program.
 pub fn launcher() -> Result<Launcher> {
     let program = std::env::current_exe().context("cannot find this program to start the guarded child")?;
     Ok(Launcher { program, args: vec!["__verify-child".into()], env: Vec::new() })
@@ -49,7 +49,7 @@ pub fn launcher() -> Result<Launcher> {
 /// Looks for devices, in a child for each driver: one that crashes or hangs while it is loaded takes only that.
 ///
 /// # Errors
-/// When the user stops it, or no child can be started.
+/// The user stopped it, or no child could be started.
 pub fn look(stop: &AtomicBool) -> Result<Found> {
     std::thread::scope(|scope| {
         let hip = std::thread::Builder::new().spawn_scoped(scope, || list(Driver::Hip, stop, STARTUP));
@@ -92,7 +92,7 @@ impl Found {
     /// The GPU of that name; `vulkan` and `hip` are the best of their driver's.
     ///
     /// # Errors
-    /// [`NoDevice`] saying what there is.
+    /// [`NoDevice`] where there is no such device; it lists those that are there.
     pub fn gpu(&self, name: &str) -> Result<&Ready> {
         let (all, none, driver) = match name.split(':').next() {
             Some("hip") => (&self.hip, &self.no_hip, "HIP"),

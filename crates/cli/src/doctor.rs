@@ -47,7 +47,7 @@ pub struct Args {
 /// Runs `wave32 doctor`.
 ///
 /// # Errors
-/// A root that is no folder.
+/// `--root` is not a directory.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let system = System::at(&args.root)?;
     let options = Options { python: args.python.clone(), thorough: args.thorough };

@@ -52,7 +52,7 @@ pub struct Args {
 /// Reads `rocm`, `vulkan` or `cpu`.
 ///
 /// # Errors
-/// Other names.
+/// The name is no route.
 pub fn route(text: &str) -> Result<Route, String> {
     let found = Route::ALL.into_iter().find(|route| route.name() == text);
     found.ok_or_else(|| "must be rocm, vulkan or cpu".into())
@@ -82,7 +82,7 @@ impl Machine {
     /// The folder taken for `/`.
     ///
     /// # Errors
-    /// It is none.
+    /// `--root` is not a directory.
     pub fn root(&self) -> Result<Root> {
         let root = Root::new(&self.root);
         root.with_context(|| format!("--root {} is no folder that can be read", self.root.display()))
@@ -91,7 +91,7 @@ impl Machine {
     /// The environment to have here.
     ///
     /// # Errors
-    /// The route does not work here.
+    /// The route does not work on this machine.
     pub fn profile(&self) -> Result<Profile> {
         let mut situation = Situation::of(&System::at(&self.root)?);
         if !self.card.is_empty() {
@@ -116,7 +116,7 @@ impl Machine {
 /// Runs `wave32 env`.
 ///
 /// # Errors
-/// The route does not work here.
+/// The route does not work on this machine.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let shell = match (args.shell, users_shell()) {
         (Some(dialect), _) => dialect,

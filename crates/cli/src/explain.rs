@@ -116,7 +116,7 @@ pub struct Target {
 /// Where to explain for: the device asked for, the card asked for, or the usual cards.
 ///
 /// # Errors
-/// No such device or card; a name that several cards have.
+/// There is no such device or card, or several cards have that name.
 pub fn targets(device: Option<&str>, card: Option<&str>) -> Result<Vec<Target>> {
     if let Some(name) = device {
         if name == "cpu" {

@@ -9,7 +9,7 @@ pub use wave32_host::stream::{mutter, print, show, tell};
 /// Finds out before the work that a file cannot be written after it.
 ///
 /// # Errors
-/// One line naming the file.
+/// One line that names the file and says why it cannot be written.
 pub fn writable(path: &Path) -> Result<()> {
     file::writable(path).map_err(|why| anyhow::anyhow!("cannot write {}: {why}", path.display()))
 }
@@ -17,7 +17,7 @@ pub fn writable(path: &Path) -> Result<()> {
 /// Writes a file whole. Devices and pipes are written directly; a link is replaced.
 ///
 /// # Errors
-/// One line naming the file: disk full, folder gone.
+/// One line that names the file: the disk is full, or its folder is gone.
 pub fn save(path: &Path, text: &str) -> Result<()> {
     file::save(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -45,7 +45,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// Runs `wave32 run`. Comes back only where the program was watched or could not be started.
 ///
 /// # Errors
-/// A route that is not here.
+/// The route that was asked for does not exist on this machine.
 pub fn main(args: &Args) -> Result<ExitCode> {
     if args.command.first().is_some_and(|name| name.is_empty()) {
         tell("error: the program's name is empty: perhaps a variable is; name a program after `--`");

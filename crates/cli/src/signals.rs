@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// second that counts once.
 ///
 /// # Errors
-/// Where the system does not let a handler be set.
+/// The system refuses to set a signal handler.
 pub fn watch(stop: &Arc<AtomicBool>) -> Result<()> {
     let flag = Arc::clone(stop);
     let mut first: Option<Instant> = None;

@@ -36,7 +36,7 @@ impl Vendor {
     /// The chosen MIOpen, and the others that are here.
     ///
     /// # Errors
-    /// There is none but wave32's own.
+    /// No MIOpen is here except wave32's own.
     pub fn libraries(&self) -> Result<(Miopen, Vec<Miopen>)> {
         let system = System::live();
         let facts = scan::stack(&system, &scan::Options::default());
@@ -74,7 +74,7 @@ impl Vendor {
     /// Where results are kept: they are state, not configuration, and not to be cleared like a cache.
     ///
     /// # Errors
-    /// No place for it is known.
+    /// `--state` was not given, and neither XDG_STATE_HOME nor HOME is set.
     pub fn state(&self) -> Result<PathBuf> {
         if let Some(folder) = &self.state {
             return Ok(std::path::absolute(folder)?);
@@ -108,7 +108,7 @@ fn preload() -> Option<OsString> {
 /// Guarded children that open a library, with the limits that hold where none are asked for.
 ///
 /// # Errors
-/// The system does not say which program this is.
+/// The system does not tell the path of this program.
 pub fn children(library: &str, device: i32) -> Result<Children> {
     let program = std::env::current_exe().context("cannot find this program to start the guarded child")?;
     Ok(Children {

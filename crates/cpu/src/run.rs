@@ -93,7 +93,7 @@ pub enum CpuError {
 /// for every number of threads.
 ///
 /// # Errors
-/// [`CpuError`], with `out` untouched.
+/// [`CpuError`] where an operand has a wrong size or memory is missing. `out` is then unchanged.
 pub fn run(
     p: &ConvProblem,
     a: TensorRef,

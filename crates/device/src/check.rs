@@ -132,7 +132,7 @@ pub fn binding(
 /// That the operand a launch binds is there.
 ///
 /// # Errors
-/// `Misuse` where it is not.
+/// `Misuse` where the operand was not given.
 pub fn operand<T>(launch: &Launch, binding: &Binding, found: Option<T>) -> Result<T, DeviceError> {
     let text = || format!("kernel `{}`, operand {:?}: it is not bound", launch.kernel, binding.role);
     found.ok_or_else(|| DeviceError::Misuse(text()))
@@ -141,7 +141,7 @@ pub fn operand<T>(launch: &Launch, binding: &Binding, found: Option<T>) -> Resul
 /// That `len` bytes from `offset` lie in a buffer of `bytes` bytes.
 ///
 /// # Errors
-/// `Misuse`.
+/// `Misuse` where the range is not within `bytes`.
 pub fn range(offset: u64, len: usize, bytes: u64) -> Result<(), DeviceError> {
     match offset.checked_add(len as u64).filter(|&end| end <= bytes) {
         Some(_) => Ok(()),

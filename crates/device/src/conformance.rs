@@ -96,7 +96,7 @@ pub fn run<Q: Queue>(
 /// long the late run and the drop took.
 ///
 /// # Errors
-/// What was found instead.
+/// A line for people: what happened instead.
 pub fn deadline<Q: Queue>(
     mut device: Runner<Q>,
     fixture: &Fixture,

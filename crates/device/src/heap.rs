@@ -103,7 +103,7 @@ impl<T: Copy> Heap<T> {
         self.stats
     }
 
-    /// Segments.
+    /// The number of segments.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }

@@ -45,13 +45,13 @@ pub trait Queue {
     /// That the queue can be used: this process opened it, and it was not given up.
     ///
     /// # Errors
-    /// `Misuse` after a fork, `Lost`.
+    /// `Misuse` in a forked child; `Lost` where the device is lost.
     fn check(&mut self) -> Result<(), DeviceError>;
 
     /// A block of at least `bytes`, content undefined; its address is a multiple of 512.
     ///
     /// # Errors
-    /// `OutOfMemory`, `Lost`, `Driver`.
+    /// `OutOfMemory` beyond the device's memory or the cap; `Lost`; `Driver` where a driver call fails.
     fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError>;
 
     /// Gives a block back; work already launched may still use it. Unknown addresses are ignored.
@@ -107,7 +107,7 @@ pub trait Queue {
     /// Submits what was recorded and waits for all work.
     ///
     /// # Errors
-    /// `Timeout`, `Lost`, `Driver`.
+    /// `Timeout` after the deadline; `Lost`; `Driver` where a driver call fails.
     fn synchronize(&mut self) -> Result<(), DeviceError>;
 
     /// From now on every wait ends at `deadline`; without one, after a time that the queue was told at its making.

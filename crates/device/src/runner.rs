@@ -42,7 +42,7 @@ pub trait PlanDevice {
     /// A buffer of `bytes` (at least 1) on the device, content undefined.
     ///
     /// # Errors
-    /// `OutOfMemory`, `Lost`, `Driver`; `Misuse` for no bytes.
+    /// `Misuse` for 0 bytes; `OutOfMemory`; `Lost`; `Driver` where a driver call fails.
     fn alloc(&mut self, bytes: u64) -> Result<BufferId, DeviceError>;
 
     /// Gives the buffer back. Unknown handles are ignored.
@@ -109,7 +109,7 @@ impl<Q: Queue> Runner<Q> {
     /// Where the buffer begins.
     ///
     /// # Errors
-    /// `Misuse` where it does not exist.
+    /// `Misuse` where no such buffer exists.
     pub fn address(&self, buffer: BufferId) -> Result<u64, DeviceError> {
         self.place(buffer).map(|(address, _)| address)
     }

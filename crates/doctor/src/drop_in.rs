@@ -75,7 +75,7 @@ pub fn places(root: &Root, folder: &Path) -> Result<Vec<Place>, ChangeError> {
 /// Plans to put `library` (ours, whole) into `folder`; without a MIOpen there only where `alone` is told.
 ///
 /// # Errors
-/// No MIOpen there; what is none; what cannot be read.
+/// The folder has no MIOpen; a file is not a MIOpen; a file cannot be read.
 pub fn install(
     draft: &mut Draft<'_>,
     root: &Root,

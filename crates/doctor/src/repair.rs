@@ -40,7 +40,7 @@ pub struct Repairs {
 /// Plans what can be put right by changing files of that owner.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// The file that cannot be read, and why.
 pub fn plan(root: &Root, findings: &[Finding], owner: Owner<'_>) -> Result<Repairs, ChangeError> {
     let mut draft = Draft::new(root, "repairs by the doctor");
     let mut by_hand: Vec<String> = Vec::new();

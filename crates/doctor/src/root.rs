@@ -48,7 +48,7 @@ impl Root {
     /// Takes `folder` for `/`.
     ///
     /// # Errors
-    /// It is no folder.
+    /// `folder` is not a directory, or cannot be opened.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let path = folder.canonicalize()?;
         let folder = Arc::new(calls::open_path(CWD, &path, OFlags::DIRECTORY)?);
@@ -65,7 +65,7 @@ impl Root {
     /// exist yet is taken as it is written.
     ///
     /// # Errors
-    /// Links that lead in a circle, folders that may not be read.
+    /// A chain of links that does not end; a folder that may not be read.
     pub fn resolve(&self, inside: &Path) -> io::Result<PathBuf> {
         Ok(self.trail(inside)?.0)
     }
@@ -90,7 +90,7 @@ impl Root {
     /// Is there a regular file, links followed?
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The system's error where the path cannot be looked up.
     pub fn is_file(&self, inside: &Path) -> io::Result<bool> {
         unless_absent(self.stat(inside).map(|found| is_file(&found)))
     }
@@ -98,7 +98,7 @@ impl Root {
     /// Is there a folder, links followed?
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The system's error where the path cannot be looked up.
     pub fn is_dir(&self, inside: &Path) -> io::Result<bool> {
         unless_absent(self.stat(inside).map(|found| is_dir(&found)))
     }
@@ -106,7 +106,7 @@ impl Root {
     /// Is there anything, be it a link that leads nowhere?
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The system's error where the path cannot be looked up.
     pub fn is_there(&self, inside: &Path) -> io::Result<bool> {
         let found = self.resolve_parent(inside).and_then(|real| self.look(&real));
         unless_absent(found.map(|found| found.is_some()))

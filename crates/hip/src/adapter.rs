@@ -78,7 +78,7 @@ fn describe(
 /// The embedded code for a target: its own, or that of its family's generic target.
 ///
 /// # Errors
-/// Why there is none, with the next step.
+/// Why there is no card, and the next step.
 pub(crate) fn code(target: &str) -> Result<&'static [u8], String> {
     let own = wave32_kernels::code_object(target);
     own.or_else(|missing| wave32_kernels::code_object(targets::family(target)).map_err(|_| missing)).map_err(

@@ -35,7 +35,7 @@ impl Lent {
     /// That the range is memory of the card, of whoever allocated it.
     ///
     /// # Errors
-    /// `Misuse`, with what it is instead.
+    /// `Misuse` where the range is not memory of the card; it says what it is.
     pub(crate) fn check(&mut self, gpu: &Gpu, address: u64, bytes: u64) -> Result<(), DeviceError> {
         let within = |&(start, size): &(u64, u64)| {
             address >= start && address.checked_add(bytes).is_some_and(|end| end - start <= size)

@@ -168,7 +168,7 @@ impl Api {
     /// already; else the newest that is found.
     ///
     /// # Errors
-    /// `Unavailable`, with what to do.
+    /// `Unavailable` where there is no HIP runtime; it says what to install.
     pub(crate) fn load(named: Option<&Path>) -> Result<Arc<Self>, DeviceError> {
         if forked() {
             return Err(DeviceError::Unavailable(

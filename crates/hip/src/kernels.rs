@@ -27,7 +27,7 @@ pub trait KernelSource: Send + Sync {
     /// The code object (ELF) for a gfx target.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no code for the target, in one line.
     fn code(&self, target: &str) -> Result<Cow<'static, [u8]>, String>;
 
     /// The kernel of that name, if the object for `target` has it.

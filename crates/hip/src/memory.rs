@@ -21,7 +21,7 @@ impl Memory {
     /// The address of `bytes` new bytes.
     ///
     /// # Errors
-    /// `OutOfMemory`, `Misuse` for none, `Lost`, `Driver`.
+    /// `Misuse` for 0 bytes; `OutOfMemory`; `Lost`; `Driver` where a HIP call fails.
     pub(crate) fn alloc(&mut self, gpu: &mut Gpu, bytes: u64) -> Result<u64, DeviceError> {
         if bytes == 0 {
             return Err(DeviceError::Misuse("a buffer has at least 1 byte".into()));

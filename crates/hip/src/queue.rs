@@ -32,7 +32,7 @@ struct Batch {
     start: Event,
     end: Event,
     work: f64,
-    /// It is one part of a launch: its time says how fast the card is, not how fast the host launches.
+    /// The batch is one part of a split launch, so its time measures the card and not the host: the budget may use it.
     telling: bool,
 }
 
@@ -115,7 +115,7 @@ impl HipQueue {
     /// was found out of the caller's memory is forgotten: it may have been freed.
     ///
     /// # Errors
-    /// `Lost`, `Driver`.
+    /// `Lost` where the card is lost; `Driver` where a HIP call fails.
     pub fn set_stream(&mut self, stream: RawStream) -> Result<(), DeviceError> {
         let _current = self.gpu.enter()?;
         if let Some(lent) = &mut self.lent {
@@ -153,7 +153,7 @@ impl HipQueue {
     /// Gives every segment that is not in use back to the driver. Waits for work in flight.
     ///
     /// # Errors
-    /// `Timeout`, `Lost`.
+    /// `Timeout` where earlier work does not end in time; `Lost` where the card is lost.
     pub fn empty_cache(&mut self) -> Result<(), DeviceError> {
         let _current = self.gpu.enter()?;
         self.release_unused()
@@ -261,7 +261,7 @@ impl HipQueue {
         Ok(())
     }
 
-    /// Waits for the oldest batch and lets the budget learn.
+    /// Waits for the oldest batch. Its time adjusts the budget.
     fn collect(&mut self, deadline: Deadline) -> Result<(), DeviceError> {
         let Some(batch) = self.batches.pop_front() else { return Ok(()) };
         self.gpu.wait(batch.end, "earlier work", deadline)?;

@@ -24,9 +24,9 @@ pub const ENGINE: i64 = {
     hash as i64
 };
 
-/// A graph of more bytes is none of ours.
+/// A graph of more bytes is refused.
 const MAX_BYTES: usize = 1 << 22;
-/// More buffers are none of ours: their list is not read to its end.
+/// A call with more buffers is refused, and the list is not read to its end.
 const MAX_BUFFERS: u32 = 1 << 12;
 
 /// `hipdnnPluginConstData_t` of the caller's.
@@ -37,7 +37,7 @@ pub struct ConstData {
     size: usize,
 }
 
-/// A serialized FlatBuffer of the caller's, copied to where its scalars are aligned.
+/// The caller's serialized FlatBuffer, copied so that its scalars are aligned.
 struct Buffer {
     words: Vec<u64>,
     size: usize,

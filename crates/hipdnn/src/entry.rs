@@ -105,7 +105,7 @@ pub fn log_to(callback: Callback) {
 /// Sends only lines of this severity and above.
 ///
 /// # Errors
-/// Invalid value: no such severity.
+/// Invalid value where `level` is no severity.
 pub fn log_from(level: c_int) -> Outcome {
     if !(severity::INFO..=severity::OFF).contains(&level) {
         return Err(Failure::new(miopen::INVALID_VALUE, format!("{level} is no severity: 0 to 4")));

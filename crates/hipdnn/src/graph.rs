@@ -292,7 +292,7 @@ impl Wanted {
     /// From a serialized graph, which begins at a multiple of 8.
     ///
     /// # Errors
-    /// Why it is none of ours.
+    /// Why the graph is refused, in one line.
     pub fn read(bytes: &[u8]) -> Result<Self, Refusal> {
         let graph =
             schema::graph(bytes).map_err(|error| format!("no graph that wave32 can read: {error}"))?;

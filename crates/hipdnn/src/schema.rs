@@ -416,7 +416,7 @@ where
 /// A serialized `Graph`; `bytes` begin at a multiple of 8.
 ///
 /// # Errors
-/// What does not hold together.
+/// What is not valid in the buffer, in one line.
 pub fn graph(bytes: &[u8]) -> Result<Graph<'_>, String> {
     root::<Graph>(bytes)
 }
@@ -424,7 +424,7 @@ pub fn graph(bytes: &[u8]) -> Result<Graph<'_>, String> {
 /// A serialized `EngineConfig`; `bytes` begin at a multiple of 8.
 ///
 /// # Errors
-/// What does not hold together.
+/// What is not valid in the buffer, in one line.
 pub fn engine_config(bytes: &[u8]) -> Result<EngineConfig<'_>, String> {
     root::<EngineConfig>(bytes)
 }

@@ -40,7 +40,7 @@ pub struct DeviceBuffer {
     pub data: Data,
 }
 
-/// Our ways to do a graph's convolution, and the fastest. Touches neither stream nor memory.
+/// The solutions of a graph's convolution, and the fastest. Uses neither stream nor memory.
 ///
 /// # Errors
 /// Not implemented, where no solver takes it; not initialized, where the card cannot be used.
@@ -66,7 +66,7 @@ impl Context {
         self.offer.workspace()
     }
 
-    /// Launches it on the handle's stream. Nothing is launched where an argument is wrong.
+    /// Launches the plan on the handle's stream. Launches nothing where an argument is wrong.
     ///
     /// # Errors
     /// Bad parameter: a buffer that is not there, or no memory of the card; no workspace where one is needed; a handle of

@@ -34,7 +34,7 @@ fn bounded(file: impl Read, size: u64, limit: u64) -> io::Result<Vec<u8>> {
 /// What a user named: a file, or a pipe, whose writer is waited for. Endless ones end at the limit.
 ///
 /// # Errors
-/// The system's; `FileTooLarge` above the limit.
+/// The system's error; `FileTooLarge` above `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -115,7 +115,7 @@ fn is_open_already(path: &Path) -> bool {
 /// A link of that name is replaced; what it leads to stays as it is. Devices, pipes and `/dev/stdout` are written to.
 ///
 /// # Errors
-/// The system's: disk full, folder gone.
+/// The system's error: the disk is full, or the folder is gone.
 pub fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, false)
 }
@@ -162,7 +162,7 @@ fn replace(path: &Path, bytes: &[u8], durably: bool) -> io::Result<()> {
 /// Finds out before the work that a file cannot be written after it. Makes and changes nothing.
 ///
 /// # Errors
-/// Why not, for people.
+/// A line for people: why the file cannot be written.
 pub fn writable(path: &Path) -> Result<(), String> {
     let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {

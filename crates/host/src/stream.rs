@@ -11,7 +11,7 @@ pub struct LostOutput(#[from] std::io::Error);
 /// Prints exactly this, for programs to read. A reader that left (`| head`) is not an error.
 ///
 /// # Errors
-/// Any other: a full disk.
+/// Any other error of writing, for example a full disk.
 pub fn print(text: &str) -> Result<(), LostOutput> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

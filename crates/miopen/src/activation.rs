@@ -16,7 +16,7 @@ impl Described for Activation {
 /// An activation of the caller's numbers.
 ///
 /// # Errors
-/// Bad parameter: no such mode.
+/// Bad parameter where `mode` is not a value of the C enum.
 pub fn activation(mode: c_int, numbers: [f64; 3]) -> Outcome<Activation> {
     Activation::new(mode, numbers).ok_or_else(|| Failure::bad("no such activation mode"))
 }

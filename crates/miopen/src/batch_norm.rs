@@ -23,7 +23,7 @@ impl Mode {
     /// From the caller's number.
     ///
     /// # Errors
-    /// Bad parameter: no such mode.
+    /// Bad parameter where `mode` is not a value of the C enum.
     pub fn from_c(mode: c_int) -> Outcome<Self> {
         match mode {
             0 => Ok(Self::PerActivation),
@@ -157,7 +157,7 @@ impl Layer {
     /// `y = (x - mean) * inverse * scale + bias`.
     ///
     /// # Errors
-    /// The operations'.
+    /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn apply(
         &self,
         steps: &mut Steps,
@@ -176,7 +176,7 @@ impl Layer {
     /// Normalizes with the batch's own statistics.
     ///
     /// # Errors
-    /// The operations'.
+    /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn train(
         &self,
         steps: &mut Steps,
@@ -231,7 +231,7 @@ impl Layer {
     /// Normalizes with the mean and variance given.
     ///
     /// # Errors
-    /// The operations'.
+    /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn infer(
         &self,
         steps: &mut Steps,
@@ -261,7 +261,7 @@ impl Layer {
     /// are computed again.
     ///
     /// # Errors
-    /// The operations'.
+    /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn backward(
         &self,
         steps: &mut Steps,
@@ -307,7 +307,7 @@ impl Layer {
     /// What [`Layer::train`] made of x before an activation, from what was saved.
     ///
     /// # Errors
-    /// The operations'.
+    /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn again(
         &self,
         steps: &mut Steps,

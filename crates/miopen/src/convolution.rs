@@ -127,7 +127,7 @@ impl Object for Descriptor {
 /// What the descriptor says now.
 ///
 /// # Errors
-/// Bad parameter: no living convolution descriptor.
+/// Bad parameter where `id` is no convolution descriptor, or a destroyed one.
 pub fn convolution(id: Id) -> Outcome<Convolution> {
     change(id, |found| Ok(*found))
 }

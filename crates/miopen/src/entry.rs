@@ -1,4 +1,4 @@
-//! The one way into every exported call: what it returns becomes a status, a panic too.
+//! Runs the body of every exported call, and turns its result, or a panic, into a status.
 
 use crate::ffi::{Status, status};
 use std::collections::HashSet;
@@ -7,15 +7,15 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use wave32_device::DeviceError;
 use wave32_ops::OpError;
 
-/// What a call answers.
+/// The result of a call.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a call did nothing: its status, and a line for people.
+/// Why a call failed: the status for the caller, and a line for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What the caller gets.
+    /// The status that the call returns.
     pub status: Status,
-    /// What it says on stderr.
+    /// The line on stderr.
     pub message: String,
 }
 
@@ -30,7 +30,7 @@ impl Failure {
         Self::new(status::BAD_PARM, message)
     }
 
-    /// What is asked for is not there: `miopenStatusNotImplemented`.
+    /// wave32 does not implement this: `miopenStatusNotImplemented`.
     pub fn absent(what: impl std::fmt::Display) -> Self {
         Self::new(status::NOT_IMPLEMENTED, format!("{what}: not implemented by wave32"))
     }

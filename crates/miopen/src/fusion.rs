@@ -96,7 +96,7 @@ impl Plan {
     /// activation behind; forward operations otherwise.
     ///
     /// # Errors
-    /// Unsupported operation, where it cannot.
+    /// Unsupported operation where the plan cannot run.
     pub fn compile(&self, handle: &Handle) -> Outcome {
         use Operation::{ActivationBackward, Convolution, TrainingBackward};
         let ops: Vec<&Operation> = self.operations.iter().map(|(_, operation)| operation).collect();
@@ -304,7 +304,7 @@ impl Layer {
     /// The gradient in front of an activation that follows the layer.
     ///
     /// # Errors
-    /// The operations'.
+    /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn before(
         &self,
         steps: &mut Steps,

@@ -42,7 +42,7 @@ pub type Allocate = Option<extern "C" fn(context: *mut c_void, bytes: usize) -> 
 /// `miopenDeallocatorFunction`.
 pub type Deallocate = Option<extern "C" fn(context: *mut c_void, memory: *mut c_void)>;
 
-/// What calls of one handle work with.
+/// The queue, plans and solutions of one handle.
 #[derive(Debug)]
 pub struct Engine {
     /// Launches, in order, on the handle's stream.
@@ -89,7 +89,7 @@ impl Handle {
     /// The living handle of that number.
     ///
     /// # Errors
-    /// Bad parameter, where it is none.
+    /// Bad parameter where `id` is no handle, or a destroyed one.
     pub fn of(id: Id) -> Outcome<Arc<Self>> {
         objects::get(id, "handle")
     }
@@ -121,7 +121,7 @@ impl Handle {
         state.engine.as_mut().ok_or_else(|| Failure::new(crate::ffi::status::INTERNAL_ERROR, "no engine"))
     }
 
-    /// What there is for a problem. Touches neither stream nor memory.
+    /// The solutions of a problem. Uses neither stream nor memory.
     ///
     /// # Errors
     /// Not initialized, where the card cannot be used; not implemented, with every solver's reason.
@@ -136,7 +136,7 @@ impl Handle {
     /// Loads the kernels of a plan.
     ///
     /// # Errors
-    /// Not implemented, where the card lacks something.
+    /// Not implemented where the card lacks what a kernel needs.
     pub fn prepare(&self, plan: &Plan) -> Outcome {
         self.with(|state| {
             let queue = &mut self.engine(state)?.queue;
@@ -144,8 +144,8 @@ impl Handle {
         })
     }
 
-    /// Launches work on the handle's stream, and times it where profiling is on. Memory of the caller's is looked up
-    /// anew.
+    /// Launches work on the handle's stream, and times it where profiling is on. The HIP runtime is asked anew about the
+    /// caller's memory.
     ///
     /// # Errors
     /// The work's; not initialized, where the card cannot be used.
@@ -223,8 +223,8 @@ pub extern "C" fn miopenGetStream(handle: Id, stream: Out<Stream>) -> Status {
     call("miopenGetStream", || stream.set("streamID", Handle::of(handle)?.with(|state| Ok(state.stream))?))
 }
 
-/// Refused: the memory that convolutions need beside their workspace comes from the HIP runtime. Null for both, which
-/// asks for just that, is well.
+/// Not implemented for an allocator of the caller: memory besides the workspace comes from the HIP runtime. Null for both
+/// functions asks for the runtime's allocator, so that call succeeds.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenSetAllocator(
     handle: Id,

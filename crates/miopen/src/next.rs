@@ -175,7 +175,7 @@ impl Next {
     /// A handle of the vendor's, on a stream or on the default one.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn create_handle(&self, stream: Option<*mut c_void>) -> Outcome<Id> {
         let mut id: Id = 0;
         match stream {
@@ -190,7 +190,7 @@ impl Next {
     /// Ends one.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn destroy_handle(&self, id: Id) -> Outcome {
         theirs!(self, c"miopenDestroy"(id => Id))
     }
@@ -198,7 +198,7 @@ impl Next {
     /// Puts the vendor's work on this stream.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     #[allow(clippy::not_unsafe_ptr_arg_deref)] // an id of HIP's, which nobody reads through here
     pub fn set_stream(&self, id: Id, stream: *mut c_void) -> Outcome {
         theirs!(self, c"miopenSetStream"(id => Id, stream => *mut c_void))
@@ -207,7 +207,7 @@ impl Next {
     /// Times the vendor's work.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn enable_profiling(&self, id: Id, enable: u8) -> Outcome {
         theirs!(self, c"miopenEnableProfiling"(id => Id, enable => u8))
     }
@@ -215,7 +215,7 @@ impl Next {
     /// Milliseconds of the vendor's last call that was timed.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn kernel_time(&self, id: Id) -> Outcome<f32> {
         let mut time = 0.0;
         theirs!(self, c"miopenGetKernelTime"(id => Id, &mut time => *mut f32))?;
@@ -225,7 +225,7 @@ impl Next {
     /// An empty tensor descriptor.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn create_tensor(&self) -> Outcome<Id> {
         let mut id: Id = 0;
         theirs!(self, c"miopenCreateTensorDescriptor"(&mut id => *mut Id))?;
@@ -235,7 +235,7 @@ impl Next {
     /// Ends one.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn destroy_tensor(&self, id: Id) -> Outcome {
         theirs!(self, c"miopenDestroyTensorDescriptor"(id => Id))
     }
@@ -243,7 +243,7 @@ impl Next {
     /// Type (`miopenDataType_t`), sizes and strides of one.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn describe(&self, id: Id) -> Outcome<(c_int, Vec<i64>, Vec<i64>)> {
         let mut rank: c_int = 0;
         theirs!(self, c"miopenGetTensorDescriptorSize"(id => Id, &mut rank => *mut c_int))?;
@@ -270,7 +270,7 @@ impl Next {
     /// Bytes from its first element to its last, all parts of a vectorised layout's elements included.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn bytes(&self, id: Id) -> Outcome<usize> {
         let mut bytes = 0;
         theirs!(self, c"miopenGetTensorNumBytes"(id => Id, &mut bytes => *mut usize))?;
@@ -280,7 +280,7 @@ impl Next {
     /// A convolution descriptor.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn create_convolution(&self) -> Outcome<Id> {
         let mut id: Id = 0;
         theirs!(self, c"miopenCreateConvolutionDescriptor"(&mut id => *mut Id))?;
@@ -290,7 +290,7 @@ impl Next {
     /// Ends one.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The status that AMD's MIOpen returned, where its call fails.
     pub fn destroy_convolution(&self, id: Id) -> Outcome {
         theirs!(self, c"miopenDestroyConvolutionDescriptor"(id => Id))
     }

@@ -25,7 +25,7 @@ const VENDOR: &str = "vendor";
 /// The algorithm of the solver with that number.
 ///
 /// # Errors
-/// Bad parameter: no solver has it.
+/// Bad parameter where no solver has that number.
 pub fn algorithm_of(solver: u64) -> Outcome<c_int> {
     let row = SOLVERS.iter().find(|row| row.1 == solver);
     row.map(|row| row.2).ok_or_else(|| Failure::bad(format!("no solver has the number {solver}")))
@@ -108,7 +108,7 @@ impl Choice {
     /// The fastest of our own that needs no workspace.
     ///
     /// # Errors
-    /// Bad parameter, where each needs one.
+    /// Bad parameter where every solution needs a workspace.
     pub fn own(&self) -> Outcome<&Offer> {
         let own = self.0.iter().find(|offer| !offer.is_vendors() && offer.workspace() == 0);
         own.ok_or_else(|| self.too_small(&self.0, 0))

@@ -102,7 +102,7 @@ impl Asked {
     /// Makes all that the offer's plan needs on the card.
     ///
     /// # Errors
-    /// Not implemented, where the card lacks something.
+    /// Not implemented where the card lacks what a kernel needs (16-bit storage, memory).
     pub fn prepare(&self, offer: &Offer) -> Outcome {
         self.handle.prepare(&offer.plan)
     }

@@ -185,7 +185,7 @@ impl Pooling {
     /// Pools; `workspace` (null for none) gets the places of maxima.
     ///
     /// # Errors
-    /// The operations'.
+    /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn forward(&self, steps: &mut Steps, x: &View, y: &View, workspace: u64) -> Result<(), OpError> {
         let keeps = workspace != 0 && self.mode == Mode::Max;
         let stored = if keeps { Some(View::contiguous(workspace, self.stored(), y.sizes())?) } else { None };
@@ -206,7 +206,7 @@ impl Pooling {
     /// The gradient; `workspace` is what [`Pooling::forward`] left.
     ///
     /// # Errors
-    /// The operations'.
+    /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn backward(&self, steps: &mut Steps, dx: &View, dy: &View, workspace: u64) -> Result<(), OpError> {
         let is_max = self.mode == Mode::Max;
         let stored =

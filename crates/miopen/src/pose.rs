@@ -134,7 +134,7 @@ impl Posed {
     /// x, w and y (or their gradients) at these addresses, each as N C H W.
     ///
     /// # Errors
-    /// Bad parameter, where one is null.
+    /// Bad parameter where a pointer is null.
     pub fn views(&self, data: [Data; 3]) -> Outcome<[View; 3]> {
         let [x, w, y] = &self.tensors;
         Ok([x.view("x", data[0])?, w.view("w", data[1])?, y.view("y", data[2])?])

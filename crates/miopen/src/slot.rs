@@ -5,7 +5,7 @@ use crate::ffi::{Id, Out};
 use crate::objects::{self, Object};
 use std::sync::{Mutex, PoisonError};
 
-/// What a descriptor may describe.
+/// The value of a kind of descriptor.
 pub trait Described: Clone + Send + 'static {
     /// What messages call the descriptor.
     const KIND: &'static str;
@@ -28,22 +28,22 @@ pub fn create<T: Described>(out: &Out<Id>, value: Option<T>) -> Outcome {
     out.set(T::KIND, insert(value))
 }
 
-/// Makes one known.
+/// Registers a descriptor.
 pub fn insert<T: Described>(value: Option<T>) -> Id {
     objects::insert(Slot(Mutex::new(value)))
 }
 
-/// Says what it describes.
+/// Sets the descriptor's value.
 ///
 /// # Errors
-/// Bad parameter: none of ours, destroyed, another kind.
+/// Bad parameter where `id` is unknown, destroyed, or of another kind.
 pub fn set<T: Described>(id: Id, value: T) -> Outcome {
     let slot = objects::get::<Slot<T>>(id, T::KIND)?;
     *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     Ok(())
 }
 
-/// What it describes.
+/// The descriptor's value.
 ///
 /// # Errors
 /// As [`set`]; it was never set.
@@ -53,10 +53,10 @@ pub fn get<T: Described>(id: Id) -> Outcome<T> {
     value.ok_or_else(|| Failure::bad(format!("the {} was never set", T::KIND)))
 }
 
-/// Changes what it describes.
+/// Changes the descriptor's value.
 ///
 /// # Errors
-/// As [`get`]; the change's.
+/// As [`get`]; what `change` returns.
 pub fn change<T: Described, R>(id: Id, change: impl FnOnce(&mut T) -> Outcome<R>) -> Outcome<R> {
     let slot = objects::get::<Slot<T>>(id, T::KIND)?;
     let mut value = slot.0.lock().unwrap_or_else(PoisonError::into_inner);

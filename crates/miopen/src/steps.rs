@@ -18,7 +18,7 @@ impl Blend {
     /// From the caller's two floats, which are f32 whatever the tensors are.
     ///
     /// # Errors
-    /// Bad parameter: null.
+    /// Bad parameter where a pointer is null.
     pub fn read(alpha: &In<f32>, beta: &In<f32>) -> Outcome<Self> {
         Ok(Self { alpha: alpha.get("alpha")?.into(), beta: beta.get("beta")?.into() })
     }
@@ -26,7 +26,7 @@ impl Blend {
     /// That they are 1 and 0, as MIOpen demands of this call.
     ///
     /// # Errors
-    /// Bad parameter: they are not.
+    /// Bad parameter where they are not; the message names the first that differs.
     pub fn plain(alpha: &In<f32>, beta: &In<f32>) -> Outcome {
         match Self::read(alpha, beta)? {
             Self { alpha: 1.0, beta: 0.0 } => Ok(()),
@@ -37,7 +37,7 @@ impl Blend {
     /// Lets `work` compute, and puts the result where it belongs.
     ///
     /// # Errors
-    /// The work's, the device's.
+    /// What `work` returns; [`OpError::Device`] where the device fails.
     pub fn store(
         self,
         steps: &mut Steps,
@@ -55,7 +55,7 @@ impl Blend {
     /// Puts what was computed where it belongs. What is between is wide, so that halves are rounded once.
     ///
     /// # Errors
-    /// The device's.
+    /// [`OpError::Device`] where the device fails.
     pub fn mix(self, steps: &mut Steps, made: &View, out: &View) -> Result<(), OpError> {
         PostOp::Add { alpha: self.alpha, beta: self.beta, other: *out }.run(steps, made, out)
     }
@@ -64,7 +64,7 @@ impl Blend {
 /// That these are of one floating type.
 ///
 /// # Errors
-/// Bad parameter: they are not.
+/// Bad parameter where they are not; the message names the first that differs.
 pub fn one_float_type(views: &[(&str, &View)]) -> Outcome {
     let Some(((first, view), rest)) = views.split_first() else { return Ok(()) };
     let text = |why: String| Err(Failure::bad(why));
@@ -80,7 +80,7 @@ pub fn one_float_type(views: &[(&str, &View)]) -> Outcome {
 /// That these are of one floating type and the same sizes.
 ///
 /// # Errors
-/// Bad parameter: they are not.
+/// Bad parameter where they are not; the message names the first that differs.
 pub fn alike(views: &[(&str, &View)]) -> Outcome {
     one_float_type(views)?;
     one_size(views)
@@ -89,7 +89,7 @@ pub fn alike(views: &[(&str, &View)]) -> Outcome {
 /// That these have the same sizes.
 ///
 /// # Errors
-/// Bad parameter: they have not.
+/// Bad parameter where they have not; the message has both sizes.
 pub fn one_size(views: &[(&str, &View)]) -> Outcome {
     let Some(((first, view), rest)) = views.split_first() else { return Ok(()) };
     match rest.iter().find(|(_, other)| other.sizes() != view.sizes()) {

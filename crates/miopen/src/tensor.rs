@@ -127,7 +127,7 @@ impl Object for Descriptor {
 /// Sets a descriptor.
 ///
 /// # Errors
-/// Bad parameter: no living tensor descriptor.
+/// Bad parameter where `id` is no tensor descriptor, or a destroyed one.
 pub fn describe(id: Id, tensor: Tensor) -> Outcome {
     Descriptor::set(id, tensor)
 }

@@ -156,7 +156,8 @@ fn apply(
 /// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`. `save` gets mean and 1 / sqrt(variance + eps), C f32 each.
 ///
 /// # Errors
-/// `not-contiguous-n-c-l`, `not-a-float-a-channel`, `element-type`, `no-statistics`, the device's.
+/// `not-contiguous-n-c-l`, `not-a-float-a-channel`, `element-type`, `no-statistics`; [`OpError::Device`] where the
+/// device fails.
 pub fn batch_norm(
     queue: &mut dyn Queue,
     x: &View,

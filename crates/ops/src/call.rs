@@ -17,7 +17,7 @@ pub(crate) struct Call<K: Kernel> {
 
 impl<K: Kernel> Call<K> {
     /// # Errors
-    /// The device's.
+    /// [`OpError::Device`] where the device fails.
     pub fn launch(self, queue: &mut dyn Queue, grid: [u32; 3]) -> Result<(), OpError> {
         let (params, bound) = (self.params.words(), self.buffers.array());
         let mut args = [Arg::default(); wave32_device::MAX_ARGS];
@@ -30,7 +30,7 @@ impl<K: Kernel> Call<K> {
     /// Launches as many workgroups in a row as `items` need at `per_group` each.
     ///
     /// # Errors
-    /// `too-many-elements`, the device's.
+    /// `too-many-elements`; [`OpError::Device`] where the device fails.
     pub fn launch_items(self, queue: &mut dyn Queue, items: u64, per_group: u64) -> Result<(), OpError> {
         let groups = u32::try_from(items.div_ceil(per_group)).ok().filter(|_| items < 1 << 31);
         let groups =

@@ -122,7 +122,7 @@ impl Planner {
     /// are the products with one side transposed. The batch is the convolution's groups.
     ///
     /// # Errors
-    /// `element-type`, `wrong-size`, `no-plan`, the device's.
+    /// `element-type`, `wrong-size`, `no-plan`; [`OpError::Device`] where the device fails.
     pub fn matmul(&mut self, queue: &mut dyn Queue, a: &View, b: &View, out: &View) -> Result<(), OpError> {
         let [g, m, k, n] = product_sizes(a, b, out)?;
         let dtype = storage(a.dtype)?;

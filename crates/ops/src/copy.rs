@@ -10,7 +10,7 @@ const PER_GROUP: u64 = 256 * 4;
 /// converted exactly; floats become integers by truncation.
 ///
 /// # Errors
-/// `different-sizes`, `too-many-elements`, `range-too-large`, the device's.
+/// `different-sizes`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError> {
     if from.sizes() != to.sizes() {
         return Err(OpError::refused("different-sizes", format!("{:?} to {:?}", from.sizes(), to.sizes())));

@@ -1,4 +1,4 @@
-//! Elementwise operations: one kernel text for all, which operation is known at run time.
+//! Elementwise operations. One kernel source has all of them; a parameter selects the operation at run time.
 
 use crate::call::{Bound, Call, by_float, fit, fit_all, fit_inner, read, write};
 use crate::op::Op;

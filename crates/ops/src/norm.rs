@@ -113,7 +113,7 @@ fn flag(operand: Option<&View>, bit: u32) -> u32 {
 /// both f32, for the backward pass. All are contiguous.
 ///
 /// # Errors
-/// `different-sizes`, `no-double`, `too-many-elements`, `range-too-large`, the device's.
+/// `different-sizes`, `no-double`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 #[allow(clippy::too_many_arguments)] // operands, results and statistics
 pub fn norm(
     queue: &mut dyn Queue,

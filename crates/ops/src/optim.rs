@@ -61,7 +61,8 @@ pub struct Adam<'a> {
 /// `param` after one step of SGD.
 ///
 /// # Errors
-/// `no-such-layout` unless all are contiguous floats of one size, none of 64 bits; `range-too-large`, the device's.
+/// `no-such-layout` unless all are contiguous floats of one size, none of 64 bits; `range-too-large`;
+/// [`OpError::Device`] where the device fails.
 pub fn sgd(
     queue: &mut dyn Queue,
     param: &View,

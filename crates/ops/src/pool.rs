@@ -40,7 +40,8 @@ pub enum Divisor {
 /// `output`) become positions in their planes. Of equal ones the first counts, of NaNs the last.
 ///
 /// # Errors
-/// `bad-shape`, `bad-type`, `window-too-large`, `too-many-elements`, `range-too-large`, the device's.
+/// `bad-shape`, `bad-type`, `window-too-large`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where
+/// the device fails.
 pub fn max_pool2d(
     queue: &mut dyn Queue,
     windows: Windows,

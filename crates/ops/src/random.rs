@@ -58,7 +58,8 @@ pub enum Draw<'a> {
 /// Fills `out`, of any strides.
 ///
 /// # Errors
-/// `no-such-type` for F64, which kernels have no bits for; `too-many-elements`, `range-too-large`, the device's.
+/// `no-such-type` for F64, which kernels have no bits for; `too-many-elements`, `range-too-large`;
+/// [`OpError::Device`] where the device fails.
 pub fn random(queue: &mut dyn Queue, stream: Stream, draw: Draw, out: &View) -> Result<(), OpError> {
     let zero = Number::Int(0);
     let (mode, s, t, input, range, base) = match draw {

@@ -12,7 +12,7 @@ const THREADS: u64 = 256;
 /// `output[i] = input[i]` with the dimensions of `dims` in reverse order.
 ///
 /// # Errors
-/// `different-sizes`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+/// `different-sizes`, `bad-type`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn flip(queue: &mut dyn Queue, input: &View, dims: &[usize], output: &View) -> Result<(), OpError> {
     if input.sizes() != output.sizes() {
         return Err(different(input, output));
@@ -128,7 +128,8 @@ pub fn cat(queue: &mut dyn Queue, inputs: &[View], dim: usize, output: &View) ->
 /// the main one to the upper right.
 ///
 /// # Errors
-/// `different-sizes`, `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+/// `different-sizes`, `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the
+/// device fails.
 pub fn triangle(
     queue: &mut dyn Queue,
     input: &View,

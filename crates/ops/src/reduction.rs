@@ -101,7 +101,8 @@ pub fn reduce(
 /// among the reduced elements. NaN comes before all, of equal ones the first.
 ///
 /// # Errors
-/// `different-sizes`, `different-strides`, `empty-extreme`, `too-many-elements`, `range-too-large`, the device's.
+/// `different-sizes`, `different-strides`, `empty-extreme`, `too-many-elements`, `range-too-large`;
+/// [`OpError::Device`] where the device fails.
 pub fn extreme(
     queue: &mut dyn Queue,
     least: bool,

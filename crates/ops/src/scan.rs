@@ -7,7 +7,7 @@ use wave32_params::scan;
 /// `y[i]` = the sum of `x` up to and with element i of dimension `dim`, in the precision of the wider type.
 ///
 /// # Errors
-/// `different-sizes`, `too-many-elements`, `range-too-large`, the device's.
+/// `different-sizes`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn cumsum(queue: &mut dyn Queue, x: &View, dim: usize, y: &View) -> Result<(), OpError> {
     if x.sizes() != y.sizes() || dim >= x.rank() {
         let detail = format!("{:?} along {dim} into {:?}", x.sizes(), y.sizes());

@@ -1,5 +1,5 @@
-//! Matrix products with a small side (`kernels/skinny.kern`): bound by reading or writing the one large operand once,
-//! where tiles of 64 x 64 would be mostly padding.
+//! Matrix products with a small side (`kernels/skinny.kern`). Reading or writing the one large operand limits their
+//! time. Tiles of 64 x 64 would be mostly padding.
 
 use crate::call::{Call, by_float, fit, fit_all, read, write};
 use crate::scratch::scratch;
@@ -7,28 +7,28 @@ use crate::{DType, Elementwise, Op, OpError, Queue, Reduce, View, copy, reduce};
 use wave32_params::{Name, skinny};
 use wave32_solve::DeviceCaps;
 
-/// Most rows of the small side.
+/// The largest size of the small side.
 const MOST: u64 = 16;
-/// Workgroups that keep a compute unit's loads in flight.
+/// Workgroups per compute unit that keep enough loads in flight.
 const GROUPS_PER_CU: u64 = 4;
-/// Sums of partial results may cost that share of reading the large operand.
+/// Adding partial results may cost 1/8 of the time to read the large operand.
 const PARTS_SHARE: u64 = 8;
 /// Rows and columns of the tiles that the GEMM would use.
 const TILE: u64 = 64;
 
-/// What is made of a product of matrices: `alpha * product + beta * added`.
+/// The epilogue of a matrix product: `alpha * product + beta * added`.
 #[derive(Debug, Clone, Copy)]
 pub struct Sum {
-    /// Of the product's sizes and type (broadcast: strides of 0).
+    /// A view of the product's sizes and type (broadcast dimensions have stride 0).
     pub added: View,
-    /// With 0 what is added is not even looked at: it may be NaN.
+    /// Factor of `added`. With 0, `added` is not read and may hold NaN.
     pub beta: f64,
     /// Factor of the product.
     pub alpha: f64,
 }
 
 impl Sum {
-    /// Makes it of a product that stands in `out`.
+    /// Applies it to a product that is in `out`.
     pub(crate) fn finish(&self, queue: &mut dyn Queue, out: &View) -> Result<(), OpError> {
         if self.alpha != 1.0 {
             let operands = [out.into(), self.alpha.into()];
@@ -42,14 +42,14 @@ impl Sum {
     }
 }
 
-/// How the large operand is walked.
+/// The order in which lanes read the large operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Neighbouring lanes along the sum.
+    /// Neighbouring lanes read neighbours along the sum (k).
     Rows,
-    /// Neighbouring lanes along the results.
+    /// Neighbouring lanes read neighbours along the results (l).
     Columns,
-    /// A sum so short that writing the results is all the work.
+    /// The sum is so short that writing the results takes all the time.
     Outer,
 }
 
@@ -80,8 +80,8 @@ pub(crate) struct Skinny {
 }
 
 impl Skinny {
-    /// The product `out = a * b` of batches of matrices (with `sum` made of it), where this way is the faster one by the floors of both; `None`
-    /// where it is not.
+    /// The product `out = a * b` of batches of matrices, with the epilogue `sum`. `None` where the GEMM has the
+    /// smaller lower bound, or where these kernels cannot compute it.
     pub fn choose(caps: &DeviceCaps, a: &View, b: &View, out: &View, sum: Option<&Sum>) -> Option<Self> {
         let [m, k, n] = [a.sizes()[1], a.sizes()[2], b.sizes()[2]];
         if a.dtype.size() < 4 && !caps.storage_16bit {
@@ -112,7 +112,7 @@ impl Skinny {
         [self.small.sizes()[0], self.small.sizes()[1], self.large.sizes()[1], self.small.sizes()[2]]
     }
 
-    /// Can it be launched, in pieces if need be?
+    /// Whether it can be launched, in pieces if necessary.
     fn fits(&self, caps: &DeviceCaps) -> bool {
         let one = self.of_batch(0);
         let [g, s, l, k] = self.sizes();
@@ -129,7 +129,7 @@ impl Skinny {
         g <= most && s.div_ceil(width) <= most && [one.small, whole, piece].iter().all(|view| view.fits(caps))
     }
 
-    /// By the floors of arithmetic, padding included, and of memory.
+    /// Compares the lower bounds of arithmetic (with padding) and memory with those of the GEMM.
     fn is_faster(&self, caps: &DeviceCaps) -> bool {
         let [g, s, l, k] = self.sizes();
         let size = self.small.dtype.size();
@@ -173,7 +173,7 @@ impl Skinny {
     /// Launches it.
     ///
     /// # Errors
-    /// The device's.
+    /// [`OpError::Device`] where the device fails.
     pub fn run(&self, queue: &mut dyn Queue) -> Result<(), OpError> {
         let [g, s, l, k] = self.sizes();
         let all = [&self.small, &self.large, &self.out];
@@ -206,7 +206,7 @@ impl Skinny {
         }
     }
 
-    /// The sums, of parts of k where one workgroup each would leave the device idle.
+    /// Computes the sums. Splits k where one workgroup per sum would leave the device idle.
     fn sums(&self, queue: &mut dyn Queue) -> Result<(), OpError> {
         let [g, s, l, k] = self.sizes();
         let (width, step) = self.form.tile();
@@ -237,7 +237,7 @@ impl Skinny {
         })
     }
 
-    /// May the kernel take four neighbours at once?
+    /// Whether the kernel can read four neighbours at once.
     fn is_wide(&self) -> bool {
         let (view, dim) = match self.form {
             Form::Rows => (&self.large, 2),
@@ -250,7 +250,7 @@ impl Skinny {
         is_dense && others_align && view.address.is_multiple_of(4 * view.dtype.size())
     }
 
-    /// One launch, of `out` or of the parts from number `first` on.
+    /// One launch, which writes `out`, or the partial results from number `first` on.
     fn launch(
         &self,
         queue: &mut dyn Queue,

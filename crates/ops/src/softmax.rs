@@ -8,7 +8,8 @@ use wave32_params::softmax as kernel;
 /// `y` = softmax of `x` along `dim`, or its logarithm.
 ///
 /// # Errors
-/// `different-sizes`, `no-double`, `too-many-dimensions`, `too-many-elements`, `range-too-large`, the device's.
+/// `different-sizes`, `no-double`, `too-many-dimensions`, `too-many-elements`, `range-too-large`;
+/// [`OpError::Device`] where the device fails.
 pub fn softmax(queue: &mut dyn Queue, log: bool, x: &View, dim: usize, y: &View) -> Result<(), OpError> {
     launch(queue, log, dim, [x, y], None)
 }

@@ -11,7 +11,7 @@ const THREADS: u64 = 256;
 /// NaN counts as the largest. `places` (int64) may be shorter than `x` along `dim`.
 ///
 /// # Errors
-/// `different-sizes`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+/// `different-sizes`, `bad-type`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn argsort(
     queue: &mut dyn Queue,
     x: &View,

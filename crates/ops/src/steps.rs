@@ -18,7 +18,7 @@ impl<'q> Steps<'q> {
     /// Memory for a contiguous tensor.
     ///
     /// # Errors
-    /// The device's.
+    /// [`OpError::Device`] where the device fails.
     pub fn make(&mut self, dtype: DType, sizes: &[u64]) -> Result<View, OpError> {
         let bytes = sizes.iter().product::<u64>() * dtype.size();
         let address = self.queue.alloc(bytes.max(4))?;
@@ -29,7 +29,7 @@ impl<'q> Steps<'q> {
     /// A contiguous tensor with the same elements: itself, or a copy.
     ///
     /// # Errors
-    /// The device's.
+    /// [`OpError::Device`] where the device fails.
     pub fn contiguous(&mut self, view: &View) -> Result<View, OpError> {
         if view.is_contiguous() {
             return Ok(*view);
@@ -58,7 +58,7 @@ impl<'q> Steps<'q> {
     /// `start + i step` along one dimension.
     ///
     /// # Errors
-    /// The device's.
+    /// [`OpError::Device`] where the device fails.
     pub fn range(&mut self, start: i64, step: i64, len: u64) -> Result<View, OpError> {
         let made = self.make(DType::I64, &[len])?;
         crate::arange(self.queue, &made, Number::Int(start), Number::Int(step))?;

@@ -26,7 +26,7 @@ pub enum Resample {
 /// and width; where there is none, the sizes' quotient.
 ///
 /// # Errors
-/// `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+/// `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn upsample2d(
     queue: &mut dyn Queue,
     how: Resample,

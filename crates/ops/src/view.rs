@@ -22,7 +22,7 @@ impl View {
     /// A view; `sizes` and `strides` are of the same length.
     ///
     /// # Errors
-    /// `too-many-dimensions`.
+    /// `too-many-dimensions` above [`MAX_DIMS`].
     pub fn new(address: u64, dtype: DType, sizes: &[u64], strides: &[u64]) -> Result<Self, OpError> {
         let rank = sizes.len();
         if rank > MAX_DIMS || strides.len() != rank {
@@ -39,7 +39,7 @@ impl View {
     /// A view of contiguous elements, the last dimension innermost.
     ///
     /// # Errors
-    /// `too-many-dimensions`.
+    /// `too-many-dimensions` above [`MAX_DIMS`].
     pub fn contiguous(address: u64, dtype: DType, sizes: &[u64]) -> Result<Self, OpError> {
         let mut strides = vec![0; sizes.len()];
         let mut stride = 1u64;
@@ -224,7 +224,7 @@ impl Common {
     /// last `inner`, which kernels cannot address themselves.
     ///
     /// # Errors
-    /// The first error of `each`.
+    /// The first error that `each` returns.
     pub fn outer(
         &self,
         inner: usize,

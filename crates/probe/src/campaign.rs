@@ -221,7 +221,7 @@ pub fn run(
 /// Opens MIOpen, as a probe would, and says what it and the card are.
 ///
 /// # Errors
-/// It is not here, or does not open.
+/// The library does not exist, or does not open.
 pub fn identify(children: &Children, stop: &AtomicBool) -> Result<Identity, StartError> {
     Lane::new(children, stop).open()
 }

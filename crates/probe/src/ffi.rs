@@ -142,7 +142,7 @@ impl Libraries {
     /// Loads the library at `path` (or by that name, as the system's loader finds it).
     ///
     /// # Errors
-    /// One line: what is missing.
+    /// One line for people that names the missing function.
     pub fn load(path: &Path) -> Result<Self, String> {
         // SAFETY: loading runs the vendor's initialisers; this process is a guarded child made for that.
         let miopen = unsafe { Library::new(path) };

@@ -111,7 +111,7 @@ impl Store {
     /// The table; empty where there is none yet.
     ///
     /// # Errors
-    /// [`KnownError`].
+    /// [`KnownError`] where the table cannot be read or is not valid.
     pub fn read(&self) -> Result<Known, KnownError> {
         let text = match file::read_plain(&self.path, file::TABLE) {
             Ok(text) => text,

@@ -77,7 +77,7 @@ impl<'v> Posed<'v> {
     /// Poses a problem without bias, and without output padding where it is transposed.
     ///
     /// # Errors
-    /// What MIOpen says.
+    /// The finding of the MIOpen call that failed: the call and its status.
     pub fn new(vendor: &'v Vendor, p: &ConvProblem) -> Result<Self, Finding> {
         let s = p.spec();
         let common = &vendor.libraries.common;
@@ -150,7 +150,7 @@ impl<'v> Posed<'v> {
     /// The solvers that MIOpen offers for the problem.
     ///
     /// # Errors
-    /// What MIOpen says.
+    /// The finding of the MIOpen call that failed: the call and its status.
     pub fn offers(&self) -> Result<Vec<Offer>, Finding> {
         let ([d0, d1], [_, _, out]) = (self.ordered([self.tensors[0], self.tensors[1]]), self.tensors);
         let (handle, mut count) = (self.vendor.handle, 0);
@@ -185,7 +185,7 @@ impl<'v> Posed<'v> {
     /// Compiles a solver.
     ///
     /// # Errors
-    /// What MIOpen says.
+    /// The finding of the MIOpen call that failed: the call and its status.
     pub fn compile(&self, id: u64) -> Result<(), Finding> {
         let [d0, d1] = self.ordered([self.tensors[0], self.tensors[1]]);
         // SAFETY: live handle and descriptors.
@@ -198,7 +198,7 @@ impl<'v> Posed<'v> {
     /// Has Find measure; the algorithms best first, with their workspace.
     ///
     /// # Errors
-    /// What MIOpen says.
+    /// The finding of the MIOpen call that failed: the call and its status.
     pub fn find(&self, operands: [&Memory<'_>; 2], out: &Memory<'_>) -> Result<Vec<(i32, u64)>, Finding> {
         let vendor = self.vendor;
         let [d0, d1] = self.ordered([self.tensors[0], self.tensors[1]]);

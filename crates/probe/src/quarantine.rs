@@ -59,7 +59,7 @@ impl InFlight {
     /// It ended, in whatever way: the parent saw it.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the file system call that failed.
     pub fn clear(self) -> std::io::Result<()> {
         std::fs::remove_file(&self.0)
     }
@@ -69,7 +69,7 @@ impl Quarantine {
     /// The quarantine in a folder, made if needed.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the file system call that failed.
     pub fn open(folder: &Path) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         Ok(Self { folder: folder.to_path_buf(), next: 0 })
@@ -78,7 +78,7 @@ impl Quarantine {
     /// Records an attempt; it is on the disk when this returns.
     ///
     /// # Errors
-    /// The system's; then the attempt must not be made.
+    /// The error of the file system call that failed. Then the attempt must not be made.
     pub fn enter(&mut self, identity: &Identity, key: &Key, when: u64) -> std::io::Result<InFlight> {
         let pid = std::process::id();
         let record = Record { identity: identity.clone(), key: key.clone(), when, owner: Owner::of(pid) };
@@ -96,7 +96,7 @@ impl Quarantine {
     /// have them. Half a record, of which nothing is known, is removed here.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the file system call that failed.
     pub fn left_behind(&self) -> std::io::Result<Vec<(Record, InFlight)>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {

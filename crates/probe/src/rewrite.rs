@@ -156,7 +156,7 @@ impl Rewrite {
     /// Applies it to a plain problem.
     ///
     /// # Errors
-    /// [`RewriteError`].
+    /// [`RewriteError`] where the rewrite does not apply to the problem.
     pub fn split(&self, p: &ConvProblem) -> Result<Split, RewriteError> {
         let s = p.spec();
         let not_for = || RewriteError::NotFor(*self);
@@ -279,7 +279,7 @@ impl Split {
     /// Runs every piece with `run` and puts the results together.
     ///
     /// # Errors
-    /// What `run` says, or too little memory.
+    /// What `run` returns; [`NoMemory`] where the host has too little memory.
     pub fn compute<E: From<NoMemory>>(
         &self,
         p: &ConvProblem,

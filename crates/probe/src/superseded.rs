@@ -38,7 +38,7 @@ impl Superseded {
     /// Removes it.
     ///
     /// # Errors
-    /// The system's; what is gone already is well.
+    /// The error of the file system call that failed. A file that is already gone is no error.
     pub fn remove(&self) -> std::io::Result<()> {
         let gone = |path: &Path| match std::fs::remove_file(path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),

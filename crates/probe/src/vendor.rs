@@ -25,7 +25,7 @@ impl Vendor {
     /// Loads the library and opens the device.
     ///
     /// # Errors
-    /// One line.
+    /// One line for people: the library does not open or lacks a function, or HIP sees no such device.
     pub fn open(path: &Path, device: i32) -> Result<Self, String> {
         let libraries = Libraries::load(path)?;
         let hip = &libraries.hip;

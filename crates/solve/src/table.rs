@@ -41,13 +41,13 @@ pub trait Solver: Sync {
     /// Can it do this at all?
     ///
     /// # Errors
-    /// The reason why not.
+    /// The refusal: its name and the numbers behind it.
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal>;
 
     /// The plan that [`cost`] finds the best of those within the workspace cap.
     ///
     /// # Errors
-    /// The reason why none fits.
+    /// The refusal, where no configuration fits the policy.
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal>;
 }
 

@@ -227,7 +227,7 @@ static API: OnceLock<Api> = OnceLock::new();
 /// Finds the functions in the process' libtorch.
 ///
 /// # Errors
-/// `MissingSymbol`, `NoTorch`.
+/// `NoTorch` where torch is not imported; `MissingSymbol` where it is too old.
 pub fn load() -> Result<(), Error> {
     if API.get().is_some() {
         return Ok(());

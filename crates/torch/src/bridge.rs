@@ -91,7 +91,7 @@ pub fn planned<T>(work: impl FnOnce(&mut Planner, &mut dyn Queue) -> Result<T, O
 /// The tensor itself where it is contiguous, else a contiguous copy.
 ///
 /// # Errors
-/// The stream's.
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn contiguous(tensor: &Tensor) -> Result<Tensor, Error> {
     if tensor.is_contiguous() {
         return tensor.share();

@@ -13,7 +13,7 @@ use wave32_ops::View;
 /// `dst.copy_(src)`; sizes are equal (the dispatcher broadcasts before).
 ///
 /// # Errors
-/// The stream's; `Torch`.
+/// `Device`, `Gone` or `OutOfMemory` from the queue; `Torch` where a call into libtorch fails.
 pub fn copy(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     if src.sizes() != dst.sizes() {
         return copy(&expand(src, &dst.sizes())?, dst);
@@ -172,7 +172,7 @@ fn download(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
 /// A copy on the CPU with the same sizes and strides, gaps included.
 ///
 /// # Errors
-/// The stream's; `Torch`.
+/// `Device`, `Gone` or `OutOfMemory` from the queue; `Torch` where a call into libtorch fails.
 pub fn to_host(src: &Tensor) -> Result<Tensor, Error> {
     let host = Tensor::empty_cpu(&src.sizes(), &src.strides(), src.dtype()?)?;
     if host.numel() > 0 {
@@ -186,7 +186,7 @@ pub fn to_host(src: &Tensor) -> Result<Tensor, Error> {
 /// A copy on the device.
 ///
 /// # Errors
-/// The stream's; `Torch`.
+/// `Device`, `Gone` or `OutOfMemory` from the queue; `Torch` where a call into libtorch fails.
 pub fn to_device(src: &Tensor) -> Result<Tensor, Error> {
     let made = src.empty_like(src.dtype()?)?;
     copy(src, &made)?;
@@ -196,7 +196,7 @@ pub fn to_device(src: &Tensor) -> Result<Tensor, Error> {
 /// Fills a tensor with copies of one element's bytes; one byte stands for an element of such bytes.
 ///
 /// # Errors
-/// `NoKernel` for too many dimensions; the stream's.
+/// `NoKernel` for too many dimensions; `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn fill(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
     let (bytes, size) = (tensor.span_bytes()?, tensor.dtype()?.bytes() as usize);
     if bytes == 0 {

@@ -28,7 +28,7 @@ pub fn fills_memory() -> bool {
 /// A new tensor, filled where the mode asks for it.
 ///
 /// # Errors
-/// The stream's.
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn fresh(tensor: Tensor) -> Result<Tensor, Error> {
     if fills_memory() {
         fill(&tensor)?;
@@ -39,7 +39,7 @@ pub fn fresh(tensor: Tensor) -> Result<Tensor, Error> {
 /// Writes what PyTorch writes to memory that nobody wrote: NaN, the largest whole number, true.
 ///
 /// # Errors
-/// The stream's.
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn fill(tensor: &Tensor) -> Result<(), Error> {
     let dtype = tensor.dtype()?;
     let element: &[u8] = match dtype {

@@ -203,7 +203,7 @@ impl MemoryFormat {
     /// The format of libtorch's code.
     ///
     /// # Errors
-    /// `Invalid` for an unknown one.
+    /// `Invalid` for an unknown code.
     pub fn from_code(code: i32) -> Result<Self, Error> {
         Self::codes()
             .iter()

@@ -43,7 +43,7 @@ pub fn reset() {
 /// Counts one call of `name` (`aten::relu`); a text for the user where this is the first.
 ///
 /// # Errors
-/// `Refused` where fallbacks are refused.
+/// `Refused` with `WAVE_FALLBACK=error`.
 pub fn count(name: &str, why: &str) -> Result<Option<String>, Error> {
     let policy = policy();
     if policy == Policy::Refuse {
@@ -69,7 +69,7 @@ pub type Give<'a> = &'a dyn Fn(Python<'_>) -> Result<Py<PyAny>, Error>;
 /// does torch take every type that a schema may have.
 ///
 /// # Errors
-/// Those of the call.
+/// The error of the call on the CPU.
 pub fn run<R: Return>(name: &str, why: &str, arguments: &[Give<'_>]) -> Result<R, Error> {
     if tables::OWN.iter().any(|(_, kernels)| kernels.iter().any(|op| op.name == name)) {
         // One of this device's own: whoever called it knows what to call instead.

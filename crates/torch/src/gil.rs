@@ -25,7 +25,7 @@ pub fn attach<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
 /// A warning of Python's.
 ///
 /// # Errors
-/// Python's, where warnings are errors.
+/// The Python exception, where the user's filters make warnings errors.
 pub fn warn(text: &str) -> Result<(), Error> {
     attach(|py| {
         let warn = PyModule::import(py, "warnings").and_then(|module| module.getattr("warn"));

@@ -89,7 +89,7 @@ pub struct Places {
 /// Ends tracing; torch's own entries are back but for those that are known and can be taken. Names those.
 ///
 /// # Errors
-/// `Torch` where nothing was traced.
+/// `Torch` where no call was traced.
 pub fn settle(places: &Places) -> Result<Vec<&'static str>, Error> {
     let object = object()?;
     let original = ORIGINAL.get().ok_or_else(|| Error::Torch("not traced".into()))?;

@@ -79,7 +79,7 @@ fn words() -> Result<u64, Error> {
 /// Where kernels raise an index out of range.
 ///
 /// # Errors
-/// The stream's.
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn word() -> Result<Errors, Error> {
     words().map(Errors)
 }
@@ -87,7 +87,7 @@ pub fn word() -> Result<Errors, Error> {
 /// Raises `check` where the one element of `wrong` is true.
 ///
 /// # Errors
-/// The stream's.
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn raise_where(wrong: &Tensor, check: Check) -> Result<(), Error> {
     let word = View::new(words()? + 4 * check as u64, DType::I32, &[], &[])?;
     let wrong = view(wrong)?;

@@ -216,7 +216,7 @@ pub fn in_format(last: bool, sizes: &[i64]) -> Dims {
 /// A tensor in another layout: itself where it has that layout.
 ///
 /// # Errors
-/// The stream's.
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn laid_out(tensor: Tensor, last: bool) -> Result<Tensor, Error> {
     let (sizes, present) = (tensor.sizes(), tensor.strides());
     let strides = in_format(last, &sizes);

@@ -306,7 +306,7 @@ fn resize_(x: &Tensor, sizes: &[i64], format: Option<MemoryFormat>) -> Result<Te
 /// Where the storage is too small, `x` gets a new one: libtorch has no way to grow a storage of ours.
 ///
 /// # Errors
-/// The stream's; `Torch`.
+/// `Device`, `Gone` or `OutOfMemory` from the queue; `Torch` where a call into libtorch fails.
 pub fn resize(x: &Tensor, sizes: &[i64]) -> Result<(), Error> {
     if let Some(size) = sizes.iter().find(|size| **size < 0) {
         return Err(Error::Invalid(format!("resize_ got the negative size {size}")));
@@ -332,16 +332,16 @@ pub fn resize(x: &Tensor, sizes: &[i64]) -> Result<(), Error> {
 /// As [`resize`], to these strides, which leave no gaps.
 ///
 /// # Errors
-/// As there.
+/// As [`resize`].
 pub fn resize_to(x: &Tensor, sizes: &[i64], strides: &[i64]) -> Result<(), Error> {
     resize(x, sizes)?;
     if x.strides()[..] == strides[..] { Ok(()) } else { set_data(x, &x.alias(sizes, strides, x.offset())?) }
 }
 
-/// As [`resize`], of an `out=`: with PyTorch's warning where that has elements to lose.
+/// As [`resize`], of an `out=`: with PyTorch's warning where elements would be lost.
 ///
 /// # Errors
-/// As there.
+/// As [`resize`].
 pub fn resize_output(out: &Tensor, sizes: &[i64]) -> Result<(), Error> {
     warn_of_resize(out, sizes);
     resize(out, sizes)

@@ -194,7 +194,7 @@ impl Pointwise {
         // Comparisons and rests take numbers as the common type holds them.
         let exact = self.rule == Rule::Truth || matches!(self.op, Op::Fmod | Op::Remainder);
         let rounds = exact && matches!(compute, DType::F16 | DType::BF16);
-        // What overlaps the result in another order of elements is read from a copy.
+        // An operand that overlaps the result, with its elements in another order, is read from a copy.
         let mut copied: SmallVec<[Tensor; 1]> = SmallVec::new();
         for input in inputs {
             let mut number = Number::Int(0);
@@ -405,7 +405,7 @@ pub fn category(dtype: DType) -> u32 {
 /// The type that the tensors promote to; numbers take no part.
 ///
 /// # Errors
-/// `Torch`.
+/// `Torch` where a call into libtorch fails.
 pub fn promoted(inputs: &[Input]) -> Result<DType, Error> {
     let tensors: SmallVec<[&Tensor; 3]> = inputs
         .iter()
@@ -455,7 +455,7 @@ fn promoted_list(tensors: &[&Tensor]) -> Result<DType, Error> {
 /// What both are converted to.
 ///
 /// # Errors
-/// `Torch`.
+/// `Torch` where a call into libtorch fails.
 pub fn promote_types(a: DType, b: DType) -> Result<DType, Error> {
     if a == b {
         return Ok(a);
@@ -493,7 +493,7 @@ fn result_type(a: &Tensor, b: &Tensor) -> Result<DType, Error> {
 /// Whether a result of type `from` may be written to a tensor of type `to`.
 ///
 /// # Errors
-/// `Invalid` where not.
+/// `Invalid` where it is not.
 pub fn castable(from: DType, to: DType) -> Result<(), Error> {
     let (have, room) = (category(from), category(to));
     if have <= room || have == 1 && room == 1 {
@@ -509,7 +509,7 @@ pub fn castable(from: DType, to: DType) -> Result<(), Error> {
 /// The sizes that the operands broadcast to.
 ///
 /// # Errors
-/// `Invalid` where they do not.
+/// `Invalid` where the sizes do not broadcast.
 pub fn broadcast(inputs: &[Input]) -> Result<Dims, Error> {
     let mut sizes = Dims::new();
     for input in inputs {

@@ -152,7 +152,7 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 /// Registers kernels of `namespace` for a dispatch key. They stay for the life of the process.
 ///
 /// # Errors
-/// `Torch`.
+/// `Torch` where a call into libtorch fails.
 pub fn register(namespace: &str, key: &str, ops: &[Op]) -> Result<(), Error> {
     let (namespace, key) = (text(namespace), text(key));
     let mut library = std::ptr::null_mut();
@@ -179,7 +179,7 @@ pub fn register(namespace: &str, key: &str, ops: &[Op]) -> Result<(), Error> {
 /// Defines operators of the namespace `wave`.
 ///
 /// # Errors
-/// `Torch`.
+/// `Torch` where a call into libtorch fails.
 pub fn define(schemas: &[&str]) -> Result<(), Error> {
     let mut library = std::ptr::null_mut();
     // SAFETY: NUL-terminated texts, a place for the answer.

@@ -33,7 +33,7 @@ pub fn prepare(out: &Tensor, sizes: &[i64], dtype: DType, operands: &[&Tensor]) 
 /// That `out` is of the result's type. Some operators convert to another, some refuse it: the CPU does as it does.
 ///
 /// # Errors
-/// `NoKernel` where not.
+/// `NoKernel` where it is not: the call runs on the CPU.
 pub fn exactly(out: &Tensor, dtype: DType) -> Result<(), Error> {
     if out.dtype()? == dtype {
         return Ok(());
@@ -45,7 +45,7 @@ pub fn exactly(out: &Tensor, dtype: DType) -> Result<(), Error> {
 /// elements: the CPU does as it does.
 ///
 /// # Errors
-/// `NoKernel` where not.
+/// `NoKernel` where it is not: the call runs on the CPU.
 pub fn alone(out: &Tensor) -> Result<(), Error> {
     if overlaps_itself(out) {
         return Err(Error::NoKernel("a result that overlaps itself".into()));
@@ -73,7 +73,7 @@ pub fn apart(out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
 /// True where the ranges of memory that both reach over have some in common.
 ///
 /// # Errors
-/// `Invalid` for an exotic type.
+/// `Invalid` for an element type that wave32 does not know.
 pub fn overlap(a: &Tensor, b: &Tensor) -> Result<bool, Error> {
     let (a_end, b_end) = (a.address() + a.span_bytes()?, b.address() + b.span_bytes()?);
     Ok(a.address() < b_end && b.address() < a_end)
@@ -140,7 +140,7 @@ pub fn images(tensor: &Tensor, axes: usize) -> Result<View, Error> {
 /// A new tensor with the sizes of one that was made of `like`, channels last where that is.
 ///
 /// # Errors
-/// `OutOfMemory`; the stream's.
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn empty_in_format(like: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
     let last = crate::layout::suggests_channels_last(like);
     Tensor::empty_strided(sizes, &crate::layout::in_format(last, sizes), like.dtype()?)

@@ -46,7 +46,7 @@ impl Scalar {
     /// As a number of the device's operations.
     ///
     /// # Errors
-    /// `NoKernel` for complex ones.
+    /// `NoKernel` for complex numbers.
     pub fn number(self) -> Result<wave32_ops::Number, Error> {
         match self {
             Self::Bool(value) => Ok(wave32_ops::Number::Int(value.into())),
@@ -196,7 +196,7 @@ impl Tensor {
     /// Another handle to a tensor of Python's.
     ///
     /// # Errors
-    /// `Invalid` for another object; `Torch`.
+    /// `Invalid` for an object of another type; `Torch` where a call into libtorch fails.
     pub(crate) fn of_object(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
         if let Some(from) = api().tensor_from_pyobject {
             let mut handle = std::ptr::null_mut();
@@ -342,7 +342,7 @@ pub trait ToPython {
     /// Gives it.
     ///
     /// # Errors
-    /// `Torch`.
+    /// `Torch` where a call into libtorch fails.
     fn to_python(self, py: Python<'_>) -> Result<Py<PyAny>, Error>;
 }
 
@@ -483,7 +483,7 @@ arities!(a: A, b: B, c: C, d: D, e: E, f: G, g: H, h: I, i: J, j: K, k: L, l: M)
 /// dispatcher left them out, and calls `fallback` where the kernel says that it is none for them.
 ///
 /// # Errors
-/// Python's.
+/// The Python exception, where Python cannot make the function.
 pub fn builtin<'py>(
     py: Python<'py>,
     op: &'static ScalarOp,

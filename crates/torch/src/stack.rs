@@ -38,7 +38,7 @@ pub trait Owned: Sized {
     /// The same argument for Python, for a call on the CPU.
     ///
     /// # Errors
-    /// `Torch`; `Invalid` for what cannot follow there.
+    /// `Torch` where a call into libtorch fails; `Invalid` for what cannot follow there.
     fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error>;
 }
 
@@ -57,13 +57,13 @@ pub trait Return: Sized {
     /// Gives it to the stack.
     ///
     /// # Errors
-    /// `Torch`.
+    /// `Torch` where a call into libtorch fails.
     fn put(self, stack: &mut [Word]) -> Result<(), Error>;
 
     /// Takes the result of a call that Python made.
     ///
     /// # Errors
-    /// `Torch`; `Invalid` for another type.
+    /// `Torch` where a call into libtorch fails; `Invalid` for an object of another type.
     fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error>;
 }
 
@@ -119,7 +119,7 @@ impl Generator {
     /// A whole number below 2^53 from it, the CPU's or this device's.
     ///
     /// # Errors
-    /// `Invalid` before torch 2.13; `Torch`.
+    /// `Invalid` before torch 2.13; `Torch` where a call into libtorch fails.
     pub fn draw(&self) -> Result<u64, Error> {
         let Some(copy) = api().new_generator else {
             return Err(Error::Invalid("generator= needs torch 2.13 or newer here".into()));

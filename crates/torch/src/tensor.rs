@@ -166,7 +166,7 @@ impl Tensor {
     /// A new tensor of the device, contiguous, content undefined.
     ///
     /// # Errors
-    /// `OutOfMemory`; the stream's.
+    /// `Device`, `Gone` or `OutOfMemory` from the queue.
     pub fn empty(sizes: &[i64], dtype: DType) -> Result<Self, Error> {
         Self::empty_strided(sizes, &contiguous(sizes), dtype)
     }
@@ -205,7 +205,7 @@ impl Tensor {
     /// A new tensor of the CPU with these strides.
     ///
     /// # Errors
-    /// `Torch`.
+    /// `Torch` where a call into libtorch fails.
     pub fn empty_cpu(sizes: &[i64], strides: &[i64], dtype: DType) -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: both slices have `rank` numbers; libtorch checks the rest.
@@ -280,7 +280,7 @@ impl Tensor {
     /// A view of the same storage as another type; `offset` counts bytes from the storage's start.
     ///
     /// # Errors
-    /// `Torch`.
+    /// `Torch` where a call into libtorch fails.
     pub fn alias_as(&self, dtype: DType, sizes: &[i64], strides: &[i64], offset: i64) -> Result<Self, Error> {
         if self.offset() != 0 {
             // libtorch wants a tensor that begins where its storage does.
@@ -307,7 +307,7 @@ impl Tensor {
     /// Another handle to the same tensor.
     ///
     /// # Errors
-    /// `Torch`.
+    /// `Torch` where a call into libtorch fails.
     pub fn share(&self) -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: a live handle.
@@ -318,7 +318,7 @@ impl Tensor {
     /// The undefined tensor, which stands for none.
     ///
     /// # Errors
-    /// `Torch`.
+    /// `Torch` where a call into libtorch fails.
     pub fn undefined() -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: a place for the answer.
@@ -329,7 +329,7 @@ impl Tensor {
     /// `self.copy_(src)`, through the dispatcher.
     ///
     /// # Errors
-    /// `Torch`.
+    /// `Torch` where a call into libtorch fails.
     pub fn copy_from(&self, src: &Self) -> Result<(), Error> {
         // SAFETY: two live handles.
         check(unsafe { (api().aoti_torch_copy_)(self.0, src.0, 0) }, "copy_")

@@ -96,7 +96,7 @@ impl Backend {
     /// The ways to compute the problem within the policy, best first: the chosen one alone unless `all`.
     ///
     /// # Errors
-    /// `Unsupported` with every solver's reason.
+    /// `Unsupported` where no solver takes the problem; it has every solver's reason.
     pub fn candidates(&self, p: &ConvProblem, policy: &Policy, all: bool) -> Result<Vec<Candidate>, Failure> {
         let Self::Gpu(gpu) = self else {
             let cap = policy.workspace_cap.unwrap_or(wave32_cpu::Options::default().workspace_cap);
@@ -126,7 +126,7 @@ impl Backend {
     /// buffer.
     ///
     /// # Errors
-    /// The device's, as a [`Failure`].
+    /// The device's error as a [`Failure`].
     pub fn run(
         &mut self,
         p: &ConvProblem,

@@ -47,7 +47,7 @@ impl Case {
     /// is under test, which then cannot be the reference.
     ///
     /// # Errors
-    /// Too little memory, or no such operands.
+    /// Out of memory, or the problem has no operands of this kind.
     pub fn integer(p: &ConvProblem, seed: u64, on_cpu: bool) -> Result<Self, Failure> {
         // A product of the CPU backend takes a thirtieth of the time of one of the sums. Where it is under test, the sums
         // have only to end soon.
@@ -93,7 +93,7 @@ impl Case {
     /// Operands uniform in [-1, 1), with the f64 oracle's results.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory on the host.
     pub fn random(p: &ConvProblem, seed: u64) -> Result<Self, Failure> {
         let inputs = Inputs::new(p, Kind::Random, seed, 0)?;
         let (reference, against) = by_oracle(p, &inputs, seed)?;
@@ -104,7 +104,7 @@ impl Case {
 /// Refuses what the host's memory cannot hold: operands, result, their wide copies and the buffers' images.
 ///
 /// # Errors
-/// `OutOfMemory` with what it takes.
+/// `OutOfMemory` where the problem needs more than `cap` bytes; it says how many.
 pub fn fits_memory(p: &ConvProblem, cap: u64) -> Result<(), Failure> {
     let elements = u128::from(p.x_elements()) + u128::from(p.w_elements()) + u128::from(p.y_elements());
     // Small problems have a reference of f64 each, and operands of f64.

@@ -157,7 +157,7 @@ impl Reference {
 /// Every element must be the reference's value.
 ///
 /// # Errors
-/// How many are not, and the first.
+/// A line for people: how many elements differ, and the first of them.
 pub fn exact(out: &Data, reference: &Reference, shape: &Shape, poison: &[u8]) -> Result<(), String> {
     let wrong: Vec<(usize, f64)> = reference.iter().filter(|&(i, v)| out.get(i) != v).collect();
     let Some(&(index, expected)) = wrong.first() else {

@@ -32,7 +32,7 @@ impl Data {
     /// `len` elements of `dtype`, each rounded from what `value` gives.
     ///
     /// # Errors
-    /// [`NoMemory`].
+    /// [`NoMemory`] where the host has too little memory.
     pub fn generate(dtype: DType, len: u64, mut value: impl FnMut() -> f32) -> Result<Self, NoMemory> {
         let len = usize::try_from(len).map_err(|_| NoMemory(len))?;
         Ok(match dtype {
@@ -57,7 +57,7 @@ impl Data {
     /// `len` elements of `dtype`, each rounded from what `value` gives for its index; by all cores.
     ///
     /// # Errors
-    /// [`NoMemory`].
+    /// [`NoMemory`] where the host has too little memory.
     pub fn of_indices(dtype: DType, len: u64, value: impl Fn(u64) -> f32 + Sync) -> Result<Self, NoMemory> {
         let len = usize::try_from(len).map_err(|_| NoMemory(len))?;
         let indices = || (0..len).into_par_iter().with_min_len(1 << 14).map(|index| value(index as u64));
@@ -84,7 +84,7 @@ impl Data {
     /// `len` elements whose every byte is `byte`.
     ///
     /// # Errors
-    /// [`NoMemory`].
+    /// [`NoMemory`] where the host has too little memory.
     pub fn filled(dtype: DType, len: u64, byte: u8) -> Result<Self, NoMemory> {
         let len = usize::try_from(len).map_err(|_| NoMemory(len))?;
         Ok(match dtype {
@@ -130,7 +130,7 @@ impl Data {
         }
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::F32(v) => v.len(),
@@ -201,7 +201,7 @@ impl Data {
     /// Widened to f64, exactly.
     ///
     /// # Errors
-    /// [`NoMemory`].
+    /// [`NoMemory`] where the host has too little memory.
     pub fn to_f64(&self) -> Result<Vec<f64>, NoMemory> {
         let mut wide = reserve(self.len())?;
         match self {
@@ -215,7 +215,7 @@ impl Data {
     /// Widened to f32, exactly.
     ///
     /// # Errors
-    /// [`NoMemory`].
+    /// [`NoMemory`] where the host has too little memory.
     pub fn to_f32(&self) -> Result<Self, NoMemory> {
         let mut wide = reserve(self.len())?;
         match self {

@@ -55,7 +55,7 @@ pub trait Answer: DeserializeOwned + Send + 'static {
     /// The stage that this tells of, or the answer itself, which ends the question.
     ///
     /// # Errors
-    /// The answer.
+    /// The answer itself, where it is no stage.
     fn into_stage(self) -> Result<String, Self>;
 }
 
@@ -147,7 +147,7 @@ impl<R: Answer> Guarded<R> {
     /// Starts a child that has not opened anything yet.
     ///
     /// # Errors
-    /// [`StartError::Spawn`].
+    /// [`StartError::Spawn`] where the process cannot be started.
     pub fn spawn(launcher: &Launcher) -> Result<Self, StartError> {
         let mut command = Command::new(&launcher.program);
         command.args(&launcher.args);

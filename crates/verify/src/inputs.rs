@@ -93,7 +93,7 @@ impl Inputs {
     /// Operands of `kind` for the problem.
     ///
     /// # Errors
-    /// [`NoMemory`].
+    /// [`NoMemory`] where the host has too little memory.
     pub fn new(p: &ConvProblem, kind: Kind, seed: u64, attempt: u32) -> Result<Self, NoMemory> {
         let (na, nb) = match p.spec().direction {
             Direction::Forward => (p.x_elements(), p.w_elements()),

@@ -1,8 +1,7 @@
-//! Faults planted for our own tests: `WAVE32_PLANT=hang:SUBSTR,crash:SUBSTR,...`.
+//! Faults injected for our own tests: `WAVE32_PLANT=hang:SUBSTR,crash:SUBSTR,...`.
 //!
-//! Only the child looks at the variable, and only at problems whose line contains SUBSTR. Each fault
-//! happens to the thing itself (the process, the bytes of the result), so that what is tested is the
-//! real detection.
+//! Only the child reads the variable. Only problems whose line contains SUBSTR are affected. Each fault
+//! really happens (to the process, to the bytes of the result), so the tests exercise the real detection.
 
 use crate::compare::Shape;
 use crate::data::Data;
@@ -41,7 +40,7 @@ const NAMES: [(&str, Fault); 8] = [
     ("lost", Fault::Lost),
 ];
 
-/// What is planted in this process.
+/// The faults to inject in this process.
 #[derive(Debug, Clone, Default)]
 pub struct Plants(Vec<(Fault, String)>);
 
@@ -61,12 +60,12 @@ impl Plants {
         Self(text.split(',').filter_map(one).collect())
     }
 
-    /// True where `fault` is planted for the problem of this line.
+    /// Whether `fault` is to be injected for the problem of this line.
     pub fn has(&self, fault: Fault, line: &str) -> bool {
         self.0.iter().any(|(f, needle)| *f == fault && line.contains(needle.as_str()))
     }
 
-    /// Hangs, dies or eats memory, where that is planted for this line.
+    /// Hangs, aborts or fills memory, if this line has such a fault.
     pub fn strike(&self, line: &str) {
         if self.has(Fault::Crash, line) {
             std::process::abort();
@@ -82,7 +81,7 @@ impl Plants {
         }
     }
 
-    /// Spoils a result, where that is planted for this line. `run` counts the runs from 0.
+    /// Changes a result, if this line has such a fault. `run` counts the runs from 0.
     pub fn spoil(&self, line: &str, run: u32, p: &ConvProblem, out: &mut Data) {
         if self.has(Fault::Tile, line) {
             spoil_tile(p, out);

@@ -53,7 +53,7 @@ pub enum SelectionError {
 /// The problems of all words, in order.
 ///
 /// # Errors
-/// [`SelectionError`], one line.
+/// [`SelectionError`]: a word names no suite, file or problem, or the filters leave nothing.
 pub fn items(words: &[String], filter: &Filter, seed: u64) -> Result<Vec<Item>, SelectionError> {
     let mut found = Vec::new();
     for word in words {

@@ -23,7 +23,7 @@ impl Worker {
     /// Starts a child and opens a device in it.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`] where the child does not start or does not answer.
     pub fn open(
         launcher: &Launcher,
         device: &str,

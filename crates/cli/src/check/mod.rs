@@ -109,7 +109,7 @@ struct Wanted {
 /// Runs `wave32 check`.
 ///
 /// # Errors
-/// A model that cannot be read, no such card or device.
+/// The model cannot be read, or there is no such card or device.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let layers = read(args)?;
     let on = on(args)?;

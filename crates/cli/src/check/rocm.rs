@@ -43,7 +43,7 @@ impl Probed {
     /// Opens MIOpen in a guarded child, to know what it is, and reads the table for that.
     ///
     /// # Errors
-    /// MIOpen does not open; the table is broken.
+    /// MIOpen does not open, or the table is not valid.
     pub fn open(vendor: &Vendor, device: i32) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         signals::watch(&stop)?;

@@ -14,7 +14,7 @@ const BLOCKS: u64 = 6;
 /// transfer of `large` bytes and many small ones into it.
 ///
 /// # Errors
-/// The first difference, with the seed.
+/// A line for people: the first difference, and the seed that repeats it.
 pub fn queue(
     queue: &mut dyn Queue,
     fixture: &Fixture,
@@ -31,7 +31,7 @@ pub fn queue(
 /// `to[i] = from[i] * mul + add` for `words` words.
 ///
 /// # Errors
-/// The queue's.
+/// The error of the queue's call that failed.
 pub fn step(
     queue: &mut dyn Queue,
     fixture: &Fixture,

@@ -203,7 +203,7 @@ impl<'r> Draft<'r> {
     /// Takes `path` away, whatever it is: a link stands for itself. It is kept until the change is forgotten.
     ///
     /// # Errors
-    /// What cannot be looked at.
+    /// The path that cannot be read, and why.
     pub fn remove(&mut self, path: &Path) -> Result<(), ChangeError> {
         let real = self.real_name(path)?;
         if self.root.look(&real).map_err(ChangeError::io("look at", path))?.is_none() {
@@ -220,7 +220,7 @@ impl<'r> Draft<'r> {
     /// system has hard links; whoever has the old one open keeps it.
     ///
     /// # Errors
-    /// What is no plain file.
+    /// The path that is not a regular file.
     pub fn replace(&mut self, path: &Path, kept: &Path, contents: Vec<u8>) -> Result<(), ChangeError> {
         let real = self.real_name(path)?;
         let kept = self.real_name(kept)?;
@@ -241,7 +241,7 @@ impl<'r> Draft<'r> {
     /// Takes back a [`Draft::replace`]: what stands at `path`, if anything, gives way to what was kept.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// The file that cannot be read, and why.
     pub fn put_back(&mut self, kept: &Path, path: &Path) -> Result<(), ChangeError> {
         let real = self.real_name(path)?;
         let kept = self.real_name(kept)?;

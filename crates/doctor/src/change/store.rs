@@ -72,7 +72,7 @@ impl Store {
     /// Is `path` root's, and this the store of another user, as whom root would not be let at it?
     ///
     /// # Errors
-    /// What cannot be looked at.
+    /// The path that cannot be read, and why.
     pub fn is_below(&self, path: &std::path::Path) -> Result<bool, ChangeError> {
         let theirs = self.root.nearest(path).map_err(ChangeError::io("look at", path))?.st_uid;
         Ok(rustix::process::geteuid().is_root() && theirs == 0 && self.owner()?.0 != 0)
@@ -85,7 +85,7 @@ impl Store {
     /// Changes that were made here, oldest first; those that only took others back are left out.
     ///
     /// # Errors
-    /// A journal that cannot be read, or not trusted.
+    /// The journal cannot be read, or others could have written it.
     pub fn history(&self) -> Result<Vec<Made>, ChangeError> {
         let _rights = self.rights()?;
         self.journal()?.map_or(Ok(Vec::new()), |journal| history(&journal))
@@ -94,7 +94,7 @@ impl Store {
     /// Where the files are now that changes put out of the way and that were not put back.
     ///
     /// # Errors
-    /// A journal that cannot be read, or not trusted.
+    /// The journal cannot be read, or others could have written it.
     pub fn put_away(&self) -> Result<BTreeSet<PathBuf>, ChangeError> {
         let _rights = self.rights()?;
         let mut away = BTreeSet::new();
@@ -113,7 +113,7 @@ impl Store {
     /// Was a change cut short here, by a crash or loss of power? The next command that changes files takes it back.
     ///
     /// # Errors
-    /// A journal that cannot be read, or not trusted.
+    /// The journal cannot be read, or others could have written it.
     pub fn interrupted(&self) -> Result<Option<Manifest>, ChangeError> {
         let _rights = self.rights()?;
         let Some(journal) = self.journal()? else { return Ok(None) };

@@ -18,7 +18,7 @@ impl Machine {
     /// What stands in ROCm's way to the first of `cards`, the kernel's list of its GPUs, under `root` (`/`).
     ///
     /// # Errors
-    /// Why ROCm has no GPU.
+    /// Why ROCm has no GPU here, in one line.
     pub fn rocm(root: &Path, cards: &[String]) -> Result<String, String> {
         match (root.join("dev/kfd").exists(), cards.first()) {
             (true, Some(card)) => Ok(card.clone()),

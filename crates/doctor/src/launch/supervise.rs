@@ -71,7 +71,7 @@ enum Event {
 /// Runs the program until it ends, or has been stuck in MIOpen for `allowed`. `tell` gets what people should read.
 ///
 /// # Errors
-/// Where it cannot be started.
+/// The system's error where the program cannot be started.
 pub fn supervise(
     argv: &[OsString],
     changes: &[Change],

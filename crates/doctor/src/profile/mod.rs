@@ -156,7 +156,7 @@ pub fn best_route(situation: &Situation) -> Option<Route> {
 /// The environment for `route`.
 ///
 /// # Errors
-/// The route does not work here.
+/// [`NoRoute`] where the route does not work on this machine; it says why.
 pub fn profile(situation: &Situation, route: Route, allow_spoof: bool) -> Result<Profile, NoRoute> {
     match route {
         Route::Rocm => rocm::profile(situation, allow_spoof),

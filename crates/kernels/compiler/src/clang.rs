@@ -120,7 +120,7 @@ impl Clang {
         self.relocatable(&probe, target, scratch).is_ok()
     }
 
-    /// Compiles a text of [`crate::Target::Hip`] to a relocatable `scratch/NAME.TARGET.o`.
+    /// Compiles a source for [`crate::Target::Hip`] to a relocatable `scratch/NAME.TARGET.o`.
     ///
     /// Two steps, because clang's HIP driver would link a single kernel at once: to assembly, then
     /// to an object. All kernels of a target are linked together by [`Clang::link`].

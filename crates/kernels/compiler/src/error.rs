@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// A kernel text or a file it includes cannot be read.
+    /// A kernel source or a file that it includes cannot be read.
     #[error("{at}: cannot read {path}: {source}")]
     Read {
         /// Who wanted the file: `igemm.kern:12`, or the variant's name.
@@ -22,7 +22,7 @@ pub enum CompileError {
         /// The line as it stands.
         line: String,
     },
-    /// The compiler refuses the text; its messages name the kernel's own file and line.
+    /// The compiler refuses the source. Its messages name the kernel's file and line.
     #[error("{compiler} refuses {variant}:\n{log}")]
     Rejected {
         /// `glslang`, or clang's command and target.

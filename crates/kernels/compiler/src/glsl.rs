@@ -6,10 +6,10 @@ use glslang::{
     SpirvVersion, Target, VulkanVersion,
 };
 
-/// Changes whenever the bytes made from one text may change: part of cache keys.
+/// Changes whenever the bytes made from one source may change. It is part of cache keys.
 pub const VERSION: &str = "glslang crate 0.9, Vulkan 1.1, SPIR-V 1.3";
 
-/// Compiles a text of [`crate::Target::Glsl`]; the entry point is `main`.
+/// Compiles a source for [`crate::Target::Glsl`]. The entry point is `main`.
 ///
 /// # Errors
 /// [`CompileError::Rejected`] with glslang's messages.

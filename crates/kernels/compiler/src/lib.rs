@@ -1,4 +1,4 @@
-//! The kernel compiler: one text in `kernels/` becomes SPIR-V (glslang) and gfx code objects (clang).
+//! The kernel compiler: one source in `kernels/` becomes SPIR-V (glslang) and gfx code objects (clang).
 //!
 //! The build script of `wave32-kernels` uses it to embed the results. With the `readback` feature it
 //! also reads back what the drivers' compilers made of each kernel: registers, LDS, spills and the

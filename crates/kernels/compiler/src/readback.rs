@@ -1,4 +1,4 @@
-//! From kernel texts to rows of the golden table, by both compilers.
+//! Makes rows of the golden table from kernel sources, with both compilers.
 
 use crate::clang::Clang;
 use crate::table::Row;
@@ -9,7 +9,7 @@ use wave32_params::variants::Variant;
 /// The rows of `variants` that clang makes for `targets`, each compiled and linked on its own.
 ///
 /// # Errors
-/// The first text that does not compile, or output that cannot be read back.
+/// The first source that does not compile, or output that cannot be read back.
 pub fn llvm(
     root: &Path,
     clang: &Clang,
@@ -68,7 +68,7 @@ pub fn code_object(
 /// The rows of `variants` that RADV's compiler makes for one family, and the driver's version.
 ///
 /// # Errors
-/// The first text that does not compile, or [`CompileError::Tool`] without RADV.
+/// The first source that does not compile, or [`CompileError::Tool`] without RADV.
 pub fn radv(root: &Path, variants: &[&Variant], family: &str) -> Result<(Vec<Row>, String), CompileError> {
     let input = |&variant: &&Variant| {
         let words = glsl::spirv(&source::source(root, variant, Target::Glsl)?)?;

@@ -1,4 +1,4 @@
-//! The source protocol: from a variant to the text a compiler reads (docs/kernels.md).
+//! The source protocol: makes the complete source of a variant (docs/kernels.md).
 
 use crate::CompileError;
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use wave32_params::variants::Variant;
 
-/// The language a kernel text is compiled as.
+/// The language that a kernel source is compiled as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
     /// GLSL 4.50 compute shader, for SPIR-V.
@@ -15,7 +15,7 @@ pub enum Target {
     Hip,
 }
 
-/// A variant's complete text.
+/// A variant's complete source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The variant's name.
@@ -26,7 +26,7 @@ pub struct Source {
     pub files: Vec<PathBuf>,
 }
 
-/// The text of `variant` from the kernels folder `root`.
+/// The complete source of `variant`, from the kernels folder `root`.
 ///
 /// # Errors
 /// [`CompileError::Read`] and [`CompileError::Include`], naming the line at fault.

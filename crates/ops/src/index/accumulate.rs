@@ -20,7 +20,7 @@ const MAX_COMPARED: u64 = 4096;
 /// `output[.., indices[j], ..] += source[.., j, ..]` along `dim`; sources of index `ignored` are left out.
 ///
 /// # Errors
-/// `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+/// `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn add(
     queue: &mut dyn Queue,
     output: &View,

@@ -32,7 +32,7 @@ pub struct Errors(pub u64);
 /// `output[.., j, ..] = input[.., indices[j], ..]` along `dim`; `indices` has at most one dimension.
 ///
 /// # Errors
-/// `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+/// `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn select(
     queue: &mut dyn Queue,
     input: &View,
@@ -163,7 +163,7 @@ pub fn put(
 /// `output = value` wherever `mask` (of bytes) is not 0. Both broadcast; `errors` stays as it is.
 ///
 /// # Errors
-/// `no-broadcast`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+/// `no-broadcast`, `bad-type`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn masked_fill(
     queue: &mut dyn Queue,
     output: &View,

@@ -18,7 +18,7 @@ pub fn nonzero_counts(elements: u64) -> u64 {
 /// `counts[i]` (int32): how many of the i-th 64 elements of contiguous `input` are not zero.
 ///
 /// # Errors
-/// `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`, the device's.
+/// `bad-shape`, `bad-type`, `too-many-elements`, `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn count_nonzero(queue: &mut dyn Queue, input: &View, counts: &View) -> Result<(), OpError> {
     // Something has to be bound for the result.
     launch(queue, COUNT, input, counts, counts, 0, [1, 1])

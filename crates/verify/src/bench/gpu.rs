@@ -26,7 +26,7 @@ pub struct GpuMeter<'a> {
 }
 
 impl<'a> GpuMeter<'a> {
-    /// Of this device.
+    /// A meter of this device.
     pub fn new(device: &'a mut dyn PlanDevice) -> Self {
         let rates = Subject::modelled(device.caps());
         Self { device, rates }

@@ -253,7 +253,7 @@ impl Report {
     /// Writes the JSON beside `path` first and renames it, so that a reader never sees half of it.
     ///
     /// # Errors
-    /// [`ReportError::File`].
+    /// [`ReportError::File`] where the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), ReportError> {
         file::save(path, self.json().as_bytes())
             .map_err(|source| ReportError::File { path: path.display().to_string(), source })

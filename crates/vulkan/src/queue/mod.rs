@@ -189,7 +189,7 @@ impl VulkanQueue {
     /// Gives every segment that is not in use back to the driver. Waits for work in flight.
     ///
     /// # Errors
-    /// `Timeout`, `Lost`.
+    /// `Timeout` where earlier work does not end in time; `Lost` where the device is lost.
     pub fn empty_cache(&mut self) -> Result<(), DeviceError> {
         self.parts.release_unused()
     }
@@ -197,7 +197,7 @@ impl VulkanQueue {
     /// Submits what was recorded, without waiting.
     ///
     /// # Errors
-    /// `Lost`, `Driver`.
+    /// `Lost` where the device is lost; `Driver` where a driver call fails.
     pub fn flush(&mut self) -> Result<(), DeviceError> {
         self.parts.flush().map(drop)
     }
@@ -205,7 +205,7 @@ impl VulkanQueue {
     /// Starts or ends taking the time of every launch. Ending waits for work in flight.
     ///
     /// # Errors
-    /// `Timeout`, `Lost`.
+    /// `Timeout` where earlier work does not end in time; `Lost` where the device is lost.
     pub fn profile(&mut self, on: bool) -> Result<Vec<Profiled>, DeviceError> {
         let parts = &mut *self.parts;
         parts.synchronize()?;

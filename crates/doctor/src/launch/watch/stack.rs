@@ -33,7 +33,7 @@ pub struct Frame {
 /// A thread's frames, innermost first.
 ///
 /// # Errors
-/// Where the system does not let it be read.
+/// The system's error where it does not allow to read the process.
 pub fn frames(pid: i32, tid: i32, regions: &[Region]) -> std::io::Result<Vec<Frame>> {
     match registers(pid, tid)? {
         Some((sp, pc)) => search(pid, sp, pc, regions),
