@@ -77,6 +77,7 @@ class TestTiny(TestCase):
     @a_name_of_another_version("with an argument")
     def test_stand_in(self, device):
         self.assertFalse(a_name_of_another_version)
+        self.assertEqual([1] + a_name_of_another_version() + [2], [1, 2])
 
     def test_sets_the_type(self, device):
         torch.set_default_dtype(torch.float64)

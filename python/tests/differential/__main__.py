@@ -162,7 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
     failed = sum(finding["count"] for finding in run.findings.values())
     print(
         f"seed {options.seed}: {run.done} cases from number {options.first} on, of {len(run.counts)} operators, in {seconds:.0f} s, {failed} mismatches"
-        f" of {len(run.findings)} kinds, {run.late} not judged as the CPU was late, {run.skipped} left out; repeat with: python -m differential --seed {options.seed} --first {options.first} --cases {run.next - options.first}"
+        f" of {len(run.findings)} kinds, {run.late} not judged as the machine was busy, {run.skipped} left out; repeat with: python -m differential --seed {options.seed} --first {options.first} --cases {run.next - options.first}"
     )
     if options.json:
         with open(options.json, "w") as file:

@@ -37,8 +37,8 @@ ABSOLUTE: dict[str, Callable[[Case], float]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Mismatch:
-    """kind: error, no error, type, shape, strides, device, values, gradient, beside, abort, hang; late (the CPU took too
-    long: no finding), fuzzer (a fault of its own)."""
+    """kind: error, no error, type, shape, strides, device, values, gradient, beside, abort, hang; late (the machine
+    was too busy: no finding), fuzzer (a fault of its own)."""
 
     kind: str
     what: str

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-KINDS = ("values", "type", "shape", "strides", "no error", "error", "hang", "abort", "beside")
+KINDS = ("values", "type", "shape", "strides", "no error", "error", "hang", "abort", "beside", "starved")
 
 
 def planted(specs: list[str] | None) -> Any:
@@ -30,6 +30,13 @@ def planted(specs: list[str] | None) -> Any:
 def _faulty(kind: str, real: Any, tensors: list[torch.Tensor]) -> Any:
     if kind == "hang":
         time.sleep(10**6)
+    if kind == "starved":  # Five on one processor.
+        own = os.getpid()
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        is_other = any(os.fork() == 0 for _ in range(4))
+        while not is_other or os.getppid() == own:
+            pass
+        os._exit(0)
     if kind == "abort":
         os.abort()
     if kind == "error":

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import multiprocessing
 import os
+import pathlib
 import signal
 import tempfile
 import time
@@ -68,6 +71,15 @@ def _child(pipe: Any, stage: Any, options: dict[str, Any], log: str) -> None:
         pipe.send((case.op, case.mode, found))
 
 
+def _waited(pid: int) -> float:
+    """Seconds for which a process's threads were ready to run and had no processor; 0 where the system does not tell."""
+    total = 0
+    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
+        with contextlib.suppress(OSError):  # A thread that has ended.
+            total += int(pathlib.Path(path).read_text().split()[1])
+    return total / 1e9
+
+
 class Worker:
     """One child. `start` a case, then `poll` until it tells."""
 
@@ -75,7 +87,7 @@ class Worker:
         self.options, self.deadline = options, deadline
         self.process: Any = None
         self.running: Any = None
-        self._since = 0.0
+        self._since = self._waited = 0.0
         self._ready = self._started = False
         self._done = 0
         handle, self._log = tempfile.mkstemp(prefix="differential-")
@@ -84,9 +96,13 @@ class Worker:
     def start(self, what: int | Case) -> None:
         if self.process is None or self._done >= LIFE:
             self._spawn()
-        self.running, self._since = what, time.monotonic()
+        self.running = what
+        self._begin()
         self.pipe.send(what)
         self._done += 1
+
+    def _begin(self) -> None:
+        self._since, self._waited = time.monotonic(), _waited(self.process.pid)
 
     def poll(self) -> tuple[str, str, Mismatch | None] | None:
         """(operator, mode, mismatch) when the case is done, or has ended the child."""
@@ -96,7 +112,8 @@ class Worker:
                 if said != "ready":
                     self.running = None
                     return said
-                self._ready, self._started, self._since = True, True, time.monotonic()
+                self._ready = self._started = True
+                self._begin()
         except (EOFError, ConnectionResetError):
             return self._ended("abort", "")
         late = time.monotonic() - self._since > (self.deadline if self._ready else START_S)
@@ -119,6 +136,7 @@ class Worker:
         from differential.generate import make
 
         stage = STAGES[self._stage.value]
+        is_starved = _waited(self.process.pid) - self._waited > (time.monotonic() - self._since) / 2
         self.process.join(0 if kind == "hang" else 10)
         code = self.process.exitcode
         self._stop()
@@ -129,7 +147,7 @@ class Worker:
             raise RuntimeError(f"a child did not start ({code}): {tail}")
         case = make(self.options["seed"], what, self.options["only"]) if isinstance(what, int) else what
         side = {"cpu": "on the CPU", "f64": "on the CPU in f64"}.get(stage, "on the device")
-        if kind == "hang" and side != "on the device":
+        if kind == "hang" and (is_starved or side != "on the device"):
             kind = "late"  # A busy machine; nothing that the device did.
         ended = said or f"ended by {signal.Signals(-code).name}; " if code is not None and code < 0 else said or f"ended with {code}; "
         return case.op, case.mode, Mismatch(kind, f"{ended}{side}; {tail}")

@@ -163,7 +163,7 @@ def _freeze_own(device: str) -> None:
 
 
 class StandIn:
-    """A name that the installed torch's helpers lack: false, and a decorator that changes nothing."""
+    """A name that the installed torch's helpers lack: false, a decorator that changes nothing, and nothing to add to a list."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -173,6 +173,11 @@ class StandIn:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
+
+    def __add__(self, other: Any) -> Any:
+        return other
+
+    __radd__ = __add__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and (inspect.isfunction(args[0]) or inspect.isclass(args[0])):
