@@ -54,13 +54,13 @@ DEVICE = wave
 SAMPLE = 1/1
 RESULTS = $(TARGET)/pytorch-tests.jsonl
 pytorch-tests:
-	@[ -n "$(CHECKOUT)" ] || { echo 'make pytorch-tests CHECKOUT=FOLDER [DEVICE=wave] [SAMPLE=1/20] [MOST=100] [SEED=7] [FILES=test_nn.py] [JOBS=2] [MINUTES=30] [RESUME=1]'; exit 2; }
+	@[ -n "$(CHECKOUT)" ] || { echo 'make pytorch-tests CHECKOUT=FOLDER [DEVICE=wave] [SAMPLE=1/20] [MAX_TESTS=100] [SEED=7] [FILES=test_nn.py] [JOBS=2] [MINUTES=30] [RESUME=1]'; exit 2; }
 	@$(MAKE) --no-print-directory setup
 	cargo build --release --package wave32-torch
 	cp $(TARGET)/release/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && \
 	PYTHONPATH=python "$$python" python/tests/upstream/run.py --checkout "$(CHECKOUT)" --device $(DEVICE) \
-		--sample $(SAMPLE) $(if $(MOST),--most $(MOST)) $(if $(SEED),--seed $(SEED)) $(if $(FILES),--files $(FILES)) $(if $(JOBS),--jobs $(JOBS)) \
+		--sample $(SAMPLE) $(if $(MAX_TESTS),--max-tests $(MAX_TESTS)) $(if $(SEED),--seed $(SEED)) $(if $(FILES),--files $(FILES)) $(if $(JOBS),--jobs $(JOBS)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(RESUME),--resume) --results $(RESULTS) --table $(TARGET)/pytorch-tests.md
 
 # Random calls on the PyTorch device against the CPU (docs/TESTING.md): SECONDS=3600 SEED=1 JOBS=8.

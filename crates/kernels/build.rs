@@ -73,9 +73,9 @@ fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
 /// Compiles all SPIR-V; returns the table, sorted by name.
 fn spirv(kernels: &Path, all: &[Variant], cache: &Cache, out: &Path) -> Result<String, String> {
     let compile = |variant: &Variant| {
-        let text = source::source(kernels, variant, Target::Glsl).map_err(|e| e.to_string())?;
-        let made = cache.get(&text, &[glsl::VERSION], |path| {
-            let words = glsl::spirv(&text).map_err(|e| e.to_string())?;
+        let source = source::source(kernels, variant, Target::Glsl).map_err(|e| e.to_string())?;
+        let made = cache.get(&source, &[glsl::VERSION], |path| {
+            let words = glsl::spirv(&source).map_err(|e| e.to_string())?;
             save(path, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>())
         })?;
         // A copy: what is embedded must not go when the cache is swept.
@@ -162,11 +162,11 @@ impl Gfx {
             .filter(|(v, t)| v.is_for(t))
             .collect();
         let compile = |&(variant, target): &(&Variant, &str)| {
-            let text = source::source(kernels, variant, Target::Hip).map_err(|e| e.to_string())?;
+            let source = source::source(kernels, variant, Target::Hip).map_err(|e| e.to_string())?;
             let flags = Clang::flags(&variant.name, target).join(" ");
-            cache.get(&text, &[&self.clang.version, &flags], |path| {
+            cache.get(&source, &[&self.clang.version, &flags], |path| {
                 let object =
-                    self.clang.relocatable(&text, target, &self.scratch).map_err(|e| e.to_string())?;
+                    self.clang.relocatable(&source, target, &self.scratch).map_err(|e| e.to_string())?;
                 fs::rename(&object, path).map_err(|e| format!("{}: {e}", path.display()))
             })
         };
@@ -207,16 +207,16 @@ impl Cache {
         Ok(Self { folder, used: std::sync::Mutex::default() })
     }
 
-    /// The object made from `text` and `key`; `make` writes it to a path if it is not there yet.
+    /// The object made from `source` and `key`; `make` writes it to a path if it is not there yet.
     fn get(
         &self,
-        text: &Source,
+        source: &Source,
         key: &[&str],
         make: impl FnOnce(&Path) -> Result<(), String>,
     ) -> Result<PathBuf, String> {
         let hash = |salt: u8| {
             let mut hasher = DefaultHasher::new();
-            (salt, &text.name, &text.text, key).hash(&mut hasher);
+            (salt, &source.name, &source.text, key).hash(&mut hasher);
             hasher.finish()
         };
         let path = self.folder.join(format!("{:016x}{:016x}", hash(0), hash(1)));

@@ -1,7 +1,7 @@
 //! Which shapes a card's owner saw hang under plain MIOpen: rules as data, each with its source.
 //!
 //! They are one owner's observations of f32 forward passes on one card, an RX 5600 XT. What they say nothing of is
-//! [`Verdict::Unknown`].
+//! [`NoteVerdict::Unknown`].
 
 use serde::Serialize;
 use wave32_problem::{ConvProblem, Direction};
@@ -9,7 +9,7 @@ use wave32_problem::{ConvProblem, Direction};
 /// What the notes say of a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum NoteVerdict {
     /// It ran.
     Ok,
     /// Nothing, or nothing certain.
@@ -18,7 +18,7 @@ pub enum Verdict {
     Hang,
 }
 
-impl Verdict {
+impl NoteVerdict {
     /// As tables print it.
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ pub const SYSTEMS: [System; 3] = [
 struct Rule {
     system: &'static str,
     fits: fn(&Sizes) -> bool,
-    verdict: Verdict,
+    verdict: NoteVerdict,
     source: &'static str,
 }
 
@@ -73,44 +73,64 @@ fn power(channels: i64) -> bool {
 }
 
 const RULES: &[Rule] = &[
-    Rule { system: "rocm-5.7", fits: |s| s.size <= 32, verdict: Verdict::Ok, source: SUMMARY },
-    Rule { system: "rocm-5.7", fits: |s| s.depthwise, verdict: Verdict::Ok, source: SUMMARY },
-    Rule { system: "rocm-5.7", fits: |s| (s.c, s.k) == (16, 32), verdict: Verdict::Hang, source: SUMMARY },
+    Rule { system: "rocm-5.7", fits: |s| s.size <= 32, verdict: NoteVerdict::Ok, source: SUMMARY },
+    Rule { system: "rocm-5.7", fits: |s| s.depthwise, verdict: NoteVerdict::Ok, source: SUMMARY },
+    Rule {
+        system: "rocm-5.7",
+        fits: |s| (s.c, s.k) == (16, 32),
+        verdict: NoteVerdict::Hang,
+        source: SUMMARY,
+    },
     Rule {
         system: "rocm-5.7",
         fits: |s| (s.c, s.k) == (32, 64) && s.size > 48,
-        verdict: Verdict::Hang,
+        verdict: NoteVerdict::Hang,
         source: SUMMARY,
     },
-    Rule { system: "rocm-5.7", fits: |s| (s.c, s.k) == (32, 64), verdict: Verdict::Unknown, source: SUMMARY },
+    Rule {
+        system: "rocm-5.7",
+        fits: |s| (s.c, s.k) == (32, 64),
+        verdict: NoteVerdict::Unknown,
+        source: SUMMARY,
+    },
     Rule {
         system: "rocm-5.7",
         fits: |s| (s.c, s.k) == (64, 128) && s.size > 64,
-        verdict: Verdict::Hang,
+        verdict: NoteVerdict::Hang,
         source: SUMMARY,
     },
     Rule {
         system: "rocm-5.7",
         fits: |s| (s.c, s.k) == (64, 128),
-        verdict: Verdict::Unknown,
+        verdict: NoteVerdict::Unknown,
         source: SUMMARY,
     },
-    Rule { system: "rocm-5.7", fits: |s| s.c < 16, verdict: Verdict::Ok, source: SUMMARY },
-    Rule { system: "rocm-5.7", fits: |s| power(s.c) && power(s.k), verdict: Verdict::Hang, source: SUMMARY },
-    Rule { system: "rocm-5.2-gemm", fits: |s| s.size <= 42, verdict: Verdict::Ok, source: SOLVED },
-    Rule { system: "rocm-5.2-gemm", fits: |_| true, verdict: Verdict::Hang, source: SOLVED },
-    Rule { system: "rocm-5.2-implicit-gemm", fits: |s| s.size <= 512, verdict: Verdict::Ok, source: SOLVED },
+    Rule { system: "rocm-5.7", fits: |s| s.c < 16, verdict: NoteVerdict::Ok, source: SUMMARY },
+    Rule {
+        system: "rocm-5.7",
+        fits: |s| power(s.c) && power(s.k),
+        verdict: NoteVerdict::Hang,
+        source: SUMMARY,
+    },
+    Rule { system: "rocm-5.2-gemm", fits: |s| s.size <= 42, verdict: NoteVerdict::Ok, source: SOLVED },
+    Rule { system: "rocm-5.2-gemm", fits: |_| true, verdict: NoteVerdict::Hang, source: SOLVED },
+    Rule {
+        system: "rocm-5.2-implicit-gemm",
+        fits: |s| s.size <= 512,
+        verdict: NoteVerdict::Ok,
+        source: SOLVED,
+    },
 ];
 
 /// What the notes on a system say of a problem, and where.
-pub fn verdict(system: &str, p: &ConvProblem) -> (Verdict, &'static str) {
+pub fn verdict(system: &str, p: &ConvProblem) -> (NoteVerdict, &'static str) {
     let s = p.spec();
     if s.direction != Direction::Forward || s.transposed {
-        return (Verdict::Unknown, "only forward passes were noted");
+        return (NoteVerdict::Unknown, "only forward passes were noted");
     }
     let sizes = Sizes { c: s.c, k: s.k, size: s.h.max(s.w), depthwise: p.is_depthwise() };
     let rule = RULES.iter().filter(|rule| rule.system == system).find(|rule| (rule.fits)(&sizes));
-    rule.map_or((Verdict::Unknown, "not noted"), |rule| (rule.verdict, rule.source))
+    rule.map_or((NoteVerdict::Unknown, "not noted"), |rule| (rule.verdict, rule.source))
 }
 
 #[cfg(test)]
@@ -124,16 +144,16 @@ mod tests {
             let spec = ConvSpec { c, k, h: size, w: size, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
             verdict(system, &ConvProblem::new(spec).unwrap()).0
         };
-        assert_eq!(at("rocm-5.7", 16, 32, 32), Verdict::Ok);
-        assert_eq!(at("rocm-5.7", 16, 32, 33), Verdict::Hang);
-        assert_eq!(at("rocm-5.7", 32, 64, 49), Verdict::Hang);
-        assert_eq!(at("rocm-5.7", 32, 64, 48), Verdict::Unknown);
-        assert_eq!(at("rocm-5.7", 64, 64, 56), Verdict::Hang);
-        assert_eq!(at("rocm-5.7", 3, 16, 224), Verdict::Ok);
-        assert_eq!(at("rocm-5.7", 48, 96, 56), Verdict::Unknown);
-        assert_eq!(at("rocm-5.2-gemm", 3, 64, 44), Verdict::Hang);
-        assert_eq!(at("rocm-5.2-gemm", 3, 64, 42), Verdict::Ok);
-        assert_eq!(at("rocm-5.2-implicit-gemm", 64, 64, 512), Verdict::Ok);
+        assert_eq!(at("rocm-5.7", 16, 32, 32), NoteVerdict::Ok);
+        assert_eq!(at("rocm-5.7", 16, 32, 33), NoteVerdict::Hang);
+        assert_eq!(at("rocm-5.7", 32, 64, 49), NoteVerdict::Hang);
+        assert_eq!(at("rocm-5.7", 32, 64, 48), NoteVerdict::Unknown);
+        assert_eq!(at("rocm-5.7", 64, 64, 56), NoteVerdict::Hang);
+        assert_eq!(at("rocm-5.7", 3, 16, 224), NoteVerdict::Ok);
+        assert_eq!(at("rocm-5.7", 48, 96, 56), NoteVerdict::Unknown);
+        assert_eq!(at("rocm-5.2-gemm", 3, 64, 44), NoteVerdict::Hang);
+        assert_eq!(at("rocm-5.2-gemm", 3, 64, 42), NoteVerdict::Ok);
+        assert_eq!(at("rocm-5.2-implicit-gemm", 64, 64, 512), NoteVerdict::Ok);
     }
 
     #[test]
@@ -142,11 +162,11 @@ mod tests {
         let hangs = |spec: &ConvSpec| {
             SYSTEMS.map(|system| verdict(system.name, &ConvProblem::new(spec.clone()).unwrap()).0)
         };
-        assert_eq!(hangs(&spec), [Verdict::Hang, Verdict::Hang, Verdict::Ok]);
+        assert_eq!(hangs(&spec), [NoteVerdict::Hang, NoteVerdict::Hang, NoteVerdict::Ok]);
         for direction in [Direction::BackwardData, Direction::BackwardWeights] {
-            assert_eq!(hangs(&ConvSpec { direction, ..spec.clone() }), [Verdict::Unknown; 3]);
+            assert_eq!(hangs(&ConvSpec { direction, ..spec.clone() }), [NoteVerdict::Unknown; 3]);
         }
-        assert_eq!(hangs(&ConvSpec { transposed: true, ..spec }), [Verdict::Unknown; 3]);
+        assert_eq!(hangs(&ConvSpec { transposed: true, ..spec }), [NoteVerdict::Unknown; 3]);
     }
 
     #[test]

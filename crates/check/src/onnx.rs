@@ -243,20 +243,20 @@ impl Node {
 impl Tensor {
     /// Its numbers, where they are few and integers, or floats that are (sizes, scales).
     pub fn numbers(&self) -> Option<Vec<f64>> {
-        const MOST: usize = 4096;
+        const MAX_VALUES: usize = 4096;
         let raw = &self.raw;
         let found: Vec<f64> = match self.dtype {
             element::INT64 if !raw.is_empty() => chunks(raw, |b| i64::from_le_bytes(b) as f64),
             element::INT64 => self.int64s.iter().map(|&v| v as f64).collect(),
             element::INT32 if !raw.is_empty() => chunks(raw, |b| f64::from(i32::from_le_bytes(b))),
             element::INT32 => self.int32s.iter().map(|&v| f64::from(v)).collect(),
-            element::FLOAT if raw.len() > 4 * MOST => return None,
+            element::FLOAT if raw.len() > 4 * MAX_VALUES => return None,
             element::FLOAT if !raw.is_empty() => chunks(raw, |b| f64::from(f32::from_le_bytes(b))),
             element::FLOAT => self.floats.iter().map(|&v| f64::from(v)).collect(),
             _ => return None,
         };
         let count = self.dims.iter().try_fold(1i64, |a, &b| a.checked_mul(b))?;
-        (found.len() <= MOST && found.len() as i64 == count).then_some(found)
+        (found.len() <= MAX_VALUES && found.len() as i64 == count).then_some(found)
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use wave32_doctor::change::{Draft, Root, Store};
-use wave32_doctor::profile::{self, Homes, Place};
+use wave32_doctor::profile::{self, Homes, StartupFile};
 
 /// Writes the variables of `wave32 env` to where they are read the next time: shows the diff, asks, keeps what was
 /// there. `wave32 undo` takes it back.
@@ -52,7 +52,7 @@ pub fn store(root: Root, system: bool) -> Result<Store> {
 }
 
 /// One word of `--to`.
-fn place(text: &str) -> Result<Place> {
+fn place(text: &str) -> Result<StartupFile> {
     let (name, given) = text.split_once('=').map_or((text, None), |(name, path)| (name, Some(path)));
     let environment = |active: &str| -> Result<PathBuf> {
         match given {
@@ -62,15 +62,15 @@ fn place(text: &str) -> Result<Place> {
         }
     };
     Ok(match name {
-        "conda" => Place::Conda(environment("CONDA_PREFIX")?),
-        "venv" => Place::Venv(environment("VIRTUAL_ENV")?),
+        "conda" => StartupFile::Conda(environment("CONDA_PREFIX")?),
+        "venv" => StartupFile::Venv(environment("VIRTUAL_ENV")?),
         _ if given.is_some() => bail!("--to {text}: only conda and venv take a folder"),
-        "bash" => Place::Bash,
-        "zsh" => Place::Zsh,
-        "posix" | "sh" | "dash" | "ksh" => Place::Posix,
-        "fish" => Place::Fish,
-        "csh" | "tcsh" => Place::Csh,
-        "systemd" => Place::Systemd,
+        "bash" => StartupFile::Bash,
+        "zsh" => StartupFile::Zsh,
+        "posix" | "sh" | "dash" | "ksh" => StartupFile::Posix,
+        "fish" => StartupFile::Fish,
+        "csh" | "tcsh" => StartupFile::Csh,
+        "systemd" => StartupFile::Systemd,
         _ => {
             let known = "bash, zsh, posix, fish, csh, systemd, conda[=FOLDER] or venv[=FOLDER]";
             bail!("--to {text}: must be {known}");
@@ -79,18 +79,18 @@ fn place(text: &str) -> Result<Place> {
 }
 
 impl Args {
-    fn places(&self) -> Result<Vec<Place>> {
+    fn places(&self) -> Result<Vec<StartupFile>> {
         if self.system {
-            return Ok(vec![Place::System]);
+            return Ok(vec![StartupFile::System]);
         }
         if !self.to.is_empty() {
             return self.to.iter().map(|text| place(text)).collect();
         }
         if let Some(venv) = folder("VIRTUAL_ENV") {
-            return Ok(vec![Place::Venv(venv)]);
+            return Ok(vec![StartupFile::Venv(venv)]);
         }
         if let Some(conda) = folder("CONDA_PREFIX") {
-            return Ok(vec![Place::Conda(conda)]);
+            return Ok(vec![StartupFile::Conda(conda)]);
         }
         match users_shell() {
             Some(shell) => {
@@ -98,7 +98,7 @@ impl Args {
                 let why = || format!("which files $SHELL ({shell}) reads is not known; choose: --to posix");
                 Ok(vec![known.map_err(|_| anyhow!(why()))?])
             }
-            None => Ok(vec![Place::Posix]),
+            None => Ok(vec![StartupFile::Posix]),
         }
     }
 }

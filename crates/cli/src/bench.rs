@@ -13,7 +13,7 @@ use wave32_device::DeviceKind;
 use wave32_problem::{DType, Direction};
 use wave32_solve::Policy;
 use wave32_verify::backend::Backend;
-use wave32_verify::bench::{self, CpuMeter, GpuMeter, Meter, Mode, Report, Selection, Settings, Wish};
+use wave32_verify::bench::{self, BenchMode, CpuMeter, GpuMeter, Meter, Report, Selection, Settings, Wish};
 use wave32_verify::suites;
 
 /// Largest problem that a processor (lavapipe included) times unless told otherwise: above, one run
@@ -151,7 +151,7 @@ fn settings(args: &Args) -> Result<Settings> {
         policy,
         all_solvers: args.all_solvers,
         repeats: args.reps,
-        mode: if args.cold { Mode::Cold } else { Mode::Warm },
+        mode: if args.cold { BenchMode::Cold } else { BenchMode::Warm },
         deadline: deadline
             .with_context(|| format!("--deadline {}: must be a number of seconds above 0", args.deadline))?,
         ..Settings::default()

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
-use wave32_doctor::change::{ChangeError, Manifest, Plan, Session, Step, Store};
+use wave32_doctor::change::{ChangeError, ChangePlan, Manifest, Session, Step, Store};
 
 /// How a command that changes files is run.
 #[derive(Debug, clap::Args)]
@@ -62,7 +62,7 @@ impl Consent {
         &self,
         store: &Store,
         force: bool,
-        make: impl Fn(&Session<'_>) -> Result<Plan, ChangeError>,
+        make: impl Fn(&Session<'_>) -> Result<ChangePlan, ChangeError>,
     ) -> Result<Outcome> {
         let mut session = self.lock(store, force)?;
         let plan = make(&session)?;
@@ -97,14 +97,14 @@ impl Consent {
     ///
     /// # Errors
     /// Standard output cannot be written.
-    pub fn show(&self, plan: &Plan) -> Result<()> {
+    pub fn show(&self, plan: &ChangePlan) -> Result<()> {
         if !self.json {
             show(&plan.diff())?;
         }
         self.report(plan, None)
     }
 
-    fn report(&self, plan: &Plan, id: Option<u64>) -> Result<()> {
+    fn report(&self, plan: &ChangePlan, id: Option<u64>) -> Result<()> {
         if self.json {
             let steps: Vec<&Step> = plan.steps().collect();
             let report = serde_json::json!({ "change": id, "steps": steps, "diff": plan.diff() });

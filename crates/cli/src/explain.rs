@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use wave32_cards::{Board, NameError};
-use wave32_model::{Card, Effort, Model};
+use wave32_model::{Effort, Model, ModelCard};
 use wave32_problem::{ConvProblem, parse_line};
 use wave32_solve::{DeviceCaps, Policy, explain, usual_boards};
 
@@ -92,7 +92,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 /// # Errors
 /// A card of another generation; this build has no code objects.
 fn models(targets: &[Target]) -> Result<Vec<Model>> {
-    let model = |target: &Target| match target.board.and_then(Card::of) {
+    let model = |target: &Target| match target.board.and_then(ModelCard::of) {
         Some(card) => Ok(Model::new(card)?),
         None => bail!("--model knows RDNA1's instructions only, and {} is another card", target.name),
     };

@@ -72,7 +72,7 @@ enum Command {
     Undo(undo::Args),
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
     ///
-    /// For tests only: WAVE32_PLANT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
+    /// For tests only: WAVE32_INJECT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
     /// this process; FAULT is hang, crash, oom, wrong, tile, channel, flaky or lost.
     #[command(name = "__verify-child", hide = true)]
     VerifyChild,

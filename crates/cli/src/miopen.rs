@@ -6,8 +6,8 @@ use crate::output::{print, show};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wave32_doctor::change::{ChangeError, Draft, Plan, Root, Store};
-use wave32_doctor::drop_in::{self, Place};
+use wave32_doctor::change::{ChangeError, ChangePlan, Draft, Root, Store};
+use wave32_doctor::drop_in::{self, MiopenFile};
 use wave32_doctor::scan;
 use wave32_doctor::system::System;
 use wave32_host::own::{self, MIOPEN};
@@ -70,7 +70,7 @@ impl Change {
     fn carry_out(
         &self,
         into: &Path,
-        make: impl Fn(&Store) -> Result<Plan, ChangeError>,
+        make: impl Fn(&Store) -> Result<ChangePlan, ChangeError>,
         nothing: &str,
         done: &str,
     ) -> Result<ExitCode> {
@@ -187,7 +187,7 @@ fn status(into: Option<&Path>, json: bool) -> Result<ExitCode> {
             miopens.filter_map(|path| Some(Path::new(path).parent()?.to_path_buf())).collect()
         }
     };
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<MiopenFile> = Vec::new();
     for folder in &folders {
         places.extend(drop_in::places(&root, folder)?);
     }
@@ -202,7 +202,7 @@ fn status(into: Option<&Path>, json: bool) -> Result<ExitCode> {
     Ok(if damaged { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-fn line(Place { path, ours, kept, missing }: &Place) -> String {
+fn line(MiopenFile { path, ours, kept, missing }: &MiopenFile) -> String {
     let whose = match ours {
         Some(own) if own.whole => format!("wave32's {}", own.version),
         Some(own) => format!("wave32's {}, DAMAGED: uninstall and install it again", own.version),

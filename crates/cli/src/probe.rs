@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wave32_doctor::miopen::Miopen;
-use wave32_probe::campaign::{self, Observer, Options, ProbeError, Shape, Tried};
+use wave32_probe::campaign::{self, Observer, Options, ProbeError, ProbeShape, Tried};
 use wave32_probe::known::Key;
 use wave32_probe::protocol::Identity;
 use wave32_probe::superseded::superseded;
@@ -153,16 +153,16 @@ fn prune(args: &Args, stop: &AtomicBool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn shapes(args: &Args, seed: u64) -> Result<Vec<Shape>> {
+fn shapes(args: &Args, seed: u64) -> Result<Vec<ProbeShape>> {
     let default = ["seeds".to_string()];
     let words = if args.what.is_empty() { default.as_slice() } else { &args.what };
-    let mut shapes: Vec<Shape> = Vec::new();
+    let mut shapes: Vec<ProbeShape> = Vec::new();
     for word in words {
         let suite = wave32_verify::suites::names().contains(word) || word.starts_with("fuzz");
         let dtypes = args.dtype.clone().or_else(|| suite.then(|| vec![DType::F32]));
         let filter = Filter { directions: args.direction.clone(), dtypes };
         for item in items(std::slice::from_ref(word), &filter, seed)? {
-            let Some(shape) = Shape::new(&item.label, &item.problem) else { continue };
+            let Some(shape) = ProbeShape::new(&item.label, &item.problem) else { continue };
             if shapes.iter().all(|s| s.problem != shape.problem) {
                 shapes.push(shape);
             }
@@ -213,12 +213,12 @@ impl Observer for Watch {
         }
     }
 
-    fn attempt(&mut self, shape: &Shape, key: &Key) {
+    fn attempt(&mut self, shape: &ProbeShape, key: &Key) {
         let ways: Vec<String> = key.rewrite.iter().map(|r| format!(" in {r}")).collect();
         self.progress.bar.set_message(format!("{} {}{}", shape.label, key.solver, ways.concat()));
     }
 
-    fn tried(&mut self, shape: &Shape, tried: &Tried) {
+    fn tried(&mut self, shape: &ProbeShape, tried: &Tried) {
         let (verdict, key) = (tried.row.finding.verdict, &tried.row.key);
         log::info!("{} {} {} {:?}", verdict.name(), key.solver, key.problem, key.rewrite);
         if verdict.is_failure() && !tried.remembered && key.rewrite.is_empty() {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wave32_device::DeviceKind;
-use wave32_doctor::launch::{self, Choice, Ended, Machine, Surroundings};
+use wave32_doctor::launch::{self, Ended, Machine, RouteChoice, Surroundings};
 use wave32_doctor::profile::{Route, Situation};
 use wave32_doctor::system::System;
 use wave32_host::text::quoted;
@@ -52,7 +52,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::from(launch::NOT_FOUND));
     }
     let situation = Situation::of(&System::at(Path::new("/"))?);
-    let (Choice { route, why }, cards) = choose(args.route, &situation.cards)?;
+    let (RouteChoice { route, why }, cards) = choose(args.route, &situation.cards)?;
     let log_miopen = args.hang_timeout.is_some();
     let around = Surroundings { cards, log_miopen, ..Surroundings::here(situation) };
     let mut changes = launch::changes(route, &around);
@@ -108,7 +108,7 @@ fn exit_as(ended: Ended) -> ExitCode {
 
 /// The route asked for, or the best, and Vulkan's indices of the GPUs. Drivers are loaded only where the answer depends on
 /// them.
-fn choose(asked: Option<Route>, rocm_cards: &[String]) -> Result<(Choice, Vec<String>)> {
+fn choose(asked: Option<Route>, rocm_cards: &[String]) -> Result<(RouteChoice, Vec<String>)> {
     let needs_vulkan = !matches!(asked, Some(Route::Rocm | Route::Cpu));
     let found = if needs_vulkan { Some(look_for_vulkan(&AtomicBool::new(false), STARTUP)?) } else { None };
     let (vulkan, vulkan_is_gpu) = found.as_ref().map_or((Err("not looked for".into()), false), vulkan);

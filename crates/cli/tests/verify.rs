@@ -12,7 +12,7 @@ fn report(plant: &str, args: &[&str]) -> (Option<i32>, Value) {
     let output = wave32()
         .args(["verify", "--device", "cpu", "--json", "-"])
         .args(args)
-        .env("WAVE32_PLANT", plant)
+        .env("WAVE32_INJECT", plant)
         .output()
         .unwrap();
     let report = serde_json::from_slice(&output.stdout)
@@ -99,7 +99,7 @@ fn a_repro_reproduces() {
     let output = wave32()
         .args(["verify", line, "--json", "-"])
         .args(flags)
-        .env("WAVE32_PLANT", "wrong:-H 12")
+        .env("WAVE32_INJECT", "wrong:-H 12")
         .output()
         .unwrap();
     let again: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -133,7 +133,7 @@ fn ctrl_c_leaves_a_readable_partial_report() {
         .arg(&json)
         .arg("--html")
         .arg(&html)
-        .env("WAVE32_PLANT", "hang:-F 4") // the third pass of LINE hangs, so the signal comes in the middle
+        .env("WAVE32_INJECT", "hang:-F 4") // the third pass of LINE hangs, so the signal comes in the middle
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

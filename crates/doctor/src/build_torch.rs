@@ -40,7 +40,7 @@ pub struct Need {
 
 /// The recipe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct BuildRecipe {
     /// Target to build for.
     pub target: String,
     /// Version of PyTorch.
@@ -55,7 +55,7 @@ pub struct Plan {
     pub sources: Vec<&'static str>,
 }
 
-impl Plan {
+impl BuildRecipe {
     /// True if everything needed is there.
     pub fn is_ready(&self) -> bool {
         self.needs.iter().all(|n| n.met)
@@ -85,7 +85,7 @@ impl Plan {
 }
 
 /// Makes the recipe for a target.
-pub fn plan(system: &System, facts: &Facts, target: &str) -> Plan {
+pub fn plan(system: &System, facts: &Facts, target: &str) -> BuildRecipe {
     let whole = |r: &&Rocm| matches!(r.kind, "opt" | "distribution") && r.library("hip").is_some();
     let rocm =
         facts.rocm.iter().filter(whole).max_by_key(|r| numbers(r.version.as_deref().unwrap_or_default()));
@@ -111,7 +111,7 @@ pub fn plan(system: &System, facts: &Facts, target: &str) -> Plan {
         "build-env/bin/pip install dist/torch-*.whl".into(),
         "wave32 doctor --python build-env/bin/python".into(),
     ];
-    Plan {
+    BuildRecipe {
         target: target.to_string(),
         version: version.to_string(),
         rocm: rocm.map(|r| r.path.clone()),

@@ -14,7 +14,7 @@ use wave32_host::own::{self, KEPT, MIOPEN, Own, is_miopen, kept_name};
 
 /// A name under which programs load a MIOpen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct MiopenFile {
     /// The file.
     pub path: PathBuf,
     /// wave32's, if it is.
@@ -33,7 +33,7 @@ fn refused(path: &Path, why: impl Into<String>, next: impl Into<String>) -> Chan
 ///
 /// # Errors
 /// A folder that cannot be read; a link out of it, whose library is another folder's.
-pub fn places(root: &Root, folder: &Path) -> Result<Vec<Place>, ChangeError> {
+pub fn places(root: &Root, folder: &Path) -> Result<Vec<MiopenFile>, ChangeError> {
     let inside = root.resolve(folder).map_err(ChangeError::io("find", folder))?;
     let names = root.names(&inside).map_err(ChangeError::io("read", folder))?;
     let (mut files, mut kept) = (BTreeSet::new(), BTreeSet::new());
@@ -62,7 +62,7 @@ pub fn places(root: &Root, folder: &Path) -> Result<Vec<Place>, ChangeError> {
         let missing = !files.contains(path);
         // What cannot be opened now is not taken for the vendor's.
         let file = (!missing).then(|| root.open(path)).transpose().map_err(ChangeError::io("read", path))?;
-        Ok(Place {
+        Ok(MiopenFile {
             ours: file.and_then(own::of).filter(|own| own.name == "libMIOpen"),
             kept: kept.contains(path).then(|| kept_name(path)),
             missing,
@@ -84,7 +84,7 @@ pub fn install(
     alone: bool,
 ) -> Result<(), ChangeError> {
     let places = places(root, folder)?;
-    let here: Vec<&Place> = places.iter().filter(|place| !place.missing).collect();
+    let here: Vec<&MiopenFile> = places.iter().filter(|place| !place.missing).collect();
     if here.is_empty() {
         if !alone {
             let next = "`wave32 miopen status` tells where there is one; --alone puts wave32's there all the same, for \
@@ -93,7 +93,7 @@ pub fn install(
         }
         return draft.edit_library(&folder.join(MIOPEN), library);
     }
-    for Place { path, ours, kept, .. } in here {
+    for MiopenFile { path, ours, kept, .. } in here {
         if ours.is_some() {
             // Nothing is planned where it is this very one.
             draft.edit_library(path, library)?;
@@ -126,7 +126,8 @@ pub fn uninstall(
     away: &BTreeSet<PathBuf>,
 ) -> Result<(), ChangeError> {
     let places = places(root, folder)?;
-    for Place { path, .. } in places.iter().filter(|place| place.ours.is_some() && place.kept.is_none()) {
+    for MiopenFile { path, .. } in places.iter().filter(|place| place.ours.is_some() && place.kept.is_none())
+    {
         // What --alone installs has its own plain name, and nothing gave way to it.
         if path.file_name() != Some(OsStr::new(MIOPEN)) || away.contains(&kept_name(path)) {
             let why = format!("has taken the vendor's place, but {} is gone", kept_name(path).display());
@@ -136,7 +137,7 @@ pub fn uninstall(
         }
     }
     let (mut any, mut stale) = (false, None);
-    for Place { path, ours, kept, missing } in &places {
+    for MiopenFile { path, ours, kept, missing } in &places {
         match (ours, kept) {
             (Some(_), None) => draft.remove(path)?,
             (_, Some(kept)) if ours.is_some() || *missing => draft.put_back(kept, path)?,

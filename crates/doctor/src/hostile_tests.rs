@@ -6,7 +6,7 @@ pub(crate) mod common;
 
 use crate::calls::plan::{OldKernel, Record};
 use crate::change::{Draft, Root, Store};
-use crate::profile::{self, Homes, Place, Route, Situation};
+use crate::profile::{self, Homes, Route, Situation, StartupFile};
 use crate::scan::{Options, scan};
 use crate::system::System;
 use crate::verdict::Diagnosis;
@@ -214,7 +214,7 @@ fn change(root: &Path) -> String {
         let settings = profile::profile(&Situation::default(), Route::Cpu, false)?.settings;
         let session = store.lock(wait, true)?;
         let mut draft = Draft::new(store.root(), "test");
-        for place in [Place::Bash, Place::Fish, Place::Venv("/home/u/venv".into())] {
+        for place in [StartupFile::Bash, StartupFile::Fish, StartupFile::Venv("/home/u/venv".into())] {
             profile::add(&mut draft, store.root(), &place, &homes, &settings)?;
         }
         let plan = draft.finish();

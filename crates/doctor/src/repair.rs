@@ -3,9 +3,9 @@
 //! Everything else, and whatever is not certain, is for the user: a line that does more than set the variable, commands
 //! of package managers, files of another owner.
 
-use crate::change::{ChangeError, Draft, Plan, Root};
+use crate::change::{ChangeError, ChangePlan, Draft, Root};
 use crate::profile::Dialect;
-use crate::rules::{Finding, Fix, Place};
+use crate::rules::{FileLine, Finding, Fix};
 use crate::verdict::step;
 use std::path::Path;
 
@@ -32,7 +32,7 @@ impl Owner<'_> {
 #[derive(Debug)]
 pub struct Repairs {
     /// To be shown, asked about and carried out.
-    pub plan: Plan,
+    pub plan: ChangePlan,
     /// Steps for the user, a line each.
     pub by_hand: Vec<String>,
 }
@@ -44,7 +44,7 @@ pub struct Repairs {
 pub fn plan(root: &Root, findings: &[Finding], owner: Owner<'_>) -> Result<Repairs, ChangeError> {
     let mut draft = Draft::new(root, "repairs by the doctor");
     let mut by_hand: Vec<String> = Vec::new();
-    let mut seen: Vec<&Place> = Vec::new();
+    let mut seen: Vec<&FileLine> = Vec::new();
     for finding in findings.iter().filter(|f| f.severity.is_wrong()) {
         match &finding.fix {
             Fix::UnsetVariable { name, places, .. } => {
@@ -71,7 +71,7 @@ pub fn plan(root: &Root, findings: &[Finding], owner: Owner<'_>) -> Result<Repai
 fn disable(
     draft: &mut Draft<'_>,
     name: &str,
-    place: &Place,
+    place: &FileLine,
     owner: Owner<'_>,
 ) -> Result<Option<String>, ChangeError> {
     let by_hand = format!("take {name} out of {}, line {}", place.file, place.line);

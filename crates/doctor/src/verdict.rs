@@ -37,7 +37,7 @@ impl State {
 
 /// A route's verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct RouteVerdict {
     /// The route.
     pub route: Route,
     /// How it stands.
@@ -56,7 +56,7 @@ pub struct Diagnosis {
     /// Of this format; 1.
     pub format: u32,
     /// By route.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<RouteVerdict>,
     /// The route to take.
     pub best: Route,
     /// What was found, worst first.
@@ -71,7 +71,7 @@ impl Diagnosis {
     /// Applies the rules.
     pub fn of(facts: Facts) -> Self {
         let findings = findings(&facts);
-        let verdicts: Vec<Verdict> =
+        let verdicts: Vec<RouteVerdict> =
             Route::ALL.iter().map(|route| verdict(&facts, &findings, *route)).collect();
         let best = best(&facts, &verdicts);
         let native_pytorch = native::ways(&facts);
@@ -84,7 +84,7 @@ impl Diagnosis {
     }
 }
 
-fn verdict(facts: &Facts, findings: &[Finding], route: Route) -> Verdict {
+fn verdict(facts: &Facts, findings: &[Finding], route: Route) -> RouteVerdict {
     let mine: Vec<&Finding> = findings.iter().filter(|f| f.routes.contains(&route)).collect();
     let of = |severity| mine.iter().copied().find(|f| f.severity == severity);
     // Without a card nothing else counts.
@@ -103,16 +103,16 @@ fn verdict(facts: &Facts, findings: &[Finding], route: Route) -> Verdict {
         // What was not read is neither there nor missing.
         let because = format!("{} was not read to its end", torch.path);
         let next = "`wave32 doctor --thorough`".into();
-        return Verdict { route, state: State::Risky, because, rules: rules(&mine), next };
+        return RouteVerdict { route, state: State::Risky, because, rules: rules(&mine), next };
     }
     if let (State::Ready, Route::Rocm, Some(_)) = (state, route, &facts.host.wsl) {
         let because = "which card Windows lends is not told here, and ROCm supports few under WSL".into();
         let next = "`HSA_ENABLE_DXG_DETECTION=1 rocminfo` lists the card if ROCm supports it".into();
-        return Verdict { route, state: State::Risky, because, rules: rules(&mine), next };
+        return RouteVerdict { route, state: State::Risky, because, rules: rules(&mine), next };
     }
     let because = reason.map_or_else(|| good(facts, route), |f| f.what.clone());
     let next = reason.map_or_else(|| start(facts, route), |f| step(&f.fix));
-    Verdict { route, state, because, rules: rules(&mine), next }
+    RouteVerdict { route, state, because, rules: rules(&mine), next }
 }
 
 fn rules(findings: &[&Finding]) -> Vec<&'static str> {
@@ -191,7 +191,7 @@ pub fn step(fix: &Fix) -> String {
     }
 }
 
-fn best(facts: &Facts, verdicts: &[Verdict]) -> Route {
+fn best(facts: &Facts, verdicts: &[RouteVerdict]) -> Route {
     let ready = |route: Route| verdicts.iter().any(|v| v.route == route && v.state == State::Ready);
     let rdna1 = facts.gpus.iter().filter_map(|g| g.target.as_deref()).any(targets::is_rdna1);
     // MIOpen is unproven on RDNA1; on other cards a native PyTorch with ROCm has the most operations.

@@ -33,7 +33,7 @@ struct Batch {
     end: Event,
     work: f64,
     /// The batch is one part of a split launch, so its time measures the card and not the host: the budget may use it.
-    telling: bool,
+    measures_budget: bool,
 }
 
 /// An asynchronous queue of one card; see the module's page.
@@ -253,11 +253,11 @@ impl HipQueue {
         Ok(())
     }
 
-    fn close_batch(&mut self, telling: bool) -> Result<(), DeviceError> {
+    fn close_batch(&mut self, measures_budget: bool) -> Result<(), DeviceError> {
         let Some((start, work, _)) = self.open.take() else { return Ok(()) };
         let end = self.gpu.record()?;
         self.submits += 1;
-        self.batches.push_back(Batch { start, end, work, telling });
+        self.batches.push_back(Batch { start, end, work, measures_budget });
         Ok(())
     }
 
@@ -265,7 +265,7 @@ impl HipQueue {
     fn collect(&mut self, deadline: Deadline) -> Result<(), DeviceError> {
         let Some(batch) = self.batches.pop_front() else { return Ok(()) };
         self.gpu.wait(batch.end, "earlier work", deadline)?;
-        if batch.telling {
+        if batch.measures_budget {
             let elapsed = self.gpu.elapsed(batch.start, batch.end)?;
             self.budget.learn(batch.work, elapsed);
         }
@@ -284,15 +284,15 @@ impl HipQueue {
         work: f64,
     ) -> Result<(), DeviceError> {
         let per_column = work / f64::from(columns);
-        let mut words = [0; MAX_PARAMS];
-        words[..params.len()].copy_from_slice(params);
+        let mut part_params = [0; MAX_PARAMS];
+        part_params[..params.len()].copy_from_slice(params);
         let mut column = 0;
         while column < columns {
             self.close_batch(false)?;
             self.open_batch()?;
             let count = self.budget.columns(columns - column, per_column, 0.0);
-            words[0] = params[0] + column;
-            self.gpu.launch(function, [count, y, z], &words[..params.len()], addresses)?;
+            part_params[0] = params[0] + column;
+            self.gpu.launch(function, [count, y, z], &part_params[..params.len()], addresses)?;
             if let Some((_, sum, _)) = self.open.as_mut() {
                 *sum = per_column * f64::from(count);
             }

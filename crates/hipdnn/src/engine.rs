@@ -1,14 +1,14 @@
 //! Calls of engine plugins (`EnginePluginApi.h`).
 
 use crate::entry::{Failure, Outcome, Status, call, inform};
-use crate::graph::Wanted;
+use crate::graph::Pattern;
 use crate::schema;
 use crate::work::{Context, DeviceBuffer, Plugin, choose};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use wave32_miopen::ffi::{Data, Id, In, Out, status as miopen};
-use wave32_miopen::handle::{Handle, Stream};
+use wave32_miopen::handle::{Handle, HipStream};
 use wave32_miopen::objects;
 
 /// The engine's name. Its number is the name's hash: both are for ever.
@@ -69,10 +69,10 @@ fn plugin(handle: Id) -> Outcome<Arc<Plugin>> {
 }
 
 /// The graph, which the caller was told is ours.
-fn wanted(graph: &In<ConstData>) -> Outcome<Wanted> {
+fn pattern(graph: &In<ConstData>) -> Outcome<Pattern> {
     let buffer = Buffer::read("op_graph", graph)?;
     let refused = |why| Failure::new(miopen::UNSUPPORTED_OP, format!("this graph is not for wave32: {why}"));
-    Wanted::read(buffer.bytes()).map_err(refused)
+    Pattern::read(buffer.bytes()).map_err(refused)
 }
 
 fn check_engine(engine: i64) -> Outcome {
@@ -121,7 +121,7 @@ pub extern "C" fn hipdnnEnginePluginGetEngineName(engine: i64, name: Out<*const 
 pub extern "C" fn hipdnnEnginePluginCreate(handle: Out<Id>) -> Status {
     call("hipdnnEnginePluginCreate", || {
         handle.check("handle")?;
-        handle.set("handle", objects::insert(Plugin(Handle::new(Stream::null())?)))
+        handle.set("handle", objects::insert(Plugin(Handle::new(HipStream::null())?)))
     })
 }
 
@@ -133,7 +133,7 @@ pub extern "C" fn hipdnnEnginePluginDestroy(handle: Id) -> Status {
 
 /// Puts work on this stream from now on, behind what the handle launched before.
 #[unsafe(no_mangle)]
-pub extern "C" fn hipdnnEnginePluginSetStream(handle: Id, stream: Stream) -> Status {
+pub extern "C" fn hipdnnEnginePluginSetStream(handle: Id, stream: HipStream) -> Status {
     call("hipdnnEnginePluginSetStream", || {
         plugin(handle)?.0.set_stream(stream);
         Ok(())
@@ -159,8 +159,8 @@ pub extern "C-unwind" fn hipdnnEnginePluginGetApplicableEngineIds(
         let taken = match Buffer::read("op_graph", &graph) {
             Err(failure) if failure.status == miopen::BAD_PARM => return Err(failure),
             Err(failure) => Err(failure.message),
-            Ok(buffer) => Wanted::read(buffer.bytes())
-                .and_then(|wanted| choose(&plugin.0, &wanted).map_err(|failure| failure.message)),
+            Ok(buffer) => Pattern::read(buffer.bytes())
+                .and_then(|pattern| choose(&plugin.0, &pattern).map_err(|failure| failure.message)),
         };
         match taken {
             Ok(_) => list(&ids, most)?,
@@ -201,7 +201,7 @@ pub extern "C" fn hipdnnEnginePluginGetEngineDetails(
         let plugin = plugin(handle)?;
         details.check("engine_details")?;
         check_engine(engine)?;
-        choose(&plugin.0, &wanted(&graph)?)?;
+        choose(&plugin.0, &pattern(&graph)?)?;
         let bytes = schema::engine_details(engine);
         let told = Details { address: bytes.as_ptr() as usize, size: bytes.len() };
         DETAILS.lock().unwrap_or_else(PoisonError::into_inner).insert(told.address, bytes);
@@ -233,8 +233,8 @@ pub extern "C" fn hipdnnEnginePluginGetWorkspaceSize(
         let plugin = plugin(handle)?;
         bytes.check("workspace_size")?;
         check_config(&config)?;
-        let (_, offer) = choose(&plugin.0, &wanted(&graph)?)?;
-        bytes.set("workspace_size", offer.workspace() as usize)
+        let (_, solution) = choose(&plugin.0, &pattern(&graph)?)?;
+        bytes.set("workspace_size", solution.workspace() as usize)
     })
 }
 
@@ -250,7 +250,7 @@ pub extern "C" fn hipdnnEnginePluginCreateExecutionContext(
         let plugin = plugin(handle)?;
         context.check("execution_context")?;
         check_config(&config)?;
-        let made = Context::new(&plugin.0, wanted(&graph)?)?;
+        let made = Context::new(&plugin.0, pattern(&graph)?)?;
         context.set("execution_context", objects::insert(made))
     })
 }

@@ -9,10 +9,10 @@ use crate::schema::{
     self, Attributes, CROSS_CORRELATION, Graph, Node, Numbers, Pointwise, data_type, pointwise_mode,
 };
 use std::collections::HashMap;
-use wave32_miopen::activation::{Activation, Mode};
+use wave32_miopen::activation::{Activation, ActivationMode};
+use wave32_miopen::bound_conv::BoundConv;
 use wave32_miopen::convolution::{Convolution, MAX_SPATIAL};
 use wave32_miopen::ffi::{Data, DataType};
-use wave32_miopen::pose::Posed;
 use wave32_miopen::tensor::Tensor;
 use wave32_ops::{PostOp, View};
 use wave32_problem::Direction;
@@ -25,9 +25,9 @@ const MAX_TENSORS: usize = 16;
 
 /// What a graph wants, and by which numbers its buffers come.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct Pattern {
     /// The convolution.
-    pub posed: Posed,
+    pub bound: BoundConv,
     /// x, w and y, or their gradients.
     pub uids: [i64; 3],
     /// The result among them.
@@ -41,7 +41,7 @@ pub struct Wanted {
 }
 
 /// A tensor as the graph tells it.
-struct Told {
+struct TensorAttrs {
     uid: i64,
     data_type: i8,
     dims: Vec<i64>,
@@ -51,7 +51,7 @@ struct Told {
 }
 
 /// All tensors, by number.
-struct Tensors(HashMap<i64, Told>);
+struct Tensors(HashMap<i64, TensorAttrs>);
 
 impl Tensors {
     fn read(graph: Graph) -> Result<Self, Refusal> {
@@ -63,7 +63,7 @@ impl Tensors {
         for tensor in list {
             let is_virtual = tensor.is_virtual();
             let otherwise = if is_virtual { graph.intermediate_type() } else { graph.io_type() };
-            let told = Told {
+            let attrs = TensorAttrs {
                 uid: tensor.uid(),
                 data_type: Some(tensor.data_type()).filter(|&t| t != data_type::UNSET).unwrap_or(otherwise),
                 dims: tensor.dims(),
@@ -71,29 +71,29 @@ impl Tensors {
                 is_virtual,
                 is_special: tensor.is_special(),
             };
-            if found.insert(told.uid, told).is_some() {
+            if found.insert(attrs.uid, attrs).is_some() {
                 return Err(format!("two tensors have the uid {}", tensor.uid()));
             }
         }
         Ok(Self(found))
     }
 
-    fn get(&self, uid: i64) -> Result<&Told, Refusal> {
-        let told = self.0.get(&uid).ok_or_else(|| format!("no tensor has the uid {uid}"))?;
-        if told.is_special {
+    fn get(&self, uid: i64) -> Result<&TensorAttrs, Refusal> {
+        let attrs = self.0.get(&uid).ok_or_else(|| format!("no tensor has the uid {uid}"))?;
+        if attrs.is_special {
             return Err(format!("tensor {uid} is a number, ragged, aligned in its own way, or newer"));
         }
-        Ok(told)
+        Ok(attrs)
     }
 
     /// One that has memory.
-    fn real(&self, uid: i64) -> Result<&Told, Refusal> {
-        let told = self.get(uid)?;
-        if told.is_virtual { Err(format!("tensor {uid} is virtual")) } else { Ok(told) }
+    fn real(&self, uid: i64) -> Result<&TensorAttrs, Refusal> {
+        let attrs = self.get(uid)?;
+        if attrs.is_virtual { Err(format!("tensor {uid} is virtual")) } else { Ok(attrs) }
     }
 }
 
-impl Told {
+impl TensorAttrs {
     fn tensor(&self) -> Result<Tensor, Refusal> {
         let dtype = match self.data_type {
             data_type::FLOAT => DataType::Float,
@@ -169,8 +169,8 @@ impl Root {
                 *at = value;
             }
         }
-        let told = attributes.tensors();
-        let uids = order.map(|at| told[at]);
+        let attrs = attributes.tensors();
+        let uids = order.map(|at| attrs[at]);
         let result = match direction {
             Direction::Forward => 2,
             Direction::BackwardData => 0,
@@ -194,14 +194,14 @@ fn activation(mode: i8, numbers: Numbers) -> Result<Activation, Refusal> {
         return Err(format!("an activation with the numbers {numbers:?}"));
     }
     Ok(match mode {
-        pointwise_mode::ABS => with(Mode::Abs, 1.0, 1.0),
-        pointwise_mode::SIGMOID_FWD => with(Mode::Logistic, 1.0, 1.0),
-        pointwise_mode::TANH_FWD => with(Mode::Tanh, 1.0, 1.0),
-        pointwise_mode::ELU_FWD => with(Mode::Elu, alpha.unwrap_or(1.0), 0.0),
+        pointwise_mode::ABS => with(ActivationMode::Abs, 1.0, 1.0),
+        pointwise_mode::SIGMOID_FWD => with(ActivationMode::Logistic, 1.0, 1.0),
+        pointwise_mode::TANH_FWD => with(ActivationMode::Tanh, 1.0, 1.0),
+        pointwise_mode::ELU_FWD => with(ActivationMode::Elu, alpha.unwrap_or(1.0), 0.0),
         pointwise_mode::RELU_FWD => match (lower.unwrap_or(0.0), upper, slope.unwrap_or(0.0)) {
-            (0.0, None, 0.0) => with(Mode::Relu, 0.0, 0.0),
-            (0.0, None, slope) => with(Mode::LeakyRelu, slope, 0.0),
-            (lower, Some(upper), 0.0) if lower <= upper => with(Mode::Clamp, lower, upper),
+            (0.0, None, 0.0) => with(ActivationMode::Relu, 0.0, 0.0),
+            (0.0, None, slope) => with(ActivationMode::LeakyRelu, slope, 0.0),
+            (lower, Some(upper), 0.0) if lower <= upper => with(ActivationMode::Clamp, lower, upper),
             _ => return Err(format!("a ReLU with the numbers {numbers:?}")),
         },
         other => return Err(format!("pointwise operation {other}")),
@@ -209,7 +209,7 @@ fn activation(mode: i8, numbers: Numbers) -> Result<Activation, Refusal> {
 }
 
 /// What is behind the convolution, gathered node by node.
-struct Behind<'t> {
+struct EpilogueMatch<'t> {
     tensors: &'t Tensors,
     direction: Direction,
     /// The last node's result.
@@ -218,7 +218,7 @@ struct Behind<'t> {
     activation: Option<Activation>,
 }
 
-impl Behind<'_> {
+impl EpilogueMatch<'_> {
     fn take(&mut self, node: Node, graph: Graph) -> Result<(), Refusal> {
         let pointwise = match node.attributes() {
             Attributes::Pointwise(found) => found,
@@ -245,7 +245,7 @@ impl Behind<'_> {
         Ok(())
     }
 
-    fn add(&mut self, node: Pointwise, between: &Told, computed: i8) -> Result<i64, Refusal> {
+    fn add(&mut self, node: Pointwise, between: &TensorAttrs, computed: i8) -> Result<i64, Refusal> {
         let (first, second, result) = node.tensors();
         let other = match (first == self.made, second) {
             (true, Some(second)) if second != self.made => second,
@@ -255,8 +255,8 @@ impl Behind<'_> {
         if self.direction == Direction::BackwardWeights || self.bias.is_some() || self.activation.is_some() {
             return Err("an addition that is not a bias".into());
         }
-        let told = self.tensors.real(other)?;
-        let bias = told.tensor()?;
+        let attrs = self.tensors.real(other)?;
+        let bias = attrs.tensor()?;
         let one_a_channel =
             bias.sizes().len() >= 2
                 && bias.sizes().len() == between.dims.len()
@@ -264,10 +264,10 @@ impl Behind<'_> {
                     if at == 1 { i64::try_from(size) == Ok(dim) } else { size == 1 }
                 });
         if !one_a_channel || (bias.sizes()[1] > 1 && bias.strides()[1] != 1) {
-            return Err(format!("an addition of {:?} to {:?}, not of a bias", told.dims, between.dims));
+            return Err(format!("an addition of {:?} to {:?}, not of a bias", attrs.dims, between.dims));
         }
         // PyTorch computes it in the bias's type. We do in f32, which rounds less.
-        if computed != data_type::FLOAT && computed != told.data_type {
+        if computed != data_type::FLOAT && computed != attrs.data_type {
             return Err(format!("an addition computed in data type {computed}"));
         }
         self.bias = Some(other);
@@ -288,7 +288,7 @@ impl Behind<'_> {
     }
 }
 
-impl Wanted {
+impl Pattern {
     /// From a serialized graph, which begins at a multiple of 8.
     ///
     /// # Errors
@@ -313,11 +313,12 @@ impl Wanted {
         let tensors = Tensors::read(graph)?;
         let first = root.uids[root.result];
         let (direction, mut uids) = (root.direction, root.uids);
-        let mut behind = Behind { tensors: &tensors, direction, made: first, bias: None, activation: None };
+        let mut matched =
+            EpilogueMatch { tensors: &tensors, direction, made: first, bias: None, activation: None };
         for node in nodes.iter().skip(1) {
-            behind.take(node, graph)?;
+            matched.take(node, graph)?;
         }
-        let Behind { made, bias, activation, .. } = behind;
+        let EpilogueMatch { made, bias, activation, .. } = matched;
         uids[root.result] = made;
         Self::of(&root, &tensors, uids, bias, activation)
     }
@@ -350,11 +351,14 @@ impl Wanted {
         {
             return Err("a bias of another type than the result".into());
         }
-        let between = tensors.0.values().filter(|told| told.is_virtual);
+        let between = tensors.0.values().filter(|attrs| attrs.is_virtual);
         let io = tensors.real(uids[result])?.data_type;
-        for told in between {
-            if ![io, data_type::FLOAT, data_type::UNSET].contains(&told.data_type) {
-                return Err(format!("tensor {}, between nodes, has data type {}", told.uid, told.data_type));
+        for attrs in between {
+            if ![io, data_type::FLOAT, data_type::UNSET].contains(&attrs.data_type) {
+                return Err(format!(
+                    "tensor {}, between nodes, has data type {}",
+                    attrs.uid, attrs.data_type
+                ));
             }
         }
         // Groups are not told: each filter has so many channels.
@@ -365,8 +369,8 @@ impl Wanted {
         }
         let mut convolution = root.convolution;
         convolution.groups = c / each;
-        let posed = Posed::new(direction, &convolution, &x, &w, &y).map_err(|failure| failure.message)?;
-        Ok(Self { posed, uids, result, made, bias, activation })
+        let bound = BoundConv::new(direction, &convolution, &x, &w, &y).map_err(|failure| failure.message)?;
+        Ok(Self { bound, uids, result, made, bias, activation })
     }
 
     /// What is behind the convolution, with the bias at that address.

@@ -1,12 +1,12 @@
 //! Handles, and execution contexts: a graph's plan, ready to run.
 
 use crate::entry::{Failure, Outcome};
-use crate::graph::Wanted;
+use crate::graph::Pattern;
+use wave32_miopen::conv_call::{launch, ours};
 use wave32_miopen::ffi::Data;
 use wave32_miopen::handle::Handle;
 use wave32_miopen::objects::Object;
-use wave32_miopen::offers::{Choice, Offer};
-use wave32_miopen::pass::{launch, ours};
+use wave32_miopen::solutions::{Solution, Solutions};
 use wave32_ops::ConvChain;
 
 /// What `hipdnnEnginePluginCreate` makes.
@@ -20,9 +20,9 @@ impl Object for Plugin {
 /// What `hipdnnEnginePluginCreateExecutionContext` makes. It may run on every handle of its card.
 #[derive(Debug)]
 pub struct Context {
-    wanted: Wanted,
-    choice: Choice,
-    offer: Offer,
+    pattern: Pattern,
+    solutions: Solutions,
+    solution: Solution,
     device: usize,
 }
 
@@ -44,10 +44,10 @@ pub struct DeviceBuffer {
 ///
 /// # Errors
 /// Not implemented, where no solver takes it; not initialized, where the card cannot be used.
-pub fn choose(handle: &Handle, wanted: &Wanted) -> Outcome<(Choice, Offer)> {
-    let (_, choice) = ours(handle, &wanted.posed, wanted.post_ops(0)?)?;
-    let fastest = choice.solutions().first().map(|&offer| offer.clone());
-    Ok((choice, fastest.ok_or_else(|| Failure::absent("this convolution"))?))
+pub fn choose(handle: &Handle, pattern: &Pattern) -> Outcome<(Solutions, Solution)> {
+    let (_, solutions) = ours(handle, &pattern.bound, pattern.post_ops(0)?)?;
+    let fastest = solutions.each_solver().first().map(|&solution| solution.clone());
+    Ok((solutions, fastest.ok_or_else(|| Failure::absent("this convolution"))?))
 }
 
 impl Context {
@@ -55,15 +55,15 @@ impl Context {
     ///
     /// # Errors
     /// As [`choose`].
-    pub fn new(handle: &Handle, wanted: Wanted) -> Outcome<Self> {
-        let (choice, offer) = choose(handle, &wanted)?;
-        handle.prepare(&offer.plan)?;
-        Ok(Self { wanted, choice, offer, device: handle.device() })
+    pub fn new(handle: &Handle, pattern: Pattern) -> Outcome<Self> {
+        let (solutions, solution) = choose(handle, &pattern)?;
+        handle.prepare(&solution.plan)?;
+        Ok(Self { pattern, solutions, solution, device: handle.device() })
     }
 
     /// Bytes of workspace.
     pub fn workspace(&self) -> u64 {
-        self.offer.workspace()
+        self.solution.workspace()
     }
 
     /// Launches the plan on the handle's stream. Launches nothing where an argument is wrong.
@@ -83,14 +83,14 @@ impl Context {
             Some(buffer) => Ok(buffer.data),
             None => Err(Failure::bad(format!("no buffer for tensor {uid}"))),
         };
-        let Wanted { posed, uids, bias, .. } = &self.wanted;
-        let views = posed.views([at(uids[0])?, at(uids[1])?, at(uids[2])?])?;
+        let Pattern { bound, uids, bias, .. } = &self.pattern;
+        let views = bound.views([at(uids[0])?, at(uids[1])?, at(uids[2])?])?;
         let bias = bias.map_or(Ok(0), at)?;
         if self.workspace() > 0 && workspace == 0 {
             let text = format!("workspace is null, {} bytes are needed", self.workspace());
             return Err(Failure::bad(text));
         }
-        let chain = ConvChain::new(posed.problem.clone(), self.wanted.post_ops(bias)?);
-        handle.run(|engine| launch(engine, &chain, &self.choice, &self.offer, &views, workspace))
+        let chain = ConvChain::new(bound.problem.clone(), self.pattern.post_ops(bias)?);
+        handle.run(|engine| launch(engine, &chain, &self.solutions, &self.solution, &views, workspace))
     }
 }

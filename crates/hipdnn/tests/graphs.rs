@@ -7,8 +7,8 @@ use common::seed;
 use common::write::{ADD, BACKWARD_DATA, Graph, HALF, Node, Pointwise, RELU, Tensor};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use wave32_hipdnn::graph::Wanted;
-use wave32_miopen::offers::Choice;
+use wave32_hipdnn::graph::Pattern;
+use wave32_miopen::solutions::Solutions;
 use wave32_ops::{ConvChain, Planner};
 use wave32_problem::Activation;
 use wave32_solve::{DeviceCaps, usual_boards};
@@ -26,8 +26,8 @@ fn aligned<T>(bytes: &[u8], read: impl FnOnce(&[u8]) -> T) -> T {
     read(&place[..bytes.len()])
 }
 
-fn read(graph: &Graph) -> Result<Wanted, String> {
-    aligned(&graph.bytes(), Wanted::read)
+fn read(graph: &Graph) -> Result<Pattern, String> {
+    aligned(&graph.bytes(), Pattern::read)
 }
 
 /// A bias and a ReLU behind a forward pass.
@@ -43,10 +43,10 @@ fn a_convolution_is_read_as_it_was_written() {
         let (pass, dtype) = (PASSES[round % 3], TYPES[round / 3 % 3]);
         let lies = if random.random() { Lies::Nhwc } else { Lies::Nchw };
         let case = Case::random(random, pass, dtype, lies);
-        let wanted = read(&case.graph()).unwrap_or_else(|why| panic!("{why}: {case:?}"));
-        assert_eq!(wanted.uids, [X, W, Y]);
-        assert_eq!(wanted.result, case.result().0);
-        let spec = wanted.posed.problem.spec();
+        let pattern = read(&case.graph()).unwrap_or_else(|why| panic!("{why}: {case:?}"));
+        assert_eq!(pattern.uids, [X, W, Y]);
+        assert_eq!(pattern.result, case.result().0);
+        let spec = pattern.bound.problem.spec();
         let pair = |of: [usize; 2]| of.map(|value| value as i64);
         assert_eq!((spec.stride, spec.pad), (pair(case.stride), pair(case.pad)), "{case:?}");
         assert_eq!((spec.dilation, spec.groups), (pair(case.dilation), case.groups as i64), "{case:?}");
@@ -58,11 +58,11 @@ fn a_convolution_is_read_as_it_was_written() {
 #[test]
 fn a_bias_and_a_relu_are_the_kernels_own_work() {
     let case = fused(&mut random());
-    let wanted = read(&case.graph()).unwrap();
-    let chain = ConvChain::new(wanted.posed.problem.clone(), wanted.post_ops(0).unwrap());
+    let pattern = read(&case.graph()).unwrap();
+    let chain = ConvChain::new(pattern.bound.problem.clone(), pattern.post_ops(0).unwrap());
     let epilogue = chain.problem().spec().epilogue;
     assert!(epilogue.bias && epilogue.activation == Activation::Relu && chain.fused() == 2);
-    assert_eq!((wanted.bias, wanted.uids), (Some(BIAS), [X, W, Y]));
+    assert_eq!((pattern.bias, pattern.uids), (Some(BIAS), [X, W, Y]));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn broken_graphs_are_refused_and_never_crash() {
                 bytes[at..at + 4].copy_from_slice(&words[random.random_range(0..words.len())].to_le_bytes());
             }
         }
-        match aligned(&bytes, Wanted::read) {
+        match aligned(&bytes, Pattern::read) {
             Ok(_) => taken += 1,
             Err(why) => {
                 assert!(!why.is_empty());
@@ -305,7 +305,7 @@ fn mixed_up_graphs_are_refused_and_never_crash() {
         }
         match read(&graph) {
             // Whatever the solvers say of it.
-            Ok(wanted) => drop(Choice::new(&mut planner, &caps, None, &wanted.posed.problem)),
+            Ok(pattern) => drop(Solutions::new(&mut planner, &caps, None, &pattern.bound.problem)),
             Err(_) => refused += 1,
         }
     }
@@ -320,7 +320,7 @@ fn the_fuzzers_graphs_are_taken_or_refused() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
-        let taken = aligned(&bytes, Wanted::read);
+        let taken = aligned(&bytes, Pattern::read);
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         assert_eq!(taken.is_ok(), ["forward", "bias_relu"].contains(&&*name), "{name}: {taken:?}");
         for _ in 0..500 {
@@ -333,7 +333,7 @@ fn the_fuzzers_graphs_are_taken_or_refused() {
                     bytes[at] ^ 1 << random.random_range(0..8)
                 };
             }
-            let _ = aligned(&bytes, Wanted::read);
+            let _ = aligned(&bytes, Pattern::read);
         }
     }
 }

@@ -102,8 +102,8 @@ fn siblings_are_what_clang_makes() {
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
     let made = |variant: &variants::Variant, target: &str| {
-        let text = source::source(&kernels, variant, Target::Hip).expect("a text");
-        let object = clang.relocatable(&text, target, scratch.path()).expect("compiles");
+        let source = source::source(&kernels, variant, Target::Hip).expect("a text");
+        let object = clang.relocatable(&source, target, scratch.path()).expect("compiles");
         let linked = scratch.path().join("linked.elf");
         clang.link(&[object], &linked).expect("links");
         std::fs::read(linked).expect("was written")

@@ -3,13 +3,13 @@
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Out, Status};
 use crate::handle::Handle;
-use crate::slot::{self, Described};
+use crate::slot::{self, DescriptorValue};
 use crate::steps::{Blend, Steps, alike};
-use crate::tensor::described;
+use crate::tensor::tensor_of;
 use std::ffi::c_int;
-pub use wave32_ops::activation::{Activation, Mode};
+pub use wave32_ops::activation::{Activation, ActivationMode};
 
-impl Described for Activation {
+impl DescriptorValue for Activation {
     const KIND: &'static str = "activation descriptor";
 }
 
@@ -81,8 +81,8 @@ pub extern "C" fn miopenActivationForward(
         let handle = Handle::of(handle)?;
         let activation = slot::get::<Activation>(descriptor)?;
         Blend::plain(&alpha, &beta)?;
-        let x = described(x_desc, "xDesc")?.view("x", x)?;
-        let y = described(y_desc, "yDesc")?.view("y", y)?;
+        let x = tensor_of(x_desc, "xDesc")?.view("x", x)?;
+        let y = tensor_of(y_desc, "yDesc")?.view("y", y)?;
         alike(&[("x", &x), ("y", &y)])?;
         handle.run(|engine| Ok(activation.forward(&mut Steps::new(&mut engine.queue), &x, &y)?))
     })
@@ -109,16 +109,16 @@ pub extern "C" fn miopenActivationBackward(
         let handle = Handle::of(handle)?;
         let activation = slot::get::<Activation>(descriptor)?;
         Blend::plain(&alpha, &beta)?;
-        let dy = described(dy_desc, "dyDesc")?.view("dy", dy)?;
-        let dx = described(dx_desc, "dxDesc")?.view("dx", dx)?;
+        let dy = tensor_of(dy_desc, "dyDesc")?.view("dy", dy)?;
+        let dx = tensor_of(dx_desc, "dxDesc")?.view("dx", dx)?;
         let (reads_x, reads_y) = match activation.mode {
-            Mode::PassThrough => (false, false),
-            Mode::Logistic | Mode::Tanh => (false, true),
-            Mode::Power | Mode::Elu => (true, true),
+            ActivationMode::PassThrough => (false, false),
+            ActivationMode::Logistic | ActivationMode::Tanh => (false, true),
+            ActivationMode::Power | ActivationMode::Elu => (true, true),
             _ => (true, false),
         };
         let read = |wanted, desc, name: &str, data| match wanted {
-            true => described(desc, name)?.view(name, data),
+            true => tensor_of(desc, name)?.view(name, data),
             false => Ok(dy),
         };
         let (x, y) = (read(reads_x, x_desc, "x", x)?, read(reads_y, y_desc, "y", y)?);

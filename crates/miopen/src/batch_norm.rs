@@ -8,18 +8,18 @@ use crate::ffi::{Data, DataType};
 use crate::steps::{Steps, wide};
 use crate::tensor::Tensor;
 use std::ffi::c_int;
-use wave32_ops::{BatchNorm, DType, Op, OpError, Reduce, View, reduce, variance};
+use wave32_ops::{BatchNorm, ElementType, Op, OpError, Reduce, View, reduce, variance};
 
 /// `miopenBatchNormMode_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum BatchNormMode {
     /// Statistics of each element of an image.
     PerActivation,
     /// Statistics of each channel.
     Spatial,
 }
 
-impl Mode {
+impl BatchNormMode {
     /// From the caller's number.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Mode {
 /// A layer: its tensor's sizes say how many parameters there are.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    mode: Mode,
+    mode: BatchNormMode,
     kept: Vec<u64>,
     count: f64,
     /// Added to the variance.
@@ -71,7 +71,7 @@ impl Layer {
     ///
     /// # Errors
     /// Bad parameter: fewer than two dimensions, or an epsilon below 0.
-    pub fn new(mode: Mode, sizes: &[u64], epsilon: f64) -> Outcome<Self> {
+    pub fn new(mode: BatchNormMode, sizes: &[u64], epsilon: f64) -> Outcome<Self> {
         if sizes.len() < 2 || epsilon.is_nan() || epsilon < 0.0 {
             let text = format!("batch norm of sizes {sizes:?} with epsilon {epsilon}");
             return Err(Failure::bad(text));
@@ -109,10 +109,10 @@ impl Layer {
     /// True where the kernels made for it can do it.
     fn is_plain(&self, steps: &Steps, tensors: &[&View], parameters: &[&View]) -> bool {
         let dtype = tensors[0].dtype;
-        self.mode == Mode::Spatial
-            && matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+        self.mode == BatchNormMode::Spatial
+            && matches!(dtype, ElementType::F32 | ElementType::F16 | ElementType::BF16)
             && tensors.iter().all(|view| view.dtype == dtype && view.is_contiguous())
-            && parameters.iter().all(|view| view.dtype == DType::F32)
+            && parameters.iter().all(|view| view.dtype == ElementType::F32)
             && self.kept[1] <= u64::from(steps.queue.caps().max_groups[1])
     }
 
@@ -145,7 +145,7 @@ impl Layer {
     }
 
     /// 1 / sqrt(variance + epsilon).
-    fn inverse(&self, steps: &mut Steps, dtype: DType, variance: &View) -> Result<View, OpError> {
+    fn inverse(&self, steps: &mut Steps, dtype: ElementType, variance: &View) -> Result<View, OpError> {
         let made = steps.make(dtype, &self.kept)?;
         steps.run(Op::Add, &[variance.into(), self.epsilon.into()], [0.0; 2], &made)?;
         // Doubles have a root and a quotient, but no kernel for both.
@@ -192,7 +192,7 @@ impl Layer {
         let running = keeps.running.as_ref().map_or(&[][..], |views| views);
         let parameters: Vec<&View> = [scale, bias].into_iter().chain(running).collect();
         if self.is_plain(steps, &[x, y], &parameters) {
-            let save = steps.make(DType::F32, &[2, self.kept[1]])?;
+            let save = steps.make(ElementType::F32, &[2, self.kept[1]])?;
             let all = parameters.iter().map(|view| self.channels(view)).collect::<Result<Vec<_>, _>>()?;
             let norm = BatchNorm {
                 gamma: Some(&all[0]),
@@ -205,7 +205,8 @@ impl Layer {
             wave32_ops::batch_norm(steps.queue, x, &norm, y, &save)?;
             for (at, to) in [keeps.mean, keeps.inverse].iter().enumerate() {
                 if let Some(to) = to {
-                    let from = View::contiguous(save.select(0, at as u64).address, DType::F32, &self.kept)?;
+                    let from =
+                        View::contiguous(save.select(0, at as u64).address, ElementType::F32, &self.kept)?;
                     steps.copy(&from, to)?;
                 }
             }
@@ -240,7 +241,7 @@ impl Layer {
         y: &View,
     ) -> Result<(), OpError> {
         if self.is_plain(steps, &[x, y], &[mean, variance, scale, bias]) {
-            let save = steps.make(DType::F32, &[2, self.kept[1]])?;
+            let save = steps.make(ElementType::F32, &[2, self.kept[1]])?;
             let of = |view| self.channels(view);
             let (mean, variance, gamma, beta) = (of(mean)?, of(variance)?, of(scale)?, of(bias)?);
             let norm = BatchNorm {
@@ -272,14 +273,15 @@ impl Layer {
     ) -> Result<(), OpError> {
         let [mean, inverse] = self.saved_or_anew(steps, x, saved)?;
         if self.is_plain(steps, &[x, dy, dx], &[&mean, &inverse, scale]) {
-            let grads = steps.make(DType::F32, &[2, self.kept[1]])?;
+            let grads = steps.make(ElementType::F32, &[2, self.kept[1]])?;
             let of = |view| self.channels(view);
             let (mean, inverse, gamma) = (of(&mean)?, of(&inverse)?, of(scale)?);
             let how = (true, self.epsilon as f32);
             let saved = (&mean, &inverse);
             wave32_ops::batch_norm_backward(steps.queue, x, dy, saved, Some(&gamma), how, Some(dx), &grads)?;
             for (at, to) in [dscale, dbias].into_iter().enumerate() {
-                let from = View::contiguous(grads.select(0, at as u64).address, DType::F32, &self.kept)?;
+                let from =
+                    View::contiguous(grads.select(0, at as u64).address, ElementType::F32, &self.kept)?;
                 steps.copy(&from, to)?;
             }
             return Ok(());

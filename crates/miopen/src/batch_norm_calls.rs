@@ -1,13 +1,13 @@
 //! The calls for batch norm: three generations of them, with and without an activation behind.
 
 use crate::activation::Activation;
-use crate::batch_norm::{Keeps, Layer, Mode};
+use crate::batch_norm::{BatchNormMode, Keeps, Layer};
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Status};
 use crate::handle::Handle;
 use crate::slot;
 use crate::steps::{Blend, Steps, alike};
-use crate::tensor::{self, Tensor, described};
+use crate::tensor::{self, Tensor, tensor_of};
 use std::ffi::c_int;
 use wave32_ops::View;
 
@@ -31,10 +31,10 @@ struct Found {
 
 impl Common {
     fn find(&self) -> Outcome<Found> {
-        let x = described(self.x.0, "xDesc")?.view("x", self.x.1)?;
-        let y = described(self.y.0, "yDesc")?.view("y", self.y.1)?;
+        let x = tensor_of(self.x.0, "xDesc")?.view("x", self.x.1)?;
+        let y = tensor_of(self.y.0, "yDesc")?.view("y", self.y.1)?;
         alike(&[("x", &x), ("y", &y)])?;
-        let layer = Layer::new(Mode::from_c(self.mode)?, x.sizes(), self.epsilon)?;
+        let layer = Layer::new(BatchNormMode::from_c(self.mode)?, x.sizes(), self.epsilon)?;
         let activation = self.activation.map(slot::get::<Activation>).transpose()?;
         Ok(Found { x, y, layer, activation })
     }
@@ -43,7 +43,7 @@ impl Common {
 /// Descriptors of scale, bias, mean and variance: one for all, or four.
 fn four(descs: [Id; 4]) -> Outcome<[Tensor; 4]> {
     let names = ["scaleDesc", "biasDesc", "meanDesc", "varianceDesc"];
-    let [a, b, c, d] = [0, 1, 2, 3].map(|at| described(descs[at], names[at]));
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| tensor_of(descs[at], names[at]));
     Ok([a?, b?, c?, d?])
 }
 
@@ -117,7 +117,7 @@ struct Backward {
 fn backward(common: &Common, descs: [Id; 4], data: &Backward) -> Outcome {
     let handle = Handle::of(common.handle)?;
     let Found { x, y: dy, layer, activation } = common.find()?;
-    let dx = described(data.dx.0, "dxDesc")?.view("dx", data.dx.1)?;
+    let dx = tensor_of(data.dx.0, "dxDesc")?.view("dx", data.dx.1)?;
     alike(&[("x", &x), ("dx", &dx)])?;
     let [scale_tensor, bias_tensor, mean, variance] = four(descs)?;
     let scale = layer.parameters("bnScale", &scale_tensor, data.scale)?;
@@ -144,8 +144,8 @@ fn backward(common: &Common, descs: [Id; 4], data: &Backward) -> Outcome {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenDeriveBNTensorDescriptor(derived: Id, x_desc: Id, mode: c_int) -> Status {
     call("miopenDeriveBNTensorDescriptor", || {
-        let x = described(x_desc, "xDesc")?;
-        tensor::describe(derived, Mode::from_c(mode)?.parameters(x.sizes())?)
+        let x = tensor_of(x_desc, "xDesc")?;
+        tensor::describe(derived, BatchNormMode::from_c(mode)?.parameters(x.sizes())?)
     })
 }
 

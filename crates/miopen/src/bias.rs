@@ -4,7 +4,7 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Status};
 use crate::handle::Handle;
 use crate::steps::{Blend, Steps};
-use crate::tensor::{Tensor, described};
+use crate::tensor::{Tensor, tensor_of};
 use wave32_ops::{Reduce, reduce};
 
 /// That `b` has one element for each channel of `y`.
@@ -32,7 +32,7 @@ pub extern "C" fn miopenConvolutionForwardBias(
     y_data: Data,
 ) -> Status {
     call("miopenConvolutionForwardBias", || {
-        let (handle, b, y) = (Handle::of(handle)?, described(bias, "bDesc")?, described(y, "yDesc")?);
+        let (handle, b, y) = (Handle::of(handle)?, tensor_of(bias, "bDesc")?, tensor_of(y, "yDesc")?);
         check(&b, &y)?;
         let Blend { alpha, beta } = Blend::read(&alpha, &beta)?;
         let factors = Blend { alpha, beta: alpha + beta };
@@ -54,7 +54,7 @@ pub extern "C" fn miopenConvolutionBackwardBias(
     db_data: Data,
 ) -> Status {
     call("miopenConvolutionBackwardBias", || {
-        let (handle, dy, db) = (Handle::of(handle)?, described(dy, "dyDesc")?, described(db, "dbDesc")?);
+        let (handle, dy, db) = (Handle::of(handle)?, tensor_of(dy, "dyDesc")?, tensor_of(db, "dbDesc")?);
         check(&db, &dy)?;
         let factors = Blend::read(&alpha, &beta)?;
         let (dy, db) = (dy.view("dy", dy_data)?, db.view("db", db_data)?);

@@ -4,7 +4,7 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Id, In, Out, Status};
 use crate::next::next;
 use crate::objects::{self, Object};
-use crate::tensor::{Tensor, described};
+use crate::tensor::{Tensor, tensor_of};
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
@@ -331,7 +331,7 @@ pub extern "C" fn miopenSetTransposeConvNdOutputPadding(
 }
 
 fn output(convolution: Id, x: Id, w: Id) -> Outcome<Vec<c_int>> {
-    let (x, w) = (described(x, "inputTensorDesc")?, described(w, "filterDesc")?);
+    let (x, w) = (tensor_of(x, "inputTensorDesc")?, tensor_of(w, "filterDesc")?);
     let sizes = self::convolution(convolution)?.output(&x, &w)?;
     let past = |_| Failure::bad(format!("an output of {sizes:?}: past 32 bits"));
     sizes.iter().map(|&size| c_int::try_from(size).map_err(past)).collect()

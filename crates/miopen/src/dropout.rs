@@ -3,12 +3,12 @@
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, Out, Status};
 use crate::handle::Handle;
-use crate::slot::{self, Described};
+use crate::slot::{self, DescriptorValue};
 use crate::steps::{Steps, alike};
-use crate::tensor::described;
+use crate::tensor::tensor_of;
 use std::ffi::{c_int, c_ulonglong};
-use wave32_ops::random::{Stream, counters, dropout};
-use wave32_ops::{DType, Op, OpError, View};
+use wave32_ops::random::{PhiloxState, counters, dropout};
+use wave32_ops::{ElementType, Op, OpError, View};
 
 /// What a dropout descriptor describes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,7 +25,7 @@ struct Dropout {
     drawn: u64,
 }
 
-impl Described for Dropout {
+impl DescriptorValue for Dropout {
     const KIND: &'static str = "dropout descriptor";
 }
 
@@ -71,7 +71,7 @@ pub extern "C" fn miopenDestroyDropoutDescriptor(descriptor: Id) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenDropoutGetReserveSpaceSize(x_desc: Id, bytes: Out<usize>) -> Status {
     call("miopenDropoutGetReserveSpaceSize", || {
-        bytes.set("reserveSpaceSizeInBytes", described(x_desc, "xDesc")?.elements() as usize)
+        bytes.set("reserveSpaceSizeInBytes", tensor_of(x_desc, "xDesc")?.elements() as usize)
     })
 }
 
@@ -140,8 +140,8 @@ set!(miopenRestoreDropoutDescriptor);
 /// The mask's bytes: the caller's, or memory for once.
 fn mask(steps: &mut Steps, reserve: Data, sizes: &[u64]) -> Result<View, OpError> {
     match reserve {
-        0 => steps.make(DType::Bool, sizes),
-        _ => View::contiguous(reserve as u64, DType::Bool, sizes),
+        0 => steps.make(ElementType::Bool, sizes),
+        _ => View::contiguous(reserve as u64, ElementType::Bool, sizes),
     }
 }
 
@@ -172,8 +172,8 @@ pub extern "C" fn miopenDropoutForward(
 ) -> Status {
     call("miopenDropoutForward", || {
         let handle = Handle::of(handle)?;
-        let x = described(x_desc, "xDesc")?.view("x", x)?;
-        let y = described(y_desc, "yDesc")?.view("y", y)?;
+        let x = tensor_of(x_desc, "xDesc")?.view("x", x)?;
+        let y = tensor_of(y_desc, "yDesc")?.view("y", y)?;
         alike(&[("x", &x), ("y", &y)])?;
         let found = slot::change(descriptor, |dropout: &mut Dropout| {
             let before = *dropout;
@@ -188,7 +188,7 @@ pub extern "C" fn miopenDropoutForward(
                 return Ok(found.masked(steps, &x, &mask, &y)?);
             }
             let out = if y.is_contiguous() { y } else { steps.make(y.dtype, y.sizes())? };
-            let numbers = Stream { seed: found.seed, offset: found.drawn };
+            let numbers = PhiloxState { seed: found.seed, offset: found.drawn };
             dropout(steps.queue, numbers, &x, 1.0 - f64::from(found.chance), &out, &mask)?;
             Ok(steps.copy(&out, &y)?)
         })
@@ -211,8 +211,8 @@ pub extern "C" fn miopenDropoutBackward(
 ) -> Status {
     call("miopenDropoutBackward", || {
         let (handle, found) = (Handle::of(handle)?, slot::get::<Dropout>(descriptor)?);
-        let dy = described(dy_desc, "dyDesc")?.view("dy", dy)?;
-        let dx = described(dx_desc, "dxDesc")?.view("dx", dx)?;
+        let dy = tensor_of(dy_desc, "dyDesc")?.view("dy", dy)?;
+        let dx = tensor_of(dx_desc, "dxDesc")?.view("dx", dx)?;
         alike(&[("dy", &dy), ("dx", &dx)])?;
         check_reserve(reserve, bytes, dy.elements(), true)?;
         handle.run(|engine| {

@@ -101,7 +101,7 @@ mod tests {
     #[ignore = "a part of the test below"]
     fn child() {
         super::say_once("a line");
-        crate::talk::line(|| "another".to_string());
+        crate::log::line(|| "another".to_string());
         std::process::exit(7);
     }
 

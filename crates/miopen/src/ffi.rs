@@ -182,16 +182,16 @@ impl DataType {
     }
 
     /// As operations call it.
-    pub fn element(self) -> wave32_ops::DType {
-        use wave32_ops::DType;
+    pub fn element(self) -> wave32_ops::ElementType {
+        use wave32_ops::ElementType;
         match self {
-            Self::Half => DType::F16,
-            Self::Float => DType::F32,
-            Self::Int32 => DType::I32,
-            Self::Int8 => DType::I8,
-            Self::BFloat16 => DType::BF16,
-            Self::Double => DType::F64,
-            Self::Int64 => DType::I64,
+            Self::Half => ElementType::F16,
+            Self::Float => ElementType::F32,
+            Self::Int32 => ElementType::I32,
+            Self::Int8 => ElementType::I8,
+            Self::BFloat16 => ElementType::BF16,
+            Self::Double => ElementType::F64,
+            Self::Int64 => ElementType::I64,
         }
     }
 
@@ -216,7 +216,7 @@ pub struct Perf {
 /// `miopenConvSolution_t`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Solution {
+pub struct ConvSolution {
     /// Milliseconds.
     pub time: f32,
     /// Workspace bytes.

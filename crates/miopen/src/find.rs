@@ -4,14 +4,14 @@
 //! modelled. A call that runs an algorithm does exactly what Find answered for that much workspace; with less it does what
 //! the rest allows, with none too.
 
+use crate::conv_call::{ConvCall, Order, given, roles};
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Out, Perf, Status};
-use crate::pass::{Asked, Order, given, roles};
 use std::ffi::c_int;
 use wave32_problem::Direction;
 
 fn answer(
-    asked: &Asked,
+    conv_call: &ConvCall,
     requested: c_int,
     workspace: u64,
     returned: &Out<c_int>,
@@ -20,15 +20,15 @@ fn answer(
     let most = usize::try_from(requested).ok().filter(|&most| most > 0);
     let most = most.ok_or_else(|| Failure::bad(format!("{requested} algorithms are requested")))?;
     returned.check("returnedAlgoCount")?;
-    let perfs: Vec<Perf> = asked
-        .choice
+    let perfs: Vec<Perf> = conv_call
+        .solutions
         .algorithms(workspace)
         .into_iter()
         .take(most)
-        .map(|offer| Perf {
-            algorithm: offer.algorithm,
-            time: offer.milliseconds,
-            memory: offer.workspace() as usize,
+        .map(|solution| Perf {
+            algorithm: solution.algorithm,
+            time: solution.milliseconds,
+            memory: solution.workspace() as usize,
         })
         .collect();
     results.set_all("perfResults", &perfs)?;
@@ -49,8 +49,8 @@ macro_rules! pass {
         ) -> Status {
             call(stringify!($size), || {
                 let tensors = roles($direction, Order::Immediate, [first, second, result]);
-                let asked = Asked::new(handle, $direction, tensors, convolution)?;
-                bytes.set("workSpaceSize", asked.choice.workspace() as usize)
+                let conv_call = ConvCall::new(handle, $direction, tensors, convolution)?;
+                bytes.set("workSpaceSize", conv_call.solutions.workspace() as usize)
             })
         }
 
@@ -76,9 +76,9 @@ macro_rules! pass {
             call(stringify!($find), || {
                 let order = Order::Classic;
                 let tensors = roles($direction, order, [first, second, result]);
-                let asked = Asked::new(handle, $direction, tensors, convolution)?;
-                asked.posed.views(roles($direction, order, [first_data, second_data, result_data]))?;
-                answer(&asked, requested, given(workspace, bytes), &returned, &results)
+                let conv_call = ConvCall::new(handle, $direction, tensors, convolution)?;
+                conv_call.bound.views(roles($direction, order, [first_data, second_data, result_data]))?;
+                answer(&conv_call, requested, given(workspace, bytes), &returned, &results)
             })
         }
 
@@ -103,11 +103,11 @@ macro_rules! pass {
             call(stringify!($run), || {
                 let order = Order::Classic;
                 let tensors = roles($direction, order, [first, second, result]);
-                let asked = Asked::new(handle, $direction, tensors, convolution)?;
+                let conv_call = ConvCall::new(handle, $direction, tensors, convolution)?;
                 let factors = [alpha.get("alpha")?, beta.get("beta")?];
-                let offer = asked.choice.by_algorithm(algorithm, given(workspace, bytes))?;
+                let solution = conv_call.solutions.by_algorithm(algorithm, given(workspace, bytes))?;
                 let data = roles($direction, order, [first_data, second_data, result_data]);
-                asked.run(offer, data, factors, workspace)
+                conv_call.run(solution, data, factors, workspace)
             })
         }
     };

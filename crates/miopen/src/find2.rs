@@ -1,14 +1,14 @@
 //! Find 2.0: problems, options, and solutions that can be kept and run. Problems are convolutions; others are refused.
 
+use crate::bound_conv::BoundConv;
+use crate::conv_call::{given, launch, ours};
 use crate::convolution::{Convolution, MAX_SPATIAL, convolution};
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, DataType, Id, In, Out, Status, status};
 use crate::handle::Handle;
-use crate::offers::{Offer, algorithm_of};
-use crate::pass::{given, launch, ours};
-use crate::pose::Posed;
-use crate::slot::{self, Described};
-use crate::tensor::{Tensor, described};
+use crate::slot::{self, DescriptorValue};
+use crate::solutions::{Solution, algorithm_of};
+use crate::tensor::{Tensor, tensor_of};
 use std::ffi::{c_int, c_uint};
 use wave32_problem::Direction;
 
@@ -23,7 +23,7 @@ struct Problem {
     tensors: Tensors,
 }
 
-impl Described for Problem {
+impl DescriptorValue for Problem {
     const KIND: &'static str = "problem";
 }
 
@@ -40,13 +40,13 @@ impl Default for Options {
     }
 }
 
-impl Described for Options {
+impl DescriptorValue for Options {
     const KIND: &'static str = "find options object";
 }
 
 /// A solver for a problem.
 #[derive(Debug, Clone)]
-struct Solution {
+struct SavedSolution {
     convolution: Convolution,
     direction: Direction,
     tensors: [Tensor; 3],
@@ -55,7 +55,7 @@ struct Solution {
     milliseconds: f32,
 }
 
-impl Described for Solution {
+impl DescriptorValue for SavedSolution {
     const KIND: &'static str = "solution";
 }
 
@@ -98,7 +98,7 @@ impl Problem {
 /// "w32sol" and the version of what follows.
 const MAGIC: u64 = 0x0001_6c6f_7332_3377;
 
-impl Solution {
+impl SavedSolution {
     fn numbers(&self) -> Vec<u64> {
         let c = &self.convolution;
         let direction = match self.direction {
@@ -160,15 +160,15 @@ impl Solution {
             let at = role(argument.id)?;
             data[at] = argument.buffer;
             if !argument.descriptor.is_null() {
-                tensors[at] = described(argument.descriptor.get("descriptor")?, "descriptor")?;
+                tensors[at] = tensor_of(argument.descriptor.get("descriptor")?, "descriptor")?;
             }
         }
         let [x, w, y] = &tensors;
-        let posed = Posed::new(self.direction, &self.convolution, x, w, y)?;
-        let views = posed.views(data)?;
-        let (chain, choice) = ours(handle, &posed, Vec::new())?;
-        let offer = choice.by_solution(self.solver, given(workspace, bytes))?;
-        handle.run(|engine| launch(engine, &chain, &choice, offer, &views, workspace))
+        let bound = BoundConv::new(self.direction, &self.convolution, x, w, y)?;
+        let views = bound.views(data)?;
+        let (chain, all) = ours(handle, &bound, Vec::new())?;
+        let solution = all.by_solution(self.solver, given(workspace, bytes))?;
+        handle.run(|engine| launch(engine, &chain, &all, solution, &views, workspace))
     }
 }
 
@@ -191,7 +191,7 @@ pub extern "C" fn miopenDestroyProblem(problem: Id) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenSetProblemTensorDescriptor(problem: Id, id: c_uint, descriptor: Id) -> Status {
     call("miopenSetProblemTensorDescriptor", || {
-        let tensor = described(descriptor, "descriptor")?;
+        let tensor = tensor_of(descriptor, "descriptor")?;
         slot::change(problem, |problem: &mut Problem| {
             problem.tensors[role(id)?] = Some(tensor);
             Ok(())
@@ -283,17 +283,19 @@ pub extern "C" fn miopenFindSolutions(
         solutions.check("solutions")?;
         let (convolution, direction) = (problem.convolution, problem.direction);
         let tensors @ [x, w, y] = problem.tensors()?;
-        let (_, choice) = ours(&handle, &Posed::new(direction, &convolution, &x, &w, &y)?, Vec::new())?;
-        let mut offers: Vec<&Offer> = choice.within(options.workspace_limit);
+        let (_, all) = ours(&handle, &BoundConv::new(direction, &convolution, &x, &w, &y)?, Vec::new())?;
+        let mut ranked: Vec<&Solution> = all.within(options.workspace_limit);
         if options.by_workspace {
-            offers.sort_by_key(|offer| offer.workspace());
+            ranked.sort_by_key(|solution| solution.workspace());
         }
-        offers.truncate(most);
-        let made: Vec<Id> = offers
+        ranked.truncate(most);
+        let made: Vec<Id> = ranked
             .iter()
-            .map(|offer| {
-                let (solver, workspace, milliseconds) = (offer.id, offer.workspace(), offer.milliseconds);
-                let found = Solution { convolution, direction, tensors, solver, workspace, milliseconds };
+            .map(|solution| {
+                let (solver, workspace, milliseconds) =
+                    (solution.id, solution.workspace(), solution.milliseconds);
+                let found =
+                    SavedSolution { convolution, direction, tensors, solver, workspace, milliseconds };
                 slot::insert(Some(found))
             })
             .collect();
@@ -314,7 +316,7 @@ pub extern "C" fn miopenRunSolution(
     bytes: usize,
 ) -> Status {
     call("miopenRunSolution", || {
-        let (handle, solution) = (Handle::of(handle)?, slot::get::<Solution>(solution)?);
+        let (handle, solution) = (Handle::of(handle)?, slot::get::<SavedSolution>(solution)?);
         if count > 16 {
             return Err(Failure::bad(format!("{count} tensors; a convolution has 3")));
         }
@@ -325,7 +327,7 @@ pub extern "C" fn miopenRunSolution(
 /// Destroys a solution.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenDestroySolution(solution: Id) -> Status {
-    call("miopenDestroySolution", || slot::destroy::<Solution>(solution))
+    call("miopenDestroySolution", || slot::destroy::<SavedSolution>(solution))
 }
 
 /// Makes a solution of what [`miopenSaveSolution`] wrote.
@@ -337,7 +339,7 @@ pub extern "C" fn miopenLoadSolution(solution: Out<Id>, data: In<u8>, bytes: usi
         let numbers = data
             .chunks_exact(8)
             .map(|chunk| chunk.iter().rev().fold(0u64, |number, &byte| number << 8 | u64::from(byte)));
-        slot::create(&solution, Some(Solution::from_numbers(&numbers.collect::<Vec<_>>())?))
+        slot::create(&solution, Some(SavedSolution::from_numbers(&numbers.collect::<Vec<_>>())?))
     })
 }
 
@@ -345,7 +347,7 @@ pub extern "C" fn miopenLoadSolution(solution: Out<Id>, data: In<u8>, bytes: usi
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenSaveSolution(solution: Id, data: Out<u8>) -> Status {
     call("miopenSaveSolution", || {
-        let numbers = slot::get::<Solution>(solution)?.numbers();
+        let numbers = slot::get::<SavedSolution>(solution)?.numbers();
         data.set_all("data", &numbers.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>())
     })
 }
@@ -354,7 +356,7 @@ pub extern "C" fn miopenSaveSolution(solution: Id, data: Out<u8>) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetSolutionSize(solution: Id, bytes: Out<usize>) -> Status {
     call("miopenGetSolutionSize", || {
-        bytes.set("size", slot::get::<Solution>(solution)?.numbers().len() * size_of::<u64>())
+        bytes.set("size", slot::get::<SavedSolution>(solution)?.numbers().len() * size_of::<u64>())
     })
 }
 
@@ -362,20 +364,20 @@ pub extern "C" fn miopenGetSolutionSize(solution: Id, bytes: Out<usize>) -> Stat
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetSolutionWorkspaceSize(solution: Id, bytes: Out<usize>) -> Status {
     call("miopenGetSolutionWorkspaceSize", || {
-        bytes.set("workspaceSize", slot::get::<Solution>(solution)?.workspace as usize)
+        bytes.set("workspaceSize", slot::get::<SavedSolution>(solution)?.workspace as usize)
     })
 }
 
 /// Modelled milliseconds.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetSolutionTime(solution: Id, time: Out<f32>) -> Status {
-    call("miopenGetSolutionTime", || time.set("time", slot::get::<Solution>(solution)?.milliseconds))
+    call("miopenGetSolutionTime", || time.set("time", slot::get::<SavedSolution>(solution)?.milliseconds))
 }
 
 /// The solver's number: that of Immediate mode.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetSolutionSolverId(solution: Id, solver: Out<u64>) -> Status {
-    call("miopenGetSolutionSolverId", || solver.set("solverId", slot::get::<Solution>(solution)?.solver))
+    call("miopenGetSolutionSolverId", || solver.set("solverId", slot::get::<SavedSolution>(solution)?.solver))
 }
 
 /// The algorithm of a solver.

@@ -2,15 +2,15 @@
 //! behind a convolution are its kernels' work.
 
 use crate::activation::{Activation, activation};
-use crate::batch_norm::{Keeps, Layer, Mode};
+use crate::batch_norm::{BatchNormMode, Keeps, Layer};
+use crate::bound_conv::BoundConv;
+use crate::conv_call::{launch, ours};
 use crate::convolution::Convolution;
 use crate::entry::{Failure, Outcome};
 use crate::ffi::{Data, Id, status};
 use crate::handle::Handle;
 use crate::objects;
-use crate::pass::{launch, ours};
-use crate::pose::Posed;
-use crate::slot::Described;
+use crate::slot::DescriptorValue;
 use crate::steps::{Steps, one_float_type, wide};
 use crate::tensor::Tensor;
 use std::collections::HashMap;
@@ -30,11 +30,11 @@ pub enum Operation {
     /// Its gradient.
     ActivationBackward(c_int),
     /// With running statistics; the descriptor of its parameters.
-    Inference(Mode, Tensor),
+    Inference(BatchNormMode, Tensor),
     /// With the batch's statistics.
-    Training(Mode),
+    Training(BatchNormMode),
     /// Its gradient.
-    TrainingBackward(Mode),
+    TrainingBackward(BatchNormMode),
 }
 
 /// What an operation is given when a plan runs.
@@ -58,20 +58,20 @@ pub enum Argument {
 #[derive(Debug, Clone)]
 pub struct Named;
 
-impl Described for Named {
+impl DescriptorValue for Named {
     const KIND: &'static str = "fusion operator";
 }
 
 /// A fusion plan.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct FusionPlan {
     /// What it works on.
     pub input: Tensor,
     /// Its operations and their names.
     pub operations: Vec<(Id, Operation)>,
 }
 
-impl Described for Plan {
+impl DescriptorValue for FusionPlan {
     const KIND: &'static str = "fusion plan";
 }
 
@@ -79,11 +79,11 @@ impl Described for Plan {
 #[derive(Debug, Clone, Default)]
 pub struct Arguments(pub HashMap<Id, Argument>);
 
-impl Described for Arguments {
+impl DescriptorValue for Arguments {
     const KIND: &'static str = "fusion arguments object";
 }
 
-impl Plan {
+impl FusionPlan {
     /// The result's sizes.
     fn output(&self) -> Outcome<Vec<i64>> {
         match self.operations.first() {
@@ -115,7 +115,11 @@ impl Plan {
         if let Some(Convolution(both)) = ops.first() {
             let sizes = self.output()?;
             let y = Tensor::in_order(self.input.dtype, &sizes)?;
-            ours(handle, &Posed::new(Direction::Forward, &both.0, &self.input, &both.1, &y)?, Vec::new())?;
+            ours(
+                handle,
+                &BoundConv::new(Direction::Forward, &both.0, &self.input, &both.1, &y)?,
+                Vec::new(),
+            )?;
         }
         Ok(())
     }
@@ -128,7 +132,7 @@ impl Plan {
     /// Runs it.
     ///
     /// # Errors
-    /// Bad parameter: tensors or arguments that do not fit; as [`Plan::compile`].
+    /// Bad parameter: tensors or arguments that do not fit; as [`FusionPlan::compile`].
     pub fn execute(
         &self,
         handle: &Handle,
@@ -171,15 +175,15 @@ impl Plan {
         let first = match convolved {
             Some((both, w)) => {
                 (from, done) = (y, post_ops.len());
-                let posed = Posed::new(Direction::Forward, &both.0, input, &both.1, output)?;
-                let views = posed.views([input_data, w, output_data])?;
-                Some((views, ours(handle, &posed, post_ops)?))
+                let bound = BoundConv::new(Direction::Forward, &both.0, input, &both.1, output)?;
+                let views = bound.views([input_data, w, output_data])?;
+                Some((views, ours(handle, &bound, post_ops)?))
             }
             None => None,
         };
         handle.run(|engine| {
-            if let Some((views, (chain, choice))) = &first {
-                launch(engine, chain, choice, choice.own()?, views, 0)?;
+            if let Some((views, (chain, solutions))) = &first {
+                launch(engine, chain, solutions, solutions.own()?, views, 0)?;
             }
             let work = &mut Steps::new(&mut engine.queue);
             for step in &steps[done..] {
@@ -267,7 +271,7 @@ pub fn bias(tensor: &Tensor, data: Data, y: &View) -> Outcome<PostOp> {
 
 fn backward(
     handle: &Handle,
-    mode: Mode,
+    mode: BatchNormMode,
     dy: &View,
     dx: &View,
     data: [Data; 7],
@@ -323,7 +327,7 @@ impl Layer {
 }
 
 /// Forgets the names of a plan's operations.
-pub fn forget(plan: &Plan) {
+pub fn forget(plan: &FusionPlan) {
     for (id, _) in &plan.operations {
         // They were the plan's; who destroyed one before has nothing left to destroy.
         let _ = objects::remove::<crate::slot::Slot<Named>>(*id, Named::KIND);

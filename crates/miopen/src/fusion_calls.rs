@@ -1,18 +1,18 @@
 //! The calls for fusion plans.
 
 use crate::activation::activation;
-use crate::batch_norm::Mode;
+use crate::batch_norm::BatchNormMode;
+use crate::bound_conv::{BoundConv, flat};
+use crate::conv_call::{given, launch, ours};
 use crate::convolution::convolution;
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Out, Status, algorithm};
-use crate::fusion::{Argument, Arguments, Named, Operation, Plan, bias, forget};
+use crate::fusion::{Argument, Arguments, FusionPlan, Named, Operation, bias, forget};
 use crate::handle::Handle;
 use crate::objects;
-use crate::pass::{given, launch, ours};
-use crate::pose::{Posed, flat};
-use crate::slot::{self, Described, Slot};
+use crate::slot::{self, DescriptorValue, Slot};
 use crate::steps::{Blend, one_size};
-use crate::tensor::described;
+use crate::tensor::tensor_of;
 use std::ffi::c_int;
 use wave32_ops::PostOp;
 use wave32_problem::Direction;
@@ -21,8 +21,8 @@ use wave32_problem::Direction;
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreateFusionPlan(plan: Out<Id>, _direction: c_int, input: Id) -> Status {
     call("miopenCreateFusionPlan", || {
-        let input = described(input, "inputDesc")?;
-        slot::create(&plan, Some(Plan { input, operations: Vec::new() }))
+        let input = tensor_of(input, "inputDesc")?;
+        slot::create(&plan, Some(FusionPlan { input, operations: Vec::new() }))
     })
 }
 
@@ -30,22 +30,22 @@ pub extern "C" fn miopenCreateFusionPlan(plan: Out<Id>, _direction: c_int, input
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenDestroyFusionPlan(plan: Id) -> Status {
     call("miopenDestroyFusionPlan", || {
-        forget(&slot::get::<Plan>(plan)?);
-        slot::destroy::<Plan>(plan)
+        forget(&slot::get::<FusionPlan>(plan)?);
+        slot::destroy::<FusionPlan>(plan)
     })
 }
 
 /// Says whether the plan can run; nothing is compiled.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCompileFusionPlan(handle: Id, plan: Id) -> Status {
-    call("miopenCompileFusionPlan", || slot::get::<Plan>(plan)?.compile(&*Handle::of(handle)?))
+    call("miopenCompileFusionPlan", || slot::get::<FusionPlan>(plan)?.compile(&*Handle::of(handle)?))
 }
 
 /// The operator at that place.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenFusionPlanGetOp(plan: Id, at: c_int, operator: Out<Id>) -> Status {
     call("miopenFusionPlanGetOp", || {
-        let plan = slot::get::<Plan>(plan)?;
+        let plan = slot::get::<FusionPlan>(plan)?;
         let found = usize::try_from(at).ok().and_then(|at| plan.operations.get(at));
         let found = found.ok_or_else(|| Failure::bad(format!("the plan has no operator {at}")))?;
         operator.set("op", found.0)
@@ -62,7 +62,7 @@ pub extern "C" fn miopenFusionPlanGetWorkSpaceSize(
 ) -> Status {
     call("miopenFusionPlanGetWorkSpaceSize", || {
         Handle::of(handle)?;
-        slot::get::<Plan>(plan)?;
+        slot::get::<FusionPlan>(plan)?;
         bytes.set("workSpaceSize", 0)
     })
 }
@@ -76,7 +76,7 @@ pub extern "C" fn miopenFusionPlanConvolutionGetAlgo(
     algorithms: Out<c_int>,
 ) -> Status {
     call("miopenFusionPlanConvolutionGetAlgo", || {
-        slot::get::<Plan>(plan)?;
+        slot::get::<FusionPlan>(plan)?;
         let count = requested.clamp(0, 1);
         algorithms.set_all("returnedAlgos", &[algorithm::IMPLICIT_GEMM][..count as usize])?;
         returned.set("returnedAlgoCount", count)
@@ -86,12 +86,12 @@ pub extern "C" fn miopenFusionPlanConvolutionGetAlgo(
 /// Accepted: see [`miopenFusionPlanConvolutionGetAlgo`].
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenFusionPlanConvolutionSetAlgo(plan: Id, _algorithm: c_int) -> Status {
-    call("miopenFusionPlanConvolutionSetAlgo", || slot::get::<Plan>(plan).map(drop))
+    call("miopenFusionPlanConvolutionSetAlgo", || slot::get::<FusionPlan>(plan).map(drop))
 }
 
 fn append(plan: Id, operator: &Out<Id>, operation: Operation) -> Outcome {
     operator.check("op")?;
-    let id = slot::change(plan, |plan: &mut Plan| {
+    let id = slot::change(plan, |plan: &mut FusionPlan| {
         let id = slot::insert(Some(Named));
         plan.operations.push((id, operation));
         Ok(id)
@@ -103,7 +103,7 @@ fn append(plan: Id, operator: &Out<Id>, operation: Operation) -> Outcome {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreateOpConvForward(plan: Id, operator: Out<Id>, conv: Id, w: Id) -> Status {
     call("miopenCreateOpConvForward", || {
-        let both = Box::new((convolution(conv)?, described(w, "wDesc")?));
+        let both = Box::new((convolution(conv)?, tensor_of(w, "wDesc")?));
         append(plan, &operator, Operation::Convolution(both))
     })
 }
@@ -129,7 +129,7 @@ pub extern "C" fn miopenCreateOpActivationBackward(plan: Id, operator: Out<Id>, 
 /// Appends a bias.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreateOpBiasForward(plan: Id, operator: Out<Id>, bias: Id) -> Status {
-    call("miopenCreateOpBiasForward", || append(plan, &operator, Operation::Bias(described(bias, "bDesc")?)))
+    call("miopenCreateOpBiasForward", || append(plan, &operator, Operation::Bias(tensor_of(bias, "bDesc")?)))
 }
 
 /// Appends batch norm with running statistics.
@@ -141,8 +141,8 @@ pub extern "C" fn miopenCreateOpBatchNormInference(
     parameters: Id,
 ) -> Status {
     call("miopenCreateOpBatchNormInference", || {
-        let parameters = described(parameters, "bnScaleBiasMeanVarDesc")?;
-        append(plan, &operator, Operation::Inference(Mode::from_c(mode)?, parameters))
+        let parameters = tensor_of(parameters, "bnScaleBiasMeanVarDesc")?;
+        append(plan, &operator, Operation::Inference(BatchNormMode::from_c(mode)?, parameters))
     })
 }
 
@@ -155,7 +155,7 @@ pub extern "C" fn miopenCreateOpBatchNormForward(
     _running: u8,
 ) -> Status {
     call("miopenCreateOpBatchNormForward", || {
-        append(plan, &operator, Operation::Training(Mode::from_c(mode)?))
+        append(plan, &operator, Operation::Training(BatchNormMode::from_c(mode)?))
     })
 }
 
@@ -163,7 +163,7 @@ pub extern "C" fn miopenCreateOpBatchNormForward(
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreateOpBatchNormBackward(plan: Id, operator: Out<Id>, mode: c_int) -> Status {
     call("miopenCreateOpBatchNormBackward", || {
-        append(plan, &operator, Operation::TrainingBackward(Mode::from_c(mode)?))
+        append(plan, &operator, Operation::TrainingBackward(BatchNormMode::from_c(mode)?))
     })
 }
 
@@ -315,8 +315,8 @@ pub extern "C" fn miopenSetOpArgsBatchNormBackward(
 }
 
 fn execute(handle: Id, plan: Id, input: (Id, Data), output: (Id, Data), arguments: Id) -> Outcome {
-    let (handle, plan) = (Handle::of(handle)?, slot::get::<Plan>(plan)?);
-    let (from, to) = (described(input.0, "inputDesc")?, described(output.0, "outputDesc")?);
+    let (handle, plan) = (Handle::of(handle)?, slot::get::<FusionPlan>(plan)?);
+    let (from, to) = (tensor_of(input.0, "inputDesc")?, tensor_of(output.0, "outputDesc")?);
     plan.execute(&handle, (&from, input.1), (&to, output.1), &slot::get::<Arguments>(arguments)?)
 }
 
@@ -380,15 +380,15 @@ pub extern "C" fn miopenConvolutionBiasActivationForward(
 ) -> Status {
     call("miopenConvolutionBiasActivationForward", || {
         let (handle, convolution) = (Handle::of(handle)?, convolution(conv)?);
-        let (x_tensor, w_tensor) = (described(x_desc, "xDesc")?, described(w_desc, "wDesc")?);
-        let y_tensor = described(y_desc, "yDesc")?;
-        let posed = Posed::new(Direction::Forward, &convolution, &x_tensor, &w_tensor, &y_tensor)?;
-        let views = posed.views([x, w, y])?;
+        let (x_tensor, w_tensor) = (tensor_of(x_desc, "xDesc")?, tensor_of(w_desc, "wDesc")?);
+        let y_tensor = tensor_of(y_desc, "yDesc")?;
+        let bound = BoundConv::new(Direction::Forward, &convolution, &x_tensor, &w_tensor, &y_tensor)?;
+        let views = bound.views([x, w, y])?;
         let alpha = alpha1.get("alpha1")?.into();
         let (mut beta, mut other) = (0.0, views[2]);
         if z != 0 {
             beta = if alpha2.is_null() { 0.0 } else { alpha2.get("alpha2")?.into() };
-            other = flat(&described(z_desc, "zDesc")?, "z")?.view("z", z)?;
+            other = flat(&tensor_of(z_desc, "zDesc")?, "z")?.view("z", z)?;
             one_size(&[("y", &views[2]), ("z", &other)])?;
         }
         if other.address == views[2].address && other != views[2] {
@@ -396,11 +396,11 @@ pub extern "C" fn miopenConvolutionBiasActivationForward(
         }
         let mut post_ops: Vec<PostOp> = PostOp::blend(alpha, beta, other).into_iter().collect();
         if bias_data != 0 {
-            post_ops.push(bias(&described(bias_desc, "biasDesc")?, bias_data, &views[2])?);
+            post_ops.push(bias(&tensor_of(bias_desc, "biasDesc")?, bias_data, &views[2])?);
         }
         post_ops.push(PostOp::Activation(slot::get(activation)?));
-        let (chain, choice) = ours(&handle, &posed, post_ops)?;
-        let offer = choice.by_algorithm(algorithm, given(workspace, bytes))?;
-        handle.run(|engine| launch(engine, &chain, &choice, offer, &views, workspace))
+        let (chain, solutions) = ours(&handle, &bound, post_ops)?;
+        let offer = solutions.by_algorithm(algorithm, given(workspace, bytes))?;
+        handle.run(|engine| launch(engine, &chain, &solutions, offer, &views, workspace))
     })
 }

@@ -4,8 +4,8 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Id, Out, Status, status::INVALID_VALUE};
 use crate::next::{next, takes_proven};
 use crate::objects::{self, Object};
-use crate::offers::Choice;
 use crate::proven::Tables;
+use crate::solutions::Solutions;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,12 +19,12 @@ use wave32_solve::{Plan, Policy};
 /// A `hipStream_t` of the caller's.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
-pub struct Stream(*mut c_void);
+pub struct HipStream(*mut c_void);
 
 // SAFETY: only handed to the runtime, which takes streams from any thread.
-unsafe impl Send for Stream {}
+unsafe impl Send for HipStream {}
 
-impl Stream {
+impl HipStream {
     /// The device's null stream.
     pub fn null() -> Self {
         Self(null_mut())
@@ -54,7 +54,7 @@ pub struct Engine {
 
 #[derive(Debug)]
 struct State {
-    stream: Stream,
+    stream: HipStream,
     /// Opened when first needed.
     engine: Option<Engine>,
     profiling: bool,
@@ -80,7 +80,7 @@ impl Handle {
     ///
     /// # Errors
     /// Not initialized, where there is no runtime or card.
-    pub fn new(stream: Stream) -> Outcome<Self> {
+    pub fn new(stream: HipStream) -> Outcome<Self> {
         let device = wave32_hip::current_device(&options())?;
         let state = State { stream, engine: None, profiling: false, elapsed: Duration::ZERO, tuning: 1 };
         Ok(Self { device, state: Mutex::new(state) })
@@ -104,7 +104,7 @@ impl Handle {
     }
 
     /// Puts work on this stream from now on, behind what the handle launched before.
-    pub fn set_stream(&self, stream: Stream) {
+    pub fn set_stream(&self, stream: HipStream) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).stream = stream;
     }
 
@@ -125,11 +125,11 @@ impl Handle {
     ///
     /// # Errors
     /// Not initialized, where the card cannot be used; not implemented, with every solver's reason.
-    pub fn choose(&self, problem: &ConvProblem) -> Outcome<Choice> {
+    pub fn solutions(&self, problem: &ConvProblem) -> Outcome<Solutions> {
         self.with(|state| {
             let Engine { queue, planner, proven } = self.engine(state)?;
             let proven = proven.as_ref().and_then(|tables| tables.of(problem));
-            Choice::new(planner, queue.caps(), proven, problem)
+            Solutions::new(planner, queue.caps(), proven, problem)
         })
     }
 
@@ -174,16 +174,16 @@ fn options() -> Options {
 /// Creates a handle on the current device's null stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenCreate(handle: Out<Id>) -> Status {
-    call("miopenCreate", || create(&handle, Stream::null()))
+    call("miopenCreate", || create(&handle, HipStream::null()))
 }
 
 /// Creates a handle on a stream of the current device.
 #[unsafe(no_mangle)]
-pub extern "C" fn miopenCreateWithStream(handle: Out<Id>, stream: Stream) -> Status {
+pub extern "C" fn miopenCreateWithStream(handle: Out<Id>, stream: HipStream) -> Status {
     call("miopenCreateWithStream", || create(&handle, stream))
 }
 
-fn create(out: &Out<Id>, stream: Stream) -> Outcome {
+fn create(out: &Out<Id>, stream: HipStream) -> Outcome {
     out.check("handle")?;
     let made = Handle::new(stream)?;
     let id = match next() {
@@ -207,7 +207,7 @@ pub extern "C" fn miopenDestroy(handle: Id) -> Status {
 
 /// Puts work on this stream from now on, behind what the handle launched before.
 #[unsafe(no_mangle)]
-pub extern "C" fn miopenSetStream(handle: Id, stream: Stream) -> Status {
+pub extern "C" fn miopenSetStream(handle: Id, stream: HipStream) -> Status {
     call("miopenSetStream", || {
         Handle::of(handle)?.with(|state| {
             next().map_or(Ok(()), |next| next.set_stream(handle, stream.0))?;
@@ -219,7 +219,7 @@ pub extern "C" fn miopenSetStream(handle: Id, stream: Stream) -> Status {
 
 /// The stream that work goes to.
 #[unsafe(no_mangle)]
-pub extern "C" fn miopenGetStream(handle: Id, stream: Out<Stream>) -> Status {
+pub extern "C" fn miopenGetStream(handle: Id, stream: Out<HipStream>) -> Status {
     call("miopenGetStream", || stream.set("streamID", Handle::of(handle)?.with(|state| Ok(state.stream))?))
 }
 

@@ -1,9 +1,9 @@
 //! Immediate mode: solutions by number, for each pass. A solution is a solver's fastest plan; with less workspace than
 //! that wants, the solver's fastest that fits.
 
+use crate::conv_call::{ConvCall, Order, given, roles};
 use crate::entry::call;
-use crate::ffi::{Data, Id, Out, Solution, Status};
-use crate::pass::{Asked, Order, given, roles};
+use crate::ffi::{ConvSolution, Data, Id, Out, Status};
 use wave32_problem::Direction;
 
 macro_rules! pass {
@@ -20,8 +20,8 @@ macro_rules! pass {
         ) -> Status {
             call(stringify!($count), || {
                 let tensors = roles($direction, Order::Immediate, [first, second, result]);
-                let asked = Asked::new(handle, $direction, tensors, convolution)?;
-                count.set("solutionCount", asked.choice.solutions().len())
+                let conv_call = ConvCall::new(handle, $direction, tensors, convolution)?;
+                count.set("solutionCount", conv_call.solutions.each_solver().len())
             })
         }
 
@@ -36,21 +36,21 @@ macro_rules! pass {
             result: Id,
             most: usize,
             count: Out<usize>,
-            solutions: Out<Solution>,
+            solutions: Out<ConvSolution>,
         ) -> Status {
             call(stringify!($list), || {
                 let tensors = roles($direction, Order::Immediate, [first, second, result]);
-                let asked = Asked::new(handle, $direction, tensors, convolution)?;
+                let conv_call = ConvCall::new(handle, $direction, tensors, convolution)?;
                 count.check("solutionCount")?;
-                let found = asked.choice.solutions();
-                let found: Vec<Solution> = found
+                let found = conv_call.solutions.each_solver();
+                let found: Vec<ConvSolution> = found
                     .into_iter()
                     .take(most)
-                    .map(|offer| Solution {
-                        time: offer.milliseconds,
-                        workspace_size: offer.workspace() as usize,
-                        solution_id: offer.id,
-                        algorithm: offer.algorithm,
+                    .map(|found| ConvSolution {
+                        time: found.milliseconds,
+                        workspace_size: found.workspace() as usize,
+                        solution_id: found.id,
+                        algorithm: found.algorithm,
                     })
                     .collect();
                 solutions.set_all("solutions", &found)?;
@@ -71,8 +71,8 @@ macro_rules! pass {
         ) -> Status {
             call(stringify!($size), || {
                 let tensors = roles($direction, Order::Immediate, [first, second, result]);
-                let asked = Asked::new(handle, $direction, tensors, convolution)?;
-                bytes.set("workSpaceSize", asked.choice.solution(solution)?.workspace() as usize)
+                let conv_call = ConvCall::new(handle, $direction, tensors, convolution)?;
+                bytes.set("workSpaceSize", conv_call.solutions.solution(solution)?.workspace() as usize)
             })
         }
 
@@ -88,8 +88,8 @@ macro_rules! pass {
         ) -> Status {
             call(stringify!($compile), || {
                 let tensors = roles($direction, Order::Immediate, [first, second, result]);
-                let asked = Asked::new(handle, $direction, tensors, convolution)?;
-                asked.prepare(asked.choice.solution(solution)?)
+                let conv_call = ConvCall::new(handle, $direction, tensors, convolution)?;
+                conv_call.prepare(conv_call.solutions.solution(solution)?)
             })
         }
 
@@ -112,10 +112,10 @@ macro_rules! pass {
             call(stringify!($run), || {
                 let order = Order::Immediate;
                 let tensors = roles($direction, order, [first, second, result]);
-                let asked = Asked::new(handle, $direction, tensors, convolution)?;
-                let offer = asked.choice.by_solution(solution, given(workspace, bytes))?;
+                let conv_call = ConvCall::new(handle, $direction, tensors, convolution)?;
+                let found = conv_call.solutions.by_solution(solution, given(workspace, bytes))?;
                 let data = roles($direction, order, [first_data, second_data, result_data]);
-                asked.run(offer, data, [1.0, 0.0], workspace)
+                conv_call.run(found, data, [1.0, 0.0], workspace)
             })
         }
     };

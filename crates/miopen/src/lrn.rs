@@ -3,12 +3,12 @@
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Out, Status};
 use crate::handle::Handle;
-use crate::slot::{self, Described};
+use crate::slot::{self, DescriptorValue};
 use crate::steps::{Steps, alike};
-use crate::tensor::described;
+use crate::tensor::tensor_of;
 use std::ffi::{c_int, c_uint};
 use wave32_ops::pool::{Divisor, Windows, avg_pool2d};
-use wave32_ops::{DType, Op, OpError, View};
+use wave32_ops::{ElementType, Op, OpError, View};
 
 /// What an LRN descriptor describes: `y = x * (k + alpha / n^d * sum of squares)^-beta`, the sum over n channels (d = 1)
 /// or n x n pixels (d = 2).
@@ -21,7 +21,7 @@ struct Lrn {
     k: f64,
 }
 
-impl Described for Lrn {
+impl DescriptorValue for Lrn {
     const KIND: &'static str = "LRN descriptor";
 }
 
@@ -48,7 +48,7 @@ impl Lrn {
 
     /// `scale` (f32, contiguous) is kept for the backward pass.
     fn forward(&self, steps: &mut Steps, x: &View, scale: &View, y: &View) -> Result<(), OpError> {
-        let squares = steps.make(DType::F32, x.sizes())?;
+        let squares = steps.make(ElementType::F32, x.sizes())?;
         steps.run(Op::Mul, &[x.into(), x.into()], [0.0; 2], &squares)?;
         self.sums(steps, &squares, (self.n - 1) / 2, scale)?;
         steps.run(Op::AddScaled, &[self.k.into(), scale.into()], [self.share(), 0.0], scale)?;
@@ -64,7 +64,8 @@ impl Lrn {
         scale: &View,
         dx: &View,
     ) -> Result<(), OpError> {
-        let [ratio, sums] = [steps.make(DType::F32, x.sizes())?, steps.make(DType::F32, x.sizes())?];
+        let [ratio, sums] =
+            [steps.make(ElementType::F32, x.sizes())?, steps.make(ElementType::F32, x.sizes())?];
         steps.run(Op::Mul, &[y.into(), dy.into()], [0.0; 2], &ratio)?;
         steps.run(Op::Div, &[(&ratio).into(), scale.into()], [0.0; 2], &ratio)?;
         self.sums(steps, &ratio, self.n / 2, &sums)?;
@@ -79,7 +80,7 @@ fn check(views: &[(&str, &View)]) -> Outcome {
     alike(views)?;
     match views.first() {
         Some((_, view)) if view.rank() != 4 => Err(Failure::bad("LRN is of N, C, H, W")),
-        Some((_, view)) if view.dtype == DType::F64 => Err(Failure::absent("LRN of doubles")),
+        Some((_, view)) if view.dtype == ElementType::F64 => Err(Failure::absent("LRN of doubles")),
         _ => Ok(()),
     }
 }
@@ -137,7 +138,7 @@ pub extern "C" fn miopenGetLRNDescriptor(
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenLRNGetWorkSpaceSize(y_desc: Id, bytes: Out<usize>) -> Status {
     call("miopenLRNGetWorkSpaceSize", || {
-        bytes.set("workSpaceSize", described(y_desc, "yDesc")?.elements() as usize * size_of::<f32>())
+        bytes.set("workSpaceSize", tensor_of(y_desc, "yDesc")?.elements() as usize * size_of::<f32>())
     })
 }
 
@@ -158,8 +159,8 @@ pub extern "C" fn miopenLRNForward(
 ) -> Status {
     call("miopenLRNForward", || {
         let (handle, lrn) = (Handle::of(handle)?, slot::get::<Lrn>(descriptor)?);
-        let x = described(x_desc, "xDesc")?.view("x", x)?;
-        let y = described(y_desc, "yDesc")?.view("y", y)?;
+        let x = tensor_of(x_desc, "xDesc")?.view("x", x)?;
+        let y = tensor_of(y_desc, "yDesc")?.view("y", y)?;
         check(&[("x", &x), ("y", &y)])?;
         if do_backward != 0 && workspace == 0 {
             return Err(Failure::bad("the workspace is null"));
@@ -167,8 +168,8 @@ pub extern "C" fn miopenLRNForward(
         handle.run(|engine| {
             let steps = &mut Steps::new(&mut engine.queue);
             let scale = match do_backward {
-                0 => steps.make(DType::F32, x.sizes())?,
-                _ => View::contiguous(workspace as u64, DType::F32, x.sizes())?,
+                0 => steps.make(ElementType::F32, x.sizes())?,
+                _ => View::contiguous(workspace as u64, ElementType::F32, x.sizes())?,
             };
             Ok(lrn.forward(steps, &x, &scale, &y)?)
         })
@@ -195,15 +196,15 @@ pub extern "C" fn miopenLRNBackward(
 ) -> Status {
     call("miopenLRNBackward", || {
         let (handle, lrn) = (Handle::of(handle)?, slot::get::<Lrn>(descriptor)?);
-        let y = described(y_desc, "yDesc")?.view("y", y)?;
-        let dy = described(dy_desc, "dyDesc")?.view("dy", dy)?;
-        let x = described(x_desc, "xDesc")?.view("x", x)?;
-        let dx = described(dx_desc, "dxDesc")?.view("dx", dx)?;
+        let y = tensor_of(y_desc, "yDesc")?.view("y", y)?;
+        let dy = tensor_of(dy_desc, "dyDesc")?.view("dy", dy)?;
+        let x = tensor_of(x_desc, "xDesc")?.view("x", x)?;
+        let dx = tensor_of(dx_desc, "dxDesc")?.view("dx", dx)?;
         check(&[("x", &x), ("y", &y), ("dy", &dy), ("dx", &dx)])?;
         if workspace == 0 {
             return Err(Failure::bad("the workspace is null"));
         }
-        let scale = View::contiguous(workspace as u64, DType::F32, x.sizes())?;
+        let scale = View::contiguous(workspace as u64, ElementType::F32, x.sizes())?;
         handle
             .run(|engine| Ok(lrn.backward(&mut Steps::new(&mut engine.queue), [&x, &y, &dy], &scale, &dx)?))
     })

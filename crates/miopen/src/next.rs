@@ -25,7 +25,7 @@
 use crate::convolution::{Convolution, MAX_SPATIAL};
 use crate::entry::{Failure, Outcome, say_once};
 use crate::ffi::{Data, Id, Status, status};
-use crate::talk;
+use crate::log;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -342,7 +342,7 @@ pub extern "C" fn wave32_resolve(slot: &Slot) -> usize {
         Route::Convolutions | Route::Probe if is_taken(&text) => None,
         Route::Convolutions | Route::Probe => theirs(),
     };
-    talk::line(|| format!("{text} is {}", if found.is_some() { "the vendor's" } else { "wave32's" }));
+    log::line(|| format!("{text} is {}", if found.is_some() { "the vendor's" } else { "wave32's" }));
     let target = found.unwrap_or(slot.ours);
     slot.target.store(target, Ordering::Release);
     target
@@ -367,7 +367,7 @@ fn search() -> Option<Next> {
         ));
         return None;
     };
-    talk::line(|| format!("the MIOpen behind is {}", path.display()));
+    log::line(|| format!("the MIOpen behind is {}", path.display()));
     Some(next)
 }
 

@@ -1,15 +1,15 @@
 //! Pooling: what a descriptor says, and its work on a queue.
 
 use crate::entry::{Failure, Outcome};
-use crate::slot::Described;
+use crate::slot::DescriptorValue;
 use crate::steps::Steps;
 use std::ffi::c_int;
 use wave32_ops::pool::{Divisor, Windows, avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward};
-use wave32_ops::{DType, Op, OpError, View, copy};
+use wave32_ops::{ElementType, Op, OpError, View, copy};
 
 /// `miopenPoolingMode_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
+pub enum PoolingMode {
     /// Maximum.
     #[default]
     Max = 0,
@@ -23,7 +23,7 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pooling {
     /// What becomes of a window.
-    pub mode: Mode,
+    pub mode: PoolingMode,
     /// Sizes of a window; empty until they are set.
     pub window: Vec<u64>,
     /// Pixels that the first window lies outside.
@@ -36,7 +36,7 @@ pub struct Pooling {
     pub index_mode: c_int,
 }
 
-impl Described for Pooling {
+impl DescriptorValue for Pooling {
     const KIND: &'static str = "pooling descriptor";
 }
 
@@ -61,9 +61,9 @@ impl Pooling {
     /// Bad parameter: no such mode; not two or three dimensions; windows or strides below 1, padding below 0.
     pub fn set(&mut self, mode: c_int, window: &[c_int], padding: &[c_int], stride: &[c_int]) -> Outcome {
         let mode = match mode {
-            0 => Mode::Max,
-            1 => Mode::Average,
-            2 => Mode::AverageInclusive,
+            0 => PoolingMode::Max,
+            1 => PoolingMode::Average,
+            2 => PoolingMode::AverageInclusive,
             _ => return Err(Failure::bad(format!("{mode} is no pooling mode"))),
         };
         let least = |values: &[c_int], least: c_int| values.iter().all(|&value| value >= least);
@@ -95,12 +95,12 @@ impl Pooling {
 
     /// Bytes of the workspace for a result of so many elements.
     pub fn workspace(&self, elements: u64) -> u64 {
-        if self.mode == Mode::Max { elements << self.index_type } else { 0 }
+        if self.mode == PoolingMode::Max { elements << self.index_type } else { 0 }
     }
 
     /// The type of places in the workspace: of that many bits, whatever its sign.
-    fn stored(&self) -> DType {
-        [DType::U8, DType::I16, DType::I32, DType::I64][self.index_type as usize & 3]
+    fn stored(&self) -> ElementType {
+        [ElementType::U8, ElementType::I16, ElementType::I32, ElementType::I64][self.index_type as usize & 3]
     }
 
     /// Checks windows against tensors.
@@ -136,7 +136,7 @@ impl Pooling {
     /// # Errors
     /// Bad parameter: they do not, or the workspace is null or too small.
     pub fn check_places(&self, x: &View, y: &View, workspace: u64, bytes: Option<u64>) -> Outcome {
-        if self.mode != Mode::Max {
+        if self.mode != PoolingMode::Max {
             return Ok(());
         }
         let count: u64 =
@@ -163,7 +163,7 @@ impl Pooling {
 
     fn divisor(&self) -> Divisor {
         match self.mode {
-            Mode::AverageInclusive => Divisor::Fixed(self.window.iter().product::<u64>() as i32),
+            PoolingMode::AverageInclusive => Divisor::Fixed(self.window.iter().product::<u64>() as i32),
             _ => Divisor::WithoutPadding,
         }
     }
@@ -187,14 +187,14 @@ impl Pooling {
     /// # Errors
     /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn forward(&self, steps: &mut Steps, x: &View, y: &View, workspace: u64) -> Result<(), OpError> {
-        let keeps = workspace != 0 && self.mode == Mode::Max;
+        let keeps = workspace != 0 && self.mode == PoolingMode::Max;
         let stored = if keeps { Some(View::contiguous(workspace, self.stored(), y.sizes())?) } else { None };
         let places = self.places(x, y);
         for_each_volume(x, y, stored.as_ref(), |x, y, stored| {
-            if self.mode != Mode::Max {
+            if self.mode != PoolingMode::Max {
                 return avg_pool2d(steps.queue, self.windows(), self.divisor(), x, y);
             }
-            let found = steps.make(DType::I64, y.sizes())?;
+            let found = steps.make(ElementType::I64, y.sizes())?;
             max_pool2d(steps.queue, self.windows(), x, y, &found)?;
             match stored {
                 Some(stored) => places.encode(steps, &found, stored, self.window.len() == 3),
@@ -208,13 +208,13 @@ impl Pooling {
     /// # Errors
     /// [`OpError`]: an operation refuses the operands by name, or the device fails.
     pub fn backward(&self, steps: &mut Steps, dx: &View, dy: &View, workspace: u64) -> Result<(), OpError> {
-        let is_max = self.mode == Mode::Max;
+        let is_max = self.mode == PoolingMode::Max;
         let stored =
             if is_max { Some(View::contiguous(workspace, self.stored(), dy.sizes())?) } else { None };
         let places = self.places(dx, dy);
         for_each_volume(dx, dy, stored.as_ref(), |dx, dy, stored| match stored {
             Some(stored) => {
-                let found = steps.make(DType::I64, dy.sizes())?;
+                let found = steps.make(ElementType::I64, dy.sizes())?;
                 places.decode(steps, stored, &found)?;
                 max_pool2d_backward(steps.queue, self.windows(), dy, &found, dx)
             }
@@ -245,14 +245,14 @@ impl Places {
         let mut along =
             |at: usize| steps.range(-self.padding[at] * by[at], self.stride[at] * by[at], self.outs[at]);
         let (rows, columns) = (along(0)?, along(1)?);
-        Ok([View::contiguous(rows.address, DType::I64, &[self.outs[0], 1])?, columns])
+        Ok([View::contiguous(rows.address, ElementType::I64, &[self.outs[0], 1])?, columns])
     }
 
     /// From positions in planes to what the workspace holds.
     fn encode(&self, steps: &mut Steps, found: &View, stored: &View, deep: bool) -> Result<(), OpError> {
         let width = (self.width as i64).into();
         if self.within_window {
-            let columns = steps.make(DType::I64, found.sizes())?;
+            let columns = steps.make(ElementType::I64, found.sizes())?;
             steps.count(Op::Remainder, &[found.into(), width], &columns)?;
             steps.count(Op::DivFloor, &[found.into(), width], found)?;
             steps.count(Op::Mul, &[found.into(), (self.window_width as i64).into()], found)?;
@@ -263,7 +263,7 @@ impl Places {
         } else if deep {
             let depth = found.sizes()[1];
             let planes = steps.range(0, (self.width * self.height) as i64, depth)?;
-            let planes = View::contiguous(planes.address, DType::I64, &[depth, 1, 1])?;
+            let planes = View::contiguous(planes.address, ElementType::I64, &[depth, 1, 1])?;
             steps.count(Op::Add, &[found.into(), (&planes).into()], found)?;
         }
         copy(steps.queue, found, stored)
@@ -272,7 +272,7 @@ impl Places {
     /// The way back.
     fn decode(&self, steps: &mut Steps, stored: &View, found: &View) -> Result<(), OpError> {
         copy(steps.queue, stored, found)?;
-        if matches!(stored.dtype, DType::I16 | DType::I32) {
+        if matches!(stored.dtype, ElementType::I16 | ElementType::I32) {
             // They were written without a sign.
             let all = 1i64 << (8 * stored.dtype.size());
             steps.count(Op::Remainder, &[found.into(), all.into()], found)?;
@@ -282,7 +282,7 @@ impl Places {
             return steps.count(Op::Remainder, &[found.into(), plane.into()], found);
         }
         let by = (self.window_width as i64).into();
-        let columns = steps.make(DType::I64, found.sizes())?;
+        let columns = steps.make(ElementType::I64, found.sizes())?;
         steps.count(Op::Remainder, &[found.into(), by], &columns)?;
         steps.count(Op::DivFloor, &[found.into(), by], found)?;
         let [row_begins, column_begins] = &self.begins(steps, [1, 1])?;

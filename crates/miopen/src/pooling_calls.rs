@@ -6,7 +6,7 @@ use crate::handle::Handle;
 use crate::pooling::Pooling;
 use crate::slot;
 use crate::steps::{Blend, Steps, one_float_type, one_size};
-use crate::tensor::described;
+use crate::tensor::tensor_of;
 use std::ffi::c_int;
 
 /// Creates a descriptor: indices of 8 bits within windows, windows not set.
@@ -178,7 +178,7 @@ pub extern "C" fn miopenGetPoolingForwardOutputDim(
     w: Out<c_int>,
 ) -> Status {
     call("miopenGetPoolingForwardOutputDim", || {
-        let sizes = slot::get::<Pooling>(descriptor)?.outputs(described(x_desc, "tensorDesc")?.sizes())?;
+        let sizes = slot::get::<Pooling>(descriptor)?.outputs(tensor_of(x_desc, "tensorDesc")?.sizes())?;
         if sizes.len() != 4 {
             return Err(Failure::bad(format!(
                 "{} dimensions: call miopenGetPoolingNdForwardOutputDim",
@@ -199,7 +199,7 @@ pub extern "C" fn miopenGetPoolingNdForwardOutputDim(
     sizes: Out<c_int>,
 ) -> Status {
     call("miopenGetPoolingNdForwardOutputDim", || {
-        let found = slot::get::<Pooling>(descriptor)?.outputs(described(x_desc, "tensorDesc")?.sizes())?;
+        let found = slot::get::<Pooling>(descriptor)?.outputs(tensor_of(x_desc, "tensorDesc")?.sizes())?;
         let found: Vec<c_int> = found.iter().map(|&size| size as c_int).collect();
         let count = usize::try_from(dimensions).unwrap_or(0).min(found.len());
         sizes.set_all("tensorDimArr", &found[..count])
@@ -210,7 +210,7 @@ pub extern "C" fn miopenGetPoolingNdForwardOutputDim(
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenPoolingGetWorkSpaceSize(y_desc: Id, bytes: Out<usize>) -> Status {
     call("miopenPoolingGetWorkSpaceSize", || {
-        bytes.set("workSpaceSize", described(y_desc, "yDesc")?.elements() as usize)
+        bytes.set("workSpaceSize", tensor_of(y_desc, "yDesc")?.elements() as usize)
     })
 }
 
@@ -218,7 +218,7 @@ pub extern "C" fn miopenPoolingGetWorkSpaceSize(y_desc: Id, bytes: Out<usize>) -
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenPoolingGetWorkSpaceSizeV2(descriptor: Id, y_desc: Id, bytes: Out<usize>) -> Status {
     call("miopenPoolingGetWorkSpaceSizeV2", || {
-        let elements = described(y_desc, "yDesc")?.elements();
+        let elements = tensor_of(y_desc, "yDesc")?.elements();
         bytes.set("workSpaceSize", slot::get::<Pooling>(descriptor)?.workspace(elements) as usize)
     })
 }
@@ -243,8 +243,8 @@ pub extern "C" fn miopenPoolingForward(
         let handle = Handle::of(handle)?;
         let pooling = slot::get::<Pooling>(descriptor)?;
         Blend::plain(&alpha, &beta)?;
-        let x = described(x_desc, "xDesc")?.view("x", x)?;
-        let y = described(y_desc, "yDesc")?.view("y", y)?;
+        let x = tensor_of(x_desc, "xDesc")?.view("x", x)?;
+        let y = tensor_of(y_desc, "yDesc")?.view("y", y)?;
         one_float_type(&[("x", &x), ("y", &y)])?;
         pooling.check(&x, &y)?;
         let places = if do_backward == 0 { 0 } else { workspace as u64 };
@@ -277,11 +277,11 @@ pub extern "C" fn miopenPoolingBackward(
         let handle = Handle::of(handle)?;
         let pooling = slot::get::<Pooling>(descriptor)?;
         Blend::plain(&alpha, &beta)?;
-        let dy = described(dy_desc, "dyDesc")?.view("dy", dy)?;
-        let dx_tensor = described(dx_desc, "dxDesc")?;
+        let dy = tensor_of(dy_desc, "dyDesc")?.view("dy", dy)?;
+        let dx_tensor = tensor_of(dx_desc, "dxDesc")?;
         let dx = dx_tensor.view("dx", dx)?;
         one_float_type(&[("dy", &dy), ("dx", &dx)])?;
-        one_size(&[("dx", &dx), ("x", &described(x_desc, "xDesc")?.view("dx", dx.address as Data)?)])?;
+        one_size(&[("dx", &dx), ("x", &tensor_of(x_desc, "xDesc")?.view("dx", dx.address as Data)?)])?;
         pooling.check(&dx, &dy)?;
         pooling.check_places(&dx, &dy, workspace as u64, None)?;
         handle.run(|engine| {

@@ -3,11 +3,11 @@
 use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, DataType, Id, In, Out, Status};
 use crate::handle::Handle;
-use crate::slot::{self, Described};
+use crate::slot::{self, DescriptorValue};
 use crate::steps::{Blend, Steps, one_float_type, wide};
-use crate::tensor::{Tensor, described};
+use crate::tensor::{Tensor, tensor_of};
 use std::ffi::{c_int, c_void};
-use wave32_ops::{DType, Op, OpError, Reduce, View, copy, extreme, reduce};
+use wave32_ops::{ElementType, Op, OpError, Reduce, View, copy, extreme, reduce};
 
 /// What a reduction descriptor describes, in the ABI's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ struct Reduction {
     indices_type: c_int,
 }
 
-impl Described for Reduction {
+impl DescriptorValue for Reduction {
     const KIND: &'static str = "reduction descriptor";
 }
 
@@ -78,7 +78,7 @@ impl Reduction {
             steps.run(Op::Abs, &[(&a).into()], [0.0; 2], &from)?;
         }
         let values = steps.make(wide(out.dtype), out.sizes())?;
-        let found = steps.make(DType::I64, out.sizes())?;
+        let found = steps.make(ElementType::I64, out.sizes())?;
         extreme(steps.queue, self.operation == MIN, &from, &dims, Some(&values), Some(&found))?;
         copy(steps.queue, &found, places)?;
         steps.copy(&values, out)
@@ -159,7 +159,7 @@ pub extern "C" fn miopenGetReductionIndicesSize(
 ) -> Status {
     call("miopenGetReductionIndicesSize", || {
         Handle::of(handle)?;
-        let (a, c) = (described(a_desc, "aDesc")?, described(c_desc, "cDesc")?);
+        let (a, c) = (tensor_of(a_desc, "aDesc")?, tensor_of(c_desc, "cDesc")?);
         check(&a, &c)?;
         bytes.set("sizeInBytes", slot::get::<Reduction>(descriptor)?.places(c.elements()) as usize)
     })
@@ -177,7 +177,7 @@ pub extern "C" fn miopenGetReductionWorkspaceSize(
     call("miopenGetReductionWorkspaceSize", || {
         Handle::of(handle)?;
         slot::get::<Reduction>(descriptor)?;
-        check(&described(a_desc, "aDesc")?, &described(c_desc, "cDesc")?)?;
+        check(&tensor_of(a_desc, "aDesc")?, &tensor_of(c_desc, "cDesc")?)?;
         bytes.set("sizeInBytes", 0)
     })
 }
@@ -201,7 +201,7 @@ pub extern "C" fn miopenReduceTensor(
 ) -> Status {
     call("miopenReduceTensor", || {
         let (handle, reduction) = (Handle::of(handle)?, slot::get::<Reduction>(descriptor)?);
-        let (a_tensor, c_tensor) = (described(a_desc, "aDesc")?, described(c_desc, "cDesc")?);
+        let (a_tensor, c_tensor) = (tensor_of(a_desc, "aDesc")?, tensor_of(c_desc, "cDesc")?);
         check(&a_tensor, &c_tensor)?;
         let (a, c) = (a_tensor.view("A", a)?, c_tensor.view("C", c)?);
         one_float_type(&[("A", &a), ("C", &c)])?;
@@ -222,7 +222,7 @@ pub extern "C" fn miopenReduceTensor(
         }
         let places = match needed {
             0 => None,
-            _ => Some(View::contiguous(indices as u64, DType::I32, c.sizes())?),
+            _ => Some(View::contiguous(indices as u64, ElementType::I32, c.sizes())?),
         };
         handle.run(|engine| {
             let steps = &mut Steps::new(&mut engine.queue);

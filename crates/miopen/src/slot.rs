@@ -6,7 +6,7 @@ use crate::objects::{self, Object};
 use std::sync::{Mutex, PoisonError};
 
 /// The value of a kind of descriptor.
-pub trait Described: Clone + Send + 'static {
+pub trait DescriptorValue: Clone + Send + 'static {
     /// What messages call the descriptor.
     const KIND: &'static str;
 }
@@ -15,7 +15,7 @@ pub trait Described: Clone + Send + 'static {
 #[derive(Debug)]
 pub struct Slot<T>(Mutex<Option<T>>);
 
-impl<T: Described> Object for Slot<T> {
+impl<T: DescriptorValue> Object for Slot<T> {
     const KIND: &'static str = T::KIND;
 }
 
@@ -23,13 +23,13 @@ impl<T: Described> Object for Slot<T> {
 ///
 /// # Errors
 /// Bad parameter: `out` is null.
-pub fn create<T: Described>(out: &Out<Id>, value: Option<T>) -> Outcome {
+pub fn create<T: DescriptorValue>(out: &Out<Id>, value: Option<T>) -> Outcome {
     out.check(T::KIND)?;
     out.set(T::KIND, insert(value))
 }
 
 /// Registers a descriptor.
-pub fn insert<T: Described>(value: Option<T>) -> Id {
+pub fn insert<T: DescriptorValue>(value: Option<T>) -> Id {
     objects::insert(Slot(Mutex::new(value)))
 }
 
@@ -37,7 +37,7 @@ pub fn insert<T: Described>(value: Option<T>) -> Id {
 ///
 /// # Errors
 /// Bad parameter where `id` is unknown, destroyed, or of another kind.
-pub fn set<T: Described>(id: Id, value: T) -> Outcome {
+pub fn set<T: DescriptorValue>(id: Id, value: T) -> Outcome {
     let slot = objects::get::<Slot<T>>(id, T::KIND)?;
     *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     Ok(())
@@ -47,7 +47,7 @@ pub fn set<T: Described>(id: Id, value: T) -> Outcome {
 ///
 /// # Errors
 /// As [`set`]; it was never set.
-pub fn get<T: Described>(id: Id) -> Outcome<T> {
+pub fn get<T: DescriptorValue>(id: Id) -> Outcome<T> {
     let slot = objects::get::<Slot<T>>(id, T::KIND)?;
     let value = slot.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
     value.ok_or_else(|| Failure::bad(format!("the {} was never set", T::KIND)))
@@ -57,7 +57,7 @@ pub fn get<T: Described>(id: Id) -> Outcome<T> {
 ///
 /// # Errors
 /// As [`get`]; what `change` returns.
-pub fn change<T: Described, R>(id: Id, change: impl FnOnce(&mut T) -> Outcome<R>) -> Outcome<R> {
+pub fn change<T: DescriptorValue, R>(id: Id, change: impl FnOnce(&mut T) -> Outcome<R>) -> Outcome<R> {
     let slot = objects::get::<Slot<T>>(id, T::KIND)?;
     let mut value = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
     change(value.as_mut().ok_or_else(|| Failure::bad(format!("the {} was never set", T::KIND)))?)
@@ -67,6 +67,6 @@ pub fn change<T: Described, R>(id: Id, change: impl FnOnce(&mut T) -> Outcome<R>
 ///
 /// # Errors
 /// As [`set`].
-pub fn destroy<T: Described>(id: Id) -> Outcome {
+pub fn destroy<T: DescriptorValue>(id: Id) -> Outcome {
     objects::remove::<Slot<T>>(id, T::KIND).map(drop)
 }

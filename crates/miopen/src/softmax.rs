@@ -4,7 +4,7 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, Id, In, Status};
 use crate::handle::Handle;
 use crate::steps::{Blend, Steps, alike};
-use crate::tensor::described;
+use crate::tensor::tensor_of;
 use std::ffi::c_int;
 use wave32_ops::{OpError, View, softmax, softmax_backward};
 
@@ -61,8 +61,8 @@ fn check(views: &[(&str, &View)]) -> Outcome {
 
 fn forward(handle: Id, how: How, blend: Blend, x: (Id, Data), y: (Id, Data)) -> Outcome {
     let handle = Handle::of(handle)?;
-    let x = described(x.0, "xDesc")?.view("x", x.1)?;
-    let y = described(y.0, "yDesc")?.view("y", y.1)?;
+    let x = tensor_of(x.0, "xDesc")?.view("x", x.1)?;
+    let y = tensor_of(y.0, "yDesc")?.view("y", y.1)?;
     check(&[("x", &x), ("y", &y)])?;
     handle.run(|engine| {
         let steps = &mut Steps::new(&mut engine.queue);
@@ -74,9 +74,9 @@ fn forward(handle: Id, how: How, blend: Blend, x: (Id, Data), y: (Id, Data)) -> 
 
 fn backward(handle: Id, how: How, blend: Blend, y: (Id, Data), dy: (Id, Data), dx: (Id, Data)) -> Outcome {
     let handle = Handle::of(handle)?;
-    let y = described(y.0, "yDesc")?.view("y", y.1)?;
-    let dy = described(dy.0, "dyDesc")?.view("dy", dy.1)?;
-    let dx = described(dx.0, "dxDesc")?.view("dx", dx.1)?;
+    let y = tensor_of(y.0, "yDesc")?.view("y", y.1)?;
+    let dy = tensor_of(dy.0, "dyDesc")?.view("dy", dy.1)?;
+    let dx = tensor_of(dx.0, "dxDesc")?.view("dx", dx.1)?;
     check(&[("y", &y), ("dy", &dy), ("dx", &dx)])?;
     handle.run(|engine| {
         let steps = &mut Steps::new(&mut engine.queue);

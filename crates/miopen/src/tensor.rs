@@ -144,7 +144,7 @@ impl Descriptor {
 ///
 /// # Errors
 /// Bad parameter: no living tensor descriptor, or one that was never set.
-pub fn described(id: Id, name: &str) -> Outcome<Tensor> {
+pub fn tensor_of(id: Id, name: &str) -> Outcome<Tensor> {
     let descriptor = objects::get::<Descriptor>(id, name)?;
     if let Some(next) = next() {
         let (dtype, sizes, strides) = next.describe(id)?;
@@ -321,7 +321,7 @@ pub extern "C" fn miopenGet4dTensorDescriptor(
     w_stride: Out<c_int>,
 ) -> Status {
     call("miopenGet4dTensorDescriptor", || {
-        let found = described(tensor, "tensorDesc")?;
+        let found = tensor_of(tensor, "tensorDesc")?;
         if found.sizes().len() != 4 {
             let text = format!("tensorDesc has {} dimensions, not 4", found.sizes().len());
             return Err(Failure::bad(text));
@@ -338,7 +338,7 @@ pub extern "C" fn miopenGet4dTensorDescriptor(
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetTensorDescriptorSize(tensor: Id, size: Out<c_int>) -> Status {
     call("miopenGetTensorDescriptorSize", || {
-        size.set("size", described(tensor, "tensorDesc")?.sizes().len() as c_int)
+        size.set("size", tensor_of(tensor, "tensorDesc")?.sizes().len() as c_int)
     })
 }
 
@@ -351,7 +351,7 @@ pub extern "C" fn miopenGetTensorDescriptor(
     strides: Out<c_int>,
 ) -> Status {
     call("miopenGetTensorDescriptor", || {
-        let found = described(tensor, "tensorDesc")?;
+        let found = tensor_of(tensor, "tensorDesc")?;
         dtype.set_if_wanted(found.dtype as c_int);
         for (out, values) in [(sizes, found.sizes()), (strides, found.strides())] {
             let values: Vec<c_int> = values.iter().copied().map(int).collect();
@@ -367,6 +367,6 @@ pub extern "C" fn miopenGetTensorDescriptor(
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetTensorNumBytes(tensor: Id, bytes: Out<usize>) -> Status {
     call("miopenGetTensorNumBytes", || {
-        bytes.set("numBytes", described(tensor, "tensorDesc")?.bytes() as usize)
+        bytes.set("numBytes", tensor_of(tensor, "tensorDesc")?.bytes() as usize)
     })
 }

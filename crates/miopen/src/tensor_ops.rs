@@ -4,7 +4,7 @@ use crate::entry::{Failure, Outcome, call};
 use crate::ffi::{Data, DataType, Id, In, Status};
 use crate::handle::Handle;
 use crate::steps::{Blend, Steps, one_float_type, one_size, wide};
-use crate::tensor::{Tensor, described};
+use crate::tensor::{Tensor, tensor_of};
 use std::ffi::{c_int, c_void};
 use wave32_ops::{Elementwise, Number, Op, OpError, View, fill};
 
@@ -62,9 +62,9 @@ pub extern "C" fn miopenOpTensor(
         };
         let (alpha1, alpha2) = (alpha1.get("alpha1")?.into(), alpha2.get("alpha2")?.into());
         let beta = beta.get("beta")?.into();
-        let a = described(a_desc, "aDesc")?.view("A", a)?;
-        let b = described(b_desc, "bDesc")?.view("B", b)?;
-        let c = described(c_desc, "cDesc")?.view("C", c)?;
+        let a = tensor_of(a_desc, "aDesc")?.view("A", a)?;
+        let b = tensor_of(b_desc, "bDesc")?.view("B", b)?;
+        let c = tensor_of(c_desc, "cDesc")?.view("C", c)?;
         one_float_type(&[("A", &a), ("B", &b), ("C", &c)])?;
         one_size(&[("A", &a), ("C", &c)])?;
         let fits = b.rank() == c.rank()
@@ -100,7 +100,7 @@ fn number(tensor: &Tensor, value: &In<c_void>) -> Outcome<Number> {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenSetTensor(handle: Id, y_desc: Id, y: Data, alpha: In<c_void>) -> Status {
     call("miopenSetTensor", || {
-        let (handle, tensor) = (Handle::of(handle)?, described(y_desc, "yDesc")?);
+        let (handle, tensor) = (Handle::of(handle)?, tensor_of(y_desc, "yDesc")?);
         let (y, value) = (tensor.view("y", y)?, number(&tensor, &alpha)?);
         handle.run(|engine| Ok(fill(&mut engine.queue, &y, value)?))
     })
@@ -110,7 +110,7 @@ pub extern "C" fn miopenSetTensor(handle: Id, y_desc: Id, y: Data, alpha: In<c_v
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenScaleTensor(handle: Id, y_desc: Id, y: Data, alpha: In<c_void>) -> Status {
     call("miopenScaleTensor", || {
-        let (handle, tensor) = (Handle::of(handle)?, described(y_desc, "yDesc")?);
+        let (handle, tensor) = (Handle::of(handle)?, tensor_of(y_desc, "yDesc")?);
         let (y, value) = (tensor.view("y", y)?, number(&tensor, &alpha)?);
         let by = wave32_ops::Operand::Value(value);
         handle.run(|engine| {
@@ -134,8 +134,8 @@ pub extern "C" fn miopenTransformTensor(
     call("miopenTransformTensor", || {
         let handle = Handle::of(handle)?;
         let blend = Blend::read(&alpha, &beta)?;
-        let x = described(x_desc, "xDesc")?.view("x", x)?;
-        let y = described(y_desc, "yDesc")?.view("y", y)?;
+        let x = tensor_of(x_desc, "xDesc")?.view("x", x)?;
+        let y = tensor_of(y_desc, "yDesc")?.view("y", y)?;
         one_size(&[("x", &x), ("y", &y)])?;
         if x.dtype != y.dtype {
             return Err(Failure::bad(format!("x is {:?}, y {:?}", x.dtype, y.dtype)));

@@ -2,7 +2,7 @@
 
 use crate::entry::{Failure, call};
 use crate::ffi::{Id, Out, Status};
-use crate::tensor::{Tensor, described};
+use crate::tensor::{Tensor, tensor_of};
 use std::ffi::c_int;
 
 /// `miopenTensorLayout_t` of a packed tensor of four or five dimensions; channels of one pixel or one channel count as in
@@ -25,7 +25,7 @@ pub extern "C" fn miopenGetTensorDescriptorV2(
     strides: Out<usize>,
 ) -> Status {
     call("miopenGetTensorDescriptorV2", || {
-        let found = described(tensor, "tensorDesc")?;
+        let found = tensor_of(tensor, "tensorDesc")?;
         dtype.set_if_wanted(found.dtype as c_int);
         for (out, values) in [(sizes, found.sizes()), (strides, found.strides())] {
             if !out.is_null() {
@@ -41,7 +41,7 @@ pub extern "C" fn miopenGetTensorDescriptorV2(
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetTensorLayout(tensor: Id, out: Out<c_int>) -> Status {
     call("miopenGetTensorLayout", || {
-        let found = described(tensor, "tensorDesc")?;
+        let found = tensor_of(tensor, "tensorDesc")?;
         let text = || {
             format!("no layout has a name that has sizes {:?}, strides {:?}", found.sizes(), found.strides())
         };
@@ -53,7 +53,7 @@ pub extern "C" fn miopenGetTensorLayout(tensor: Id, out: Out<c_int>) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetTensorElementSpace(tensor: Id, elements: Out<usize>) -> Status {
     call("miopenGetTensorElementSpace", || {
-        let found = described(tensor, "tensorDesc")?;
+        let found = tensor_of(tensor, "tensorDesc")?;
         elements.set("elementSpace", (found.bytes() / found.dtype.size()) as usize)
     })
 }
@@ -62,7 +62,7 @@ pub extern "C" fn miopenGetTensorElementSpace(tensor: Id, elements: Out<usize>) 
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenIsTensorPacked(tensor: Id, packed: Out<u8>) -> Status {
     call("miopenIsTensorPacked", || {
-        let found = described(tensor, "tensorDesc")?;
+        let found = tensor_of(tensor, "tensorDesc")?;
         packed.set("isPacked", u8::from(found.bytes() == found.elements() * found.dtype.size()))
     })
 }
@@ -71,7 +71,7 @@ pub extern "C" fn miopenIsTensorPacked(tensor: Id, packed: Out<u8>) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn miopenGetTensorVectorLength(tensor: Id, length: Out<usize>) -> Status {
     call("miopenGetTensorVectorLength", || {
-        described(tensor, "tensorDesc")?;
+        tensor_of(tensor, "tensorDesc")?;
         length.set("vectorLength", 1)
     })
 }

@@ -1,12 +1,12 @@
 //! Activations, forward and backward, in the definitions of MIOpen.
 
 use crate::steps::{Steps, wide};
-use crate::{DType, Op, OpError, View};
+use crate::{ElementType, Op, OpError, View};
 
 /// What an activation computes; the numbers are those of `miopenActivationMode_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Mode {
+pub enum ActivationMode {
     /// `x`.
     PassThrough = 0,
     /// `1 / (1 + exp(-x))`.
@@ -35,7 +35,7 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Activation {
     /// Which.
-    pub mode: Mode,
+    pub mode: ActivationMode,
     /// First number of some.
     pub alpha: f64,
     /// Second.
@@ -44,16 +44,16 @@ pub struct Activation {
     pub gamma: f64,
 }
 
-/// Bases of [`Mode::Power`] up to this count as 0, and `beta` of [`Mode::Tanh`] in the backward direction.
+/// Bases of [`ActivationMode::Power`] up to this count as 0, and `beta` of [`ActivationMode::Tanh`] in the backward direction.
 const TINY: f64 = 1e-6;
 
 impl Activation {
     /// `max(x, 0)`.
-    pub const RELU: Self = Self { mode: Mode::Relu, alpha: 0.0, beta: 0.0, gamma: 0.0 };
+    pub const RELU: Self = Self { mode: ActivationMode::Relu, alpha: 0.0, beta: 0.0, gamma: 0.0 };
 
     /// Of that mode, by its number, if there is one; `numbers` are alpha, beta and gamma.
     pub fn new(mode: i32, [alpha, beta, gamma]: [f64; 3]) -> Option<Self> {
-        use Mode::{
+        use ActivationMode::{
             Abs, Clamp, ClippedRelu, Elu, LeakyRelu, Logistic, PassThrough, Power, Relu, SoftRelu, Tanh,
         };
         let modes =
@@ -70,30 +70,34 @@ impl Activation {
         let Self { alpha, beta, gamma, .. } = *self;
         let one = |op| (op, [0.0; 2]);
         let (op, parameters) = match self.mode {
-            Mode::PassThrough if x == y => return Ok(()),
-            Mode::PassThrough => return steps.copy(x, y),
-            Mode::Clamp => return steps.run(Op::Clamp, &[x.into(), alpha.into(), beta.into()], [0.0; 2], y),
-            Mode::ClippedRelu => {
+            ActivationMode::PassThrough if x == y => return Ok(()),
+            ActivationMode::PassThrough => return steps.copy(x, y),
+            ActivationMode::Clamp => {
+                return steps.run(Op::Clamp, &[x.into(), alpha.into(), beta.into()], [0.0; 2], y);
+            }
+            ActivationMode::ClippedRelu => {
                 return steps.run(Op::Clamp, &[x.into(), 0.0.into(), alpha.into()], [0.0; 2], y);
             }
-            Mode::Elu => return steps.run(Op::Elu, &[x.into(), x.into(), 1.0.into()], [alpha, 1.0], y),
-            Mode::Tanh if alpha != 1.0 || beta != 1.0 => {
+            ActivationMode::Elu => {
+                return steps.run(Op::Elu, &[x.into(), x.into(), 1.0.into()], [alpha, 1.0], y);
+            }
+            ActivationMode::Tanh if alpha != 1.0 || beta != 1.0 => {
                 let made = steps.make(wide(y.dtype), y.sizes())?;
                 steps.run(Op::Mul, &[x.into(), alpha.into()], [0.0; 2], &made)?;
                 steps.run(Op::Tanh, &[(&made).into()], [0.0; 2], &made)?;
                 return steps.run(Op::Mul, &[(&made).into(), beta.into()], [0.0; 2], y);
             }
-            Mode::Power => {
+            ActivationMode::Power => {
                 let (base, power) = self.base(steps, x)?;
                 steps.run(Op::Pow, &[(&base).into(), gamma.into()], [0.0; 2], &power)?;
                 return steps.run(Op::ThresholdBackward, &[(&power).into(), (&base).into()], [TINY, 0.0], y);
             }
-            Mode::Logistic => one(Op::Sigmoid),
-            Mode::Tanh => one(Op::Tanh),
-            Mode::Relu => one(Op::Relu),
-            Mode::SoftRelu => (Op::Softplus, [1.0, 40.0]),
-            Mode::Abs => one(Op::Abs),
-            Mode::LeakyRelu => (Op::LeakyRelu, [alpha, 0.0]),
+            ActivationMode::Logistic => one(Op::Sigmoid),
+            ActivationMode::Tanh => one(Op::Tanh),
+            ActivationMode::Relu => one(Op::Relu),
+            ActivationMode::SoftRelu => (Op::Softplus, [1.0, 40.0]),
+            ActivationMode::Abs => one(Op::Abs),
+            ActivationMode::LeakyRelu => (Op::LeakyRelu, [alpha, 0.0]),
         };
         steps.run(op, &[x.into()], parameters, y)
     }
@@ -120,21 +124,21 @@ impl Activation {
         let Self { alpha, beta, gamma, .. } = *self;
         // The largest number below which a bound itself is: comparisons are in this precision.
         let above = |bound: f64| match dx.dtype {
-            DType::F64 => bound.next_up(),
+            ElementType::F64 => bound.next_up(),
             _ => f64::from((bound as f32).next_up()),
         };
         let (op, operands, parameters) = match self.mode {
-            Mode::PassThrough => return steps.copy(dy, dx),
-            Mode::Tanh if beta.abs() <= TINY => {
+            ActivationMode::PassThrough => return steps.copy(dy, dx),
+            ActivationMode::Tanh if beta.abs() <= TINY => {
                 return steps.run(Op::Identity, &[0.0.into()], [0.0; 2], dx);
             }
-            Mode::Tanh => {
+            ActivationMode::Tanh => {
                 let made = steps.make(wide(dx.dtype), dx.sizes())?;
                 let slope = [(alpha * beta).into(), y.into(), y.into()];
                 steps.run(Op::Addcmul, &slope, [-alpha / beta, 0.0], &made)?;
                 return steps.run(Op::Mul, &[dy.into(), (&made).into()], [0.0; 2], dx);
             }
-            Mode::Power => {
+            ActivationMode::Power => {
                 let (base, slope) = self.base(steps, x)?;
                 steps.run(
                     Op::Addcdiv,
@@ -145,18 +149,18 @@ impl Activation {
                 steps.run(Op::Mul, &[(&slope).into(), dy.into()], [0.0; 2], &slope)?;
                 return steps.run(Op::ThresholdBackward, &[(&slope).into(), (&base).into()], [TINY, 0.0], dx);
             }
-            Mode::Elu => {
+            ActivationMode::Elu => {
                 let made = steps.make(wide(dx.dtype), dx.sizes())?;
                 steps.run(Op::Add, &[y.into(), alpha.into()], [0.0; 2], &made)?;
                 return steps.run(Op::PreluBackward, &[dy.into(), x.into(), (&made).into()], [0.0; 2], dx);
             }
-            Mode::Logistic => (Op::SigmoidBackward, y, [0.0; 2]),
-            Mode::Relu => (Op::ThresholdBackward, x, [0.0; 2]),
-            Mode::SoftRelu => (Op::Glu, x, [0.0; 2]),
-            Mode::Abs => (Op::LeakyReluBackward, x, [-1.0, 0.0]),
-            Mode::ClippedRelu => (Op::HardtanhBackward, x, [0.0, above(alpha)]),
-            Mode::LeakyRelu => (Op::LeakyReluBackward, x, [alpha, 0.0]),
-            Mode::Clamp => (Op::HardtanhBackward, x, [alpha, above(beta)]),
+            ActivationMode::Logistic => (Op::SigmoidBackward, y, [0.0; 2]),
+            ActivationMode::Relu => (Op::ThresholdBackward, x, [0.0; 2]),
+            ActivationMode::SoftRelu => (Op::Glu, x, [0.0; 2]),
+            ActivationMode::Abs => (Op::LeakyReluBackward, x, [-1.0, 0.0]),
+            ActivationMode::ClippedRelu => (Op::HardtanhBackward, x, [0.0, above(alpha)]),
+            ActivationMode::LeakyRelu => (Op::LeakyReluBackward, x, [alpha, 0.0]),
+            ActivationMode::Clamp => (Op::HardtanhBackward, x, [alpha, above(beta)]),
         };
         steps.run(op, &[dy.into(), operands.into()], parameters, dx)
     }

@@ -3,7 +3,7 @@
 //! Each channel's sums are split over workgroups and added in a fixed order, so results repeat bit for bit.
 
 use crate::call::{Call, by_float, fit, fit_all, range, read, write};
-use crate::{DType, OpError, Queue, View};
+use crate::{ElementType, OpError, Queue, View};
 use wave32_params::{Name, bn_apply, bn_finish, bn_finish_back, bn_sums};
 use wave32_solve::Access;
 
@@ -46,13 +46,13 @@ fn shape(x: &View) -> Result<Shape, OpError> {
     Ok(Shape { channels: sizes[1], length, count: sizes[0] * length })
 }
 
-fn variant<K>(names: [Name<K>; 3], dtype: DType) -> Result<Name<K>, OpError> {
+fn variant<K>(names: [Name<K>; 3], dtype: ElementType) -> Result<Name<K>, OpError> {
     by_float(names, dtype)
         .ok_or_else(|| OpError::refused("element-type", format!("{dtype:?} is not f32, f16 or bf16")))
 }
 
 fn check(what: &str, view: &View, shape: &Shape) -> Result<(), OpError> {
-    if view.dtype == DType::F32 && view.elements() == shape.channels && view.is_contiguous() {
+    if view.dtype == ElementType::F32 && view.elements() == shape.channels && view.is_contiguous() {
         return Ok(());
     }
     let detail = format!("{what}: {:?} of sizes {:?}, {} channels", view.dtype, view.sizes(), shape.channels);

@@ -1,6 +1,6 @@
 //! [`Call`]: one launch of a kernel, with its parameters and buffers by name.
 
-use crate::{Arg, DType, OpError, Queue, View, Work};
+use crate::{Arg, ElementType, OpError, Queue, View, Work};
 use wave32_params::{Buffers, Kernel, Name, Params};
 use wave32_solve::Access;
 
@@ -133,6 +133,6 @@ pub(crate) fn fit_inner([_, a, b, c]: [u64; 4]) -> Result<[u32; 3], OpError> {
 }
 
 /// The variant for a float of at most 32 bits; `None` for other types.
-pub(crate) fn by_float<K>(names: [Name<K>; 3], dtype: DType) -> Option<Name<K>> {
-    matches!(dtype, DType::F32 | DType::F16 | DType::BF16).then(|| names[dtype as usize])
+pub(crate) fn by_float<K>(names: [Name<K>; 3], dtype: ElementType) -> Option<Name<K>> {
+    matches!(dtype, ElementType::F32 | ElementType::F16 | ElementType::BF16).then(|| names[dtype as usize])
 }

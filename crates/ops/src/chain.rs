@@ -1,10 +1,10 @@
 //! A convolution and what is done to its result before anybody reads it: post-ops, as oneDNN calls them. What of
 //! them a kernel does before it stores is decided here; the rest is launched behind it.
 
-use crate::activation::{Activation, Mode};
+use crate::activation::{Activation, ActivationMode};
 use crate::convolution::storage;
 use crate::steps::Steps;
-use crate::{DType, Op, OpError, Queue, View, copy};
+use crate::{ElementType, Op, OpError, Queue, View, copy};
 use wave32_problem::{ConvProblem, Direction, Epilogue, Layout};
 use wave32_solve::{Plan, Role};
 
@@ -118,7 +118,7 @@ impl ConvChain {
                 epilogue.bias = true;
                 true
             }
-            PostOp::Activation(Activation { mode: Mode::Relu, .. })
+            PostOp::Activation(Activation { mode: ActivationMode::Relu, .. })
                 if epilogue.activation == wave32_problem::Activation::None =>
             {
                 epilogue.activation = wave32_problem::Activation::Relu;
@@ -208,7 +208,8 @@ impl ConvChain {
         if let Some(workspace) = workspace {
             addresses[Role::Workspace as usize] = workspace;
         } else if plan.workspace_bytes > 0 {
-            addresses[Role::Workspace as usize] = steps.make(DType::U8, &[plan.workspace_bytes])?.address;
+            addresses[Role::Workspace as usize] =
+                steps.make(ElementType::U8, &[plan.workspace_bytes])?.address;
         }
         wave32_device::execute(steps.queue, plan, &addresses)?;
         for (at, post_op) in rest.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Convolutions and matrix products: plans of the solver table, launched on a queue.
 
 use crate::skinny::{Skinny, Sum};
-use crate::{ConvChain, ConvOperands, DType, OpError, Queue, View, copy};
+use crate::{ConvChain, ConvOperands, ElementType, OpError, Queue, View, copy};
 use std::collections::HashMap;
 use std::sync::Arc;
 use wave32_problem::{ConvProblem, ConvSpec, Direction};
@@ -36,11 +36,11 @@ pub struct Planner {
 ///
 /// # Errors
 /// `element-type` for what is not f32, f16 or bf16.
-pub fn storage(dtype: DType) -> Result<wave32_problem::DType, OpError> {
+pub fn storage(dtype: ElementType) -> Result<wave32_problem::DType, OpError> {
     match dtype {
-        DType::F32 => Ok(wave32_problem::DType::F32),
-        DType::F16 => Ok(wave32_problem::DType::F16),
-        DType::BF16 => Ok(wave32_problem::DType::BF16),
+        ElementType::F32 => Ok(wave32_problem::DType::F32),
+        ElementType::F16 => Ok(wave32_problem::DType::F16),
+        ElementType::BF16 => Ok(wave32_problem::DType::BF16),
         other => Err(OpError::refused("element-type", format!("{other:?} is not f32, f16 or bf16"))),
     }
 }

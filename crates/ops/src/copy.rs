@@ -1,7 +1,7 @@
 //! Copies between strided views of any types.
 
 use crate::call::{Call, fit, fit_all, fit_inner, read, write};
-use crate::{Common, DType, Kind, OpError, Queue, View};
+use crate::{Common, ElementType, Kind, OpError, Queue, View};
 use wave32_params::{Divisors, Name, copy as kernel};
 
 const PER_GROUP: u64 = 256 * 4;
@@ -68,7 +68,7 @@ fn bytes(view: &View) -> u64 {
 }
 
 /// The kernel that copies elements of this type as they are.
-pub(crate) fn plain(dtype: DType) -> Name<kernel::Kernel> {
+pub(crate) fn plain(dtype: ElementType) -> Name<kernel::Kernel> {
     match dtype.size() {
         1 => kernel::S1,
         2 => kernel::S2,

@@ -5,7 +5,7 @@ use wave32_params::any;
 /// Type of a tensor's elements. The discriminants are the type codes of `kernels/any.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
-pub enum DType {
+pub enum ElementType {
     /// 32-bit float.
     F32 = any::T_F32,
     /// 16-bit float.
@@ -39,7 +39,7 @@ pub enum Kind {
     Double,
 }
 
-impl DType {
+impl ElementType {
     /// Every type.
     pub const ALL: [Self; 10] = [
         Self::F32,
@@ -87,9 +87,9 @@ impl DType {
 
 impl Kind {
     /// What to compute in so that none of these types loses precision it need not lose.
-    pub fn of(types: impl IntoIterator<Item = DType>) -> Self {
+    pub fn of(types: impl IntoIterator<Item = ElementType>) -> Self {
         types.into_iter().fold(Self::Int, |kind, dtype| match (kind, dtype) {
-            (Self::Double, _) | (_, DType::F64) => Self::Double,
+            (Self::Double, _) | (_, ElementType::F64) => Self::Double,
             (Self::Float, _) => Self::Float,
             (Self::Int, dtype) if dtype.is_float() => Self::Float,
             (Self::Int, _) => Self::Int,

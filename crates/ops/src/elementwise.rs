@@ -2,7 +2,7 @@
 
 use crate::call::{Bound, Call, by_float, fit, fit_all, fit_inner, read, write};
 use crate::op::Op;
-use crate::{Common, DType, Kind, MAX_DIMS, OpError, Queue, View};
+use crate::{Common, ElementType, Kind, MAX_DIMS, OpError, Queue, View};
 use wave32_params::ew_fast::{FULL, REPEAT, SAME};
 use wave32_params::{Name, ew, ew_fast};
 
@@ -97,19 +97,19 @@ pub struct Elementwise {
     /// Which.
     pub op: Op,
     /// The element type in which it computes (f16 and bf16: in f32): the promoted type of the operands.
-    pub compute: DType,
+    pub compute: ElementType,
     /// The parameters that [`Op`] calls s and t.
     pub parameters: [Number; 2],
 }
 
 impl Elementwise {
     /// An operation without parameters.
-    pub fn new(op: Op, compute: DType) -> Self {
+    pub fn new(op: Op, compute: ElementType) -> Self {
         Self { op, compute, parameters: [Number::Int(0); 2] }
     }
 
     /// With parameters.
-    pub fn with(op: Op, compute: DType, s: f64, t: f64) -> Self {
+    pub fn with(op: Op, compute: ElementType, s: f64, t: f64) -> Self {
         Self { op, compute, parameters: [Number::Float(s), Number::Float(t)] }
     }
 
@@ -121,11 +121,12 @@ impl Elementwise {
     /// `too-many-elements`, `range-too-large`, the device's.
     pub fn run(&self, queue: &mut dyn Queue, operands: &[Operand], out: &View) -> Result<(), OpError> {
         debug_assert!(operands.len() <= 3);
-        let doubles = operands.iter().any(|o| matches!(o, Operand::Of(view) if view.dtype == DType::F64));
-        let kind = if doubles || out.dtype == DType::F64 {
+        let doubles =
+            operands.iter().any(|o| matches!(o, Operand::Of(view) if view.dtype == ElementType::F64));
+        let kind = if doubles || out.dtype == ElementType::F64 {
             Kind::Double
         } else if self.op.reads_float() {
-            Kind::of([self.compute, DType::F32])
+            Kind::of([self.compute, ElementType::F32])
         } else {
             Kind::of([self.compute])
         };

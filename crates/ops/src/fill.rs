@@ -1,6 +1,6 @@
 //! Results that depend on the index alone.
 
-use crate::{DType, Elementwise, Number, Op, OpError, Operand, Queue, View};
+use crate::{ElementType, Elementwise, Number, Op, OpError, Operand, Queue, View};
 
 /// Every element becomes `value`.
 ///
@@ -16,7 +16,7 @@ pub fn fill(queue: &mut dyn Queue, out: &View, value: Number) -> Result<(), OpEr
 }
 
 /// The 32-bit word that repeats in memory, where one does and is known without rounding to 16-bit floats.
-fn word(dtype: DType, value: Number) -> Option<u32> {
+fn word(dtype: ElementType, value: Number) -> Option<u32> {
     let byte = |byte: u8| u32::from(byte) * 0x0101_0101;
     match dtype {
         _ if matches!(value, Number::Int(0))
@@ -24,12 +24,12 @@ fn word(dtype: DType, value: Number) -> Option<u32> {
         {
             Some(0)
         }
-        DType::F32 => Some((value.float() as f32).to_bits()),
-        DType::I32 => Some(value.int() as u32),
-        DType::I16 => Some(u32::from(value.int() as u16) * 0x1_0001),
-        DType::I8 | DType::U8 => Some(byte(value.int() as u8)),
-        DType::Bool => Some(byte(u8::from(value.float() != 0.0))),
-        DType::F16 | DType::BF16 | DType::F64 | DType::I64 => None,
+        ElementType::F32 => Some((value.float() as f32).to_bits()),
+        ElementType::I32 => Some(value.int() as u32),
+        ElementType::I16 => Some(u32::from(value.int() as u16) * 0x1_0001),
+        ElementType::I8 | ElementType::U8 => Some(byte(value.int() as u8)),
+        ElementType::Bool => Some(byte(u8::from(value.float() != 0.0))),
+        ElementType::F16 | ElementType::BF16 | ElementType::F64 | ElementType::I64 => None,
     }
 }
 

@@ -40,7 +40,7 @@ pub use batch_norm::{BatchNorm, batch_norm, batch_norm_backward};
 pub use chain::{ConvChain, ConvOperands, PostOp};
 pub use convolution::{Planner, PricedPlan, storage};
 pub use copy::copy;
-pub use dtype::{DType, Kind};
+pub use dtype::{ElementType, Kind};
 pub use elementwise::{Elementwise, Number, Operand};
 pub use fill::{arange, eye, fill, linspace};
 pub use loss::{NllLoss, Reduction, nll_loss, nll_loss_backward};

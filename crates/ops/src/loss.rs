@@ -3,7 +3,7 @@
 use crate::call::{Call, fit, range, read, write};
 use crate::index::Errors;
 use crate::scratch::scratch;
-use crate::{Common, DType, Number, OpError, Queue, Reduce, View, fill, reduce};
+use crate::{Common, ElementType, Number, OpError, Queue, Reduce, View, fill, reduce};
 use wave32_params::nll;
 use wave32_solve::Access;
 
@@ -126,7 +126,7 @@ fn launch(
 }
 
 fn no_doubles(views: &[&View]) -> Result<(), OpError> {
-    if views.iter().any(|view| view.dtype == DType::F64) {
+    if views.iter().any(|view| view.dtype == ElementType::F64) {
         return Err(OpError::refused("no-double", "a loss of f64"));
     }
     Ok(())
@@ -163,10 +163,10 @@ pub fn nll_loss(
         each(queue, 0, out)?;
         return fill(queue, total, Number::Float(0.0));
     }
-    scratch(queue, DType::F32, &[2, count.max(1)], |queue, parts| {
-        scratch(queue, DType::F32, &[2], |queue, sums| {
+    scratch(queue, ElementType::F32, &[2, count.max(1)], |queue, parts| {
+        scratch(queue, ElementType::F32, &[2], |queue, sums| {
             each(queue, nll::FLAG_PARTS, parts)?;
-            let parts = View::contiguous(parts.address, DType::F32, &[2, count])?;
+            let parts = View::contiguous(parts.address, ElementType::F32, &[2, count])?;
             reduce(queue, Reduce::Sum, &parts, &[1], sums)?;
             let flags = if loss.reduction == Reduction::Mean { nll::FLAG_MEAN } else { 0 };
             let sides = Sides { src: (sums, [0; 3]), targets: (target, [0; 2]), out: (out, [0; 3]), total };

@@ -4,7 +4,7 @@ use crate::call::{Bound, Call, fit, read, write};
 use crate::lanes::Lanes;
 use crate::reduction::inverse_deviation;
 use crate::scratch::scratch;
-use crate::{DType, Elementwise, Op, OpError, Operand, Queue, Reduce, View, reduce};
+use crate::{ElementType, Elementwise, Op, OpError, Operand, Queue, Reduce, View, reduce};
 use wave32_params::norm as kernel;
 use wave32_params::norm_sums;
 
@@ -59,7 +59,7 @@ impl NormShape {
             }
         }
         for view in statistics {
-            if view.elements() != self.rows || !view.is_contiguous() || view.dtype != DType::F32 {
+            if view.elements() != self.rows || !view.is_contiguous() || view.dtype != ElementType::F32 {
                 return refused("statistics", view);
             }
         }
@@ -69,7 +69,7 @@ impl NormShape {
             }
         }
         let all = tensors.iter().copied().chain(weights.iter().flatten().copied());
-        if all.into_iter().any(|view| view.dtype == DType::F64) {
+        if all.into_iter().any(|view| view.dtype == ElementType::F64) {
             return Err(OpError::refused("no-double", "a norm of f64"));
         }
         Ok(())
@@ -228,7 +228,7 @@ impl Backward<'_> {
                 per: 1,
                 flags: norm_sums::FLAG_STATISTICS_ALONG,
             };
-            scratch(queue, DType::F32, &[2, channels], |queue, sums| {
+            scratch(queue, ElementType::F32, &[2, channels], |queue, sums| {
                 self.sums(queue, &span, sums)?;
                 parameters(queue, sums, grads)
             })?;
@@ -236,7 +236,7 @@ impl Backward<'_> {
         let Some(dx) = grads.x else { return Ok(()) };
         let flags = flag(self.weight, norm_sums::FLAG_WEIGHTED);
         let span = Span { outs: rows, count: channels, steps: [channels, 1], per: 1, flags };
-        scratch(queue, DType::F32, &[2, rows], |queue, sums| {
+        scratch(queue, ElementType::F32, &[2, rows], |queue, sums| {
             self.sums(queue, &span, sums)?;
             self.apply(queue, sums, dx)
         })
@@ -247,24 +247,26 @@ impl Backward<'_> {
         let NormShape { rows, channels, inner, .. } = self.shape;
         let (weights, outs) = (self.shape.weights(), rows * channels);
         let span = Span { outs, count: inner, steps: [inner, 1], per: channels, flags: 0 };
-        scratch(queue, DType::F32, &[2, outs], |queue, sums| {
+        scratch(queue, ElementType::F32, &[2, outs], |queue, sums| {
             self.sums(queue, &span, sums)?;
             if grads.weight.is_some() || grads.bias.is_some() {
-                let items = View::contiguous(sums.address, DType::F32, &[2, outs / weights.max(1), weights])?;
-                scratch(queue, DType::F32, &[2, weights], |queue, by_weight| {
+                let items =
+                    View::contiguous(sums.address, ElementType::F32, &[2, outs / weights.max(1), weights])?;
+                scratch(queue, ElementType::F32, &[2, weights], |queue, by_weight| {
                     reduce(queue, Reduce::Sum, &items, &[1], by_weight)?;
                     parameters(queue, by_weight, grads)
                 })?;
             }
             let Some(dx) = grads.x else { return Ok(()) };
             if let Some(weight) = self.weight {
-                let items = View::contiguous(sums.address, DType::F32, &[2, outs / weights.max(1), weights])?;
+                let items =
+                    View::contiguous(sums.address, ElementType::F32, &[2, outs / weights.max(1), weights])?;
                 let weight = flat(weight)?;
                 let operands = [Operand::Of(&items), Operand::Of(&weight)];
-                Elementwise::new(Op::Mul, DType::F32).run(queue, &operands, &items)?;
+                Elementwise::new(Op::Mul, ElementType::F32).run(queue, &operands, &items)?;
             }
-            let by_row = View::contiguous(sums.address, DType::F32, &[2, rows, channels])?;
-            scratch(queue, DType::F32, &[2, rows], |queue, sums| {
+            let by_row = View::contiguous(sums.address, ElementType::F32, &[2, rows, channels])?;
+            scratch(queue, ElementType::F32, &[2, rows], |queue, sums| {
                 reduce(queue, Reduce::Sum, &by_row, &[2], sums)?;
                 self.apply(queue, sums, dx)
             })
@@ -322,7 +324,7 @@ impl Backward<'_> {
         if lanes.splits == 1 {
             return launch(queue, to);
         }
-        scratch(queue, DType::F32, &[2, lanes.splits, outs], |queue, parts| {
+        scratch(queue, ElementType::F32, &[2, lanes.splits, outs], |queue, parts| {
             launch(queue, parts)?;
             reduce(queue, Reduce::Sum, parts, &[1], to)
         })

@@ -1,7 +1,7 @@
 //! Optimizer steps, one launch a tensor, and the scaling of gradients for mixed precision.
 
 use crate::call::{Call, fit, read, write};
-use crate::{DType, OpError, Queue, View};
+use crate::{ElementType, OpError, Queue, View};
 use wave32_params::unscale as unscale_kernel;
 use wave32_params::{amp_scale, optim};
 
@@ -114,14 +114,14 @@ fn step(
         return Err(OpError::refused("no-such-layout", "no parameter"));
     };
     for tensor in tensors.into_iter().flatten() {
-        let float = tensor.dtype.is_float() && tensor.dtype != DType::F64;
+        let float = tensor.dtype.is_float() && tensor.dtype != ElementType::F64;
         if !tensor.is_contiguous() || tensor.sizes() != param.sizes() || !float {
             let detail = format!("{:?} of {:?}", tensor.dtype, tensor.sizes());
             return Err(OpError::refused("no-such-layout", detail));
         }
     }
     for number in [settings.found_inf, settings.grad_scale, steps].into_iter().flatten() {
-        single(number, DType::F32)?;
+        single(number, ElementType::F32)?;
     }
     if !tensors.into_iter().flatten().all(|tensor| tensor.fits(queue.caps())) {
         // In halves: order does not matter, and nothing but the step's number is shared.
@@ -195,7 +195,7 @@ fn piece(tensor: &View, start: u64, size: u64) -> Result<View, OpError> {
     View::contiguous(tensor.address + start * tensor.dtype.size(), tensor.dtype, &[size])
 }
 
-fn single(number: &View, dtype: DType) -> Result<(), OpError> {
+fn single(number: &View, dtype: ElementType) -> Result<(), OpError> {
     if number.elements() == 1 && number.dtype == dtype {
         return Ok(());
     }
@@ -214,9 +214,9 @@ pub fn unscale(
     found_inf: &View,
     inv_scale: &View,
 ) -> Result<(), OpError> {
-    single(found_inf, DType::F32)?;
-    single(inv_scale, DType::F32)?;
-    if !grad.is_contiguous() || !grad.dtype.is_float() || grad.dtype == DType::F64 {
+    single(found_inf, ElementType::F32)?;
+    single(inv_scale, ElementType::F32)?;
+    if !grad.is_contiguous() || !grad.dtype.is_float() || grad.dtype == ElementType::F64 {
         return Err(OpError::refused("no-such-layout", format!("{:?} {:?}", grad.dtype, grad.strides())));
     }
     let count = grad.elements();
@@ -257,9 +257,9 @@ pub fn update_scale(
     [growth, backoff]: [f64; 2],
     interval: u32,
 ) -> Result<(), OpError> {
-    single(scale, DType::F32)?;
-    single(tracker, DType::I32)?;
-    single(found_inf, DType::F32)?;
+    single(scale, ElementType::F32)?;
+    single(tracker, ElementType::I32)?;
+    single(found_inf, ElementType::F32)?;
     let buffers = amp_scale::Buffers {
         scale: write(queue, scale)?,
         tracker: write(queue, tracker)?,

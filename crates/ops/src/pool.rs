@@ -1,7 +1,7 @@
 //! Pooling over two dimensions: maximum and average, sliding and adaptive windows, forward and backward.
 
 use crate::call::{Call, by_float, fit, fit_all, read, write};
-use crate::{DType, OpError, Queue, View};
+use crate::{ElementType, OpError, Queue, View};
 use wave32_params::pool::{self as kernel, ADAPTIVE, AVERAGE, BACKWARD, CHANNELS_LAST, COUNT_PAD};
 use wave32_params::{Divisors, Pair};
 
@@ -119,7 +119,7 @@ fn average(windows: Windows, divisor: Divisor) -> Result<(u32, u32), OpError> {
 }
 
 fn check_indices(output: &View, indices: &View) -> Result<(), OpError> {
-    if indices.dtype != DType::I64 || indices.sizes() != output.sizes() {
+    if indices.dtype != ElementType::I64 || indices.sizes() != output.sizes() {
         let detail = format!("indices {:?} {:?} of {:?}", indices.dtype, indices.sizes(), output.sizes());
         return Err(OpError::refused("bad-type", detail));
     }
@@ -147,7 +147,7 @@ impl Sides<'_> {
         let backward = self.mode & BACKWARD != 0;
         let plain = self.mode & AVERAGE == 0 && self.windows != Windows::Adaptive;
         let name = match (input.dtype, plain, backward) {
-            (DType::F64, ..) => Some(kernel::D),
+            (ElementType::F64, ..) => Some(kernel::D),
             (dtype, false, _) => by_float(kernel::T, dtype),
             (dtype, true, false) => by_float(kernel::M0, dtype),
             (dtype, true, true) => by_float(kernel::M1, dtype),

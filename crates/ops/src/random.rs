@@ -1,12 +1,12 @@
 //! Random numbers: counter-based, so that a result depends on seed, offset and index alone.
 
 use crate::call::{Call, fit, fit_all, fit_inner, read, write};
-use crate::{Common, DType, Number, OpError, Queue, View};
+use crate::{Common, ElementType, Number, OpError, Queue, View};
 use wave32_params::random as kernel;
 
 /// Seed and first counter of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stream {
+pub struct PhiloxState {
     /// Key of the sequence.
     pub seed: u64,
     /// The first counter; the call uses [`counters`] of them.
@@ -60,7 +60,7 @@ pub enum Draw<'a> {
 /// # Errors
 /// `no-such-type` for F64, which kernels have no bits for; `too-many-elements`, `range-too-large`;
 /// [`OpError::Device`] where the device fails.
-pub fn random(queue: &mut dyn Queue, stream: Stream, draw: Draw, out: &View) -> Result<(), OpError> {
+pub fn random(queue: &mut dyn Queue, stream: PhiloxState, draw: Draw, out: &View) -> Result<(), OpError> {
     let zero = Number::Int(0);
     let (mode, s, t, input, range, base) = match draw {
         Draw::Uniform { low, high } => (kernel::DRAW_UNIFORM, low, high, None, 0, zero),
@@ -83,7 +83,7 @@ pub fn random(queue: &mut dyn Queue, stream: Stream, draw: Draw, out: &View) -> 
 /// `different-strides`; as [`random`].
 pub fn dropout(
     queue: &mut dyn Queue,
-    stream: Stream,
+    stream: PhiloxState,
     input: &View,
     keep: f64,
     out: &View,
@@ -110,12 +110,12 @@ impl Launch {
     fn run(
         &self,
         queue: &mut dyn Queue,
-        stream: Stream,
+        stream: PhiloxState,
         input: Option<&View>,
         out: &View,
         mask: Option<&View>,
     ) -> Result<(), OpError> {
-        if out.dtype == DType::F64 || input.is_some_and(|input| input.dtype == DType::F64) {
+        if out.dtype == ElementType::F64 || input.is_some_and(|input| input.dtype == ElementType::F64) {
             return Err(OpError::refused("no-such-type", "random numbers of F64"));
         }
         if out.elements() == 0 {
@@ -156,8 +156,8 @@ impl Launch {
                 range: self.range,
                 base: self.base,
                 bits: match out.dtype {
-                    DType::F16 if self.mode == kernel::DRAW_UNIFORM => 11,
-                    DType::BF16 if self.mode == kernel::DRAW_UNIFORM => 8,
+                    ElementType::F16 if self.mode == kernel::DRAW_UNIFORM => 11,
+                    ElementType::BF16 if self.mode == kernel::DRAW_UNIFORM => 8,
                     _ => 24,
                 },
                 s: self.s as f32,

@@ -2,7 +2,7 @@
 
 use crate::call::{Call, fit, fit_all, fit_inner, read, write};
 use crate::lanes::Lanes;
-use crate::{Common, DType, Kind, OpError, Queue, View, copy};
+use crate::{Common, ElementType, Kind, OpError, Queue, View, copy};
 use wave32_params::group::LANES_DEEP;
 use wave32_params::{Name, reduction};
 
@@ -10,7 +10,7 @@ use wave32_params::{Name, reduction};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Family {
     kernel: Name<reduction::Kernel>,
-    partial: DType,
+    partial: ElementType,
     mode: Mode,
 }
 
@@ -24,9 +24,9 @@ enum Mode {
 impl Family {
     fn new(kind: Kind, mode: Mode, kernels: [Name<reduction::Kernel>; 3]) -> Self {
         let (kernel, partial) = match kind {
-            Kind::Float => (kernels[0], DType::F32),
-            Kind::Int => (kernels[1], DType::I64),
-            Kind::Double => (kernels[2], DType::F64),
+            Kind::Float => (kernels[0], ElementType::F32),
+            Kind::Int => (kernels[1], ElementType::I64),
+            Kind::Double => (kernels[2], ElementType::F64),
         };
         Self { kernel, partial, mode }
     }
@@ -128,11 +128,11 @@ impl Job {
         }
         let side = |pick: fn(&(u64, u64, u64)) -> u64| {
             let (sizes, strides): (Vec<u64>, Vec<u64>) = kept.iter().map(|dim| (dim.0, pick(dim))).unzip();
-            View::new(0, DType::F32, &sizes, &strides)
+            View::new(0, ElementType::F32, &sizes, &strides)
         };
         let kept = Common::new(&[&side(|dim| dim.1)?, &side(|dim| dim.2)?]);
         let (sizes, strides): (Vec<u64>, Vec<u64>) = reduced.into_iter().unzip();
-        let reduced = Common::new(&[&View::new(0, DType::F32, &sizes, &strides)?]);
+        let reduced = Common::new(&[&View::new(0, ElementType::F32, &sizes, &strides)?]);
         let (outs, count) = (kept.elements(), reduced.elements());
         Ok(Self { input: *input, dims: dims.to_vec(), kept, reduced, outs, count, scalar: 0.0 })
     }
@@ -307,7 +307,7 @@ impl Scratch {
         let values_view = View::new(address, family.partial, &[planes, splits, outs], &[plane, outs, 1])?;
         let mut places = values_view;
         if family.mode == Mode::Extreme {
-            places = View::contiguous(address + values, DType::I32, &[splits, outs])?;
+            places = View::contiguous(address + values, ElementType::I32, &[splits, outs])?;
         }
         Ok(Self { values: values_view, places, outs, splits, plane })
     }

@@ -1,11 +1,11 @@
 //! Memory for the length of a few launches.
 
-use crate::{DType, OpError, Queue, View};
+use crate::{ElementType, OpError, Queue, View};
 
 /// Runs `work` with a contiguous view in memory of its own, given back behind the launches.
 pub(crate) fn scratch(
     queue: &mut dyn Queue,
-    dtype: DType,
+    dtype: ElementType,
     sizes: &[u64],
     work: impl FnOnce(&mut dyn Queue, &View) -> Result<(), OpError>,
 ) -> Result<(), OpError> {

@@ -3,12 +3,12 @@
 
 use crate::call::{Call, by_float, fit, fit_all, read, write};
 use crate::scratch::scratch;
-use crate::{DType, Elementwise, Op, OpError, Queue, Reduce, View, copy, reduce};
+use crate::{ElementType, Elementwise, Op, OpError, Queue, Reduce, View, copy, reduce};
 use wave32_params::{Name, skinny};
 use wave32_solve::DeviceCaps;
 
 /// The largest size of the small side.
-const MOST: u64 = 16;
+const MAX_SMALL: u64 = 16;
 /// Workgroups per compute unit that keep enough loads in flight.
 const GROUPS_PER_CU: u64 = 4;
 /// Adding partial results may cost 1/8 of the time to read the large operand.
@@ -88,20 +88,20 @@ impl Skinny {
             return None;
         }
         let (small, large) = (*a, b.transposed());
-        let as_it_is = Self { form: Form::Outer, small, large, out: *out, sum: sum.copied() };
-        let turned = Self { small: large, large: small, ..as_it_is }.with(|v| *v, |v| *v, View::transposed);
-        let is_turned = m.min(n) <= MOST && m > n;
-        let product = if is_turned { turned } else { as_it_is.with(|v| *v, |v| *v, |v| *v) };
+        let unswapped = Self { form: Form::Outer, small, large, out: *out, sum: sum.copied() };
+        let swapped = Self { small: large, large: small, ..unswapped }.with(|v| *v, |v| *v, View::transposed);
+        let is_swapped = m.min(n) <= MAX_SMALL && m > n;
+        let product = if is_swapped { swapped } else { unswapped.with(|v| *v, |v| *v, |v| *v) };
         let Self { large, out, .. } = product;
         let (along_l, along_k) = (large.strides()[1], large.strides()[2]);
-        let form = if m.min(n) > MOST {
+        let form = if m.min(n) > MAX_SMALL {
             Form::Outer
         } else if along_k == 1 || (along_l > 1 && along_k != 0) {
             Form::Rows
         } else {
             Form::Columns
         };
-        if form == Form::Outer && (k > MOST || sum.is_some() || out.strides()[2] != 1) {
+        if form == Form::Outer && (k > MAX_SMALL || sum.is_some() || out.strides()[2] != 1) {
             return None;
         }
         let product = Self { form, ..product };
@@ -151,7 +151,7 @@ impl Skinny {
     /// The kernel's S.
     fn depth_of_tile(&self) -> u64 {
         let [_, s, _, k] = self.sizes();
-        if (if self.form == Form::Outer { k } else { s }) <= 4 { 4 } else { MOST }
+        if (if self.form == Form::Outer { k } else { s }) <= 4 { 4 } else { MAX_SMALL }
     }
 
     fn of_batch(&self, g: u64) -> Self {
@@ -226,7 +226,7 @@ impl Skinny {
         if splits == 1 {
             return self.launch(queue, chunk, 0, None);
         }
-        scratch(queue, DType::F32, &[splits, g, s, l], |queue, parts| {
+        scratch(queue, ElementType::F32, &[splits, g, s, l], |queue, parts| {
             for at in (0..k).step_by(bound as usize) {
                 let count = bound.min(k - at);
                 let part = self.with(|v| v.narrow(2, at, count), |v| v.narrow(2, at, count), |v| *v);

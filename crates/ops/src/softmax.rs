@@ -2,7 +2,7 @@
 
 use crate::call::{Call, fit, fit_all, fit_inner, read, write};
 use crate::lanes::Lanes;
-use crate::{Common, DType, OpError, Queue, View};
+use crate::{Common, ElementType, OpError, Queue, View};
 use wave32_params::softmax as kernel;
 
 /// `y` = softmax of `x` along `dim`, or its logarithm.
@@ -41,7 +41,7 @@ fn launch(
     if sides.iter().any(|view| view.sizes() != x.sizes()) || dim >= x.rank() {
         return Err(OpError::refused("different-sizes", format!("{:?} along {dim}", x.sizes())));
     }
-    if sides.iter().any(|view| view.dtype == DType::F64) {
+    if sides.iter().any(|view| view.dtype == ElementType::F64) {
         return Err(OpError::refused("no-double", "softmax of f64"));
     }
     if x.elements() == 0 {

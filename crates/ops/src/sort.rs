@@ -2,7 +2,7 @@
 
 use crate::call::{Call, fit, fit_all, fit_inner, read, write};
 use crate::scratch::scratch;
-use crate::{Common, DType, OpError, Queue, View, copy};
+use crate::{Common, ElementType, OpError, Queue, View, copy};
 use wave32_params::{sort_block, sort_merge};
 
 const THREADS: u64 = 256;
@@ -26,7 +26,7 @@ pub fn argsort(
         let detail = format!("{:?} along {dim} into {:?}", x.sizes(), places.sizes());
         return Err(OpError::refused("different-sizes", detail));
     }
-    if places.dtype != DType::I64 {
+    if places.dtype != ElementType::I64 {
         return Err(OpError::refused("bad-type", format!("places in {:?}", places.dtype)));
     }
     if places.elements() == 0 {
@@ -36,8 +36,8 @@ pub fn argsort(
     let rows = x.elements() / count;
     let pair = [2 * rows, count];
     // Two of each: merging goes from one to the other.
-    scratch(queue, DType::I64, &pair, |queue, keys| {
-        scratch(queue, DType::I32, &pair, |queue, found| {
+    scratch(queue, ElementType::I64, &pair, |queue, keys| {
+        scratch(queue, ElementType::I32, &pair, |queue, found| {
             let side = |view: &View, at: u64| view.narrow(0, at * rows, rows);
             blocks(queue, x, dim, descending, &side(keys, 0), &side(found, 0))?;
             let (mut run, mut at) = (THREADS, 0);

@@ -1,6 +1,6 @@
 //! What operations of several launches are made of: elementwise steps, and memory between them.
 
-use crate::{DType, Elementwise, Number, Op, OpError, Operand, Queue, View, copy};
+use crate::{ElementType, Elementwise, Number, Op, OpError, Operand, Queue, View, copy};
 
 /// Launches, and the memory that they need in between: given back when this is dropped, behind what was launched.
 pub struct Steps<'q> {
@@ -19,7 +19,7 @@ impl<'q> Steps<'q> {
     ///
     /// # Errors
     /// [`OpError::Device`] where the device fails.
-    pub fn make(&mut self, dtype: DType, sizes: &[u64]) -> Result<View, OpError> {
+    pub fn make(&mut self, dtype: ElementType, sizes: &[u64]) -> Result<View, OpError> {
         let bytes = sizes.iter().product::<u64>() * dtype.size();
         let address = self.queue.alloc(bytes.max(4))?;
         self.taken.push(address);
@@ -52,7 +52,7 @@ impl<'q> Steps<'q> {
     /// # Errors
     /// The operation's.
     pub fn count(&mut self, op: Op, operands: &[Operand], out: &View) -> Result<(), OpError> {
-        Elementwise::new(op, DType::I64).run(self.queue, operands, out)
+        Elementwise::new(op, ElementType::I64).run(self.queue, operands, out)
     }
 
     /// `start + i step` along one dimension.
@@ -60,7 +60,7 @@ impl<'q> Steps<'q> {
     /// # Errors
     /// [`OpError::Device`] where the device fails.
     pub fn range(&mut self, start: i64, step: i64, len: u64) -> Result<View, OpError> {
-        let made = self.make(DType::I64, &[len])?;
+        let made = self.make(ElementType::I64, &[len])?;
         crate::arange(self.queue, &made, Number::Int(start), Number::Int(step))?;
         Ok(made)
     }
@@ -81,6 +81,6 @@ impl Drop for Steps<'_> {
 }
 
 /// The type to keep intermediate results of `dtype` in.
-pub fn wide(dtype: DType) -> DType {
-    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+pub fn wide(dtype: ElementType) -> ElementType {
+    if dtype == ElementType::F64 { ElementType::F64 } else { ElementType::F32 }
 }

@@ -2,7 +2,7 @@
 
 use crate::call::{Call, by_float, fit, read, write};
 use crate::pool::strides4;
-use crate::{DType, OpError, Queue, View};
+use crate::{ElementType, OpError, Queue, View};
 use wave32_params::Divisors;
 use wave32_params::upsample::{self as kernel, ALIGN, BACKWARD, BILINEAR, CHANNELS_LAST, EXACT, SIGNAL};
 
@@ -89,7 +89,7 @@ fn launch(
     }
     let backward = pass == Pass::Backward;
     let name = match (input.dtype, backward) {
-        (DType::F64, _) => Some(kernel::D),
+        (ElementType::F64, _) => Some(kernel::D),
         (dtype, false) => by_float(kernel::T0, dtype),
         (dtype, true) => by_float(kernel::T1, dtype),
     };

@@ -1,6 +1,6 @@
 //! [`View`]: a strided tensor in device memory, and what strided kernels need of several.
 
-use crate::{DType, OpError};
+use crate::{ElementType, OpError};
 use wave32_solve::DeviceCaps;
 
 /// Most dimensions of a view.
@@ -12,7 +12,7 @@ pub struct View {
     /// Address of element 0, in bytes.
     pub address: u64,
     /// Type of the elements.
-    pub dtype: DType,
+    pub dtype: ElementType,
     rank: u8,
     sizes: [u64; MAX_DIMS],
     strides: [u64; MAX_DIMS],
@@ -23,7 +23,7 @@ impl View {
     ///
     /// # Errors
     /// `too-many-dimensions` above [`MAX_DIMS`].
-    pub fn new(address: u64, dtype: DType, sizes: &[u64], strides: &[u64]) -> Result<Self, OpError> {
+    pub fn new(address: u64, dtype: ElementType, sizes: &[u64], strides: &[u64]) -> Result<Self, OpError> {
         let rank = sizes.len();
         if rank > MAX_DIMS || strides.len() != rank {
             let detail = format!("{rank} sizes and {} strides, {MAX_DIMS} at most", strides.len());
@@ -40,7 +40,7 @@ impl View {
     ///
     /// # Errors
     /// `too-many-dimensions` above [`MAX_DIMS`].
-    pub fn contiguous(address: u64, dtype: DType, sizes: &[u64]) -> Result<Self, OpError> {
+    pub fn contiguous(address: u64, dtype: ElementType, sizes: &[u64]) -> Result<Self, OpError> {
         let mut strides = vec![0; sizes.len()];
         let mut stride = 1u64;
         for (at, &size) in strides.iter_mut().zip(sizes).rev() {
@@ -271,12 +271,12 @@ mod tests {
     use super::*;
 
     fn view(sizes: &[u64], strides: &[u64]) -> View {
-        View::new(0, DType::F32, sizes, strides).unwrap()
+        View::new(0, ElementType::F32, sizes, strides).unwrap()
     }
 
     #[test]
     fn dimensions_merge_where_all_views_allow() {
-        let plain = View::contiguous(0, DType::F32, &[2, 3, 4, 5]).unwrap();
+        let plain = View::contiguous(0, ElementType::F32, &[2, 3, 4, 5]).unwrap();
         assert_eq!(plain.strides(), [60, 20, 5, 1]);
         assert!(plain.is_contiguous());
         let common = Common::new(&[&plain, &plain]);
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn select_drops_a_dimension() {
-        let plain = View::contiguous(0, DType::F16, &[2, 3, 4]).unwrap().select(1, 2);
+        let plain = View::contiguous(0, ElementType::F16, &[2, 3, 4]).unwrap().select(1, 2);
         assert_eq!((plain.sizes(), plain.strides(), plain.address), (&[2, 4][..], &[12, 1][..], 16));
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{close, get, put_plain, random, room, stream, values};
 use rand::Rng;
-use wave32_ops::{BatchNorm, DType, View, batch_norm, batch_norm_backward};
+use wave32_ops::{BatchNorm, ElementType, View, batch_norm, batch_norm_backward};
 
 /// Mean and variance of each channel of N x C x L.
 fn statistics(x: &[f64], (n, c, l): (usize, usize, usize)) -> (Vec<f64>, Vec<f64>) {
@@ -20,29 +20,29 @@ fn forward_and_backward_match_f64() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     for (sizes, dtype, training, affine) in [
-        ([3u64, 5, 7, 4], DType::F32, true, true),
-        ([2, 3, 11, 13], DType::F32, true, false),
-        ([70, 2, 8, 16], DType::F32, true, true),
-        ([2, 70, 1, 1], DType::F32, true, true),
-        ([3, 4, 5, 5], DType::F32, false, true),
-        ([3, 4, 8, 8], DType::F16, true, true),
-        ([3, 4, 5, 3], DType::BF16, true, true),
-        ([3, 4, 5, 3], DType::F16, true, true),
-        ([3, 4, 8, 8], DType::BF16, true, true),
+        ([3u64, 5, 7, 4], ElementType::F32, true, true),
+        ([2, 3, 11, 13], ElementType::F32, true, false),
+        ([70, 2, 8, 16], ElementType::F32, true, true),
+        ([2, 70, 1, 1], ElementType::F32, true, true),
+        ([3, 4, 5, 5], ElementType::F32, false, true),
+        ([3, 4, 8, 8], ElementType::F16, true, true),
+        ([3, 4, 5, 3], ElementType::BF16, true, true),
+        ([3, 4, 5, 3], ElementType::F16, true, true),
+        ([3, 4, 8, 8], ElementType::BF16, true, true),
     ] {
         let what = format!("{sizes:?} {dtype:?} training {training} affine {affine}, seed {seed}");
-        let tolerance: f64 = if dtype == DType::F32 { 3e-6 } else { 2e-2 };
+        let tolerance: f64 = if dtype == ElementType::F32 { 3e-6 } else { 2e-2 };
         let (n, c, l) = (sizes[0] as usize, sizes[1] as usize, (sizes[2] * sizes[3]) as usize);
         let count = (n * l) as f64;
         // Far from zero: squares would cancel. (Of two elements the mean itself has no digits to spare.)
-        let offset = if dtype == DType::F32 && count > 4.0 { 50.0 } else { 0.0 };
+        let offset = if dtype == ElementType::F32 && count > 4.0 { 50.0 } else { 0.0 };
         let x: Vec<f64> = values(&mut random, dtype, (n * c * l) as u64, 1.0)
             .iter()
             .map(|v| common::rounded(dtype, v + offset))
             .collect();
         let dy = values(&mut random, dtype, (n * c * l) as u64, 1.0);
         let mut per_channel = |low: f64, high: f64| -> Vec<f64> {
-            (0..c).map(|_| common::rounded(DType::F32, random.random_range(low..high))).collect()
+            (0..c).map(|_| common::rounded(ElementType::F32, random.random_range(low..high))).collect()
         };
         let (gamma, beta) = (per_channel(0.5, 2.0), per_channel(-1.0, 1.0));
         let (rmean, rvar) = (per_channel(offset - 1.0, offset + 1.0), per_channel(0.5, 2.0));
@@ -60,10 +60,10 @@ fn forward_and_backward_match_f64() {
         let vx = put_plain(&mut stream, dtype, &sizes, &x);
         let vdy = put_plain(&mut stream, dtype, &sizes, &dy);
         let [vg, vb, vm, vv] =
-            [&gamma, &beta, &rmean, &rvar].map(|v| put_plain(&mut stream, DType::F32, &channels, v));
+            [&gamma, &beta, &rmean, &rvar].map(|v| put_plain(&mut stream, ElementType::F32, &channels, v));
         let (vy, vdx) = (room(&mut stream, dtype, &sizes), room(&mut stream, dtype, &sizes));
-        let save = room(&mut stream, DType::F32, &[2 * c as u64]);
-        let grads = room(&mut stream, DType::F32, &[2 * c as u64]);
+        let save = room(&mut stream, ElementType::F32, &[2 * c as u64]);
+        let grads = room(&mut stream, ElementType::F32, &[2 * c as u64]);
         let norm = BatchNorm {
             gamma: affine.then_some(&vg),
             beta: affine.then_some(&vb),
@@ -82,7 +82,7 @@ fn forward_and_backward_match_f64() {
             close(&get(&mut stream, &vm), &moved(&rmean, &|k| batch_mean[k]), 1e-5, &what);
             close(&get(&mut stream, &vv), &moved(&rvar, &|k| batch_var[k] * unbiased), 1e-5, &what);
         }
-        let half = |at: u64| View::contiguous(save.address + at * 4, DType::F32, &channels).unwrap();
+        let half = |at: u64| View::contiguous(save.address + at * 4, ElementType::F32, &channels).unwrap();
         let (saved_mean, saved_invstd) = (half(0), half(c as u64));
         let stats = if training { (&saved_mean, &saved_invstd) } else { (&vm, &vv) };
         let gamma_view = affine.then_some(&vg);

@@ -2,18 +2,18 @@
 
 mod common;
 
-use common::{Stream, close, get, put, random, stream, values};
+use common::{TestQueue, close, get, put, random, stream, values};
 use std::sync::Arc;
 use wave32_cpu::{Inputs, oracle};
 use wave32_device::DeviceError;
-use wave32_ops::activation::{Activation, Mode};
-use wave32_ops::{Arg, ConvChain, ConvOperands, DType, Planner, PostOp, Queue, View, Work, storage};
+use wave32_ops::activation::{Activation, ActivationMode};
+use wave32_ops::{Arg, ConvChain, ConvOperands, ElementType, Planner, PostOp, Queue, View, Work, storage};
 use wave32_problem::{ConvProblem, ConvSpec, Direction, Layout};
 use wave32_solve::{DeviceCaps, Policy, usual_boards};
 
 /// A device that counts the elementwise launches.
 struct Counting {
-    stream: Stream,
+    stream: TestQueue,
     elementwise: usize,
 }
 
@@ -51,7 +51,7 @@ enum Step {
 }
 use Step::{Bias, Leaky, Relu, Residual, Sum, WideBias};
 
-const LEAKY: Activation = Activation { mode: Mode::LeakyRelu, alpha: 0.125, beta: 0.0, gamma: 0.0 };
+const LEAKY: Activation = Activation { mode: ActivationMode::LeakyRelu, alpha: 0.125, beta: 0.0, gamma: 0.0 };
 
 /// Strides of an image in that layout, with gaps where `gap` is more than 1.
 fn strides([_, c, h, w]: [u64; 4], layout: Layout, gap: u64) -> [u64; 4] {
@@ -62,7 +62,7 @@ fn strides([_, c, h, w]: [u64; 4], layout: Layout, gap: u64) -> [u64; 4] {
 }
 
 /// Runs one chain on `queue`, and compares result, absorbed post-ops and launches.
-fn check(queue: &mut Counting, spec: &ConvSpec, dtype: DType, steps: &[Step], fused: usize, gap: u64) {
+fn check(queue: &mut Counting, spec: &ConvSpec, dtype: ElementType, steps: &[Step], fused: usize, gap: u64) {
     let (mut random, seed) = random();
     let spec = ConvSpec { dtype: storage(dtype).unwrap(), ..spec.clone() };
     let problem = ConvProblem::new(spec).unwrap();
@@ -93,7 +93,7 @@ fn check(queue: &mut Counting, spec: &ConvSpec, dtype: DType, steps: &[Step], fu
         let relu = |value: f64| value.max(0.0);
         match step {
             Bias | WideBias => {
-                let of = if matches!(step, WideBias) { DType::F32 } else { dtype };
+                let of = if matches!(step, WideBias) { ElementType::F32 } else { dtype };
                 let bias = values(&mut random, of, target[1], 1.0);
                 for (at, value) in expected.iter_mut().enumerate() {
                     *value += bias[at / (target[2] * target[3]) as usize % target[1] as usize];
@@ -136,7 +136,7 @@ fn check(queue: &mut Counting, spec: &ConvSpec, dtype: DType, steps: &[Step], fu
     // With two factors there is one more.
     let sums = steps.iter().filter(|step| matches!(step, Sum)).count();
     assert_eq!(queue.elementwise, steps.len() - fused + sums, "{what}");
-    let tolerance = if dtype == DType::F32 { 1e-6 } else { 4e-3 };
+    let tolerance = if dtype == ElementType::F32 { 1e-6 } else { 4e-3 };
     close(&get(&mut queue.stream, &views[result]), &expected, tolerance, &what);
 }
 
@@ -161,7 +161,7 @@ fn kernels_absorb_a_bias_and_a_relu_and_the_rest_is_launched() {
         (&[Bias, Leaky, Sum, Relu], 1),
     ];
     for (at, (steps, fused)) in chains.into_iter().enumerate() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [ElementType::F32, ElementType::F16] {
             // Where elements lie apart, operands are copied and the result is made elsewhere.
             for gap in [1, 2] {
                 let is_last = (at as u64 + gap).is_multiple_of(2);
@@ -171,10 +171,10 @@ fn kernels_absorb_a_bias_and_a_relu_and_the_rest_is_launched() {
         }
     }
     let wide = [WideBias, Relu];
-    check(&mut queue, &base, DType::F32, &wide, 2, 1);
-    check(&mut queue, &base, DType::F16, &wide, 0, 1);
+    check(&mut queue, &base, ElementType::F32, &wide, 2, 1);
+    check(&mut queue, &base, ElementType::F16, &wide, 0, 1);
     let transposed = ConvSpec { transposed: true, stride: [2, 1], groups: 2, ..base };
-    check(&mut queue, &transposed, DType::F32, &[Bias, Relu, Leaky], 2, 1);
+    check(&mut queue, &transposed, ElementType::F32, &[Bias, Relu, Leaky], 2, 1);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn kernels_of_gradients_absorb_nothing() {
     for direction in [Direction::BackwardData, Direction::BackwardWeights] {
         let spec = ConvSpec { direction, n: 2, c: 3, h: 6, w: 4, k: 5, r: 2, s: 3, ..ConvSpec::default() };
         for steps in [&[Bias, Relu][..], &[Sum], &[Residual, Leaky]] {
-            check(&mut queue, &spec, DType::F32, steps, 0, 1);
+            check(&mut queue, &spec, ElementType::F32, steps, 0, 1);
         }
     }
 }
@@ -195,10 +195,11 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
     let mut queue = Counting { stream, elementwise: 0 };
     let mut planner = Planner::default();
     let problem = ConvProblem::new(ConvSpec { c: 2, k: 3, ..ConvSpec::default() }).unwrap();
-    let mut image = |c: u64| put(&mut queue.stream, DType::F32, &[1, c, 1, 1], &[c, 1, 1, 1], &[7.0; 3]);
+    let mut image =
+        |c: u64| put(&mut queue.stream, ElementType::F32, &[1, c, 1, 1], &[c, 1, 1, 1], &[7.0; 3]);
     let (x, y, short) = (image(2), image(3), image(2));
-    let w = put(&mut queue.stream, DType::F32, &[3, 2, 1, 1], &[2, 1, 1, 1], &[1.0; 6]);
-    let bias = |elements: u64| View::new(x.address, DType::F32, &[elements], &[1]).unwrap();
+    let w = put(&mut queue.stream, ElementType::F32, &[3, 2, 1, 1], &[2, 1, 1, 1], &[1.0; 6]);
+    let bias = |elements: u64| View::new(x.address, ElementType::F32, &[elements], &[1]).unwrap();
     let other = PostOp::Add { alpha: 1.0, beta: 1.0, other: short };
     let relu = PostOp::Activation(Activation::RELU);
     for post_ops in [vec![PostOp::Bias(bias(2))], vec![relu, PostOp::Bias(bias(2))], vec![other]] {

@@ -2,23 +2,23 @@
 
 mod common;
 
-use common::{Stream, close, get, put, put_plain, random, room, rounded, stream, values};
+use common::{TestQueue, close, get, put, put_plain, random, room, rounded, stream, values};
 use rand::Rng;
-use wave32_ops::{DType, Elementwise, Kind, Number, Op, Operand, View};
+use wave32_ops::{ElementType, Elementwise, Kind, Number, Op, Operand, View};
 
-const F: DType = DType::F32;
+const F: ElementType = ElementType::F32;
 
 type OfWhole = (Op, Box<dyn Fn(i64, i64) -> i64>);
 type OfDoubles = (Op, fn(f64, f64) -> f64);
 type Compare = (Op, fn(f64, f64) -> bool);
 
 /// A reference on whole numbers as the type wraps them.
-fn wrapped(dtype: DType, value: i64) -> f64 {
+fn wrapped(dtype: ElementType, value: i64) -> f64 {
     match dtype {
-        DType::U8 => f64::from(value as u8),
-        DType::I8 => f64::from(value as i8),
-        DType::I16 => f64::from(value as i16),
-        DType::I32 => f64::from(value as i32),
+        ElementType::U8 => f64::from(value as u8),
+        ElementType::I8 => f64::from(value as i8),
+        ElementType::I16 => f64::from(value as i16),
+        ElementType::I32 => f64::from(value as i32),
         _ => value as f64,
     }
 }
@@ -28,7 +28,7 @@ fn whole_numbers_are_exact() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let (sizes, strides) = ([5, 7, 11], [100, 1, 8]);
-    for dtype in [DType::I64, DType::I32, DType::I16, DType::I8, DType::U8] {
+    for dtype in [ElementType::I64, ElementType::I32, ElementType::I16, ElementType::I8, ElementType::U8] {
         let [a, mut b] = [0; 2].map(|_| values(&mut random, dtype, 385, 120.0));
         b.iter_mut().filter(|b| **b == 0.0).for_each(|b| *b = 3.0);
         let x = put(&mut stream, dtype, &sizes, &strides, &a);
@@ -94,11 +94,11 @@ fn whole_numbers_are_exact() {
         close(&get(&mut stream, &out), &expected, 0.0, &format!("Pow of {dtype:?}"));
     }
     let big = Number::Int((1 << 60) + 1);
-    let out = room(&mut stream, DType::I64, &[3]);
-    Elementwise::new(Op::Identity, DType::I64).run(&mut stream, &[Operand::Value(big)], &out).unwrap();
-    let bool_out = room(&mut stream, DType::Bool, &[3]);
+    let out = room(&mut stream, ElementType::I64, &[3]);
+    Elementwise::new(Op::Identity, ElementType::I64).run(&mut stream, &[Operand::Value(big)], &out).unwrap();
+    let bool_out = room(&mut stream, ElementType::Bool, &[3]);
     let other = Operand::Value(Number::Int(1 << 60));
-    Elementwise::new(Op::Gt, DType::I64).run(&mut stream, &[(&out).into(), other], &bool_out).unwrap();
+    Elementwise::new(Op::Gt, ElementType::I64).run(&mut stream, &[(&out).into(), other], &bool_out).unwrap();
     assert_eq!(get(&mut stream, &bool_out), [1.0; 3]);
 }
 
@@ -118,10 +118,17 @@ fn comparisons_and_choices_take_any_types() {
         (Op::LogicalOr, |a, b| a != 0.0 || b != 0.0),
         (Op::LogicalXor, |a, b| (a != 0.0) != (b != 0.0)),
     ];
-    for dtype in
-        [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I64, DType::I32, DType::U8, DType::Bool]
-    {
-        if dtype == DType::F64 && !stream.has_float64() {
+    for dtype in [
+        ElementType::F32,
+        ElementType::F16,
+        ElementType::BF16,
+        ElementType::F64,
+        ElementType::I64,
+        ElementType::I32,
+        ElementType::U8,
+        ElementType::Bool,
+    ] {
+        if dtype == ElementType::F64 && !stream.has_float64() {
             continue;
         }
         let mut a = values(&mut random, dtype, 360, 4.0);
@@ -134,22 +141,22 @@ fn comparisons_and_choices_take_any_types() {
         // Channels last, and a broadcast over two dimensions.
         let x = put(&mut stream, dtype, &sizes, &[120, 1, 24, 4], &a);
         let y = put_plain(&mut stream, dtype, &[5, 6], &b);
-        let out = room(&mut stream, DType::Bool, &sizes);
+        let out = room(&mut stream, ElementType::Bool, &sizes);
         for (op, reference) in cases {
             Elementwise::new(op, dtype).run(&mut stream, &[(&x).into(), (&y).into()], &out).unwrap();
             let expected: Vec<f64> =
                 a.iter().enumerate().map(|(i, &a)| f64::from(reference(a, b[i % 30]))).collect();
             close(&get(&mut stream, &out), &expected, 0.0, &format!("{op:?} of {dtype:?}, seed {seed}"));
         }
-        let mask = values(&mut random, DType::Bool, 360, 1.0);
-        let condition = put_plain(&mut stream, DType::Bool, &sizes, &mask);
+        let mask = values(&mut random, ElementType::Bool, 360, 1.0);
+        let condition = put_plain(&mut stream, ElementType::Bool, &sizes, &mask);
         let chosen = put(&mut stream, dtype, &sizes, &[120, 1, 24, 4], &[]);
         let operands = [(&condition).into(), (&x).into(), (&y).into()];
         Elementwise::new(Op::Where, dtype).run(&mut stream, &operands, &chosen).unwrap();
         let expected: Vec<f64> = (0..360).map(|i| if mask[i] != 0.0 { a[i] } else { b[i % 30] }).collect();
         close(&get(&mut stream, &chosen), &expected, 0.0, &format!("Where of {dtype:?}, seed {seed}"));
         let operands = [(&x).into(), Operand::from(1i64), Operand::from(2i64)];
-        if dtype != DType::Bool {
+        if dtype != ElementType::Bool {
             Elementwise::new(Op::Clamp, dtype).run(&mut stream, &operands, &chosen).unwrap();
             let expected: Vec<f64> =
                 a.iter().map(|&a| if a.is_nan() { a } else { a.clamp(1.0, 2.0) }).collect();
@@ -158,7 +165,7 @@ fn comparisons_and_choices_take_any_types() {
     }
 }
 
-fn sum(stream: &mut Stream, a: &View, b: &View, out: &View) {
+fn sum(stream: &mut TestQueue, a: &View, b: &View, out: &View) {
     Elementwise::with(Op::AddScaled, out.dtype, -1.5, 0.0).run(stream, &[a.into(), b.into()], out).unwrap();
 }
 
@@ -171,8 +178,8 @@ fn broadcasts_of_every_shape_agree() {
         let index = [i / 60, i / 12 % 5, i / 6 % 2, i % 6];
         shape.iter().zip(index).fold(0, |at, (&size, i)| at * size + if size == 1 { 0 } else { i }) as usize
     };
-    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
-        if dtype == DType::F64 && !stream.has_float64() {
+    for dtype in [ElementType::F32, ElementType::F16, ElementType::BF16, ElementType::F64] {
+        if dtype == ElementType::F64 && !stream.has_float64() {
             continue;
         }
         let a = values(&mut random, dtype, 180, 4.0);
@@ -186,9 +193,9 @@ fn broadcasts_of_every_shape_agree() {
                 sum(&mut stream, &x, &y, &out);
                 let expected: Vec<f64> =
                     (0..180).map(|i| rounded(dtype, a[i as usize] - 1.5 * b[at(&shape, i)])).collect();
-                let tolerance = if dtype == DType::BF16 {
+                let tolerance = if dtype == ElementType::BF16 {
                     8e-3
-                } else if dtype == DType::F16 {
+                } else if dtype == ElementType::F16 {
                     1e-3
                 } else {
                     3e-7
@@ -224,8 +231,8 @@ fn more_dimensions_than_four() {
 #[test]
 fn fills_and_ranges() {
     let Some(mut stream) = stream() else { return };
-    for dtype in DType::ALL {
-        if dtype == DType::F64 && !stream.has_float64() {
+    for dtype in ElementType::ALL {
+        if dtype == ElementType::F64 && !stream.has_float64() {
             continue;
         }
         let out = put(&mut stream, dtype, &[7, 9], &[1, 8], &[]);
@@ -236,7 +243,7 @@ fn fills_and_ranges() {
             wave32_ops::fill(&mut stream, &plain, Number::Int(value)).unwrap();
             assert_eq!(get(&mut stream, &plain), vec![value as f64; 4099], "{dtype:?}");
         }
-        if dtype == DType::Bool {
+        if dtype == ElementType::Bool {
             continue;
         }
         let out = put(&mut stream, dtype, &[40], &[3], &[]);
@@ -263,8 +270,8 @@ fn functions_of_doubles() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let [a, b] = [0; 2].map(|_| (0..300).map(|_| random.random_range(0.1..0.9)).collect::<Vec<f64>>());
-    let [x, y] = [&a, &b].map(|list| put(&mut stream, DType::F64, &[300], &[2], list));
-    let out = room(&mut stream, DType::F64, &[300]);
+    let [x, y] = [&a, &b].map(|list| put(&mut stream, ElementType::F64, &[300], &[2], list));
+    let out = room(&mut stream, ElementType::F64, &[300]);
     let cases: [OfDoubles; 11] = [
         (Op::Pow, f64::powf),
         (Op::Floor, |a, _| a.floor()),
@@ -279,7 +286,7 @@ fn functions_of_doubles() {
         (Op::Logaddexp, |a, b| (a.exp() + b.exp()).ln()),
     ];
     for (op, reference) in cases {
-        Elementwise::new(op, DType::F64).run(&mut stream, &[(&x).into(), (&y).into()], &out).unwrap();
+        Elementwise::new(op, ElementType::F64).run(&mut stream, &[(&x).into(), (&y).into()], &out).unwrap();
         let expected: Vec<f64> = a.iter().zip(&b).map(|(&a, &b)| reference(a, b)).collect();
         close(&get(&mut stream, &out), &expected, 4e-15, &format!("seed {seed}: {op:?} of F64"));
     }
@@ -288,8 +295,9 @@ fn functions_of_doubles() {
 #[test]
 fn what_cannot_be_is_refused() {
     let Some(mut stream) = stream() else { return };
-    let ints = room(&mut stream, DType::I64, &[3]);
-    let refused = Elementwise::new(Op::Lerp, DType::I64).run(&mut stream, &[1.0.into()], &ints).unwrap_err();
+    let ints = room(&mut stream, ElementType::I64, &[3]);
+    let refused =
+        Elementwise::new(Op::Lerp, ElementType::I64).run(&mut stream, &[1.0.into()], &ints).unwrap_err();
     assert!(refused.to_string().starts_with("no-such-kind"), "{refused}");
     let floats = room(&mut stream, F, &[4]);
     let wide = room(&mut stream, F, &[3]);
@@ -302,7 +310,7 @@ fn what_cannot_be_is_refused() {
 fn large_tensors_are_cut() {
     let Some(mut stream) = stream() else { return };
     let (rows, columns) = (4099, 8750);
-    let make = |stream: &mut Stream| {
+    let make = |stream: &mut TestQueue| {
         let address = stream.alloc(4 * rows * columns).unwrap();
         View::contiguous(address, F, &[rows, columns]).unwrap()
     };
@@ -333,7 +341,9 @@ fn contiguous_operands_give_what_strided_ones_do() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let sizes = [16u64, 25];
-    for (dtype, tolerance) in [(DType::F32, 2e-6), (DType::F16, 2e-3), (DType::BF16, 1.6e-2)] {
+    for (dtype, tolerance) in
+        [(ElementType::F32, 2e-6), (ElementType::F16, 2e-3), (ElementType::BF16, 1.6e-2)]
+    {
         // Inside of every function's domain.
         let data: Vec<Vec<f64>> = (0..3)
             .map(|_| (0..400).map(|_| rounded(dtype, random.random_range(0.05..0.95))).collect())

@@ -4,9 +4,9 @@ mod common;
 
 use common::{close, get, put, put_plain, random, room, rounded, stream, values};
 use rand::Rng;
-use wave32_ops::{DType, Elementwise, Op, Operand};
+use wave32_ops::{ElementType, Elementwise, Op, Operand};
 
-const F: DType = DType::F32;
+const F: ElementType = ElementType::F32;
 
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
@@ -343,7 +343,7 @@ fn a_nan_stays_one_through_activations() {
     ];
     let data: Vec<f64> = (0..37).map(|n| if n % 3 == 1 { f64::NAN } else { 0.25 }).collect();
     let bounds = [0.125, 0.75];
-    for dtype in [F, DType::F16, DType::BF16, DType::F64] {
+    for dtype in [F, ElementType::F16, ElementType::BF16, ElementType::F64] {
         // Whole rows of four, and elements by themselves.
         for strides in [&[1][..], &[2][..]] {
             let input = put(&mut stream, dtype, &[37], strides, &data);

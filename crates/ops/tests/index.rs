@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{Stream, close, errors, get, put, put_plain, raised, random, room, rounded, stream, values};
+use common::{TestQueue, close, errors, get, put, put_plain, raised, random, room, rounded, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
 use wave32_ops::index;
-use wave32_ops::{DType, View};
+use wave32_ops::{ElementType, View};
 
 fn picks(random: &mut StdRng, count: u64, from: i64, limit: u64) -> Vec<f64> {
     (0..count).map(|_| random.random_range(from..limit as i64) as f64).collect()
@@ -24,7 +24,13 @@ fn shuffled(random: &mut StdRng, sizes: &[u64]) -> Vec<u64> {
     strides
 }
 
-fn tensor(stream: &mut Stream, random: &mut StdRng, dtype: DType, sizes: &[u64], data: &[f64]) -> View {
+fn tensor(
+    stream: &mut TestQueue,
+    random: &mut StdRng,
+    dtype: ElementType,
+    sizes: &[u64],
+    data: &[f64],
+) -> View {
     let strides = shuffled(random, sizes);
     put(stream, dtype, sizes, &strides, data)
 }
@@ -51,8 +57,8 @@ fn replaced(place: &[u64], dim: usize, by: f64) -> Vec<u64> {
 fn select_gather_and_scatter() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    for dtype in DType::ALL {
-        let kind = [DType::I64, DType::I32][random.random_range(0..2)];
+    for dtype in ElementType::ALL {
+        let kind = [ElementType::I64, ElementType::I32][random.random_range(0..2)];
         let (sizes, dim) = ([3, 5, 2, 7], random.random_range(0..4));
         let what = format!("{dtype:?}, dim {dim}, seed {seed}");
         let data = values(&mut random, dtype, 210, 90.0);
@@ -130,7 +136,7 @@ fn several_indices_broadcast_and_wrap() {
         &[Some(&[2, 2]), Some(&[2]), Some(&[2, 1]), Some(&[])],
     ];
     for (turn, form) in forms.iter().cycle().take(18).enumerate() {
-        let dtype = DType::ALL[turn % 10];
+        let dtype = ElementType::ALL[turn % 10];
         let what = format!("{form:?} {dtype:?}, seed {seed}");
         let errors = errors(&mut stream);
         let mut names = Vec::new();
@@ -141,7 +147,7 @@ fn several_indices_broadcast_and_wrap() {
                 indices.push(None);
                 continue;
             };
-            let kind = [DType::I64, DType::I32][random.random_range(0..2)];
+            let kind = [ElementType::I64, ElementType::I32][random.random_range(0..2)];
             let list = picks(&mut random, index.iter().product(), -(sizes[dim] as i64), sizes[dim]);
             indices.push(Some(tensor(&mut stream, &mut random, kind, index, &list)));
             names.push(Some((index.to_vec(), list)));
@@ -188,7 +194,7 @@ fn several_indices_broadcast_and_wrap() {
         let expected: Vec<f64> = sources.iter().map(|&from| data[from]).collect();
         close(&get(&mut stream, &output), &expected, 0.0, &format!("get {what}"));
 
-        if dtype != DType::Bool {
+        if dtype != ElementType::Bool {
             let fresh = values(&mut random, dtype, sources.len() as u64, 3.0);
             let added = tensor(&mut stream, &mut random, dtype, &shape, &fresh);
             index::put_add(&mut stream, &input, &indices, &added, errors).unwrap();
@@ -196,8 +202,8 @@ fn several_indices_broadcast_and_wrap() {
             sources.iter().zip(&fresh).for_each(|(&to, v)| sums[to] += v);
             let sums: Vec<f64> = sums.iter().map(|&v| rounded(dtype, v)).collect();
             let tolerance = match dtype {
-                DType::F16 => 1e-3,
-                DType::BF16 => 1e-2,
+                ElementType::F16 => 1e-3,
+                ElementType::BF16 => 1e-2,
                 dtype if dtype.is_float() => 1e-6,
                 _ => 0.0,
             };
@@ -216,12 +222,12 @@ fn sums_into_rows_and_lines() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     for (dtype, tolerance) in [
-        (DType::F32, 1e-6),
-        (DType::F16, 1e-3),
-        (DType::BF16, 1e-2),
-        (DType::F64, 1e-14),
-        (DType::I64, 0.0),
-        (DType::U8, 0.0),
+        (ElementType::F32, 1e-6),
+        (ElementType::F16, 1e-3),
+        (ElementType::BF16, 1e-2),
+        (ElementType::F64, 1e-14),
+        (ElementType::I64, 0.0),
+        (ElementType::U8, 0.0),
     ] {
         let (sizes, dim) = ([4, 5, 2, 6], random.random_range(0..4));
         let what = format!("{dtype:?}, dim {dim}, seed {seed}");
@@ -231,7 +237,7 @@ fn sums_into_rows_and_lines() {
 
         let some = replaced(&[3, 5, 1, 4], dim, random.random_range(1..12) as f64);
         let names = picks(&mut random, some.iter().product(), 0, sizes[dim]);
-        let indices = tensor(&mut stream, &mut random, DType::I64, &some, &names);
+        let indices = tensor(&mut stream, &mut random, ElementType::I64, &some, &names);
         let fresh = values(&mut random, dtype, names.len() as u64, 3.0);
         let source = tensor(&mut stream, &mut random, dtype, &some, &fresh);
         index::scatter_add(&mut stream, &output, dim, &indices, &source, errors).unwrap();
@@ -243,7 +249,7 @@ fn sums_into_rows_and_lines() {
         close(&get(&mut stream, &output), &wrapped, tolerance, &format!("scatter_add {what}"));
 
         let names = picks(&mut random, 9, 0, sizes[dim]);
-        let indices = put(&mut stream, DType::I32, &[9], &[2], &names);
+        let indices = put(&mut stream, ElementType::I32, &[9], &[2], &names);
         let chosen = replaced(&sizes, dim, 9.0);
         let fresh = values(&mut random, dtype, chosen.iter().product(), 3.0);
         let source = tensor(&mut stream, &mut random, dtype, &chosen, &fresh);
@@ -265,10 +271,10 @@ fn sums_into_rows_and_lines() {
 fn masks() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    for dtype in DType::ALL {
+    for dtype in ElementType::ALL {
         let data = values(&mut random, dtype, 105, 90.0);
         let output = tensor(&mut stream, &mut random, dtype, &[3, 5, 7], &data);
-        let kind = [DType::Bool, DType::U8][random.random_range(0..2)];
+        let kind = [ElementType::Bool, ElementType::U8][random.random_range(0..2)];
         let marks: Vec<f64> = (0..15).map(|_| f64::from(random.random_bool(0.5))).collect();
         let mask = tensor(&mut stream, &mut random, kind, &[3, 5, 1], &marks);
         let value = put_plain(&mut stream, dtype, &[], &[1.0]);
@@ -285,7 +291,7 @@ fn masks() {
 fn places_that_are_not_zero() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    for dtype in DType::ALL {
+    for dtype in ElementType::ALL {
         let sizes = [[3, 5, 41], [1, 1, 64], [7, 1, 1]][random.random_range(0..3)];
         let mut data = values(&mut random, dtype, sizes.iter().product(), 3.0);
         data.iter_mut().for_each(|v| {
@@ -298,15 +304,15 @@ fn places_that_are_not_zero() {
         }
         let input = put_plain(&mut stream, dtype, &sizes, &data);
         let chunks = index::nonzero_counts(data.len() as u64);
-        let counts = room(&mut stream, DType::I32, &[chunks]);
+        let counts = room(&mut stream, ElementType::I32, &[chunks]);
         index::count_nonzero(&mut stream, &input, &counts).unwrap();
         let found = get(&mut stream, &counts);
         let expected: Vec<f64> =
             data.chunks(64).map(|some| some.iter().filter(|&&v| v != 0.0).count() as f64).collect();
         close(&found, &expected, 0.0, &format!("{dtype:?}, seed {seed}"));
         let starts: Vec<f64> = (0..found.len()).map(|i| found[..i].iter().sum()).collect();
-        let starts = put_plain(&mut stream, DType::I32, &[chunks], &starts);
-        let output = room(&mut stream, DType::I64, &[found.iter().sum::<f64>() as u64, 3]);
+        let starts = put_plain(&mut stream, ElementType::I32, &[chunks], &starts);
+        let output = room(&mut stream, ElementType::I64, &[found.iter().sum::<f64>() as u64, 3]);
         index::nonzero(&mut stream, &input, &starts, &output).unwrap();
         let expected = places(&sizes).into_iter().zip(&data).filter(|&(_, &v)| v != 0.0);
         let expected: Vec<f64> = expected.flat_map(|(place, _)| place).map(|i| i as f64).collect();
@@ -322,16 +328,16 @@ fn many_sources_are_summed_in_order_and_alike_every_time() {
     let (rows, count) = (4500u64, 9001u64);
     let errors = errors(&mut stream);
     let names = picks(&mut random, count, 0, rows);
-    let indices = put_plain(&mut stream, DType::I64, &[count], &names);
-    let fresh = values(&mut random, DType::F32, count, 3.0);
-    let source = put_plain(&mut stream, DType::F32, &[count], &fresh);
+    let indices = put_plain(&mut stream, ElementType::I64, &[count], &names);
+    let fresh = values(&mut random, ElementType::F32, count, 3.0);
+    let source = put_plain(&mut stream, ElementType::F32, &[count], &fresh);
     // f32 in the order of the sources: not a rounding away from it.
     let mut expected = vec![0f32; rows as usize];
     names.iter().zip(&fresh).for_each(|(&name, &v)| expected[name as usize] += v as f32);
     let expected: Vec<f64> = expected.iter().map(|&v| v.into()).collect();
     let zeros = vec![0.0; rows as usize];
     for what in ["scatter_add", "add", "put_add"] {
-        let output = put_plain(&mut stream, DType::F32, &[rows], &zeros);
+        let output = put_plain(&mut stream, ElementType::F32, &[rows], &zeros);
         match what {
             "scatter_add" => index::scatter_add(&mut stream, &output, 0, &indices, &source, errors),
             "add" => index::add(&mut stream, &output, 0, &indices, &source, None, errors),
@@ -348,11 +354,11 @@ fn bad_indices_raise_the_flag_and_touch_nothing() {
     let Some(mut stream) = stream() else { return };
     for bad in [-9.0, 4.0, 1e15, -1e15] {
         let data = [1.0, 2.0, 3.0, 4.0];
-        let indices = put_plain(&mut stream, DType::I64, &[2], &[1.0, bad]);
-        let source = put_plain(&mut stream, DType::F32, &[2], &[7.0, 8.0]);
+        let indices = put_plain(&mut stream, ElementType::I64, &[2], &[1.0, bad]);
+        let source = put_plain(&mut stream, ElementType::F32, &[2], &[7.0, 8.0]);
         for what in 0..7 {
-            let input = put_plain(&mut stream, DType::F32, &[4], &data);
-            let output = room(&mut stream, DType::F32, &[2]);
+            let input = put_plain(&mut stream, ElementType::F32, &[4], &data);
+            let output = room(&mut stream, ElementType::F32, &[2]);
             let errors = errors(&mut stream);
             let some = [Some(indices)];
             let (expected, read) = match what {

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Stream, close, get, put, put_plain, random, room, stream, values};
+use common::{TestQueue, close, get, put, put_plain, random, room, stream, values};
 use rand::Rng;
 use wave32_device::DeviceError;
-use wave32_ops::{Arg, ConvChain, ConvOperands, DType, Planner, PostOp, Queue, Work};
+use wave32_ops::{Arg, ConvChain, ConvOperands, ElementType, Planner, PostOp, Queue, Work};
 use wave32_problem::{ConvProblem, ConvSpec, Direction};
 use wave32_solve::DeviceCaps;
 
@@ -14,7 +14,7 @@ fn products_of_any_arrangement() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let mut planner = Planner::default();
-    for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F16, 2e-3)] {
+    for (dtype, tolerance) in [(ElementType::F32, 1e-6), (ElementType::F16, 2e-3)] {
         for arrangement in 0..9 {
             let mut size = |most| random.random_range(1..=most);
             let (g, m, n, k) = (size(3u64), size(70), size(70), size(90));
@@ -45,13 +45,13 @@ fn products_of_any_arrangement() {
 fn an_empty_product_is_zero_and_wrong_sizes_are_refused() {
     let Some(mut stream) = stream() else { return };
     let mut planner = Planner::default();
-    let a = put_plain(&mut stream, DType::F32, &[1, 3, 0], &[]);
-    let b = put_plain(&mut stream, DType::F32, &[1, 0, 2], &[]);
-    let out = room(&mut stream, DType::F32, &[1, 3, 2]);
+    let a = put_plain(&mut stream, ElementType::F32, &[1, 3, 0], &[]);
+    let b = put_plain(&mut stream, ElementType::F32, &[1, 0, 2], &[]);
+    let out = room(&mut stream, ElementType::F32, &[1, 3, 2]);
     planner.matmul(&mut stream, &a, &b, &out).unwrap();
     assert_eq!(get(&mut stream, &out), [0.0; 6]);
     assert!(planner.matmul(&mut stream, &b, &b, &out).is_err());
-    let ints = put_plain(&mut stream, DType::I64, &[1, 1, 1], &[1.0]);
+    let ints = put_plain(&mut stream, ElementType::I64, &[1, 1, 1], &[1.0]);
     let error = planner.matmul(&mut stream, &ints, &ints, &ints).unwrap_err();
     assert!(error.to_string().starts_with("element-type"), "{error}");
 }
@@ -62,15 +62,15 @@ fn convolutions_take_operands_at_any_address() {
     let (mut random, seed) = random();
     let mut planner = Planner::default();
     let (x, w, bias) = (
-        values(&mut random, DType::F32, 3 * 5 * 6, 1.0),
-        values(&mut random, DType::F32, 4 * 3 * 9, 1.0),
-        values(&mut random, DType::F32, 4, 1.0),
+        values(&mut random, ElementType::F32, 3 * 5 * 6, 1.0),
+        values(&mut random, ElementType::F32, 4 * 3 * 9, 1.0),
+        values(&mut random, ElementType::F32, 4, 1.0),
     );
     // `put` starts at 8 * (elements % 5): 0, 24 and 32 bytes into the block.
-    let vx = put_plain(&mut stream, DType::F32, &[1, 3, 5, 6], &x);
-    let vw = put_plain(&mut stream, DType::F32, &[4, 3, 3, 3], &w);
-    let vb = put_plain(&mut stream, DType::F32, &[4], &bias);
-    let y = room(&mut stream, DType::F32, &[1, 4, 5, 6]);
+    let vx = put_plain(&mut stream, ElementType::F32, &[1, 3, 5, 6], &x);
+    let vw = put_plain(&mut stream, ElementType::F32, &[4, 3, 3, 3], &w);
+    let vb = put_plain(&mut stream, ElementType::F32, &[4], &bias);
+    let y = room(&mut stream, ElementType::F32, &[1, 4, 5, 6]);
     let spec = ConvSpec {
         direction: Direction::Forward,
         c: 3,
@@ -104,7 +104,7 @@ fn convolutions_take_operands_at_any_address() {
 
 /// A device that binds 16 KiB at most.
 struct Narrow {
-    stream: Stream,
+    stream: TestQueue,
     caps: DeviceCaps,
 }
 
@@ -134,13 +134,15 @@ fn matrices_past_the_devices_range_are_cut() {
     let (mut random, seed) = random();
     let mut planner = Planner::default();
     for (m, k, n) in [(3u64, 50u64, 700u64), (300, 70, 5), (90, 20, 110), (90, 10, 110), (3, 300, 52)] {
-        let (a, b) =
-            (values(&mut random, DType::F32, m * k, 1.0), values(&mut random, DType::F32, k * n, 1.0));
+        let (a, b) = (
+            values(&mut random, ElementType::F32, m * k, 1.0),
+            values(&mut random, ElementType::F32, k * n, 1.0),
+        );
         for turned in [false, true] {
-            let va = put_plain(&mut stream, DType::F32, &[1, m, k], &a);
+            let va = put_plain(&mut stream, ElementType::F32, &[1, m, k], &a);
             let strides = if turned { [k * n, 1, k] } else { [k * n, n, 1] };
-            let vb = put(&mut stream, DType::F32, &[1, k, n], &strides, &b);
-            let out = room(&mut stream, DType::F32, &[1, m, n]);
+            let vb = put(&mut stream, ElementType::F32, &[1, k, n], &strides, &b);
+            let out = room(&mut stream, ElementType::F32, &[1, m, n]);
             let caps = DeviceCaps { max_range: 16 << 10, ..stream.caps().clone() };
             let mut narrow = Narrow { stream, caps };
             planner.matmul(&mut narrow, &va, &vb, &out).unwrap();

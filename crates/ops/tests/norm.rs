@@ -3,7 +3,7 @@
 mod common;
 
 use common::{close, get, put_plain, random, room, rounded, stream, values};
-use wave32_ops::{DType, NormGrads, NormShape, norm, norm_backward};
+use wave32_ops::{ElementType, NormGrads, NormShape, norm, norm_backward};
 
 struct Reference {
     y: Vec<f64>,
@@ -63,7 +63,9 @@ fn layer_and_group_norm() {
         NormShape::group(2, 6, 1, 1),
         NormShape::group(1, 8, 4001, 8),
     ];
-    for (dtype, tolerance) in [(DType::F32, 5e-6), (DType::F16, 2e-3), (DType::BF16, 1.5e-2)] {
+    for (dtype, tolerance) in
+        [(ElementType::F32, 5e-6), (ElementType::F16, 2e-3), (ElementType::BF16, 1.5e-2)]
+    {
         for shape in shapes {
             for affine in [true, false] {
                 let row = shape.channels * shape.inner;
@@ -73,20 +75,22 @@ fn layer_and_group_norm() {
                 let data: Vec<f64> = data.iter().map(|v| rounded(dtype, v + 3.0)).collect();
                 let grads = values(&mut random, dtype, count, 2.0);
                 let (mut w, mut b) = (
-                    values(&mut random, DType::F32, weights, 2.0),
-                    values(&mut random, DType::F32, weights, 2.0),
+                    values(&mut random, ElementType::F32, weights, 2.0),
+                    values(&mut random, ElementType::F32, weights, 2.0),
                 );
                 let (x, dy) = (
                     put_plain(&mut stream, dtype, &[count], &data),
                     put_plain(&mut stream, dtype, &[count], &grads),
                 );
-                let wv = put_plain(&mut stream, DType::F32, &[weights], &w);
-                let bv = put_plain(&mut stream, DType::F32, &[weights], &b);
+                let wv = put_plain(&mut stream, ElementType::F32, &[weights], &w);
+                let bv = put_plain(&mut stream, ElementType::F32, &[weights], &b);
                 let (y, dx) = (room(&mut stream, dtype, &[count]), room(&mut stream, dtype, &[count]));
-                let mean = room(&mut stream, DType::F32, &[shape.rows]);
-                let rstd = room(&mut stream, DType::F32, &[shape.rows]);
-                let (dw, db) =
-                    (room(&mut stream, DType::F32, &[weights]), room(&mut stream, DType::F32, &[weights]));
+                let mean = room(&mut stream, ElementType::F32, &[shape.rows]);
+                let rstd = room(&mut stream, ElementType::F32, &[shape.rows]);
+                let (dw, db) = (
+                    room(&mut stream, ElementType::F32, &[weights]),
+                    room(&mut stream, ElementType::F32, &[weights]),
+                );
                 if !affine {
                     (w, b) = (vec![1.0; weights as usize], vec![0.0; weights as usize]);
                 }
@@ -106,7 +110,7 @@ fn layer_and_group_norm() {
             }
         }
     }
-    let wrong = room(&mut stream, DType::F32, &[7]);
+    let wrong = room(&mut stream, ElementType::F32, &[7]);
     let all = (None, [&wrong, &wrong]);
     assert!(norm(&mut stream, NormShape::layer(2, 4), &wrong, all.0, None, 1e-5, &wrong, all.1).is_err());
 }

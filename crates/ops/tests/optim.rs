@@ -6,9 +6,9 @@ use common::{close, get, put_plain, random, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
 use wave32_ops::optim::{Adam, Settings, Sgd, adam, sgd, unscale, update_scale};
-use wave32_ops::{DType, Number, View, fill};
+use wave32_ops::{ElementType, Number, View, fill};
 
-const F: DType = DType::F32;
+const F: ElementType = ElementType::F32;
 const N: usize = 1029;
 
 fn numbers(random: &mut StdRng) -> Vec<f64> {
@@ -122,7 +122,7 @@ fn adam_steps() {
 fn scales_follow_the_gradients() {
     let Some(mut stream) = stream() else { return };
     let (mut random, _) = random();
-    for dtype in [F, DType::F16] {
+    for dtype in [F, ElementType::F16] {
         let mut g = values(&mut random, dtype, N as u64, 100.0);
         let [found, inverse] = [0.0, 0.125].map(|n| put_plain(&mut stream, F, &[1], &[n]));
         let grad = put_plain(&mut stream, dtype, &[N as u64], &g);
@@ -136,7 +136,7 @@ fn scales_follow_the_gradients() {
         assert_eq!(get(&mut stream, &found), [1.0]);
     }
     let scale = put_plain(&mut stream, F, &[], &[1024.0]);
-    let tracker = put_plain(&mut stream, DType::I32, &[], &[0.0]);
+    let tracker = put_plain(&mut stream, ElementType::I32, &[], &[0.0]);
     for (inf, wanted) in [(0.0, 1024.0), (0.0, 2048.0), (1.0, 1024.0), (0.0, 1024.0), (0.0, 2048.0)] {
         let found = put_plain(&mut stream, F, &[], &[inf]);
         update_scale(&mut stream, &scale, &tracker, &found, [2.0, 0.5], 2).unwrap();

@@ -4,7 +4,7 @@ mod common;
 
 use common::{close, get, put, random, room, rounded, stream, values};
 use rand::Rng;
-use wave32_ops::{DType, Elementwise, Op, Operand};
+use wave32_ops::{ElementType, Elementwise, Op, Operand};
 
 type Reference = (Op, fn(f64, f64, f64) -> f64);
 
@@ -58,10 +58,10 @@ fn pairs_match_their_definitions() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let edge = [0.0, -0.0, 1.0, -2.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in [ElementType::F32, ElementType::F16, ElementType::BF16] {
         let tolerance = match dtype {
-            DType::F32 => 2e-6,
-            DType::F16 => 1e-3,
+            ElementType::F32 => 2e-6,
+            ElementType::F16 => 1e-3,
             _ => 8e-3,
         };
         let n = 1003;
@@ -101,7 +101,7 @@ fn pairs_match_their_definitions() {
 fn logits_and_mended_values() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    let f = DType::F32;
+    let f = ElementType::F32;
     let mut p: Vec<f64> = (0..999).map(|_| rounded(f, random.random_range(0.001..0.999))).collect();
     p.extend([0.0, 1.0, -0.5, 1.5, f64::NAN]);
     let n = p.len() as u64;

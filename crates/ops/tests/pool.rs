@@ -2,14 +2,18 @@
 
 mod common;
 
-use common::{Stream, close, get, put, random, room, stream, values};
+use common::{TestQueue, close, get, put, random, room, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
 use wave32_ops::pool::{Divisor, Windows, avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward};
-use wave32_ops::{DType, View};
+use wave32_ops::{ElementType, View};
 
-const FLOATS: [(DType, f64); 4] =
-    [(DType::F32, 3e-7), (DType::F16, 2e-3), (DType::BF16, 1e-2), (DType::F64, 1e-14)];
+const FLOATS: [(ElementType, f64); 4] = [
+    (ElementType::F32, 3e-7),
+    (ElementType::F16, 2e-3),
+    (ElementType::BF16, 1e-2),
+    (ElementType::F64, 1e-14),
+];
 
 struct Case {
     windows: Windows,
@@ -98,7 +102,7 @@ fn shape(size: [u64; 2]) -> [u64; 4] {
     [PLANES[0], PLANES[1], size[0], size[1]]
 }
 
-fn poisoned(stream: &mut Stream, random: &mut StdRng, dtype: DType, sizes: [u64; 4]) -> View {
+fn poisoned(stream: &mut TestQueue, random: &mut StdRng, dtype: ElementType, sizes: [u64; 4]) -> View {
     let strides = layout(random, sizes);
     put(stream, dtype, &sizes, &strides, &[])
 }
@@ -126,7 +130,7 @@ fn maxima_and_their_gradients() {
         let strides = layout(&mut random, inputs);
         let input = put(&mut stream, dtype, &inputs, &strides, &data);
         let output = poisoned(&mut stream, &mut random, dtype, outputs);
-        let indices = put(&mut stream, DType::I64, &outputs, output.strides(), &[]);
+        let indices = put(&mut stream, ElementType::I64, &outputs, output.strides(), &[]);
         max_pool2d(&mut stream, case.windows, &input, &output, &indices).unwrap();
 
         let grads = values(&mut random, dtype, outputs.iter().product(), 2.0);
@@ -202,9 +206,9 @@ fn averages_and_their_gradients() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let Some(mut stream) = stream() else { return };
-    let input = put(&mut stream, DType::F32, &[1, 1, 4, 4], &[16, 16, 4, 1], &[0.0; 16]);
-    let output = room(&mut stream, DType::F32, &[1, 1, 2, 2]);
-    let indices = room(&mut stream, DType::I32, &[1, 1, 2, 2]);
+    let input = put(&mut stream, ElementType::F32, &[1, 1, 4, 4], &[16, 16, 4, 1], &[0.0; 16]);
+    let output = room(&mut stream, ElementType::F32, &[1, 1, 2, 2]);
+    let indices = room(&mut stream, ElementType::I32, &[1, 1, 2, 2]);
     let dilation = [2, 2];
     let windows = Windows::Sliding { kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation };
     let refused = |done: Result<(), wave32_ops::OpError>, name: &str| {
@@ -216,8 +220,8 @@ fn what_does_not_fit_is_refused() {
     refused(avg_pool2d(&mut stream, huge, Divisor::WithPadding, &input, &output), "window-too-large");
     let by_nothing = Divisor::Fixed(0);
     refused(avg_pool2d(&mut stream, Windows::Adaptive, by_nothing, &input, &output), "bad-divisor");
-    let whole = put(&mut stream, DType::I32, &[1, 1, 4, 4], &[16, 16, 4, 1], &[0.0; 16]);
-    let whole_output = room(&mut stream, DType::I32, &[1, 1, 2, 2]);
+    let whole = put(&mut stream, ElementType::I32, &[1, 1, 4, 4], &[16, 16, 4, 1], &[0.0; 16]);
+    let whole_output = room(&mut stream, ElementType::I32, &[1, 1, 2, 2]);
     let done = avg_pool2d(&mut stream, Windows::Adaptive, Divisor::WithPadding, &whole, &whole_output);
     refused(done, "bad-type");
 }

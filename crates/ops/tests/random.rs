@@ -4,10 +4,10 @@ mod common;
 
 use common::{get, put, put_plain, random as generator, room, stream, values};
 use rand::Rng;
-use wave32_ops::random::{Draw, Stream, dropout, random};
-use wave32_ops::{DType, View};
+use wave32_ops::random::{Draw, PhiloxState, dropout, random};
+use wave32_ops::{ElementType, View};
 
-const F: DType = DType::F32;
+const F: ElementType = ElementType::F32;
 
 /// Philox4x32-10, as its paper defines it.
 fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
@@ -40,9 +40,9 @@ fn the_reference_gives_the_published_vectors() {
 fn bits_are_the_generators() {
     let Some(mut device) = stream() else { return };
     let (mut random_source, _) = generator();
-    let out = room(&mut device, DType::I32, &[4099]);
-    let near_carry = Stream { seed: random_source.random(), offset: (7 << 32) - 3 };
-    for from in [Stream { seed: 0, offset: 0 }, near_carry] {
+    let out = room(&mut device, ElementType::I32, &[4099]);
+    let near_carry = PhiloxState { seed: random_source.random(), offset: (7 << 32) - 3 };
+    for from in [PhiloxState { seed: 0, offset: 0 }, near_carry] {
         random(&mut device, from, Draw::Bits, &out).unwrap();
         for (i, bits) in get(&mut device, &out).into_iter().enumerate() {
             let counter = from.offset + i as u64 / 4;
@@ -75,7 +75,7 @@ fn kolmogorov(values: &[f64], expected: impl Fn(f64) -> f64) -> f64 {
 fn distributions_are_right_and_repeat() {
     let Some(mut device) = stream() else { return };
     let (mut source, _) = generator();
-    let from = Stream { seed: source.random(), offset: 17 };
+    let from = PhiloxState { seed: source.random(), offset: 17 };
     let n = 60_001;
     let out = room(&mut device, F, &[n]);
     // A distance above 2.5 has a chance of 7 in a million.
@@ -85,7 +85,7 @@ fn distributions_are_right_and_repeat() {
     assert!(kolmogorov(&found, |v| (v + 1.0) / 4.0) < 2.5, "{from:?}");
     random(&mut device, from, Draw::Uniform { low: -1.0, high: 3.0 }, &out).unwrap();
     assert_eq!(get(&mut device, &out), found);
-    let other = Stream { offset: from.offset + 1, ..from };
+    let other = PhiloxState { offset: from.offset + 1, ..from };
     random(&mut device, other, Draw::Uniform { low: -1.0, high: 3.0 }, &out).unwrap();
     assert_eq!(get(&mut device, &out)[..100], found[4..104]);
 
@@ -110,7 +110,7 @@ fn distributions_are_right_and_repeat() {
     let found = get(&mut device, &out);
     assert!(kolmogorov(&found, |v| 1.0 - (-2.0 * v).exp()) < 2.5, "{from:?}");
 
-    for dtype in [F, DType::F16, DType::Bool, DType::U8] {
+    for dtype in [F, ElementType::F16, ElementType::Bool, ElementType::U8] {
         let out = room(&mut device, dtype, &[n]);
         random(&mut device, from, Draw::Bernoulli(0.3), &out).unwrap();
         let (mean, _) = moments(&get(&mut device, &out));
@@ -123,9 +123,12 @@ fn distributions_are_right_and_repeat() {
     for (row, chance) in get(&mut device, &out).chunks_exact(8000).zip(&chances) {
         assert!((moments(row).0 - chance).abs() < 0.03, "{chance} {from:?}");
     }
-    for (dtype, base, range) in
-        [(DType::I64, -5i64, 1u64 << 40), (DType::I32, -3, 17), (DType::U8, 0, 256), (F, 0, 1 << 24)]
-    {
+    for (dtype, base, range) in [
+        (ElementType::I64, -5i64, 1u64 << 40),
+        (ElementType::I32, -3, 17),
+        (ElementType::U8, 0, 256),
+        (F, 0, 1 << 24),
+    ] {
         let out = room(&mut device, dtype, &[n]);
         random(&mut device, from, Draw::Integers { base, range }, &out).unwrap();
         let found = get(&mut device, &out);
@@ -147,8 +150,8 @@ fn dropout_scales_what_it_keeps() {
     let x = values(&mut source, F, 945, 3.0);
     let input = put_plain(&mut device, F, &sizes, &x);
     let out = put(&mut device, F, &sizes, &strides, &[]);
-    let mask = put(&mut device, DType::Bool, &sizes, &strides, &[]);
-    let from = Stream { seed, offset: 0 };
+    let mask = put(&mut device, ElementType::Bool, &sizes, &strides, &[]);
+    let from = PhiloxState { seed, offset: 0 };
     dropout(&mut device, from, &input, 0.75, &out, &mask).unwrap();
     let (found, kept) = (get(&mut device, &out), get(&mut device, &mask));
     for ((x, f), m) in x.iter().zip(&found).zip(&kept) {

@@ -6,7 +6,7 @@ use common::{close, get, put, random, stream, values};
 use rand::Rng;
 use wave32_ops::pad::{Padding, pad, pad_backward};
 use wave32_ops::rearrange::{cat, flip, roll, triangle};
-use wave32_ops::{DType, View};
+use wave32_ops::{ElementType, View};
 
 /// Every place of a tensor, in order.
 fn places(sizes: &[u64]) -> Vec<Vec<u64>> {
@@ -29,7 +29,7 @@ fn flip_and_roll() {
         (&[2, 3, 2, 2, 3], &[36, 12, 6, 3, 1], &[1, 2, 6, 12, 24]),
         (&[9], &[2], &[1]),
     ];
-    for (turn, dtype) in DType::ALL.into_iter().enumerate() {
+    for (turn, dtype) in ElementType::ALL.into_iter().enumerate() {
         let (sizes, from, to) = forms[turn % 3];
         let count = sizes.iter().product();
         let data = values(&mut random, dtype, count, 90.0);
@@ -70,13 +70,13 @@ fn inputs_lie_one_after_the_other() {
         for length in lengths {
             sizes[dim] = length;
             // Two types into one, two layouts.
-            let dtype = [DType::F32, DType::I32][random.random_range(0..2)];
+            let dtype = [ElementType::F32, ElementType::I32][random.random_range(0..2)];
             let data = values(&mut random, dtype, sizes.iter().product(), 9.0);
             let strides = [1, sizes[0], sizes[0] * sizes[1]];
             inputs.push((put(&mut stream, dtype, &sizes, &strides, &data), data));
         }
         sizes[dim] = 8;
-        let output = put(&mut stream, DType::F32, &sizes, &[sizes[1] * 9, 9, 1], &[]);
+        let output = put(&mut stream, ElementType::F32, &sizes, &[sizes[1] * 9, 9, 1], &[]);
         let views: Vec<View> = inputs.iter().map(|(view, _)| *view).collect();
         cat(&mut stream, &views, dim, &output).unwrap();
         let mut rest: Vec<_> = inputs.iter().map(|(_, data)| data.iter()).collect();
@@ -92,7 +92,7 @@ fn inputs_lie_one_after_the_other() {
 fn triangles() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    for dtype in DType::ALL {
+    for dtype in ElementType::ALL {
         let sizes: &[u64] = [&[5, 7][..], &[2, 4, 3], &[2, 2, 2, 3, 4]][random.random_range(0..3)];
         let (upper, diagonal) = (random.random_bool(0.5), random.random_range(-5..6));
         let data = values(&mut random, dtype, sizes.iter().product(), 90.0);
@@ -114,7 +114,12 @@ fn triangles() {
 fn padding_and_its_gradient() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    let types = [(DType::F32, 1e-6), (DType::F16, 4e-3), (DType::BF16, 3e-2), (DType::F64, 1e-13)];
+    let types = [
+        (ElementType::F32, 1e-6),
+        (ElementType::F16, 4e-3),
+        (ElementType::BF16, 3e-2),
+        (ElementType::F64, 1e-13),
+    ];
     for turn in 0..48 {
         let (dtype, tolerance) = types[turn % 4];
         let padding = [Padding::Reflect, Padding::Replicate][turn / 4 % 2];

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Stream, close, get, put, put_plain, random, room, rounded, stream, values};
+use common::{TestQueue, close, get, put, put_plain, random, room, rounded, stream, values};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-use wave32_ops::{DType, Reduce, View, extreme, reduce, variance};
+use wave32_ops::{ElementType, Reduce, View, extreme, reduce, variance};
 
 /// The elements of each result, in index order: the reference of everything below.
 fn groups(sizes: &[u64], dims: &[usize], data: &[f64]) -> Vec<Vec<f64>> {
@@ -75,12 +75,12 @@ fn sums_and_extremes_of_every_shape() {
     for &(sizes, dims) in SHAPES {
         for shuffle in [false, true] {
             let count: u64 = sizes.iter().product();
-            let data = values(&mut random, DType::F32, count, 3.0);
-            let plain = View::contiguous(0, DType::F32, sizes).unwrap();
+            let data = values(&mut random, ElementType::F32, count, 3.0);
+            let plain = View::contiguous(0, ElementType::F32, sizes).unwrap();
             let strides = if shuffle { shuffled(&mut random, sizes, 1) } else { plain.strides().to_vec() };
-            let input = put(&mut stream, DType::F32, sizes, &strides, &data);
+            let input = put(&mut stream, ElementType::F32, sizes, &strides, &data);
             for how in [Reduce::Sum, Reduce::Mean, Reduce::Max, Reduce::Min, Reduce::Norm(2.0)] {
-                check(&mut stream, how, &input, dims, &data, DType::F32, 2e-6, seed);
+                check(&mut stream, how, &input, dims, &data, ElementType::F32, 2e-6, seed);
             }
             let found = places(&mut stream, &input, dims, &data, false);
             assert_eq!(found.0, found.1, "{sizes:?} {dims:?} seed {seed}");
@@ -90,12 +90,12 @@ fn sums_and_extremes_of_every_shape() {
 
 #[allow(clippy::too_many_arguments)]
 fn check(
-    stream: &mut Stream,
+    stream: &mut TestQueue,
     how: Reduce,
     input: &View,
     dims: &[usize],
     data: &[f64],
-    to: DType,
+    to: ElementType,
     tolerance: f64,
     seed: u64,
 ) {
@@ -131,15 +131,17 @@ fn check(
 /// Found and expected (value, index) pairs.
 type Pairs = Vec<(f64, f64)>;
 
-fn places(stream: &mut Stream, input: &View, dims: &[usize], data: &[f64], least: bool) -> (Pairs, Pairs) {
+fn places(stream: &mut TestQueue, input: &View, dims: &[usize], data: &[f64], least: bool) -> (Pairs, Pairs) {
     let groups = groups(input.sizes(), dims, data);
-    let (values, indices) =
-        (room(stream, input.dtype, &[groups.len() as u64]), room(stream, DType::I64, &[groups.len() as u64]));
+    let (values, indices) = (
+        room(stream, input.dtype, &[groups.len() as u64]),
+        room(stream, ElementType::I64, &[groups.len() as u64]),
+    );
     let kept: Vec<u64> =
         (0..input.rank()).filter(|dim| !dims.contains(dim)).map(|dim| input.sizes()[dim]).collect();
     let shaped = |view: &View| View::contiguous(view.address, view.dtype, &kept).unwrap();
     extreme(stream, least, input, dims, Some(&shaped(&values)), Some(&shaped(&indices))).unwrap();
-    let only = room(stream, DType::I64, &kept);
+    let only = room(stream, ElementType::I64, &kept);
     extreme(stream, least, input, dims, None, Some(&only)).unwrap();
     let expected = groups.iter().map(|group| {
         let mut best = 0;
@@ -162,20 +164,20 @@ fn every_type_and_operation() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let (sizes, dims) = ([6u64, 7, 9], [1usize]);
-    for dtype in DType::ALL {
+    for dtype in ElementType::ALL {
         let strides = shuffled(&mut random, &sizes, 2);
         let data = values(&mut random, dtype, 6 * 7 * 9, 4.0);
         let input = put(&mut stream, dtype, &sizes, &strides, &data);
-        let (sums, exact) = if dtype.is_float() { (dtype, false) } else { (DType::I64, true) };
+        let (sums, exact) = if dtype.is_float() { (dtype, false) } else { (ElementType::I64, true) };
         let tolerance = match dtype {
-            DType::F32 | DType::F16 | DType::BF16 if !exact => 2e-6,
-            DType::F64 => 1e-14,
+            ElementType::F32 | ElementType::F16 | ElementType::BF16 if !exact => 2e-6,
+            ElementType::F64 => 1e-14,
             _ => 0.0,
         };
         // The result may be rounded from either side of a tie.
         let tolerance = match dtype {
-            DType::F16 => 1e-3,
-            DType::BF16 => 8e-3,
+            ElementType::F16 => 1e-3,
+            ElementType::BF16 => 8e-3,
             _ => tolerance,
         };
         for how in [Reduce::Sum, Reduce::Prod] {
@@ -185,9 +187,9 @@ fn every_type_and_operation() {
             check(&mut stream, how, &input, &dims, &data, dtype, 0.0, seed);
         }
         for how in [Reduce::Any, Reduce::All] {
-            check(&mut stream, how, &input, &dims, &data, DType::Bool, 0.0, seed);
+            check(&mut stream, how, &input, &dims, &data, ElementType::Bool, 0.0, seed);
         }
-        check(&mut stream, Reduce::CountNonzero, &input, &dims, &data, DType::I64, 0.0, seed);
+        check(&mut stream, Reduce::CountNonzero, &input, &dims, &data, ElementType::I64, 0.0, seed);
         let found = places(&mut stream, &input, &dims, &data, true);
         assert_eq!(found.0, found.1, "{dtype:?} seed {seed}");
         if dtype.is_float() {
@@ -197,17 +199,17 @@ fn every_type_and_operation() {
             check(&mut stream, Reduce::Mean, &input, &dims, &data, dtype, tolerance, seed);
         }
     }
-    let data = values(&mut random, DType::F32, 6 * 7 * 9, 4.0);
-    let input = put_plain(&mut stream, DType::F32, &sizes, &data);
-    check(&mut stream, Reduce::Norm(3.5), &input, &[0, 2], &data, DType::F32, 3e-6, seed);
-    check(&mut stream, Reduce::Sum, &input, &[0, 1, 2], &data, DType::F64, 1e-13, seed);
+    let data = values(&mut random, ElementType::F32, 6 * 7 * 9, 4.0);
+    let input = put_plain(&mut stream, ElementType::F32, &sizes, &data);
+    check(&mut stream, Reduce::Norm(3.5), &input, &[0, 2], &data, ElementType::F32, 3e-6, seed);
+    check(&mut stream, Reduce::Sum, &input, &[0, 1, 2], &data, ElementType::F64, 1e-13, seed);
 }
 
 /// No distance from an infinite mean is a number, wherever the infinity is and however many follow.
 #[test]
 fn the_variance_of_an_infinity_is_none() {
     let Some(mut stream) = stream() else { return };
-    for dtype in [DType::F32, DType::F64] {
+    for dtype in [ElementType::F32, ElementType::F64] {
         let out = room(&mut stream, dtype, &[1]);
         for count in [2, 5, 8, 31, 3000] {
             for at in [vec![0], vec![count - 1], vec![count / 2], vec![count / 2, count - 1]] {
@@ -224,13 +226,13 @@ fn the_variance_of_an_infinity_is_none() {
 #[test]
 fn nan_wins_and_empty_sums_have_their_identity() {
     let Some(mut stream) = stream() else { return };
-    for dtype in [DType::F32, DType::F16, DType::F64] {
+    for dtype in [ElementType::F32, ElementType::F16, ElementType::F64] {
         let mut data = vec![1.0; 3000];
         data[17] = f64::INFINITY;
         (data[1500], data[2999]) = (f64::NAN, f64::NAN);
         data[700] = f64::NEG_INFINITY;
         let input = put_plain(&mut stream, dtype, &[2, 1500], &data);
-        let (values, indices) = (room(&mut stream, dtype, &[2]), room(&mut stream, DType::I64, &[2]));
+        let (values, indices) = (room(&mut stream, dtype, &[2]), room(&mut stream, ElementType::I64, &[2]));
         for (least, first) in [(false, (f64::INFINITY, 17.0)), (true, (f64::NEG_INFINITY, 700.0))] {
             extreme(&mut stream, least, &input, &[1], Some(&values), Some(&indices)).unwrap();
             close(&get(&mut stream, &values), &[first.0, f64::NAN], 0.0, "values");
@@ -264,9 +266,12 @@ fn nan_wins_and_empty_sums_have_their_identity() {
 fn variance_is_sound_far_from_zero() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    for (dtype, offset, tolerance) in
-        [(DType::F32, 0.0, 3e-6), (DType::F32, 1e4, 3e-6), (DType::F16, 0.0, 2e-3), (DType::F64, 1e6, 1e-9)]
-    {
+    for (dtype, offset, tolerance) in [
+        (ElementType::F32, 0.0, 3e-6),
+        (ElementType::F32, 1e4, 3e-6),
+        (ElementType::F16, 0.0, 2e-3),
+        (ElementType::F64, 1e6, 1e-9),
+    ] {
         for &(sizes, dims) in SHAPES {
             let count: u64 = sizes.iter().product();
             let data = values(&mut random, dtype, count, 3.0);
@@ -305,8 +310,8 @@ fn variance_is_sound_far_from_zero() {
 #[test]
 fn sizes_that_do_not_fit_are_refused() {
     let Some(mut stream) = stream() else { return };
-    let input = put_plain(&mut stream, DType::F32, &[2, 3], &[1.0; 6]);
-    let out = room(&mut stream, DType::F32, &[3]);
+    let input = put_plain(&mut stream, ElementType::F32, &[2, 3], &[1.0; 6]);
+    let out = room(&mut stream, ElementType::F32, &[3]);
     let refusal = reduce(&mut stream, Reduce::Sum, &input, &[1], &out).unwrap_err();
     assert!(refusal.to_string().starts_with("different-sizes"), "{refusal}");
 }
@@ -316,9 +321,9 @@ fn long_sums_of_one_sign_lose_nothing() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     for (sizes, dims) in [([60_013, 17], [0usize]), ([3, 400_009], [1])] {
-        let data = values(&mut random, DType::F32, sizes[0] * sizes[1], 1.0);
+        let data = values(&mut random, ElementType::F32, sizes[0] * sizes[1], 1.0);
         let data: Vec<f64> = data.iter().map(|v| v.abs()).collect();
-        let input = put_plain(&mut stream, DType::F32, &sizes, &data);
-        check(&mut stream, Reduce::Sum, &input, &dims, &data, DType::F32, 5e-7, seed);
+        let input = put_plain(&mut stream, ElementType::F32, &sizes, &data);
+        check(&mut stream, Reduce::Sum, &input, &dims, &data, ElementType::F32, 5e-7, seed);
     }
 }

@@ -3,18 +3,18 @@
 mod common;
 
 use common::{close, get, put, random, stream, values};
-use wave32_ops::{DType, View, cumsum};
+use wave32_ops::{ElementType, View, cumsum};
 
 #[test]
 fn running_sums() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     for (from, to, tolerance) in [
-        (DType::F32, DType::F32, 2e-6),
-        (DType::F16, DType::F32, 2e-6),
-        (DType::F32, DType::F64, 1e-13),
-        (DType::I8, DType::I64, 0.0),
-        (DType::Bool, DType::I64, 0.0),
+        (ElementType::F32, ElementType::F32, 2e-6),
+        (ElementType::F16, ElementType::F32, 2e-6),
+        (ElementType::F32, ElementType::F64, 1e-13),
+        (ElementType::I8, ElementType::I64, 0.0),
+        (ElementType::Bool, ElementType::I64, 0.0),
     ] {
         for (sizes, strides, dim) in [
             (vec![1500], vec![3], 0),
@@ -36,7 +36,7 @@ fn running_sums() {
             close(&get(&mut stream, &y), &expected, tolerance, &what);
         }
     }
-    let x = put(&mut stream, DType::F32, &[2], &[1], &[1.0, 2.0]);
-    let other = View::contiguous(x.address, DType::F32, &[1, 2]).unwrap();
+    let x = put(&mut stream, ElementType::F32, &[2], &[1], &[1.0, 2.0]);
+    let other = View::contiguous(x.address, ElementType::F32, &[1, 2]).unwrap();
     assert!(cumsum(&mut stream, &x, 0, &other).is_err());
 }

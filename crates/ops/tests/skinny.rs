@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::{Stream, close, get, put, random, room, stream, values};
+use common::{TestQueue, close, get, put, random, room, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
-use wave32_ops::{DType, Planner, Sum, View};
+use wave32_ops::{ElementType, Planner, Sum, View};
 
 /// `[g, rows, columns]` of the values in an arrangement: in order, transposed, in order with rows apart, transposed with
 /// columns apart, with gaps between elements, matrices of a batch interleaved.
-fn arranged(stream: &mut Stream, dtype: DType, sizes: [u64; 3], how: u32, values: &[f64]) -> View {
+fn arranged(stream: &mut TestQueue, dtype: ElementType, sizes: [u64; 3], how: u32, values: &[f64]) -> View {
     let [g, rows, columns] = sizes;
     let strides = match how {
         0 => [rows * columns, columns, 1],
@@ -35,10 +35,10 @@ fn product(a: &[f64], b: &[f64], [g, m, k, n]: [u64; 4]) -> Vec<f64> {
     out
 }
 
-fn tolerance(dtype: DType) -> f64 {
+fn tolerance(dtype: ElementType) -> f64 {
     match dtype {
-        DType::F32 => 1e-6,
-        DType::F16 => 1e-3,
+        ElementType::F32 => 1e-6,
+        ElementType::F16 => 1e-3,
         _ => 8e-3,
     }
 }
@@ -49,7 +49,7 @@ fn products_with_a_small_side() {
     let (mut random, seed) = random();
     let mut planner = Planner::default();
     for turn in 0..90 {
-        let dtype = [DType::F32, DType::F16, DType::BF16][turn % 3];
+        let dtype = [ElementType::F32, ElementType::F16, ElementType::BF16][turn % 3];
         let (few, many) = (random.random_range(1..=16u64), random.random_range(17..=400));
         // Now and then of the sizes that networks have: multiples of 4.
         let whole = |size: u64| if turn % 2 == 0 { size.next_multiple_of(4) } else { size };
@@ -71,7 +71,7 @@ fn every_form_of_the_kernel() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let mut planner = Planner::default();
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in [ElementType::F32, ElementType::F16, ElementType::BF16] {
         for (few, many) in [(4, 512), (16, 512), (16, 513)] {
             for (how, sizes) in
                 [([0, 1], [few, many, 512]), ([0, 0], [few, 512, many]), ([0, 0], [512, few, many])]
@@ -85,9 +85,9 @@ fn every_form_of_the_kernel() {
 
 /// A product against f64, the operands in the arrangements `how`.
 fn check(
-    stream: &mut Stream,
+    stream: &mut TestQueue,
     planner: &mut Planner,
-    dtype: DType,
+    dtype: ElementType,
     [g, m, k, n]: [u64; 4],
     how: [u32; 2],
     random: &mut StdRng,
@@ -115,17 +115,18 @@ fn products_are_scaled_and_added_to() {
             .enumerate()
     {
         for (alpha, beta) in [(1.0, 1.0), (-0.5, 2.0), (1.5, 0.0)] {
-            let [a, b] = [g * m * k, g * k * n].map(|count| values(&mut random, DType::F32, count, 1.0));
-            let va = arranged(&mut stream, DType::F32, [g, m, k], 0, &a);
-            let vb = arranged(&mut stream, DType::F32, [g, k, n], turn as u32 % 2, &b);
+            let [a, b] =
+                [g * m * k, g * k * n].map(|count| values(&mut random, ElementType::F32, count, 1.0));
+            let va = arranged(&mut stream, ElementType::F32, [g, m, k], 0, &a);
+            let vb = arranged(&mut stream, ElementType::F32, [g, k, n], turn as u32 % 2, &b);
             // A bias of the columns, of the rows, and a whole matrix.
             let sizes = [[1, 1, n], [1, m, 1], [g, m, n]][random.random_range(0..3)];
-            let mut added = values(&mut random, DType::F32, sizes.iter().product(), 1.0);
+            let mut added = values(&mut random, ElementType::F32, sizes.iter().product(), 1.0);
             if beta == 0.0 {
                 added.fill(f64::NAN);
             }
-            let view = arranged(&mut stream, DType::F32, sizes, random.random_range(0..6), &added);
-            let out = room(&mut stream, DType::F32, &[g, m, n]);
+            let view = arranged(&mut stream, ElementType::F32, sizes, random.random_range(0..6), &added);
+            let out = room(&mut stream, ElementType::F32, &[g, m, n]);
             planner.addmm(&mut stream, &Sum { added: view, beta, alpha }, &va, &vb, &out).unwrap();
             let mut expected = product(&a, &b, [g, m, k, n]);
             for (at, value) in expected.iter_mut().enumerate() {
@@ -149,12 +150,12 @@ fn long_sums_are_cut_and_repeat_bit_for_bit() {
     let (mut random, seed) = random();
     let mut planner = Planner::default();
     for (m, k, n, how) in [(2, 30_000, 40, 1), (5, 40_001, 20, 0), (30, 20_000, 3, 0), (1, 70_000, 9, 1)] {
-        let [a, b] = [m * k, k * n].map(|count| values(&mut random, DType::F32, count, 1.0));
-        let va = arranged(&mut stream, DType::F32, [1, m, k], 0, &a);
-        let vb = arranged(&mut stream, DType::F32, [1, k, n], how, &b);
+        let [a, b] = [m * k, k * n].map(|count| values(&mut random, ElementType::F32, count, 1.0));
+        let va = arranged(&mut stream, ElementType::F32, [1, m, k], 0, &a);
+        let vb = arranged(&mut stream, ElementType::F32, [1, k, n], how, &b);
         let mut made = Vec::new();
         for _ in 0..2 {
-            let out = room(&mut stream, DType::F32, &[1, m, n]);
+            let out = room(&mut stream, ElementType::F32, &[1, m, n]);
             planner.matmul(&mut stream, &va, &vb, &out).unwrap();
             made.push(get(&mut stream, &out));
         }
@@ -171,15 +172,15 @@ fn infinities_stay_where_they_are() {
     let mut planner = Planner::default();
     for [m, k, n] in [[3, 100, 50], [50, 100, 3], [3, 101, 51], [40, 3, 50], [16, 300, 129]] {
         for how in [0, 1] {
-            let mut a = values(&mut random, DType::F32, m * k, 1.0);
-            let mut b = values(&mut random, DType::F32, k * n, 1.0);
+            let mut a = values(&mut random, ElementType::F32, m * k, 1.0);
+            let mut b = values(&mut random, ElementType::F32, k * n, 1.0);
             let infinite = random.random_range(0..b.len());
             b[infinite] = f64::INFINITY;
             b[(k * n - 1) as usize] = f64::INFINITY;
             a[(m * k - 1) as usize] = f64::NEG_INFINITY;
-            let va = arranged(&mut stream, DType::F32, [1, m, k], how, &a);
-            let vb = arranged(&mut stream, DType::F32, [1, k, n], how, &b);
-            let out = room(&mut stream, DType::F32, &[1, m, n]);
+            let va = arranged(&mut stream, ElementType::F32, [1, m, k], how, &a);
+            let vb = arranged(&mut stream, ElementType::F32, [1, k, n], how, &b);
+            let out = room(&mut stream, ElementType::F32, &[1, m, n]);
             planner.matmul(&mut stream, &va, &vb, &out).unwrap();
             let what = format!("{m}x{k}x{n}, arrangement {how}, seed {seed}");
             close(&get(&mut stream, &out), &product(&a, &b, [1, m, k, n]), 1e-6, &what);

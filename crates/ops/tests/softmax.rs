@@ -4,7 +4,9 @@ mod common;
 
 use common::{close, errors, get, put, put_plain, raised, random, room, rounded, stream, values};
 use rand::Rng;
-use wave32_ops::{DType, NllLoss, Reduction, View, nll_loss, nll_loss_backward, softmax, softmax_backward};
+use wave32_ops::{
+    ElementType, NllLoss, Reduction, View, nll_loss, nll_loss_backward, softmax, softmax_backward,
+};
 
 /// For each element of `sizes` in index order: which row along `dim` it is of.
 fn rows(sizes: &[u64], dim: usize) -> Vec<usize> {
@@ -17,7 +19,8 @@ fn rows(sizes: &[u64], dim: usize) -> Vec<usize> {
 fn softmax_and_its_gradient() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    for (dtype, tolerance) in [(DType::F32, 2e-6), (DType::F16, 1e-3), (DType::BF16, 8e-3)] {
+    for (dtype, tolerance) in [(ElementType::F32, 2e-6), (ElementType::F16, 1e-3), (ElementType::BF16, 8e-3)]
+    {
         for (sizes, strides, dim) in [
             (vec![3, 21, 5, 7], vec![735, 1, 147, 21], 1),
             (vec![5, 1001], vec![1003, 1], 1),
@@ -60,7 +63,7 @@ fn softmax_and_its_gradient() {
             }
         }
     }
-    let double = room(&mut stream, DType::F64, &[2, 2]);
+    let double = room(&mut stream, ElementType::F64, &[2, 2]);
     assert!(softmax(&mut stream, false, &double, 1, &double).is_err());
 }
 
@@ -70,13 +73,13 @@ fn losses_and_their_gradients() {
     let (mut random, seed) = random();
     let errors = errors(&mut stream);
     let (n, c, s) = (5u64, 7u64, 33u64);
-    let data = values(&mut random, DType::F32, n * c * s, 3.0);
-    let input = put(&mut stream, DType::F32, &[n, c, s], &[c * s + 3, 1, c], &data);
+    let data = values(&mut random, ElementType::F32, n * c * s, 3.0);
+    let input = put(&mut stream, ElementType::F32, &[n, c, s], &[c * s + 3, 1, c], &data);
     let targets: Vec<f64> = (0..n * s).map(|_| f64::from(random.random_range(0..c as u32))).collect();
-    let target = put_plain(&mut stream, DType::I64, &[n, s], &targets);
-    let factors = values(&mut random, DType::F32, c, 2.0);
-    let factors: Vec<f64> = factors.iter().map(|v| rounded(DType::F32, v.abs() + 0.1)).collect();
-    let weight = put_plain(&mut stream, DType::F32, &[c], &factors);
+    let target = put_plain(&mut stream, ElementType::I64, &[n, s], &targets);
+    let factors = values(&mut random, ElementType::F32, c, 2.0);
+    let factors: Vec<f64> = factors.iter().map(|v| rounded(ElementType::F32, v.abs() + 0.1)).collect();
+    let weight = put_plain(&mut stream, ElementType::F32, &[c], &factors);
     for reduction in [Reduction::None, Reduction::Mean, Reduction::Sum] {
         for (weighted, ignore_index) in [(false, -100), (true, -100), (true, 3)] {
             let what = format!("{reduction:?} weighted {weighted} ignoring {ignore_index}, seed {seed}");
@@ -99,7 +102,8 @@ fn losses_and_their_gradients() {
                 Reduction::Mean => (vec![each.iter().sum::<f64>() / total], vec![]),
                 Reduction::Sum => (vec![each.iter().sum()], vec![]),
             };
-            let (out, sum) = (room(&mut stream, DType::F32, &sizes), room(&mut stream, DType::F32, &[]));
+            let (out, sum) =
+                (room(&mut stream, ElementType::F32, &sizes), room(&mut stream, ElementType::F32, &[]));
             nll_loss(&mut stream, &input, &target, &loss, &out, &sum).unwrap();
             for (found, expected) in get(&mut stream, &out).iter().zip(&expected) {
                 // A sum may cancel: errors are relative to its terms.
@@ -109,27 +113,27 @@ fn losses_and_their_gradients() {
             let wanted = if reduction == Reduction::None { 0.0 } else { total };
             assert!((found - wanted).abs() < 1e-4, "{what}: total weight {found}, not {wanted}");
 
-            let grads = values(&mut random, DType::F32, expected.len() as u64, 2.0);
-            let grad = put_plain(&mut stream, DType::F32, &sizes, &grads);
+            let grads = values(&mut random, ElementType::F32, expected.len() as u64, 2.0);
+            let grad = put_plain(&mut stream, ElementType::F32, &sizes, &grads);
             let mut expected = vec![0.0; data.len()];
             for (item, &t) in targets.iter().enumerate() {
                 let grad = if reduction == Reduction::None { grads[item] } else { grads[0] };
                 let divisor = if reduction == Reduction::Mean { found } else { 1.0 };
                 expected[at(item, t as usize) as usize] = -factor(t) * grad / divisor;
             }
-            let grad_input = put(&mut stream, DType::F32, &[n, c, s], &[c * s, s, 1], &[]);
+            let grad_input = put(&mut stream, ElementType::F32, &[n, c, s], &[c * s, s, 1], &[]);
             nll_loss_backward(&mut stream, &grad, &target, &loss, &sum, &grad_input).unwrap();
             close(&get(&mut stream, &grad_input), &expected, 1e-6, &what);
         }
     }
     // A target that is no class reads nothing.
-    let wild = put_plain(&mut stream, DType::I64, &[n, s], &vec![1e9; (n * s) as usize]);
+    let wild = put_plain(&mut stream, ElementType::I64, &[n, s], &vec![1e9; (n * s) as usize]);
     assert!(!raised(&mut stream, errors), "seed {seed}");
     let loss = NllLoss { weight: Some(&weight), reduction: Reduction::Sum, ignore_index: -100, errors };
-    let (out, sum) = (room(&mut stream, DType::F32, &[]), room(&mut stream, DType::F32, &[]));
+    let (out, sum) = (room(&mut stream, ElementType::F32, &[]), room(&mut stream, ElementType::F32, &[]));
     nll_loss(&mut stream, &input, &wild, &loss, &out, &sum).unwrap();
     assert!(get(&mut stream, &out)[0].is_nan());
     assert!(raised(&mut stream, errors));
-    let other = View::contiguous(target.address, DType::I64, &[s, n]).unwrap();
+    let other = View::contiguous(target.address, ElementType::I64, &[s, n]).unwrap();
     assert!(nll_loss(&mut stream, &input, &other, &loss, &out, &sum).is_err());
 }

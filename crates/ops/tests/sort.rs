@@ -4,7 +4,7 @@ mod common;
 
 use common::{get, put, random, room, stream, values};
 use std::cmp::Ordering;
-use wave32_ops::{DType, View, argsort};
+use wave32_ops::{ElementType, View, argsort};
 
 /// NaN is the largest; zeros of both signs are the same.
 fn order(a: f64, b: f64) -> Ordering {
@@ -15,7 +15,7 @@ fn order(a: f64, b: f64) -> Ordering {
 fn places_are_those_of_a_stable_sort() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    for dtype in DType::ALL {
+    for dtype in ElementType::ALL {
         for (sizes, strides, dim, wanted) in [
             (vec![1500], vec![3], 0, 1500),
             (vec![5, 257, 3], vec![1, 15, 5], 1, 40),
@@ -43,7 +43,7 @@ fn places_are_those_of_a_stable_sort() {
             let mut outs = sizes.clone();
             outs[dim] = wanted;
             for descending in [false, true] {
-                let places = room(&mut stream, DType::I64, &outs);
+                let places = room(&mut stream, ElementType::I64, &outs);
                 argsort(&mut stream, &x, dim, descending, &places).unwrap();
                 let found = get(&mut stream, &places);
                 let step = sizes[dim + 1..].iter().product::<u64>() as usize;
@@ -70,13 +70,13 @@ fn places_are_those_of_a_stable_sort() {
 #[test]
 fn refuses_what_does_not_fit() {
     let Some(mut stream) = stream() else { return };
-    let x = room(&mut stream, DType::F32, &[4, 5]);
+    let x = room(&mut stream, ElementType::F32, &[4, 5]);
     for (dtype, sizes, dim) in [
-        (DType::I32, vec![4, 5], 1),
-        (DType::I64, vec![4, 6], 1),
-        (DType::I64, vec![3, 5], 1),
-        (DType::I64, vec![4, 5], 2),
-        (DType::I64, vec![20], 0),
+        (ElementType::I32, vec![4, 5], 1),
+        (ElementType::I64, vec![4, 6], 1),
+        (ElementType::I64, vec![3, 5], 1),
+        (ElementType::I64, vec![4, 5], 2),
+        (ElementType::I64, vec![20], 0),
     ] {
         let places = View::contiguous(0, dtype, &sizes).unwrap();
         assert!(argsort(&mut stream, &x, dim, false, &places).is_err(), "{dtype:?} {sizes:?}");

@@ -6,11 +6,15 @@ mod common;
 use common::{close, get, put, random, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
-use wave32_ops::DType;
+use wave32_ops::ElementType;
 use wave32_ops::upsample::{Resample, upsample1d, upsample2d, upsample2d_backward};
 
-const FLOATS: [(DType, f64); 4] =
-    [(DType::F32, 3e-6), (DType::F16, 2e-3), (DType::BF16, 1e-2), (DType::F64, 1e-14)];
+const FLOATS: [(ElementType, f64); 4] = [
+    (ElementType::F32, 3e-6),
+    (ElementType::F16, 2e-3),
+    (ElementType::BF16, 1e-2),
+    (ElementType::F64, 1e-14),
+];
 const HOWS: [Resample; 4] = [
     Resample::Nearest,
     Resample::NearestExact,
@@ -115,7 +119,7 @@ fn signals_of_doubles_and_of_the_same_size() {
     // 36 * 2.3: the nearest to place 34 is 15 in f64, 14 in f32. 7 * 1.02: as many places as before, by the factor.
     for (how, half) in [(Resample::Nearest, 0.0), (Resample::NearestExact, 0.5)] {
         for (size, factor) in [(16_u64, 2.3_f64), (36, 2.3), (7, 1.02), (40, 0.7), (11, 1.7)] {
-            for dtype in [DType::F32, DType::F64] {
+            for dtype in [ElementType::F32, ElementType::F64] {
                 let outs = (size as f64 * factor) as u64;
                 let data: Vec<f64> = (0..size).map(|n| n as f64).collect();
                 let input = put(&mut stream, dtype, &[1, 1, 1, size], &[size, size, size, 1], &data);
@@ -124,7 +128,7 @@ fn signals_of_doubles_and_of_the_same_size() {
                 let at = |o: u64| {
                     let o = o as f64 + half;
                     let at = match dtype {
-                        DType::F64 => (o * (1.0 / factor)) as f32,
+                        ElementType::F64 => (o * (1.0 / factor)) as f32,
                         _ => o as f32 * (1.0 / factor) as f32,
                     };
                     f64::from(at.floor()).min(size as f64 - 1.0)
@@ -146,7 +150,7 @@ fn signals_of_doubles_and_of_the_same_size() {
 fn infinities_reach_what_takes_of_them() {
     let Some(mut stream) = stream() else { return };
     let how = Resample::Bilinear { align_corners: false };
-    for dtype in [DType::F32, DType::F64] {
+    for dtype in [ElementType::F32, ElementType::F64] {
         let input = put(&mut stream, dtype, &[1, 1, 1, 2], &[2, 2, 2, 1], &[0.0, f64::INFINITY]);
         let output = put(&mut stream, dtype, &[1, 1, 1, 1], &[1, 1, 1, 1], &[]);
         upsample1d(&mut stream, how, None, &input, &output).unwrap();

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::AtomicBool;
 
 use crate::hsa;
-use crate::policy::{self, Mode};
+use crate::policy::{self, CoarseMode};
 use crate::real::real;
 
 /// Values of hipError_t.
@@ -56,9 +56,9 @@ const WAIT: &str = "no kernel would see the host write there, and the wait would
 fn ask(call: &'static str, wish: Wish, said: &AtomicBool, real: impl FnOnce() -> c_int) -> c_int {
     let mode = policy::mode();
     match wish {
-        _ if mode == Mode::Leave => return real(),
+        _ if mode == CoarseMode::Leave => return real(),
         Wish::Other => return real(),
-        Wish::Coherence if mode != Mode::All => {
+        Wish::Coherence if mode != CoarseMode::All => {
             policy::refuse(said, &format!("{call} with coherence"), COHERENCE);
             return NOT_SUPPORTED;
         }
@@ -109,7 +109,7 @@ pub unsafe extern "C-unwind" fn hipExtMallocWithFlags(
 ) -> c_int {
     const FINE: c_uint = 0x1;
     const UNCACHED: c_uint = 0x3;
-    let changed = matches!(flags, FINE | UNCACHED) && policy::mode() != Mode::Leave;
+    let changed = matches!(flags, FINE | UNCACHED) && policy::mode() != CoarseMode::Leave;
     if changed {
         policy::log(|| {
             format!(
@@ -135,7 +135,7 @@ macro_rules! waits {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(stream: *mut c_void, at: *mut c_void, $($arg: $ty),*) -> c_int {
             static SAID: AtomicBool = AtomicBool::new(false);
-            if policy::mode() != Mode::Leave && hsa::is_coarse_host_memory(at) {
+            if policy::mode() != CoarseMode::Leave && hsa::is_coarse_host_memory(at) {
                 let what = concat!(stringify!($name), " on coarse-grained host memory");
                 policy::refuse(&SAID, what, WAIT);
                 return NOT_SUPPORTED;

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::size_of;
 
-use crate::policy::{self, Mode};
+use crate::policy::{self, CoarseMode};
 use crate::real::{is_runtime, real};
 
 /// Values of hsa_status_t.
@@ -94,7 +94,7 @@ fn neighbour(pool: Pool) -> Option<Pool> {
 
 /// Whether memory asked for from `caller` is a program's: who asks, if HIP does so for it.
 fn asked_by(caller: *const c_void) -> Option<&'static str> {
-    if policy::mode() == Mode::Leave {
+    if policy::mode() == CoarseMode::Leave {
         return None;
     }
     policy::call().or_else(|| (!is_runtime(caller)).then_some("the program"))
@@ -259,7 +259,7 @@ unsafe extern "C-unwind" fn svm_attributes_set(
 ) -> c_int {
     let mut ours = Vec::new();
     // What makes no sense is HSA's to refuse.
-    if policy::mode() != Mode::Leave && !list.is_null() && count <= MAX_ATTRIBUTES {
+    if policy::mode() != CoarseMode::Leave && !list.is_null() && count <= MAX_ATTRIBUTES {
         // SAFETY: the caller promises that many, and HSA reads them too.
         let theirs: Vec<Attribute> = (0..count).map(|at| unsafe { list.add(at).read_unaligned() }).collect();
         // Shared virtual memory is always a program's, variables that are `__managed__` included.

@@ -10,7 +10,7 @@ use crate::{card, stderr};
 /// What is done with requests for fine-grained memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Mode {
+pub enum CoarseMode {
     /// Nothing: no card needs it, or the user said so.
     Leave = 1,
     /// They get coarse-grained memory; who asks for coherence by name is refused.
@@ -24,23 +24,23 @@ static MODE: AtomicU8 = AtomicU8::new(0);
 static LOG: AtomicBool = AtomicBool::new(false);
 
 /// Of this process.
-pub fn mode() -> Mode {
+pub fn mode() -> CoarseMode {
     match MODE.load(Ordering::Acquire) {
-        1 => Mode::Leave,
-        2 => Mode::Coarse,
-        3 => Mode::All,
+        1 => CoarseMode::Leave,
+        2 => CoarseMode::Coarse,
+        3 => CoarseMode::All,
         _ => find_out(),
     }
 }
 
 #[cold]
-fn find_out() -> Mode {
+fn find_out() -> CoarseMode {
     let (asked, wrong) = asked(variable(c"WAVE32_COARSE"));
     if let Some(wrong) = wrong {
         say(&format!("WAVE32_COARSE is '{wrong}': auto, off, on or all is meant; taken for auto"));
     }
     let mode = asked.unwrap_or_else(|| {
-        if card::needs_coarse(Path::new(card::NODES)) { Mode::Coarse } else { Mode::Leave }
+        if card::needs_coarse(Path::new(card::NODES)) { CoarseMode::Coarse } else { CoarseMode::Leave }
     });
     LOG.store(variable(c"WAVE32_LOG").is_some_and(|value| value != "0"), Ordering::Relaxed);
     MODE.store(mode as u8, Ordering::Release);
@@ -48,12 +48,12 @@ fn find_out() -> Mode {
 }
 
 /// What `WAVE32_COARSE` asks for (none: what the card needs), and what it holds if that makes no sense.
-fn asked(value: Option<String>) -> (Option<Mode>, Option<String>) {
+fn asked(value: Option<String>) -> (Option<CoarseMode>, Option<String>) {
     match value.as_deref() {
         None | Some("auto") => (None, None),
-        Some("off") => (Some(Mode::Leave), None),
-        Some("on") => (Some(Mode::Coarse), None),
-        Some("all") => (Some(Mode::All), None),
+        Some("off") => (Some(CoarseMode::Leave), None),
+        Some("on") => (Some(CoarseMode::Coarse), None),
+        Some("all") => (Some(CoarseMode::All), None),
         Some(_) => (None, value),
     }
 }
@@ -120,9 +120,9 @@ mod tests {
     fn each_word_is_understood_and_others_are_named() {
         let asked = |word: &str| asked(Some(word.to_owned()));
         assert_eq!(asked("auto"), (None, None));
-        assert_eq!(asked("off"), (Some(Mode::Leave), None));
-        assert_eq!(asked("on"), (Some(Mode::Coarse), None));
-        assert_eq!(asked("all"), (Some(Mode::All), None));
+        assert_eq!(asked("off"), (Some(CoarseMode::Leave), None));
+        assert_eq!(asked("on"), (Some(CoarseMode::Coarse), None));
+        assert_eq!(asked("all"), (Some(CoarseMode::All), None));
         assert_eq!(asked("On"), (None, Some("On".to_owned())));
         assert_eq!(super::asked(None), (None, None));
     }

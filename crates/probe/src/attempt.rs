@@ -1,14 +1,14 @@
 //! The child's side of one attempt: the problem through MIOpen, checked against the f64 oracle.
 
 use crate::memory::Memory;
-use crate::posed::{Posed, Run};
-use crate::protocol::{Attempt, Finding, Verdict, Way};
+use crate::protocol::{Attempt, Finding, SolverVerdict, Way};
 use crate::rewrite::{Rewrite, RewriteError};
 use crate::vendor::Vendor;
+use crate::vendor_conv::{Run, VendorConv};
 use std::collections::HashMap;
 use wave32_problem::ConvProblem;
 use wave32_verify::cases::{Case, POISONS, fits_memory};
-use wave32_verify::compare::{Shape, close, exact};
+use wave32_verify::compare::{OutputShape, close, exact};
 use wave32_verify::data::{Data, NoMemory};
 use wave32_verify::inputs::{Inputs, problem_seed};
 use wave32_verify::tolerance::Tolerance;
@@ -27,29 +27,29 @@ pub fn attempt(vendor: &Vendor, job: &Attempt, stage: &mut dyn FnMut(&str)) -> F
 
 impl From<NoMemory> for Finding {
     fn from(error: NoMemory) -> Self {
-        Self::of(Verdict::OutOfMemory, error.to_string())
+        Self::of(SolverVerdict::OutOfMemory, error.to_string())
     }
 }
 
 impl From<RewriteError> for Finding {
     fn from(error: RewriteError) -> Self {
-        Self::of(Verdict::Refuses, error.to_string())
+        Self::of(SolverVerdict::Refuses, error.to_string())
     }
 }
 
 fn run(vendor: &Vendor, job: &Attempt, stage: &mut dyn FnMut(&str)) -> Result<Finding, Finding> {
     let problem =
-        ConvProblem::new(job.spec.clone()).map_err(|e| Finding::of(Verdict::Refuses, e.to_string()))?;
+        ConvProblem::new(job.spec.clone()).map_err(|e| Finding::of(SolverVerdict::Refuses, e.to_string()))?;
     fits_memory(&problem, job.memory_cap)?;
     let seed = problem_seed(job.seed, &problem.to_string());
     let mut runner =
-        Runner { vendor, job, posed: HashMap::new(), how: None, ms: 0.0, launches: 0, poison: 0 };
+        Runner { vendor, job, vendor_conv: HashMap::new(), how: None, ms: 0.0, launches: 0, poison: 0 };
 
     // One run before any reference is computed: how it runs decides what may be asked of the result.
     stage("making operands");
     let random = Case::random(&problem, seed)?;
     stage("the first run");
-    let shape = Shape::of_output(&problem);
+    let shape = OutputShape::of_output(&problem);
     let first = runner.whole(&problem, &random.inputs, POISONS[0], stage)?;
     let pieces = runner.launches;
     let algorithm = runner.algorithm();
@@ -62,13 +62,13 @@ fn run(vendor: &Vendor, job: &Attempt, stage: &mut dyn FnMut(&str)) -> Result<Fi
         algorithm,
         workspace_bytes: runner.how.map_or(0, Run::workspace),
         pieces,
-        ..Finding::of(Verdict::Works, "")
+        ..Finding::of(SolverVerdict::Works, "")
     };
     match close(&first, &random.reference, &tolerance, &shape) {
         Ok(error) => finding.error = Some(error),
         Err((error, detail)) => {
             finding.error = error.is_finite().then_some(error);
-            return Err(Finding { verdict: Verdict::Wrong, detail, ..finding });
+            return Err(Finding { verdict: SolverVerdict::Wrong, detail, ..finding });
         }
     }
     if !transformed {
@@ -77,7 +77,7 @@ fn run(vendor: &Vendor, job: &Attempt, stage: &mut dyn FnMut(&str)) -> Result<Fi
         stage("the run on integers");
         let out = runner.whole(&problem, &integer.inputs, POISONS[0], stage)?;
         if let Err(detail) = exact(&out, &integer.reference, &shape, &[POISONS[0]; 4]) {
-            return Err(Finding { verdict: Verdict::Wrong, detail, ..finding });
+            return Err(Finding { verdict: SolverVerdict::Wrong, detail, ..finding });
         }
     }
     let mut deterministic = true;
@@ -89,7 +89,7 @@ fn run(vendor: &Vendor, job: &Attempt, stage: &mut dyn FnMut(&str)) -> Result<Fi
         if let Err((error, detail)) = close(&again, &random.reference, &tolerance, &shape) {
             let error = error.is_finite().then_some(error);
             return Err(Finding {
-                verdict: Verdict::Wrong,
+                verdict: SolverVerdict::Wrong,
                 error,
                 detail: format!("a repeat: {detail}"),
                 ..finding
@@ -105,7 +105,7 @@ struct Runner<'v, 'j> {
     vendor: &'v Vendor,
     job: &'j Attempt,
     /// The problems that MIOpen got so far, each with how it is run.
-    posed: HashMap<ConvProblem, (Posed<'v>, Run)>,
+    vendor_conv: HashMap<ConvProblem, (VendorConv<'v>, Run)>,
     how: Option<Run>,
     /// Milliseconds on the device and launches of the last whole problem.
     ms: f64,
@@ -154,15 +154,16 @@ impl Runner<'_, '_> {
         inputs: &Inputs,
         stage: &mut dyn FnMut(&str),
     ) -> Result<Data, Finding> {
-        if !self.posed.contains_key(p) {
-            let posed = Posed::new(self.vendor, p)?;
-            let how = self.prepare(&posed, p, inputs, stage)?;
-            self.posed.insert(p.clone(), (posed, how));
+        if !self.vendor_conv.contains_key(p) {
+            let vendor_conv = VendorConv::new(self.vendor, p)?;
+            let how = self.prepare(&vendor_conv, p, inputs, stage)?;
+            self.vendor_conv.insert(p.clone(), (vendor_conv, how));
         }
-        let (posed, how) = &self.posed[p];
+        let (vendor_conv, how) = &self.vendor_conv[p];
         self.how = Some(*how);
         let mut out = Data::filled(p.spec().dtype, p.output_elements(), self.poison)?;
-        let ran = posed.run(*how, [inputs.a.bytes(), inputs.b.bytes()], out.bytes().len(), self.poison)?;
+        let ran =
+            vendor_conv.run(*how, [inputs.a.bytes(), inputs.b.bytes()], out.bytes().len(), self.poison)?;
         out.bytes_mut().copy_from_slice(&ran.out);
         self.ms += ran.ms;
         self.launches += 1;
@@ -172,7 +173,7 @@ impl Runner<'_, '_> {
     /// Makes a problem ready: MIOpen itself must say that the solver takes it, since it runs whatever it is told to.
     fn prepare(
         &self,
-        posed: &Posed<'_>,
+        vendor_conv: &VendorConv<'_>,
         p: &ConvProblem,
         inputs: &Inputs,
         stage: &mut dyn FnMut(&str),
@@ -180,12 +181,12 @@ impl Runner<'_, '_> {
         match &self.job.way {
             Way::Immediate(id) => {
                 stage("asking which solvers take it");
-                let offered = posed.offers()?.into_iter().find(|o| o.id == *id);
+                let offered = vendor_conv.solutions()?.into_iter().find(|o| o.id == *id);
                 let offer = offered.ok_or_else(|| {
-                    Finding::of(Verdict::Refuses, "MIOpen does not offer this solver for this shape")
+                    Finding::of(SolverVerdict::Refuses, "MIOpen does not offer this solver for this shape")
                 })?;
                 stage("compiling it");
-                posed.compile(*id)?;
+                vendor_conv.compile(*id)?;
                 stage("running it");
                 Ok(Run::Solver { id: *id, algorithm: offer.algorithm, workspace: offer.workspace_bytes })
             }
@@ -197,9 +198,9 @@ impl Runner<'_, '_> {
                 ];
                 let out = Data::filled(p.spec().dtype, p.output_elements(), self.poison)?;
                 let result = Memory::new(self.vendor, out.bytes())?;
-                let found = posed.find([&operands[0], &operands[1]], &result)?;
+                let found = vendor_conv.find([&operands[0], &operands[1]], &result)?;
                 let (algorithm, workspace) = *found.first().ok_or_else(|| {
-                    Finding::of(Verdict::Refuses, "Find found nothing that takes this shape")
+                    Finding::of(SolverVerdict::Refuses, "Find found nothing that takes this shape")
                 })?;
                 stage("running what Find found");
                 Ok(Run::Algorithm(algorithm, workspace))

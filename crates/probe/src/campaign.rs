@@ -2,7 +2,7 @@
 
 use crate::known::{Key, Known, KnownError, Row, Store};
 use crate::lane::Lane;
-use crate::protocol::{Attempt, Finding, Identity, Verdict, Way};
+use crate::protocol::{Attempt, Finding, Identity, SolverVerdict, Way};
 use crate::quarantine::Quarantine;
 use crate::rewrite::{self, Rewrite};
 use crate::solvers;
@@ -43,7 +43,7 @@ pub struct Options {
 
 /// One problem to probe.
 #[derive(Debug, Clone, Serialize)]
-pub struct Shape {
+pub struct ProbeShape {
     /// Its name for people.
     pub label: String,
     /// The plain problem.
@@ -53,7 +53,7 @@ pub struct Shape {
     pub line: String,
 }
 
-impl Shape {
+impl ProbeShape {
     /// The problem as MIOpen is asked for it: plain, one pass, without bias and activation.
     pub fn new(label: &str, problem: &ConvProblem) -> Option<Self> {
         let bare = ConvSpec { epilogue: Epilogue::default(), ..problem.spec().clone() };
@@ -80,7 +80,7 @@ pub struct Report {
     /// The table's file.
     pub table: PathBuf,
     /// The problems, in order.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<ProbeShape>,
     /// All that is known of them.
     pub tried: Vec<Tried>,
     /// What is kept of MIOpens that are not here any more.
@@ -134,9 +134,9 @@ pub trait Observer {
     /// The card and MIOpen that are probed.
     fn opened(&mut self, identity: &Identity, shapes: usize);
     /// An attempt begins.
-    fn attempt(&mut self, shape: &Shape, key: &Key);
+    fn attempt(&mut self, shape: &ProbeShape, key: &Key);
     /// Something was tried or remembered.
-    fn tried(&mut self, shape: &Shape, tried: &Tried);
+    fn tried(&mut self, shape: &ProbeShape, tried: &Tried);
     /// A shape is done, as far as its own solvers go.
     fn shape(&mut self);
 }
@@ -146,7 +146,7 @@ pub trait Observer {
 /// # Errors
 /// [`ProbeError`] where nothing could be probed, or nothing recorded.
 pub fn run(
-    shapes: Vec<Shape>,
+    shapes: Vec<ProbeShape>,
     options: &Options,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
@@ -179,9 +179,14 @@ pub fn run(
         }
         let text = "the probe or the machine went down while this ran; --again tries it once more";
         let id = solvers::all().find(|s| s.name == record.key.solver).map(|s| s.id);
-        let finding = Finding::of(Verdict::Down, text);
-        known =
-            store.merge(&[Row { key: record.key, id, worst: Verdict::Down, finding, when: record.when }])?;
+        let finding = Finding::of(SolverVerdict::Down, text);
+        known = store.merge(&[Row {
+            key: record.key,
+            id,
+            worst: SolverVerdict::Down,
+            finding,
+            when: record.when,
+        }])?;
         file.clear().map_err(failed)?;
     }
     let mut campaign = Campaign {
@@ -275,7 +280,7 @@ struct Target {
 }
 
 impl Campaign<'_> {
-    fn all(&mut self, shapes: &[Shape]) -> Result<(), End> {
+    fn all(&mut self, shapes: &[ProbeShape]) -> Result<(), End> {
         let mut failed = Vec::new();
         for (index, shape) in shapes.iter().enumerate() {
             for (target, verdict) in self.solvers(shape)? {
@@ -289,7 +294,7 @@ impl Campaign<'_> {
         let mut hopeless: HashMap<String, u32> = HashMap::new();
         for (index, target, verdict) in failed {
             // What is wrong everywhere may well come out right once in another shape: that proves nothing.
-            if verdict == Verdict::Wrong && !self.works_somewhere(&target.name) {
+            if verdict == SolverVerdict::Wrong && !self.works_somewhere(&target.name) {
                 continue;
             }
             let count = hopeless.entry(target.name.clone()).or_default();
@@ -301,7 +306,7 @@ impl Campaign<'_> {
     }
 
     /// Every solver on a shape as it is; those that failed, and how.
-    fn solvers(&mut self, shape: &Shape) -> Result<Vec<(Target, Verdict)>, End> {
+    fn solvers(&mut self, shape: &ProbeShape) -> Result<Vec<(Target, SolverVerdict)>, End> {
         let mut failed = Vec::new();
         let mut seen: HashSet<String> = HashSet::new();
         self.offered(shape, &mut seen, &mut failed)?;
@@ -309,7 +314,7 @@ impl Campaign<'_> {
         let verdict = self.attempt(shape, &find, &[])?;
         if verdict.is_failure() {
             failed.push((find, verdict));
-        } else if verdict == Verdict::Works {
+        } else if verdict == SolverVerdict::Works {
             // Find leaves what it measured in the children's own find-db: now MIOpen offers all that apply.
             self.offered(shape, &mut seen, &mut failed)?;
         }
@@ -333,12 +338,12 @@ impl Campaign<'_> {
     /// The solvers that MIOpen offers now and that were not tried yet.
     fn offered(
         &mut self,
-        shape: &Shape,
+        shape: &ProbeShape,
         seen: &mut HashSet<String>,
-        failed: &mut Vec<(Target, Verdict)>,
+        failed: &mut Vec<(Target, SolverVerdict)>,
     ) -> Result<(), End> {
         // A refusal to list is no news: Find will say it again, of the same shape.
-        for offer in self.lane.offers(&shape.problem)?.unwrap_or_default() {
+        for offer in self.lane.solutions(&shape.problem)?.unwrap_or_default() {
             let target =
                 Target { name: solvers::name(offer.id), id: Some(offer.id), way: Way::Immediate(offer.id) };
             if seen.insert(target.name.clone()) {
@@ -358,16 +363,21 @@ impl Campaign<'_> {
     }
 
     /// The first rewriting that makes the solver safe for the shape, if any; true where there is one.
-    fn around(&mut self, shape: &Shape, target: &Target) -> Result<bool, End> {
+    fn around(&mut self, shape: &ProbeShape, target: &Target) -> Result<bool, End> {
         for rewrite in rewrite::candidates(&shape.problem) {
-            if self.attempt(shape, target, &rewrite)? == Verdict::Works {
+            if self.attempt(shape, target, &rewrite)? == SolverVerdict::Works {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn attempt(&mut self, shape: &Shape, target: &Target, rewrite: &[Rewrite]) -> Result<Verdict, End> {
+    fn attempt(
+        &mut self,
+        shape: &ProbeShape,
+        target: &Target,
+        rewrite: &[Rewrite],
+    ) -> Result<SolverVerdict, End> {
         let key = Key { problem: shape.line.clone(), solver: target.name.clone(), rewrite: rewrite.to_vec() };
         let again = self.options.again && !self.fresh.contains(&key);
         if let Some(row) = self.known.get(&key).filter(|_| !again) {

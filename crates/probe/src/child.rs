@@ -1,9 +1,9 @@
 //! The child's side: one MIOpen on one device, attempts from standard input, answers on standard output.
 
 use crate::attempt::attempt;
-use crate::posed::Posed;
-use crate::protocol::{Finding, Reply, Request, Verdict};
+use crate::protocol::{Finding, Reply, Request, SolverVerdict};
 use crate::vendor::Vendor;
+use crate::vendor_conv::VendorConv;
 use wave32_problem::{ConvProblem, ConvSpec};
 use wave32_verify::guard::{requests, say};
 
@@ -20,7 +20,7 @@ pub fn serve() {
                 Err(text) => say(&Reply::NotOpen(text)),
             },
             Ok(Request::List(spec)) => match &vendor {
-                Some(vendor) => say(&Reply::Offers(offers(vendor, *spec))),
+                Some(vendor) => say(&Reply::Offers(solutions(vendor, *spec))),
                 None => say(&Reply::NotOpen("no device was opened".into())),
             },
             Ok(Request::Try(job)) => match &vendor {
@@ -37,7 +37,7 @@ pub fn serve() {
     std::process::exit(0);
 }
 
-fn offers(vendor: &Vendor, spec: ConvSpec) -> Result<Vec<crate::protocol::Offer>, Finding> {
-    let problem = ConvProblem::new(spec).map_err(|e| Finding::of(Verdict::Refuses, e.to_string()))?;
-    Posed::new(vendor, &problem)?.offers()
+fn solutions(vendor: &Vendor, spec: ConvSpec) -> Result<Vec<crate::protocol::VendorSolution>, Finding> {
+    let problem = ConvProblem::new(spec).map_err(|e| Finding::of(SolverVerdict::Refuses, e.to_string()))?;
+    VendorConv::new(vendor, &problem)?.solutions()
 }

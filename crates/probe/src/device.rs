@@ -2,9 +2,9 @@
 //! asked for its problem and its workspace.
 
 use crate::ffi::{Address, Pointer};
-use crate::posed::{Posed, Run};
-use crate::protocol::{Finding, Verdict};
+use crate::protocol::{Finding, SolverVerdict};
 use crate::vendor::Vendor;
+use crate::vendor_conv::{Run, VendorConv};
 use std::path::Path;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
@@ -37,8 +37,8 @@ pub fn open(id: &str) -> Option<Result<Box<dyn PlanDevice>, DeviceError>> {
 
 fn error(finding: Finding) -> DeviceError {
     match finding.verdict {
-        Verdict::OutOfMemory => DeviceError::OutOfMemory { requested: 0, in_use: 0 },
-        Verdict::Refuses => DeviceError::Unsupported(finding.detail),
+        SolverVerdict::OutOfMemory => DeviceError::OutOfMemory { requested: 0, in_use: 0 },
+        SolverVerdict::Refuses => DeviceError::Unsupported(finding.detail),
         _ => DeviceError::Lost(finding.detail),
     }
 }
@@ -56,7 +56,7 @@ impl Miopen {
             let text = "bias and output padding are not posed to MIOpen";
             return Err(DeviceError::Unsupported(text.into()));
         }
-        let posed = Posed::new(&self.vendor, &plan.problem).map_err(error)?;
+        let vendor_conv = VendorConv::new(&self.vendor, &plan.problem).map_err(error)?;
         let roles = match spec.direction {
             Direction::Forward => [Role::X, Role::W, Role::Y],
             Direction::BackwardData => [Role::Y, Role::W, Role::X],
@@ -68,12 +68,12 @@ impl Miopen {
             0 => (null_mut(), 0),
             bytes => (self.pointer(operands, Role::Workspace)?, bytes as usize),
         };
-        let found = posed.find_at(addresses, out, space).map_err(error)?;
+        let found = vendor_conv.find_at(addresses, out, space).map_err(error)?;
         let fits = found.iter().find(|(_, bytes)| *bytes <= space.1 as u64);
         let &(algorithm, bytes) = fits.ok_or_else(|| {
             DeviceError::Unsupported(format!("Find has nothing for {} bytes of workspace", space.1))
         })?;
-        let status = posed.launch_at(Run::Algorithm(algorithm, bytes), addresses, out, space);
+        let status = vendor_conv.launch_at(Run::Algorithm(algorithm, bytes), addresses, out, space);
         self.vendor.miopen("running it", status).map_err(error)?;
         // SAFETY: no arguments. It has no deadline: the process that asked for this has one.
         let status = unsafe { (self.vendor.libraries.hip.synchronize)() };

@@ -97,7 +97,7 @@ impl Identity {
 /// What came of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum SolverVerdict {
     /// Right, in time.
     Works,
     /// MIOpen said no, before or instead of running it.
@@ -114,7 +114,7 @@ pub enum Verdict {
     Down,
 }
 
-impl Verdict {
+impl SolverVerdict {
     /// As tables print it.
     pub fn name(self) -> &'static str {
         match self {
@@ -138,7 +138,7 @@ impl Verdict {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: SolverVerdict,
     /// Why, in one line; empty where it works.
     pub detail: String,
     /// Milliseconds on the device: the best of the runs, all pieces of a rewrite together.
@@ -159,7 +159,7 @@ pub struct Finding {
 
 impl Finding {
     /// A verdict with its reason, and nothing measured.
-    pub fn of(verdict: Verdict, detail: impl Into<String>) -> Self {
+    pub fn of(verdict: SolverVerdict, detail: impl Into<String>) -> Self {
         Self {
             verdict,
             detail: detail.into(),

@@ -1,6 +1,6 @@
 //! The known-good table: what came of every attempt, for one card, driver and MIOpen. docs/probe.md has its format.
 
-use crate::finding::{Finding, Identity, Rewrite, Verdict};
+use crate::finding::{Finding, Identity, Rewrite, SolverVerdict};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
@@ -36,7 +36,7 @@ pub struct Row {
     /// The solver's number; none for `find`.
     pub id: Option<u64>,
     /// The worst verdict ever seen: only where it is `works` may this be used.
-    pub worst: Verdict,
+    pub worst: SolverVerdict,
     /// What came of it last.
     #[serde(flatten)]
     pub finding: Finding,
@@ -47,7 +47,7 @@ pub struct Row {
 impl Row {
     /// True where it may be used.
     pub fn is_safe(&self) -> bool {
-        self.worst == Verdict::Works
+        self.worst == SolverVerdict::Works
     }
 }
 
@@ -199,7 +199,7 @@ impl Known {
 }
 
 /// The worse of two verdicts. A refusal is not bad, but it is not `works` either: the newer run decides by being tried.
-fn worse(a: Verdict, b: Verdict) -> Verdict {
+fn worse(a: SolverVerdict, b: SolverVerdict) -> SolverVerdict {
     match (a.is_failure(), b.is_failure()) {
         (false, false) => b,
         (true, false) => a,
@@ -212,7 +212,7 @@ fn worse(a: Verdict, b: Verdict) -> Verdict {
 mod tests {
     use super::*;
 
-    fn row(solver: &str, verdict: Verdict, when: u64) -> Row {
+    fn row(solver: &str, verdict: SolverVerdict, when: u64) -> Row {
         let key = Key {
             problem: "MIOpenDriver conv -n 1".into(),
             solver: solver.into(),
@@ -226,11 +226,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path(), &Identity::example());
         assert!(store.read().unwrap().rows.is_empty());
-        store.merge(&[row("a", Verdict::Hang, 1), row("b", Verdict::Works, 1)]).unwrap();
-        let known = store.merge(&[row("a", Verdict::Works, 2), row("b", Verdict::Works, 2)]).unwrap();
+        store.merge(&[row("a", SolverVerdict::Hang, 1), row("b", SolverVerdict::Works, 1)]).unwrap();
+        let known =
+            store.merge(&[row("a", SolverVerdict::Works, 2), row("b", SolverVerdict::Works, 2)]).unwrap();
         assert_eq!(store.read().unwrap(), known);
-        let got = |name| known.get(&row(name, Verdict::Works, 0).key).unwrap();
-        assert_eq!((got("a").worst, got("a").finding.verdict), (Verdict::Hang, Verdict::Works));
+        let got = |name| known.get(&row(name, SolverVerdict::Works, 0).key).unwrap();
+        assert_eq!((got("a").worst, got("a").finding.verdict), (SolverVerdict::Hang, SolverVerdict::Works));
         assert!(!got("a").is_safe() && got("b").is_safe() && got("b").when == 2);
     }
 
@@ -239,7 +240,7 @@ mod tests {
         use rand::Rng;
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path(), &Identity::example());
-        store.merge(&[row("a", Verdict::Hang, 1), row("b", Verdict::Works, u64::MAX)]).unwrap();
+        store.merge(&[row("a", SolverVerdict::Hang, 1), row("b", SolverVerdict::Works, u64::MAX)]).unwrap();
         let whole = std::fs::read(store.path()).unwrap();
         let (mut rng, mut refused) = (rand::rng(), 0);
         for _ in 0..2000 {
@@ -277,7 +278,7 @@ mod tests {
                 let store = &store;
                 scope.spawn(move || {
                     for i in 0..10 {
-                        store.merge(&[row(&format!("{thread}-{i}"), Verdict::Works, 1)]).unwrap();
+                        store.merge(&[row(&format!("{thread}-{i}"), SolverVerdict::Works, 1)]).unwrap();
                     }
                 });
             }
@@ -289,12 +290,13 @@ mod tests {
     fn a_broken_table_is_refused_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path(), &Identity::example());
-        let known = store.merge(&[row("a", Verdict::Hang, 1), row("b", Verdict::Works, 1)]).unwrap();
+        let known =
+            store.merge(&[row("a", SolverVerdict::Hang, 1), row("b", SolverVerdict::Works, 1)]).unwrap();
         let text = |known: &Known| serde_json::to_string(known).unwrap();
         let mut turned = known.clone();
         turned.rows.reverse();
         let mut twice = known.clone();
-        twice.rows.push(row("b", Verdict::Hang, 1));
+        twice.rows.push(row("b", SolverVerdict::Hang, 1));
         let mut other = known.clone();
         other.identity.miopen = "3.0.0".into();
         for (broken, why) in [
@@ -304,7 +306,7 @@ mod tests {
             (text(&other), "MIOpen 3.0.0"),
         ] {
             std::fs::write(store.path(), &broken).unwrap();
-            let said = store.merge(&[row("a", Verdict::Works, 2)]).unwrap_err().to_string();
+            let said = store.merge(&[row("a", SolverVerdict::Works, 2)]).unwrap_err().to_string();
             assert!(said.contains("move it away") && said.contains(why), "{said}");
             assert_eq!(std::fs::read_to_string(store.path()).unwrap(), broken);
         }

@@ -1,6 +1,6 @@
 //! One guarded child after another: a fresh one after each failure, and one of its own for each filtered Find.
 
-use crate::protocol::{Attempt, Finding, Identity, Offer, Reply, Request, Verdict, Way};
+use crate::protocol::{Attempt, Finding, Identity, Reply, Request, SolverVerdict, VendorSolution, Way};
 use crate::solvers;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,15 +83,18 @@ impl<'a> Lane<'a> {
     }
 
     /// The solvers that MIOpen offers for a problem.
-    pub(crate) fn offers(&mut self, p: &ConvProblem) -> Result<Result<Vec<Offer>, Finding>, Stop> {
+    pub(crate) fn solutions(
+        &mut self,
+        p: &ConvProblem,
+    ) -> Result<Result<Vec<VendorSolution>, Finding>, Stop> {
         let request = Request::List(Box::new(p.spec().clone()));
         let mut child = self.take()?;
         child.stage = "listing solvers".into();
         let deadline = self.children.limits.deadline;
         match self.ask(&mut child, &request, deadline)? {
-            Ok(Reply::Offers(offers)) => {
+            Ok(Reply::Offers(solutions)) => {
                 self.idle = Some(child);
-                Ok(offers)
+                Ok(solutions)
             }
             Ok(_) => Ok(Err(odd())),
             Err(finding) => Ok(Err(finding)),
@@ -119,7 +122,8 @@ impl<'a> Lane<'a> {
         Ok(match answer {
             Ok(Reply::Done(finding)) => {
                 // After a device fault the process cannot be trusted; neither can one whose Find is filtered.
-                let spoiled = finding.verdict == Verdict::Crash || finding.verdict == Verdict::OutOfMemory;
+                let spoiled =
+                    finding.verdict == SolverVerdict::Crash || finding.verdict == SolverVerdict::OutOfMemory;
                 if !spoiled && !matches!(job.way, Way::FindOnly(_)) {
                     self.idle = Some(child);
                 }
@@ -155,5 +159,5 @@ impl<'a> Lane<'a> {
 }
 
 fn odd() -> Finding {
-    Finding::of(Verdict::Crash, "the child answered another question")
+    Finding::of(SolverVerdict::Crash, "the child answered another question")
 }

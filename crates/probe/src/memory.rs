@@ -1,7 +1,7 @@
 //! Memory on the device, and the clock there.
 
 use crate::ffi::Pointer;
-use crate::protocol::{Finding, Verdict};
+use crate::protocol::{Finding, SolverVerdict};
 use crate::vendor::Vendor;
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -58,7 +58,7 @@ impl<'v> Memory<'v> {
         let (before, after) = (&image[..lead], &image[lead + self.bytes..]);
         let damage = guard_damage(before, what, "before").or_else(|| guard_damage(after, what, "after"));
         if let Some(text) = damage {
-            return Err(Finding::of(Verdict::Wrong, text));
+            return Err(Finding::of(SolverVerdict::Wrong, text));
         }
         image.truncate(lead + self.bytes);
         image.drain(..lead);

@@ -7,7 +7,7 @@ use wave32_problem::ConvSpec;
 use wave32_verify::guard::Answer;
 use wave32_verify::protocol::Failure;
 
-pub use crate::finding::{Finding, Identity, Verdict};
+pub use crate::finding::{Finding, Identity, SolverVerdict};
 
 /// What the parent asks for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub enum Reply {
     /// What the child does now: the detail of a later hang or crash.
     Stage(String),
     /// The solvers offered, or what MIOpen says instead.
-    Offers(Result<Vec<Offer>, Finding>),
+    Offers(Result<Vec<VendorSolution>, Finding>),
     /// What came of the attempt.
     Done(Finding),
 }
@@ -51,7 +51,7 @@ impl Answer for Reply {
 
 /// A solver that MIOpen offers for a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offer {
+pub struct VendorSolution {
     /// Its number.
     pub id: u64,
     /// `miopenConvAlgorithm_t`.
@@ -91,12 +91,12 @@ impl From<Failure> for Finding {
     fn from(failure: Failure) -> Self {
         use wave32_verify::protocol::Verdict as V;
         let verdict = match failure.verdict {
-            V::Pass => Verdict::Works,
-            V::Wrong => Verdict::Wrong,
-            V::Hang => Verdict::Hang,
-            V::OutOfMemory => Verdict::OutOfMemory,
-            V::Unsupported => Verdict::Refuses,
-            V::Crash | V::DeviceLost | V::Error => Verdict::Crash,
+            V::Pass => SolverVerdict::Works,
+            V::Wrong => SolverVerdict::Wrong,
+            V::Hang => SolverVerdict::Hang,
+            V::OutOfMemory => SolverVerdict::OutOfMemory,
+            V::Unsupported => SolverVerdict::Refuses,
+            V::Crash | V::DeviceLost | V::Error => SolverVerdict::Crash,
         };
         Self::of(verdict, failure.detail)
     }

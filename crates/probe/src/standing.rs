@@ -2,7 +2,7 @@
 
 use crate::campaign::FIND;
 use crate::known::Known;
-use crate::protocol::Verdict;
+use crate::protocol::SolverVerdict;
 use crate::rewrite::Rewrite;
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub struct Danger {
     /// The solver's name, or `find`.
     pub solver: String,
     /// The worst that it did.
-    pub verdict: Verdict,
+    pub verdict: SolverVerdict,
 }
 
 /// What is known of a shape.
@@ -36,7 +36,7 @@ pub struct Standing {
     /// The solvers that must not be used on the shape as it is, the worst first.
     pub dangers: Vec<Danger>,
     /// The worst of MIOpen's own choice; none where the probe did not come that far.
-    pub choice: Option<Verdict>,
+    pub choice: Option<SolverVerdict>,
 }
 
 impl Known {
@@ -72,7 +72,14 @@ mod tests {
     use crate::known::{FORMAT, Key, Row};
     use crate::protocol::{Finding, Identity};
 
-    fn row(problem: &str, solver: &str, worst: Verdict, now: Verdict, ms: Option<f64>, tiled: bool) -> Row {
+    fn row(
+        problem: &str,
+        solver: &str,
+        worst: SolverVerdict,
+        now: SolverVerdict,
+        ms: Option<f64>,
+        tiled: bool,
+    ) -> Row {
         let rewrite = if tiled { vec![Rewrite::Tiles { h: 32, w: 32 }] } else { Vec::new() };
         let key = Key { problem: problem.into(), solver: solver.into(), rewrite };
         Row { key, id: Some(91), worst, finding: Finding { ms, ..Finding::of(now, "") }, when: 1 }
@@ -80,7 +87,7 @@ mod tests {
 
     #[test]
     fn only_what_never_failed_is_safe() {
-        use Verdict::{Crash, Hang, Refuses, Works, Wrong};
+        use SolverVerdict::{Crash, Hang, Refuses, Works, Wrong};
         let rows = vec![
             row("a", "slow", Works, Works, Some(2.0), false),
             row("a", "quick", Works, Works, Some(0.5), false),
@@ -98,7 +105,7 @@ mod tests {
         let safe: Vec<(&str, usize)> =
             found.safe.iter().map(|way| (way.solver.as_str(), way.rewrite.len())).collect();
         assert_eq!(safe, [("quick", 0), ("tiled", 1), ("slow", 0)]);
-        let dangers: Vec<(&str, Verdict)> =
+        let dangers: Vec<(&str, SolverVerdict)> =
             found.dangers.iter().map(|d| (d.solver.as_str(), d.verdict)).collect();
         assert_eq!(dangers, [("once hung", Hang), ("tiled", Hang), (FIND, Crash), ("wrong", Wrong)]);
         assert_eq!(found.choice, Some(Crash));

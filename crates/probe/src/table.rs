@@ -1,7 +1,7 @@
 //! The table that the cards' owners drew by hand: shapes down, solvers across, what came of each.
 
-use crate::campaign::{FIND, Report, Shape, Tried};
-use crate::protocol::Verdict;
+use crate::campaign::{FIND, ProbeShape, Report, Tried};
+use crate::protocol::SolverVerdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use wave32_verify::sheet::{Sheet, duration, figure};
@@ -44,7 +44,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
 /// none.
 fn solvers(report: &Report) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for tried in report.tried.iter().filter(|t| t.row.finding.verdict != Verdict::Refuses) {
+    for tried in report.tried.iter().filter(|t| t.row.finding.verdict != SolverVerdict::Refuses) {
         *counts.entry(&tried.row.key.solver).or_default() += 1;
     }
     let mut names: Vec<(&str, usize)> = counts.into_iter().collect();
@@ -53,7 +53,7 @@ fn solvers(report: &Report) -> Vec<String> {
 }
 
 /// What is known of a shape under a solver as it is, and the rewriting that helped.
-fn cell<'r>(report: &'r Report, shape: &Shape, solver: &str) -> (Option<&'r Tried>, Option<&'r Tried>) {
+fn cell<'r>(report: &'r Report, shape: &ProbeShape, solver: &str) -> (Option<&'r Tried>, Option<&'r Tried>) {
     let of = |t: &&Tried| t.row.key.problem == shape.line && t.row.key.solver == solver;
     let plain = report.tried.iter().filter(of).find(|t| t.row.key.rewrite.is_empty());
     let helped = report.tried.iter().filter(of).find(|t| !t.row.key.rewrite.is_empty() && t.row.is_safe());
@@ -81,7 +81,7 @@ fn grid(report: &Report, solvers: &[String], out: &mut String) -> std::fmt::Resu
 fn said(tried: &Tried) -> String {
     let finding = &tried.row.finding;
     match (finding.verdict, finding.ms) {
-        (Verdict::Works, Some(ms)) => time(ms),
+        (SolverVerdict::Works, Some(ms)) => time(ms),
         (verdict, _) => verdict.name().to_string(),
     }
 }
@@ -115,7 +115,7 @@ fn rewrites(report: &Report, out: &mut String) -> std::fmt::Result {
 
 /// MIOpen's own choice, where it is an error: a solver that refuses leaves others, this leaves PyTorch none.
 fn is_choice_without_result(tried: &Tried) -> bool {
-    tried.row.key.solver == FIND && tried.row.finding.verdict != Verdict::Works
+    tried.row.key.solver == FIND && tried.row.finding.verdict != SolverVerdict::Works
 }
 
 fn failures(report: &Report, out: &mut String) -> std::fmt::Result {
@@ -143,10 +143,10 @@ fn failures(report: &Report, out: &mut String) -> std::fmt::Result {
 /// How it went and what to do, in a few lines.
 fn verdict(report: &Report) -> String {
     let safe =
-        |shape: &&Shape| report.tried.iter().any(|t| t.row.key.problem == shape.line && t.row.is_safe());
+        |shape: &&ProbeShape| report.tried.iter().any(|t| t.row.key.problem == shape.line && t.row.is_safe());
     let total = report.shapes.len();
     let found = report.shapes.iter().filter(safe).count();
-    let plain_find = |shape: &&Shape| cell(report, shape, FIND).0.is_some_and(is_choice_without_result);
+    let plain_find = |shape: &&ProbeShape| cell(report, shape, FIND).0.is_some_and(is_choice_without_result);
     let broken = report.shapes.iter().filter(plain_find).count();
     let mut text = format!(
         "{found} of {total} shapes have a safe way through MIOpen here; its own choice fails on {broken}. {}, seed {}\nkept in {}",

@@ -1,7 +1,7 @@
 //! MIOpen on one device, as safe Rust.
 
 use crate::ffi::{Libraries, Pass, Pointer, Status, text};
-use crate::protocol::{Finding, Identity, Verdict};
+use crate::protocol::{Finding, Identity, SolverVerdict};
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 use std::ptr::null_mut;
@@ -70,8 +70,8 @@ impl Vendor {
     pub(crate) fn miopen(&self, what: &str, status: Status) -> Result<(), Finding> {
         let verdict = match status {
             0 => return Ok(()),
-            ALLOC_FAILED => Verdict::OutOfMemory,
-            _ => Verdict::Refuses,
+            ALLOC_FAILED => SolverVerdict::OutOfMemory,
+            _ => SolverVerdict::Refuses,
         };
         let said = miopen_says(&self.libraries, status);
         Err(Finding::of(verdict, format!("{what}: {said}")))
@@ -94,8 +94,8 @@ fn hip_says(libraries: &Libraries, status: Status) -> String {
 fn hip_ok(libraries: &Libraries, what: &str, status: Status) -> Result<(), Finding> {
     let verdict = match status {
         0 => return Ok(()),
-        HIP_OUT_OF_MEMORY => Verdict::OutOfMemory,
-        _ => Verdict::Crash,
+        HIP_OUT_OF_MEMORY => SolverVerdict::OutOfMemory,
+        _ => SolverVerdict::Crash,
     };
     Err(Finding::of(verdict, format!("{what}: {}", hip_says(libraries, status))))
 }

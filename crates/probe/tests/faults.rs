@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wave32_probe::known::{Key, Row, Store};
-use wave32_probe::protocol::{Finding, Identity, Verdict};
+use wave32_probe::protocol::{Finding, Identity, SolverVerdict};
 
 /// EIO, EACCES, ENOSPC, EROFS, EMFILE, EFBIG: what a disk, its rights and its limits say.
 const ERRORS: [i32; 6] = [5, 13, 28, 30, 24, 27];
@@ -27,8 +27,8 @@ fn store(folder: &Path) -> Store {
 
 fn row(solver: &str) -> Row {
     let key = Key { problem: "MIOpenDriver conv -n 1".into(), solver: solver.into(), rewrite: Vec::new() };
-    let finding = Finding::of(Verdict::Works, "");
-    Row { key, id: Some(91), worst: Verdict::Works, finding, when: 1 }
+    let finding = Finding::of(SolverVerdict::Works, "");
+    Row { key, id: Some(91), worst: SolverVerdict::Works, finding, when: 1 }
 }
 
 fn solvers(store: &Store) -> BTreeSet<String> {

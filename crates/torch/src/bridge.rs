@@ -1,6 +1,6 @@
 //! From tensors to the views that `wave32_ops` works on.
 
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::state;
 use crate::tensor::Tensor;
@@ -20,21 +20,21 @@ impl From<OpError> for Error {
 }
 
 /// The element types that device operations know.
-impl TryFrom<DType> for wave32_ops::DType {
+impl TryFrom<ScalarType> for wave32_ops::ElementType {
     type Error = Error;
 
-    fn try_from(dtype: DType) -> Result<Self, Error> {
+    fn try_from(dtype: ScalarType) -> Result<Self, Error> {
         Ok(match dtype {
-            DType::F32 => Self::F32,
-            DType::F16 => Self::F16,
-            DType::BF16 => Self::BF16,
-            DType::F64 => Self::F64,
-            DType::I64 => Self::I64,
-            DType::I32 => Self::I32,
-            DType::I16 => Self::I16,
-            DType::I8 => Self::I8,
-            DType::U8 => Self::U8,
-            DType::Bool => Self::Bool,
+            ScalarType::F32 => Self::F32,
+            ScalarType::F16 => Self::F16,
+            ScalarType::BF16 => Self::BF16,
+            ScalarType::F64 => Self::F64,
+            ScalarType::I64 => Self::I64,
+            ScalarType::I32 => Self::I32,
+            ScalarType::I16 => Self::I16,
+            ScalarType::I8 => Self::I8,
+            ScalarType::U8 => Self::U8,
+            ScalarType::Bool => Self::Bool,
             other => return Err(Error::NoKernel(format!("an operation on {}", other.name()))),
         })
     }
@@ -52,7 +52,7 @@ pub fn view(tensor: &Tensor) -> Result<View, Error> {
 ///
 /// # Errors
 /// As [`view`].
-pub fn view_as(tensor: &Tensor, dtype: DType) -> Result<View, Error> {
+pub fn view_as(tensor: &Tensor, dtype: ScalarType) -> Result<View, Error> {
     if !tensor.is_wave() {
         return Err(Error::NoKernel("an operand on another device".into()));
     }
@@ -66,7 +66,7 @@ pub fn view_as(tensor: &Tensor, dtype: DType) -> Result<View, Error> {
 /// # Errors
 /// Theirs; a refusal becomes `NoKernel`, and the call then runs on the CPU.
 pub fn run<T>(work: impl FnOnce(&mut dyn Queue) -> Result<T, OpError>) -> Result<T, Error> {
-    state::perform(|stream| work(stream))
+    state::perform(|queue| work(queue))
 }
 
 /// As [`run`], with the process' plans.

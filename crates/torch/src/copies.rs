@@ -1,7 +1,7 @@
 //! Copies within the device and between it and the host.
 
 use crate::bridge::{run, view};
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::index_errors;
 use crate::state;
@@ -53,7 +53,7 @@ fn within(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
         return Ok(());
     }
     if alike && (from + bytes <= to || to + bytes <= from) {
-        return state::with(|stream| stream.copy(from, to, bytes));
+        return state::with(|queue| queue.copy(from, to, bytes));
     }
     strided(src, dst)
 }
@@ -104,9 +104,9 @@ fn by_parts(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
 /// Real and imaginary part; of real numbers just the first.
 fn parts(tensor: &Tensor) -> Result<[Option<View>; 2], Error> {
     let part = match tensor.dtype()? {
-        DType::C32 => wave32_ops::DType::F16,
-        DType::C64 => wave32_ops::DType::F32,
-        DType::C128 => wave32_ops::DType::F64,
+        ScalarType::C32 => wave32_ops::ElementType::F16,
+        ScalarType::C64 => wave32_ops::ElementType::F32,
+        ScalarType::C128 => wave32_ops::ElementType::F64,
         _ => return Ok([Some(view(tensor)?), None]),
     };
     let sizes: SmallVec<[u64; 8]> = tensor.sizes().iter().map(|&size| size as u64).collect();
@@ -118,10 +118,10 @@ fn parts(tensor: &Tensor) -> Result<[Option<View>; 2], Error> {
 /// A view of elements as whole numbers of their size; those of sixteen bytes are two along a dimension more.
 fn lanes(tensor: &Tensor) -> Result<View, Error> {
     let dtype = match tensor.dtype()?.bytes() {
-        1 => wave32_ops::DType::U8,
-        2 => wave32_ops::DType::I16,
-        4 => wave32_ops::DType::I32,
-        _ => wave32_ops::DType::I64,
+        1 => wave32_ops::ElementType::U8,
+        2 => wave32_ops::ElementType::I16,
+        4 => wave32_ops::ElementType::I32,
+        _ => wave32_ops::ElementType::I64,
     };
     let wide = tensor.dtype()?.bytes() / dtype.size();
     let mut sizes: SmallVec<[u64; 8]> = tensor.sizes().iter().map(|&size| size as u64).collect();
@@ -156,14 +156,14 @@ fn upload(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
 }
 
 fn send(address: u64, image: &Tensor) -> Result<(), Error> {
-    image.read_host(|bytes| state::with(|stream| stream.upload(address, bytes)))
+    image.read_host(|bytes| state::with(|queue| queue.upload(address, bytes)))
 }
 
 /// Reads a tensor of the device into one of the CPU.
 fn download(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     if src.dtype()? == dst.dtype()? && src.is_dense() && same_layout(src, dst) {
         let address = src.address();
-        dst.write_host(|bytes| state::with(|stream| stream.download(address, bytes)))?;
+        dst.write_host(|bytes| state::with(|queue| queue.download(address, bytes)))?;
         return index_errors::check();
     }
     dst.copy_from(&to_host(src)?)
@@ -177,7 +177,7 @@ pub fn to_host(src: &Tensor) -> Result<Tensor, Error> {
     let host = Tensor::empty_cpu(&src.sizes(), &src.strides(), src.dtype()?)?;
     if host.numel() > 0 {
         let address = src.address();
-        host.write_host(|bytes| state::with(|stream| stream.download(address, bytes)))?;
+        host.write_host(|bytes| state::with(|queue| queue.download(address, bytes)))?;
         index_errors::check()?;
     }
     Ok(host)
@@ -221,9 +221,9 @@ pub fn fill(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
     // Blocks start at whole words, so only views of small elements do not; the odd end goes as an upload.
     let whole = if address.is_multiple_of(4) { bytes & !3 } else { 0 };
     let pattern: Vec<u8> = word.into_iter().cycle().take((bytes - whole) as usize).collect();
-    state::with(|stream| {
-        stream.fill(address, whole, u32::from_le_bytes(word))?;
-        if pattern.is_empty() { Ok(()) } else { stream.upload(address + whole, &pattern) }
+    state::with(|queue| {
+        queue.fill(address, whole, u32::from_le_bytes(word))?;
+        if pattern.is_empty() { Ok(()) } else { queue.upload(address + whole, &pattern) }
     })
 }
 
@@ -251,20 +251,20 @@ fn fill_places(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
 ///
 /// # Errors
 /// `NoKernel` for types that the host converts.
-pub fn element(value: f64, dtype: DType) -> Result<Vec<u8>, Error> {
+pub fn element(value: f64, dtype: ScalarType) -> Result<Vec<u8>, Error> {
     Ok(match dtype {
-        DType::F32 => (value as f32).to_le_bytes().to_vec(),
-        DType::F64 => value.to_le_bytes().to_vec(),
-        DType::I64 => (value as i64).to_le_bytes().to_vec(),
-        DType::I32 => (value as i32).to_le_bytes().to_vec(),
-        DType::I16 => (value as i16).to_le_bytes().to_vec(),
-        DType::I8 => (value as i8).to_le_bytes().to_vec(),
-        DType::U8 => (value as i64 as u8).to_le_bytes().to_vec(),
-        DType::Bool => vec![u8::from(value != 0.0)],
+        ScalarType::F32 => (value as f32).to_le_bytes().to_vec(),
+        ScalarType::F64 => value.to_le_bytes().to_vec(),
+        ScalarType::I64 => (value as i64).to_le_bytes().to_vec(),
+        ScalarType::I32 => (value as i32).to_le_bytes().to_vec(),
+        ScalarType::I16 => (value as i16).to_le_bytes().to_vec(),
+        ScalarType::I8 => (value as i8).to_le_bytes().to_vec(),
+        ScalarType::U8 => (value as i64 as u8).to_le_bytes().to_vec(),
+        ScalarType::Bool => vec![u8::from(value != 0.0)],
         _ if value.to_bits() == 0 => vec![0; dtype.bytes() as usize],
         // Through f32, as PyTorch does: `from_f64` drops half of the mantissa before it rounds.
-        DType::F16 => half::f16::from_f32(value as f32).to_le_bytes().to_vec(),
-        DType::BF16 => half::bf16::from_f32(value as f32).to_le_bytes().to_vec(),
+        ScalarType::F16 => half::f16::from_f32(value as f32).to_le_bytes().to_vec(),
+        ScalarType::BF16 => half::bf16::from_f32(value as f32).to_le_bytes().to_vec(),
         other => return Err(Error::NoKernel(format!("a fill of {}", other.name()))),
     })
 }

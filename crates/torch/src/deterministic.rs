@@ -2,7 +2,7 @@
 
 use crate::abi::api;
 use crate::copies;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::tensor::Tensor;
 
@@ -43,27 +43,27 @@ pub fn fresh(tensor: Tensor) -> Result<Tensor, Error> {
 pub fn fill(tensor: &Tensor) -> Result<(), Error> {
     let dtype = tensor.dtype()?;
     let element: &[u8] = match dtype {
-        DType::F32 => &f32::NAN.to_le_bytes(),
-        DType::F64 => &f64::NAN.to_le_bytes(),
-        DType::F16 => &half::f16::NAN.to_le_bytes(),
-        DType::BF16 => &half::bf16::NAN.to_le_bytes(),
-        DType::C32 => &[0, 0x7e, 0, 0],
-        DType::C64 => &[0, 0, 0xc0, 0x7f, 0, 0, 0, 0],
-        DType::C128 => &[0, 0, 0, 0, 0, 0, 0xf8, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0],
-        DType::I64 => &i64::MAX.to_le_bytes(),
-        DType::I32 => &i32::MAX.to_le_bytes(),
-        DType::I16 => &i16::MAX.to_le_bytes(),
-        DType::I8 => &i8::MAX.to_le_bytes(),
-        DType::U64 => &u64::MAX.to_le_bytes(),
-        DType::U32 => &u32::MAX.to_le_bytes(),
-        DType::U16 => &u16::MAX.to_le_bytes(),
-        DType::U8 => &[u8::MAX],
-        DType::Bool => &[1],
-        DType::F8E4M3 | DType::F8E5M2 => &[0x7f],
-        DType::F8E4M3Z | DType::F8E5M2Z => &[0x80],
-        DType::F8E8M0 => &[0xff],
+        ScalarType::F32 => &f32::NAN.to_le_bytes(),
+        ScalarType::F64 => &f64::NAN.to_le_bytes(),
+        ScalarType::F16 => &half::f16::NAN.to_le_bytes(),
+        ScalarType::BF16 => &half::bf16::NAN.to_le_bytes(),
+        ScalarType::C32 => &[0, 0x7e, 0, 0],
+        ScalarType::C64 => &[0, 0, 0xc0, 0x7f, 0, 0, 0, 0],
+        ScalarType::C128 => &[0, 0, 0, 0, 0, 0, 0xf8, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0],
+        ScalarType::I64 => &i64::MAX.to_le_bytes(),
+        ScalarType::I32 => &i32::MAX.to_le_bytes(),
+        ScalarType::I16 => &i16::MAX.to_le_bytes(),
+        ScalarType::I8 => &i8::MAX.to_le_bytes(),
+        ScalarType::U64 => &u64::MAX.to_le_bytes(),
+        ScalarType::U32 => &u32::MAX.to_le_bytes(),
+        ScalarType::U16 => &u16::MAX.to_le_bytes(),
+        ScalarType::U8 => &[u8::MAX],
+        ScalarType::Bool => &[1],
+        ScalarType::F8E4M3 | ScalarType::F8E5M2 => &[0x7f],
+        ScalarType::F8E4M3Z | ScalarType::F8E5M2Z => &[0x80],
+        ScalarType::F8E8M0 => &[0xff],
         // Types without arithmetic, which PyTorch's CPU does not fill either.
-        DType::F4x2 | DType::Bits8 | DType::Bits16 => return Ok(()),
+        ScalarType::F4x2 | ScalarType::Bits8 | ScalarType::Bits16 => return Ok(()),
     };
     copies::fill(tensor, element)
 }

@@ -2,7 +2,7 @@
 //! device and a deleter without C++.
 
 use crate::abi::api;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::state;
 use crate::tensor::{Dims, Tensor};
@@ -44,7 +44,12 @@ extern "C" fn delete(managed: *mut Managed) {
 }
 
 /// A tensor that owns the block at `address`.
-pub(crate) fn tensor(address: u64, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<Tensor, Error> {
+pub(crate) fn tensor(
+    address: u64,
+    sizes: &[i64],
+    strides: &[i64],
+    dtype: ScalarType,
+) -> Result<Tensor, Error> {
     let (code, bits) = dtype.dlpack();
     let mut managed = Box::new(Managed {
         tensor: DlTensor {

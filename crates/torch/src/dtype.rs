@@ -20,9 +20,9 @@ macro_rules! dtypes {
         /// An element type.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[allow(missing_docs)]
-        pub enum DType { $($name,)* }
+        pub enum ScalarType { $($name,)* }
 
-        impl DType {
+        impl ScalarType {
             /// Every type.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
@@ -76,7 +76,7 @@ dtypes! {
 }
 
 // Names that messages use.
-impl DType {
+impl ScalarType {
     /// As C++ and some of PyTorch's messages name it.
     pub const fn cxx_name(self) -> &'static str {
         match self {
@@ -112,15 +112,15 @@ impl DType {
 }
 
 struct Codes {
-    to_torch: [i32; DType::ALL.len()],
-    from_torch: [Option<DType>; 64],
+    to_torch: [i32; ScalarType::ALL.len()],
+    from_torch: [Option<ScalarType>; 64],
 }
 
 fn codes() -> &'static Codes {
     static CODES: OnceLock<Codes> = OnceLock::new();
     CODES.get_or_init(|| {
-        let mut codes = Codes { to_torch: [0; DType::ALL.len()], from_torch: [None; 64] };
-        for &dtype in DType::ALL {
+        let mut codes = Codes { to_torch: [0; ScalarType::ALL.len()], from_torch: [None; 64] };
+        for &dtype in ScalarType::ALL {
             let code = dtype.ask(api());
             codes.to_torch[dtype as usize] = code;
             if let Some(slot) = codes.from_torch.get_mut(code as usize) {
@@ -131,7 +131,7 @@ fn codes() -> &'static Codes {
     })
 }
 
-impl DType {
+impl ScalarType {
     /// libtorch's code.
     pub fn code(self) -> i32 {
         codes().to_torch[self as usize]

@@ -3,13 +3,13 @@
 
 use crate::bridge::view;
 use crate::error::Error;
-use crate::register::Op as Row;
+use crate::register::Registration;
 use crate::state;
 use crate::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use wave32_ops::index::Errors;
-use wave32_ops::{DType, Elementwise, Op, Queue, View};
+use wave32_ops::{ElementType, Elementwise, Op, Queue, View};
 
 /// What is looked for; each has a word, and the later is told where several are raised: it may be the earlier's cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ static PENDING: AtomicBool = AtomicBool::new(false);
 pub const SCHEMAS: &[&str] = &["raise_where(Tensor wrong, int check) -> ()"];
 
 /// Kernels of those.
-pub const OWN: &[Row] = crate::ops! {
+pub const OWN: &[Registration] = crate::ops! {
     "raise_where" => |wrong: &Tensor, check: i64| {
         let check = usize::try_from(check).ok().and_then(|check| Check::ALL.get(check));
         raise_where(wrong, *check.ok_or_else(|| Error::Invalid("no such check".into()))?)
@@ -67,9 +67,9 @@ fn words() -> Result<u64, Error> {
     if let Some(address) = *words {
         return Ok(address);
     }
-    let address = state::perform(|stream| {
-        let address = stream.alloc(BYTES as u64)?;
-        Queue::fill(stream, address, BYTES as u64, 0)?;
+    let address = state::perform(|queue| {
+        let address = queue.alloc(BYTES as u64)?;
+        Queue::fill(queue, address, BYTES as u64, 0)?;
         Ok::<_, wave32_device::DeviceError>(address)
     })?;
     *words = Some(address);
@@ -89,10 +89,10 @@ pub fn word() -> Result<Errors, Error> {
 /// # Errors
 /// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn raise_where(wrong: &Tensor, check: Check) -> Result<(), Error> {
-    let word = View::new(words()? + 4 * check as u64, DType::I32, &[], &[])?;
+    let word = View::new(words()? + 4 * check as u64, ElementType::I32, &[], &[])?;
     let wrong = view(wrong)?;
     crate::bridge::run(|queue| {
-        Elementwise::new(Op::Maximum, DType::I32).run(queue, &[(&word).into(), (&wrong).into()], &word)
+        Elementwise::new(Op::Maximum, ElementType::I32).run(queue, &[(&word).into(), (&wrong).into()], &word)
     })
 }
 
@@ -120,7 +120,7 @@ pub fn after_operator() -> Result<(), Error> {
     if !BLOCKING.load(Ordering::Relaxed) || !state::is_open() {
         return Ok(());
     }
-    state::with(|stream| stream.synchronize())?;
+    state::with(|queue| queue.synchronize())?;
     check()
 }
 
@@ -133,12 +133,12 @@ pub fn check() -> Result<(), Error> {
         return Ok(());
     }
     let Some(address) = *WORDS.lock().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
-    let words = state::perform(|stream| {
+    let words = state::perform(|queue| {
         let mut words = [0; BYTES];
-        Queue::download(stream, address, &mut words)?;
+        Queue::download(queue, address, &mut words)?;
         PENDING.store(false, Ordering::Relaxed);
         if words != [0; BYTES] {
-            Queue::fill(stream, address, BYTES as u64, 0)?;
+            Queue::fill(queue, address, BYTES as u64, 0)?;
         }
         Ok::<_, wave32_device::DeviceError>(words)
     })?;

@@ -3,10 +3,10 @@
 use crate::abi::{BUILD_VERSION, Numbers, api, check};
 use crate::copies;
 use crate::deterministic;
-use crate::dtype::{DType, MemoryFormat};
+use crate::dtype::{MemoryFormat, ScalarType};
 use crate::error::Error;
 use crate::layout;
-use crate::register::Op;
+use crate::register::Registration;
 use crate::scalar::{Scalar, ScalarOp, default_float};
 use crate::stack::{Device, Layout};
 use crate::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wave32_device::Queue;
 
 /// Kernels of `aten`.
-pub const OPS: &[Op] = ops! {
+pub const OPS: &[Registration] = ops! {
     "empty.memory_format" => empty,
     "empty_strided" => empty_strided,
     "view" => view,
@@ -41,17 +41,17 @@ pub const SCHEMAS: &[&str] =
     &["take(Tensor self) -> int", "resize_output_(Tensor(a!) self, int[] sizes) -> ()"];
 
 /// Kernels of those.
-pub const OWN: &[Op] = ops! { "take" => take, "resize_output_" => resize_output };
+pub const OWN: &[Registration] = ops! { "take" => take, "resize_output_" => resize_output };
 
 /// Operators of this device's own that get no tensor, so that no device's key selects them.
 pub const FREE_SCHEMAS: &[&str] = &["give(int handle) -> Tensor"];
 
 /// Kernels of those.
-pub const FREE: &[Op] = ops! { "give" => give };
+pub const FREE: &[Registration] = ops! { "give" => give };
 
 fn empty(
     sizes: &[i64],
-    dtype: Option<DType>,
+    dtype: Option<ScalarType>,
     layout: Option<Layout>,
     _device: Option<Device>,
     _pinned: Option<bool>,
@@ -80,9 +80,9 @@ fn empty(
 }
 
 /// What PyTorch says once of the first tensor of such numbers.
-fn warn_of_complex_half(dtype: DType) -> Result<(), Error> {
+fn warn_of_complex_half(dtype: ScalarType) -> Result<(), Error> {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    if dtype != DType::C32 || TOLD.swap(true, Ordering::Relaxed) {
+    if dtype != ScalarType::C32 || TOLD.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
     crate::gil::warn("ComplexHalf support is experimental and many operators don't support it yet.")
@@ -91,7 +91,7 @@ fn warn_of_complex_half(dtype: DType) -> Result<(), Error> {
 fn empty_strided(
     sizes: &[i64],
     strides: &[i64],
-    dtype: Option<DType>,
+    dtype: Option<ScalarType>,
     layout: Option<Layout>,
     _device: Option<Device>,
     _pinned: Option<bool>,
@@ -244,9 +244,9 @@ fn unfold(x: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Tensor, Er
 
 fn view_as_real(x: &Tensor) -> Result<Tensor, Error> {
     let part = match x.dtype()? {
-        DType::C32 => DType::F16,
-        DType::C64 => DType::F32,
-        DType::C128 => DType::F64,
+        ScalarType::C32 => ScalarType::F16,
+        ScalarType::C64 => ScalarType::F32,
+        ScalarType::C128 => ScalarType::F64,
         _ => return Err(Error::Type("view_as_real is only supported for complex tensors".into())),
     };
     let mut sizes = x.sizes();
@@ -258,9 +258,9 @@ fn view_as_real(x: &Tensor) -> Result<Tensor, Error> {
 
 fn view_as_complex(x: &Tensor) -> Result<Tensor, Error> {
     let whole = match x.dtype()? {
-        DType::F16 => DType::C32,
-        DType::F32 => DType::C64,
-        DType::F64 => DType::C128,
+        ScalarType::F16 => ScalarType::C32,
+        ScalarType::F32 => ScalarType::C64,
+        ScalarType::F64 => ScalarType::C128,
         other => {
             return Err(Error::Refused(format!(
                 "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar \
@@ -402,25 +402,25 @@ fn zero_(x: &Tensor) -> Result<Tensor, Error> {
 }
 
 /// The bytes of `value` as one element.
-fn element(value: Scalar, dtype: DType) -> Result<Vec<u8>, Error> {
+fn element(value: Scalar, dtype: ScalarType) -> Result<Vec<u8>, Error> {
     let (real, imaginary) = match value {
         Scalar::Complex(real, imaginary) if dtype.is_complex() => (real, imaginary),
         other if dtype.is_complex() => (other.float()?, 0.0),
         Scalar::Int(whole) if whole >= 0 => {
             let bytes = whole.to_le_bytes();
             return match dtype {
-                DType::U16 if whole <= 0xffff => Ok(bytes[..2].to_vec()),
-                DType::U32 if whole <= 0xffff_ffff => Ok(bytes[..4].to_vec()),
-                DType::U64 => Ok(bytes.to_vec()),
+                ScalarType::U16 if whole <= 0xffff => Ok(bytes[..2].to_vec()),
+                ScalarType::U32 if whole <= 0xffff_ffff => Ok(bytes[..4].to_vec()),
+                ScalarType::U64 => Ok(bytes.to_vec()),
                 _ => copies::element(value.float()?, dtype),
             };
         }
         other => return copies::element(other.float()?, dtype),
     };
     let part = match dtype {
-        DType::C32 => DType::F16,
-        DType::C64 => DType::F32,
-        _ => DType::F64,
+        ScalarType::C32 => ScalarType::F16,
+        ScalarType::C64 => ScalarType::F32,
+        _ => ScalarType::F64,
     };
     Ok([copies::element(real, part)?, copies::element(imaginary, part)?].concat())
 }
@@ -463,22 +463,22 @@ pub fn local_scalar_dense(x: &Tensor) -> Result<Scalar, Error> {
         )));
     }
     let (dtype, address, mut raw) = (x.dtype()?, x.address(), [0u8; 16]);
-    crate::state::with(|stream| stream.download(address, &mut raw[..dtype.bytes() as usize]))?;
+    crate::state::with(|queue| queue.download(address, &mut raw[..dtype.bytes() as usize]))?;
     crate::index_errors::check()?;
     let [a, b, c, d, ..] = raw;
     let word = u64::from_le_bytes([a, b, c, d, raw[4], raw[5], raw[6], raw[7]]);
     let float = f32::from_bits(word as u32);
     Ok(match dtype {
-        DType::Bool => Scalar::Bool(a != 0),
-        DType::U8 | DType::U16 | DType::U32 | DType::I64 => Scalar::Int(word as i64),
-        DType::I32 => Scalar::Int(i64::from(word as i32)),
-        DType::I16 => Scalar::Int(i64::from(word as i16)),
-        DType::I8 => Scalar::Int(i64::from(word as i8)),
-        DType::F64 => Scalar::Float(f64::from_bits(word)),
-        DType::F32 => Scalar::Float(f64::from(float)),
-        DType::F16 => Scalar::Float(half::f16::from_le_bytes([a, b]).to_f64()),
-        DType::BF16 => Scalar::Float(half::bf16::from_le_bytes([a, b]).to_f64()),
-        DType::C64 => Scalar::Complex(f64::from(float), f64::from(f32::from_bits((word >> 32) as u32))),
+        ScalarType::Bool => Scalar::Bool(a != 0),
+        ScalarType::U8 | ScalarType::U16 | ScalarType::U32 | ScalarType::I64 => Scalar::Int(word as i64),
+        ScalarType::I32 => Scalar::Int(i64::from(word as i32)),
+        ScalarType::I16 => Scalar::Int(i64::from(word as i16)),
+        ScalarType::I8 => Scalar::Int(i64::from(word as i8)),
+        ScalarType::F64 => Scalar::Float(f64::from_bits(word)),
+        ScalarType::F32 => Scalar::Float(f64::from(float)),
+        ScalarType::F16 => Scalar::Float(half::f16::from_le_bytes([a, b]).to_f64()),
+        ScalarType::BF16 => Scalar::Float(half::bf16::from_le_bytes([a, b]).to_f64()),
+        ScalarType::C64 => Scalar::Complex(f64::from(float), f64::from(f32::from_bits((word >> 32) as u32))),
         other => return Err(Error::NoKernel(format!("the value of a {}", other.name()))),
     })
 }

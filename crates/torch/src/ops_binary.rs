@@ -1,11 +1,11 @@
 //! Functions of two and three tensors.
 
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::layout::Operand;
 use crate::ops_unary;
 use crate::pointwise::{Input, Pointwise, Rule};
-use crate::register::Op as Row;
+use crate::register::Registration;
 use crate::result::{alone, exactly, prepare, wrap};
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
@@ -24,7 +24,7 @@ macro_rules! functions {
 }
 
 /// Kernels of `aten`.
-pub const OPS: &[Row] = functions! {
+pub const OPS: &[Registration] = functions! {
     "mul.out" => Mul, Same;
     "div.out" => Div, Float;
     "floor_divide.out" => DivFloor, Same;
@@ -72,7 +72,7 @@ macro_rules! hot {
 
 /// Hot functions by themselves: torch's way from one to its `out=` takes longer than the launch. None whose arguments torch
 /// checks on that way.
-pub const HOT: &[Row] = hot! {
+pub const HOT: &[Registration] = hot! {
     "mul.Tensor" => Mul, Same;
     "div.Tensor" => Div, Float;
     "floor_divide" => DivFloor, Same;
@@ -95,10 +95,10 @@ pub const HOT: &[Row] = hot! {
 pub const SCHEMAS: &[&str] = &["elementwise_empty(Tensor[] operands, ScalarType dtype) -> Tensor"];
 
 /// Kernels of those.
-pub const OWN: &[Row] = crate::ops! { "elementwise_empty" => elementwise_empty };
+pub const OWN: &[Registration] = crate::ops! { "elementwise_empty" => elementwise_empty };
 
 /// Kernels of `aten` with more to them, or hot ones in all their forms.
-pub const MORE: &[Row] = crate::ops! {
+pub const MORE: &[Registration] = crate::ops! {
     "mul_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Mul, Rule::Same).in_place(a, &[b.into()]),
     "div_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::Div, Rule::Float).in_place(a, &[b.into()]),
     "floor_divide_.Tensor" => |a: &Tensor, b: &Tensor| Pointwise::new(Op::DivFloor, Rule::Same).in_place(a, &[b.into()]),
@@ -204,7 +204,7 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
         let text = "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with";
         return Err(Error::Invalid(format!("{text} {} dimension(s).", value.dim())));
     }
-    if mask.dtype()? != DType::Bool {
+    if mask.dtype()? != ScalarType::Bool {
         let name = mask.dtype()?.name();
         return Err(Error::Invalid(format!(
             "masked_fill_ only supports boolean masks, but got mask with dtype {name}"
@@ -227,7 +227,7 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Input) -> Result<Tensor, Er
 }
 
 /// A new tensor for an elementwise result of these operands.
-fn elementwise_empty(operands: &[Tensor], dtype: DType) -> Result<Tensor, Error> {
+fn elementwise_empty(operands: &[Tensor], dtype: ScalarType) -> Result<Tensor, Error> {
     let inputs: SmallVec<[Input; 3]> = operands.iter().map(Input::from).collect();
     let sizes = crate::pointwise::broadcast(&inputs)?;
     let laid: SmallVec<[Operand; 3]> = operands.iter().map(|x| (x.sizes(), x.strides())).collect();
@@ -236,7 +236,7 @@ fn elementwise_empty(operands: &[Tensor], dtype: DType) -> Result<Tensor, Error>
 
 /// The number of a tensor without dimensions where its type holds some that `to` does not: PyTorch takes it out, which waits
 /// for the device, and refuses those.
-fn held(value: &Tensor, to: DType) -> Result<Option<Number>, Error> {
+fn held(value: &Tensor, to: ScalarType) -> Result<Option<Number>, Error> {
     let from = value.dtype()?;
     if crate::pointwise::promote_types(from, to)? == to {
         return Ok(None);

@@ -3,14 +3,14 @@
 use crate::bridge::{contiguous, planned, run, view};
 use crate::error::Error;
 use crate::layout::{convolves_channels_last, in_format};
-use crate::register::Op;
+use crate::register::Registration;
 use crate::tensor::Tensor;
 use wave32_ops::activation::Activation;
 use wave32_ops::{ConvChain, ConvOperands, PostOp, Reduce, reduce, storage};
 use wave32_problem::{ConvProblem, ConvSpec, Direction};
 
 /// The kernels of this file.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "convolution" => convolution::<false>,
     "convolution_backward" => backward,
 };
@@ -22,7 +22,7 @@ pub const SCHEMAS: &[&str] = &[
 ];
 
 /// Kernels of those.
-pub const OWN: &[Op] = crate::ops! { "convolution_relu" => convolution::<true> };
+pub const OWN: &[Registration] = crate::ops! { "convolution_relu" => convolution::<true> };
 
 /// What both passes are told of the geometry.
 struct Geometry<'a> {

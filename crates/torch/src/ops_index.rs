@@ -2,17 +2,17 @@
 
 use crate::bridge::{contiguous, run, view};
 use crate::copies;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::index_errors;
-use crate::register::Op;
+use crate::register::Registration;
 use crate::result::{alone, apart, bits, overlap, prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
 use wave32_device::Queue;
 use wave32_ops::{View, index};
 
 /// Kernels of `aten`.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "index_select" => select,
     "index_select.out" => select_out,
     "gather.out" => |x: &Tensor, dim: i64, index: &Tensor, _sparse_grad: bool, out: &Tensor| gather(x, dim, index, out),
@@ -43,7 +43,7 @@ pub const SCHEMAS: &[&str] = &[
 ];
 
 /// Kernels of those.
-pub const OWN: &[Op] = crate::ops! {
+pub const OWN: &[Registration] = crate::ops! {
     "scatter_value_" => scatter_value,
     "index_add_" => index_add,
     "index_get" => get,
@@ -79,7 +79,7 @@ fn select_out(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<Tens
 
 fn selected_sizes(x: &Tensor, dim: i64, index: &Tensor) -> Result<Dims, Error> {
     let dim = wrap(dim, x.sizes().len())?;
-    if index.dim() > 1 || !matches!(index.dtype()?, DType::I64 | DType::I32) || !index.is_wave() {
+    if index.dim() > 1 || !matches!(index.dtype()?, ScalarType::I64 | ScalarType::I32) || !index.is_wave() {
         return Err(Error::NoKernel(format!("a selection by sizes {:?}", index.sizes())));
     }
     reachable(x, dim, index)?;
@@ -158,7 +158,7 @@ fn scatter_value(x: &Tensor, dim: i64, index: &Tensor, value: f64) -> Result<Ten
     let one = Tensor::empty(&[], x.dtype()?)?;
     let element = copies::element(value, x.dtype()?)?;
     let address = one.address();
-    crate::state::with(|stream| stream.upload(address, &element))?;
+    crate::state::with(|queue| queue.upload(address, &element))?;
     apart(x, &[index])?;
     let (names, from, to) = (view(index)?, bits(&one)?, bits(x)?);
     let word = index_errors::word()?;
@@ -235,7 +235,7 @@ fn put_along(to: &View, dim: usize, names: View, from: &View) -> Result<(), Erro
 
 fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
-    if index.dtype()? != DType::I64 {
+    if index.dtype()? != ScalarType::I64 {
         return Err(Error::Index("index_fill_(): Expected dtype int64 for index.".into()));
     }
     if value.dim() != 0 || value.dtype()? != x.dtype()? {
@@ -265,8 +265,8 @@ fn named(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>, 
         };
         let index = on_device(index)?;
         match index.dtype()? {
-            DType::I64 | DType::I32 => all.push(Some(index)),
-            DType::Bool | DType::U8 => {
+            ScalarType::I64 | ScalarType::I32 => all.push(Some(index)),
+            ScalarType::Bool | ScalarType::U8 => {
                 warn_of_bytes(&index)?;
                 let (sizes, mask) = (x.sizes(), index.sizes());
                 if mask.is_empty() || sizes.get(all.len()..all.len() + mask.len()) != Some(&mask) {
@@ -287,7 +287,7 @@ fn named(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>, 
 
 /// What PyTorch says of masks that are not of truths.
 fn warn_of_bytes(mask: &Tensor) -> Result<(), Error> {
-    if mask.dtype()? != DType::U8 {
+    if mask.dtype()? != ScalarType::U8 {
         return Ok(());
     }
     crate::gil::warn(
@@ -305,12 +305,12 @@ fn nonzero(x: &Tensor) -> Result<Tensor, Error> {
     let from = if plain.dtype()?.is_float() { view(&plain)? } else { bits(&plain)? };
     let rank = x.dim();
     let mut counts = vec![0u8; 4 * index::nonzero_counts(from.elements()) as usize];
-    let starts = Tensor::empty(&[counts.len() as i64 / 4], DType::I32)?;
+    let starts = Tensor::empty(&[counts.len() as i64 / 4], ScalarType::I32)?;
     let mut total = 0i64;
     if !counts.is_empty() {
         let (to, address) = (view(&starts)?, starts.address());
         run(|queue| index::count_nonzero(queue, &from, &to))?;
-        crate::state::with(|stream| stream.download(address, &mut counts))?;
+        crate::state::with(|queue| queue.download(address, &mut counts))?;
         index_errors::check()?;
         for count in counts.chunks_exact_mut(4) {
             let many = i64::from(u32::from_le_bytes([count[0], count[1], count[2], count[3]]));
@@ -318,10 +318,10 @@ fn nonzero(x: &Tensor) -> Result<Tensor, Error> {
             count.copy_from_slice(&(total as u32).to_le_bytes());
             total += many;
         }
-        crate::state::with(|stream| stream.upload(address, &counts))?;
+        crate::state::with(|queue| queue.upload(address, &counts))?;
     }
     // Column after column, as the CPU has it.
-    let out = Tensor::empty_strided(&[total, rank], &[1, total], DType::I64)?;
+    let out = Tensor::empty_strided(&[total, rank], &[1, total], ScalarType::I64)?;
     let (starts, to) = (view(&starts)?, view(&out)?);
     run(|queue| index::nonzero(queue, &from, &starts, &to))?;
     Ok(out)
@@ -390,7 +390,8 @@ fn put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool
 /// `x[mask] = value` without waiting for the device; false where the indices are not one mask.
 fn fill_marked(x: &Tensor, indices: &[Option<Tensor>], value: &Tensor) -> Result<bool, Error> {
     let [Some(mask)] = indices else { return Ok(false) };
-    let marks = mask.is_defined() && matches!(mask.dtype()?, DType::Bool | DType::U8) && mask.is_wave();
+    let marks =
+        mask.is_defined() && matches!(mask.dtype()?, ScalarType::Bool | ScalarType::U8) && mask.is_wave();
     if !marks || x.sizes().get(..mask.sizes().len()) != Some(&mask.sizes()) {
         return Ok(false);
     }

@@ -2,15 +2,15 @@
 
 use crate::bridge::{contiguous, run, view};
 use crate::copies;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::layout::{laid_out, suggests_channels_last};
-use crate::register::Op;
+use crate::register::Registration;
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::{NormGrads, NormShape, View, norm, norm_backward};
 
 /// Kernels of `aten`.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "native_layer_norm" => layer_norm,
     "native_layer_norm_backward" => layer_norm_backward,
     "native_group_norm" => group_norm,
@@ -39,7 +39,8 @@ fn forward(
     }
     let (x, weight, bias) = (contiguous(x)?, plain(weight)?, plain(bias)?);
     let y = Tensor::empty(&x.sizes(), x.dtype()?)?;
-    let (mean, rstd) = (Tensor::empty(statistics, DType::F32)?, Tensor::empty(statistics, DType::F32)?);
+    let (mean, rstd) =
+        (Tensor::empty(statistics, ScalarType::F32)?, Tensor::empty(statistics, ScalarType::F32)?);
     if x.numel() == 0 {
         // Statistics of rows without elements are for the CPU to define.
         return match mean.numel() {
@@ -61,7 +62,7 @@ fn backward(
     mean: &Tensor,
     rstd: &Tensor,
     weight: Option<&Tensor>,
-    parameters: (&[i64], DType),
+    parameters: (&[i64], ScalarType),
     shape: NormShape,
     mask: &[bool],
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
@@ -69,7 +70,7 @@ fn backward(
         return Err(Error::Invalid(format!("a norm's mask {mask:?}")));
     };
     if x.numel() == 0 {
-        let none = |wanted: bool, sizes: &[i64], dtype: DType| {
+        let none = |wanted: bool, sizes: &[i64], dtype: ScalarType| {
             let made = if wanted { Tensor::empty(sizes, dtype)? } else { return Tensor::undefined() };
             copies::fill(&made, &[0])?;
             Ok(made)
@@ -80,7 +81,7 @@ fn backward(
     }
     let (x, grad, weight) = (contiguous(x)?, contiguous(grad)?, plain(weight)?);
     let (mean, rstd) = (contiguous(mean)?, contiguous(rstd)?);
-    let make = |wanted: bool, sizes: &[i64], dtype: DType| {
+    let make = |wanted: bool, sizes: &[i64], dtype: ScalarType| {
         if wanted { Tensor::empty(sizes, dtype) } else { Tensor::undefined() }
     };
     let (sizes, dtype) = parameters;

@@ -6,13 +6,13 @@ use crate::error::Error;
 use crate::index_errors::{Check, raise_where};
 use crate::memory_ops::resize_output;
 use crate::pointwise::{Input, Pointwise, Rule, castable};
-use crate::register::Op as Row;
+use crate::register::Registration;
 use crate::tensor::Tensor;
 use std::ffi::CStr;
 use wave32_ops::Op;
 
 /// Kernels of `aten`.
-pub const OPS: &[Row] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "mse_loss.out" => |x: &Tensor, y: &Tensor, reduction: i64, out: &Tensor| {
         loss(Op::Mse, x, y, None, reduction, 0.0, Some(out))
     },

@@ -1,18 +1,18 @@
 //! Matrix products, through the solver table.
 
 use crate::bridge::{planned, run, view};
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::memory_ops::resize_output;
 use crate::pointwise::elsewhere;
-use crate::register::Op as Row;
+use crate::register::Registration;
 use crate::result::alone;
 use crate::scalar::{Scalar, ScalarOp};
 use crate::tensor::Tensor;
 use wave32_ops::{Elementwise, Number, Op, Sum, View};
 
 /// Kernels of `aten`.
-pub const OPS: &[Row] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "mm" => mm,
     "mm.out" => mm_out,
     "bmm" => bmm,
@@ -90,7 +90,7 @@ fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
 }
 
 /// That a product of that type may go to `out`, whose elements are apart.
-fn typed(out: &Tensor, dtype: DType) -> Result<(), Error> {
+fn typed(out: &Tensor, dtype: ScalarType) -> Result<(), Error> {
     if !out.is_wave() {
         return Err(elsewhere());
     }
@@ -104,7 +104,7 @@ fn typed(out: &Tensor, dtype: DType) -> Result<(), Error> {
 fn into(
     out: &Tensor,
     sizes: &[i64],
-    dtype: DType,
+    dtype: ScalarType,
     made: impl FnOnce(&Tensor) -> Result<(), Error>,
 ) -> Result<Tensor, Error> {
     typed(out, dtype)?;

@@ -2,22 +2,22 @@
 
 use crate::bridge::{contiguous, run, view};
 use crate::copies;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::index_errors;
-use crate::register::Op;
+use crate::register::Registration;
 use crate::result::{prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::{NllLoss, Reduction, nll_loss, nll_loss_backward, softmax, softmax_backward};
 
 /// Kernels of `aten`.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "_softmax.out" => |x: &Tensor, dim: i64, wider: bool, out: &Tensor| softmax_into(false, x, dim, wider, out),
     "_log_softmax.out" => |x: &Tensor, dim: i64, wider: bool, out: &Tensor| softmax_into(true, x, dim, wider, out),
-    "_softmax_backward_data.out" => |grad: &Tensor, y: &Tensor, dim: i64, dtype: DType, to: &Tensor| {
+    "_softmax_backward_data.out" => |grad: &Tensor, y: &Tensor, dim: i64, dtype: ScalarType, to: &Tensor| {
         softmax_backward_into(false, grad, y, dim, dtype, to)
     },
-    "_log_softmax_backward_data.out" => |grad: &Tensor, y: &Tensor, dim: i64, dtype: DType, to: &Tensor| {
+    "_log_softmax_backward_data.out" => |grad: &Tensor, y: &Tensor, dim: i64, dtype: ScalarType, to: &Tensor| {
         softmax_backward_into(true, grad, y, dim, dtype, to)
     },
     "nll_loss_forward.output" => nll_into,
@@ -30,7 +30,7 @@ pub const OPS: &[Op] = crate::ops! {
 
 fn softmax_into(log: bool, x: &Tensor, dim: i64, wider: bool, out: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
-    let dtype = if wider { DType::F32 } else { x.dtype()? };
+    let dtype = if wider { ScalarType::F32 } else { x.dtype()? };
     if !dtype.is_float() {
         return Err(Error::NoKernel(format!("a softmax in {}", dtype.name())));
     }
@@ -54,7 +54,7 @@ fn softmax_backward_into(
     grad: &Tensor,
     y: &Tensor,
     dim: i64,
-    dtype: DType,
+    dtype: ScalarType,
     grad_input: &Tensor,
 ) -> Result<Tensor, Error> {
     let dim = wrap(dim, y.sizes().len())?;
@@ -82,7 +82,7 @@ fn item_sizes(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<Di
     let is_alike = target.sizes()[..] == items[..] || (items.is_empty() && target.numel() == 1);
     let classes = *sizes.get(classes).ok_or_else(refused)?;
     let weights = weight.is_none_or(|weight| weight.sizes()[..] == [classes]);
-    let types = x.dtype()?.is_float() && matches!(target.dtype()?, DType::I64 | DType::U8);
+    let types = x.dtype()?.is_float() && matches!(target.dtype()?, ScalarType::I64 | ScalarType::U8);
     if !is_alike || !weights || !types || classes == 0 {
         return Err(refused());
     }

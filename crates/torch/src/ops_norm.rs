@@ -1,15 +1,15 @@
 //! Batch norm.
 
 use crate::bridge::{contiguous, run, view};
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
-use crate::register::Op;
+use crate::register::Registration;
 use crate::tensor::Tensor;
 use wave32_ops::{BatchNorm, View, batch_norm, batch_norm_backward};
 
 /// The kernels of this file.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "native_batch_norm" => native_batch_norm,
     "_native_batch_norm_legit" => native_batch_norm_legit,
     "_native_batch_norm_legit.no_stats" => no_stats,
@@ -19,10 +19,10 @@ pub const OPS: &[Op] = crate::ops! {
 /// A parameter or statistic as contiguous f32, kept alive by the tensor.
 fn float(tensor: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
     let Some(tensor) = tensor else { return Ok(None) };
-    if tensor.dtype()? == DType::F32 {
+    if tensor.dtype()? == ScalarType::F32 {
         return contiguous(tensor).map(Some);
     }
-    let made = Tensor::empty(&tensor.sizes(), DType::F32)?;
+    let made = Tensor::empty(&tensor.sizes(), ScalarType::F32)?;
     let (from, to) = (view(tensor)?, view(&made)?);
     run(|queue| wave32_ops::copy(queue, &from, &to))?;
     Ok(Some(made))
@@ -55,7 +55,7 @@ fn native_batch_norm(
         .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
     let x = contiguous(input)?;
     let y = Tensor::empty(&input.sizes(), dtype)?;
-    let save = Tensor::empty(&[2 * channels], DType::F32)?;
+    let save = Tensor::empty(&[2 * channels], ScalarType::F32)?;
     let saved = || Ok::<_, Error>((half_of(&save, 0)?, half_of(&save, 1)?));
     let plain = [weight, bias, running_mean, running_var].iter().flatten().all(|given| given.is_contiguous());
     let last = normalises_channels_last(input, plain);
@@ -86,7 +86,7 @@ fn native_batch_norm(
     }
     let y = laid_out(y, last)?;
     if !training {
-        return Ok((y, Tensor::empty(&[0], DType::F32)?, Tensor::empty(&[0], DType::F32)?));
+        return Ok((y, Tensor::empty(&[0], ScalarType::F32)?, Tensor::empty(&[0], ScalarType::F32)?));
     }
     saved().map(|(mean, invstd)| (y, mean, invstd))
 }
@@ -141,7 +141,7 @@ fn backward(
         return Err(Error::NoKernel("batch norm's backward pass without statistics".into()));
     };
     let dx = if wanted(0) { Tensor::empty(&input.sizes(), input.dtype()?)? } else { Tensor::undefined()? };
-    let grads = Tensor::empty(&[2 * channels], DType::F32)?;
+    let grads = Tensor::empty(&[2 * channels], ScalarType::F32)?;
     if input.numel() == 0 {
         crate::copies::fill(&grads, &[0; 4])?;
     } else {
@@ -159,7 +159,7 @@ fn backward(
         }
         let half = half_of(&grads, index)?;
         match weight.map(Tensor::dtype).transpose()? {
-            None | Some(DType::F32) => Ok(half),
+            None | Some(ScalarType::F32) => Ok(half),
             Some(other) => {
                 let made = Tensor::empty(&[channels], other)?;
                 let (from, to) = (view(&half)?, view(&made)?);

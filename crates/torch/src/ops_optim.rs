@@ -2,13 +2,13 @@
 
 use crate::bridge::{run, view};
 use crate::error::Error;
-use crate::register::Op as Row;
+use crate::register::Registration;
 use crate::tensor::Tensor;
 use wave32_ops::optim::{Adam, Settings, Sgd, adam, sgd, unscale, update_scale};
 use wave32_ops::{OpError, Queue, View};
 
 /// Kernels of `aten`.
-pub const OPS: &[Row] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "_fused_sgd_" => fused_sgd,
     "_fused_adam_" => |p: &[Tensor], g: &[Tensor], m: &[Tensor], v: &[Tensor], w: &[Tensor], steps: &[Tensor],
         lr: f64, beta1: f64, beta2: f64, decay: f64, eps: f64, amsgrad: bool, maximize: bool,
@@ -59,7 +59,7 @@ fn lists(all: &[&[Tensor]]) -> Result<Vec<Vec<View>>, Error> {
         }
     }
     for list in &made {
-        let types = list.iter().all(|v| v.dtype.is_float() && v.dtype != wave32_ops::DType::F64);
+        let types = list.iter().all(|v| v.dtype.is_float() && v.dtype != wave32_ops::ElementType::F64);
         if !types || !(list.is_empty() || list.len() == params.len()) {
             return Err(Error::NoKernel("lists of other types or lengths".into()));
         }
@@ -124,7 +124,7 @@ fn unscale_all(grads: &[Tensor], found: &Tensor, inverse: &Tensor) -> Result<(),
             return Err(Error::NoKernel("a gradient with gaps".into()));
         }
         let plain = view(grad)?;
-        if !plain.dtype.is_float() || plain.dtype == wave32_ops::DType::F64 {
+        if !plain.dtype.is_float() || plain.dtype == wave32_ops::ElementType::F64 {
             return Err(Error::NoKernel(format!("gradients of {}", grad.dtype()?.name())));
         }
         views.push(View::contiguous(plain.address, plain.dtype, plain.sizes())?);

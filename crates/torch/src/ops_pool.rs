@@ -1,16 +1,16 @@
 //! Pooling.
 
 use crate::bridge::run;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
-use crate::register::Op;
+use crate::register::Registration;
 use crate::result::{empty_in_format, images, prepare};
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::View;
 use wave32_ops::pool::{Divisor, Windows, avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward};
 
 /// Kernels of `aten`. One-dimensional pooling arrives as two-dimensional.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "max_pool2d_with_indices.out" => max_out,
     "max_pool2d_with_indices_backward.grad_input" => max_backward_out,
     "avg_pool2d.out" => avg_out,
@@ -109,7 +109,7 @@ fn maxima(
     indices: &Tensor,
 ) -> Result<(Tensor, Tensor), Error> {
     prepare(out, sizes, x.dtype()?, &[x])?;
-    prepare(indices, sizes, DType::I64, &[x, out])?;
+    prepare(indices, sizes, ScalarType::I64, &[x, out])?;
     let [from, to, places] = sides([x, out, indices])?;
     run(|queue| max_pool2d(queue, windows, &from, &to, &places))?;
     Ok((out.share()?, indices.share()?))

@@ -1,18 +1,18 @@
 //! Random fills and dropout, from the device's own generator ([`crate::rng`]).
 
 use crate::bridge::{run, view};
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::pointwise::{Pointwise, Rule};
-use crate::register::Op as Row;
+use crate::register::Registration;
 use crate::rng;
 use crate::stack::Generator;
 use crate::tensor::Tensor;
 use wave32_ops::Op;
-use wave32_ops::random::{Draw, Stream, counters, dropout, random};
+use wave32_ops::random::{Draw, PhiloxState, counters, dropout, random};
 
 /// Kernels of `aten`.
-pub const OPS: &[Row] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "uniform_" => uniform,
     "normal_" => normal,
     "exponential_" => exponential,
@@ -26,9 +26,9 @@ pub const OPS: &[Row] = crate::ops! {
     "native_dropout_backward" => native_dropout_backward,
 };
 
-fn take(elements: i64) -> Stream {
+fn take(elements: i64) -> PhiloxState {
     let (seed, offset) = rng::reserve(counters(elements.max(0) as u64));
-    Stream { seed, offset }
+    PhiloxState { seed, offset }
 }
 
 fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor, Error> {
@@ -36,7 +36,7 @@ fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor,
     let to = view(x)?;
     // A generator gives the seed of a sequence for this call.
     let seeded = generator.map(Generator::draw).transpose()?;
-    let numbers = seeded.map_or_else(|| take(x.numel()), |seed| Stream { seed, offset: 0 });
+    let numbers = seeded.map_or_else(|| take(x.numel()), |seed| PhiloxState { seed, offset: 0 });
     run(|queue| random(queue, numbers, draw, &to))?;
     x.share()
 }
@@ -105,15 +105,15 @@ fn bernoulli_out(chance: &Tensor, generator: Option<&Generator>, out: &Tensor) -
 /// How many whole numbers `random_()` draws from: as many as the type holds exactly.
 fn range_of(x: &Tensor) -> Result<u64, Error> {
     Ok(match x.dtype()? {
-        DType::F32 => (1 << 24) + 1,
-        DType::F16 => (1 << 11) + 1,
-        DType::BF16 => (1 << 8) + 1,
-        DType::Bool => 2,
-        DType::U8 => 1 << 8,
-        DType::I8 => 1 << 7,
-        DType::I16 => 1 << 15,
-        DType::I32 => 1 << 31,
-        DType::I64 => 1 << 63,
+        ScalarType::F32 => (1 << 24) + 1,
+        ScalarType::F16 => (1 << 11) + 1,
+        ScalarType::BF16 => (1 << 8) + 1,
+        ScalarType::Bool => 2,
+        ScalarType::U8 => 1 << 8,
+        ScalarType::I8 => 1 << 7,
+        ScalarType::I16 => 1 << 15,
+        ScalarType::I32 => 1 << 31,
+        ScalarType::I64 => 1 << 63,
         other => return Err(Error::NoKernel(format!("random_ of {}", other.name()))),
     })
 }
@@ -123,7 +123,7 @@ fn from_to(x: &Tensor, from: i64, to: Option<i64>, generator: Option<&Generator>
     let room = range_of(x)? as i128;
     // The largest float that is drawn is the range itself.
     let most = if dtype.is_float() { room } else { room - 1 };
-    let least = if matches!(dtype, DType::U8 | DType::Bool) { 0 } else { -room };
+    let least = if matches!(dtype, ScalarType::U8 | ScalarType::Bool) { 0 } else { -room };
     if i128::from(from) < least || to.is_some_and(|to| i128::from(to) - 1 > most) {
         return Err(Error::NoKernel("bounds beyond the type's".into()));
     }
@@ -146,7 +146,7 @@ fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Te
         return Err(Error::NoKernel(format!("dropout of {}", x.dtype()?.name())));
     }
     let out = x.empty_like(x.dtype()?)?;
-    let mask = Tensor::empty_strided(&x.sizes(), &out.strides(), DType::Bool)?;
+    let mask = Tensor::empty_strided(&x.sizes(), &out.strides(), ScalarType::Bool)?;
     let (from, to, kept) = (view(x)?, view(&out)?, view(&mask)?);
     if train == Some(false) {
         run(|queue| {

@@ -1,9 +1,9 @@
 //! Reductions.
 
 use crate::bridge::{run, view};
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
-use crate::register::Op;
+use crate::register::Registration;
 use crate::result::{prepare, wrap};
 use crate::scalar::{Scalar, ScalarOp};
 use crate::tensor::{Dims, Tensor};
@@ -11,22 +11,22 @@ use smallvec::SmallVec;
 use wave32_ops::{Reduce, cumsum, extreme, reduce, variance};
 
 /// Kernels of `aten`.
-pub const OPS: &[Op] = crate::ops! {
-    "sum.dim_IntList" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>| {
+pub const OPS: &[Registration] = crate::ops! {
+    "sum.dim_IntList" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<ScalarType>| {
         reduced(Reduce::Sum, x, dims, keep, sum_type(x, dtype)?)
     },
-    "sum.IntList_out" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>, out: &Tensor| {
+    "sum.IntList_out" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<ScalarType>, out: &Tensor| {
         reduced_into(Reduce::Sum, x, dims, keep, dtype, out)
     },
-    "mean.dim" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>| {
+    "mean.dim" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<ScalarType>| {
         reduced(Reduce::Mean, x, dims, keep, float_type(dtype.unwrap_or(x.dtype()?))?)
     },
-    "mean.out" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>, out: &Tensor| {
+    "mean.out" => |x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<ScalarType>, out: &Tensor| {
         float_type(dtype.unwrap_or(x.dtype()?))?;
         reduced_into(Reduce::Mean, x, dims, keep, dtype, out)
     },
-    "prod" => |x: &Tensor, dtype: Option<DType>| reduced(Reduce::Prod, x, None, false, sum_type(x, dtype)?),
-    "prod.int_out" => |x: &Tensor, dim: i64, keep: bool, dtype: Option<DType>, out: &Tensor| {
+    "prod" => |x: &Tensor, dtype: Option<ScalarType>| reduced(Reduce::Prod, x, None, false, sum_type(x, dtype)?),
+    "prod.int_out" => |x: &Tensor, dim: i64, keep: bool, dtype: Option<ScalarType>, out: &Tensor| {
         reduced_into(Reduce::Prod, x, Some(&[dim]), keep, dtype, out)
     },
     "amax.out" => |x: &Tensor, dims: &[i64], keep: bool, out: &Tensor| {
@@ -69,14 +69,14 @@ pub const OPS: &[Op] = crate::ops! {
     "any.all_out" => |x: &Tensor, out: &Tensor| truth(Reduce::Any, x, None, false, out),
     "all.all_out" => |x: &Tensor, out: &Tensor| truth(Reduce::All, x, None, false, out),
     "count_nonzero.dim_IntList" => |x: &Tensor, dims: &[i64]| {
-        reduced(Reduce::CountNonzero, x, Some(dims), false, DType::I64)
+        reduced(Reduce::CountNonzero, x, Some(dims), false, ScalarType::I64)
     },
     "cumsum.out" => cumsum_into,
 };
 
 /// Kernels of `aten` with a `Scalar`.
 pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
-    "linalg_vector_norm" => |x: &Tensor, order: Scalar, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>| {
+    "linalg_vector_norm" => |x: &Tensor, order: Scalar, dims: Option<&[i64]>, keep: bool, dtype: Option<ScalarType>| {
         norm(x, Some(order), dims, keep, dtype)
     },
     "linalg_vector_norm.out" => vector_norm_out,
@@ -107,7 +107,7 @@ pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
 };
 
 /// How a norm of that order reduces, in that type.
-fn norm_of(x: &Tensor, order: Option<Scalar>, dtype: DType) -> Result<Reduce, Error> {
+fn norm_of(x: &Tensor, order: Option<Scalar>, dtype: ScalarType) -> Result<Reduce, Error> {
     let (own, order) = (x.dtype()?, order.unwrap_or(Scalar::Int(2)).float()?);
     // A narrower type rounds elements before it squares them; without elements some orders are errors.
     let narrows = float_type(own)? != dtype && (float_type(dtype)?.bytes() <= own.bytes());
@@ -126,7 +126,7 @@ fn norm(
     order: Option<Scalar>,
     dims: Option<&[i64]>,
     keep: bool,
-    dtype: Option<DType>,
+    dtype: Option<ScalarType>,
 ) -> Result<Tensor, Error> {
     let dtype = dtype.unwrap_or(x.dtype()?);
     reduced(norm_of(x, order, dtype)?, x, dims, keep, dtype)
@@ -137,7 +137,7 @@ fn norm_into(
     order: Option<Scalar>,
     dims: Option<&[i64]>,
     keep: bool,
-    dtype: Option<DType>,
+    dtype: Option<ScalarType>,
     out: &Tensor,
 ) -> Result<Tensor, Error> {
     let dtype = dtype.unwrap_or(x.dtype()?);
@@ -149,7 +149,7 @@ fn vector_norm_out(
     order: Scalar,
     dims: Option<&[i64]>,
     keep: bool,
-    dtype: Option<DType>,
+    dtype: Option<ScalarType>,
     out: &Tensor,
 ) -> Result<Tensor, Error> {
     norm_into(x, Some(order), dims, keep, dtype, out)
@@ -162,7 +162,7 @@ fn correction_of(x: &Tensor, correction: Option<Scalar>) -> Result<f32, Error> {
     }
     let correction = correction.unwrap_or(Scalar::Int(1)).float()?;
     // The kernel takes it in f32.
-    if float_type(x.dtype()?)? == DType::F64 && f64::from(correction as f32) != correction {
+    if float_type(x.dtype()?)? == ScalarType::F64 && f64::from(correction as f32) != correction {
         return Err(Error::NoKernel(format!("a correction of {correction} in f64")));
     }
     Ok(correction as f32)
@@ -244,11 +244,11 @@ impl Shape {
     }
 }
 
-fn is_float(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
+fn is_float(dtype: ScalarType) -> bool {
+    matches!(dtype, ScalarType::F32 | ScalarType::F16 | ScalarType::BF16 | ScalarType::F64)
 }
 
-fn float_type(dtype: DType) -> Result<DType, Error> {
+fn float_type(dtype: ScalarType) -> Result<ScalarType, Error> {
     if is_float(dtype) {
         Ok(dtype)
     } else {
@@ -257,13 +257,27 @@ fn float_type(dtype: DType) -> Result<DType, Error> {
 }
 
 /// Sums of whole numbers are `int64`.
-fn sum_type(x: &Tensor, dtype: Option<DType>) -> Result<DType, Error> {
+fn sum_type(x: &Tensor, dtype: Option<ScalarType>) -> Result<ScalarType, Error> {
     let own = x.dtype()?;
-    let whole = matches!(own, DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool);
-    Ok(dtype.unwrap_or(if whole { DType::I64 } else { own }))
+    let whole = matches!(
+        own,
+        ScalarType::I64
+            | ScalarType::I32
+            | ScalarType::I16
+            | ScalarType::I8
+            | ScalarType::U8
+            | ScalarType::Bool
+    );
+    Ok(dtype.unwrap_or(if whole { ScalarType::I64 } else { own }))
 }
 
-fn reduced(how: Reduce, x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: DType) -> Result<Tensor, Error> {
+fn reduced(
+    how: Reduce,
+    x: &Tensor,
+    dims: Option<&[i64]>,
+    keep: bool,
+    dtype: ScalarType,
+) -> Result<Tensor, Error> {
     let shape = Shape::new(x, dims, keep)?;
     let out = Tensor::empty(&shape.sizes, dtype)?;
     launch(how, x, &shape, &out)?;
@@ -275,7 +289,7 @@ fn reduced_into(
     x: &Tensor,
     dims: Option<&[i64]>,
     keep: bool,
-    dtype: Option<DType>,
+    dtype: Option<ScalarType>,
     out: &Tensor,
 ) -> Result<Tensor, Error> {
     let shape = Shape::new(x, dims, keep)?;
@@ -285,7 +299,7 @@ fn reduced_into(
 }
 
 /// As [`prepare`]; elements are read after others were written, so that a result may not even be the operand.
-fn prepare_apart(out: &Tensor, sizes: &[i64], dtype: DType, x: &Tensor) -> Result<(), Error> {
+fn prepare_apart(out: &Tensor, sizes: &[i64], dtype: ScalarType, x: &Tensor) -> Result<(), Error> {
     prepare(out, sizes, dtype, &[x])?;
     if x.numel() != 0 && out.address() == x.address() {
         return Err(Error::NoKernel("a reduction into its operand".into()));
@@ -304,7 +318,7 @@ fn launch(how: Reduce, x: &Tensor, shape: &Shape, out: &Tensor) -> Result<(), Er
 }
 
 fn truth(how: Reduce, x: &Tensor, dims: Option<&[i64]>, keep: bool, out: &Tensor) -> Result<Tensor, Error> {
-    let dtype = if x.dtype()? == DType::U8 { DType::U8 } else { DType::Bool };
+    let dtype = if x.dtype()? == ScalarType::U8 { ScalarType::U8 } else { ScalarType::Bool };
     reduced_into(how, x, dims, keep, Some(dtype), out)
 }
 
@@ -316,7 +330,7 @@ fn truths(how: Reduce, x: &Tensor, dims: Option<&[i64]>, keep: bool, out: &Tenso
     truth(how, x, dims, keep, out)
 }
 
-fn cumsum_into(x: &Tensor, dim: i64, dtype: Option<DType>, out: &Tensor) -> Result<Tensor, Error> {
+fn cumsum_into(x: &Tensor, dim: i64, dtype: Option<ScalarType>, out: &Tensor) -> Result<Tensor, Error> {
     let dim = wrap(dim, x.sizes().len())?;
     prepare(out, &x.sizes(), dtype.unwrap_or(out.dtype()?), &[x])?;
     // A scalar is its own sum, but converted; the CPU converts floats to whole numbers one by one.
@@ -342,7 +356,7 @@ fn extreme_into(
 ) -> Result<(Tensor, Tensor), Error> {
     let shape = Shape::new(x, Some(&[dim]), keep)?;
     prepare(values, &shape.sizes, x.dtype()?, &[x])?;
-    prepare(places, &shape.sizes, DType::I64, &[x, values])?;
+    prepare(places, &shape.sizes, ScalarType::I64, &[x, values])?;
     let (from, to, places_to) = (view(x)?, view(values)?, view(places)?);
     run(|queue| extreme(queue, least, &from, &shape.dims, Some(&to), Some(&places_to)))?;
     Ok((values.share()?, places.share()?))
@@ -351,7 +365,7 @@ fn extreme_into(
 fn place_into(least: bool, x: &Tensor, dim: Option<i64>, keep: bool, out: &Tensor) -> Result<Tensor, Error> {
     let dims = dim.map(|dim| [dim]);
     let shape = Shape::new(x, dims.as_ref().map(|dims| &dims[..]), keep)?;
-    prepare(out, &shape.sizes, DType::I64, &[x])?;
+    prepare(out, &shape.sizes, ScalarType::I64, &[x])?;
     let (from, to) = (view(x)?, view(out)?);
     run(|queue| extreme(queue, least, &from, &shape.dims, None, Some(&to)))?;
     out.share()

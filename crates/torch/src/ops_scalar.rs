@@ -1,11 +1,11 @@
 //! Elementwise operators that take a `Scalar`, and lists of them.
 
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::memory_ops::resize;
 use crate::ops_binary;
 use crate::pointwise::{Input, Pointwise, Rule, category, fitted};
-use crate::register::Op as Row;
+use crate::register::Registration;
 use crate::result::exactly;
 use crate::scalar::{Either, Scalar, ScalarOp, default_float};
 use crate::tensor::Tensor;
@@ -103,7 +103,7 @@ pub const SCHEMAS: &[&str] =
     &["foreach_(int op, Tensor(a!)[] self, Tensor[] b, Tensor[] c, float[] values, float[] s) -> ()"];
 
 /// Their kernels.
-pub const OWN: &[Row] = crate::ops! { "foreach_" => foreach };
+pub const OWN: &[Registration] = crate::ops! { "foreach_" => foreach };
 
 fn same(op: Op) -> Pointwise {
     Pointwise::new(op, Rule::Same)
@@ -123,7 +123,7 @@ fn backward(op: Op, grad: &Tensor, x: &Tensor, s: Scalar, t: Scalar, out: &Tenso
 }
 
 /// The type to compute in where the numbers decide that, which they do by being of a higher category.
-fn promote(x: &Tensor, numbers: &[Scalar]) -> Result<Option<DType>, Error> {
+fn promote(x: &Tensor, numbers: &[Scalar]) -> Result<Option<ScalarType>, Error> {
     let dtype = x.dtype()?;
     let of = |number: &Scalar| match number {
         Scalar::Bool(_) => 0,
@@ -136,7 +136,7 @@ fn promote(x: &Tensor, numbers: &[Scalar]) -> Result<Option<DType>, Error> {
         return Ok(None);
     }
     match highest {
-        1 => Ok(Some(DType::I64)),
+        1 => Ok(Some(ScalarType::I64)),
         2 => Ok(Some(default_float())),
         _ => Err(Error::NoKernel("a complex number".into())),
     }
@@ -179,14 +179,14 @@ fn added_in_place(x: &Tensor, y: &Either, alpha: Scalar, minus: bool) -> Result<
     }
 }
 
-fn bool_or_more(number: Scalar) -> DType {
-    if matches!(number, Scalar::Bool(_)) { DType::Bool } else { DType::I64 }
+fn bool_or_more(number: Scalar) -> ScalarType {
+    if matches!(number, Scalar::Bool(_)) { ScalarType::Bool } else { ScalarType::I64 }
 }
 
-fn sum(alpha: Scalar, minus: bool, of: [DType; 2]) -> Result<Pointwise, Error> {
-    if minus && of.contains(&DType::Bool) {
+fn sum(alpha: Scalar, minus: bool, of: [ScalarType; 2]) -> Result<Pointwise, Error> {
+    if minus && of.contains(&ScalarType::Bool) {
         let (with, instead) = match of {
-            [DType::Bool, DType::Bool] => {
+            [ScalarType::Bool, ScalarType::Bool] => {
                 ("two bool tensors", "Use the `^` or `logical_xor()` operator instead.")
             }
             _ => (
@@ -199,7 +199,7 @@ fn sum(alpha: Scalar, minus: bool, of: [DType; 2]) -> Result<Pointwise, Error> {
             "Subtraction, the `-` operator, with {with} is not supported. {instead}"
         )));
     }
-    let whole = |dtype: DType| !dtype.is_float() && !dtype.is_complex();
+    let whole = |dtype: ScalarType| !dtype.is_float() && !dtype.is_complex();
     if matches!(alpha, Scalar::Float(_)) && of.into_iter().all(whole) {
         return Err(Error::Invalid(
             "For integral input tensors, argument alpha must not be a floating point number.".into(),
@@ -207,7 +207,7 @@ fn sum(alpha: Scalar, minus: bool, of: [DType; 2]) -> Result<Pointwise, Error> {
     }
     let alpha = match alpha.number()? {
         // A truth value itself: any factor but 0 is 1.
-        Number::Int(alpha) if of == [DType::Bool; 2] => Number::Int(i64::from(alpha != 0)),
+        Number::Int(alpha) if of == [ScalarType::Bool; 2] => Number::Int(i64::from(alpha != 0)),
         alpha => alpha,
     };
     let alpha = match alpha {
@@ -238,12 +238,12 @@ fn clamp(x: &Tensor, min: Option<Scalar>, max: Option<Scalar>, out: &Tensor) -> 
 
 /// A bound of elements of a type. One that it does not hold is the CPU's: whether that bounds nothing or is refused depends on
 /// torch's version.
-fn bound(value: Scalar, of: DType) -> Result<Number, Error> {
+fn bound(value: Scalar, of: ScalarType) -> Result<Number, Error> {
     let (least, most) = match of {
-        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        DType::I16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
-        DType::I8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
-        DType::U8 => (0, 255),
+        ScalarType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        ScalarType::I16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        ScalarType::I8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
+        ScalarType::U8 => (0, 255),
         _ => return value.number(),
     };
     match value.number()? {
@@ -258,7 +258,7 @@ fn power(x: &Tensor, exponent: Scalar, out: &Tensor) -> Result<Tensor, Error> {
     let to = promote(x, &[exponent])?;
     // Of -inf and -0 roots are not what powers are; which of them PyTorch's CPU takes goes by the type.
     let common = to.map_or_else(|| x.dtype(), Ok)?;
-    let by_root = common.is_float() && common != DType::F16;
+    let by_root = common.is_float() && common != ScalarType::F16;
     match exponent.number()? {
         Number::Float(0.5) if by_root => same(Op::Sqrt).promoting_to(to).write(&[x.into()], out),
         Number::Float(-0.5) if by_root => same(Op::Rsqrt).promoting_to(to).write(&[x.into()], out),
@@ -288,7 +288,7 @@ fn elu(
 /// A type that lacks one of the limits is the CPU's: what it does about that depends on torch's version.
 fn hardtanh(x: &Tensor, min: Scalar, max: Scalar) -> Result<[Input<'_>; 3], Error> {
     let dtype = x.dtype()?;
-    if dtype == DType::Bool
+    if dtype == ScalarType::Bool
         || min.fits(dtype).and(max.fits(dtype)).is_err()
         || lacks(dtype, min)
         || lacks(dtype, max)
@@ -299,8 +299,8 @@ fn hardtanh(x: &Tensor, min: Scalar, max: Scalar) -> Result<[Input<'_>; 3], Erro
 }
 
 /// True where a number is negative and the type knows none such.
-fn lacks(dtype: DType, number: Scalar) -> bool {
-    dtype == DType::U8 && matches!(number, Scalar::Int(..0))
+fn lacks(dtype: ScalarType, number: Scalar) -> bool {
+    dtype == ScalarType::U8 && matches!(number, Scalar::Int(..0))
 }
 
 fn masked_fill(x: &Tensor, mask: &Tensor, value: Scalar) -> Result<Tensor, Error> {
@@ -337,7 +337,7 @@ fn arange(start: Scalar, end: Scalar, step: Scalar, out: &Tensor) -> Result<Tens
         resize(out, &[length])?;
     }
     let whole = |number: Number| {
-        if category(out.dtype().unwrap_or(DType::F32)) < 2 { Number::Int(number.int()) } else { number }
+        if category(out.dtype().unwrap_or(ScalarType::F32)) < 2 { Number::Int(number.int()) } else { number }
     };
     counted(out, |queue, view| wave32_ops::arange(queue, view, whole(from), whole(by)))
 }
@@ -387,7 +387,9 @@ fn foreach(
     let at = |list: &[f64], i: usize| Number::Float(list.get(i).or(list.first()).copied().unwrap_or(0.0));
     // All of them or none: a refusal halfway would run twice what went before.
     for tensor in x.iter().chain(b).chain(c) {
-        if !matches!(tensor.dtype()?, DType::F32 | DType::F16 | DType::BF16) || !tensor.is_wave() {
+        if !matches!(tensor.dtype()?, ScalarType::F32 | ScalarType::F16 | ScalarType::BF16)
+            || !tensor.is_wave()
+        {
             return Err(Error::NoKernel(format!("a list with {}", tensor.dtype()?.name())));
         }
     }

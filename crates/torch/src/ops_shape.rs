@@ -2,16 +2,16 @@
 
 use crate::bridge::{contiguous, run, view};
 use crate::copies;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
-use crate::register::Op;
+use crate::register::Registration;
 use crate::result::{bits, empty_in_format, prepare, same_elements, wrap};
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::pad::{Padding, pad, pad_backward};
 use wave32_ops::{View, rearrange};
 
 /// Kernels of `aten`.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "cat.out" => cat,
     "flip" => flip,
     "roll" => roll,
@@ -202,7 +202,7 @@ fn padded(padding: Padding, x: &Tensor, flat: &[i64]) -> Result<Tensor, Error> {
 }
 
 fn padded_into(padding: Padding, x: &Tensor, flat: &[i64], out: &Tensor) -> Result<Tensor, Error> {
-    if padding == Padding::Reflect && x.dtype()? == DType::Bool {
+    if padding == Padding::Reflect && x.dtype()? == ScalarType::Bool {
         return Err(Error::NoKernel("reflection of bools".into()));
     }
     let (sides, sizes) = geometry(padding, x, flat)?;

@@ -2,16 +2,16 @@
 
 use crate::bridge::{run, view};
 use crate::copies;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::index_errors;
-use crate::register::Op;
+use crate::register::Registration;
 use crate::result::{apart, bits, prepare, same_elements, wrap};
 use crate::tensor::Tensor;
 use wave32_ops::{argsort, index};
 
 /// Kernels of `aten`.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "sort.values_stable" =>
         |x: &Tensor, _stable: Option<bool>, dim: i64, descending: bool, values: &Tensor, places: &Tensor| {
             let dim = dimension(x, dim)?;
@@ -50,7 +50,7 @@ fn ranked(
     let x = &source;
     apart(values, &[x])?;
     prepare(values, sizes, x.dtype()?, &[x])?;
-    prepare(places, sizes, DType::I64, &[x, values])?;
+    prepare(places, sizes, ScalarType::I64, &[x, values])?;
     if values.numel() > 0 {
         let (keys, names) = (view(x)?, view(places)?);
         let (from, to, word) = (bits(x)?, bits(values)?, index_errors::word()?);

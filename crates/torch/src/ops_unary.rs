@@ -1,10 +1,10 @@
 //! Functions of one tensor.
 
 use crate::copies;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::pointwise::{Input, Pointwise, Rule};
-use crate::register::Op as Row;
+use crate::register::Registration;
 use crate::result::{exactly, prepare};
 use crate::tensor::Tensor;
 use wave32_ops::Op;
@@ -30,7 +30,7 @@ fn write(op: Op, rule: Rule, x: &Tensor, out: &Tensor) -> Result<Tensor, Error> 
 }
 
 /// Kernels of `aten`.
-pub const OPS: &[Row] = functions! {
+pub const OPS: &[Registration] = functions! {
     "abs.out" => Abs, Same;
     "neg.out" => Neg, Same;
     "sign.out" => Sign, Same;
@@ -78,7 +78,7 @@ macro_rules! hot {
 
 /// Hot functions by themselves: torch's way from one to its `out=` takes longer than the launch. None whose arguments torch
 /// checks on that way.
-pub const HOT: &[Row] = hot! {
+pub const HOT: &[Registration] = hot! {
     "exp" => Exp, Float;
     "log" => Log, Float;
     "sqrt" => Sqrt, Float;
@@ -91,7 +91,7 @@ pub const HOT: &[Row] = hot! {
 };
 
 /// Kernels of `aten` whose other forms do not follow from `out=`.
-pub const MORE: &[Row] = crate::ops! {
+pub const MORE: &[Registration] = crate::ops! {
     "isnan" => |x: &Tensor| Pointwise::new(Op::Ne, Rule::Truth).make(&[x.into(), x.into()]),
     "isposinf.out" => |x: &Tensor, out: &Tensor| is_number(x, f64::INFINITY, out),
     "isneginf.out" => |x: &Tensor, out: &Tensor| is_number(x, f64::NEG_INFINITY, out),
@@ -108,7 +108,7 @@ pub const MORE: &[Row] = crate::ops! {
     "mish.out" => |x: &Tensor, out: &Tensor| write(Op::Mish, Rule::Same, x, out),
     "hardsigmoid.out" => |x: &Tensor, out: &Tensor| write(Op::Hardsigmoid, Rule::Same, x, out),
     "signbit.out" => |x: &Tensor, out: &Tensor| {
-        exactly(out, DType::Bool)?;
+        exactly(out, ScalarType::Bool)?;
         Pointwise::new(Op::Signbit, Rule::Truth).write(&[x.into()], out)
     },
     "gelu.out" => gelu,
@@ -176,11 +176,11 @@ fn eye(rows: i64, columns: i64, out: &Tensor) -> Result<Tensor, Error> {
 }
 
 fn is_number(x: &Tensor, number: f64, out: &Tensor) -> Result<Tensor, Error> {
-    exactly(out, DType::Bool)?;
+    exactly(out, ScalarType::Bool)?;
     // Whole numbers are neither, and compare as such.
     let pointwise = Pointwise::new(Op::Eq, Rule::Truth);
     let float = x.dtype()?.is_float();
-    let pointwise = if float { pointwise } else { pointwise.promoting_to(Some(DType::F32)) };
+    let pointwise = if float { pointwise } else { pointwise.promoting_to(Some(ScalarType::F32)) };
     pointwise.write(&[x.into(), Input::Value(number.into())], out)
 }
 
@@ -204,9 +204,9 @@ fn nan_to_num(
     }
     exactly(out, dtype)?;
     let most = match dtype {
-        DType::F16 => 65504.0,
-        DType::F64 => f64::MAX,
-        DType::BF16 => f64::from_bits(0x47ef_e000_0000_0000),
+        ScalarType::F16 => 65504.0,
+        ScalarType::F64 => f64::MAX,
+        ScalarType::BF16 => f64::from_bits(0x47ef_e000_0000_0000),
         _ => f64::from(f32::MAX),
     };
     let (high, low) = (high.unwrap_or(most), low.unwrap_or(-most));

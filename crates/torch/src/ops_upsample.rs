@@ -2,7 +2,7 @@
 
 use crate::bridge::run;
 use crate::error::Error;
-use crate::register::Op;
+use crate::register::Registration;
 use crate::result::{images, prepare};
 use crate::tensor::{Dims, Tensor};
 use wave32_ops::upsample::{Resample, upsample1d, upsample2d, upsample2d_backward};
@@ -10,7 +10,7 @@ use wave32_ops::upsample::{Resample, upsample1d, upsample2d, upsample2d_backward
 type Scale = Option<f64>;
 
 /// Kernels of `aten`. A signal is an image of height 1.
-pub const OPS: &[Op] = crate::ops! {
+pub const OPS: &[Registration] = crate::ops! {
     "upsample_nearest1d.out" => |x: &Tensor, size: &[i64], w: Scale, out: &Tensor| {
         forward(Resample::Nearest, x, size, &[w], out)
     },

@@ -3,7 +3,7 @@
 use crate::abi::{BUILD_VERSION, Word, api, check};
 use crate::bridge::{run, view};
 use crate::copies;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::layout;
 use crate::memory_ops::{resize_to, warn_of_resize};
@@ -37,7 +37,7 @@ pub enum Rule {
     /// Truth values.
     Truth,
     /// This type, in which it is computed too.
-    As(DType),
+    As(ScalarType),
 }
 
 /// An elementwise operator about to run.
@@ -47,7 +47,7 @@ pub struct Pointwise {
     rule: Rule,
     s: Number,
     t: Number,
-    compute: Option<DType>,
+    compute: Option<ScalarType>,
 }
 
 impl Pointwise {
@@ -62,7 +62,7 @@ impl Pointwise {
     }
 
     /// Operands promote to this type, whatever their tensors' are: numbers among them take part.
-    pub fn promoting_to(self, compute: Option<DType>) -> Self {
+    pub fn promoting_to(self, compute: Option<ScalarType>) -> Self {
         Self { compute, ..self }
     }
 
@@ -161,7 +161,7 @@ impl Pointwise {
         })
     }
 
-    fn promoted(&self, inputs: &[Input]) -> Result<DType, Error> {
+    fn promoted(&self, inputs: &[Input]) -> Result<ScalarType, Error> {
         let dtype = self.compute.map_or_else(|| promoted(inputs), Ok)?;
         if dtype.is_complex() || is_for_others(self.op, dtype) {
             return Err(Error::NoKernel(format!("an operation on {}", dtype.name())));
@@ -169,16 +169,16 @@ impl Pointwise {
         Ok(dtype)
     }
 
-    fn result(&self, promoted: DType) -> DType {
+    fn result(&self, promoted: ScalarType) -> ScalarType {
         match self.rule {
-            Rule::Truth => DType::Bool,
+            Rule::Truth => ScalarType::Bool,
             Rule::As(dtype) => dtype,
             Rule::Float if !promoted.is_float() && !promoted.is_complex() => default_float(),
             _ => promoted,
         }
     }
 
-    fn launch(&self, promoted: DType, inputs: &[Input], out: &Tensor) -> Result<(), Error> {
+    fn launch(&self, promoted: ScalarType, inputs: &[Input], out: &Tensor) -> Result<(), Error> {
         if out.numel() == 0 {
             return Ok(());
         }
@@ -193,7 +193,7 @@ impl Pointwise {
         let mut values: SmallVec<[Number; 3]> = SmallVec::new();
         // Comparisons and rests take numbers as the common type holds them.
         let exact = self.rule == Rule::Truth || matches!(self.op, Op::Fmod | Op::Remainder);
-        let rounds = exact && matches!(compute, DType::F16 | DType::BF16);
+        let rounds = exact && matches!(compute, ScalarType::F16 | ScalarType::BF16);
         // An operand that overlaps the result, with its elements in another order, is read from a copy.
         let mut copied: SmallVec<[Tensor; 1]> = SmallVec::new();
         for input in inputs {
@@ -211,10 +211,14 @@ impl Pointwise {
                 // would those of doubles, which whatever reads one takes, and of whole numbers, which all are 64 bits.
                 Input::Of(tensor)
                     if tensor.dtype()? != compute
-                        && (rounds || tensor.dtype()? == DType::F64 || wraps(tensor.dtype()?, compute)) =>
+                        && (rounds
+                            || tensor.dtype()? == ScalarType::F64
+                            || wraps(tensor.dtype()?, compute)) =>
                 {
-                    let wide = !rounds && self.computes_wide() && matches!(compute, DType::F16 | DType::BF16);
-                    copied.push(tensor.empty_like(if wide { DType::F32 } else { compute })?);
+                    let wide = !rounds
+                        && self.computes_wide()
+                        && matches!(compute, ScalarType::F16 | ScalarType::BF16);
+                    copied.push(tensor.empty_like(if wide { ScalarType::F32 } else { compute })?);
                     let made = &copied[copied.len() - 1];
                     copies::copy(tensor, made)?;
                     Some(view(made)?)
@@ -247,36 +251,40 @@ impl Pointwise {
     }
 
     /// Whether the kernel's own cast to elements of type `to` is what the result's type, cast once more, would be.
-    fn stores(&self, promoted: DType, to: DType) -> bool {
+    fn stores(&self, promoted: ScalarType, to: ScalarType) -> bool {
         let result = self.result(promoted);
         if result == to {
             return true;
         }
         match result {
-            DType::F64 => to.is_float(),
-            DType::F32 => matches!(to, DType::F16 | DType::BF16),
-            DType::I64 => matches!(to, DType::F32 | DType::F16 | DType::BF16) || category(to) == 1,
+            ScalarType::F64 => to.is_float(),
+            ScalarType::F32 => matches!(to, ScalarType::F16 | ScalarType::BF16),
+            ScalarType::I64 => {
+                matches!(to, ScalarType::F32 | ScalarType::F16 | ScalarType::BF16) || category(to) == 1
+            }
             // Doubles would be compared otherwise than what is promoted to.
-            DType::Bool => self.rule == Rule::Truth && (to != DType::F64 || promoted == DType::F64),
+            ScalarType::Bool => {
+                self.rule == Rule::Truth && (to != ScalarType::F64 || promoted == ScalarType::F64)
+            }
             _ => false,
         }
     }
 
     /// The same operation under the name that it has for the type.
-    fn fitting(&self, compute: DType) -> Op {
+    fn fitting(&self, compute: ScalarType) -> Op {
         match self.op {
             Op::Floor | Op::Ceil | Op::Round | Op::Trunc if !compute.is_float() => Op::Identity,
             Op::NanToNum if !compute.is_float() => Op::Identity,
             Op::Fmax if !compute.is_float() => Op::Maximum,
             Op::Fmin if !compute.is_float() => Op::Minimum,
-            Op::BitwiseNot if compute == DType::Bool => Op::LogicalNot,
+            Op::BitwiseNot if compute == ScalarType::Bool => Op::LogicalNot,
             op => op,
         }
     }
 }
 
 /// What PyTorch's own kernels refuse, in the CPU's words: a function of floats would be rounded to nothing of use.
-fn is_for_others(op: Op, dtype: DType) -> bool {
+fn is_for_others(op: Op, dtype: ScalarType) -> bool {
     match op {
         Op::Silu
         | Op::Mish
@@ -311,7 +319,7 @@ fn is_for_others(op: Op, dtype: DType) -> bool {
         | Op::Threshold
         | Op::ShiftLeft
         | Op::ShiftRight
-        | Op::Addcmul => dtype == DType::Bool,
+        | Op::Addcmul => dtype == ScalarType::Bool,
         _ => false,
     }
 }
@@ -331,23 +339,23 @@ pub fn elsewhere() -> Error {
 
 /// Whether a whole type's elements are other numbers in a whole type that is computed in: one without dimensions counts
 /// less than its type's size.
-fn wraps(from: DType, to: DType) -> bool {
-    let narrow = matches!(to, DType::I32 | DType::I16 | DType::I8 | DType::U8);
+fn wraps(from: ScalarType, to: ScalarType) -> bool {
+    let narrow = matches!(to, ScalarType::I32 | ScalarType::I16 | ScalarType::I8 | ScalarType::U8);
     narrow && category(from) == 1 && (from.bytes() > to.bytes() || from.bytes() == to.bytes() && from != to)
 }
 
 /// The number as an element of the type that is computed in: whole ones wrap. Floats are rounded only on wish: PyTorch's
 /// arithmetic on halves takes them as they are.
-pub fn fitted(value: Number, to: DType, rounds: bool) -> Number {
+pub fn fitted(value: Number, to: ScalarType, rounds: bool) -> Number {
     match to {
-        DType::I64 => Number::Int(value.int()),
-        DType::I32 => Number::Int(i64::from(value.int() as i32)),
-        DType::I16 => Number::Int(i64::from(value.int() as i16)),
-        DType::I8 => Number::Int(i64::from(value.int() as i8)),
-        DType::U8 => Number::Int(i64::from(value.int() as u8)),
-        DType::Bool => Number::Int(i64::from(value.float() != 0.0)),
-        DType::F16 if rounds => Number::Float(half::f16::from_f32(value.float() as f32).to_f64()),
-        DType::BF16 if rounds => Number::Float(half::bf16::from_f32(value.float() as f32).to_f64()),
+        ScalarType::I64 => Number::Int(value.int()),
+        ScalarType::I32 => Number::Int(i64::from(value.int() as i32)),
+        ScalarType::I16 => Number::Int(i64::from(value.int() as i16)),
+        ScalarType::I8 => Number::Int(i64::from(value.int() as i8)),
+        ScalarType::U8 => Number::Int(i64::from(value.int() as u8)),
+        ScalarType::Bool => Number::Int(i64::from(value.float() != 0.0)),
+        ScalarType::F16 if rounds => Number::Float(half::f16::from_f32(value.float() as f32).to_f64()),
+        ScalarType::BF16 if rounds => Number::Float(half::bf16::from_f32(value.float() as f32).to_f64()),
         _ => value,
     }
 }
@@ -379,23 +387,23 @@ pub fn host_number(tensor: &Tensor) -> Result<Number, Error> {
     })?;
     let raw = u64::from_le_bytes(low);
     Ok(match tensor.dtype()? {
-        DType::F64 => Number::Float(f64::from_bits(raw)),
-        DType::F32 => Number::Float(f64::from(f32::from_bits(raw as u32))),
-        DType::F16 => Number::Float(half::f16::from_bits(raw as u16).to_f64()),
-        DType::BF16 => Number::Float(half::bf16::from_bits(raw as u16).to_f64()),
-        DType::I64 => Number::Int(raw as i64),
-        DType::I32 => Number::Int(i64::from(raw as i32)),
-        DType::I16 => Number::Int(i64::from(raw as i16)),
-        DType::I8 => Number::Int(i64::from(raw as i8)),
-        DType::U8 | DType::Bool => Number::Int(raw as i64),
+        ScalarType::F64 => Number::Float(f64::from_bits(raw)),
+        ScalarType::F32 => Number::Float(f64::from(f32::from_bits(raw as u32))),
+        ScalarType::F16 => Number::Float(half::f16::from_bits(raw as u16).to_f64()),
+        ScalarType::BF16 => Number::Float(half::bf16::from_bits(raw as u16).to_f64()),
+        ScalarType::I64 => Number::Int(raw as i64),
+        ScalarType::I32 => Number::Int(i64::from(raw as i32)),
+        ScalarType::I16 => Number::Int(i64::from(raw as i16)),
+        ScalarType::I8 => Number::Int(i64::from(raw as i8)),
+        ScalarType::U8 | ScalarType::Bool => Number::Int(raw as i64),
         other => return Err(Error::NoKernel(format!("a number of type {}", other.name()))),
     })
 }
 
 /// 0 truth value, 1 whole number, 2 float, 3 complex.
-pub fn category(dtype: DType) -> u32 {
+pub fn category(dtype: ScalarType) -> u32 {
     match dtype {
-        DType::Bool => 0,
+        ScalarType::Bool => 0,
         dtype if dtype.is_complex() => 3,
         dtype if dtype.is_float() => 2,
         _ => 1,
@@ -406,7 +414,7 @@ pub fn category(dtype: DType) -> u32 {
 ///
 /// # Errors
 /// `Torch` where a call into libtorch fails.
-pub fn promoted(inputs: &[Input]) -> Result<DType, Error> {
+pub fn promoted(inputs: &[Input]) -> Result<ScalarType, Error> {
     let tensors: SmallVec<[&Tensor; 3]> = inputs
         .iter()
         .filter_map(|input| match input {
@@ -422,7 +430,7 @@ pub fn promoted(inputs: &[Input]) -> Result<DType, Error> {
     }
 }
 
-fn promoted_pair(a: &Tensor, b: &Tensor) -> Result<DType, Error> {
+fn promoted_pair(a: &Tensor, b: &Tensor) -> Result<ScalarType, Error> {
     let (of_a, of_b) = (a.dtype()?, b.dtype()?);
     let same = of_a == of_b && (a.dim() > 0 || b.dim() > 0);
     if same || (a.dim() > 0 && b.dim() == 0 && category(of_b) <= category(of_a)) {
@@ -436,7 +444,7 @@ fn promoted_pair(a: &Tensor, b: &Tensor) -> Result<DType, Error> {
 
 /// By the rule that torch has for more than two, which knows no Python's numbers among them: tensors without dimensions
 /// count only where they are of a higher category.
-fn promoted_list(tensors: &[&Tensor]) -> Result<DType, Error> {
+fn promoted_list(tensors: &[&Tensor]) -> Result<ScalarType, Error> {
     let (mut full, mut single) = (None, None);
     for tensor in tensors {
         let slot = if tensor.dim() > 0 { &mut full } else { &mut single };
@@ -446,7 +454,7 @@ fn promoted_list(tensors: &[&Tensor]) -> Result<DType, Error> {
     match (full, single) {
         (Some(full), Some(single)) if category(single) <= category(full) => Ok(full),
         // Of the floats' precision.
-        (Some(full), Some(_)) if full.is_float() => promote_types(full, DType::C32),
+        (Some(full), Some(_)) if full.is_float() => promote_types(full, ScalarType::C32),
         (Some(full), Some(single)) => promote_types(full, single),
         (one, other) => one.or(other).ok_or_else(|| Error::Invalid("no tensors".into())),
     }
@@ -456,7 +464,7 @@ fn promoted_list(tensors: &[&Tensor]) -> Result<DType, Error> {
 ///
 /// # Errors
 /// `Torch` where a call into libtorch fails.
-pub fn promote_types(a: DType, b: DType) -> Result<DType, Error> {
+pub fn promote_types(a: ScalarType, b: ScalarType) -> Result<ScalarType, Error> {
     if a == b {
         return Ok(a);
     }
@@ -471,11 +479,11 @@ pub fn promote_types(a: DType, b: DType) -> Result<DType, Error> {
         )
     };
     check(status, "promote_types")?;
-    DType::from_code(stack[0] as i32)
+    ScalarType::from_code(stack[0] as i32)
 }
 
 /// torch's answer, which knows Python's numbers among the tensors.
-fn result_type(a: &Tensor, b: &Tensor) -> Result<DType, Error> {
+fn result_type(a: &Tensor, b: &Tensor) -> Result<ScalarType, Error> {
     let mut stack = [a.share()?.into_word(), b.share()?.into_word()];
     // SAFETY: the operator takes two tensors, which it owns, and answers a type's code.
     let status = unsafe {
@@ -487,14 +495,14 @@ fn result_type(a: &Tensor, b: &Tensor) -> Result<DType, Error> {
         )
     };
     check(status, "result_type")?;
-    DType::from_code(stack[0] as i32)
+    ScalarType::from_code(stack[0] as i32)
 }
 
 /// Whether a result of type `from` may be written to a tensor of type `to`.
 ///
 /// # Errors
 /// `Invalid` where it is not.
-pub fn castable(from: DType, to: DType) -> Result<(), Error> {
+pub fn castable(from: ScalarType, to: ScalarType) -> Result<(), Error> {
     let (have, room) = (category(from), category(to));
     if have <= room || have == 1 && room == 1 {
         return Ok(());

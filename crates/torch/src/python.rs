@@ -174,7 +174,7 @@ mod _native {
             return Ok(());
         }
         py.detach(|| {
-            state::with(|stream| stream.synchronize())?;
+            state::with(|queue| queue.synchronize())?;
             index_errors::check()
         })
     }
@@ -199,8 +199,8 @@ mod _native {
             return Ok(());
         }
         state::heap()?;
-        state::with(|stream| {
-            stream.reset_peaks();
+        state::with(|queue| {
+            queue.reset_peaks();
             Ok(())
         })
     }
@@ -228,8 +228,8 @@ mod _native {
     #[allow(clippy::type_complexity)]
     fn properties(py: Python<'_>) -> Result<(String, String, String, u64, u32, u32, bool, bool), Error> {
         py.detach(|| {
-            state::with(|stream| {
-                let (info, caps) = (stream.info(), stream.caps());
+            state::with(|queue| {
+                let (info, caps) = (queue.info(), queue.caps());
                 Ok((
                     info.name.clone(),
                     info.driver.clone(),
@@ -237,7 +237,7 @@ mod _native {
                     info.memory_bytes,
                     caps.compute_units,
                     caps.wave_size,
-                    stream.has_float64(),
+                    queue.has_float64(),
                     caps.storage_16bit,
                 ))
             })
@@ -250,7 +250,7 @@ mod _native {
         if !state::is_open() {
             return Ok(Vec::new());
         }
-        let counts = state::with(|stream| Ok(stream.counts()))?;
+        let counts = state::with(|queue| Ok(queue.counts()))?;
         Ok(vec![
             ("segments", counts.segments),
             ("blocks", counts.blocks),
@@ -265,8 +265,8 @@ mod _native {
     #[cfg(feature = "fault-injection")]
     #[pyfunction]
     fn lose_after(submits: u64) -> Result<(), Error> {
-        state::with(|stream| {
-            stream.lose_after(submits);
+        state::with(|queue| {
+            queue.lose_after(submits);
             Ok(())
         })
     }
@@ -292,7 +292,7 @@ mod _native {
     /// Starts or ends taking the times of launches; (kernel, start, length) in seconds.
     #[pyfunction]
     fn profile(py: Python<'_>, on: bool) -> Result<Vec<(String, f64, f64)>, Error> {
-        let launches = py.detach(|| state::with(|stream| stream.profile(on)))?;
+        let launches = py.detach(|| state::with(|queue| queue.profile(on)))?;
         let seconds = launches.into_iter().map(|l| (l.kernel, l.start.as_secs_f64(), l.length.as_secs_f64()));
         Ok(seconds.collect())
     }
@@ -300,7 +300,7 @@ mod _native {
     /// Submits so far.
     #[pyfunction]
     fn submits() -> Result<u64, Error> {
-        state::with(|stream| Ok(stream.submits()))
+        state::with(|queue| Ok(queue.submits()))
     }
 
     /// Gives the device up with all tensors on it; the next use opens it anew.

@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A kernel and the operator that it is of: `relu`, `add.out`.
-pub struct Op {
+pub struct Registration {
     /// Name and overload, without the namespace.
     pub name: &'static str,
     /// What libtorch calls.
@@ -20,7 +20,7 @@ pub struct Op {
 #[macro_export]
 macro_rules! ops {
     ($($name:literal => $kernel:expr),* $(,)?) => {
-        &[$($crate::register::Op {
+        &[$($crate::register::Registration {
             name: $name,
             call: {
                 /// # Safety
@@ -153,7 +153,7 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 ///
 /// # Errors
 /// `Torch` where a call into libtorch fails.
-pub fn register(namespace: &str, key: &str, ops: &[Op]) -> Result<(), Error> {
+pub fn register(namespace: &str, key: &str, ops: &[Registration]) -> Result<(), Error> {
     let (namespace, key) = (text(namespace), text(key));
     let mut library = std::ptr::null_mut();
     // SAFETY: NUL-terminated texts, a place for the answer.

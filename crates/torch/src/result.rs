@@ -1,7 +1,7 @@
 //! What operators that write into a given tensor have in common.
 
 use crate::bridge;
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::layout::overlaps_itself;
 use crate::memory_ops::resize_output;
@@ -13,7 +13,7 @@ use wave32_ops::View;
 /// # Errors
 /// `Invalid` for a result of another device; `NoKernel` for another type, and where `out` overlaps itself or shares memory
 /// with an operand in another layout; the stream's.
-pub fn prepare(out: &Tensor, sizes: &[i64], dtype: DType, operands: &[&Tensor]) -> Result<(), Error> {
+pub fn prepare(out: &Tensor, sizes: &[i64], dtype: ScalarType, operands: &[&Tensor]) -> Result<(), Error> {
     if !out.is_wave() {
         return Err(crate::pointwise::elsewhere());
     }
@@ -34,7 +34,7 @@ pub fn prepare(out: &Tensor, sizes: &[i64], dtype: DType, operands: &[&Tensor]) 
 ///
 /// # Errors
 /// `NoKernel` where it is not: the call runs on the CPU.
-pub fn exactly(out: &Tensor, dtype: DType) -> Result<(), Error> {
+pub fn exactly(out: &Tensor, dtype: ScalarType) -> Result<(), Error> {
     if out.dtype()? == dtype {
         return Ok(());
     }
@@ -90,10 +90,10 @@ pub fn same_elements(a: &Tensor, b: &Tensor) -> bool {
 /// `NoKernel` for elements of more than eight bytes; see [`bridge::view`].
 pub fn bits(tensor: &Tensor) -> Result<View, Error> {
     let dtype = match tensor.dtype()?.bytes() {
-        1 => DType::U8,
-        2 => DType::I16,
-        4 => DType::I32,
-        8 => DType::I64,
+        1 => ScalarType::U8,
+        2 => ScalarType::I16,
+        4 => ScalarType::I32,
+        8 => ScalarType::I64,
         _ => return Err(Error::NoKernel(format!("an operation on {}", tensor.dtype()?.name()))),
     };
     bridge::view_as(tensor, dtype)

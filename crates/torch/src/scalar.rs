@@ -4,7 +4,7 @@
 //! table made by [`scalar_ops!`](crate::scalar_ops). Python registers a builtin for each row; the call holds the GIL.
 
 use crate::abi::{Word, api, check};
-use crate::dtype::{DType, MemoryFormat};
+use crate::dtype::{MemoryFormat, ScalarType};
 use crate::error::Error;
 use crate::register::panic_text;
 use crate::stack::{Argument, Owned};
@@ -63,18 +63,18 @@ impl Scalar {
     ///
     /// # Errors
     /// `Invalid`, as PyTorch words it.
-    pub fn fits(self, to: DType) -> Result<(), Error> {
+    pub fn fits(self, to: ScalarType) -> Result<(), Error> {
         let (least, most, name) = match to {
-            DType::I64 => (-9_223_372_036_854_775_808.0, 9_223_372_036_854_774_784.0, "int64_t"),
-            DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX), "int"),
-            DType::I16 => (-32768.0, 32767.0, "int16_t"),
-            DType::I8 => (-128.0, 127.0, "int8_t"),
+            ScalarType::I64 => (-9_223_372_036_854_775_808.0, 9_223_372_036_854_774_784.0, "int64_t"),
+            ScalarType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX), "int"),
+            ScalarType::I16 => (-32768.0, 32767.0, "int16_t"),
+            ScalarType::I8 => (-128.0, 127.0, "int8_t"),
             // Negative whole numbers wrap.
-            DType::U8 if matches!(self, Self::Int(_)) => (-255.0, 255.0, "uint8_t"),
-            DType::U8 => (0.0, 255.0, "uint8_t"),
-            DType::F32 => (-f64::from(f32::MAX), f64::from(f32::MAX), "float"),
-            DType::F16 => (-65504.0, 65504.0, "c10::Half"),
-            DType::BF16 => {
+            ScalarType::U8 if matches!(self, Self::Int(_)) => (-255.0, 255.0, "uint8_t"),
+            ScalarType::U8 => (0.0, 255.0, "uint8_t"),
+            ScalarType::F32 => (-f64::from(f32::MAX), f64::from(f32::MAX), "float"),
+            ScalarType::F16 => (-65504.0, 65504.0, "c10::Half"),
+            ScalarType::BF16 => {
                 let most = half::bf16::MAX.to_f64();
                 (-most, most, "c10::BFloat16")
             }
@@ -82,7 +82,7 @@ impl Scalar {
         };
         let value = match self {
             Self::Float(value) => value,
-            Self::Int(value) if to != DType::I64 => value as f64,
+            Self::Int(value) if to != ScalarType::I64 => value as f64,
             _ => return Ok(()),
         };
         // Floats hold what is no number.
@@ -133,14 +133,14 @@ impl FromPython for Either {
 }
 
 /// `torch.get_default_dtype()`.
-pub fn default_float() -> DType {
+pub fn default_float() -> ScalarType {
     if let Some(default) = api().default_dtype {
         // SAFETY: reads a setting of the process.
-        return DType::from_code(i32::from(unsafe { default() })).unwrap_or(DType::F32);
+        return ScalarType::from_code(i32::from(unsafe { default() })).unwrap_or(ScalarType::F32);
     }
     crate::gil::attach(|py| {
         let dtype = py.import("torch").and_then(|torch| torch.getattr("get_default_dtype")?.call0());
-        dtype.ok().and_then(|dtype| DType::from_python(&dtype).ok()).unwrap_or(DType::F32)
+        dtype.ok().and_then(|dtype| ScalarType::from_python(&dtype).ok()).unwrap_or(ScalarType::F32)
     })
 }
 
@@ -224,11 +224,11 @@ impl Tensor {
     /// A tensor of the CPU without dimensions, which operators take for a number.
     fn of_number(number: Scalar) -> Result<Self, Error> {
         let (dtype, bytes) = match number {
-            Scalar::Bool(value) => (DType::Bool, vec![u8::from(value)]),
-            Scalar::Int(value) => (DType::I64, value.to_le_bytes().to_vec()),
-            Scalar::Float(value) => (DType::F64, value.to_le_bytes().to_vec()),
+            Scalar::Bool(value) => (ScalarType::Bool, vec![u8::from(value)]),
+            Scalar::Int(value) => (ScalarType::I64, value.to_le_bytes().to_vec()),
+            Scalar::Float(value) => (ScalarType::F64, value.to_le_bytes().to_vec()),
             Scalar::Complex(real, imaginary) => {
-                (DType::C128, [real.to_le_bytes(), imaginary.to_le_bytes()].concat())
+                (ScalarType::C128, [real.to_le_bytes(), imaginary.to_le_bytes()].concat())
             }
         };
         let tensor = Self::empty_cpu(&[], &[], dtype)?;
@@ -316,7 +316,7 @@ where
     }
 }
 
-impl FromPython for DType {
+impl FromPython for ScalarType {
     fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
         let text = object.str()?;
         let text = text.to_string_lossy();

@@ -7,7 +7,7 @@
 //! | `Tensor[]`, `Tensor?[]` | `&[Tensor]`, `&[Option<Tensor>]` | `Vec<Tensor>` |
 //! | `int`, `SymInt`, `float`, `bool` | `i64`, `f64`, `bool` | the same |
 //! | `int[]`, `SymInt[]`, `bool[]` | `&[i64]`, `&[bool]` | |
-//! | `ScalarType`, `MemoryFormat` | `DType`, `MemoryFormat` | |
+//! | `ScalarType`, `MemoryFormat` | `ScalarType`, `MemoryFormat` | |
 //! | `str` | `&str` | |
 //! | `Layout`, `Device`, `Generator?` | `Layout`, `Device`, `Option<Generator>` | |
 //! | `X?` | `Option<X>` | |
@@ -16,7 +16,7 @@
 //! fails, and the kernel gets a loan.
 
 use crate::abi::{BUILD_VERSION, Handle, Word, api, check};
-use crate::dtype::{DType, MemoryFormat};
+use crate::dtype::{MemoryFormat, ScalarType};
 use crate::error::Error;
 use crate::scalar::{FromPython, ToPython};
 use crate::tensor::{Dims, Tensor};
@@ -92,7 +92,7 @@ plain! {
     i64, word => Ok(word as i64), py, value => Ok(PyInt::new(py, value).into_any().unbind());
     f64, word => Ok(f64::from_bits(word)), py, value => Ok(PyFloat::new(py, value).into_any().unbind());
     bool, word => Ok(word & 1 != 0), py, value => Ok(PyBool::new(py, value).to_owned().into_any().unbind());
-    DType, word => Self::from_code(word as i32), py, value => of_torch(py, value.name());
+    ScalarType, word => Self::from_code(word as i32), py, value => of_torch(py, value.name());
     MemoryFormat, word => Self::from_code(word as i32), py, value => of_torch(py, value.name());
     Layout, word => Ok(Self(word as i32)), py, _value => of_torch(py, "strided");
     Device, word => Ok(Self(word)), py, _value => Ok(PyString::new(py, "wave").into_any().unbind());
@@ -128,7 +128,7 @@ impl Generator {
         if let Some(number) = unsafe { crate::generator::draw(self.0) } {
             return Ok(number);
         }
-        let number = Tensor::empty_cpu(&[], &[], DType::I64)?;
+        let number = Tensor::empty_cpu(&[], &[], ScalarType::I64)?;
         let mut copied = std::ptr::null_mut();
         // SAFETY: a live handle; the copy is ours.
         check(unsafe { copy(self.0, &raw mut copied) }, "generator")?;
@@ -233,7 +233,7 @@ macro_rules! optional {
         }
     )*};
 }
-optional!(i64, f64, bool, DType, MemoryFormat, Layout, Device);
+optional!(i64, f64, bool, ScalarType, MemoryFormat, Layout, Device);
 
 impl Argument for Option<&Tensor> {
     type Owned = Option<Tensor>;

@@ -17,7 +17,7 @@ enum State {
 
 static STATE: Mutex<State> = Mutex::new(State::Unopened);
 /// Blocks whose tensors died. A tensor may die in any thread, even while this one holds the stream.
-static DEAD: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+static FREED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 /// A stream is open or being opened in this process.
 static OPENED: AtomicBool = AtomicBool::new(false);
 /// This process is a fork of one with a stream: nothing here may touch it, locks included.
@@ -51,8 +51,8 @@ fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn dead() -> MutexGuard<'static, Vec<u64>> {
-    DEAD.lock().unwrap_or_else(PoisonError::into_inner)
+fn freed() -> MutexGuard<'static, Vec<u64>> {
+    FREED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs `work` on the stream. `work` must not drop tensors: that may wait for Python, which may wait for us.
@@ -82,15 +82,15 @@ where
     if matches!(*state, State::Unopened) {
         OPENED.store(true, Ordering::Relaxed);
         match open() {
-            Ok(stream) => *state = State::Open(Box::new(stream)),
+            Ok(queue) => *state = State::Open(Box::new(queue)),
             Err(error) => *state = State::Failed(error.to_string()),
         }
     }
     match &mut *state {
-        State::Open(stream) => {
+        State::Open(queue) => {
             // First, so that scratch memory of operations can have what dead tensors had.
-            free_dead(stream);
-            Ok(work(stream)?)
+            free_dead(queue);
+            Ok(work(queue)?)
         }
         State::Failed(why) => Err(DeviceError::Unavailable(why.clone()).into()),
         _ => Err(DeviceError::Misuse("the interpreter is exiting; the device is closed".into()).into()),
@@ -121,13 +121,13 @@ fn open() -> Result<VulkanQueue, DeviceError> {
                 .ok_or_else(|| wrong("WAVE_MEMORY_CAP", &text, "bytes, or a number with K, M or G"))?,
         ),
     };
-    let mut stream = wave32_vulkan::open(index, Options { memory_cap, ..Options::default() })?;
+    let mut queue = wave32_vulkan::open(index, Options { memory_cap, ..Options::default() })?;
     if let Some(text) = variable("WAVE_TIMEOUT") {
         let seconds = text.trim().parse::<f64>().ok().filter(|s| *s > 0.0 && *s < 1e6);
         let seconds = seconds.ok_or_else(|| wrong("WAVE_TIMEOUT", &text, "seconds"))?;
-        stream.set_deadline(Duration::from_secs_f64(seconds));
+        queue.set_deadline(Duration::from_secs_f64(seconds));
     }
-    Ok(stream)
+    Ok(queue)
 }
 
 /// `512M`, `2.5G`, `1000`.
@@ -144,9 +144,9 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
 }
 
 /// Gives blocks of dead tensors back to the heap.
-fn free_dead(stream: &mut VulkanQueue) {
-    for address in dead().drain(..) {
-        stream.free(address);
+fn free_dead(queue: &mut VulkanQueue) {
+    for address in freed().drain(..) {
+        queue.free(address);
     }
 }
 
@@ -156,9 +156,9 @@ fn free_dead(stream: &mut VulkanQueue) {
 /// `OutOfMemory` with the sizes and what may help; the stream's.
 pub fn alloc(bytes: u64) -> Result<u64, Error> {
     let mut left = HeapStats::default();
-    let block = with(|stream| {
-        let block = stream.alloc(bytes);
-        left = stream.heap_stats();
+    let block = with(|queue| {
+        let block = queue.alloc(bytes);
+        left = queue.heap_stats();
         block
     });
     match block {
@@ -186,7 +186,7 @@ fn readable(bytes: u64) -> String {
 /// Gives a block back. From any thread, in any state of the process.
 pub fn free(address: u64) {
     if address != 0 && !is_forked() {
-        dead().push(address);
+        freed().push(address);
     }
 }
 
@@ -198,7 +198,7 @@ pub fn heap() -> Result<HeapStats, Error> {
     if !is_open() {
         return Ok(HeapStats::default());
     }
-    with(|stream| Ok(stream.heap_stats()))
+    with(|queue| Ok(queue.heap_stats()))
 }
 
 /// Gives everything cached back to the driver.
@@ -209,7 +209,7 @@ pub fn empty_cache() -> Result<(), Error> {
     if !is_open() {
         return Ok(());
     }
-    with(|stream| stream.empty_cache())
+    with(|queue| queue.empty_cache())
 }
 
 /// Most bytes of the heap from now on.
@@ -221,8 +221,8 @@ pub fn set_memory_cap(cap: Option<u64>) -> Result<(), Error> {
     if !is_open() {
         return Ok(());
     }
-    with(|stream| {
-        stream.set_memory_cap(cap);
+    with(|queue| {
+        queue.set_memory_cap(cap);
         Ok(())
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::abi::api;
 use crate::error::{Error, raise};
-use crate::register::Op;
+use crate::register::Registration;
 use crate::state;
 use crate::tensor::Tensor;
 use crate::vtable::Object;
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use wave32_device::Queue;
 
 /// Kernels of `aten` for a torch that asks the device (2.15): may a tensor become another one in place (`x.data = y`)?
-pub const SHALLOW: &[Op] = crate::ops! { "_has_compatible_shallow_copy_type" => compatible };
+pub const SHALLOW: &[Registration] = crate::ops! { "_has_compatible_shallow_copy_type" => compatible };
 
 fn compatible(x: &Tensor, from: &Tensor) -> Result<bool, Error> {
     Ok(is_strided(x)? && is_strided(from)?)
@@ -98,7 +98,7 @@ unsafe fn resize_to(storage: *mut usize, bytes: usize) -> Result<(), Error> {
         // SAFETY: as above.
         let (from, to, kept) = unsafe { (*old as u64, *new as u64, bytes.min(*old.add(DATA))) };
         if kept > 0 {
-            state::with(|stream| stream.copy(from, to, kept as u64))?;
+            state::with(|queue| queue.copy(from, to, kept as u64))?;
         }
         // SAFETY: as above; what `storage` held is freed with `fresh`, by its own deleter.
         unsafe { std::ptr::swap_nonoverlapping(old, new, DATA + 1) };

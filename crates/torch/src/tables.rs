@@ -1,6 +1,6 @@
 //! Every table of kernels.
 
-use crate::register::Op;
+use crate::register::Registration;
 use crate::scalar::ScalarOp;
 use crate::{
     index_errors, memory_ops, ops_binary, ops_conv, ops_index, ops_layer_norm, ops_loss, ops_matmul, ops_nll,
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Kernels of `aten`.
-pub const ATEN: &[&[Op]] = &[
+pub const ATEN: &[&[Registration]] = &[
     memory_ops::OPS,
     ops_conv::OPS,
     ops_matmul::OPS,
@@ -34,7 +34,7 @@ pub const ATEN: &[&[Op]] = &[
 ];
 
 /// Schemas and kernels of this device's own operators, for its Python side.
-pub const OWN: &[(&[&str], &[Op])] = &[
+pub const OWN: &[(&[&str], &[Registration])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
     (ops_conv::SCHEMAS, ops_conv::OWN),
     (ops_binary::SCHEMAS, ops_binary::OWN),

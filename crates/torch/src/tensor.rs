@@ -1,7 +1,7 @@
 //! [`Tensor`]: an owned handle, and how tensors of the device are made.
 
 use crate::abi::{Handle, Maybe, Numbers, Word, api, check};
-use crate::dtype::DType;
+use crate::dtype::ScalarType;
 use crate::error::Error;
 use crate::state;
 use smallvec::SmallVec;
@@ -106,11 +106,11 @@ impl Tensor {
     ///
     /// # Errors
     /// `Invalid` for types that the device has no memory for.
-    pub fn dtype(&self) -> Result<DType, Error> {
+    pub fn dtype(&self) -> Result<ScalarType, Error> {
         let mut code = -1;
         // SAFETY: as the getters above.
         unsafe { (api().aoti_torch_get_dtype)(self.0, &raw mut code) };
-        DType::from_code(code)
+        ScalarType::from_code(code)
     }
 
     /// True for tensors of this device.
@@ -167,7 +167,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `Device`, `Gone` or `OutOfMemory` from the queue.
-    pub fn empty(sizes: &[i64], dtype: DType) -> Result<Self, Error> {
+    pub fn empty(sizes: &[i64], dtype: ScalarType) -> Result<Self, Error> {
         Self::empty_strided(sizes, &contiguous(sizes), dtype)
     }
 
@@ -175,7 +175,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::empty`].
-    pub fn empty_like(&self, dtype: DType) -> Result<Self, Error> {
+    pub fn empty_like(&self, dtype: ScalarType) -> Result<Self, Error> {
         match self.is_dense() {
             true => Self::empty_strided(&self.sizes(), &self.strides(), dtype),
             false => Self::empty_strided(&self.sizes(), &preserved(&self.sizes(), &self.strides()), dtype),
@@ -186,7 +186,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::empty`]; `Invalid` for negative sizes or strides.
-    pub fn empty_strided(sizes: &[i64], strides: &[i64], dtype: DType) -> Result<Self, Error> {
+    pub fn empty_strided(sizes: &[i64], strides: &[i64], dtype: ScalarType) -> Result<Self, Error> {
         if sizes.len() != strides.len() || sizes.iter().chain(strides).any(|n| *n < 0) {
             return Err(Error::Invalid(format!("a tensor of sizes {sizes:?} and strides {strides:?}")));
         }
@@ -206,7 +206,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `Torch` where a call into libtorch fails.
-    pub fn empty_cpu(sizes: &[i64], strides: &[i64], dtype: DType) -> Result<Self, Error> {
+    pub fn empty_cpu(sizes: &[i64], strides: &[i64], dtype: ScalarType) -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: both slices have `rank` numbers; libtorch checks the rest.
         let status = unsafe {
@@ -281,7 +281,13 @@ impl Tensor {
     ///
     /// # Errors
     /// `Torch` where a call into libtorch fails.
-    pub fn alias_as(&self, dtype: DType, sizes: &[i64], strides: &[i64], offset: i64) -> Result<Self, Error> {
+    pub fn alias_as(
+        &self,
+        dtype: ScalarType,
+        sizes: &[i64],
+        strides: &[i64],
+        offset: i64,
+    ) -> Result<Self, Error> {
         if self.offset() != 0 {
             // libtorch wants a tensor that begins where its storage does.
             return self.alias(&[0], &[1], 0)?.alias_as(dtype, sizes, strides, offset);

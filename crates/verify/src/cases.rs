@@ -1,6 +1,6 @@
 //! Operands with what must come out of them: what a check runs and compares with.
 
-use crate::compare::{Reference, Shape, first_not_finite};
+use crate::compare::{OutputShape, Reference, first_not_finite};
 use crate::data::Data;
 use crate::fold::{self, Fold};
 use crate::inputs::{Inputs, Kind, rng};
@@ -150,7 +150,7 @@ fn looked_at(p: &ConvProblem, count: usize) -> String {
 /// What the f64 oracle says of some outputs, `most` of each kind.
 fn sampled(p: &ConvProblem, inputs: &Inputs, seed: u64, most: u64) -> Result<Vec<(u64, f64)>, Failure> {
     let count = (SAMPLED_PRODUCTS / p.reduction_len().max(1) / 3).clamp(64, most);
-    let picked = Shape::of_output(p).sample(count, &mut rng(seed, 9));
+    let picked = OutputShape::of_output(p).sample(count, &mut rng(seed, 9));
     let bias = inputs.bias.as_ref();
     Ok(match (&inputs.a, &inputs.b, bias) {
         (Data::F32(a), Data::F32(b), None) => at(p, &wave32_cpu::Inputs { a, b, bias: None }, &picked),
@@ -199,7 +199,7 @@ fn by_cpu(p: &ConvProblem, inputs: &Inputs) -> Result<(Reference, String), Failu
     wave32_cpu::run(&wide, a.view(), b.view(), bias, out.view_mut(0..len), &options)
         .map_err(|e| Failure::new(Verdict::Error, format!("the CPU reference failed: {e}")))?;
     if let Some(index) = first_not_finite(&out) {
-        let at = Shape::of_output(&wide).name(index as u64);
+        let at = OutputShape::of_output(&wide).name(index as u64);
         return Err(Failure::new(Verdict::Error, format!("the CPU reference is not finite at {at}")));
     }
     Ok((Reference::FullF32(out), "CPU backend in f32, every output".into()))

@@ -7,10 +7,10 @@
 
 use crate::backend::{Backend, Candidate, Run};
 use crate::cases::{Case, POISONS, fits_memory};
-use crate::compare::{Shape, close, exact, first_not_finite};
+use crate::compare::{OutputShape, close, exact, first_not_finite};
 use crate::data::Data;
+use crate::inject::{Fault, Faults};
 use crate::inputs::{Inputs, problem_seed};
-use crate::plant::{Fault, Plants};
 use crate::protocol::{Failure, Job, Outcome, Phases, SolverResult, Verdict};
 use crate::tolerance::Tolerance;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use wave32_solve::Policy;
 const SECOND_PLAN_FLOPS: u64 = 5_000_000_000;
 
 /// Runs a job. `stage` hears what is done next, so that a hang or crash has a place.
-pub fn check(backend: &mut Backend, job: &Job, plants: &Plants, stage: &mut dyn FnMut(&str)) -> Outcome {
+pub fn check(backend: &mut Backend, job: &Job, faults: &Faults, stage: &mut dyn FnMut(&str)) -> Outcome {
     let problem = match ConvProblem::new(job.spec.clone()) {
         Ok(problem) => problem,
         Err(error) => return Outcome::early(Verdict::Unsupported, error.to_string()),
@@ -29,7 +29,7 @@ pub fn check(backend: &mut Backend, job: &Job, plants: &Plants, stage: &mut dyn 
     let mut checker = Checker {
         problem,
         job,
-        plants,
+        faults,
         stage,
         solvers: Vec::new(),
         against: Default::default(),
@@ -49,7 +49,7 @@ pub fn check(backend: &mut Backend, job: &Job, plants: &Plants, stage: &mut dyn 
 struct Checker<'a> {
     problem: ConvProblem,
     job: &'a Job,
-    plants: &'a Plants,
+    faults: &'a Faults,
     stage: &'a mut dyn FnMut(&str),
     solvers: Vec<SolverResult>,
     against: [String; 2],
@@ -59,7 +59,7 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn all(&mut self, backend: &mut Backend) -> Result<(), Failure> {
         fits_memory(&self.problem, self.job.memory_cap)?;
-        self.plants.strike(&self.job.line);
+        self.faults.inject(&self.job.line);
         let mut candidates = backend.candidates(&self.problem, &self.job.policy, self.job.all_solvers)?;
         self.add_without_workspace(backend, &mut candidates);
         let seed = problem_seed(self.job.seed, &self.job.line);
@@ -130,14 +130,14 @@ impl Checker<'_> {
         let poison = POISONS[run as usize % POISONS.len()];
         (self.stage)(&format!("{} {}, run {run}", candidate.solver, candidate.config));
         let line = &self.job.line;
-        if self.plants.has(Fault::Lost, line) {
+        if self.faults.has(Fault::Lost, line) {
             return Err(wave32_device::DeviceError::Lost("a planted fault".into()).into());
         }
         let begin = Instant::now();
         let ran = backend.run(&self.problem, candidate, inputs, poison, self.deadline());
         self.phases.runs_s += begin.elapsed().as_secs_f64();
         let Run { mut out, damage } = ran?;
-        self.plants.spoil(line, run, &self.problem, &mut out);
+        self.faults.spoil(line, run, &self.problem, &mut out);
         match damage {
             Some(text) => Err(Failure::new(Verdict::Wrong, text)),
             None => Ok(out),
@@ -160,7 +160,7 @@ impl Checker<'_> {
             runs: 1,
             failure: None,
         };
-        let shape = Shape::of_output(&self.problem);
+        let shape = OutputShape::of_output(&self.problem);
         let poison = [POISONS[0]; 4];
         let checked = self.run(backend, candidate, &case.inputs, 0).and_then(|out| {
             exact(&out, &case.reference, &shape, &poison).map_err(|text| Failure::new(Verdict::Wrong, text))
@@ -182,7 +182,7 @@ impl Checker<'_> {
         result: &mut SolverResult,
     ) -> Result<(), Failure> {
         let wrong = |text: String| Failure::new(Verdict::Wrong, text);
-        let shape = Shape::of_output(&self.problem);
+        let shape = OutputShape::of_output(&self.problem);
         let first = self.run(backend, candidate, &case.inputs, 1)?;
         result.runs += 1;
         if let Some(index) = first_not_finite(&first) {

@@ -3,14 +3,14 @@
 use crate::backend::{Backend, Opener};
 use crate::check::check;
 use crate::guard::{MORE, requests, say};
-use crate::plant::Plants;
+use crate::inject::Faults;
 use crate::protocol::{Device, Driver, Ready, Reply, Request};
 use wave32_device::{DeviceError, DeviceInfo};
 use wave32_solve::DeviceCaps;
 
 /// Serves until standard input ends; `others` is asked first where a device is to be opened. Never returns an error: a parent that is gone ends the process.
 pub fn serve(others: Opener) {
-    let plants = Plants::from_env();
+    let faults = Faults::from_env();
     let mut backend: Option<Backend> = None;
     for line in requests() {
         match serde_json::from_str(&line) {
@@ -33,7 +33,7 @@ pub fn serve(others: Opener) {
                     say(&Reply::NotOpen("no device was opened".into()));
                     continue;
                 };
-                let outcome = check(backend, &job, &plants, &mut |stage| say(&Reply::Stage(stage.into())));
+                let outcome = check(backend, &job, &faults, &mut |stage| say(&Reply::Stage(stage.into())));
                 say(&Reply::Done(outcome));
             }
             Err(error) => say(&Reply::NotOpen(format!("request not understood: {error}"))),

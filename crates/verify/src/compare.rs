@@ -8,13 +8,13 @@ use wave32_problem::{ConvProblem, Direction, Layout};
 
 /// The shape of a result in logical order: images (or filters), channels, height, width.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct OutputShape {
     dims: [u64; 4],
     names: [&'static str; 4],
     layout: Layout,
 }
 
-impl Shape {
+impl OutputShape {
     /// The shape of what the problem writes.
     pub fn of_output(p: &ConvProblem) -> Self {
         let s = p.spec();
@@ -158,7 +158,7 @@ impl Reference {
 ///
 /// # Errors
 /// A line for people: how many elements differ, and the first of them.
-pub fn exact(out: &Data, reference: &Reference, shape: &Shape, poison: &[u8]) -> Result<(), String> {
+pub fn exact(out: &Data, reference: &Reference, shape: &OutputShape, poison: &[u8]) -> Result<(), String> {
     let wrong: Vec<(usize, f64)> = reference.iter().filter(|&(i, v)| out.get(i) != v).collect();
     let Some(&(index, expected)) = wrong.first() else {
         return match reference {
@@ -205,7 +205,7 @@ pub fn close(
     out: &Data,
     reference: &Reference,
     tolerance: &Tolerance,
-    shape: &Shape,
+    shape: &OutputShape,
 ) -> Result<f64, (f64, String)> {
     let (mut error2, mut norm2, mut worst) = (0.0, 0.0, (0usize, 0.0, 0.0));
     for (index, expected) in reference.iter() {
@@ -250,9 +250,9 @@ mod tests {
     use crate::inputs::rng;
     use wave32_problem::{ConvSpec, DType};
 
-    fn shape(layout: Layout) -> Shape {
+    fn shape(layout: Layout) -> OutputShape {
         let spec = ConvSpec { n: 2, c: 3, k: 5, h: 7, w: 9, layout, ..ConvSpec::default() };
-        Shape::of_output(&ConvProblem::new(spec).unwrap())
+        OutputShape::of_output(&ConvProblem::new(spec).unwrap())
     }
 
     #[test]

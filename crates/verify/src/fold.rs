@@ -14,7 +14,7 @@
 //!
 //! Nothing here is shared with the CPU backend or the f64 oracle.
 
-use crate::compare::Shape;
+use crate::compare::OutputShape;
 use crate::data::Data;
 use crate::inputs::{Inputs, rng};
 use half::{bf16, f16};
@@ -324,7 +324,7 @@ impl Fold {
     ///
     /// # Errors
     /// What is wrong: the output where it is one, else how many slices.
-    pub fn check(&self, out: &Data, shape: &Shape) -> Result<(), String> {
+    pub fn check(&self, out: &Data, shape: &OutputShape) -> Result<(), String> {
         let wrong = typed!(out, v => self.wrong(v));
         let Some((slice, first)) = wrong.first() else { return Ok(()) };
         let begin = slice * self.slices.len();

@@ -9,7 +9,7 @@ use wave32_solve::{DeviceCaps, Plan, Policy, Role, usual_boards};
 use wave32_verify::backend::Backend;
 use wave32_verify::check::check;
 use wave32_verify::data::Data;
-use wave32_verify::plant::Plants;
+use wave32_verify::inject::Faults;
 use wave32_verify::protocol::{Job, Outcome, Verdict};
 
 /// What the device does beside computing the right result.
@@ -183,7 +183,7 @@ fn checked(spec: ConvSpec, fault: Fault, only: Option<&str>, fold: bool) -> Outc
         memory_cap: 1 << 30,
         fold,
     };
-    check(&mut Backend::Gpu(Box::new(Fake::new(fault))), &job, &Plants::default(), &mut |_| ())
+    check(&mut Backend::Gpu(Box::new(Fake::new(fault))), &job, &Faults::default(), &mut |_| ())
 }
 
 /// One problem of each direction and type; forward has a bias.

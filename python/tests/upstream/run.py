@@ -39,7 +39,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--files", default="", help="comma-separated, such as test_nn.py; all by default")
     parser.add_argument("--only", default="", help="a pattern that ids must match")
     parser.add_argument("--sample", default="1/1", metavar="N/M", help="N of every M tests, chosen by the seed")
-    parser.add_argument("--most", type=int, default=0, help="at most so many tests of a file, chosen by the seed")
+    parser.add_argument("--max-tests", type=int, default=0, help="at most so many tests of a file, chosen by the seed")
     parser.add_argument("--seed", default=None, help="of the sample; drawn and printed by default")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--deadline", type=float, default=120.0, help="seconds for one test")
@@ -210,7 +210,7 @@ def main() -> int:
         rules.DEADLINES.insert(0, (pattern, float(seconds)))
     share, _, whole = options.sample.partition("/")
     sample = int(share), int(whole or 1)
-    told_sample = options.sample + (f", at most {options.most} of a file" if options.most else "")
+    told_sample = options.sample + (f", at most {options.max_tests} of a file" if options.max_tests else "")
     results = _Results(options.results, options.resume)
     head = next((line for line in results.lines if "sample" in line), None)
     seed = options.seed or (head and head["seed"]) or str(random.SystemRandom().randrange(10**6))
@@ -241,7 +241,7 @@ def main() -> int:
         if not any("name" in line for line in results.lines):
             results.add({"name": worker.device_name()})
         tests = [test for test in loaded["tests"] if re.search(options.only, test)]
-        taken = chosen(tests, sample, options.most, seed)
+        taken = chosen(tests, sample, options.max_tests, seed)
         if not any(line.get("file") == file and "tests" in line for line in results.lines):
             results.add({"file": file, "tests": len(tests), "taken": len(taken), "missing": loaded["missing"]})
         left = []

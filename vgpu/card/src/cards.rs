@@ -8,7 +8,7 @@ pub const USUAL: &str = "rx5600xt";
 
 /// A card: a board of RDNA1 with its chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Card {
+pub struct VirtualCard {
     /// The board.
     pub board: &'static Board,
     /// Its target.
@@ -17,7 +17,7 @@ pub struct Card {
     pub chip: Chip,
 }
 
-impl Card {
+impl VirtualCard {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         wave32_cards::rdna1().filter_map(|board| {
@@ -54,11 +54,11 @@ mod tests {
 
     #[test]
     fn the_usual_card_and_its_kin() {
-        let card = Card::by_id(USUAL).unwrap();
+        let card = VirtualCard::by_id(USUAL).unwrap();
         assert_eq!((card.target.kfd(), card.chip.name, card.revision()), (100_100, "Navi 10", 0xca));
-        assert_eq!(Card::by_id("rx5500xt-4gb").unwrap().target.kfd(), 100_102);
-        assert!(Card::by_id("bc-250").is_none() && Card::by_id("rx6600").is_none());
-        let targets: Vec<_> = Card::all().map(|card| card.target.name).collect();
+        assert_eq!(VirtualCard::by_id("rx5500xt-4gb").unwrap().target.kfd(), 100_102);
+        assert!(VirtualCard::by_id("bc-250").is_none() && VirtualCard::by_id("rx6600").is_none());
+        let targets: Vec<_> = VirtualCard::all().map(|card| card.target.name).collect();
         assert!(targets.len() > 15 && targets.iter().all(|name| name.starts_with("gfx101")), "{targets:?}");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::cards::Card;
+use crate::cards::VirtualCard;
 use crate::device::{self, Device};
 use crate::preload::real;
 use crate::topology::RENDER_MINOR;
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_vo
     real!(amdgpu_query_gpu_info(dev: *mut c_void, info: *mut c_void) -> c_int, -libc::EINVAL)
 }
 
-fn gpu_info(card: Card) -> GpuInfo {
+fn gpu_info(card: VirtualCard) -> GpuInfo {
     let Board { compute_units, clocks, memory, .. } = card.board;
     GpuInfo {
         asic_id: card.device().into(),

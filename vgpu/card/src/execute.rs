@@ -1,6 +1,6 @@
 //! Runs kernels on [`wave32_exec`], and tells what stopped them.
 
-use wave32_exec::{DESCRIPTOR_BYTES, Descriptor, Options, Place, Signals, Stop};
+use wave32_exec::{DESCRIPTOR_BYTES, Descriptor, Location, Options, Signals, Stop};
 use wave32_isa::Target;
 
 use crate::aql::{Dispatch, error};
@@ -121,7 +121,7 @@ fn is_of_rocr(name: &str, descriptor: &Descriptor) -> bool {
 }
 
 /// Kind, where, and what the runtime is told.
-fn describe(stop: &Stop) -> (&'static str, Option<&Place>, Failure) {
+fn describe(stop: &Stop) -> (&'static str, Option<&Location>, Failure) {
     match stop {
         Stop::IllegalInstruction { place, .. } => {
             ("illegal_instruction", Some(place), Failure::Queue(error::ILLEGAL_INSTRUCTION))

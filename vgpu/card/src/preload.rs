@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::device::{self, Device};
 use crate::errno::Errno;
 use crate::kfd;
-use crate::sysfs::{Place, place};
+use crate::sysfs::{CardPath, place};
 use crate::user;
 
 /// Calls the function of this name in the libraries behind this one: `real!(name(arg: Type) -> Type, lost)`, where `lost`
@@ -59,7 +59,7 @@ fn missing() -> c_int {
 }
 
 /// Where `path` leads, if it is one of the card's. It may be null or wild.
-fn of_card(path: *const c_char) -> Option<Place> {
+fn of_card(path: *const c_char) -> Option<CardPath> {
     // What cannot be read is the real function's to refuse.
     place(user::path(path, &mut [0; user::LONGEST_PATH])?)
 }
@@ -73,8 +73,8 @@ macro_rules! meant {
         let $place = of_card($path);
         let $path = match &$place {
             None => $path,
-            Some(Place::Card) => NODE.as_ptr(),
-            Some(Place::File(file)) => file.as_ptr(),
+            Some(CardPath::Card) => NODE.as_ptr(),
+            Some(CardPath::File(file)) => file.as_ptr(),
         };
     };
 }
@@ -90,8 +90,8 @@ macro_rules! opens {
             let place = of_card(path);
             let path = match &place {
                 None => path,
-                Some(Place::Card) => return device::open(flags).unwrap_or_else(fail),
-                Some(Place::File(file)) => file.as_ptr(),
+                Some(CardPath::Card) => return device::open(flags).unwrap_or_else(fail),
+                Some(CardPath::File(file)) => file.as_ptr(),
             };
             real!($name($($dir: c_int,)? path: *const c_char, flags: c_int, mode: c_uint) -> c_int, missing())
         }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cards::{Card, USUAL};
+use crate::cards::{USUAL, VirtualCard};
 
 /// `WAVE32_VGPU_*`, read once when the card is first opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `CARD`: an id of the table.
-    pub card: Card,
+    pub card: VirtualCard,
     /// `STRICT=1`: what a real card might let pass stops the kernel.
     pub strict: bool,
     /// `THREADS`: that run kernels; else as many as there are processors.
@@ -46,8 +46,8 @@ impl Settings {
             None => USUAL.to_owned(),
             Some(id) => id,
         };
-        let card = Card::by_id(&card).ok_or_else(|| {
-            let known: Vec<_> = Card::all().map(|card| card.board.id()).collect();
+        let card = VirtualCard::by_id(&card).ok_or_else(|| {
+            let known: Vec<_> = VirtualCard::all().map(|card| card.board.id()).collect();
             format!("WAVE32_VGPU_CARD is '{card}': there are {}", known.join(", "))
         })?;
         let deadline = match set("DEADLINE") {

@@ -12,7 +12,7 @@ use crate::topology::{self, RENDER_MINOR};
 
 /// Where a path leads that a program asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CardPath {
     /// The card itself.
     Card,
     /// A file of ours.
@@ -20,12 +20,12 @@ pub enum Place {
 }
 
 /// None for the paths that are not ours, which is decided without a system call.
-pub fn place(path: &[u8]) -> Option<Place> {
+pub fn place(path: &[u8]) -> Option<CardPath> {
     if !(path.starts_with(b"/sys/") || path.starts_with(b"/dev/") || path.starts_with(b"/proc/")) {
         return None;
     }
     if path == b"/dev/kfd" || path == format!("/dev/dri/renderD{RENDER_MINOR}").as_bytes() {
-        return Some(Place::Card);
+        return Some(CardPath::Card);
     }
     let below =
         |prefix: &str| path.strip_prefix(prefix.as_bytes()).filter(|rest| rest.is_empty() || rest[0] == b'/');
@@ -40,7 +40,7 @@ pub fn place(path: &[u8]) -> Option<Place> {
     full.push(b'/');
     full.extend_from_slice(file.0);
     full.extend_from_slice(file.1);
-    CString::new(full).ok().map(Place::File)
+    CString::new(full).ok().map(CardPath::File)
 }
 
 fn root() -> Option<&'static Path> {
@@ -116,20 +116,21 @@ pub fn host_bytes() -> u64 {
 mod tests {
     use super::*;
 
-    fn at(path: &str) -> Option<Place> {
+    fn at(path: &str) -> Option<CardPath> {
         place(path.as_bytes())
     }
 
     #[test]
     fn only_the_cards_paths_are_taken() {
-        assert_eq!(at("/dev/kfd"), Some(Place::Card));
-        assert_eq!(at("/dev/dri/renderD128"), Some(Place::Card));
+        assert_eq!(at("/dev/kfd"), Some(CardPath::Card));
+        assert_eq!(at("/dev/dri/renderD128"), Some(CardPath::Card));
         for other in
             ["/dev/kfd2", "/dev/dri/renderD129", "/etc/passwd", "/sys/module/amdgpu2", "/proc/modulesx", ""]
         {
             assert_eq!(at(other), None, "{other}");
         }
-        let Some(Place::File(file)) = at("/sys/devices/virtual/kfd/kfd/topology/nodes/1/properties") else {
+        let Some(CardPath::File(file)) = at("/sys/devices/virtual/kfd/kfd/topology/nodes/1/properties")
+        else {
             panic!("not taken")
         };
         let text = std::fs::read_to_string(file.to_str().unwrap()).unwrap();

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::cards::Card;
+use crate::cards::VirtualCard;
 
 /// The id by which ioctls name the card; KFD takes a hash.
 pub const GPU_ID: u32 = 0x5a31;
@@ -14,7 +14,7 @@ pub const NODE: u32 = 1;
 pub const RENDER_MINOR: u32 = 128;
 
 /// amdgpu keeps 16 MiB of a board's memory to itself.
-pub fn vram_bytes(card: Card) -> u64 {
+pub fn vram_bytes(card: VirtualCard) -> u64 {
     (u64::from(card.board.memory.mib) - 16) << 20
 }
 
@@ -22,7 +22,7 @@ pub fn vram_bytes(card: Card) -> u64 {
 const NO_ATOMICS: u64 = 1 << 2 | 1 << 3;
 
 /// All files: path, text. `atomics`: whether the link to the processor carries PCIe atomics.
-pub fn files(card: Card, processors: u32, host_bytes: u64, atomics: bool) -> Vec<(String, String)> {
+pub fn files(card: VirtualCard, processors: u32, host_bytes: u64, atomics: bool) -> Vec<(String, String)> {
     let mut files = vec![
         ("generation_id".to_owned(), "1\n".to_owned()),
         (
@@ -114,11 +114,11 @@ const SIMD_BASE: u64 = 0x8000_1000;
 const SIMDS_PER_CU: u32 = 2;
 
 /// Level, KiB, type (1 data, 2 instructions, 8 of a GPU): one row for each kind of cache of RDNA1.
-fn caches(card: Card) -> [(u64, u64, u64); 5] {
+fn caches(card: VirtualCard) -> [(u64, u64, u64); 5] {
     [(1, 16, 9), (1, 32, 10), (1, 16, 9), (1, 128, 9), (2, card.chip.l2_kib.into(), 9)]
 }
 
-fn node(card: Card) -> String {
+fn node(card: VirtualCard) -> String {
     let arrays = card.chip.shader_engines * card.chip.arrays_per_engine;
     properties(&[
         ("cpu_cores_count", 0),
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::cards::USUAL;
 
-    fn value(card: Card, path: &str, name: &str) -> u64 {
+    fn value(card: VirtualCard, path: &str, name: &str) -> u64 {
         let files = files(card, 2, 1 << 34, true);
         let (_, text) = files.iter().find(|(at, _)| at == path).unwrap();
         let line = text.lines().find(|line| line.split(' ').next() == Some(name)).unwrap();
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn shader_arrays_hold_all_compute_units() {
-        for card in Card::all() {
+        for card in VirtualCard::all() {
             let at = |name| value(card, "nodes/1/properties", name);
             assert!(
                 at("array_count") * at("cu_per_simd_array") >= u64::from(card.board.compute_units),
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_counted_thing_has_its_files() {
-        let card = Card::by_id(USUAL).unwrap();
+        let card = VirtualCard::by_id(USUAL).unwrap();
         let files = files(card, 2, 1 << 34, true);
         for (count, folder) in
             [("mem_banks_count", "mem_banks"), ("caches_count", "caches"), ("io_links_count", "io_links")]

@@ -2,7 +2,7 @@
 
 use crate::wave::{EXEC, VCC};
 use crate::{Args, Src, Wave};
-use wave32_isa::{Inst, Op};
+use wave32_isa::{Inst, Opcode};
 
 /// How a block ends.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +58,7 @@ impl When {
 impl End {
     /// Of an instruction that [`is_control`], followed by `next`.
     pub(crate) fn of(inst: &Inst, next: u64) -> Self {
-        use Op::*;
+        use Opcode::*;
         let args = Args::new(inst);
         let to = next.wrapping_add_signed(i64::from(inst.imm as i16) * 4);
         let branch = |when| Self::Branch { when, to };
@@ -133,8 +133,8 @@ pub(crate) fn subvector(wave: &mut Wave, begin: bool, register: u16) -> bool {
 }
 
 /// Whether the run loop does it; such an instruction ends a block of straight code.
-pub(crate) fn is_control(op: Op) -> bool {
-    use Op::*;
+pub(crate) fn is_control(op: Opcode) -> bool {
+    use Opcode::*;
     matches!(
         op,
         s_endpgm
@@ -163,8 +163,8 @@ pub(crate) fn is_control(op: Op) -> bool {
 }
 
 /// Whether it changes nothing here: hints, and waits for what has happened already.
-pub(crate) fn is_hint(op: Op) -> bool {
-    use Op::*;
+pub(crate) fn is_hint(op: Opcode) -> bool {
+    use Opcode::*;
     matches!(
         op,
         s_nop

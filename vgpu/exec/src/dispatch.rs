@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use wave32_isa::{Form, Inst, Op};
+use wave32_isa::{Form, Inst, Opcode};
 
 /// A kernel dispatch, as the AQL packet has it (HSA System Architecture 2.9.6).
 #[derive(Debug, Clone, Default)]
@@ -105,7 +105,7 @@ pub struct Report {
     /// By class, with [`Options::count`].
     pub counts: Counts,
     /// Operations executed, with [`Options::coverage`].
-    pub coverage: BTreeSet<Op>,
+    pub coverage: BTreeSet<Opcode>,
 }
 
 /// Instructions issued and lanes that were on, by class.

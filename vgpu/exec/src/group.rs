@@ -7,10 +7,10 @@ use crate::launch::Launch;
 use crate::program::{Block, Code, Step};
 use crate::strict::WaveCheck;
 use crate::{
-    Args, Env, Fault, FaultKind, Finding, Lds, Memory, Options, Place, Regions, Report, Signals, Solo, Stop,
-    Wave,
+    Args, Env, Fault, FaultKind, Finding, Lds, Location, Memory, Options, Regions, Report, Signals, Solo,
+    Stop, Wave,
 };
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
 /// Instructions of a wave before the next one of its workgroup has its turn.
 const WAVE_TURN: i64 = 20_000;
@@ -111,7 +111,7 @@ impl<'a, M: Memory> Runner<'a, M> {
             code,
             regions: Regions::default(),
             report: Report::default(),
-            covered: vec![false; if options.coverage { Op::ALL.len() } else { 0 }],
+            covered: vec![false; if options.coverage { Opcode::ALL.len() } else { 0 }],
             spare: Vec::new(),
             touched: Vec::new(),
         }
@@ -150,7 +150,7 @@ impl<'a, M: Memory> Runner<'a, M> {
 
     /// What was run and met.
     pub(crate) fn finish(mut self) -> Report {
-        let covered = self.covered.iter().zip(Op::ALL).filter(|(covered, _)| **covered);
+        let covered = self.covered.iter().zip(Opcode::ALL).filter(|(covered, _)| **covered);
         self.report.coverage = covered.map(|(_, op)| *op).collect();
         self.report
     }
@@ -346,7 +346,7 @@ impl<'a, M: Memory> Runner<'a, M> {
         inst.map_or(block.next(), |(_, offset)| block.pc.wrapping_add(u64::from(*offset)))
     }
 
-    fn place(&self, group: &Group, number: usize, (id, index): At, lane: Option<u32>) -> Place {
+    fn place(&self, group: &Group, number: usize, (id, index): At, lane: Option<u32>) -> Location {
         let inst = self.code.get(id).insts.get(usize::from(index));
         let dispatch = self.launch.dispatch;
         let kernel = if dispatch.name.is_empty() {
@@ -354,7 +354,7 @@ impl<'a, M: Memory> Runner<'a, M> {
         } else {
             dispatch.name.clone()
         };
-        Place {
+        Location {
             kernel,
             offset: self.pc((id, index)).wrapping_sub(self.launch.entry),
             instruction: inst.map_or(String::new(), |(inst, _)| inst.text()),
@@ -369,9 +369,11 @@ impl<'a, M: Memory> Runner<'a, M> {
         let number = group.members.iter().position(|m| m.state != State::Ended).unwrap_or(0);
         let place = match group.members.get(number).and_then(|m| m.block) {
             Some(id) => self.place(group, number, (id, 0), None),
-            None => {
-                Place { kernel: self.launch.dispatch.name.clone(), workgroup: group.id, ..Place::default() }
-            }
+            None => Location {
+                kernel: self.launch.dispatch.name.clone(),
+                workgroup: group.id,
+                ..Location::default()
+            },
         };
         Stop::Deadline { place }
     }

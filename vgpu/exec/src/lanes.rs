@@ -207,9 +207,9 @@ macro_rules! lanes {
         )*
 
         /// The handlers of the operations of this table.
-        pub(super) fn bind(op: wave32_isa::Op) -> Option<$crate::lanes::Handlers> {
+        pub(super) fn bind(op: wave32_isa::Opcode) -> Option<$crate::lanes::Handlers> {
             Some(match op {
-                $(wave32_isa::Op::$name => $crate::lanes::Handlers::of::<$name>(),)*
+                $(wave32_isa::Opcode::$name => $crate::lanes::Handlers::of::<$name>(),)*
                 _ => return None,
             })
         }

@@ -43,5 +43,5 @@ pub use lds::Lds;
 pub use memory::{Memory, Region};
 pub use object::CodeObject;
 pub use solo::Solo;
-pub use stop::{Finding, Place, Stop};
+pub use stop::{Finding, Location, Stop};
 pub use wave::{Hardware, PRIVATE_BASE, Register, Row, SCRATCH_BASE, SHARED_BASE, Wave};

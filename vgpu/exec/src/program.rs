@@ -3,11 +3,11 @@
 use crate::bind::{Handler, bind};
 use crate::control::{self, End};
 use crate::env::Regions;
-use crate::strict::Plan;
+use crate::strict::RegisterUse;
 use crate::{Args, Class, Memory, Src};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use wave32_isa::{Inst, Op, Target};
+use wave32_isa::{Inst, Opcode, Target};
 
 /// Instructions that a block holds at most: a bound on what is decoded ahead, and on how late a deadline is noticed.
 const BLOCK: usize = 512;
@@ -34,7 +34,7 @@ pub(crate) struct Block<M> {
     /// All of them.
     pub(crate) watched: Vec<Step<M>>,
     /// What the strict card looks at, once it has been there.
-    plans: OnceLock<Vec<Plan>>,
+    plans: OnceLock<Vec<RegisterUse>>,
     /// The instructions' classes, and whether lanes count.
     pub(crate) classes: Vec<(Class, bool)>,
     pub(crate) end: End,
@@ -126,8 +126,8 @@ impl<M: Memory> Block<M> {
     }
 
     /// What the strict card looks at in each instruction.
-    pub(crate) fn plans(&self) -> &[Plan] {
-        self.plans.get_or_init(|| self.insts.iter().map(|(inst, _)| Plan::new(inst)).collect())
+    pub(crate) fn plans(&self) -> &[RegisterUse] {
+        self.plans.get_or_init(|| self.insts.iter().map(|(inst, _)| RegisterUse::new(inst)).collect())
     }
 
     /// Appends an instruction; whether it ended the block.
@@ -147,7 +147,7 @@ impl<M: Memory> Block<M> {
             return true;
         }
         let (handler, mut args) = bind(&inst);
-        if inst.op == Op::s_getpc_b64 {
+        if inst.op == Opcode::s_getpc_b64 {
             args.src[0] = Src::constant(next);
         }
         self.watched.push(Step { handler, index, args });

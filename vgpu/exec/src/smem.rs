@@ -3,11 +3,11 @@
 use crate::env::{Env, Fault, MemoryFn};
 use crate::mem::atomic::Rmw;
 use crate::{Args, Memory, SCRATCH_BASE, Src, Wave};
-use wave32_isa::{Inst, Op};
+use wave32_isa::{Inst, Opcode};
 
 /// The handler of a scalar memory instruction.
 pub(crate) fn bind<M: Memory>(inst: &Inst) -> Option<(MemoryFn<M>, Args)> {
-    use Op::*;
+    use Opcode::*;
     let handler: MemoryFn<M> = match inst.op {
         s_load_dword => load::<M, 1>,
         s_load_dwordx2 => load::<M, 2>,

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where in a dispatch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct Location {
     /// The kernel's name, where known; else its descriptor's address.
     pub kernel: String,
     /// Byte offset of the instruction from the kernel's entry.
@@ -81,20 +81,20 @@ pub enum Finding {
 #[allow(missing_docs)] // the fields' names say it
 pub enum Stop {
     /// No such instruction, or none that is known.
-    IllegalInstruction { place: Place, reason: String },
+    IllegalInstruction { place: Location, reason: String },
     /// No allocation there, or not to be written.
-    MemoryFault { place: Place, address: u64, bytes: u32, write: bool },
+    MemoryFault { place: Location, address: u64, bytes: u32, write: bool },
     /// The strict card's objection.
-    Strict { place: Place, finding: Finding },
+    Strict { place: Location, finding: Finding },
     /// `s_trap`: the program gave up.
-    Trap { place: Place, id: u16 },
+    Trap { place: Location, id: u16 },
     /// `s_endpgm` was not reached in time.
-    Deadline { place: Place },
+    Deadline { place: Location },
     /// The dispatch itself contradicts the kernel or the card: a descriptor, a size.
     Dispatch { reason: String },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.workgroup;
         write!(f, "{}", self.kernel)?;

@@ -9,7 +9,7 @@ use defined::Defined;
 use pending::Pending;
 use wave32_isa::Inst;
 
-pub(crate) use plan::Plan;
+pub(crate) use plan::RegisterUse;
 
 /// A wave's initialised registers and outstanding loads.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl WaveCheck {
     /// # Errors
     /// A finding, and the first lane concerned.
     #[inline]
-    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &Plan) -> Result<(), Box<Fault>> {
+    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &RegisterUse) -> Result<(), Box<Fault>> {
         self.pending.before(wave, inst, plan)?;
         self.defined.before(wave, inst, plan)
     }
@@ -69,10 +69,10 @@ fn single(lane: u32) -> Lanes {
 
 /// The lane that `v_readlane` and `v_writelane` mean, `v_readfirstlane`'s.
 fn chosen(wave: &Wave, inst: &Inst) -> Option<u32> {
-    use wave32_isa::Op;
+    use wave32_isa::Opcode;
     let lanes = if wave.wave64 { 64 } else { 32 };
     match inst.op {
-        Op::v_readlane_b32 | Op::v_writelane_b32 => {
+        Opcode::v_readlane_b32 | Opcode::v_writelane_b32 => {
             let args = crate::Args::new(inst);
             let lane = match args.src[1] {
                 crate::Src::Sgpr(code) => wave.scalar(code),
@@ -81,7 +81,7 @@ fn chosen(wave: &Wave, inst: &Inst) -> Option<u32> {
             };
             Some(lane % lanes)
         }
-        Op::v_readfirstlane_b32 => Some(first(active(wave)).unwrap_or(0)),
+        Opcode::v_readfirstlane_b32 => Some(first(active(wave)).unwrap_or(0)),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ mod machine;
 #[path = "mem/typed.rs"]
 mod typed;
 
-use wave32_isa::{Form, Op};
+use wave32_isa::{Form, Opcode};
 
 /// Operations with no semantic test, and why.
 const UNTESTED: &[(&str, &str)] = &[
@@ -26,11 +26,11 @@ const UNTESTED: &[(&str, &str)] = &[
 #[test]
 fn every_memory_operation_has_a_semantic_test() {
     let tested: Vec<String> = [ds::tested(), flat::tested(), buffer::tested()].concat();
-    let memory = |op: &&Op| {
+    let memory = |op: &&Opcode| {
         let form = op.row().form;
         matches!(form, Form::Ds | Form::Flat | Form::Global | Form::Scratch | Form::Mubuf | Form::Mtbuf)
     };
-    let missing: Vec<&str> = Op::ALL
+    let missing: Vec<&str> = Opcode::ALL
         .iter()
         .filter(memory)
         .map(|op| op.name())
@@ -39,7 +39,7 @@ fn every_memory_operation_has_a_semantic_test() {
         })
         .collect();
     assert!(missing.is_empty(), "no semantic test: {missing:?}");
-    let names: Vec<&str> = Op::ALL.iter().map(|op| op.name()).collect();
+    let names: Vec<&str> = Opcode::ALL.iter().map(|op| op.name()).collect();
     let unknown: Vec<&String> = tested.iter().filter(|t| !names.contains(&t.as_str())).collect();
     assert!(unknown.is_empty(), "tests name what the table has not: {unknown:?}");
 }

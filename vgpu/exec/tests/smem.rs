@@ -6,18 +6,18 @@ use common::{Bench, assemble, have, random_wave, rng};
 use rand::{Rng, rngs::StdRng};
 use std::collections::BTreeSet;
 use wave32_exec::{HeapMemory, Signals, Solo, Stop};
-use wave32_isa::{Form, Op};
+use wave32_isa::{Form, Opcode};
 
 /// Bytes of the memory that operations work on.
 const BYTES: u32 = 1024;
 const ROUNDS: usize = 40;
 
-fn operations() -> impl Iterator<Item = Op> {
-    Op::ALL.iter().copied().filter(|op| op.row().form == Form::Smem)
+fn operations() -> impl Iterator<Item = Opcode> {
+    Opcode::ALL.iter().copied().filter(|op| op.row().form == Form::Smem)
 }
 
 /// Scratch by scalar instructions: no compiler emits them, and they stop as not implemented.
-fn is_missing(op: Op) -> bool {
+fn is_missing(op: Opcode) -> bool {
     op.name().starts_with("s_scratch")
 }
 
@@ -83,7 +83,7 @@ fn atomic(name: &str, wide: bool, old: u64, src: u64, compare: u64) -> u64 {
 
 /// A try of one operation: text, and what the text does not say.
 struct Case {
-    op: Op,
+    op: Opcode,
     text: String,
     buffer: bool,
     soffset: bool,
@@ -91,7 +91,7 @@ struct Case {
     glc: bool,
 }
 
-fn case(op: Op, rng: &mut StdRng) -> Case {
+fn case(op: Opcode, rng: &mut StdRng) -> Case {
     let name = op.name();
     let buffer = name.starts_with("s_buffer");
     let data = dwords(name) * if name.contains("cmpswap") { 2 } else { 1 };
@@ -115,8 +115,8 @@ fn loads_stores_and_atomics() {
         return;
     }
     let rng = &mut rng();
-    let others = |op: &Op| is_missing(*op) || CACHES.contains(&op.name()) || CLOCKS.contains(&op.name());
-    let operations: Vec<Op> = operations().filter(|op| !others(op)).collect();
+    let others = |op: &Opcode| is_missing(*op) || CACHES.contains(&op.name()) || CLOCKS.contains(&op.name());
+    let operations: Vec<Opcode> = operations().filter(|op| !others(op)).collect();
     let cases: Vec<Case> =
         operations.iter().flat_map(|op| vec![*op; ROUNDS]).map(|op| case(op, rng)).collect();
     let codes = assemble(&cases.iter().map(|c| c.text.clone()).collect::<Vec<_>>(), false);

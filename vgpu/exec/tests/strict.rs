@@ -4,7 +4,7 @@ mod common;
 
 use common::{compile, have, program::Program, rng};
 use rand::Rng;
-use wave32_exec::{Finding, HeapMemory, Place, Stop};
+use wave32_exec::{Finding, HeapMemory, Location, Stop};
 
 const GROUP: u16 = 64;
 
@@ -29,7 +29,7 @@ fn buffer(memory: &mut HeapMemory) -> u64 {
 }
 
 /// The finding in `bad`, whose mended twin `good` runs to its end at every level.
-fn planted(bad: &str, good: &str, place: impl Fn(&mut HeapMemory) -> u64) -> (Place, Finding) {
+fn planted(bad: &str, good: &str, place: impl Fn(&mut HeapMemory) -> u64) -> (Location, Finding) {
     let source = |body: &str| format!("extern \"C\" __global__ void k(uint *out, uint *in) {{ {body} }}");
     for level in ["-O1", "-O3"] {
         if let Err(stop) = run(&source(good), &[level], "k", buffer) {
@@ -45,7 +45,7 @@ fn planted(bad: &str, good: &str, place: impl Fn(&mut HeapMemory) -> u64) -> (Pl
     }
 }
 
-fn mnemonic(place: &Place) -> &str {
+fn mnemonic(place: &Location) -> &str {
     place.instruction.split(' ').next().expect("a word")
 }
 

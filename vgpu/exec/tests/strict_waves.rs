@@ -4,7 +4,7 @@ mod common;
 
 use common::{compile, have, program::Program, rng};
 use rand::{Rng, rngs::StdRng};
-use wave32_exec::{Finding, Place, Stop};
+use wave32_exec::{Finding, Location, Stop};
 
 /// Two waves.
 const GROUP: u16 = 64;
@@ -15,7 +15,7 @@ const BARRIER: &str = "__builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\"); 
                        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"workgroup\");";
 
 /// Runs `kernel` of one workgroup under the strict card.
-fn run(elf: &[u8], kernel: &str, input: &[u32]) -> Result<Vec<u32>, (Place, Finding)> {
+fn run(elf: &[u8], kernel: &str, input: &[u32]) -> Result<Vec<u32>, (Location, Finding)> {
     let mut p = Program::new(elf, 1);
     p.options.strict = true;
     let out = p.memory.alloc_words(&[0xdead_beef; 256]);

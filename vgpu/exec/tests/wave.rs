@@ -5,7 +5,7 @@ mod common;
 use common::{Bench, assemble, assemble_program, have, random_wave, rng};
 use std::sync::Mutex;
 use wave32_exec::{Signals, Stop};
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
 #[test]
 fn a_loop_counts() {
@@ -254,7 +254,7 @@ fn all_of_sopp_is_covered() {
     tested.extend(BRANCHES.map(|(name, _)| name));
     // Every test's end, messages, and MODE's switches (`tests/salu.rs`).
     tested.extend(["s_endpgm", "s_sendmsg", "s_round_mode", "s_denorm_mode"]);
-    let sopp = Op::ALL.iter().filter(|op| op.row().form == wave32_isa::Form::Sopp);
+    let sopp = Opcode::ALL.iter().filter(|op| op.row().form == wave32_isa::Form::Sopp);
     let missing: Vec<&str> = sopp.map(|op| op.name()).filter(|name| !tested.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

@@ -7,7 +7,7 @@ mod vector;
 use std::sync::LazyLock;
 
 use crate::op::{Slot, flag};
-use crate::{Access, Arg, Form, Inst, Mem, Mods, Op, Operand, Swizzle, Ty};
+use crate::{Access, Arg, Form, Inst, Mem, Mods, Opcode, Operand, Swizzle, Ty};
 
 /// Which card the code is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,7 +64,7 @@ pub enum DecodeError {
     #[error("{} is not in {target:?}", op.name())]
     NotOnTarget {
         /// Which operation.
-        op: Op,
+        op: Opcode,
         /// Which card.
         target: Target,
     },
@@ -72,7 +72,7 @@ pub enum DecodeError {
     #[error("{}: {field} may not be {value:#x}", op.name())]
     Field {
         /// Which operation.
-        op: Op,
+        op: Opcode,
         /// The manual's name of the field.
         field: &'static str,
         /// What it holds.
@@ -81,14 +81,14 @@ pub enum DecodeError {
 }
 
 /// The operation of each number of each format; VOP1, VOP2 and VOPC stand among VOP3's too.
-static INDEX: LazyLock<Vec<Option<Op>>> = LazyLock::new(|| {
+static INDEX: LazyLock<Vec<Option<Opcode>>> = LazyLock::new(|| {
     let mut index = vec![None; 1024 * (Form::Mtbuf as usize + 1)];
-    let mut put = |form: Form, code: u16, op: Op| {
+    let mut put = |form: Form, code: u16, op: Opcode| {
         let place = &mut index[1024 * form as usize + usize::from(code)];
         assert!(place.is_none(), "two rows at {form:?} {code:#x}");
         *place = Some(op);
     };
-    for &op in Op::ALL {
+    for &op in Opcode::ALL {
         let row = op.row();
         put(row.form, row.code, op);
         let promoted = match row.form {
@@ -193,7 +193,7 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn new(words: &'a [u32], op: Op, form: Form, wave64: bool) -> Result<Self, DecodeError> {
+    fn new(words: &'a [u32], op: Opcode, form: Form, wave64: bool) -> Result<Self, DecodeError> {
         let long = matches!(
             form,
             Form::Vop3

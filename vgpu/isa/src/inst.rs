@@ -222,7 +222,7 @@ pub struct Mem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inst {
     /// Which: an index of the table; `op.name()` is the mnemonic without suffix.
-    pub op: crate::Op,
+    pub op: crate::Opcode,
     /// How it is encoded.
     pub form: Form,
     /// Bytes: 4, 8, 12.
@@ -277,11 +277,11 @@ impl Inst {
         match self.form {
             Form::Smem => Counters { lgkmcnt: true, ..Counters::default() },
             Form::Sopp => {
-                let message = matches!(op, crate::Op::s_sendmsg | crate::Op::s_sendmsghalt);
+                let message = matches!(op, crate::Opcode::s_sendmsg | crate::Opcode::s_sendmsghalt);
                 Counters { lgkmcnt: message, ..Counters::default() }
             }
             Form::Ds => {
-                let counted = op != crate::Op::ds_nop;
+                let counted = op != crate::Opcode::ds_nop;
                 Counters { lgkmcnt: counted, expcnt: counted && self.mem.gds, ..Counters::default() }
             }
             Form::Flat => vector(true),

@@ -13,4 +13,4 @@ mod text;
 pub use decode::{DecodeError, Target, decode};
 pub use inst::{Access, Arg, Counters, Form, Inst, Mem, Mods, Operand, SdwaSel, Swizzle, Ty};
 pub use op::{Row, Slot};
-pub use table::Op;
+pub use table::Opcode;

@@ -1,6 +1,6 @@
 //! What the table says of an operation, and what follows from it.
 
-use crate::{Form, Op, Ty};
+use crate::{Form, Opcode, Ty};
 
 /// What the table says of an operation.
 #[derive(Debug, Clone, Copy)]
@@ -154,14 +154,14 @@ pub(crate) mod flag {
     pub const FMODS: u32 = 1 << 24;
 }
 
-/// Makes `Op` and its rows, so that the rows are the only place.
+/// Makes `Opcode` and its rows, so that the rows are the only place.
 macro_rules! table {
     ($($name:ident $form:ident $code:literal [$($dst:ident)*] [$($src:ident)*] $($flag:ident)*;)*) => {
         /// An operation; named as LLVM names it, without encoding suffix.
         #[allow(non_camel_case_types, missing_docs)] // the names are the documentation
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u16)]
-        pub enum Op { $($name),* }
+        pub enum Opcode { $($name),* }
 
         static ROWS: &[$crate::op::Row] = &[
             $($crate::op::Row {
@@ -174,9 +174,9 @@ macro_rules! table {
             }),*
         ];
 
-        impl Op {
+        impl Opcode {
             /// All of them, in the order of the table.
-            pub const ALL: &[Op] = &[$(Op::$name),*];
+            pub const ALL: &[Opcode] = &[$(Opcode::$name),*];
 
             /// What the table says.
             pub fn row(self) -> &'static $crate::op::Row {
@@ -187,7 +187,7 @@ macro_rules! table {
 }
 pub(crate) use table;
 
-impl Op {
+impl Opcode {
     /// LLVM's mnemonic without encoding suffix.
     pub fn name(self) -> &'static str {
         self.row().name

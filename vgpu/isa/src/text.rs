@@ -7,7 +7,7 @@ mod operand;
 use std::fmt;
 
 use crate::op::{Slot, flag};
-use crate::{Form, Inst, Op, SdwaSel, Swizzle, Ty};
+use crate::{Form, Inst, Opcode, SdwaSel, Swizzle, Ty};
 
 impl fmt::Display for Inst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,7 +120,7 @@ impl Inst {
     fn op_sel(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.mods.op_sel;
         let bit = |i: usize| bits >> i & 1;
-        if matches!(self.op, Op::v_permlane16_b32 | Op::v_permlanex16_b32) {
+        if matches!(self.op, Opcode::v_permlane16_b32 | Opcode::v_permlanex16_b32) {
             return if bits & 3 == 0 { Ok(()) } else { write!(f, " op_sel:[{},{}]", bit(0), bit(1)) };
         }
         let sources = self.op.row().src.len();

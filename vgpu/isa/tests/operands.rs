@@ -3,7 +3,7 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use wave32_isa::{Access, Arg, DecodeError, Inst, Op, Operand, Target, decode};
+use wave32_isa::{Access, Arg, DecodeError, Inst, Opcode, Operand, Target, decode};
 
 fn inst(words: &[u32]) -> Inst {
     decode(words, Target::Gfx1010, false).unwrap_or_else(|error| panic!("{words:08x?}: {error}"))
@@ -222,7 +222,7 @@ fn random_words_never_panic() {
 
 #[test]
 fn every_operation_is_of_one_class() {
-    for &op in Op::ALL {
+    for &op in Opcode::ALL {
         let memory = op.is_load() || op.is_store() || op.is_atomic();
         assert!(!(memory && op.is_valu()), "{}", op.name());
         let kinds = [op.is_load(), op.is_store(), op.is_atomic()];
@@ -232,9 +232,9 @@ fn every_operation_is_of_one_class() {
         }
         assert!(!op.is_transcendental() || op.is_valu(), "{}", op.name());
     }
-    assert_eq!(Op::s_addc_u32.scc(), (true, true));
-    assert_eq!(Op::s_cselect_b32.scc(), (true, false));
-    assert_eq!(Op::s_and_b32.scc(), (false, true));
-    assert_eq!(Op::s_mul_i32.scc(), (false, false));
-    assert_eq!(Op::s_brev_b32.scc(), (false, false));
+    assert_eq!(Opcode::s_addc_u32.scc(), (true, true));
+    assert_eq!(Opcode::s_cselect_b32.scc(), (true, false));
+    assert_eq!(Opcode::s_and_b32.scc(), (false, true));
+    assert_eq!(Opcode::s_mul_i32.scc(), (false, false));
+    assert_eq!(Opcode::s_brev_b32.scc(), (false, false));
 }

@@ -3,7 +3,7 @@
 //!     cargo run -p wave32-model --example table -- shapes
 
 use std::process::ExitCode;
-use wave32_model::{Card, Effort, Model};
+use wave32_model::{Effort, Model, ModelCard};
 use wave32_problem::{ConvProblem, DType, Direction};
 use wave32_solve::{DeviceCaps, Policy, explain};
 use wave32_verify::suites;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 
 fn suite(name: &str) -> Result<(), String> {
     let entries = suites::load(name).map_err(|e| e.to_string())?;
-    let models = Card::usual().into_iter().map(Model::new).collect::<Result<Vec<_>, _>>();
+    let models = ModelCard::usual().into_iter().map(Model::new).collect::<Result<Vec<_>, _>>();
     let models = models.map_err(|e| e.to_string())?;
     for dtype in [DType::F32, DType::F16] {
         println!("\n## {name}, {}\n", dtype.name());

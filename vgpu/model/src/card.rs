@@ -5,7 +5,7 @@ use wave32_solve::{DeviceCaps, usual_boards};
 
 /// A card whose time is modelled.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Card {
+pub struct ModelCard {
     /// Marketing name, as in `wave32_cards`.
     pub name: &'static str,
     /// Its gfx target.
@@ -26,20 +26,20 @@ pub struct Card {
     pub launch: f64,
 }
 
-impl Card {
+impl ModelCard {
     /// The cards that are modelled where nobody names one, as [`usual_boards`] has them.
-    pub fn usual() -> Vec<Card> {
-        usual_boards().into_iter().filter_map(Card::of).collect()
+    pub fn usual() -> Vec<ModelCard> {
+        usual_boards().into_iter().filter_map(ModelCard::of).collect()
     }
 
     /// A board of RDNA1, whose instructions the model knows, with memory that is its own.
-    pub fn of(board: &'static Board) -> Option<Card> {
+    pub fn of(board: &'static Board) -> Option<ModelCard> {
         let target = board.target();
         let chip = target.chip.filter(|_| wave32_cards::rdna1().any(|card| card == board))?;
         let caps = DeviceCaps::of(board);
         // A slice for each 16 bits of a GDDR6 bus; those of a narrower board than the chip's widest are off.
         let l2_slices = u64::from((board.memory.bus_bits / 16).min(chip.l2_kib / 256));
-        Some(Card {
+        Some(ModelCard {
             name: board.name,
             target: target.name,
             wgps: u64::from(caps.compute_units / 2),
@@ -55,18 +55,18 @@ impl Card {
 
 #[cfg(test)]
 mod tests {
-    use super::Card;
+    use super::ModelCard;
 
     #[test]
     fn figures_of_the_usual_cards() {
         let figures: Vec<_> =
-            Card::usual().iter().map(|c| (c.name, c.wgps, c.l2_bytes >> 20, c.arrays)).collect();
+            ModelCard::usual().iter().map(|c| (c.name, c.wgps, c.l2_bytes >> 20, c.arrays)).collect();
         assert_eq!(figures, [("RX 5600 XT", 18, 3, 4), ("RX 5700 XT", 20, 4, 4), ("RX 5500 XT", 11, 2, 2)]);
     }
 
     #[test]
     fn every_card_of_rdna1_can_be_modelled() {
-        assert!(wave32_cards::rdna1().all(|board| Card::of(board).is_some()));
-        assert!(wave32_cards::by_id("rx6600").is_some_and(|board| Card::of(board).is_none()));
+        assert!(wave32_cards::rdna1().all(|board| ModelCard::of(board).is_some()));
+        assert!(wave32_cards::by_id("rx6600").is_some_and(|board| ModelCard::of(board).is_none()));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::constants as c;
 use wave32_exec::Class;
-use wave32_isa::{Access, Form, Inst, Op, Operand, Ty};
+use wave32_isa::{Access, Form, Inst, Opcode, Operand, Ty};
 
 /// What executes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Issue {
             vmcnt: counters.vmcnt,
             vscnt: counters.vscnt,
             lgkmcnt: counters.lgkmcnt && memory,
-            barrier: inst.op == Op::s_barrier,
+            barrier: inst.op == Opcode::s_barrier,
             dwords: inst.len / 4,
         }
     }
@@ -124,10 +124,14 @@ fn cost(inst: &Inst) -> (Unit, u64, u64) {
     }
 }
 
-fn multiplies_integers(op: Op) -> bool {
+fn multiplies_integers(op: Opcode) -> bool {
     matches!(
         op,
-        Op::v_mul_lo_u32 | Op::v_mul_hi_u32 | Op::v_mul_hi_i32 | Op::v_mad_u64_u32 | Op::v_mad_i64_i32
+        Opcode::v_mul_lo_u32
+            | Opcode::v_mul_hi_u32
+            | Opcode::v_mul_hi_i32
+            | Opcode::v_mad_u64_u32
+            | Opcode::v_mad_i64_i32
     )
 }
 
@@ -136,14 +140,14 @@ fn wait(inst: &Inst) -> Option<Wait> {
     const OPEN: Wait = Wait { vm: 255, lgkm: 255, vs: 255 };
     let imm = inst.imm;
     match inst.op {
-        Op::s_waitcnt => {
+        Opcode::s_waitcnt => {
             let (vm, lgkm) = ((imm & 15 | imm >> 14 << 4) as u8, (imm >> 8 & 63) as u8);
             let open = |n: u8| if n == 63 { 255 } else { n };
             Some(Wait { vm: open(vm), lgkm: open(lgkm), vs: 255 })
         }
-        Op::s_waitcnt_vscnt => Some(Wait { vs: imm as u8, ..OPEN }),
-        Op::s_waitcnt_vmcnt => Some(Wait { vm: imm as u8, ..OPEN }),
-        Op::s_waitcnt_lgkmcnt => Some(Wait { lgkm: imm as u8, ..OPEN }),
+        Opcode::s_waitcnt_vscnt => Some(Wait { vs: imm as u8, ..OPEN }),
+        Opcode::s_waitcnt_vmcnt => Some(Wait { vm: imm as u8, ..OPEN }),
+        Opcode::s_waitcnt_lgkmcnt => Some(Wait { lgkm: imm as u8, ..OPEN }),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! One launch: a sample of its workgroups recorded, a WGP's part simulated, the card's time worked out from that.
 
-use crate::card::Card;
+use crate::card::ModelCard;
 use crate::constants as c;
 use crate::hierarchy::Rates;
 use crate::reuse::{self, Extent};
@@ -49,7 +49,7 @@ pub fn launch(
     memory: &Tensors,
     dispatch: &Dispatch,
     tensors: &[(u64, u64)],
-    card: &Card,
+    card: &ModelCard,
     effort: Effort,
 ) -> Result<LaunchTime, LaunchError> {
     let descriptor = &dispatch.descriptor;

@@ -21,7 +21,7 @@ mod tensors;
 mod time;
 mod wgp;
 
-pub use card::Card;
+pub use card::ModelCard;
 pub use constants::{CONSTANTS, Constant};
 pub use launch::{Effort, LaunchError, launch};
 pub use plan::{Model, ModelError};

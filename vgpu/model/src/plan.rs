@@ -1,6 +1,6 @@
 //! Plans: each launch with the code that ships, on tensors that are addresses only.
 
-use crate::card::Card;
+use crate::card::ModelCard;
 use crate::launch::{Effort, LaunchError, launch};
 use crate::tensors::Tensors;
 use crate::time::PlanTime;
@@ -42,7 +42,7 @@ pub enum ModelError {
 
 /// Models plans on one card.
 pub struct Model {
-    card: Card,
+    card: ModelCard,
     code: String,
     object: CodeObject,
     executor: Executor<Tensors>,
@@ -54,7 +54,7 @@ impl Model {
     ///
     /// # Errors
     /// [`ModelError::NoCode`] where this build has neither.
-    pub fn new(card: Card) -> Result<Self, ModelError> {
+    pub fn new(card: ModelCard) -> Result<Self, ModelError> {
         let mine = wave32_kernels::code_object(card.target).map(|elf| (card.target, elf));
         let (code, elf) = mine
             .or_else(|_| wave32_kernels::code_object("gfx1010").map(|elf| ("gfx1010", elf)))
@@ -65,7 +65,7 @@ impl Model {
     }
 
     /// The card.
-    pub fn card(&self) -> &Card {
+    pub fn card(&self) -> &ModelCard {
         &self.card
     }
 

@@ -6,7 +6,7 @@ mod common;
 use common::{assemble_program, have};
 use wave32_exec::{Descriptor, Dispatch, Executor};
 use wave32_isa::Target;
-use wave32_model::{Bound, Card, Effort, LaunchTime, Tensors, launch};
+use wave32_model::{Bound, Effort, LaunchTime, ModelCard, Tensors, launch};
 
 /// A kernel as text, and how it is launched. It starts with the arguments' address in s[0:1], the workgroup in s2, the
 /// work-item in v0.
@@ -25,7 +25,7 @@ impl Micro {
         Self { text: text.into(), groups: 1, threads: 32, lds: 0, wave64: false, tensors: Vec::new() }
     }
 
-    fn run(&self, card: &Card, effort: Effort) -> LaunchTime {
+    fn run(&self, card: &ModelCard, effort: Effort) -> LaunchTime {
         let mut code = assemble_program(&self.text, self.wave64);
         code.push(0xbf81_0000); // s_endpgm
         let bytes: Vec<u8> = code.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -65,8 +65,8 @@ impl Micro {
 /// A few workgroups.
 const FEW: Effort = Effort { recorded: 5_000, simulated: 50_000 };
 
-fn card() -> Card {
-    Card::usual()[0]
+fn card() -> ModelCard {
+    ModelCard::usual()[0]
 }
 
 fn times(n: usize, body: &str) -> String {
@@ -185,7 +185,7 @@ fn a_copy_runs_at_the_bandwidth() {
     let bytes = 64 << 20;
     let m =
         Micro { groups: (bytes >> 12) as u32, threads: 256, tensors: vec![bytes, bytes], ..Micro::new(text) };
-    for card in Card::usual() {
+    for card in ModelCard::usual() {
         let time = m.run(&card, FEW);
         let counted = 2.0 * bytes as f64 / (card.bandwidth * 0.85);
         println!(
@@ -225,7 +225,7 @@ fn one_workgroup_too_many_takes_another_round() {
     }
     // 64 KiB of LDS: two workgroups fit a WGP.
     let fma = times(1000, "v_fma_f32 v1, v1, v1, v1");
-    for card in Card::usual() {
+    for card in ModelCard::usual() {
         let slots = card.wgps as u32 * 2;
         let run = |groups| {
             let time = Micro { groups, lds: 65536, ..Micro::new(fma.as_str()) }.run(&card, FEW);

@@ -1,13 +1,13 @@
 //! Plans modelled with the code that ships.
 
 use rand::Rng;
-use wave32_model::{Card, Effort, Model, ModelError};
+use wave32_model::{Effort, Model, ModelCard, ModelError};
 use wave32_problem::parse_line;
 use wave32_solve::{DeviceCaps, Plan, Policy, explain, usual_boards};
 
 /// The model, unless this build has no code objects: then the test is skipped with a line.
 fn model() -> Option<Model> {
-    match Model::new(Card::usual()[0]) {
+    match Model::new(ModelCard::usual()[0]) {
         Ok(model) => Some(model),
         Err(error @ ModelError::NoCode(_)) => {
             assert!(std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(), "{error}");

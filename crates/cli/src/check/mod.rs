@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use wave32_check::infer::Given;
 use wave32_check::layers::{Layer, layers};
-use wave32_check::notes::{self, SYSTEMS, Verdict};
+use wave32_check::notes::{self, NoteVerdict, SYSTEMS};
 use wave32_check::onnx;
 use wave32_host::file;
 use wave32_probe::standing::Standing;
@@ -80,7 +80,7 @@ struct Row {
     /// Of one layer.
     modelled_s: Option<f64>,
     gflop: f64,
-    notes: Verdict,
+    notes: NoteVerdict,
     source: &'static str,
     /// With --device rocm: what the probe found; none where it never tried.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -215,7 +215,7 @@ fn row(wanted: &Wanted, pass: Direction, system: &str, on: &On, unprobed: &mut V
         solver: None,
         modelled_s: None,
         gflop: 0.0,
-        notes: Verdict::Unknown,
+        notes: NoteVerdict::Unknown,
         source: "",
         rocm: None,
         remark: String::new(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use wave32_doctor::miopen::Miopen;
 use wave32_doctor::profile::Dialect;
-use wave32_probe::campaign::{Shape, identify};
+use wave32_probe::campaign::{ProbeShape, identify};
 use wave32_probe::known::{Known, Store};
 use wave32_probe::protocol::Identity;
 use wave32_probe::standing::Standing;
@@ -63,7 +63,7 @@ impl Probed {
 
     /// How a problem stands, and its line if it is still to be probed, or to its end.
     pub fn standing(&self, problem: &ConvProblem) -> (Option<Standing>, Option<String>) {
-        let Some(shape) = Shape::new("", problem) else { return (None, None) };
+        let Some(shape) = ProbeShape::new("", problem) else { return (None, None) };
         let standing = self.known.standing(&shape.line);
         let whole = standing.as_ref().is_some_and(|standing| standing.choice.is_some());
         (standing, (!whole).then_some(shape.line))

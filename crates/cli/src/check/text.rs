@@ -5,9 +5,9 @@ use super::{Report, Row};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use wave32_check::notes::Verdict;
+use wave32_check::notes::NoteVerdict;
 use wave32_host::text::{one_line, quoted};
-use wave32_probe::protocol::Verdict as Probed;
+use wave32_probe::protocol::SolverVerdict as Probed;
 use wave32_probe::standing::Safe;
 use wave32_verify::sheet::{Sheet, figure};
 
@@ -82,7 +82,8 @@ fn vulkan(report: &Report, known: &[&Row], out: &mut String) -> std::fmt::Result
         figure(ms),
         total - vulkan - cpu
     )?;
-    let [hang, ok] = [Verdict::Hang, Verdict::Ok].map(|verdict| layers(known, |r| r.notes == verdict));
+    let [hang, ok] =
+        [NoteVerdict::Hang, NoteVerdict::Ok].map(|verdict| layers(known, |r| r.notes == verdict));
     writeln!(
         out,
         "under plain MIOpen, as an RX 5600 XT's owner noted ({}): {hang} hang, {ok} ok, {} not noted",

@@ -9,7 +9,7 @@ pub const LINE: &str = "MIOpenDriver conv -n 1 -c 8 -H 12 -W 12 -k 8 -y 3 -x 3 -
 /// The binary with the policy's variables cleared, and with the drivers that are installed.
 pub fn with_drivers() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wave32"));
-    for name in ["WAVE32_PLANT", "WAVE32_SOLVER", "WAVE32_SKIP", "WAVE32_WORKSPACE", "WAVE32_CONFIG"] {
+    for name in ["WAVE32_INJECT", "WAVE32_SOLVER", "WAVE32_SKIP", "WAVE32_WORKSPACE", "WAVE32_CONFIG"] {
         command.env_remove(name);
     }
     command

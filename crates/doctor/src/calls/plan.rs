@@ -28,9 +28,9 @@ thread_local! {
 }
 
 /// While it lives, call number `at` of this thread meets the fault.
-pub(crate) struct Plan(());
+pub(crate) struct FaultPlan(());
 
-impl Plan {
+impl FaultPlan {
     pub fn new(fault: Fault, at: usize) -> Self {
         PLAN.set((fault, at));
         DONE.set(0);
@@ -49,7 +49,7 @@ impl Plan {
     }
 }
 
-impl Drop for Plan {
+impl Drop for FaultPlan {
     fn drop(&mut self) {
         PLAN.set((Fault::None, 0));
         ACT.set(None);

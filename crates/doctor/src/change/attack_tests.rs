@@ -2,7 +2,7 @@
 
 use super::tests::{SOON, STORE, folder, home, store, tree, try_plan};
 use super::*;
-use crate::calls::plan::Plan as Faults;
+use crate::calls::plan::FaultPlan as Faults;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
@@ -288,7 +288,7 @@ fn their_store(root: &Path) -> Store {
     Store::new(Root::new(root).unwrap(), "/home/u/.local/state/wave32/changes").of("/home/u")
 }
 
-fn edit(store: &Store, path: &str) -> Result<Plan, ChangeError> {
+fn edit(store: &Store, path: &str) -> Result<ChangePlan, ChangeError> {
     let mut draft = Draft::new(store.root(), "test");
     draft.edit(Path::new(path), 0o644, |old| Ok([old.unwrap_or_default(), b"ours\n"].concat()))?;
     Ok(draft.finish())

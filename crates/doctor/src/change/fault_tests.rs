@@ -2,7 +2,7 @@
 
 use super::tests::{SOON, Tree, folder, home, plan, store, tree, try_plan};
 use super::*;
-use crate::calls::plan::{Fault, Plan as Faults};
+use crate::calls::plan::{Fault, FaultPlan as Faults};
 use crate::drop_in;
 use crate::hostile_tests::common;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ use std::path::Path;
 const ERRORS: [Errno; 7] =
     [Errno::IO, Errno::ACCESS, Errno::NOSPC, Errno::ROFS, Errno::MFILE, Errno::PERM, Errno::INTR];
 
-type Make<'m> = &'m dyn Fn(&Session<'_>) -> Result<Plan, ChangeError>;
+type Make<'m> = &'m dyn Fn(&Session<'_>) -> Result<ChangePlan, ChangeError>;
 
 /// Applies the plan of `make` with a fault, recovers, and tells what is left: before (false) or after (true).
 fn survives(root: &Path, after: &Tree, at: usize, fault: Fault, make: Make<'_>) -> bool {
@@ -127,7 +127,7 @@ fn the_disk_is_full_from_any_call_on() {
 }
 
 /// Plans as `miopen install` and `uninstall` do.
-fn library_plan(session: &Session<'_>, install: bool) -> Result<Plan, ChangeError> {
+fn library_plan(session: &Session<'_>, install: bool) -> Result<ChangePlan, ChangeError> {
     let (store, folder) = (session.store(), Path::new("/lib"));
     let mut draft = Draft::new(store.root(), "test");
     if install {

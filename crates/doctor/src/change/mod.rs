@@ -1,7 +1,7 @@
 //! Changing files so that nothing is lost: a plan is shown as a diff, carried out whole or not at all, and taken
 //! back byte for byte, even around what the user edited since.
 //!
-//! [`Draft`] reads and makes a [`Plan`]; a [`Session`] of a [`Store`] carries it out: old and new contents and a
+//! [`Draft`] reads and makes a [`ChangePlan`]; a [`Session`] of a [`Store`] carries it out: old and new contents and a
 //! manifest are on the disk before the first file is touched, each file is replaced in one rename, and the change
 //! counts once its folder has its last name. Whatever is found half done is taken back by the next session. To
 //! undo is a change like any other.
@@ -27,7 +27,7 @@ pub use crate::root::Root;
 pub use disk::Meta;
 pub use error::ChangeError;
 pub use journal::{Manifest, Step};
-pub use plan::{Draft, Plan};
+pub use plan::{ChangePlan, Draft};
 pub use session::Session;
 pub use store::{Made, Store};
 

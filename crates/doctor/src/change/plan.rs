@@ -25,13 +25,13 @@ pub(super) struct Planned {
 
 /// A list of changes, to be carried out together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct ChangePlan {
     pub(super) title: String,
     pub(super) undoes: Option<u64>,
     pub(super) steps: Vec<Planned>,
 }
 
-impl Plan {
+impl ChangePlan {
     /// Nothing to do? (To take back what somebody has taken back by hand is to be written down, at least.)
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -86,14 +86,14 @@ impl Plan {
 #[derive(Debug)]
 pub struct Draft<'r> {
     root: &'r Root,
-    plan: Plan,
+    plan: ChangePlan,
 }
 
 impl<'r> Draft<'r> {
     /// An empty plan; `title` tells what it is for.
     #[must_use]
     pub fn new(root: &'r Root, title: impl Into<String>) -> Self {
-        Self { root, plan: Plan { title: title.into(), undoes: None, steps: Vec::new() } }
+        Self { root, plan: ChangePlan { title: title.into(), undoes: None, steps: Vec::new() } }
     }
 
     /// Gives `path` the contents that `edit` makes of the present ones (none: no such file). Links are followed;
@@ -256,7 +256,7 @@ impl<'r> Draft<'r> {
 
     /// The plan.
     #[must_use]
-    pub fn finish(mut self) -> Plan {
+    pub fn finish(mut self) -> ChangePlan {
         self.plan
             .steps
             .retain(|planned| !matches!(planned.step, Step::Write { .. }) || planned.before != planned.after);

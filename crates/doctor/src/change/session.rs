@@ -4,7 +4,7 @@ use super::BESIDE;
 use super::disk::{self, Identity};
 use super::error::ChangeError;
 use super::journal::{Journal, Lock, Manifest, Stage, Step};
-use super::plan::{Plan, Planned, read};
+use super::plan::{ChangePlan, Planned, read};
 use super::rights::Rights;
 use super::store::Store;
 use super::{LIBRARY, TEXT};
@@ -40,7 +40,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// Any; then every file is as it was, unless the error is [`ChangeError::Stuck`].
-    pub fn apply(&self, plan: &Plan) -> Result<Option<u64>, ChangeError> {
+    pub fn apply(&self, plan: &ChangePlan) -> Result<Option<u64>, ChangeError> {
         if plan.is_empty() {
             return Ok(None);
         }
@@ -93,7 +93,7 @@ impl Session<'_> {
     }
 
     /// Is everything still as the plan saw it?
-    fn unchanged(&self, plan: &Plan, steps: &[Step]) -> Result<(), ChangeError> {
+    fn unchanged(&self, plan: &ChangePlan, steps: &[Step]) -> Result<(), ChangeError> {
         let freed = |path: &Path| {
             steps.iter().any(|step| match step {
                 Step::Move { from, .. } => from == path,
@@ -147,7 +147,7 @@ impl Session<'_> {
     }
 
     /// Writes down what will be done, before anything is touched.
-    fn prepare(&self, id: u64, manifest: &Manifest, plan: &Plan) -> Result<(), ChangeError> {
+    fn prepare(&self, id: u64, manifest: &Manifest, plan: &ChangePlan) -> Result<(), ChangeError> {
         let text = serde_json::to_vec_pretty(manifest).map_err(|e| ChangeError::Journal {
             path: self.journal.shown(id, Stage::New),
             why: e.to_string(),
@@ -164,7 +164,7 @@ impl Session<'_> {
     }
 
     /// Does the steps. All that needs space is written beside its place before the first file is replaced.
-    fn carry_out(&self, id: u64, manifest: &Manifest, plan: &Plan) -> Result<(), ChangeError> {
+    fn carry_out(&self, id: u64, manifest: &Manifest, plan: &ChangePlan) -> Result<(), ChangeError> {
         for step in &manifest.steps {
             if let Step::MakeFolder { path, meta } = step {
                 disk::make_folder(&self.spot(path)?, *meta)

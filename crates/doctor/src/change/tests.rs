@@ -74,7 +74,7 @@ pub(super) fn home() -> tempfile::TempDir {
 }
 
 /// Something of everything that a plan can hold.
-pub(super) fn try_plan(store: &Store) -> Result<Plan, ChangeError> {
+pub(super) fn try_plan(store: &Store) -> Result<ChangePlan, ChangeError> {
     let mut draft = Draft::new(store.root(), "test");
     let add = |old: Option<&[u8]>| Ok([old.unwrap_or_default(), b"\nadded\n"].concat());
     draft.edit(Path::new("/profile"), 0o644, add)?;
@@ -93,7 +93,7 @@ pub(super) fn try_plan(store: &Store) -> Result<Plan, ChangeError> {
     Ok(draft.finish())
 }
 
-pub(super) fn plan(store: &Store) -> Plan {
+pub(super) fn plan(store: &Store) -> ChangePlan {
     try_plan(store).unwrap()
 }
 
@@ -223,7 +223,7 @@ fn what_is_not_ours_to_change_is_refused() {
     assert!(matches!(changed, ChangeError::Changed(_)), "{changed}");
 }
 
-fn plan_of(store: &Store, path: &str) -> Plan {
+fn plan_of(store: &Store, path: &str) -> ChangePlan {
     let mut draft = Draft::new(store.root(), "test");
     draft.edit(Path::new(path), 0o644, |_| Ok(b"x".to_vec())).unwrap();
     draft.finish()

@@ -3,7 +3,7 @@
 use super::disk::Meta;
 use super::error::ChangeError;
 use super::journal::{Stage, Step};
-use super::plan::{Plan, Planned, is_binary, read};
+use super::plan::{ChangePlan, Planned, is_binary, read};
 use super::session::Session;
 use super::{LIBRARY, TEXT};
 use diffy::{DiffOptions, Line};
@@ -96,10 +96,11 @@ impl Session<'_> {
     ///
     /// # Errors
     /// No such change, a conflict (unless forced), files that cannot be read.
-    pub fn plan_undo(&self, id: u64) -> Result<Plan, ChangeError> {
+    pub fn plan_undo(&self, id: u64) -> Result<ChangePlan, ChangeError> {
         let history = super::store::history(&self.journal)?;
         let made = history.iter().find(|made| made.id == id).ok_or(ChangeError::NoSuchChange(id))?;
-        let mut plan = Plan { title: format!("undo: {}", made.title), undoes: Some(id), steps: Vec::new() };
+        let mut plan =
+            ChangePlan { title: format!("undo: {}", made.title), undoes: Some(id), steps: Vec::new() };
         if made.undone {
             plan.undoes = None;
             return Ok(plan);
@@ -144,7 +145,7 @@ impl Session<'_> {
 
     fn restore(
         &self,
-        plan: &mut Plan,
+        plan: &mut ChangePlan,
         path: &Path,
         (id, k): (u64, usize),
         (before, after): (Option<Meta>, Option<Meta>),

@@ -14,6 +14,6 @@ pub mod watch;
 
 pub use environment::{Action, Change, Surroundings, Variables, changes, convolutions, corrections};
 pub use python::python_lacks_wave32;
-pub use route::{Choice, Machine, choose};
+pub use route::{Machine, RouteChoice, choose};
 pub use start::{CANNOT_RUN, NOT_FOUND, exec, failure};
 pub use supervise::{Ended, HUNG, die_by, supervise};

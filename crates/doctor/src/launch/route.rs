@@ -35,7 +35,7 @@ impl Machine {
 
 /// A route and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct RouteChoice {
     /// The route.
     pub route: Route,
     /// Its device, or the reason for it, in a few words.
@@ -46,8 +46,8 @@ pub struct Choice {
 ///
 /// # Errors
 /// [`NoRoute`] where the one asked for has no device.
-pub fn choose(asked: Option<Route>, machine: &Machine) -> Result<Choice, NoRoute> {
-    let choice = |route, why: &str| Choice { route, why: why.into() };
+pub fn choose(asked: Option<Route>, machine: &Machine) -> Result<RouteChoice, NoRoute> {
+    let choice = |route, why: &str| RouteChoice { route, why: why.into() };
     let no = |route: Route, why: &String| NoRoute {
         why: format!("route {} cannot be had: {why}", route.name()),
         next: "`wave32 run -- ...` takes the best route there is".into(),

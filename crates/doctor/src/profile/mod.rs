@@ -10,7 +10,7 @@ mod venv;
 #[cfg(test)]
 mod tests;
 
-pub use places::{Homes, Place, add};
+pub use places::{Homes, StartupFile, add};
 pub use shell::Dialect;
 
 use serde::{Deserialize, Serialize};

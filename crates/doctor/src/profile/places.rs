@@ -19,7 +19,7 @@ pub struct Homes {
 
 /// Something that reads settings when it starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum StartupFile {
     /// Interactive and login bash.
     Bash,
     /// Every zsh.
@@ -47,13 +47,13 @@ pub enum Place {
 pub fn add(
     draft: &mut Draft<'_>,
     root: &Root,
-    place: &Place,
+    place: &StartupFile,
     homes: &Homes,
     settings: &[Setting],
 ) -> Result<(), ChangeError> {
     let sh = Dialect::Sh.settings(settings);
     match place {
-        Place::Bash => {
+        StartupFile::Bash => {
             // A login bash reads the first of these only.
             let login = [".bash_profile", ".bash_login", ".profile"].map(|name| homes.home.join(name));
             let mut first = None;
@@ -66,33 +66,33 @@ pub fn add(
             block(draft, &homes.home.join(".bashrc"), &sh)?;
             block(draft, login, &sh)
         }
-        Place::Zsh => {
+        StartupFile::Zsh => {
             // The first is read by every zsh, the second last by those that a user types into.
             block(draft, &homes.zdot.join(".zshenv"), &sh)?;
             block(draft, &homes.zdot.join(".zshrc"), &sh)
         }
-        Place::Posix => block(draft, &homes.home.join(".profile"), &sh),
-        Place::Csh => {
+        StartupFile::Posix => block(draft, &homes.home.join(".profile"), &sh),
+        StartupFile::Csh => {
             let tcshrc = homes.home.join(".tcshrc");
             // tcsh reads this instead of .cshrc.
             let theirs = there(root, &tcshrc)?;
             let path = if theirs { tcshrc } else { homes.home.join(".cshrc") };
             block(draft, &path, &Dialect::Csh.settings(settings))
         }
-        Place::Fish => {
+        StartupFile::Fish => {
             let path = homes.config.join("fish/conf.d/wave32.fish");
             whole(draft, &path, &Dialect::Fish.settings(settings))
         }
-        Place::Systemd => {
+        StartupFile::Systemd => {
             let path = homes.config.join("environment.d/90-wave32.conf");
             whole(draft, &path, &Dialect::Systemd.settings(settings))
         }
-        Place::System => {
+        StartupFile::System => {
             whole(draft, Path::new("/etc/profile.d/wave32.sh"), &sh)?;
             let path = Path::new("/etc/environment.d/90-wave32.conf");
             whole(draft, path, &Dialect::Systemd.settings(settings))
         }
-        Place::Conda(prefix) => {
+        StartupFile::Conda(prefix) => {
             let meta = prefix.join("conda-meta");
             if !root.is_dir(&meta).map_err(ChangeError::io("look at", &meta))? {
                 let why = "is no conda environment (it has no conda-meta)".into();
@@ -107,7 +107,7 @@ pub fn add(
             }
             Ok(())
         }
-        Place::Venv(folder) => venv::add(draft, root, folder, settings),
+        StartupFile::Venv(folder) => venv::add(draft, root, folder, settings),
     }
 }
 

@@ -252,7 +252,7 @@ fn what_activation_sets_deactivation_takes_back() {
 /// Applies one place to a home, tells what the diff was, and returns the store for undoing.
 fn persisted(
     root: &Path,
-    place: &Place,
+    place: &StartupFile,
     settings: &[Setting],
 ) -> Result<Option<u64>, crate::change::ChangeError> {
     let store = Store::new(Root::new(root).unwrap(), "/home/.local/state/wave32");
@@ -270,13 +270,13 @@ fn homes() -> Homes {
 fn start_up_files_are_read_by_their_shells() {
     let settings = settings();
     for (name, place, args) in [
-        ("bash", Place::Bash, &["-i", "-c", "env -0"][..]),
-        ("bash", Place::Bash, &["-l", "-c", "env -0"]),
-        ("dash", Place::Posix, &["-l", "-c", "env -0"]),
-        ("zsh", Place::Zsh, &["-c", "env -0"]),
-        ("zsh", Place::Zsh, &["-i", "-c", "env -0"]),
-        ("fish", Place::Fish, &["-c", "env -0"]),
-        ("tcsh", Place::Csh, &["-c", "env -0"]),
+        ("bash", StartupFile::Bash, &["-i", "-c", "env -0"][..]),
+        ("bash", StartupFile::Bash, &["-l", "-c", "env -0"]),
+        ("dash", StartupFile::Posix, &["-l", "-c", "env -0"]),
+        ("zsh", StartupFile::Zsh, &["-c", "env -0"]),
+        ("zsh", StartupFile::Zsh, &["-i", "-c", "env -0"]),
+        ("fish", StartupFile::Fish, &["-c", "env -0"]),
+        ("tcsh", StartupFile::Csh, &["-c", "env -0"]),
     ] {
         if shell(name).is_none() {
             continue;
@@ -323,7 +323,7 @@ fn a_virtual_environment_brings_and_takes_the_settings() {
     let before: Vec<_> = ["activate", "activate.fish", "activate.csh"]
         .map(|name| std::fs::read(folder.join("bin").join(name)).unwrap())
         .to_vec();
-    let place = Place::Venv("/my venv's".into());
+    let place = StartupFile::Venv("/my venv's".into());
     persisted(root.path(), &place, &settings()[..2]).unwrap().unwrap();
     persisted(root.path(), &place, &settings()).unwrap().unwrap();
     assert_eq!(persisted(root.path(), &place, &settings()).unwrap(), None);
@@ -368,7 +368,7 @@ fn a_virtual_environment_brings_and_takes_the_settings() {
 fn conda_scripts_come_in_pairs() {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("env/conda-meta")).unwrap();
-    persisted(root.path(), &Place::Conda("/env".into()), &settings()).unwrap().unwrap();
+    persisted(root.path(), &StartupFile::Conda("/env".into()), &settings()).unwrap().unwrap();
     for (name, dialect) in shells() {
         let Some(mut command) = shell(name) else { continue };
         let file = |when: &str| {
@@ -392,14 +392,14 @@ fn places_that_are_not_what_they_should_be_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let home = root.path().join("home");
     std::fs::create_dir_all(&home).unwrap();
-    let refused = |place: Place| persisted(root.path(), &place, &settings()).unwrap_err().to_string();
-    assert!(refused(Place::Conda("/env".into())).contains("--to conda=FOLDER"));
-    assert!(refused(Place::Venv("/env".into())).contains("--to venv=FOLDER"));
+    let refused = |place: StartupFile| persisted(root.path(), &place, &settings()).unwrap_err().to_string();
+    assert!(refused(StartupFile::Conda("/env".into())).contains("--to conda=FOLDER"));
+    assert!(refused(StartupFile::Venv("/env".into())).contains("--to venv=FOLDER"));
     std::fs::write(home.join(".profile"), "# >>> wave32 >>>\nedited\n").unwrap();
-    assert!(refused(Place::Posix).contains("do not pair up"));
+    assert!(refused(StartupFile::Posix).contains("do not pair up"));
     std::fs::remove_file(home.join(".profile")).unwrap();
     symlink(".profile", home.join(".profile")).unwrap();
-    assert!(refused(Place::Posix).contains("circle"));
+    assert!(refused(StartupFile::Posix).contains("circle"));
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub enum Fix {
         /// Name.
         name: String,
         /// Files and lines, from 1.
-        places: Vec<Place>,
+        places: Vec<FileLine>,
         /// True if it is set in this process.
         now: bool,
     },
@@ -98,7 +98,7 @@ impl Fix {
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct FileLine {
     /// The file.
     pub file: String,
     /// Line, from 1.

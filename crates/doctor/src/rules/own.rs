@@ -18,14 +18,14 @@ pub(super) const RULES: &[Rule] = &[
                 what: format!("{path} ends before its end"),
                 evidence: vec![format!("it says that it is wave32's {} {}", own.name, own.version)],
                 fix: match place {
-                    Place::Folder(folder) => Fix::Run {
+                    OwnLibrary::Folder(folder) => Fix::Run {
                         text: "take it out and put it in again".into(),
                         commands: vec![
                             format!("wave32 miopen uninstall --into {folder}"),
                             format!("wave32 miopen install --into {folder}"),
                         ],
                     },
-                    Place::Preload(place) => {
+                    OwnLibrary::Preload(place) => {
                         Fix::text(format!("build or install wave32 anew, or take it out of {place}"))
                     }
                 },
@@ -43,7 +43,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |facts| {
             let whole = ours(facts).into_iter().filter(|(_, own, _)| own.whole && own.name == "libMIOpen");
             let found = whole.map(|(path, own, place)| match place {
-                Place::Folder(folder) => Found {
+                OwnLibrary::Folder(folder) => Found {
                     what: format!("wave32's libMIOpen {} has MIOpen's place in {folder}", own.version),
                     evidence: vec![format!(
                         "{path}; the vendor's would be {}",
@@ -51,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
                     )],
                     fix: Fix::text(format!("`wave32 miopen uninstall --into {folder}` takes it out again")),
                 },
-                Place::Preload(place) => Found {
+                OwnLibrary::Preload(place) => Found {
                     what: format!("wave32's libMIOpen {} is loaded before every other", own.version),
                     evidence: vec![format!("{place} names {path}")],
                     fix: Fix::text("nothing to do"),
@@ -63,19 +63,19 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Where a library of ours stands.
-enum Place<'f> {
+enum OwnLibrary<'f> {
     /// In a folder of ROCm's libraries.
     Folder(&'f str),
     /// In what names it for every program.
     Preload(&'f str),
 }
 
-fn ours(facts: &Facts) -> Vec<(&str, &Own, Place<'_>)> {
+fn ours(facts: &Facts) -> Vec<(&str, &Own, OwnLibrary<'_>)> {
     let installed = facts.rocm.iter().flat_map(|rocm| &rocm.libraries).filter_map(|library| {
         let folder = library.path.rsplit_once('/').map_or("/", |(folder, _)| folder);
-        Some((library.path.as_str(), library.ours.as_ref()?, Place::Folder(folder)))
+        Some((library.path.as_str(), library.ours.as_ref()?, OwnLibrary::Folder(folder)))
     });
-    let preloaded = facts.preloaded.iter().map(|p| (p.path.as_str(), &p.own, Place::Preload(&p.place)));
+    let preloaded = facts.preloaded.iter().map(|p| (p.path.as_str(), &p.own, OwnLibrary::Preload(&p.place)));
     installed.chain(preloaded).collect()
 }
 

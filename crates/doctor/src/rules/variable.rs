@@ -1,6 +1,6 @@
 //! Environment variables of MIOpen, HIP and ROCr.
 
-use super::{Fix, Found, Place, Route, Rule, Severity};
+use super::{FileLine, Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Variable};
 use wave32_cards::targets;
 
@@ -146,7 +146,7 @@ pub(super) fn unset(variable: &Variable, what: String) -> Found {
     for origin in &variable.origins {
         evidence.push(format!("{}:{} sets it to {:?}", origin.file, origin.line, origin.value));
     }
-    let places = variable.origins.iter().map(|o| Place {
+    let places = variable.origins.iter().map(|o| FileLine {
         file: o.file.clone(),
         line: o.line,
         text: o.text.clone(),

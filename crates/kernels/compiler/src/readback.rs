@@ -20,8 +20,8 @@ pub fn llvm(
     let jobs: Vec<(&Variant, &str)> =
         variants.iter().flat_map(|&v| targets.iter().map(move |&t| (v, t))).collect();
     let row = |&(variant, target): &(&Variant, &str)| {
-        let text = source::source(root, variant, Target::Hip)?;
-        let object = clang.relocatable(&text, target, scratch)?;
+        let source = source::source(root, variant, Target::Hip)?;
+        let object = clang.relocatable(&source, target, scratch)?;
         let linked = object.with_extension("elf");
         clang.link(std::slice::from_ref(&object), &linked)?;
         let rows = code_object(clang, &linked, target, &[variant]);

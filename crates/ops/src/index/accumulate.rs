@@ -8,7 +8,7 @@
 use super::{Errors, Picked, TABLE, THREADS, Walk, bad_shape, check_index, dimension, lines, sources};
 use crate::call::{Call, fit, fit_all, fit_inner, range, read, write};
 use crate::scratch::scratch;
-use crate::{Common, DType, Kind, OpError, Queue, View, copy};
+use crate::{Common, ElementType, Kind, OpError, Queue, View, copy};
 use wave32_params::{Name, accumulate};
 use wave32_solve::Access;
 
@@ -81,7 +81,7 @@ pub fn scatter_add(
     if indices.rank() > 0 && output.rank() > 0 && limit <= MAX_COMPARED {
         return rows(queue, output, dim, indices, &source, errors);
     }
-    scratch(queue, DType::I32, indices.sizes(), |queue, table| {
+    scratch(queue, ElementType::I32, indices.sizes(), |queue, table| {
         Walk {
             mode: TABLE,
             own: table,
@@ -208,10 +208,10 @@ fn add_table(
         return Err(OpError::refused("too-many-elements", format!("{each} for each index")));
     }
     let chunk = CHUNK.min(most).min(sources);
-    scratch(queue, DType::I32, &[chunk], |queue, order| {
+    scratch(queue, ElementType::I32, &[chunk], |queue, order| {
         for start in (0..sources).step_by(chunk as usize) {
             let length = chunk.min(sources - start);
-            let entries = View::contiguous(table.address + 4 * start, DType::I32, &[length])?;
+            let entries = View::contiguous(table.address + 4 * start, ElementType::I32, &[length])?;
             rank(queue, &entries, order)?;
             common.outer(3, |offsets| {
                 let bound = read(queue, order)?;
@@ -233,7 +233,7 @@ fn add_table(
                         mode: accumulate::SEGMENTS,
                         count: fit(count)?,
                         dtype: output.dtype.code(),
-                        index_type: DType::I32.code(),
+                        index_type: ElementType::I32.code(),
                         limit: 0,
                         sources: fit(length)?,
                         dst_at: fit(buffers.dst.at() + offsets[0])?,
@@ -267,8 +267,8 @@ fn rank(queue: &mut dyn Queue, entries: &View, order: &View) -> Result<(), OpErr
         params: accumulate::Params {
             mode: accumulate::RANK,
             count: fit(length)?,
-            dtype: DType::I32.code(),
-            index_type: DType::I32.code(),
+            dtype: ElementType::I32.code(),
+            index_type: ElementType::I32.code(),
             limit: 0,
             sources: fit(length)?,
             dst_at: 0,
@@ -287,7 +287,7 @@ fn rank(queue: &mut dyn Queue, entries: &View, order: &View) -> Result<(), OpErr
     .launch_items(queue, length, THREADS)
 }
 
-fn kernel(dtype: DType) -> Name<accumulate::Kernel> {
+fn kernel(dtype: ElementType) -> Name<accumulate::Kernel> {
     match Kind::of([dtype]) {
         Kind::Float => accumulate::F,
         Kind::Int => accumulate::I,

@@ -12,7 +12,7 @@ mod nonzero;
 
 use crate::call::{Call, fit, fit_all, fit_inner, range, read, write};
 use crate::scratch::scratch;
-use crate::{Common, DType, OpError, Queue, View};
+use crate::{Common, ElementType, OpError, Queue, View};
 use wave32_params::Divisors;
 use wave32_params::index as kernel;
 use wave32_params::index::{IGNORE, MASK, MORE, TABLE, WRAP, WRITE};
@@ -172,7 +172,7 @@ pub fn masked_fill(
     errors: Errors,
 ) -> Result<(), OpError> {
     let (mask, value) = (mask.broadcast(output.sizes())?, value.broadcast(output.sizes())?);
-    if !matches!(mask.dtype, DType::Bool | DType::U8) || value.dtype != output.dtype {
+    if !matches!(mask.dtype, ElementType::Bool | ElementType::U8) || value.dtype != output.dtype {
         return Err(bad_shape(output, &mask, &value));
     }
     Walk {
@@ -275,7 +275,7 @@ impl Picked {
         errors: Errors,
         work: impl FnOnce(&mut dyn Queue, &View) -> Result<(), OpError>,
     ) -> Result<(), OpError> {
-        scratch(queue, DType::I32, self.common(), |queue, table| {
+        scratch(queue, ElementType::I32, self.common(), |queue, table| {
             for (at, (index, limit, stride)) in self.indices.iter().enumerate() {
                 let more = if at == 0 { 0 } else { MORE };
                 let ignore = if ignored.is_some() { IGNORE } else { 0 };
@@ -424,7 +424,7 @@ fn broadcast_sizes<'a>(all: impl Iterator<Item = &'a [u64]>) -> Result<Vec<u64>,
 }
 
 fn check_index(index: &View) -> Result<(), OpError> {
-    if matches!(index.dtype, DType::I64 | DType::I32) {
+    if matches!(index.dtype, ElementType::I64 | ElementType::I32) {
         return Ok(());
     }
     Err(OpError::refused("bad-type", format!("{:?} as index", index.dtype)))

@@ -3,7 +3,7 @@
 
 use super::THREADS;
 use crate::call::{Call, fit, read, write};
-use crate::{DType, OpError, Queue, View};
+use crate::{ElementType, OpError, Queue, View};
 use wave32_params::nonzero as kernel;
 use wave32_params::nonzero::{COORDINATE, COUNT};
 
@@ -31,7 +31,7 @@ pub fn count_nonzero(queue: &mut dyn Queue, input: &View, counts: &View) -> Resu
 /// As [`count_nonzero`].
 pub fn nonzero(queue: &mut dyn Queue, input: &View, starts: &View, output: &View) -> Result<(), OpError> {
     let rank = input.rank();
-    if output.rank() != 2 || output.sizes()[1] != rank as u64 || output.dtype != DType::I64 {
+    if output.rank() != 2 || output.sizes()[1] != rank as u64 || output.dtype != ElementType::I64 {
         return Err(bad_shape(input, output));
     }
     if output.elements() == 0 {
@@ -55,7 +55,7 @@ fn launch(
     [inner, size]: [u64; 2],
 ) -> Result<(), OpError> {
     let (total, chunks) = (input.elements(), nonzero_counts(input.elements()));
-    let sound = counts.dtype == DType::I32 && counts.elements() == chunks && counts.is_contiguous();
+    let sound = counts.dtype == ElementType::I32 && counts.elements() == chunks && counts.is_contiguous();
     if !sound || !input.is_contiguous() {
         return Err(bad_shape(input, counts));
     }

@@ -62,16 +62,16 @@ pub(crate) use rest_of_queue;
 
 /// A queue of the best Vulkan device, or of the best HIP device where `WAVE32_TEST_DEVICE=hip`. The names of the kernels it
 /// launched are added to the file `WAVE32_TEST_KERNELS`, if that is set.
-pub struct Stream {
+pub struct TestQueue {
     queue: Box<dyn Queue>,
     float64: bool,
     launched: BTreeSet<String>,
 }
 
 /// A queue, or none where no driver is (then the test is skipped, unless one is demanded).
-pub fn stream() -> Option<Stream> {
+pub fn stream() -> Option<TestQueue> {
     let hip = std::env::var_os("WAVE32_TEST_DEVICE").is_some_and(|device| device == "hip");
-    let made = |queue, float64| Stream { queue, float64, launched: BTreeSet::new() };
+    let made = |queue, float64| TestQueue { queue, float64, launched: BTreeSet::new() };
     let (opened, demanded) = match hip {
         true => {
             let opened = wave32_hip::open(None, wave32_hip::Options::default());
@@ -96,7 +96,7 @@ pub fn stream() -> Option<Stream> {
     }
 }
 
-impl Stream {
+impl TestQueue {
     /// Whether kernels may use 64-bit floats.
     pub fn has_float64(&self) -> bool {
         self.float64
@@ -115,7 +115,7 @@ impl Stream {
     }
 }
 
-impl Queue for Stream {
+impl Queue for TestQueue {
     fn caps(&self) -> &DeviceCaps {
         self.queue.caps()
     }
@@ -137,7 +137,7 @@ impl Queue for Stream {
     crate::common::stream::rest_of_queue!(queue);
 }
 
-impl Drop for Stream {
+impl Drop for TestQueue {
     fn drop(&mut self) {
         // What a failed test launched is not known to be right.
         let Some(file) = std::env::var_os("WAVE32_TEST_KERNELS").filter(|_| !std::thread::panicking()) else {

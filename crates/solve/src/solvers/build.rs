@@ -1,7 +1,7 @@
 //! Putting launches together: bindings, workspace regions, the passes around a GEMM.
 
 use super::gather::{FLAG_BIAS, FLAG_RELU, Gather, Gathering};
-use super::tensors::Shape;
+use super::tensors::ConvShape;
 use crate::{Access, Binding, DeviceCaps, Launch, Model, Plan, Refusal, Role, cost};
 use wave32_params::variants::{self, Variant};
 use wave32_params::{Buffers, Kernel, Params, reduce};
@@ -53,8 +53,10 @@ impl<'a> Builder<'a> {
         debug_assert_eq!(launch.variant.source, K::SOURCE);
         let buffers = launch.buffers.array();
         let bindings = buffers.as_ref().iter().map(|&Buffer { place, access }| match place {
-            Place::Tensor(role) => self.bind(role, access),
-            Place::Region(r) => Binding { role: Role::Workspace, offset: r.offset, size: r.size, access },
+            BufferSource::Tensor(role) => self.bind(role, access),
+            BufferSource::Region(r) => {
+                Binding { role: Role::Workspace, offset: r.offset, size: r.size, access }
+            }
         });
         self.launches.push(Launch {
             kernel: launch.variant.name.clone(),
@@ -73,7 +75,7 @@ impl<'a> Builder<'a> {
         part: Region,
         (splits, stride, weight): (u32, u32, u64),
         role: Role,
-        shape: &Shape,
+        shape: &ConvShape,
     ) {
         let (channel, channels) = match role {
             Role::X => (shape.x.c, shape.groups * shape.cg),
@@ -100,7 +102,12 @@ impl<'a> Builder<'a> {
     }
 
     /// The same for partial filters that lie as `[tap][filter][channel]`.
-    pub fn reduce_weights(&mut self, part: Region, (splits, stride, weight): (u32, u32, u64), shape: &Shape) {
+    pub fn reduce_weights(
+        &mut self,
+        part: Region,
+        (splits, stride, weight): (u32, u32, u64),
+        shape: &ConvShape,
+    ) {
         self.reduce_in(
             part,
             Role::W,
@@ -132,7 +139,7 @@ impl<'a> Builder<'a> {
     }
 
     fn reduce_in(&mut self, part: Region, role: Role, weight: u64, params: reduce::Params) {
-        let variant = pass("reduce", self.problem.spec().dtype);
+        let variant = single_variant("reduce", self.problem.spec().dtype);
         let (total, splits) = (u64::from(params.total), u64::from(params.splits));
         self.launch::<reduce::Kernel>(NewLaunch {
             variant,
@@ -210,18 +217,18 @@ impl<'a> Cheapest<'a> {
 
 /// A tensor or a range of the workspace.
 #[derive(Debug, Clone, Copy)]
-pub enum Place {
+pub enum BufferSource {
     Tensor(Role),
     Region(Region),
 }
 
-impl From<Role> for Place {
+impl From<Role> for BufferSource {
     fn from(role: Role) -> Self {
         Self::Tensor(role)
     }
 }
 
-impl From<Region> for Place {
+impl From<Region> for BufferSource {
     fn from(region: Region) -> Self {
         Self::Region(region)
     }
@@ -230,25 +237,25 @@ impl From<Region> for Place {
 /// What a launch binds, and what it does with it.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffer {
-    pub place: Place,
+    pub place: BufferSource,
     pub access: Access,
 }
 
-pub fn read(place: impl Into<Place>) -> Buffer {
+pub fn read(place: impl Into<BufferSource>) -> Buffer {
     Buffer { place: place.into(), access: Access::Read }
 }
 
-pub fn write(place: impl Into<Place>) -> Buffer {
+pub fn write(place: impl Into<BufferSource>) -> Buffer {
     Buffer { place: place.into(), access: Access::Write }
 }
 
 /// Written, in elements that no other launch of the plan touches.
-pub fn part(place: impl Into<Place>) -> Buffer {
+pub fn part(place: impl Into<BufferSource>) -> Buffer {
     Buffer { place: place.into(), access: Access::Part(0) }
 }
 
 /// Bound for the kernel's sake alone.
-pub fn unused(place: impl Into<Place>) -> Buffer {
+pub fn unused(place: impl Into<BufferSource>) -> Buffer {
     Buffer { place: place.into(), access: Access::Unused }
 }
 
@@ -264,7 +271,7 @@ pub struct NewLaunch<K: Kernel> {
 }
 
 /// The only variant of a one-variant source.
-pub fn pass(source: &str, dtype: DType) -> &'static Variant {
+pub fn single_variant(source: &str, dtype: DType) -> &'static Variant {
     let found = variants::of(source, dtype).next();
     found.unwrap_or_else(|| unreachable!("the variants table has {source} in every dtype (tested)"))
 }

@@ -1,10 +1,11 @@
 //! Direct convolution: the choice for few channels a group, and the last row of the table.
 
 use super::build::{
-    Builder, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, pass, read, unused, write,
+    Builder, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, read, single_variant, unused,
+    write,
 };
 use super::gather::{self, Gather};
-use super::tensors::Shape;
+use super::tensors::ConvShape;
 use super::wrw;
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
@@ -23,7 +24,7 @@ impl Solver for Direct {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        let phases = gather::phase_count(&Shape::new(problem, caps)?);
+        let phases = gather::phase_count(&ConvShape::new(problem, caps)?);
         if problem.spec().direction == Direction::BackwardData && phases > MAX_PHASES {
             let detail = format!("{phases} stride phases, takes {MAX_PHASES}");
             return Err(Refusal::new("too-many-phases", detail));
@@ -32,7 +33,7 @@ impl Solver for Direct {
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
-        let shape = Shape::new(problem, caps)?;
+        let shape = ConvShape::new(problem, caps)?;
         match problem.spec().direction {
             Direction::Forward => gathering(&shape, &[gather::forward(&shape)], problem, caps, policy),
             Direction::BackwardData => {
@@ -44,7 +45,7 @@ impl Solver for Direct {
 }
 
 fn gathering(
-    p: &Shape,
+    p: &ConvShape,
     gathers: &[Gather],
     problem: &ConvProblem,
     caps: &DeviceCaps,
@@ -96,8 +97,13 @@ fn choose(g: &Gather, problem: &ConvProblem, policy: &Policy) -> Result<&'static
         .ok_or_else(|| Refusal::new("no-config", "the configuration asked for does not fit"))
 }
 
-fn weights(p: &Shape, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
-    let variant = pass("direct_wrw", problem.spec().dtype);
+fn weights(
+    p: &ConvShape,
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> Result<Plan, Refusal> {
+    let variant = single_variant("direct_wrw", problem.spec().dtype);
     let cb = variant.define("CB") as u32;
     let columns = (p.cg * p.taps()).div_ceil(cb);
     let channels = p.groups * p.kg;

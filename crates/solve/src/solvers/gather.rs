@@ -4,7 +4,7 @@
 //! residue class (phase) modulo the stride, the taps that hit whole o are an arithmetic progression, and o
 //! moves by one when i moves by the stride: a stride-1 convolution over dy with a fixed sub-filter.
 
-use super::tensors::Shape;
+use super::tensors::ConvShape;
 use wave32_params::{Along, Pair, Strides};
 
 pub use wave32_params::gather::{FLAG_BIAS, FLAG_PARTIAL, FLAG_RELU, FLAG_VEC, Params as Gather};
@@ -51,7 +51,7 @@ impl Gathering for Gather {
 }
 
 /// The forward pass.
-pub fn forward(p: &Shape) -> Gather {
+pub fn forward(p: &ConvShape) -> Gather {
     Gather {
         flags: 0,
         rows: p.kg,
@@ -121,12 +121,12 @@ fn gcd(a: i64, b: i64) -> i64 {
 }
 
 /// Phases of backward-data: the product of the strides, as far as the image has such rows and columns.
-pub fn phase_count(p: &Shape) -> u64 {
+pub fn phase_count(p: &ConvShape) -> u64 {
     u64::from(p.stride[0].min(p.h)) * u64::from(p.stride[1].min(p.w))
 }
 
 /// Backward-data, a convolution for each phase; together they write every element of dx once.
-pub fn backward_data(p: &Shape) -> Vec<Gather> {
+pub fn backward_data(p: &ConvShape) -> Vec<Gather> {
     let mut phases = Vec::new();
     for py in 0..p.stride[0].min(p.h) {
         let v = phase(py, p.h, p.r, p.stride[0], p.pad[0], p.dilation[0]);
@@ -171,7 +171,7 @@ mod tests {
     use wave32_problem::{ConvProblem, ConvSpec, Direction};
 
     /// Backward-data on one axis straight from its definition: which (position of dy, tap) each dx takes.
-    fn definition(p: &Shape) -> Vec<Vec<(i64, i64)>> {
+    fn definition(p: &ConvShape) -> Vec<Vec<(i64, i64)>> {
         let mut takes = vec![Vec::new(); p.w as usize];
         for o in 0..i64::from(p.ow) {
             for tap in 0..i64::from(p.s) {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     /// The same from the parameters of the phases.
-    fn phases(p: &Shape) -> Vec<Vec<(i64, i64)>> {
+    fn phases(p: &ConvShape) -> Vec<Vec<(i64, i64)>> {
         let mut takes: Vec<Option<Vec<(i64, i64)>>> = vec![None; p.w as usize];
         for g in backward_data(p) {
             for j in 0..g.jw {
@@ -225,7 +225,7 @@ mod tests {
                                 ..ConvSpec::default()
                             };
                             let Ok(problem) = ConvProblem::new(spec) else { continue };
-                            let shape = Shape::new(&problem, &caps).unwrap();
+                            let shape = ConvShape::new(&problem, &caps).unwrap();
                             assert_eq!(phases(&shape), definition(&shape), "{problem}");
                             checked += 1;
                         }

@@ -2,11 +2,11 @@
 //! solver takes backward-weights too (see [`super::wrw`]).
 
 use super::build::{
-    Builder, Cheapest, NewLaunch, Region, epilogue_flags, gather_flops, part, partial_stride, pass, read,
-    unused, write,
+    Builder, Cheapest, NewLaunch, Region, epilogue_flags, gather_flops, part, partial_stride, read,
+    single_variant, unused, write,
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
-use super::tensors::Shape;
+use super::tensors::ConvShape;
 use super::wrw;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
@@ -41,7 +41,7 @@ impl Solver for Igemm {
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
         match problem.spec().direction {
-            Direction::BackwardWeights => Shape::new(problem, caps).map(drop),
+            Direction::BackwardWeights => ConvShape::new(problem, caps).map(drop),
             _ => gathers(problem, caps, Mode::Generic).map(drop),
         }
     }
@@ -87,8 +87,12 @@ impl Solver for Gemm1x1 {
 }
 
 /// The gathering convolutions of the problem, or why this mode cannot do them.
-fn gathers(problem: &ConvProblem, caps: &DeviceCaps, mode: Mode) -> Result<(Shape, Vec<Gather>), Refusal> {
-    let shape = Shape::new(problem, caps)?;
+fn gathers(
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    mode: Mode,
+) -> Result<(ConvShape, Vec<Gather>), Refusal> {
+    let shape = ConvShape::new(problem, caps)?;
     let all = match problem.spec().direction {
         Direction::Forward => vec![gather::forward(&shape)],
         Direction::BackwardData => {
@@ -163,7 +167,7 @@ fn emit(
     builder: &mut Builder<'_>,
     config: &Config,
     mode: Mode,
-    shape: &Shape,
+    shape: &ConvShape,
     gathers: &[Gather],
     problem: &ConvProblem,
 ) {
@@ -236,7 +240,7 @@ fn emit(
 fn pack(
     builder: &mut Builder<'_>,
     g: &Gather,
-    shape: &Shape,
+    shape: &ConvShape,
     (bm, bk): (u32, u32),
     (region, read_bytes): (Region, u64),
     dtype: DType,
@@ -244,7 +248,7 @@ fn pack(
     let m4 = g.rows.next_multiple_of(bm);
     let &Gather { rows, kc, taps, am, ak, at, au, a0, ag, .. } = g;
     builder.launch::<pack::Kernel>(NewLaunch {
-        variant: pass("pack", dtype),
+        variant: single_variant("pack", dtype),
         grid: [g.depth().div_ceil(64), m4.div_ceil(32), shape.groups],
         params: pack::Params { rows, m4, bk, kc, taps, am, ak, at, au, a0, ag },
         buffers: pack::Buffers { wgt: read(Role::W), packed: write(region) },

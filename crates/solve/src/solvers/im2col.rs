@@ -2,10 +2,11 @@
 //! cards fell back on; here bounded, a few images at a time.
 
 use super::build::{
-    Buffer, Builder, NewLaunch, Region, epilogue_flags, part, partial_stride, pass, read, unused, write,
+    Buffer, Builder, NewLaunch, Region, epilogue_flags, part, partial_stride, read, single_variant, unused,
+    write,
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
-use super::tensors::Shape;
+use super::tensors::ConvShape;
 use crate::model::chunk;
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
@@ -25,7 +26,7 @@ impl Solver for Im2colGemm {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        Shape::new(problem, caps)?;
+        ConvShape::new(problem, caps)?;
         let s = problem.spec();
         if s.layout == Layout::Nhwc && s.groups > 1 {
             return Err(Refusal::new("nhwc-groups", "groups are interleaved in NHWC columns"));
@@ -34,7 +35,7 @@ impl Solver for Im2colGemm {
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
-        let p = Shape::new(problem, caps)?;
+        let p = ConvShape::new(problem, caps)?;
         let work = Work::new(&p, problem, caps, policy)?;
         let mut builder = Builder::new(problem, caps);
         let columns = builder.reserve(work.image_bytes * u64::from(work.images));
@@ -50,7 +51,7 @@ impl Solver for Im2colGemm {
 
 /// The numbers that the three directions share.
 struct Work<'a> {
-    p: &'a Shape,
+    p: &'a ConvShape,
     problem: &'a ConvProblem,
     variant: &'static Variant,
     /// Rows of the column matrix: all groups' channels times taps.
@@ -65,7 +66,7 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn new(
-        p: &'a Shape,
+        p: &'a ConvShape,
         problem: &'a ConvProblem,
         caps: &DeviceCaps,
         policy: &Policy,
@@ -102,8 +103,8 @@ impl<'a> Work<'a> {
         while images > 1 && need(images) > cap {
             images -= 1;
         }
-        let text = if spec.direction == Direction::BackwardWeights { "wrw" } else { "igemm" };
-        let variant = variants::of(text, spec.dtype)
+        let source = if spec.direction == Direction::BackwardWeights { "wrw" } else { "igemm" };
+        let variant = variants::of(source, spec.dtype)
             .filter(|v| v.define("MODE") == 0 && policy.config.as_ref().is_none_or(|c| c.starts_with(&v.tag)))
             .find(|v| p.kg.min(p.cg * p.taps()) >= v.define("BM") as u32 || v.tag == "g64x64")
             .ok_or_else(|| Refusal::new("no-config", "the configuration asked for does not fit"))?;
@@ -149,7 +150,7 @@ impl<'a> Work<'a> {
 
     fn im2col(&self, builder: &mut Builder<'_>, columns: Region, first: u32, images: u32) {
         let p = self.p;
-        let variant = pass("im2col", self.problem.spec().dtype);
+        let variant = single_variant("im2col", self.problem.spec().dtype);
         let params = im2col::Params {
             pixels: p.pixels(),
             jw: p.ow,
@@ -272,7 +273,7 @@ impl<'a> Work<'a> {
 
     fn col2im(&self, builder: &mut Builder<'_>, columns: Region, first: u32, images: u32) {
         let p = self.p;
-        let variant = pass("col2im", self.problem.spec().dtype);
+        let variant = single_variant("col2im", self.problem.spec().dtype);
         let params = col2im::Params {
             flags: epilogue_flags(self.problem),
             pixels: p.pixels(),

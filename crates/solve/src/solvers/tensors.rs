@@ -15,7 +15,7 @@ fn strides(layout: Layout, channels: i64, height: i64, width: i64) -> Strides {
 
 /// A plain problem's sizes as kernels want them: 32-bit indices and 16-bit geometry.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct ConvShape {
     pub n: u32,
     pub groups: u32,
     /// Input channels of a group.
@@ -36,7 +36,7 @@ pub struct Shape {
     pub y: Strides,
 }
 
-impl Shape {
+impl ConvShape {
     /// Of a problem that every kernel could take.
     ///
     /// # Errors

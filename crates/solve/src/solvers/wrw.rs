@@ -2,7 +2,7 @@
 //! direction. The reduction runs over all output pixels of the batch, so it is nearly always split.
 
 use super::build::{Builder, Cheapest, NewLaunch, partial_stride, read, unused, write};
-use super::tensors::Shape;
+use super::tensors::ConvShape;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role};
 use wave32_params::variants::{self, Variant};
@@ -13,7 +13,7 @@ use wave32_problem::{ConvProblem, DType};
 const CHANNELS: i64 = 1;
 
 /// Parameters of `wrw.kern` and `direct_wrw.kern` for the whole problem in one split.
-pub fn params(p: &Shape) -> weights::Params {
+pub fn params(p: &ConvShape) -> weights::Params {
     weights::Params {
         flags: 0,
         rows: p.kg,
@@ -51,7 +51,7 @@ impl Config {
     }
 
     /// Workgroups along x, and column blocks of a tap.
-    fn columns(&self, p: &Shape) -> (u32, u32) {
+    fn columns(&self, p: &ConvShape) -> (u32, u32) {
         let bn = self.variant.define("BN") as u32;
         if self.variant.define("MODE") == CHANNELS {
             let blocks = p.cg.div_ceil(bn);
@@ -61,7 +61,7 @@ impl Config {
         }
     }
 
-    fn slices(&self, p: &Shape) -> u32 {
+    fn slices(&self, p: &ConvShape) -> u32 {
         (p.n * p.pixels()).div_ceil(self.variant.define("BK") as u32)
     }
 }
@@ -73,7 +73,7 @@ pub fn plan(
     caps: &DeviceCaps,
     policy: &Policy,
 ) -> Result<Plan, Refusal> {
-    let p = Shape::new(problem, caps)?;
+    let p = ConvShape::new(problem, caps)?;
     let mut best = Cheapest::new(caps);
     for variant in variants::of("wrw", problem.spec().dtype) {
         for splits in SPLITS {
@@ -90,7 +90,7 @@ pub fn plan(
 fn emit(
     solver: &'static str,
     config: &Config,
-    p: &Shape,
+    p: &ConvShape,
     problem: &ConvProblem,
     caps: &DeviceCaps,
     policy: &Policy,

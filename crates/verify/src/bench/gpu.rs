@@ -1,7 +1,7 @@
 //! Times plans on a [`PlanDevice`] by its own timestamps.
 
 use super::stats::repeats;
-use super::{Case, Gone, Meter, Mode, Rates, Row, Settings, Subject};
+use super::{BenchMode, Case, Gone, Meter, Rates, Row, Settings, Subject};
 use crate::inputs::{Inputs, Kind};
 use std::time::Duration;
 use wave32_device::{BufferId, DeviceError, Operands, PlanDevice, Times};
@@ -41,8 +41,8 @@ impl<'a> GpuMeter<'a> {
         let size = |role: Role| plans.iter().map(|p| p.role_bytes(role)).max().unwrap_or(0);
         let per_set: u64 = Role::ALL.into_iter().map(size).sum();
         let count = match settings.mode {
-            Mode::Warm => 1,
-            Mode::Cold => (COLD_BYTES / per_set.max(1) + 1).clamp(2, COLD_SETS),
+            BenchMode::Warm => 1,
+            BenchMode::Cold => (COLD_BYTES / per_set.max(1) + 1).clamp(2, COLD_SETS),
         };
         let inputs =
             Inputs::new(problem, Kind::Random, settings.seed, 0).map_err(|e| Failure::Row(e.to_string()))?;

@@ -20,7 +20,7 @@ pub use cases::{Case, Selection, Wish, select};
 pub use compare::{Comparison, Pair, compare};
 pub use cpu::CpuMeter;
 pub use gpu::GpuMeter;
-pub use report::{Mode, Rates, Report, ReportError, Row, Subject, Times};
+pub use report::{BenchMode, Rates, Report, ReportError, Row, Subject, Times};
 pub use svg::svg;
 pub use table::{comparison_table, table};
 
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Runs to time; `None` times as many as fill about a fifth of a second.
     pub repeats: Option<u32>,
     /// Warm or cold caches.
-    pub mode: Mode,
+    pub mode: BenchMode,
     /// Longest wait for one plan.
     pub deadline: Duration,
     /// Of the random operands.
@@ -50,7 +50,7 @@ impl Default for Settings {
             policy: Policy::default(),
             all_solvers: false,
             repeats: None,
-            mode: Mode::Warm,
+            mode: BenchMode::Warm,
             deadline: Duration::from_secs(60),
             seed: 1,
         }

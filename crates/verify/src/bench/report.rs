@@ -11,7 +11,7 @@ use wave32_solve::DeviceCaps;
 /// Whether a run finds its operands in the caches that the run before left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum BenchMode {
     /// The same operands every run.
     Warm,
     /// Operand sets in rotation, together larger than any cache.
@@ -188,7 +188,7 @@ pub struct Report {
     /// Who was measured.
     pub subject: Subject,
     /// Warm or cold caches.
-    pub mode: Mode,
+    pub mode: BenchMode,
     /// In the order measured.
     pub rows: Vec<Row>,
     /// Labels of layers left out as too large.
@@ -221,7 +221,7 @@ pub enum ReportError {
 
 impl Report {
     /// Empty, from now.
-    pub fn new(subject: Subject, mode: Mode) -> Self {
+    pub fn new(subject: Subject, mode: BenchMode) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
             wave32: env!("CARGO_PKG_VERSION").to_string(),

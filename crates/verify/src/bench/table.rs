@@ -1,7 +1,7 @@
 //! Tables for people.
 
 use super::stats::geometric_mean;
-use super::{Comparison, Mode, Pair, Report, Row};
+use super::{BenchMode, Comparison, Pair, Report, Row};
 use crate::sheet::{Sheet, figure};
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ fn percent(value: Option<f64>) -> String {
 /// Who, the rows, and a line for each pass and type.
 pub fn table(report: &Report) -> String {
     let subject = &report.subject;
-    let mode = if report.mode == Mode::Warm { "warm" } else { "cold" };
+    let mode = if report.mode == BenchMode::Warm { "warm" } else { "cold" };
     let mut text =
         format!("{} {} ({}), {}, {mode} caches\n", subject.id, subject.name, subject.driver, subject.clock);
     if let Some(rates) = &subject.rates {
@@ -131,12 +131,12 @@ pub fn comparison_table(a: &Report, b: &Report, comparison: &Comparison) -> Stri
 
 /// A label that fits a terminal: its end says most.
 pub(super) fn shortened(label: &str) -> String {
-    const MOST: usize = 48;
+    const MAX_LABEL: usize = 48;
     let count = label.chars().count();
-    if count <= MOST {
+    if count <= MAX_LABEL {
         label.to_string()
     } else {
-        format!("…{}", label.chars().skip(count - MOST + 1).collect::<String>())
+        format!("…{}", label.chars().skip(count - MAX_LABEL + 1).collect::<String>())
     }
 }
 

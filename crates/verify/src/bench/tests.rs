@@ -166,7 +166,7 @@ fn cold_runs_rotate_past_the_caches() {
     let selection = select(&entries, &Wish::default()).unwrap();
     let bytes = selection.cases[0].problem.bytes();
     let mut device = Wound::new(&[1.0]);
-    let settings = Settings { mode: Mode::Cold, repeats: Some(2), ..Settings::default() };
+    let settings = Settings { mode: BenchMode::Cold, repeats: Some(2), ..Settings::default() };
     let report = run(&mut GpuMeter::new(&mut device), &selection, &settings, |_, _| true);
     assert!(report.rows[0].error.is_none(), "{:?}", report.rows[0].error);
     assert!(device.sets[0] as u64 * bytes > 512 << 20, "{} sets of {bytes}", device.sets[0]);
@@ -263,7 +263,7 @@ fn the_cpu_is_timed_too() {
 
 fn sample(ms: &[(&str, &str, bool, f64)]) -> Report {
     let device = &mut Wound::new(&[1.0]);
-    let mut report = Report::new(GpuMeter::new(device).subject(), Mode::Warm);
+    let mut report = Report::new(GpuMeter::new(device).subject(), BenchMode::Warm);
     for (index, &(solver, label, chosen, ms)) in ms.iter().enumerate() {
         let h = 8 + label.len() as i64;
         let problem = ConvProblem::new(ConvSpec { h, w: 8, ..ConvSpec::default() }).unwrap();

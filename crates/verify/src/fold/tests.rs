@@ -4,7 +4,7 @@ use super::*;
 use crate::cases::Case;
 use crate::compare::{Reference, exact};
 use crate::fuzz::problems;
-use crate::plant::{spoil_channel, spoil_tile};
+use crate::inject::{spoil_channel, spoil_tile};
 use std::collections::HashSet;
 use wave32_cpu::oracle;
 use wave32_problem::DType;
@@ -55,7 +55,7 @@ fn right_results_have_their_sums_and_one_wrong_output_is_found_and_named() {
     let mut random = rng(seed, 1);
     let (mut kinds, mut named) = (HashSet::new(), 0);
     for (p, case, right) in cases(120, seed) {
-        let (fold, shape) = (fold(&case), Shape::of_output(&p));
+        let (fold, shape) = (fold(&case), OutputShape::of_output(&p));
         assert_eq!(fold.check(&right, &shape), Ok(()), "seed {seed}: {p}");
         assert_eq!(fold.outputs(), right.len(), "seed {seed}: {p}");
         kinds.insert((p.spec().direction, p.spec().transposed, p.spec().layout, p.spec().groups > 1));
@@ -84,7 +84,7 @@ fn several_wrong_outputs_are_found_whatever_their_plain_sum() {
     let mut random = rng(seed, 2);
     let mut tried = 0;
     for (p, case, right) in cases(60, seed) {
-        let (fold, shape) = (fold(&case), Shape::of_output(&p));
+        let (fold, shape) = (fold(&case), OutputShape::of_output(&p));
         if right.len() < 2 {
             continue;
         }
@@ -114,7 +114,7 @@ fn several_wrong_outputs_are_found_whatever_their_plain_sum() {
 fn what_was_not_written_and_what_is_no_integer_is_named() {
     let seed = seed();
     for (p, case, right) in cases(20, seed) {
-        let (shape, size) = (Shape::of_output(&p), right.bytes().len() / right.len());
+        let (shape, size) = (OutputShape::of_output(&p), right.bytes().len() / right.len());
         let at = right.len() * 2 / 3;
         let mut wrong = right.clone();
         wrong.bytes_mut()[at * size..(at + 1) * size].fill(0xff);

@@ -252,7 +252,7 @@ fn distinct(entries: Vec<Entry>) -> Vec<Entry> {
 
 /// One row of `conv_shapes.json`.
 #[derive(serde::Deserialize)]
-struct Shape {
+struct OutputShape {
     name: String,
     n: i64,
     c: i64,
@@ -269,13 +269,13 @@ struct Shape {
     gflop: f64,
 }
 
-fn shape_rows() -> Result<Vec<Shape>, serde_json::Error> {
+fn shape_rows() -> Result<Vec<OutputShape>, serde_json::Error> {
     serde_json::from_str(SHAPES)
 }
 
 fn shapes() -> Result<Vec<Entry>, SuiteError> {
-    let row = |shape: Shape| {
-        let Shape { name, n, c, h, w, k, r, s, stride, pad, dilation, groups, .. } = shape;
+    let row = |shape: OutputShape| {
+        let OutputShape { name, n, c, h, w, k, r, s, stride, pad, dilation, groups, .. } = shape;
         let spec = ConvSpec {
             direction: Direction::Forward,
             dtype: DType::F32,

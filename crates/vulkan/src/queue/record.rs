@@ -175,19 +175,19 @@ impl Parts {
             *info = vk::DescriptorBufferInfo { buffer, offset, range: arg.bytes };
         }
         let [columns, y, z] = grid;
-        let mut words = [0u32; MAX_PARAMS];
-        words[..params.len()].copy_from_slice(params);
+        let mut part_params = [0u32; MAX_PARAMS];
+        part_params[..params.len()].copy_from_slice(params);
         let work = Budget::work(work.flops, work.bytes);
         let per_column = work / f64::from(columns);
         let mut column = 0;
         while column < columns {
             let slot = self.open(per_column)?;
             let count = self.budget.columns(columns - column, per_column, self.slots.all[slot].work);
-            words[0] = params[0] + column;
+            part_params[0] = params[0] + column;
             // Every part: one that opens a new submit must be known there to the launches after it.
             let ranges = args.iter().map(|arg| ((arg.address, arg.address + arg.bytes), arg.access));
             self.order(Command::Launch, ranges, slot);
-            self.record(slot, kernel, (pipeline, layout), [count, y, z], &words, &infos[..args.len()])?;
+            self.record(slot, kernel, (pipeline, layout), [count, y, z], &part_params, &infos[..args.len()])?;
             column += count;
             self.recorded(slot, per_column * f64::from(count))?;
         }
@@ -200,7 +200,7 @@ impl Parts {
         kernel: usize,
         (pipeline, layout): (Pipeline, vk::DescriptorSetLayout),
         [x, y, z]: [u32; 3],
-        words: &[u32; MAX_PARAMS],
+        part_params: &[u32; MAX_PARAMS],
         infos: &[vk::DescriptorBufferInfo],
     ) -> Result<(), DeviceError> {
         let set = self.slots.all[slot].descriptor_set(&self.gpu, layout)?;
@@ -215,7 +215,7 @@ impl Parts {
         let slot = &mut self.slots.all[slot];
         let (raw, commands) = (&self.gpu.raw, slot.commands.buffer);
         let mut bytes = [0u8; MAX_PARAMS * 4];
-        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+        for (to, word) in bytes.chunks_exact_mut(4).zip(part_params) {
             to.copy_from_slice(&word.to_le_bytes());
         }
         let (point, stage) = (vk::PipelineBindPoint::COMPUTE, vk::ShaderStageFlags::COMPUTE);

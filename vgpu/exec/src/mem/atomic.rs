@@ -1,6 +1,6 @@
 //! What atomics do to a value (RDNA ISA chapters 12.15 and 12.16, opcode tables), on memory and LDS alike.
 
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
 /// A read-modify-write, of 32 or 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Rmw {
     }
 
     /// What the mnemonic says: which, and whether of 64 bits.
-    pub fn of(op: Op) -> Option<(Self, bool)> {
+    pub fn of(op: Opcode) -> Option<(Self, bool)> {
         let name = op.name();
         let (verb, wide) = if let Some(name) = name.strip_prefix("ds_") {
             let (verb, ty) = name.rsplit_once('_')?;

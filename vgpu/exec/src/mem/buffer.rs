@@ -9,14 +9,14 @@ use super::{B16High, B16Low, Dwords, operand, operands, put, scalar, vector};
 use crate::args::{Args, Src};
 use crate::env::{Env, Fault, MemoryFn};
 use crate::{Finding, Memory, SCRATCH_BASE, Wave};
-use wave32_isa::{Form, Inst, Op};
+use wave32_isa::{Form, Inst, Opcode};
 
 /// Memory behind a buffer's description.
 struct Buffer;
 
 /// Chooses the handler and sorts the operands: `[vdata,] vaddr, srsrc, soffset`.
 pub(super) fn bind<M: Memory>(inst: &Inst, args: &mut Args) -> Option<MemoryFn<M>> {
-    if matches!(inst.op, Op::buffer_gl0_inv | Op::buffer_gl1_inv) {
+    if matches!(inst.op, Opcode::buffer_gl0_inv | Opcode::buffer_gl1_inv) {
         return Some(|_, _, _| Ok(())); // memory here has no caches that lag
     }
     let mut all: Vec<Src> = operands(inst).collect();

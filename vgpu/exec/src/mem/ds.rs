@@ -9,7 +9,7 @@ use crate::args::Args;
 use crate::env::{Env, Fault, MemoryFn};
 use crate::wave::{EXEC, M0};
 use crate::{Memory, Src, Wave};
-use wave32_isa::{Inst, Op};
+use wave32_isa::{Inst, Opcode};
 
 /// Chooses the handler and sorts the operands: `[vdst,] [addr,] [data0,] [data1]`.
 pub(super) fn bind<M: Memory>(inst: &Inst, args: &mut Args) -> Option<MemoryFn<M>> {
@@ -20,7 +20,10 @@ pub(super) fn bind<M: Memory>(inst: &Inst, args: &mut Args) -> Option<MemoryFn<M
         operands.next();
     }
     let name = inst.op.name().strip_prefix("ds_")?;
-    if !matches!(inst.op, Op::ds_append | Op::ds_consume | Op::ds_read_addtid_b32 | Op::ds_write_addtid_b32) {
+    if !matches!(
+        inst.op,
+        Opcode::ds_append | Opcode::ds_consume | Opcode::ds_read_addtid_b32 | Opcode::ds_write_addtid_b32
+    ) {
         args.src[ADDR] = operands.next().unwrap_or(args.src[ADDR]);
     }
     args.src[DATA] = operands.next().unwrap_or(args.src[DATA]);
@@ -30,26 +33,26 @@ pub(super) fn bind<M: Memory>(inst: &Inst, args: &mut Args) -> Option<MemoryFn<M
         args.mem.offset = (args.mem.offset | i32::from(args.mem.offset1) << 8) & 0xffff;
     }
     match inst.op {
-        Op::ds_nop => return Some(|_, _, _| Ok(())),
-        Op::ds_swizzle_b32 => return Some(exchange::swizzle::<M>),
-        Op::ds_permute_b32 => return Some(exchange::permute::<M>),
-        Op::ds_bpermute_b32 => return Some(exchange::bpermute::<M>),
-        Op::ds_append => return Some(append::<M, true>),
-        Op::ds_consume => return Some(append::<M, false>),
-        Op::ds_read_addtid_b32 => return load_handler::<M, ByLane>("b32", false),
-        Op::ds_write_addtid_b32 => return store_handler::<M, ByLane>("b32"),
-        Op::ds_read2_b32 => return Some(read2::<M, 1, 4, 4>),
-        Op::ds_read2st64_b32 => return Some(read2::<M, 1, 4, 256>),
-        Op::ds_read2_b64 => return Some(read2::<M, 2, 8, 8>),
-        Op::ds_read2st64_b64 => return Some(read2::<M, 2, 8, 512>),
-        Op::ds_write2_b32 => return Some(write2::<M, 1, 4, 4>),
-        Op::ds_write2st64_b32 => return Some(write2::<M, 1, 4, 256>),
-        Op::ds_write2_b64 => return Some(write2::<M, 2, 8, 8>),
-        Op::ds_write2st64_b64 => return Some(write2::<M, 2, 8, 512>),
-        Op::ds_wrxchg2_rtn_b32 => return Some(exchange2::<M, false, 4>),
-        Op::ds_wrxchg2st64_rtn_b32 => return Some(exchange2::<M, false, 256>),
-        Op::ds_wrxchg2_rtn_b64 => return Some(exchange2::<M, true, 8>),
-        Op::ds_wrxchg2st64_rtn_b64 => return Some(exchange2::<M, true, 512>),
+        Opcode::ds_nop => return Some(|_, _, _| Ok(())),
+        Opcode::ds_swizzle_b32 => return Some(exchange::swizzle::<M>),
+        Opcode::ds_permute_b32 => return Some(exchange::permute::<M>),
+        Opcode::ds_bpermute_b32 => return Some(exchange::bpermute::<M>),
+        Opcode::ds_append => return Some(append::<M, true>),
+        Opcode::ds_consume => return Some(append::<M, false>),
+        Opcode::ds_read_addtid_b32 => return load_handler::<M, ByLane>("b32", false),
+        Opcode::ds_write_addtid_b32 => return store_handler::<M, ByLane>("b32"),
+        Opcode::ds_read2_b32 => return Some(read2::<M, 1, 4, 4>),
+        Opcode::ds_read2st64_b32 => return Some(read2::<M, 1, 4, 256>),
+        Opcode::ds_read2_b64 => return Some(read2::<M, 2, 8, 8>),
+        Opcode::ds_read2st64_b64 => return Some(read2::<M, 2, 8, 512>),
+        Opcode::ds_write2_b32 => return Some(write2::<M, 1, 4, 4>),
+        Opcode::ds_write2st64_b32 => return Some(write2::<M, 1, 4, 256>),
+        Opcode::ds_write2_b64 => return Some(write2::<M, 2, 8, 8>),
+        Opcode::ds_write2st64_b64 => return Some(write2::<M, 2, 8, 512>),
+        Opcode::ds_wrxchg2_rtn_b32 => return Some(exchange2::<M, false, 4>),
+        Opcode::ds_wrxchg2st64_rtn_b32 => return Some(exchange2::<M, false, 256>),
+        Opcode::ds_wrxchg2_rtn_b64 => return Some(exchange2::<M, true, 8>),
+        Opcode::ds_wrxchg2st64_rtn_b64 => return Some(exchange2::<M, true, 512>),
         _ => {}
     }
     if name.contains("_src2_") {

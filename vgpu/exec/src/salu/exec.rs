@@ -4,10 +4,10 @@ use super::{a32, a64, put32, put64};
 use crate::env::ScalarFn;
 use crate::wave::EXEC;
 use crate::{Args, Wave};
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
-pub(super) fn handler(op: Op) -> Option<ScalarFn> {
-    use Op::*;
+pub(super) fn handler(op: Opcode) -> Option<ScalarFn> {
+    use Opcode::*;
     let handler: ScalarFn = match op {
         s_and_saveexec_b32 => |w, a| save32(w, a, |s, exec| s & exec),
         s_or_saveexec_b32 => |w, a| save32(w, a, |s, exec| s | exec),

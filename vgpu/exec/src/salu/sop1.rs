@@ -4,10 +4,10 @@ use super::{a32, a64, put32, put32_scc, put64, put64_scc};
 use crate::env::ScalarFn;
 use crate::wave::M0;
 use crate::{Args, Src};
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
-pub(super) fn handler(op: Op) -> Option<ScalarFn> {
-    use Op::*;
+pub(super) fn handler(op: Opcode) -> Option<ScalarFn> {
+    use Opcode::*;
     let handler: ScalarFn = match op {
         s_mov_b32 => |w, a| put32(w, a, a32(w, a)),
         // `s_getpc_b64`: its source is the address behind it.

@@ -2,10 +2,10 @@
 
 use super::{a32, a64, b32, b64, put32, put32_scc, put64, put64_scc};
 use crate::env::ScalarFn;
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
-pub(super) fn handler(op: Op) -> Option<ScalarFn> {
-    use Op::*;
+pub(super) fn handler(op: Opcode) -> Option<ScalarFn> {
+    use Opcode::*;
     let handler: ScalarFn = match op {
         s_add_u32 => |w, a| {
             let (sum, carry) = a32(w, a).overflowing_add(b32(w, a));
@@ -130,8 +130,8 @@ pub(super) fn handler(op: Op) -> Option<ScalarFn> {
     Some(handler)
 }
 
-pub(super) fn compare(op: Op) -> Option<ScalarFn> {
-    use Op::*;
+pub(super) fn compare(op: Opcode) -> Option<ScalarFn> {
+    use Opcode::*;
     let handler: ScalarFn = match op {
         s_cmp_eq_i32 | s_cmp_eq_u32 => |w, a| w.scc = a32(w, a) == b32(w, a),
         s_cmp_lg_i32 | s_cmp_lg_u32 => |w, a| w.scc = a32(w, a) != b32(w, a),

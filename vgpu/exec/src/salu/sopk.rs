@@ -4,10 +4,10 @@ use super::{a32, put32};
 use crate::env::ScalarFn;
 use crate::wave::{EXEC, VCC};
 use crate::{Args, Wave};
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
-pub(super) fn handler(op: Op, imm: u16) -> Option<ScalarFn> {
-    use Op::*;
+pub(super) fn handler(op: Opcode, imm: u16) -> Option<ScalarFn> {
+    use Opcode::*;
     let handler: ScalarFn = match op {
         s_movk_i32 => |w, a| put32(w, a, signed(a)),
         s_cmovk_i32 => |w, a| {
@@ -54,10 +54,10 @@ pub(super) fn handler(op: Op, imm: u16) -> Option<ScalarFn> {
 }
 
 /// `s_round_mode` and `s_denorm_mode`: four bits of MODE each.
-pub(super) fn mode(op: Op) -> Option<ScalarFn> {
+pub(super) fn mode(op: Opcode) -> Option<ScalarFn> {
     let handler: ScalarFn = match op {
-        Op::s_round_mode => |w, a| w.mode = w.mode & !0xf | u32::from(a.imm) & 0xf,
-        Op::s_denorm_mode => |w, a| w.mode = w.mode & !0xf0 | (u32::from(a.imm) & 0xf) << 4,
+        Opcode::s_round_mode => |w, a| w.mode = w.mode & !0xf | u32::from(a.imm) & 0xf,
+        Opcode::s_denorm_mode => |w, a| w.mode = w.mode & !0xf0 | (u32::from(a.imm) & 0xf) << 4,
         _ => return None,
     };
     Some(handler)

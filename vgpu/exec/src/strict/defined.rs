@@ -7,10 +7,10 @@
 //! comparisons, and what comes back from scratch.
 
 use super::plan::Span;
-use super::{Lanes, Plan, active, and, chosen, first, or, single, without};
+use super::{Lanes, RegisterUse, active, and, chosen, first, or, single, without};
 use crate::wave::EXEC;
 use crate::{Fault, Finding, PRIVATE_BASE, SCRATCH_BASE, Wave};
-use wave32_isa::{Access, Arg, Form, Inst, Op, Operand, Swizzle};
+use wave32_isa::{Access, Arg, Form, Inst, Opcode, Operand, Swizzle};
 
 const ALL: Lanes = [u32::MAX; 2];
 const NONE: Lanes = [0; 2];
@@ -34,7 +34,7 @@ pub(super) enum Rule {
 
 /// The rule of an instruction.
 pub(super) fn rule(inst: &Inst) -> Rule {
-    use Op::*;
+    use Opcode::*;
     let op = inst.op;
     let register = |arg: &&Arg| arg.operand.as_vgpr().is_some() || arg.operand.as_sgpr().is_some();
     let mut sources = inst.args().iter().filter(|arg| arg.access != Access::W);
@@ -99,7 +99,7 @@ impl Defined {
 
     /// Checks what an instruction does with undefined values, then what it leaves defined.
     #[inline]
-    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &Plan) -> Result<(), Box<Fault>> {
+    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &RegisterUse) -> Result<(), Box<Fault>> {
         if self.sgprs & plan.needs != plan.needs || plan.needs_scc && !self.scc {
             return self.special(wave, inst);
         }
@@ -198,18 +198,18 @@ impl Defined {
         let source = |i: usize| sources().nth(i).map_or(ALL, |arg| self.of(arg));
         let every = || sources().fold(ALL, |all, arg| and(all, self.of(arg)));
         match inst.op {
-            Op::v_readlane_b32 | Op::v_readfirstlane_b32 => {
+            Opcode::v_readlane_b32 | Opcode::v_readfirstlane_b32 => {
                 let lane = single(chosen(wave, inst).unwrap_or(0));
                 let defined = if and(source(0), lane) == NONE { NONE } else { ALL };
                 self.write(inst, ALL, defined);
             }
-            Op::v_writelane_b32 => {
+            Opcode::v_writelane_b32 => {
                 // The lane's value; the register's other lanes are none of its business.
                 let value =
                     inst.args().iter().find(|arg| arg.access == Access::R).map_or(ALL, |arg| self.of(arg));
                 self.write(inst, single(chosen(wave, inst).unwrap_or(0)), value);
             }
-            Op::v_swap_b32 => {
+            Opcode::v_swap_b32 => {
                 let registers: Vec<usize> = inst.args().iter().filter_map(|a| a.operand.as_vgpr()).collect();
                 if let [a, b] = registers[..] {
                     let (x, y) = (self.vgprs[a], self.vgprs[b]);
@@ -217,17 +217,17 @@ impl Defined {
                     self.vgprs[b] = or(without(y, on), and(on, x));
                 }
             }
-            Op::v_movreld_b32
-            | Op::v_movrels_b32
-            | Op::v_movrelsd_b32
-            | Op::v_movrelsd_2_b32
-            | Op::v_swaprel_b32 => {
+            Opcode::v_movreld_b32
+            | Opcode::v_movrels_b32
+            | Opcode::v_movrelsd_b32
+            | Opcode::v_movrelsd_2_b32
+            | Opcode::v_swaprel_b32 => {
                 // Registers that M0 chooses: all that it may choose count as defined.
                 for lanes in &mut self.vgprs {
                     *lanes = or(*lanes, on);
                 }
             }
-            Op::v_cndmask_b32 => {
+            Opcode::v_cndmask_b32 => {
                 let condition = inst.args().last().map_or(Operand::VCC, |arg| arg.operand);
                 let mask = match condition.as_sgpr() {
                     Some(s) if self.sgprs >> s & 1 == 0 => None,
@@ -258,7 +258,7 @@ impl Defined {
                     every()
                 };
                 let crosses = !matches!(inst.swizzle, Swizzle::None)
-                    || matches!(op, Op::v_permlane16_b32 | Op::v_permlanex16_b32);
+                    || matches!(op, Opcode::v_permlane16_b32 | Opcode::v_permlanex16_b32);
                 self.write(inst, on, if crosses { widen(defined) } else { defined });
             }
         }
@@ -272,7 +272,7 @@ impl Defined {
         let op = inst.op;
         let (reads_scc, writes_scc) = op.scc();
         let sources = || inst.args().iter().filter(|arg| arg.access != Access::W);
-        let branches = op.is_branch() || matches!(op, Op::s_sendmsg);
+        let branches = op.is_branch() || matches!(op, Opcode::s_sendmsg);
         if branches {
             self.need_sgprs(sources())?;
             if reads_scc && !self.scc {
@@ -282,7 +282,7 @@ impl Defined {
         let every = sources().all(|arg| self.of(arg) != NONE) && (!reads_scc || self.scc);
         let some = sources().any(|arg| self.of(arg) != NONE);
         let defined = match op {
-            Op::s_cselect_b32 | Op::s_cselect_b64 => {
+            Opcode::s_cselect_b32 | Opcode::s_cselect_b64 => {
                 let chosen = sources().nth(usize::from(!wave.scc)).is_none_or(|arg| self.of(arg) != NONE);
                 self.scc && chosen
             }
@@ -297,11 +297,11 @@ impl Defined {
         }
         if matches!(
             op,
-            Op::s_movrels_b32
-                | Op::s_movrels_b64
-                | Op::s_movreld_b32
-                | Op::s_movreld_b64
-                | Op::s_movrelsd_2_b32
+            Opcode::s_movrels_b32
+                | Opcode::s_movrels_b64
+                | Opcode::s_movreld_b32
+                | Opcode::s_movreld_b64
+                | Opcode::s_movrelsd_2_b32
         ) {
             // Registers that M0 chooses: all count as defined.
             self.sgprs = u128::MAX;
@@ -381,8 +381,8 @@ fn places(inst: &Inst) -> (Option<&Arg>, &[Arg]) {
     }
     let first = args.iter().position(|arg| arg.access == Access::R).unwrap_or(args.len());
     match inst.op {
-        Op::ds_swizzle_b32 => (None, &[]),
-        Op::ds_write_addtid_b32 => (None, &args[first..]),
+        Opcode::ds_swizzle_b32 => (None, &[]),
+        Opcode::ds_write_addtid_b32 => (None, &args[first..]),
         _ => (args.get(first), args.get(first + 1..).unwrap_or(&[])),
     }
 }
@@ -434,31 +434,41 @@ fn same_twice(inst: &Inst) -> bool {
     let mut sources = inst.args().iter().filter(|arg| arg.access == Access::R);
     let zero = matches!(
         inst.op,
-        Op::v_xor_b32 | Op::v_sub_nc_u32 | Op::s_xor_b32 | Op::s_xor_b64 | Op::s_sub_u32 | Op::s_sub_i32
+        Opcode::v_xor_b32
+            | Opcode::v_sub_nc_u32
+            | Opcode::s_xor_b32
+            | Opcode::s_xor_b64
+            | Opcode::s_sub_u32
+            | Opcode::s_sub_i32
     );
     zero && matches!((sources.next(), sources.next()), (Some(a), Some(b)) if a.operand == b.operand)
 }
 
 /// Results of which each source may give a part.
-fn merges(op: Op) -> bool {
+fn merges(op: Opcode) -> bool {
     let name = op.name();
     sets_bits(op)
-        || matches!(op, Op::v_and_b32 | Op::v_and_or_b32)
+        || matches!(op, Opcode::v_and_b32 | Opcode::v_and_or_b32)
         || ["v_pk_", "v_cvt_pk", "v_pack", "v_fma_mix", "v_perm_b32", "v_alignb", "v_dot", "v_lshrrev_b64"]
             .iter()
             .any(|start| name.starts_with(start))
 }
 
 /// Those whose constants are a part too.
-fn sets_bits(op: Op) -> bool {
+fn sets_bits(op: Opcode) -> bool {
     matches!(
         op,
-        Op::v_or_b32 | Op::v_or3_b32 | Op::v_lshl_or_b32 | Op::v_bfi_b32 | Op::v_perm_b32 | Op::v_mad_u32_u16
+        Opcode::v_or_b32
+            | Opcode::v_or3_b32
+            | Opcode::v_lshl_or_b32
+            | Opcode::v_bfi_b32
+            | Opcode::v_perm_b32
+            | Opcode::v_mad_u32_u16
     )
 }
 
 /// Scalar results of which each source may give a part.
-fn scalar_merges(op: Op) -> bool {
+fn scalar_merges(op: Opcode) -> bool {
     let name = op.name();
     ["s_and", "s_or", "s_nand", "s_nor", "s_xnor", "s_pack", "s_bitset", "s_xor_save", "s_bfm"]
         .iter()

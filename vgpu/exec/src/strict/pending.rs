@@ -3,10 +3,10 @@
 //! Vector memory returns in order, and so does LDS; scalar memory and messages do not. FLAT counts with both, in order
 //! with either (LLVM: `hasFlatLgkmVMemCountInOrder`). Stores read their data at issue on gfx10: nobody waits for that.
 
-use super::{Lanes, Plan, active, and, chosen, first, single};
+use super::{Lanes, RegisterUse, active, and, chosen, first, single};
 use crate::{Fault, Finding, Wave};
 use std::collections::VecDeque;
-use wave32_isa::{Access, Arg, Form, Inst, Op};
+use wave32_isa::{Access, Arg, Form, Inst, Opcode};
 
 /// How an operation leaves `lgkmcnt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) struct Pending {
 impl Pending {
     /// Checks an instruction's registers, then takes note of what it starts or waits for.
     #[inline]
-    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &Plan) -> Result<(), Box<Fault>> {
+    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &RegisterUse) -> Result<(), Box<Fault>> {
         let busy = self.vgprs.iter().zip(&plan.vgprs).fold(0, |busy, (a, b)| busy | a & b) != 0
             || self.sgprs & plan.sgprs != 0;
         if busy || plan.counted { self.check(wave, inst, busy) } else { Ok(()) }
@@ -52,7 +52,7 @@ impl Pending {
     /// Whether an instruction needs to be looked at whatever is under way.
     pub fn counts(inst: &Inst) -> bool {
         Under::of([0; 2], inst).is_some()
-            || inst.op == Op::s_barrier
+            || inst.op == Opcode::s_barrier
             || Self::default().wait(&Wave::new(0, false), inst)
     }
 
@@ -66,7 +66,7 @@ impl Pending {
                 self.look(wave, inst, arg, starts.as_ref())?;
             }
         }
-        if inst.op == Op::s_barrier
+        if inst.op == Opcode::s_barrier
             && let Some(store) = self.under.iter().find(|u| u.lds_store)
         {
             let counter = if store.vmcnt { "vmcnt" } else { "lgkmcnt" };
@@ -97,7 +97,7 @@ impl Pending {
                 continue;
             }
             let lanes = match chosen(wave, inst) {
-                Some(lane) if vector && inst.op != Op::v_writelane_b32 => single(lane),
+                Some(lane) if vector && inst.op != Opcode::v_writelane_b32 => single(lane),
                 Some(lane) if vector && arg.access != Access::R => single(lane),
                 _ => active(wave),
             };
@@ -126,11 +126,11 @@ impl Pending {
             (sgpr & 63) + (imm & 63)
         };
         let (vmcnt, lgkmcnt) = match inst.op {
-            Op::s_waitcnt => (imm & 15 | imm >> 10 & 48, imm >> 8 & 63),
-            Op::s_waitcnt_vmcnt => (sum(), 63),
-            Op::s_waitcnt_lgkmcnt => (63, sum()),
-            Op::s_wait_idle => (0, 0),
-            Op::s_waitcnt_vscnt | Op::s_waitcnt_expcnt | Op::s_waitcnt_depctr => return true,
+            Opcode::s_waitcnt => (imm & 15 | imm >> 10 & 48, imm >> 8 & 63),
+            Opcode::s_waitcnt_vmcnt => (sum(), 63),
+            Opcode::s_waitcnt_lgkmcnt => (63, sum()),
+            Opcode::s_wait_idle => (0, 0),
+            Opcode::s_waitcnt_vscnt | Opcode::s_waitcnt_expcnt | Opcode::s_waitcnt_depctr => return true,
             _ => return false,
         };
         let (mut younger_vector, mut younger_lds) = (0, 0);
@@ -184,7 +184,7 @@ impl Under {
         };
         let none = Self { vmcnt: false, lgkm: Lgkm::No, first, count, vector: true, lanes, lds_store: false };
         Some(match inst.form {
-            Form::Smem | Form::Sopp if inst.form == Form::Smem || op == Op::s_sendmsg => {
+            Form::Smem | Form::Sopp if inst.form == Form::Smem || op == Opcode::s_sendmsg => {
                 Self { lgkm: Lgkm::Anytime, vector: false, ..none }
             }
             Form::Ds => Self { lgkm: Lgkm::InOrder, lds_store: op.is_store() || op.is_atomic(), ..none },

@@ -14,7 +14,7 @@ pub(super) struct Span {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Plan {
+pub struct RegisterUse {
     /// Registers that it names, a bit each.
     pub(super) vgprs: [u64; 4],
     pub(super) sgprs: u128,
@@ -31,7 +31,7 @@ pub struct Plan {
     pub(super) dst: Span,
 }
 
-impl Plan {
+impl RegisterUse {
     /// Of an instruction.
     pub fn new(inst: &Inst) -> Self {
         let (needs_scc, sets_scc) = inst.op.scc();

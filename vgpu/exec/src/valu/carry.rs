@@ -4,7 +4,7 @@ use super::division::scale;
 use super::format::{F32, F64};
 use super::mode::Mode;
 use crate::lanes::{Handlers, Kind, Lane, three};
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
 /// `name: RESULT(SOURCES) |mode, a, b, c| result, carry`.
 macro_rules! carrying {
@@ -32,9 +32,9 @@ macro_rules! carrying {
         )*
 
         /// The handlers of these operations.
-        pub(super) fn bind(op: Op) -> Option<Handlers> {
+        pub(super) fn bind(op: Opcode) -> Option<Handlers> {
             Some(match op {
-                $(Op::$name => Handlers::of::<$name>(),)*
+                $(Opcode::$name => Handlers::of::<$name>(),)*
                 _ => return None,
             })
         }

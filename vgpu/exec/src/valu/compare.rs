@@ -6,7 +6,7 @@
 use super::format::{F16, F32, F64, Format, input, is_nan, is_signalling, is_small};
 use super::mode::Mode;
 use crate::lanes::{Handlers, Kind, Lane, three};
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
 /// Sources of a float comparison as doubles, which order alike.
 #[inline(always)]
@@ -54,9 +54,9 @@ macro_rules! compares {
         )*
 
         /// The handlers of the comparisons.
-        pub(super) fn bind(op: Op) -> Option<Handlers> {
+        pub(super) fn bind(op: Opcode) -> Option<Handlers> {
             Some(match op {
-                $(Op::$cmp | Op::$cmpx => Handlers::of::<$cmp>(),)*
+                $(Opcode::$cmp | Opcode::$cmpx => Handlers::of::<$cmp>(),)*
                 _ => return None,
             })
         }

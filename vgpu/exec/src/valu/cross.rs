@@ -5,26 +5,26 @@ use crate::env::VectorFn;
 use crate::lanes::{Kind, Kinds, blend, by_lane, general};
 use crate::wave::{EXEC, M0};
 use crate::{Args, Row, Src, Wave};
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
 /// The handler of such an operation; only moves come swizzled.
-pub(super) fn bind(op: Op) -> Option<VectorFn> {
+pub(super) fn bind(op: Opcode) -> Option<VectorFn> {
     Some(match op {
-        Op::v_nop | Op::v_clrexcp | Op::v_pipeflush => nothing,
-        Op::v_readfirstlane_b32 => readfirstlane,
-        Op::v_readlane_b32 => readlane,
-        Op::v_writelane_b32 => writelane,
-        Op::v_permlane16_b32 => permlane::<0>,
-        Op::v_permlanex16_b32 => permlane::<16>,
-        Op::v_mbcnt_lo_u32_b32 => mbcnt::<0>,
-        Op::v_mbcnt_hi_u32_b32 => mbcnt::<1>,
-        Op::v_swap_b32 => swap,
-        Op::v_swaprel_b32 => swaprel,
-        Op::v_movreld_b32 => movrel::<false, true>,
-        Op::v_movrels_b32 => movrel::<true, false>,
-        Op::v_movrelsd_b32 => movrel::<true, true>,
-        Op::v_movrelsd_2_b32 => movrelsd_2,
-        Op::v_mqsad_u32_u8 => mqsad_u32,
+        Opcode::v_nop | Opcode::v_clrexcp | Opcode::v_pipeflush => nothing,
+        Opcode::v_readfirstlane_b32 => readfirstlane,
+        Opcode::v_readlane_b32 => readlane,
+        Opcode::v_writelane_b32 => writelane,
+        Opcode::v_permlane16_b32 => permlane::<0>,
+        Opcode::v_permlanex16_b32 => permlane::<16>,
+        Opcode::v_mbcnt_lo_u32_b32 => mbcnt::<0>,
+        Opcode::v_mbcnt_hi_u32_b32 => mbcnt::<1>,
+        Opcode::v_swap_b32 => swap,
+        Opcode::v_swaprel_b32 => swaprel,
+        Opcode::v_movreld_b32 => movrel::<false, true>,
+        Opcode::v_movrels_b32 => movrel::<true, false>,
+        Opcode::v_movrelsd_b32 => movrel::<true, true>,
+        Opcode::v_movrelsd_2_b32 => movrelsd_2,
+        Opcode::v_mqsad_u32_u8 => mqsad_u32,
         _ => return None,
     })
 }

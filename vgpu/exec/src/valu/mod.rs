@@ -21,7 +21,7 @@ use crate::env::VectorFn;
 use crate::lanes::Handlers;
 use crate::wave::EXEC;
 use crate::{Args, Src, Wave};
-use wave32_isa::{Access, Form, Inst, Mods, Op, Swizzle};
+use wave32_isa::{Access, Form, Inst, Mods, Opcode, Swizzle};
 
 /// The handler of a vector ALU instruction, and its operands.
 pub(crate) fn bind(inst: &Inst) -> Option<(VectorFn, Args)> {
@@ -58,26 +58,26 @@ pub(crate) fn bind(inst: &Inst) -> Option<(VectorFn, Args)> {
 }
 
 /// The first source that is the wave's, not a lane's: a lane number. Of a VGPR there the manual says nothing.
-fn uniform_from(op: Op) -> usize {
+fn uniform_from(op: Opcode) -> usize {
     match op {
-        Op::v_writelane_b32 => 0,
-        Op::v_readlane_b32 | Op::v_permlane16_b32 | Op::v_permlanex16_b32 => 1,
+        Opcode::v_writelane_b32 => 0,
+        Opcode::v_readlane_b32 | Opcode::v_permlane16_b32 | Opcode::v_permlanex16_b32 => 1,
         _ => 4,
     }
 }
 
 /// Operations that are not one lane's alone, or treat the halves of a register alike.
-fn wide_operands(op: Op, swizzle: &Swizzle) -> Option<VectorFn> {
+fn wide_operands(op: Opcode, swizzle: &Swizzle) -> Option<VectorFn> {
     match op {
-        Op::v_div_fmas_f32 => Some(division::fmas::<F32>),
-        Op::v_div_fmas_f64 => Some(division::fmas::<F64>),
+        Opcode::v_div_fmas_f32 => Some(division::fmas::<F32>),
+        Opcode::v_div_fmas_f64 => Some(division::fmas::<F64>),
         // The packed operations that come swizzled are dot products, which are lanes' too.
         _ if *swizzle == Swizzle::None => packed::bind(op).or_else(|| cross::bind(op)),
         _ => cross::bind(op),
     }
 }
 
-fn lanes_of(op: Op) -> Option<Handlers> {
+fn lanes_of(op: Opcode) -> Option<Handlers> {
     int::bind(op)
         .or_else(|| float::bind(op))
         .or_else(|| compare::bind(op))

@@ -10,49 +10,49 @@ use super::{float, int};
 use crate::env::VectorFn;
 use crate::lanes::{Handlers, Kind, Lane, ZEROS, blend, each, each_wide, finished, lanes, row, spread};
 use crate::{Args, Register, Row, Src, Wave};
-use wave32_isa::Op;
+use wave32_isa::Opcode;
 
 /// The handler of a packed or mixed operation.
-pub(super) fn bind(op: Op) -> Option<VectorFn> {
+pub(super) fn bind(op: Opcode) -> Option<VectorFn> {
     Some(match op {
-        Op::v_pk_add_f16 => packed::<float::v_add_f16>,
-        Op::v_pk_mul_f16 => packed::<float::v_mul_f16>,
-        Op::v_pk_fma_f16 | Op::v_pk_fmac_f16 => packed::<float::v_fma_f16>,
-        Op::v_pk_min_f16 => packed::<float::v_min_f16>,
-        Op::v_pk_max_f16 => packed::<float::v_max_f16>,
-        Op::v_pk_add_u16 => packed::<int::v_add_nc_u16>,
-        Op::v_pk_add_i16 => packed::<int::v_add_nc_i16>,
-        Op::v_pk_sub_u16 => packed::<int::v_sub_nc_u16>,
-        Op::v_pk_sub_i16 => packed::<int::v_sub_nc_i16>,
-        Op::v_pk_mul_lo_u16 => packed::<int::v_mul_lo_u16>,
-        Op::v_pk_mad_u16 => packed::<int::v_mad_u16>,
-        Op::v_pk_mad_i16 => packed::<int::v_mad_i16>,
-        Op::v_pk_min_u16 => packed::<int::v_min_u16>,
-        Op::v_pk_min_i16 => packed::<int::v_min_i16>,
-        Op::v_pk_max_u16 => packed::<int::v_max_u16>,
-        Op::v_pk_max_i16 => packed::<int::v_max_i16>,
-        Op::v_pk_lshlrev_b16 => packed::<int::v_lshlrev_b16>,
-        Op::v_pk_lshrrev_b16 => packed::<int::v_lshrrev_b16>,
-        Op::v_pk_ashrrev_i16 => packed::<int::v_ashrrev_i16>,
-        Op::v_fma_mix_f32 => mix::<32>,
-        Op::v_fma_mixlo_f16 => mix::<0>,
-        Op::v_fma_mixhi_f16 => mix::<16>,
-        Op::v_dot2_f32_f16 | Op::v_dot2c_f32_f16 => dot::<dots::v_dot2_f32_f16, true>,
-        Op::v_dot2_i32_i16 => dot::<dots::v_dot2_i32_i16, true>,
-        Op::v_dot2_u32_u16 => dot::<dots::v_dot2_u32_u16, true>,
-        Op::v_dot4_i32_i8 | Op::v_dot4c_i32_i8 => dot::<dots::v_dot4_i32_i8, false>,
-        Op::v_dot4_u32_u8 => dot::<dots::v_dot4_u32_u8, false>,
-        Op::v_dot8_i32_i4 => dot::<dots::v_dot8_i32_i4, false>,
-        Op::v_dot8_u32_u4 => dot::<dots::v_dot8_u32_u4, false>,
+        Opcode::v_pk_add_f16 => packed::<float::v_add_f16>,
+        Opcode::v_pk_mul_f16 => packed::<float::v_mul_f16>,
+        Opcode::v_pk_fma_f16 | Opcode::v_pk_fmac_f16 => packed::<float::v_fma_f16>,
+        Opcode::v_pk_min_f16 => packed::<float::v_min_f16>,
+        Opcode::v_pk_max_f16 => packed::<float::v_max_f16>,
+        Opcode::v_pk_add_u16 => packed::<int::v_add_nc_u16>,
+        Opcode::v_pk_add_i16 => packed::<int::v_add_nc_i16>,
+        Opcode::v_pk_sub_u16 => packed::<int::v_sub_nc_u16>,
+        Opcode::v_pk_sub_i16 => packed::<int::v_sub_nc_i16>,
+        Opcode::v_pk_mul_lo_u16 => packed::<int::v_mul_lo_u16>,
+        Opcode::v_pk_mad_u16 => packed::<int::v_mad_u16>,
+        Opcode::v_pk_mad_i16 => packed::<int::v_mad_i16>,
+        Opcode::v_pk_min_u16 => packed::<int::v_min_u16>,
+        Opcode::v_pk_min_i16 => packed::<int::v_min_i16>,
+        Opcode::v_pk_max_u16 => packed::<int::v_max_u16>,
+        Opcode::v_pk_max_i16 => packed::<int::v_max_i16>,
+        Opcode::v_pk_lshlrev_b16 => packed::<int::v_lshlrev_b16>,
+        Opcode::v_pk_lshrrev_b16 => packed::<int::v_lshrrev_b16>,
+        Opcode::v_pk_ashrrev_i16 => packed::<int::v_ashrrev_i16>,
+        Opcode::v_fma_mix_f32 => mix::<32>,
+        Opcode::v_fma_mixlo_f16 => mix::<0>,
+        Opcode::v_fma_mixhi_f16 => mix::<16>,
+        Opcode::v_dot2_f32_f16 | Opcode::v_dot2c_f32_f16 => dot::<dots::v_dot2_f32_f16, true>,
+        Opcode::v_dot2_i32_i16 => dot::<dots::v_dot2_i32_i16, true>,
+        Opcode::v_dot2_u32_u16 => dot::<dots::v_dot2_u32_u16, true>,
+        Opcode::v_dot4_i32_i8 | Opcode::v_dot4c_i32_i8 => dot::<dots::v_dot4_i32_i8, false>,
+        Opcode::v_dot4_u32_u8 => dot::<dots::v_dot4_u32_u8, false>,
+        Opcode::v_dot8_i32_i4 => dot::<dots::v_dot8_i32_i4, false>,
+        Opcode::v_dot8_u32_u4 => dot::<dots::v_dot8_u32_u4, false>,
         _ => return None,
     })
 }
 
 /// The handlers of gfx1012's operations that DPP may swizzle.
-pub(super) fn bind_lanes(op: Op) -> Option<Handlers> {
+pub(super) fn bind_lanes(op: Opcode) -> Option<Handlers> {
     match op {
-        Op::v_dot2c_f32_f16 => dots::bind(Op::v_dot2_f32_f16),
-        Op::v_dot4c_i32_i8 => dots::bind(Op::v_dot4_i32_i8),
+        Opcode::v_dot2c_f32_f16 => dots::bind(Opcode::v_dot2_f32_f16),
+        Opcode::v_dot4c_i32_i8 => dots::bind(Opcode::v_dot4_i32_i8),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use model::{Seen, model};
 use rand::{Rng, rngs::StdRng, seq::IndexedRandom};
 use std::collections::BTreeSet;
 use wave32_exec::{PRIVATE_BASE, SHARED_BASE, Wave};
-use wave32_isa::{Form, Op};
+use wave32_isa::{Form, Opcode};
 
 /// Rounds for each operation.
 const ROUNDS: usize = 60;
@@ -102,7 +102,7 @@ impl Source {
 
 /// An instruction to try.
 struct Case {
-    op: Op,
+    op: Opcode,
     text: String,
     dst: Option<usize>,
     wide: bool,
@@ -111,7 +111,7 @@ struct Case {
 }
 
 /// Which operands are 64 bits wide: destination, sources.
-fn widths(op: Op) -> (bool, Vec<bool>) {
+fn widths(op: Opcode) -> (bool, Vec<bool>) {
     let row = op.row();
     let of = |slot: &wave32_isa::Slot| match slot {
         wave32_isa::Slot::Value(_, dwords) => Some(*dwords == 2),
@@ -120,7 +120,7 @@ fn widths(op: Op) -> (bool, Vec<bool>) {
     (row.dst.first().and_then(of).unwrap_or(false), row.src.iter().filter_map(of).collect())
 }
 
-fn case(op: Op, rng: &mut StdRng) -> Case {
+fn case(op: Opcode, rng: &mut StdRng) -> Case {
     let (wide, sources) = widths(op);
     let sopk = op.row().form == Form::Sopk;
     let mut literal = false;
@@ -159,12 +159,12 @@ fn case(op: Op, rng: &mut StdRng) -> Case {
     Case { op, text: format!("{} {}", op.name(), operands.join(", ")), dst, wide, sources, imm }
 }
 
-fn operations() -> Vec<Op> {
-    let scalar = |op: &&Op| matches!(op.row().form, Form::Sop1 | Form::Sop2 | Form::Sopc | Form::Sopk);
-    Op::ALL.iter().filter(scalar).copied().collect()
+fn operations() -> Vec<Opcode> {
+    let scalar = |op: &&Opcode| matches!(op.row().form, Form::Sop1 | Form::Sop2 | Form::Sopc | Form::Sopk);
+    Opcode::ALL.iter().filter(scalar).copied().collect()
 }
 
-fn is_relative(op: Op) -> bool {
+fn is_relative(op: Opcode) -> bool {
     op.name().starts_with("s_movrel")
 }
 
@@ -175,8 +175,8 @@ fn every_operation_does_what_the_manual_says() {
     }
     let rng = &mut rng();
     let skipped =
-        |op: &Op| ELSEWHERE.contains(&op.name()) || MISSING.contains(&op.name()) || is_relative(*op);
-    let operations: Vec<Op> = operations().into_iter().filter(|op| !skipped(op)).collect();
+        |op: &Opcode| ELSEWHERE.contains(&op.name()) || MISSING.contains(&op.name()) || is_relative(*op);
+    let operations: Vec<Opcode> = operations().into_iter().filter(|op| !skipped(op)).collect();
     let cases: Vec<Case> =
         operations.iter().flat_map(|op| (0..ROUNDS).map(|_| *op)).map(|op| case(op, rng)).collect();
     let codes = assemble(&cases.iter().map(|c| c.text.clone()).collect::<Vec<_>>(), false);
@@ -225,7 +225,7 @@ fn every_operation_does_what_the_manual_says() {
     assert_eq!(tested.len() + relative.len() + ELSEWHERE.len() + MISSING.len(), self::operations().len());
 }
 
-fn operations_relative() -> Vec<Op> {
+fn operations_relative() -> Vec<Opcode> {
     operations().into_iter().filter(|op| is_relative(*op)).collect()
 }
 

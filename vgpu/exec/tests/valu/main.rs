@@ -16,7 +16,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use wave32_exec::Wave;
-use wave32_isa::{Inst, Op, Target, Ty, decode};
+use wave32_isa::{Inst, Opcode, Target, Ty, decode};
 use words::{ENCODINGS, Encoding, VGPRS};
 
 fn seed() -> u64 {
@@ -240,10 +240,10 @@ fn undefined(inst: &Inst) -> bool {
 
 /// Runs an operation so often in each of its forms; adds to `met` how often each was compared.
 fn check(
-    op: Op,
+    op: Opcode,
     rounds: usize,
     rng: &mut StdRng,
-    met: &mut BTreeMap<(Op, Encoding), usize>,
+    met: &mut BTreeMap<(Opcode, Encoding), usize>,
     wrong: &mut Vec<String>,
 ) {
     for encoding in ENCODINGS {
@@ -296,8 +296,8 @@ fn every_operation_is_its_model() {
     let rounds = std::env::var("WAVE32_ROUNDS").ok().and_then(|s| s.parse().ok()).unwrap_or(40);
     let (mut met, mut wrong) = (BTreeMap::new(), Vec::new());
     let filter = std::env::var("WAVE32_OP").unwrap_or_default();
-    let all: Vec<Op> =
-        Op::ALL.iter().copied().filter(|op| op.is_valu() && op.name().contains(&filter)).collect();
+    let all: Vec<Opcode> =
+        Opcode::ALL.iter().copied().filter(|op| op.is_valu() && op.name().contains(&filter)).collect();
     for &op in &all {
         let run = std::panic::AssertUnwindSafe(|| check(op, rounds, &mut rng, &mut met, &mut wrong));
         if std::panic::catch_unwind(run).is_err() {

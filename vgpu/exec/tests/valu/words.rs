@@ -2,7 +2,7 @@
 
 use rand::Rng;
 use rand::rngs::StdRng;
-use wave32_isa::{Form, Op};
+use wave32_isa::{Form, Opcode};
 
 /// How an operation may be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,7 +51,7 @@ fn rare(rng: &mut StdRng, bits: u32) -> u32 {
 }
 
 /// Words that may be an encoding of `op`; the decoder says.
-pub fn words(op: Op, encoding: Encoding, rng: &mut StdRng) -> Vec<u32> {
+pub fn words(op: Opcode, encoding: Encoding, rng: &mut StdRng) -> Vec<u32> {
     let row = op.row();
     let code = u32::from(row.code);
     let literal = literal(rng);

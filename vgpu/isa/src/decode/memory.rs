@@ -2,18 +2,18 @@
 
 use super::{DecodeError, Decoder};
 use crate::op::{Slot, flag};
-use crate::{Access, Form, Op, Operand, Ty};
+use crate::{Access, Form, Opcode, Operand, Ty};
 
 impl Decoder<'_> {
     pub(super) fn ds(&mut self) -> Result<(), DecodeError> {
         let op = self.inst.op;
         let row = op.row();
         self.inst.mem.gds = self.bit(17);
-        if op == Op::ds_nop {
+        if op == Opcode::ds_nop {
             self.zero(0, 16, "OFFSET")?;
             self.zero(17, 1, "GDS")?;
         }
-        if matches!(op, Op::ds_permute_b32 | Op::ds_bpermute_b32) {
+        if matches!(op, Opcode::ds_permute_b32 | Opcode::ds_bpermute_b32) {
             self.zero(17, 1, "GDS")?;
         }
         if op.is_gds() && !self.inst.mem.gds {

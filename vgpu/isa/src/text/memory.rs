@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::List;
-use crate::{Form, Inst, Op, Slot};
+use crate::{Form, Inst, Opcode, Slot};
 
 impl Inst {
     fn listed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,7 +58,7 @@ impl Inst {
             if mem.offset1 != 0 {
                 write!(f, " offset1:{}", mem.offset1)?;
             }
-        } else if self.op == Op::ds_swizzle_b32 {
+        } else if self.op == Opcode::ds_swizzle_b32 {
             swizzle(f, mem.offset as u16)?;
         } else if mem.offset != 0 {
             write!(f, " offset:{}", mem.offset)?;

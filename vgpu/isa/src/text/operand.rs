@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::op::flag;
-use crate::{Arg, Form, Inst, Op, Operand, Slot, Swizzle, Ty};
+use crate::{Arg, Form, Inst, Opcode, Operand, Slot, Swizzle, Ty};
 
 impl Inst {
     pub(super) fn operand(&self, f: &mut fmt::Formatter<'_>, arg: &Arg) -> fmt::Result {
@@ -50,7 +50,8 @@ impl Inst {
     /// The type that LLVM shows constants of: half for all of `v_fma_mix`, and for `v_ldexp_f16`'s exponent, though it is
     /// an integer.
     fn shown(&self, arg: &Arg) -> Ty {
-        let half = self.op.row().src.contains(&Slot::Mix) || self.op == Op::v_ldexp_f16 && arg.ty == Ty::I16;
+        let half =
+            self.op.row().src.contains(&Slot::Mix) || self.op == Opcode::v_ldexp_f16 && arg.ty == Ty::I16;
         if half { Ty::F16 } else { arg.ty }
     }
 

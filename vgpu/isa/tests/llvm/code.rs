@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
-use wave32_isa::{DecodeError, Op, Target, decode};
+use wave32_isa::{DecodeError, Opcode, Target, decode};
 
 /// Machine code for one target.
 pub struct Code {
@@ -19,7 +19,7 @@ pub struct Code {
 pub struct Met {
     pub instructions: usize,
     pub graphics: usize,
-    pub ops: BTreeSet<Op>,
+    pub ops: BTreeSet<Opcode>,
 }
 
 impl Met {
@@ -30,7 +30,7 @@ impl Met {
             self.instructions,
             self.graphics,
             self.ops.len(),
-            Op::ALL.len()
+            Opcode::ALL.len()
         );
     }
 }

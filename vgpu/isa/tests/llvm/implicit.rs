@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use wave32_isa::{Access, Form, Op, Operand, Target, decode};
+use wave32_isa::{Access, Form, Opcode, Operand, Target, decode};
 
 use crate::oracle;
 
 /// LLVM 19 has no SCC here; the manual has ("SCC = 1 if result is non-zero").
-const MANUAL_SAYS_SCC: [Op; 2] = [Op::s_quadmask_b32, Op::s_quadmask_b64];
+const MANUAL_SAYS_SCC: [Opcode; 2] = [Opcode::s_quadmask_b32, Opcode::s_quadmask_b64];
 /// LLVM has them read EXEC, which keeps its scheduler from moving them.
-const LLVM_SAYS_EXEC: [Op; 2] = [Op::s_sendmsg, Op::s_sendmsghalt];
+const LLVM_SAYS_EXEC: [Opcode; 2] = [Opcode::s_sendmsg, Opcode::s_sendmsghalt];
 
 #[test]
 fn implicit_operands_are_as_llvm_says() {
@@ -21,7 +21,7 @@ fn implicit_operands_are_as_llvm_says() {
         return;
     }
     let scalar =
-        |op: &Op| matches!(op.row().form, Form::Sop1 | Form::Sop2 | Form::Sopc | Form::Sopk | Form::Sopp);
+        |op: &Opcode| matches!(op.row().form, Form::Sop1 | Form::Sop2 | Form::Sopc | Form::Sopk | Form::Sopp);
     let seed = std::env::var("WAVE32_TEST_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok())
@@ -31,7 +31,7 @@ fn implicit_operands_are_as_llvm_says() {
     // A process each: a sample, unless the whole sweep is asked for.
     let share = if oracle::sweep() { 1.0 } else { 0.15 };
     let mut all = Vec::new();
-    for op in Op::ALL.iter().copied().filter(scalar) {
+    for op in Opcode::ALL.iter().copied().filter(scalar) {
         let mut ours = implicit(op);
         if MANUAL_SAYS_SCC.contains(&op) {
             assert_eq!(ours, ["implicit-def $scc"]);
@@ -63,7 +63,7 @@ fn implicit_operands_are_as_llvm_says() {
 }
 
 /// Our implicit operands in LLVM's words.
-fn implicit(op: Op) -> Vec<String> {
+fn implicit(op: Opcode) -> Vec<String> {
     let row = op.row();
     let code = u32::from(row.code);
     let word = match row.form {
@@ -91,7 +91,7 @@ fn implicit(op: Op) -> Vec<String> {
 }
 
 /// Has LLVM parse the operations with just these of the four registers.
-fn parse(operations: &[(Op, Vec<String>)]) -> Result<(), String> {
+fn parse(operations: &[(Opcode, Vec<String>)]) -> Result<(), String> {
     let mut text = String::from("---\nname: f\nbody: |\n  bb.0:\n");
     for (op, operands) in operations {
         // MODE is none of the four.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use wave32_isa::{DecodeError, Form, Inst, Op, Swizzle, Target, decode};
+use wave32_isa::{DecodeError, Form, Inst, Opcode, Swizzle, Target, decode};
 
 use crate::oracle;
 
@@ -129,21 +129,21 @@ const FORMATS: [Place; 17] = [
 ];
 
 /// Every operation in every format it comes in.
-fn places() -> impl Iterator<Item = (Op, Form)> {
-    let short_only = |op: &Op| {
+fn places() -> impl Iterator<Item = (Opcode, Form)> {
+    let short_only = |op: &Opcode| {
         let name = op.name();
         let constant = ["v_mad", "v_fma"].iter().any(|start| name.starts_with(start));
         constant
             || ["v_readfirstlane", "v_swap", "v_pk_fmac", "v_dot"].iter().any(|start| name.starts_with(start))
     };
-    let promoted = move |op: &Op| match op.row().form {
+    let promoted = move |op: &Opcode| match op.row().form {
         Form::Vopc => true,
         Form::Vop1 => !short_only(op),
         Form::Vop2 => !short_only(op) || op.name().starts_with("v_fmac"),
         _ => false,
     };
-    let own = Op::ALL.iter().map(|&op| (op, op.row().form));
-    own.chain(Op::ALL.iter().copied().filter(promoted).map(|op| (op, Form::Vop3)))
+    let own = Opcode::ALL.iter().map(|&op| (op, op.row().form));
+    own.chain(Opcode::ALL.iter().copied().filter(promoted).map(|op| (op, Form::Vop3)))
 }
 
 fn encodings(rng: &mut StdRng, target: Target, wave64: bool) -> Vec<[u32; 3]> {

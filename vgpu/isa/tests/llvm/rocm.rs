@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use wave32_isa::{Form, Op, Target, decode};
+use wave32_isa::{Form, Opcode, Target, decode};
 
 use crate::code::{self, Code};
 use crate::oracle;
@@ -85,7 +85,7 @@ fn code_size(words: &[u32]) -> usize {
     let (mut at, mut size) = (0, 0);
     while let Ok(inst) = decode(&words[at..], Target::Gfx1010, true) {
         at += usize::from(inst.len / 4);
-        if inst.op == Op::s_endpgm {
+        if inst.op == Opcode::s_endpgm {
             size = at;
         }
         if at >= words.len() {

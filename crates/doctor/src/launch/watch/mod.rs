@@ -84,7 +84,7 @@ impl Calls {
 
 /// Where a process was in MIOpen, and since when.
 #[derive(Debug, Clone)]
-struct Place {
+struct StuckCall {
     tid: i32,
     calls: Calls,
     counters: Counters,
@@ -99,7 +99,7 @@ pub struct Watch {
     root: i32,
     allowed: Duration,
     last: LastCommand,
-    places: BTreeMap<Process, Place>,
+    places: BTreeMap<Process, StuckCall>,
 }
 
 impl Watch {
@@ -154,7 +154,7 @@ impl Watch {
             .filter(|known| known.tid == tid && known.counters == counters && known.command == command);
         let Some(known) = known.and_then(|known| known.calls.takes(&calls).then_some(&*known)) else {
             let place =
-                Place { tid, calls: Calls::new(calls), counters, command, since: Instant::now(), cpu };
+                StuckCall { tid, calls: Calls::new(calls), counters, command, since: Instant::now(), cpu };
             self.places.insert(process, place);
             return Ok(None);
         };

@@ -2,7 +2,7 @@
 
 use crate::ffi::{Address, Pass, Perf, Pointer, Solution, Status};
 use crate::memory::{Memory, Timer};
-use crate::protocol::{Finding, Offer, Verdict};
+use crate::protocol::{Finding, SolverVerdict, VendorSolution};
 use crate::vendor::Vendor;
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -45,7 +45,7 @@ impl Run {
 }
 
 /// A problem in MIOpen's descriptors.
-pub struct Posed<'v> {
+pub struct VendorConv<'v> {
     vendor: &'v Vendor,
     direction: Direction,
     /// Of the first and second operand in the CPU crate's order, and of the result.
@@ -53,7 +53,7 @@ pub struct Posed<'v> {
     convolution: Pointer,
 }
 
-impl Drop for Posed<'_> {
+impl Drop for VendorConv<'_> {
     fn drop(&mut self) {
         let common = &self.vendor.libraries.common;
         for tensor in self.tensors.into_iter().filter(|t| !t.is_null()) {
@@ -70,10 +70,10 @@ impl Drop for Posed<'_> {
 /// A size as MIOpen takes it.
 fn int(value: i64) -> Result<c_int, Finding> {
     c_int::try_from(value)
-        .map_err(|_| Finding::of(Verdict::Refuses, format!("MIOpen's sizes are 32-bit: {value}")))
+        .map_err(|_| Finding::of(SolverVerdict::Refuses, format!("MIOpen's sizes are 32-bit: {value}")))
 }
 
-impl<'v> Posed<'v> {
+impl<'v> VendorConv<'v> {
     /// Poses a problem without bias, and without output padding where it is transposed.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl<'v> Posed<'v> {
     pub fn new(vendor: &'v Vendor, p: &ConvProblem) -> Result<Self, Finding> {
         let s = p.spec();
         let common = &vendor.libraries.common;
-        let mut posed =
+        let mut vendor_conv =
             Self { vendor, direction: s.direction, tensors: [null_mut(); 3], convolution: null_mut() };
         let x = [s.n, s.c, s.h, s.w];
         let w = match s.transposed {
@@ -94,7 +94,7 @@ impl<'v> Posed<'v> {
             Direction::BackwardData => [y, w, x],
             Direction::BackwardWeights => [x, y, w],
         };
-        for (slot, dims) in posed.tensors.iter_mut().zip(dims) {
+        for (slot, dims) in vendor_conv.tensors.iter_mut().zip(dims) {
             // SAFETY: writes one pointer.
             vendor.miopen("miopenCreateTensorDescriptor", unsafe { (common.create_tensor)(slot) })?;
             let [n, c, h, w] = [int(dims[0])?, int(dims[1])?, int(dims[2])?, int(dims[3])?];
@@ -114,9 +114,9 @@ impl<'v> Posed<'v> {
             vendor.miopen("miopenSet4dTensorDescriptorEx", status)?;
         }
         // SAFETY: writes one pointer.
-        let status = unsafe { (common.create_convolution)(&mut posed.convolution) };
+        let status = unsafe { (common.create_convolution)(&mut vendor_conv.convolution) };
         vendor.miopen("miopenCreateConvolutionDescriptor", status)?;
-        let (c, [ph, pw], [u, v], [dh, dw]) = (posed.convolution, s.pad, s.stride, s.dilation);
+        let (c, [ph, pw], [u, v], [dh, dw]) = (vendor_conv.convolution, s.pad, s.stride, s.dilation);
         let (ph, pw, u, v, dh, dw) = (int(ph)?, int(pw)?, int(u)?, int(v)?, int(dh)?, int(dw)?);
         // SAFETY: a live descriptor and scalars; mode 0 is a plain convolution, 1 a transposed one.
         let status = unsafe { (common.init_convolution)(c, c_int::from(s.transposed), ph, pw, u, v, dh, dw) };
@@ -124,7 +124,7 @@ impl<'v> Posed<'v> {
         // SAFETY: a live descriptor and a scalar.
         let status = unsafe { (common.set_groups)(c, int(s.groups)?) };
         vendor.miopen("miopenSetConvolutionGroupCount", status)?;
-        Ok(posed)
+        Ok(vendor_conv)
     }
 
     fn pass(&self) -> &Pass {
@@ -151,7 +151,7 @@ impl<'v> Posed<'v> {
     ///
     /// # Errors
     /// The finding of the MIOpen call that failed: the call and its status.
-    pub fn offers(&self) -> Result<Vec<Offer>, Finding> {
+    pub fn solutions(&self) -> Result<Vec<VendorSolution>, Finding> {
         let ([d0, d1], [_, _, out]) = (self.ordered([self.tensors[0], self.tensors[1]]), self.tensors);
         let (handle, mut count) = (self.vendor.handle, 0);
         // SAFETY: live handle and descriptors; writes one number.
@@ -174,7 +174,7 @@ impl<'v> Posed<'v> {
         };
         self.vendor.miopen("asking for the solutions", status)?;
         list.truncate(filled);
-        let offer = |s: &Solution| Offer {
+        let offer = |s: &Solution| VendorSolution {
             id: s.solution_id,
             algorithm: s.algorithm,
             workspace_bytes: s.workspace_size as u64,
@@ -272,7 +272,7 @@ impl<'v> Posed<'v> {
         vendor.hip("waiting for it", unsafe { (hip.synchronize)() })?;
         for ((memory, given), name) in held.iter().zip(operands).zip(["first", "second"]) {
             if memory.read(&format!("the {name} operand"))? != given {
-                return Err(Finding::of(Verdict::Wrong, format!("the {name} operand was written")));
+                return Err(Finding::of(SolverVerdict::Wrong, format!("the {name} operand was written")));
             }
         }
         if let Some(workspace) = &workspace {

@@ -9,7 +9,7 @@ use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Layout};
 
 /// A convolution in two dimensions with its tensors, x, w and y (or their gradients), each as N C H W.
 #[derive(Debug, Clone)]
-pub struct Posed {
+pub struct BoundConv {
     /// The problem; valid.
     pub problem: ConvProblem,
     tensors: [Tensor; 3],
@@ -47,7 +47,7 @@ pub fn flat(tensor: &Tensor, name: &str) -> Outcome<Tensor> {
     Tensor::new(tensor.dtype, &sizes, &strides)
 }
 
-impl Posed {
+impl BoundConv {
     /// The problem of these descriptors.
     ///
     /// # Errors

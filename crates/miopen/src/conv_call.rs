@@ -1,14 +1,14 @@
 //! What all calls about a convolution share: a pass, its operands in the order of the call, the choice that answers.
 
+use crate::bound_conv::BoundConv;
 use crate::convolution::{Convolution, convolution};
 use crate::entry::Outcome;
 use crate::ffi::{Data, Id};
 use crate::handle::{Engine, Handle};
+use crate::log;
 use crate::next::{Next, next};
-use crate::offers::{Choice, Offer};
-use crate::pose::Posed;
-use crate::talk;
-use crate::tensor::described;
+use crate::solutions::{Solution, Solutions};
+use crate::tensor::tensor_of;
 use std::sync::Arc;
 use wave32_ops::{ConvChain, ConvOperands, PostOp, View};
 use wave32_problem::{Activation, Direction, Epilogue};
@@ -34,19 +34,19 @@ pub fn roles<T>(direction: Direction, order: Order, [first, second, result]: [T;
 
 /// A convolution that a call asks about.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ConvCall {
     handle: Arc<Handle>,
     /// The call's handle, tensors (x, w, y) and convolution.
     ids: (Id, [Id; 3], Id),
     convolution: Convolution,
     direction: Direction,
     /// The problem and its tensors.
-    pub posed: Posed,
+    pub bound: BoundConv,
     /// What there is for it.
-    pub choice: Choice,
+    pub solutions: Solutions,
 }
 
-impl Asked {
+impl ConvCall {
     /// From a call's handle and descriptors (x, w, y).
     ///
     /// # Errors
@@ -54,33 +54,33 @@ impl Asked {
     pub fn new(handle: Id, direction: Direction, [x, w, y]: [Id; 3], convolution_id: Id) -> Outcome<Self> {
         let ids = (handle, [x, w, y], convolution_id);
         let handle = Handle::of(handle)?;
-        let (x, w, y) = (described(x, "xDesc")?, described(w, "wDesc")?, described(y, "yDesc")?);
+        let (x, w, y) = (tensor_of(x, "xDesc")?, tensor_of(w, "wDesc")?, tensor_of(y, "yDesc")?);
         let convolution = convolution(convolution_id)?;
-        let posed = Posed::new(direction, &convolution, &x, &w, &y)?;
-        let choice = handle.choose(&posed.problem)?;
-        Ok(Self { handle, ids, convolution, direction, posed, choice })
+        let bound = BoundConv::new(direction, &convolution, &x, &w, &y)?;
+        let solutions = handle.solutions(&bound.problem)?;
+        Ok(Self { handle, ids, convolution, direction, bound, solutions })
     }
 
     /// Runs an offer of the choice. Nothing is launched where an argument is wrong.
     ///
     /// # Errors
-    /// As [`Posed::views`] and [`launch`].
-    pub fn run(&self, offer: &Offer, data: [Data; 3], factors: [f32; 2], workspace: Data) -> Outcome {
-        let views = self.posed.views(data)?;
-        if offer.is_vendors() {
-            return match next().filter(|_| factors == [1.0, 0.0] && self.posed.is_packed()) {
-                Some(next) => self.run_vendors(next, offer, data, workspace),
+    /// As [`BoundConv::views`] and [`launch`].
+    pub fn run(&self, solution: &Solution, data: [Data; 3], factors: [f32; 2], workspace: Data) -> Outcome {
+        let views = self.bound.views(data)?;
+        if solution.is_vendors() {
+            return match next().filter(|_| factors == [1.0, 0.0] && self.bound.is_packed()) {
+                Some(next) => self.run_vendors(next, solution, data, workspace),
                 // Immediate mode knows no factors, and strides were not proven.
-                None => self.run(self.choice.own()?, data, factors, 0),
+                None => self.run(self.solutions.own()?, data, factors, 0),
             };
         }
-        let blend = PostOp::blend(factors[0].into(), factors[1].into(), views[self.posed.result()]);
-        let chain = ConvChain::new(self.posed.problem.clone(), blend.into_iter().collect());
-        self.handle.run(|engine| launch(engine, &chain, &self.choice, offer, &views, workspace))
+        let blend = PostOp::blend(factors[0].into(), factors[1].into(), views[self.bound.result()]);
+        let chain = ConvChain::new(self.bound.problem.clone(), blend.into_iter().collect());
+        self.handle.run(|engine| launch(engine, &chain, &self.solutions, solution, &views, workspace))
     }
 
-    fn run_vendors(&self, next: &Next, offer: &Offer, data: [Data; 3], workspace: Data) -> Outcome {
-        say(&self.choice, offer);
+    fn run_vendors(&self, next: &Next, solution: &Solution, data: [Data; 3], workspace: Data) -> Outcome {
+        say(&self.solutions, solution);
         let (handle, ids, convolution) = self.ids;
         let [x, w, y] = [0, 1, 2].map(|at| (ids[at], data[at]));
         let operands = match self.direction {
@@ -88,14 +88,14 @@ impl Asked {
             Direction::BackwardData => [y, w, x],
             Direction::BackwardWeights => [y, x, w],
         };
-        let workspace = (workspace, offer.workspace());
+        let workspace = (workspace, solution.workspace());
         next.immediate(
             handle,
             self.direction,
             operands,
             (convolution, &self.convolution),
             workspace,
-            offer.id,
+            solution.id,
         )
     }
 
@@ -103,17 +103,17 @@ impl Asked {
     ///
     /// # Errors
     /// Not implemented where the card lacks what a kernel needs (16-bit storage, memory).
-    pub fn prepare(&self, offer: &Offer) -> Outcome {
-        self.handle.prepare(&offer.plan)
+    pub fn prepare(&self, solution: &Solution) -> Outcome {
+        self.handle.prepare(&solution.plan)
     }
 }
 
 /// Logs the problem as MIOpenDriver and `wave32 verify` take it, what runs, and why.
-pub fn say(choice: &Choice, offer: &Offer) {
-    talk::line(|| {
-        let Offer { plan, milliseconds, .. } = offer;
-        let by = if offer.is_vendors() { "measured by the probe" } else { "by the model" };
-        let others = choice.solutions().len();
+pub fn say(solutions: &Solutions, solution: &Solution) {
+    log::line(|| {
+        let Solution { plan, milliseconds, .. } = solution;
+        let by = if solution.is_vendors() { "measured by the probe" } else { "by the model" };
+        let others = solutions.each_solver().len();
         let why = if others > 1 { format!("of {others} solvers") } else { "the only solver".into() };
         let Epilogue { bias, activation } = plan.problem.spec().epilogue;
         let behind = [(bias, " + bias"), (activation == Activation::Relu, " + ReLU")];
@@ -123,7 +123,7 @@ pub fn say(choice: &Choice, offer: &Offer) {
             plan.problem,
             plan.solver,
             plan.config,
-            offer.workspace()
+            solution.workspace()
         )
     });
 }
@@ -132,10 +132,10 @@ pub fn say(choice: &Choice, offer: &Offer) {
 ///
 /// # Errors
 /// As [`Handle::choose`].
-pub fn ours(handle: &Handle, posed: &Posed, post_ops: Vec<PostOp>) -> Outcome<(ConvChain, Choice)> {
-    let chain = ConvChain::new(posed.problem.clone(), post_ops);
-    let choice = handle.choose(chain.problem())?.ours();
-    Ok((chain, choice))
+pub fn ours(handle: &Handle, bound: &BoundConv, post_ops: Vec<PostOp>) -> Outcome<(ConvChain, Solutions)> {
+    let chain = ConvChain::new(bound.problem.clone(), post_ops);
+    let solutions = handle.solutions(chain.problem())?.ours();
+    Ok((chain, solutions))
 }
 
 /// Launches a chain by one of our offers for it, on x, w and y. `workspace` is memory of the caller's, as long as the
@@ -146,15 +146,15 @@ pub fn ours(handle: &Handle, posed: &Posed, post_ops: Vec<PostOp>) -> Outcome<(C
 pub fn launch(
     engine: &mut Engine,
     chain: &ConvChain,
-    choice: &Choice,
-    offer: &Offer,
+    solutions: &Solutions,
+    solution: &Solution,
     [x, w, y]: &[View; 3],
     workspace: Data,
 ) -> Outcome {
-    say(choice, offer);
+    say(solutions, solution);
     // Kernels bind it at a multiple of their largest access; ours begin there.
-    let own = (offer.workspace() > 0 && workspace.is_multiple_of(256)).then_some(workspace as u64);
-    Ok(chain.run(&mut engine.queue, &offer.plan, ConvOperands { x, w, y }, own)?)
+    let own = (solution.workspace() > 0 && workspace.is_multiple_of(256)).then_some(workspace as u64);
+    Ok(chain.run(&mut engine.queue, &solution.plan, ConvOperands { x, w, y }, own)?)
 }
 
 /// The bytes of a workspace that may be null, whatever size the call says.

@@ -33,7 +33,7 @@ pub fn algorithm_of(solver: u64) -> Outcome<c_int> {
 
 /// One way to do a problem.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub struct Solution {
     /// The solver's number.
     pub id: u64,
     /// `miopenConvAlgorithm_t`.
@@ -44,7 +44,7 @@ pub struct Offer {
     pub plan: Arc<Plan>,
 }
 
-impl Offer {
+impl Solution {
     /// Workspace bytes.
     pub fn workspace(&self) -> u64 {
         self.plan.workspace_bytes
@@ -71,9 +71,9 @@ impl Offer {
 
 /// All ways to do one problem, fastest first by the model. Some need no workspace.
 #[derive(Debug)]
-pub struct Choice(Vec<Offer>);
+pub struct Solutions(Vec<Solution>);
 
-impl Choice {
+impl Solutions {
     /// The planner's for that card, and the vendor's proven solver if it is the fastest.
     ///
     /// # Errors
@@ -88,95 +88,99 @@ impl Choice {
         if ranked.iter().any(|found| found.plan.workspace_bytes > 0) {
             ranked.extend(planner.ranked(caps, problem, true).iter().flat_map(|frugal| frugal.to_vec()));
         }
-        let mut offers: Vec<Offer> = Vec::new();
+        let mut solutions: Vec<Solution> = Vec::new();
         for PricedPlan { plan, seconds } in ranked {
             let Some(&(_, id, algorithm)) = SOLVERS.iter().find(|row| row.0 == plan.solver) else { continue };
-            let same = |offer: &Offer| offer.id == id && offer.plan.config == plan.config;
-            if !offers.iter().any(|offer| same(offer) && offer.workspace() == plan.workspace_bytes) {
-                offers.push(Offer { id, algorithm, milliseconds: (seconds * 1e3) as f32, plan });
+            let same = |solution: &Solution| solution.id == id && solution.plan.config == plan.config;
+            if !solutions
+                .iter()
+                .any(|solution| same(solution) && solution.workspace() == plan.workspace_bytes)
+            {
+                solutions.push(Solution { id, algorithm, milliseconds: (seconds * 1e3) as f32, plan });
             }
         }
-        offers.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
-        if let (Some(proven), Some(best)) = (proven, offers.first())
+        solutions.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
+        if let (Some(proven), Some(best)) = (proven, solutions.first())
             && (proven.milliseconds as f32) < best.milliseconds
         {
-            offers.insert(0, Offer::proven(problem, proven));
+            solutions.insert(0, Solution::proven(problem, proven));
         }
-        Ok(Self(offers))
+        Ok(Self(solutions))
     }
 
     /// The fastest of our own that needs no workspace.
     ///
     /// # Errors
     /// Bad parameter where every solution needs a workspace.
-    pub fn own(&self) -> Outcome<&Offer> {
-        let own = self.0.iter().find(|offer| !offer.is_vendors() && offer.workspace() == 0);
+    pub fn own(&self) -> Outcome<&Solution> {
+        let own = self.0.iter().find(|solution| !solution.is_vendors() && solution.workspace() == 0);
         own.ok_or_else(|| self.too_small(&self.0, 0))
     }
 
     /// Without the vendor's.
     pub fn ours(mut self) -> Self {
-        self.0.retain(|offer| !offer.is_vendors());
+        self.0.retain(|solution| !solution.is_vendors());
         self
     }
 
     /// The fastest within so much workspace, one for each value of `key`, fastest first.
-    fn each<K: PartialEq>(&self, workspace: u64, key: impl Fn(&Offer) -> K) -> Vec<&Offer> {
-        let mut found: Vec<&Offer> = Vec::new();
-        for offer in self.0.iter().filter(|offer| offer.workspace() <= workspace) {
-            if !found.iter().any(|other| key(other) == key(offer)) {
-                found.push(offer);
+    fn each<K: PartialEq>(&self, workspace: u64, key: impl Fn(&Solution) -> K) -> Vec<&Solution> {
+        let mut found: Vec<&Solution> = Vec::new();
+        for solution in self.0.iter().filter(|solution| solution.workspace() <= workspace) {
+            if !found.iter().any(|other| key(other) == key(solution)) {
+                found.push(solution);
             }
         }
         found
     }
 
     /// The fastest of each algorithm within so much workspace: what Find answers.
-    pub fn algorithms(&self, workspace: u64) -> Vec<&Offer> {
-        self.each(workspace, |offer| offer.algorithm)
+    pub fn algorithms(&self, workspace: u64) -> Vec<&Solution> {
+        self.each(workspace, |solution| solution.algorithm)
     }
 
     /// Each solver's fastest: the solutions of Immediate mode.
-    pub fn solutions(&self) -> Vec<&Offer> {
-        self.each(u64::MAX, |offer| offer.id)
+    pub fn each_solver(&self) -> Vec<&Solution> {
+        self.each(u64::MAX, |solution| solution.id)
     }
 
     /// Each solver's fastest within so much workspace.
-    pub fn within(&self, workspace: u64) -> Vec<&Offer> {
-        self.each(workspace, |offer| offer.id)
+    pub fn within(&self, workspace: u64) -> Vec<&Solution> {
+        self.each(workspace, |solution| solution.id)
     }
 
     /// Workspace that the fastest wants.
     pub fn workspace(&self) -> u64 {
-        self.0.first().map_or(0, Offer::workspace)
+        self.0.first().map_or(0, Solution::workspace)
     }
 
     /// What runs where Find's answer names an algorithm: its fastest within the workspace; where there is none, the
     /// fastest of any.
-    pub fn by_algorithm(&self, algorithm: c_int, workspace: u64) -> Outcome<&Offer> {
+    pub fn by_algorithm(&self, algorithm: c_int, workspace: u64) -> Outcome<&Solution> {
         let fitting = self.algorithms(workspace);
-        let named = fitting.iter().find(|offer| offer.algorithm == algorithm).or(fitting.first());
+        let named = fitting.iter().find(|solution| solution.algorithm == algorithm).or(fitting.first());
         named.copied().ok_or_else(|| self.too_small(&self.0, workspace))
     }
 
     /// The solution of that number.
-    pub fn solution(&self, id: u64) -> Outcome<&Offer> {
-        self.solutions().into_iter().find(|offer| offer.id == id).ok_or_else(|| {
-            let there: Vec<String> = self.solutions().iter().map(|offer| offer.id.to_string()).collect();
+    pub fn solution(&self, id: u64) -> Outcome<&Solution> {
+        self.each_solver().into_iter().find(|solution| solution.id == id).ok_or_else(|| {
+            let there: Vec<String> =
+                self.each_solver().iter().map(|solution| solution.id.to_string()).collect();
             Failure::bad(format!("solution {id} is none of this problem's: {}", there.join(", ")))
         })
     }
 
     /// What runs of that solution within the workspace.
-    pub fn by_solution(&self, id: u64, workspace: u64) -> Outcome<&Offer> {
+    pub fn by_solution(&self, id: u64, workspace: u64) -> Outcome<&Solution> {
         self.solution(id)?;
-        let own = || self.0.iter().filter(|offer| offer.id == id);
-        let fitting = own().find(|offer| offer.workspace() <= workspace);
+        let own = || self.0.iter().filter(|solution| solution.id == id);
+        let fitting = own().find(|solution| solution.workspace() <= workspace);
         fitting.ok_or_else(|| self.too_small(own(), workspace))
     }
 
-    fn too_small<'o>(&self, offers: impl IntoIterator<Item = &'o Offer>, given: u64) -> Failure {
-        let wanted = offers.into_iter().map(Offer::workspace).min().unwrap_or(0);
+    fn too_small<'o>(&self, solutions: impl IntoIterator<Item = &'o Solution>, given: u64) -> Failure {
+        let wanted = solutions.into_iter().map(Solution::workspace).min().unwrap_or(0);
         Failure::bad(format!("the workspace has {given} bytes, {wanted} are needed"))
     }
 }
@@ -208,21 +212,21 @@ mod tests {
             for (r, pad) in [(1, 0), (3, 1), (5, 2)] {
                 let spec = ConvSpec { direction, r, s: r, pad: [pad, pad], ..base.clone() };
                 let problem = ConvProblem::new(spec).unwrap();
-                let choice = Choice::new(&mut planner, &caps, None, &problem).unwrap();
-                for given in [0, 1, 4096, 1 << 20, choice.workspace(), u64::MAX] {
-                    let found = choice.algorithms(given);
-                    assert!(!found.is_empty() && found.iter().all(|offer| offer.workspace() <= given));
-                    for offer in found {
-                        let runs = choice.by_algorithm(offer.algorithm, offer.workspace()).unwrap();
-                        assert!(Arc::ptr_eq(&runs.plan, &offer.plan), "{problem}");
+                let solutions = Solutions::new(&mut planner, &caps, None, &problem).unwrap();
+                for given in [0, 1, 4096, 1 << 20, solutions.workspace(), u64::MAX] {
+                    let found = solutions.algorithms(given);
+                    assert!(!found.is_empty() && found.iter().all(|solution| solution.workspace() <= given));
+                    for solution in found {
+                        let runs = solutions.by_algorithm(solution.algorithm, solution.workspace()).unwrap();
+                        assert!(Arc::ptr_eq(&runs.plan, &solution.plan), "{problem}");
                     }
                 }
-                assert!(choice.by_algorithm(99, 0).is_ok(), "an algorithm that is not there");
-                for offer in choice.solutions() {
-                    let runs = choice.by_solution(offer.id, offer.workspace()).unwrap();
-                    assert!(Arc::ptr_eq(&runs.plan, &offer.plan), "{problem}");
+                assert!(solutions.by_algorithm(99, 0).is_ok(), "an algorithm that is not there");
+                for solution in solutions.each_solver() {
+                    let runs = solutions.by_solution(solution.id, solution.workspace()).unwrap();
+                    assert!(Arc::ptr_eq(&runs.plan, &solution.plan), "{problem}");
                 }
-                assert!(choice.solution(1).unwrap_err().message.contains("3200"), "numbers are listed");
+                assert!(solutions.solution(1).unwrap_err().message.contains("3200"), "numbers are listed");
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Faults injected for our own tests: `WAVE32_PLANT=hang:SUBSTR,crash:SUBSTR,...`.
+//! Faults injected for our own tests: `WAVE32_INJECT=hang:SUBSTR,crash:SUBSTR,...`.
 //!
 //! Only the child reads the variable. Only problems whose line contains SUBSTR are affected. Each fault
 //! really happens (to the process, to the bytes of the result), so the tests exercise the real detection.
 
-use crate::compare::Shape;
+use crate::compare::OutputShape;
 use crate::data::Data;
 use std::time::Duration;
 use wave32_problem::ConvProblem;
@@ -42,12 +42,12 @@ const NAMES: [(&str, Fault); 8] = [
 
 /// The faults to inject in this process.
 #[derive(Debug, Clone, Default)]
-pub struct Plants(Vec<(Fault, String)>);
+pub struct Faults(Vec<(Fault, String)>);
 
-impl Plants {
-    /// From `WAVE32_PLANT`. Words that name no fault are ignored.
+impl Faults {
+    /// From `WAVE32_INJECT`. Words that name no fault are ignored.
     pub fn from_env() -> Self {
-        Self::parse(&std::env::var("WAVE32_PLANT").unwrap_or_default())
+        Self::parse(&std::env::var("WAVE32_INJECT").unwrap_or_default())
     }
 
     /// From the variable's text.
@@ -66,7 +66,7 @@ impl Plants {
     }
 
     /// Hangs, aborts or fills memory, if this line has such a fault.
-    pub fn strike(&self, line: &str) {
+    pub fn inject(&self, line: &str) {
         if self.has(Fault::Crash, line) {
             std::process::abort();
         }
@@ -89,8 +89,8 @@ impl Plants {
         if self.has(Fault::Channel, line) {
             spoil_channel(p, out);
         }
-        let struck = self.has(Fault::Wrong, line) || (run == 2 && self.has(Fault::Flaky, line));
-        if let Some(byte) = out.bytes_mut().last_mut().filter(|_| struck) {
+        let is_hit = self.has(Fault::Wrong, line) || (run == 2 && self.has(Fault::Flaky, line));
+        if let Some(byte) = out.bytes_mut().last_mut().filter(|_| is_hit) {
             *byte ^= 1;
         }
     }
@@ -108,7 +108,7 @@ fn put(out: &mut Data, index: u64, value: f64) {
 /// The elements of a tile become those of the tile to its right, or one more where there is none: as if a workgroup had
 /// the wrong index.
 pub fn spoil_tile(p: &ConvProblem, out: &mut Data) {
-    let shape = Shape::of_output(p);
+    let shape = OutputShape::of_output(p);
     let [images, channels, height, width] = shape.dims();
     let at = |h, w| shape.index([images / 2, channels / 2, h, w]);
     for h in 0..height.min(8) {
@@ -122,7 +122,7 @@ pub fn spoil_tile(p: &ConvProblem, out: &mut Data) {
 
 /// The last channel becomes 0.
 pub fn spoil_channel(p: &ConvProblem, out: &mut Data) {
-    let shape = Shape::of_output(p);
+    let shape = OutputShape::of_output(p);
     let [images, channels, height, width] = shape.dims();
     for image in 0..images {
         for h in 0..height {
@@ -136,12 +136,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_matching_lines_are_struck() {
-        let plants = Plants::parse("hang:-H 42,wrong:-H 43,nonsense:x,crash:");
-        assert!(plants.has(Fault::Hang, "conv -n 1 -H 42 -W 42"));
-        assert!(!plants.has(Fault::Hang, "conv -n 1 -H 43"));
-        assert!(plants.has(Fault::Wrong, "conv -n 1 -H 43"));
-        assert!(!plants.has(Fault::Crash, "anything"));
-        plants.strike("conv -n 1 -H 43"); // returns: neither hang nor crash is planted here
+    fn only_matching_lines_are_hit() {
+        let faults = Faults::parse("hang:-H 42,wrong:-H 43,nonsense:x,crash:");
+        assert!(faults.has(Fault::Hang, "conv -n 1 -H 42 -W 42"));
+        assert!(!faults.has(Fault::Hang, "conv -n 1 -H 43"));
+        assert!(faults.has(Fault::Wrong, "conv -n 1 -H 43"));
+        assert!(!faults.has(Fault::Crash, "anything"));
+        faults.inject("conv -n 1 -H 43"); // returns: neither hang nor crash is planted here
     }
 }
