@@ -13,7 +13,7 @@ mkdir -p "$folder/lib" "$made"
 # Every call of MIOpen's, and nothing else; the link fails where one is missing.
 sed -n 's/^\(miopen[A-Za-z0-9_]*\) .*/\1/p' "$table" | sort -u > "$made/names"
 printf 'MIOPEN_HIP_1 {\nglobal:\n%s\nlocal:\n    *;\n};\n' "$(sed 's/.*/    &;/' "$made/names")" > "$made/exports.map"
-# Our functions step back behind slots of their names, which lead to them or to the vendor's (crates/miopen/src/next.rs).
+# Our functions step back behind slots of their names, which lead to them or to the vendor's (crates/miopen/src/vendor/next.rs).
 sed 's/.*/& wave32_&/' "$made/names" > "$made/renamed"
 "${OBJCOPY:-objcopy}" --redefine-syms="$made/renamed" "$archive" "$made/archive.a"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1)

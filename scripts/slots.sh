@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints assembly for x86-64: each of libMIOpen's exported functions as a jump through a slot, which at the first call asks
-# `wave32_resolve` (crates/miopen/src/next.rs) where it leads; and the note by which wave32's libraries are known.
+# `wave32_resolve` (crates/miopen/src/vendor/next.rs) where it leads; and the note by which wave32's libraries are known.
 #
 #   scripts/slots.sh VERSION < names
 set -eu

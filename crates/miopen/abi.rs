@@ -29,9 +29,15 @@ pub fn table(text: &str) -> Vec<Call> {
 /// The calls that the sources in `folder` implement: `extern "C" fn miopen...(`, or a macro with that name first.
 pub fn implemented(folder: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let files = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    for file in files {
-        let path = file.unwrap().path();
+    let mut folders = vec![folder.to_path_buf()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    for path in files {
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         for line in text.lines() {
             let after = match line.split_once("extern \"C\" fn ").or_else(|| line.split_once("!(")) {

@@ -10,40 +10,14 @@
 // Exported calls have MIOpen's names.
 #![allow(non_snake_case)]
 
-pub mod activation;
-pub mod batch_norm;
-mod batch_norm_calls;
-mod bias;
-pub mod bound_conv;
-pub mod conv_call;
-pub mod convolution;
-mod dropout;
-pub mod entry;
-pub mod ffi;
-mod find;
-mod find2;
-pub mod fusion;
-mod fusion_calls;
-pub mod handle;
-mod immediate;
-pub mod info;
-mod lrn;
-pub mod next;
-pub mod objects;
-pub mod pooling;
-mod pooling_calls;
-pub mod proven;
-mod proven_table;
-mod reduce;
-mod refused;
-pub mod slot;
-mod softmax;
-pub mod solutions;
+mod abi;
+pub use abi::{entry, ffi, handle, info, log, objects, slot};
+mod conv;
+pub use conv::{bound_conv, conv_call, convolution, fusion, proven, solutions};
+mod layers;
+pub use layers::{activation, batch_norm, pooling, steps, tensor};
+mod vendor;
+pub use vendor::next;
 // As the preloaded libraries, it writes from somebody else's process.
-pub mod log;
 #[path = "../../preload/src/stderr.rs"]
 mod stderr;
-pub mod steps;
-pub mod tensor;
-mod tensor_ops;
-mod tensor_queries;

@@ -6,28 +6,13 @@
 //! problems, [`report`] keeps what came of them.
 #![forbid(unsafe_code)]
 
-pub mod backend;
-pub mod bands;
+mod proof;
+pub use proof::{
+    backend, bands, cases, check, compare, data, fuzz, inject, inputs, scale, selection, shrink, suites,
+    tolerance,
+};
+mod process;
+pub use process::{campaign, child, guard, protocol, supervisor};
+mod output;
+pub use output::{fold, html, report, sheet, table};
 pub mod bench;
-pub mod campaign;
-pub mod cases;
-pub mod check;
-pub mod child;
-pub mod compare;
-pub mod data;
-pub mod fold;
-pub mod fuzz;
-pub mod guard;
-pub mod html;
-pub mod inject;
-pub mod inputs;
-pub mod protocol;
-pub mod report;
-pub mod scale;
-pub mod selection;
-pub mod sheet;
-pub mod shrink;
-pub mod suites;
-pub mod supervisor;
-pub mod table;
-pub mod tolerance;

@@ -17,10 +17,10 @@ mod finding;
 #[path = "../../../crates/probe/src/known.rs"]
 mod known;
 #[allow(dead_code)]
-#[path = "../../../crates/verify/src/protocol.rs"]
+#[path = "../../../crates/verify/src/process/protocol.rs"]
 mod protocol;
 #[allow(dead_code)]
-#[path = "../../../crates/miopen/src/proven_table.rs"]
+#[path = "../../../crates/miopen/src/conv/proven_table.rs"]
 mod proven;
 #[allow(dead_code)]
 #[path = "../../../crates/probe/src/quarantine.rs"]

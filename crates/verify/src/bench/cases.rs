@@ -1,6 +1,6 @@
 //! Which problems to time.
 
-use crate::suites::Entry;
+use crate::proof::suites::Entry;
 use wave32_problem::{ConvProblem, DType, Direction, ProblemError};
 
 /// One problem to time.

@@ -2,9 +2,9 @@
 
 use super::stats::repeats;
 use super::{Case, Gone, Meter, Row, Settings, Subject};
-use crate::backend::cpu_device;
-use crate::data::{Data, NoMemory};
-use crate::inputs::{Inputs, Kind};
+use crate::proof::backend::cpu_device;
+use crate::proof::data::{Data, NoMemory};
+use crate::proof::inputs::{Inputs, Kind};
 use std::time::{Duration, Instant};
 use wave32_cpu::Options;
 

@@ -2,7 +2,7 @@
 
 use super::stats::repeats;
 use super::{BenchMode, Case, Gone, Meter, Rates, Row, Settings, Subject};
-use crate::inputs::{Inputs, Kind};
+use crate::proof::inputs::{Inputs, Kind};
 use std::time::Duration;
 use wave32_device::{BufferId, DeviceError, Operands, PlanDevice, Times};
 use wave32_problem::{ConvProblem, Direction};

@@ -2,7 +2,7 @@
 
 use super::table::shortened;
 use super::{Report, Row};
-use crate::sheet::figure;
+use crate::output::sheet::figure;
 use std::fmt::Write as _;
 
 const COLORS: [&str; 8] =

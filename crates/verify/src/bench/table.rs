@@ -2,7 +2,7 @@
 
 use super::stats::geometric_mean;
 use super::{BenchMode, Comparison, Pair, Report, Row};
-use crate::sheet::{Sheet, figure};
+use crate::output::sheet::{Sheet, figure};
 use std::fmt::Write as _;
 
 fn optional(value: Option<f64>) -> String {

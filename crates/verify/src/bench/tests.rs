@@ -2,7 +2,7 @@
 
 use super::stats::median;
 use super::*;
-use crate::suites;
+use crate::proof::suites;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use wave32_device::{BufferId, DeviceError, DeviceInfo, DeviceKind, Operands, PlanDevice, Timing};

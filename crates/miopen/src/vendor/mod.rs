@@ -1,0 +1,3 @@
+//! The vendor's library beneath.
+
+pub mod next;

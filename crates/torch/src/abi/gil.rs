@@ -1,0 +1,34 @@
+//! Python's lock, where kernels run below Python and above it in turns.
+
+use crate::abi::error::Error;
+use pyo3::ffi::{PyGILState_Ensure, PyGILState_Release, PyGILState_STATE};
+use pyo3::prelude::*;
+use pyo3::types::PyModule;
+
+struct Held(PyGILState_STATE);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: what this thread was given, in reverse order.
+        unsafe { PyGILState_Release(self.0) }
+    }
+}
+
+/// As [`Python::attach`], also where torch gave the lock up in between: an outer `attach` of this thread may lie above a
+/// call of torch's, which releases the lock behind pyo3's back, and pyo3 then takes it for held.
+pub fn attach<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
+    // SAFETY: the interpreter runs as long as torch calls kernels; the call nests.
+    let _held = Held(unsafe { PyGILState_Ensure() });
+    Python::attach(work)
+}
+
+/// A warning of Python's.
+///
+/// # Errors
+/// The Python exception, where the user's filters make warnings errors.
+pub fn warn(text: &str) -> Result<(), Error> {
+    attach(|py| {
+        let warn = PyModule::import(py, "warnings").and_then(|module| module.getattr("warn"));
+        warn.and_then(|warn| warn.call1((text,)).map(drop)).map_err(Error::from)
+    })
+}

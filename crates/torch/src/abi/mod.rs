@@ -1,0 +1,10 @@
+//! The calls and objects of the other side.
+
+pub mod abi;
+pub mod error;
+pub(crate) mod gil;
+pub(crate) mod guard;
+pub(crate) mod hooks;
+pub(crate) mod python;
+pub mod stack;
+pub(crate) mod vtable;

@@ -1,0 +1,326 @@
+//! The module `wave32._native`.
+
+use crate::abi::abi;
+use crate::abi::error::Error;
+use crate::abi::guard;
+use crate::abi::hooks;
+use crate::dispatch::fallback;
+use crate::dispatch::index_errors;
+use crate::dispatch::register;
+use crate::dispatch::scalar;
+use crate::dispatch::tables;
+use crate::runtime::rng;
+use crate::runtime::state;
+use crate::tensor::memory_ops;
+use crate::tensor::storage;
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyString};
+use wave32_host::torch::{NEWEST, OLDEST, Version};
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NoKernel(_) | Error::Refused(_) => PyNotImplementedError::new_err(error.to_string()),
+            Error::Index(_) => PyIndexError::new_err(error.to_string()),
+            Error::OutOfMemory(text) => raised("OutOfMemoryError", text),
+            Error::Python(raised) => raised.into_inner(),
+            Error::Type(_) => PyTypeError::new_err(error.to_string()),
+            Error::Value(_) => PyValueError::new_err(error.to_string()),
+            Error::Gone(_) => raised("AcceleratorError", error.to_string()),
+            _ => PyRuntimeError::new_err(error.to_string()),
+        }
+    }
+}
+
+/// An exception of torch.
+fn raised(kind: &str, text: String) -> PyErr {
+    crate::abi::gil::attach(|py| {
+        let made = py.import("torch").and_then(|torch| torch.getattr(kind)?.call1((text,)));
+        made.map_or_else(|failure| failure, PyErr::from_value)
+    })
+}
+
+/// The device's kernels, for torch.
+#[pymodule]
+mod _native {
+    #[allow(clippy::wildcard_imports)]
+    use super::*;
+    use wave32_device::Queue;
+
+    /// Registers every kernel. Once, after torch was imported and its backend renamed.
+    #[pyfunction]
+    fn register_kernels() -> Result<(), Error> {
+        abi::load()?;
+        state::watch_forks();
+        register::define(memory_ops::FREE_SCHEMAS)?;
+        register::register("wave", "CompositeExplicitAutograd", memory_ops::FREE)?;
+        for (schemas, kernels) in tables::OWN {
+            register::define(schemas)?;
+            register::register("wave", "PrivateUse1", kernels)?;
+        }
+        tables::ATEN.iter().try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
+    }
+
+    /// The oldest and the newest version of torch that the device is made for.
+    #[pyfunction]
+    fn torch_versions() -> (Version, Version) {
+        (OLDEST, NEWEST)
+    }
+
+    /// Takes the Python guard's place; for a torch of known layout.
+    #[pyfunction]
+    fn settle_guard() -> Result<(), Error> {
+        guard::settle()
+    }
+
+    /// Has the hooks' entries tell which is called; see `hooks`.
+    #[pyfunction]
+    fn trace_hooks() -> Result<(), Error> {
+        hooks::trace()
+    }
+
+    /// The number of the hooks' entry that was called last.
+    #[pyfunction]
+    fn last_hook() -> Option<usize> {
+        hooks::last()
+    }
+
+    /// Takes the place of those entries whose number is known; which of them could be taken. The last of all calls.
+    #[pyfunction]
+    #[pyo3(signature = (generator=None, pinned=None, resize=None))]
+    fn settle_hooks(
+        generator: Option<usize>,
+        pinned: Option<(usize, usize)>,
+        resize: Option<usize>,
+    ) -> Result<Vec<&'static str>, Error> {
+        hooks::settle(&hooks::Places { generator, pinned, resize })
+    }
+
+    /// Lets tensors become others of another device in place (`x.data = y`); for a torch that asks (2.15).
+    #[pyfunction]
+    fn share_parameters() -> Result<(), Error> {
+        register::register("aten", "PrivateUse1", storage::SHALLOW)
+    }
+
+    /// Names of the operators of aten that have a kernel here.
+    #[pyfunction]
+    fn native_operators() -> Vec<&'static str> {
+        tables::ATEN.iter().flat_map(|kernels| kernels.iter().map(|op| op.name)).collect()
+    }
+
+    /// Names of the elementwise operations, by their number.
+    #[pyfunction]
+    fn pointwise_ops() -> Vec<String> {
+        wave32_ops::Op::ALL.iter().map(|op| format!("{op:?}")).collect()
+    }
+
+    /// Names of the operators of aten that have a kernel with a `Scalar`.
+    #[pyfunction]
+    fn scalar_operators() -> Vec<&'static str> {
+        tables::SCALAR.iter().copied().flatten().map(|op| op.name).collect()
+    }
+
+    /// The builtin for one of them, from the names and defaults of its schema's arguments.
+    #[pyfunction]
+    fn scalar_kernel<'py>(
+        py: Python<'py>,
+        name: &str,
+        names: Vec<Py<PyString>>,
+        defaults: Vec<Py<PyAny>>,
+        fallback: Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyCFunction>> {
+        let op = tables::SCALAR.iter().copied().flatten().find(|op| op.name == name);
+        let op = op.ok_or_else(|| PyRuntimeError::new_err(format!("no kernel {name}")))?;
+        scalar::builtin(py, op, names, defaults, fallback)
+    }
+
+    /// Counts a call that runs on the CPU; what to tell the user, if anything.
+    #[pyfunction]
+    fn count_fallback(name: &str, why: &str) -> Result<Option<String>, Error> {
+        fallback::count(name, why)
+    }
+
+    /// Calls on the CPU so far, by operator.
+    #[pyfunction]
+    fn fallbacks() -> Vec<(String, u64)> {
+        fallback::all()
+    }
+
+    /// Forgets them.
+    #[pyfunction]
+    fn reset_fallbacks() {
+        fallback::reset();
+    }
+
+    /// How many devices a process may use: 1, or 0 where none can be.
+    #[pyfunction]
+    fn device_count(py: Python<'_>) -> usize {
+        if state::is_open() {
+            return 1;
+        }
+        py.detach(|| {
+            usize::from(wave32_vulkan::list().is_ok_and(|all| all.iter().any(|d| d.unusable.is_none())))
+        })
+    }
+
+    /// True once the device is open in this process.
+    #[pyfunction]
+    fn is_open() -> bool {
+        state::is_open()
+    }
+
+    /// True in a fork of a process that had opened the device.
+    #[pyfunction]
+    fn is_forked() -> bool {
+        state::is_forked()
+    }
+
+    /// Waits for work in flight.
+    #[pyfunction]
+    fn synchronize(py: Python<'_>) -> Result<(), Error> {
+        if !state::is_open() && !state::is_forked() {
+            return Ok(());
+        }
+        py.detach(|| {
+            state::with(|queue| queue.synchronize())?;
+            index_errors::check()
+        })
+    }
+
+    /// Whether each operator waits for the device from now on, as with `WAVE_LAUNCH_BLOCKING=1`; whether they did.
+    #[pyfunction]
+    fn block_launches(is_blocking: bool) -> bool {
+        index_errors::block(is_blocking)
+    }
+
+    /// Bytes: allocated, most allocated, reserved, most reserved; then blocks.
+    #[pyfunction]
+    fn heap() -> Result<(u64, u64, u64, u64, u64), Error> {
+        let stats = state::heap()?;
+        Ok((stats.allocated, stats.max_allocated, stats.reserved, stats.max_reserved, stats.blocks))
+    }
+
+    /// Forgets the heap's past peaks.
+    #[pyfunction]
+    fn reset_peaks() -> Result<(), Error> {
+        if !state::is_open() {
+            return Ok(());
+        }
+        state::heap()?;
+        state::with(|queue| {
+            queue.reset_peaks();
+            Ok(())
+        })
+    }
+
+    /// Gives cached memory back to the driver.
+    #[pyfunction]
+    fn empty_cache(py: Python<'_>) -> Result<(), Error> {
+        py.detach(state::empty_cache)
+    }
+
+    /// Most bytes that the device's heap may take; none for no cap.
+    #[pyfunction]
+    fn set_memory_cap(cap: Option<u64>) -> Result<(), Error> {
+        state::set_memory_cap(cap)
+    }
+
+    /// `512M` as a number.
+    #[pyfunction]
+    fn parse_bytes(text: &str) -> Option<u64> {
+        state::parse_bytes(text)
+    }
+
+    /// Name, driver, kind, bytes of memory, compute units, subgroup width, whether f64 and 16-bit kernels run.
+    #[pyfunction]
+    #[allow(clippy::type_complexity)]
+    fn properties(py: Python<'_>) -> Result<(String, String, String, u64, u32, u32, bool, bool), Error> {
+        py.detach(|| {
+            state::with(|queue| {
+                let (info, caps) = (queue.info(), queue.caps());
+                Ok((
+                    info.name.clone(),
+                    info.driver.clone(),
+                    info.kind.to_string(),
+                    info.memory_bytes,
+                    caps.compute_units,
+                    caps.wave_size,
+                    queue.has_float64(),
+                    caps.storage_16bit,
+                ))
+            })
+        })
+    }
+
+    /// Counts of what the stream holds, by name; nothing before the device is open.
+    #[pyfunction]
+    fn counts() -> Result<Vec<(&'static str, usize)>, Error> {
+        if !state::is_open() {
+            return Ok(Vec::new());
+        }
+        let counts = state::with(|queue| Ok(queue.counts()))?;
+        Ok(vec![
+            ("segments", counts.segments),
+            ("blocks", counts.blocks),
+            ("command_buffers", counts.command_buffers),
+            ("uploads", counts.uploads),
+            ("kernels", counts.kernels),
+            ("timed", counts.timed),
+        ])
+    }
+
+    /// The device counts as lost after that many more submits.
+    #[cfg(feature = "fault-injection")]
+    #[pyfunction]
+    fn lose_after(submits: u64) -> Result<(), Error> {
+        state::with(|queue| {
+            queue.lose_after(submits);
+            Ok(())
+        })
+    }
+
+    /// Starts the random numbers of `seed`.
+    #[pyfunction]
+    fn seed(seed: u64) {
+        rng::seed(seed);
+    }
+
+    /// Seed and offset of the random numbers.
+    #[pyfunction]
+    fn rng_state() -> (u64, u64) {
+        rng::state()
+    }
+
+    /// Continues where `rng_state` was taken.
+    #[pyfunction]
+    fn set_rng_state(seed: u64, offset: u64) {
+        rng::set_state(seed, offset);
+    }
+
+    /// Starts or ends taking the times of launches; (kernel, start, length) in seconds.
+    #[pyfunction]
+    fn profile(py: Python<'_>, on: bool) -> Result<Vec<(String, f64, f64)>, Error> {
+        let launches = py.detach(|| state::with(|queue| queue.profile(on)))?;
+        let seconds = launches.into_iter().map(|l| (l.kernel, l.start.as_secs_f64(), l.length.as_secs_f64()));
+        Ok(seconds.collect())
+    }
+
+    /// Submits so far.
+    #[pyfunction]
+    fn submits() -> Result<u64, Error> {
+        state::with(|queue| Ok(queue.submits()))
+    }
+
+    /// Gives the device up with all tensors on it; the next use opens it anew.
+    #[pyfunction]
+    fn reopen(py: Python<'_>) {
+        py.detach(state::reopen);
+    }
+
+    /// Waits for work in flight and closes the device for good.
+    #[pyfunction]
+    fn close(py: Python<'_>) {
+        py.detach(state::close);
+    }
+}

@@ -1,0 +1,147 @@
+//! What operators that write into a given tensor have in common.
+
+use crate::abi::error::Error;
+use crate::runtime::bridge;
+use crate::tensor::dtype::ScalarType;
+use crate::tensor::layout::overlaps_itself;
+use crate::tensor::memory_ops::resize_output;
+use crate::tensor::tensor::Tensor;
+use wave32_ops::View;
+
+/// Makes `out` ready for a result of these sizes and that type.
+///
+/// # Errors
+/// `Invalid` for a result of another device; `NoKernel` for another type, and where `out` overlaps itself or shares memory
+/// with an operand in another layout; the stream's.
+pub fn prepare(out: &Tensor, sizes: &[i64], dtype: ScalarType, operands: &[&Tensor]) -> Result<(), Error> {
+    if !out.is_wave() {
+        return Err(crate::ops::pointwise::elsewhere());
+    }
+    exactly(out, dtype)?;
+    if out.sizes()[..] != sizes[..] {
+        resize_output(out, sizes)?;
+    }
+    alone(out)?;
+    for operand in operands {
+        if overlap(out, operand)? && !same_elements(out, operand) {
+            return Err(Error::NoKernel("a result that overlaps an operand".into()));
+        }
+    }
+    Ok(())
+}
+
+/// That `out` is of the result's type. Some operators convert to another, some refuse it: the CPU does as it does.
+///
+/// # Errors
+/// `NoKernel` where it is not: the call runs on the CPU.
+pub fn exactly(out: &Tensor, dtype: ScalarType) -> Result<(), Error> {
+    if out.dtype()? == dtype {
+        return Ok(());
+    }
+    Err(Error::NoKernel(format!("a result of {} in {}", dtype.name(), out.dtype()?.name())))
+}
+
+/// That no two elements of `out` are one place in memory. Most operators refuse that, others write it as often as it has
+/// elements: the CPU does as it does.
+///
+/// # Errors
+/// `NoKernel` where it is not: the call runs on the CPU.
+pub fn alone(out: &Tensor) -> Result<(), Error> {
+    if overlaps_itself(out) {
+        return Err(Error::NoKernel("a result that overlaps itself".into()));
+    }
+    Ok(())
+}
+
+/// Refuses to write into `out` where that is an operand's memory.
+///
+/// # Errors
+/// `Invalid`, as PyTorch words it, where both are dense; `NoKernel` where only their ranges overlap.
+pub fn apart(out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
+    for operand in operands {
+        if !overlap(out, operand)? {
+            continue;
+        }
+        if out.is_dense() && operand.is_dense() {
+            return Err(crate::tensor::layout::shared());
+        }
+        return Err(Error::NoKernel("a result that overlaps an operand".into()));
+    }
+    Ok(())
+}
+
+/// True where the ranges of memory that both reach over have some in common.
+///
+/// # Errors
+/// `Invalid` for an element type that wave32 does not know.
+pub fn overlap(a: &Tensor, b: &Tensor) -> Result<bool, Error> {
+    let (a_end, b_end) = (a.address() + a.span_bytes()?, b.address() + b.span_bytes()?);
+    Ok(a.address() < b_end && b.address() < a_end)
+}
+
+/// True where both are the same elements in the same order.
+pub fn same_elements(a: &Tensor, b: &Tensor) -> bool {
+    a.address() == b.address() && a.sizes() == b.sizes() && a.strides() == b.strides()
+}
+
+/// A view for operations that move elements as they are, whatever their type.
+///
+/// # Errors
+/// `NoKernel` for elements of more than eight bytes; see [`bridge::view`].
+pub fn bits(tensor: &Tensor) -> Result<View, Error> {
+    let dtype = match tensor.dtype()?.bytes() {
+        1 => ScalarType::U8,
+        2 => ScalarType::I16,
+        4 => ScalarType::I32,
+        8 => ScalarType::I64,
+        _ => return Err(Error::NoKernel(format!("an operation on {}", tensor.dtype()?.name()))),
+    };
+    bridge::view_as(tensor, dtype)
+}
+
+/// A dimension counted from the front; scalars have one.
+///
+/// # Errors
+/// `Index`, as PyTorch words it.
+pub fn wrap(dim: i64, rank: usize) -> Result<usize, Error> {
+    let most = rank.max(1) as i64;
+    if (-most..most).contains(&dim) {
+        return Ok((if dim < 0 { dim + most } else { dim }) as usize);
+    }
+    Err(Error::Index(format!(
+        "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
+        -most,
+        most - 1
+    )))
+}
+
+/// (N, C, H, W) of an image or a batch of images; `axes` of them (1 or 2) are the image's.
+///
+/// # Errors
+/// `NoKernel` for other ranks; see [`bridge::view`].
+pub fn images(tensor: &Tensor, axes: usize) -> Result<View, Error> {
+    let plain = bridge::view(tensor)?;
+    let (sizes, strides) = (plain.sizes(), plain.strides());
+    let rank = sizes.len();
+    if rank != axes + 1 && rank != axes + 2 {
+        return Err(Error::NoKernel(format!("images of sizes {sizes:?}")));
+    }
+    let (mut all, mut steps) = ([1; 4], [0; 4]);
+    for axis in 0..axes {
+        (all[3 - axis], steps[3 - axis]) = (sizes[rank - 1 - axis], strides[rank - 1 - axis]);
+    }
+    let front = rank - axes;
+    for at in 0..front {
+        (all[2 - front + at], steps[2 - front + at]) = (sizes[at], strides[at]);
+    }
+    Ok(View::new(plain.address, plain.dtype, &all, &steps)?)
+}
+
+/// A new tensor with the sizes of one that was made of `like`, channels last where that is.
+///
+/// # Errors
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
+pub fn empty_in_format(like: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
+    let last = crate::tensor::layout::suggests_channels_last(like);
+    Tensor::empty_strided(sizes, &crate::tensor::layout::in_format(last, sizes), like.dtype()?)
+}

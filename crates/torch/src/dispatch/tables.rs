@@ -1,0 +1,62 @@
+//! Every table of kernels.
+
+use crate::dispatch::index_errors;
+use crate::dispatch::register::Registration;
+use crate::dispatch::scalar::ScalarOp;
+use crate::ops::binary;
+use crate::ops::conv;
+use crate::ops::index;
+use crate::ops::layer_norm;
+use crate::ops::loss;
+use crate::ops::matmul;
+use crate::ops::nll;
+use crate::ops::norm;
+use crate::ops::optim;
+use crate::ops::pool;
+use crate::ops::random;
+use crate::ops::reduction;
+use crate::ops::scalar;
+use crate::ops::shape;
+use crate::ops::sort;
+use crate::ops::unary;
+use crate::ops::upsample;
+use crate::tensor::memory_ops;
+
+/// Kernels of `aten`.
+pub const ATEN: &[&[Registration]] = &[
+    memory_ops::OPS,
+    conv::OPS,
+    matmul::OPS,
+    unary::OPS,
+    unary::HOT,
+    unary::MORE,
+    binary::OPS,
+    binary::HOT,
+    binary::MORE,
+    loss::OPS,
+    random::OPS,
+    optim::OPS,
+    norm::OPS,
+    pool::OPS,
+    upsample::OPS,
+    index::OPS,
+    shape::OPS,
+    sort::OPS,
+    reduction::OPS,
+    nll::OPS,
+    layer_norm::OPS,
+];
+
+/// Schemas and kernels of this device's own operators, for its Python side.
+pub const OWN: &[(&[&str], &[Registration])] = &[
+    (memory_ops::SCHEMAS, memory_ops::OWN),
+    (conv::SCHEMAS, conv::OWN),
+    (binary::SCHEMAS, binary::OWN),
+    (index::SCHEMAS, index::OWN),
+    (scalar::SCHEMAS, scalar::OWN),
+    (index_errors::SCHEMAS, index_errors::OWN),
+];
+
+/// Kernels of `aten` that have a `Scalar`.
+pub const SCALAR: &[&[ScalarOp]] =
+    &[memory_ops::SCALAR_OPS, matmul::SCALAR_OPS, reduction::SCALAR_OPS, scalar::SCALAR_OPS];

@@ -1,0 +1,20 @@
+//! The operators.
+
+pub(crate) mod binary;
+pub(crate) mod conv;
+pub(crate) mod index;
+pub(crate) mod layer_norm;
+pub(crate) mod loss;
+pub(crate) mod matmul;
+pub(crate) mod nll;
+pub(crate) mod norm;
+pub(crate) mod optim;
+pub(crate) mod pointwise;
+pub(crate) mod pool;
+pub(crate) mod random;
+pub(crate) mod reduction;
+pub(crate) mod scalar;
+pub(crate) mod shape;
+pub(crate) mod sort;
+pub(crate) mod unary;
+pub(crate) mod upsample;

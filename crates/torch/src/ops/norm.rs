@@ -1,0 +1,174 @@
+//! Batch norm.
+
+use crate::abi::error::Error;
+use crate::dispatch::register::Registration;
+use crate::runtime::bridge::{contiguous, run, view};
+use crate::tensor::dtype::ScalarType;
+use crate::tensor::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
+use crate::tensor::tensor::Tensor;
+use wave32_ops::{BatchNorm, View, batch_norm, batch_norm_backward};
+
+/// The kernels of this file.
+pub const OPS: &[Registration] = crate::ops! {
+    "native_batch_norm" => native_batch_norm,
+    "_native_batch_norm_legit" => native_batch_norm_legit,
+    "_native_batch_norm_legit.no_stats" => no_stats,
+    "native_batch_norm_backward" => backward,
+};
+
+/// A parameter or statistic as contiguous f32, kept alive by the tensor.
+fn float(tensor: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
+    let Some(tensor) = tensor else { return Ok(None) };
+    if tensor.dtype()? == ScalarType::F32 {
+        return contiguous(tensor).map(Some);
+    }
+    let made = Tensor::empty(&tensor.sizes(), ScalarType::F32)?;
+    let (from, to) = (view(tensor)?, view(&made)?);
+    run(|queue| wave32_ops::copy(queue, &from, &to))?;
+    Ok(Some(made))
+}
+
+fn half_of(save: &Tensor, index: i64) -> Result<Tensor, Error> {
+    let channels = save.numel() / 2;
+    save.alias(&[channels], &[1], index * channels)
+}
+
+fn viewed(tensor: &Option<Tensor>) -> Result<Option<View>, Error> {
+    tensor.as_ref().map(view).transpose()
+}
+
+#[allow(clippy::too_many_arguments)] // the schema's
+fn native_batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    let dtype = input.dtype()?;
+    let channels = *input
+        .sizes()
+        .get(1)
+        .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
+    let x = contiguous(input)?;
+    let y = Tensor::empty(&input.sizes(), dtype)?;
+    let save = Tensor::empty(&[2 * channels], ScalarType::F32)?;
+    let saved = || Ok::<_, Error>((half_of(&save, 0)?, half_of(&save, 1)?));
+    let plain = [weight, bias, running_mean, running_var].iter().flatten().all(|given| given.is_contiguous());
+    let last = normalises_channels_last(input, plain);
+    if input.numel() == 0 {
+        let (mean, invstd) = saved()?;
+        return Ok((laid_out(y, last)?, mean, invstd));
+    }
+    let (gamma, beta) = (float(weight)?, float(bias)?);
+    let (rmean, rvar) = (float(running_mean)?, float(running_var)?);
+    let (xv, yv, sv) = (view(&x)?, view(&y)?, view(&save)?);
+    let (g, b, m, v) = (viewed(&gamma)?, viewed(&beta)?, viewed(&rmean)?, viewed(&rvar)?);
+    let norm = BatchNorm {
+        gamma: g.as_ref(),
+        beta: b.as_ref(),
+        running: m.as_ref().zip(v.as_ref()),
+        training,
+        momentum: momentum as f32,
+        eps: eps as f32,
+    };
+    run(|queue| batch_norm(queue, &xv, &norm, &yv, &sv))?;
+    // Running statistics that are not contiguous f32 were updated in a copy.
+    for (given, used) in [(running_mean, &rmean), (running_var, &rvar)] {
+        let moved = given.zip(used.as_ref()).filter(|(given, used)| training && !given.is_same(used));
+        if let Some((given, used)) = moved {
+            let (from, to) = (view(used)?, view(given)?);
+            run(|queue| wave32_ops::copy(queue, &from, &to))?;
+        }
+    }
+    let y = laid_out(y, last)?;
+    if !training {
+        return Ok((y, Tensor::empty(&[0], ScalarType::F32)?, Tensor::empty(&[0], ScalarType::F32)?));
+    }
+    saved().map(|(mean, invstd)| (y, mean, invstd))
+}
+
+#[allow(clippy::too_many_arguments)] // the schema's
+fn native_batch_norm_legit(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: &Tensor,
+    running_var: &Tensor,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    native_batch_norm(input, weight, bias, Some(running_mean), Some(running_var), training, momentum, eps)
+}
+
+fn no_stats(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
+}
+
+#[allow(clippy::too_many_arguments)] // the schema's
+fn backward(
+    grad: &Tensor,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    save_mean: Option<&Tensor>,
+    save_invstd: Option<&Tensor>,
+    training: bool,
+    eps: f64,
+    mask: &[bool],
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    let wanted = |index: usize| mask.get(index).copied().unwrap_or(false);
+    let channels = *input
+        .sizes()
+        .get(1)
+        .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
+    let (x, dy) = (contiguous(input)?, contiguous(grad)?);
+    let gamma = float(weight)?;
+    let statistics = if training { (save_mean, save_invstd) } else { (running_mean, running_var) };
+    let (Some(mean), Some(invstd)) = (float(statistics.0)?, float(statistics.1)?) else {
+        return Err(Error::NoKernel("batch norm's backward pass without statistics".into()));
+    };
+    let dx = if wanted(0) { Tensor::empty(&input.sizes(), input.dtype()?)? } else { Tensor::undefined()? };
+    let grads = Tensor::empty(&[2 * channels], ScalarType::F32)?;
+    if input.numel() == 0 {
+        crate::tensor::copies::fill(&grads, &[0; 4])?;
+    } else {
+        let (xv, dyv, mv, iv, gv) = (view(&x)?, view(&dy)?, view(&mean)?, view(&invstd)?, viewed(&gamma)?);
+        let dxv = if wanted(0) { Some(view(&dx)?) } else { None };
+        let to = view(&grads)?;
+        run(|queue| {
+            let mode = (training, eps as f32);
+            batch_norm_backward(queue, &xv, &dyv, (&mv, &iv), gv.as_ref(), mode, dxv.as_ref(), &to)
+        })?;
+    }
+    let part = |index: i64| -> Result<Tensor, Error> {
+        if !wanted(index as usize + 1) {
+            return Tensor::undefined();
+        }
+        let half = half_of(&grads, index)?;
+        match weight.map(Tensor::dtype).transpose()? {
+            None | Some(ScalarType::F32) => Ok(half),
+            Some(other) => {
+                let made = Tensor::empty(&[channels], other)?;
+                let (from, to) = (view(&half)?, view(&made)?);
+                run(|queue| wave32_ops::copy(queue, &from, &to))?;
+                Ok(made)
+            }
+        }
+    };
+    let plain = in_some_format(grad) && suggests_channels_last(grad) == suggests_channels_last(input);
+    let dx = if wanted(0) { laid_out(dx, normalises_channels_last(input, plain))? } else { dx };
+    Ok((dx, part(0)?, part(1)?))
+}

@@ -1,0 +1,148 @@
+//! Optimizers in one launch a tensor, and gradient scaling.
+
+use crate::abi::error::Error;
+use crate::dispatch::register::Registration;
+use crate::runtime::bridge::{run, view};
+use crate::tensor::tensor::Tensor;
+use wave32_ops::optim::{Adam, Settings, Sgd, adam, sgd, unscale, update_scale};
+use wave32_ops::{OpError, Queue, View};
+
+/// Kernels of `aten`.
+pub const OPS: &[Registration] = crate::ops! {
+    "_fused_sgd_" => fused_sgd,
+    "_fused_adam_" => |p: &[Tensor], g: &[Tensor], m: &[Tensor], v: &[Tensor], w: &[Tensor], steps: &[Tensor],
+        lr: f64, beta1: f64, beta2: f64, decay: f64, eps: f64, amsgrad: bool, maximize: bool,
+        scale: Option<&Tensor>, found: Option<&Tensor>| {
+        fused_adam([p, g, m, v, w, steps], [lr, beta1, beta2, decay, eps], [amsgrad, maximize, false], scale, found)
+    },
+    "_fused_adamw_" => |p: &[Tensor], g: &[Tensor], m: &[Tensor], v: &[Tensor], w: &[Tensor], steps: &[Tensor],
+        lr: f64, beta1: f64, beta2: f64, decay: f64, eps: f64, amsgrad: bool, maximize: bool,
+        scale: Option<&Tensor>, found: Option<&Tensor>| {
+        fused_adam([p, g, m, v, w, steps], [lr, beta1, beta2, decay, eps], [amsgrad, maximize, true], scale, found)
+    },
+    "_amp_foreach_non_finite_check_and_unscale_" => unscale_all,
+    "_amp_update_scale_" => next_scale,
+};
+
+/// Runs a step for each parameter. A refusal of the first refuses the whole, of a later one is an error: by then
+/// others have been stepped, and the CPU would step them again.
+fn each(
+    count: usize,
+    mut step: impl FnMut(&mut dyn Queue, usize) -> Result<(), OpError>,
+) -> Result<(), Error> {
+    run(|queue| {
+        for at in 0..count {
+            match step(queue, at) {
+                Err(OpError::Refused { name, detail }) if at > 0 => {
+                    let detail = format!("parameter {at}: {name}: {detail}");
+                    return Err(OpError::Device(wave32_device::DeviceError::Unsupported(detail)));
+                }
+                done => done?,
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Views of a list that a step takes: dense ones as if contiguous, which is the same to an elementwise step if all
+/// that belong together are dense in the same order.
+fn lists(all: &[&[Tensor]]) -> Result<Vec<Vec<View>>, Error> {
+    let Some(params) = all.first() else { return Ok(Vec::new()) };
+    let mut made = vec![Vec::with_capacity(params.len()); all.len()];
+    for (list, made) in all.iter().zip(&mut made) {
+        for (tensor, param) in list.iter().zip(params.iter()) {
+            if tensor.sizes() != param.sizes() || tensor.strides() != param.strides() || !tensor.is_dense() {
+                return Err(Error::NoKernel("states laid out otherwise than their parameter".into()));
+            }
+            let plain = view(tensor)?;
+            made.push(View::contiguous(plain.address, plain.dtype, plain.sizes())?);
+        }
+    }
+    for list in &made {
+        let types = list.iter().all(|v| v.dtype.is_float() && v.dtype != wave32_ops::ElementType::F64);
+        if !types || !(list.is_empty() || list.len() == params.len()) {
+            return Err(Error::NoKernel("lists of other types or lengths".into()));
+        }
+    }
+    Ok(made)
+}
+
+#[allow(clippy::too_many_arguments)] // as the schema's
+fn fused_sgd(
+    params: &[Tensor],
+    grads: &[Tensor],
+    buffers: &[Tensor],
+    decay: f64,
+    momentum: f64,
+    lr: f64,
+    dampening: f64,
+    nesterov: bool,
+    maximize: bool,
+    first: bool,
+    scale: Option<&Tensor>,
+    found: Option<&Tensor>,
+) -> Result<(), Error> {
+    let views = lists(&[params, grads, buffers])?;
+    let (scale, found) = (scale.map(view).transpose()?, found.map(view).transpose()?);
+    let settings = Settings { lr, decay, maximize, found_inf: found.as_ref(), grad_scale: scale.as_ref() };
+    each(params.len(), |queue, at| {
+        let this = Sgd { momentum, dampening, nesterov, buffer: views[2].get(at), first };
+        sgd(queue, &views[0][at], &views[1][at], &settings, &this)
+    })
+}
+
+fn fused_adam(
+    [params, grads, averages, squares, largest, steps]: [&[Tensor]; 6],
+    [lr, beta1, beta2, decay, eps]: [f64; 5],
+    [amsgrad, maximize, decoupled]: [bool; 3],
+    scale: Option<&Tensor>,
+    found: Option<&Tensor>,
+) -> Result<(), Error> {
+    let views = lists(&[params, grads, averages, squares, if amsgrad { largest } else { &[] }])?;
+    let steps = steps.iter().map(view).collect::<Result<Vec<_>, _>>()?;
+    let (scale, found) = (scale.map(view).transpose()?, found.map(view).transpose()?);
+    let settings = Settings { lr, decay, maximize, found_inf: found.as_ref(), grad_scale: scale.as_ref() };
+    each(params.len().min(steps.len()), |queue, at| {
+        let this = Adam {
+            beta1,
+            beta2,
+            eps,
+            decoupled,
+            average: &views[2][at],
+            square: &views[3][at],
+            largest: views[4].get(at),
+            step: &steps[at],
+        };
+        adam(queue, &views[0][at], &views[1][at], &settings, &this)
+    })
+}
+
+fn unscale_all(grads: &[Tensor], found: &Tensor, inverse: &Tensor) -> Result<(), Error> {
+    let mut views = Vec::with_capacity(grads.len());
+    for grad in grads {
+        if !grad.is_dense() {
+            return Err(Error::NoKernel("a gradient with gaps".into()));
+        }
+        let plain = view(grad)?;
+        if !plain.dtype.is_float() || plain.dtype == wave32_ops::ElementType::F64 {
+            return Err(Error::NoKernel(format!("gradients of {}", grad.dtype()?.name())));
+        }
+        views.push(View::contiguous(plain.address, plain.dtype, plain.sizes())?);
+    }
+    let (found, inverse) = (view(found)?, view(inverse)?);
+    each(views.len(), |queue, at| unscale(queue, &views[at], &found, &inverse))
+}
+
+fn next_scale(
+    scale: &Tensor,
+    tracker: &Tensor,
+    found: &Tensor,
+    growth: f64,
+    backoff: f64,
+    interval: i64,
+) -> Result<Tensor, Error> {
+    let views = [view(scale)?, view(tracker)?, view(found)?];
+    let interval = u32::try_from(interval).unwrap_or(u32::MAX);
+    run(|queue| update_scale(queue, &views[0], &views[1], &views[2], [growth, backoff], interval))?;
+    scale.share()
+}

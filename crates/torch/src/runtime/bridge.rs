@@ -1,0 +1,102 @@
+//! From tensors to the views that `wave32_ops` works on.
+
+use crate::abi::error::Error;
+use crate::runtime::state;
+use crate::tensor::dtype::ScalarType;
+use crate::tensor::tensor::Tensor;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use wave32_device::DeviceError;
+use wave32_ops::{OpError, Planner, Queue, View};
+
+impl From<OpError> for Error {
+    fn from(error: OpError) -> Self {
+        match error {
+            // As of a device without doubles.
+            OpError::Device(DeviceError::Unsupported(why)) => Self::NoKernel(why),
+            OpError::Device(error) => error.into(),
+            refused => Self::NoKernel(refused.to_string()),
+        }
+    }
+}
+
+/// The element types that device operations know.
+impl TryFrom<ScalarType> for wave32_ops::ElementType {
+    type Error = Error;
+
+    fn try_from(dtype: ScalarType) -> Result<Self, Error> {
+        Ok(match dtype {
+            ScalarType::F32 => Self::F32,
+            ScalarType::F16 => Self::F16,
+            ScalarType::BF16 => Self::BF16,
+            ScalarType::F64 => Self::F64,
+            ScalarType::I64 => Self::I64,
+            ScalarType::I32 => Self::I32,
+            ScalarType::I16 => Self::I16,
+            ScalarType::I8 => Self::I8,
+            ScalarType::U8 => Self::U8,
+            ScalarType::Bool => Self::Bool,
+            other => return Err(Error::NoKernel(format!("an operation on {}", other.name()))),
+        })
+    }
+}
+
+/// A tensor of the device as a view.
+///
+/// # Errors
+/// `NoKernel` for what no operation takes: an exotic type, too many dimensions, another device.
+pub fn view(tensor: &Tensor) -> Result<View, Error> {
+    view_as(tensor, tensor.dtype()?)
+}
+
+/// A tensor of the device as a view of another type of the same size.
+///
+/// # Errors
+/// As [`view`].
+pub fn view_as(tensor: &Tensor, dtype: ScalarType) -> Result<View, Error> {
+    if !tensor.is_wave() {
+        return Err(Error::NoKernel("an operand on another device".into()));
+    }
+    let positive = |dims: &[i64]| dims.iter().map(|&d| d as u64).collect::<smallvec::SmallVec<[u64; 8]>>();
+    let (sizes, strides) = (positive(&tensor.sizes()), positive(&tensor.strides()));
+    Ok(View::new(tensor.address(), dtype.try_into()?, &sizes, &strides)?)
+}
+
+/// Runs operations on the stream.
+///
+/// # Errors
+/// Theirs; a refusal becomes `NoKernel`, and the call then runs on the CPU.
+pub fn run<T>(work: impl FnOnce(&mut dyn Queue) -> Result<T, OpError>) -> Result<T, Error> {
+    state::perform(|queue| work(queue))
+}
+
+/// As [`run`], with the process' plans.
+///
+/// # Errors
+/// As [`run`].
+pub fn planned<T>(work: impl FnOnce(&mut Planner, &mut dyn Queue) -> Result<T, OpError>) -> Result<T, Error> {
+    static PLANNER: LazyLock<Mutex<Planner>> = LazyLock::new(|| {
+        let policy = wave32_solve::Policy::from_env().unwrap_or_else(|error| {
+            crate::stderr::write(&format!("wave: {error}; the environment's choice of solvers is ignored\n"));
+            wave32_solve::Policy::default()
+        });
+        Mutex::new(Planner::new(policy))
+    });
+    run(|queue| {
+        // A panic leaves at worst a plan unmade.
+        let mut planner = PLANNER.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut planner, queue)
+    })
+}
+
+/// The tensor itself where it is contiguous, else a contiguous copy.
+///
+/// # Errors
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
+pub fn contiguous(tensor: &Tensor) -> Result<Tensor, Error> {
+    if tensor.is_contiguous() {
+        return tensor.share();
+    }
+    let made = Tensor::empty(&tensor.sizes(), tensor.dtype()?)?;
+    crate::tensor::copies::copy(tensor, &made)?;
+    Ok(made)
+}

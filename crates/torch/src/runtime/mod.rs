@@ -1,0 +1,6 @@
+//! The device, its queue and its random numbers.
+
+pub mod bridge;
+pub(crate) mod generator;
+pub mod rng;
+pub mod state;

@@ -1,0 +1,270 @@
+//! Copies within the device and between it and the host.
+
+use crate::abi::error::Error;
+use crate::dispatch::index_errors;
+use crate::runtime::bridge::{run, view};
+use crate::runtime::state;
+use crate::tensor::dtype::ScalarType;
+use crate::tensor::tensor::Tensor;
+use smallvec::SmallVec;
+use wave32_device::Queue;
+use wave32_ops::View;
+
+/// `dst.copy_(src)`; sizes are equal (the dispatcher broadcasts before).
+///
+/// # Errors
+/// `Device`, `Gone` or `OutOfMemory` from the queue; `Torch` where a call into libtorch fails.
+pub fn copy(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
+    if src.sizes() != dst.sizes() {
+        return copy(&expand(src, &dst.sizes())?, dst);
+    }
+    if dst.numel() == 0 || src.is_same(dst) {
+        return Ok(());
+    }
+    match (src.is_wave(), dst.is_wave()) {
+        (true, true) => within(src, dst),
+        (true, false) => download(src, dst),
+        (false, true) => upload(src, dst),
+        (false, false) => dst.copy_from(src),
+    }
+}
+
+/// `src` seen with `sizes`, as `expand` does it.
+fn expand(src: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
+    let (from, strides) = (src.sizes(), src.strides());
+    let mismatch = || Error::Invalid(format!("a tensor of sizes {from:?} does not broadcast to {sizes:?}"));
+    let new = sizes.len().checked_sub(from.len()).ok_or_else(mismatch)?;
+    let mut expanded = crate::tensor::tensor::Dims::from_elem(0, sizes.len());
+    for d in 0..from.len() {
+        match (from[d], sizes[new + d]) {
+            (a, b) if a == b => expanded[new + d] = strides[d],
+            (1, _) => {}
+            _ => return Err(mismatch()),
+        }
+    }
+    src.alias(sizes, &expanded, src.offset())
+}
+
+/// Between two tensors of the device.
+fn within(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
+    let alike = src.dtype()? == dst.dtype()? && src.is_dense() && same_layout(src, dst);
+    let (from, to, bytes) = (src.address(), dst.address(), src.span_bytes()?);
+    if alike && from == to {
+        return Ok(());
+    }
+    if alike && (from + bytes <= to || to + bytes <= from) {
+        return state::with(|queue| queue.copy(from, to, bytes));
+    }
+    strided(src, dst)
+}
+
+/// Between tensors of the device that differ in strides or type, or overlap; through the host where the
+/// device has no kernel for that.
+fn strided(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
+    let overlap = src.address() < dst.address() + dst.span_bytes()?
+        && dst.address() < src.address() + src.span_bytes()?;
+    if !overlap {
+        if src.dtype()? != dst.dtype()? && (src.dtype()?.is_complex() || dst.dtype()?.is_complex()) {
+            let copied = by_parts(src, dst);
+            if !is_refusal(&copied) {
+                return copied;
+            }
+        }
+        // Elements of one type move as they are, whatever type that is.
+        let look = if src.dtype()? == dst.dtype()? { lanes } else { view };
+        let on_device = look(src).and_then(|from| Ok((from, look(dst)?)));
+        let copied = on_device.and_then(|(from, to)| run(|queue| wave32_ops::copy(queue, &from, &to)));
+        if !is_refusal(&copied) {
+            return copied;
+        }
+    }
+    upload(&to_host(src)?, dst)
+}
+
+fn is_refusal(copied: &Result<(), Error>) -> bool {
+    matches!(copied, Err(Error::NoKernel(_) | Error::Device(wave32_device::DeviceError::Unsupported(_))))
+}
+
+/// Between complex numbers and others, or of another width: real parts, then imaginary ones, which are 0 of real
+/// numbers and lost to them.
+fn by_parts(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
+    let [from, from_imaginary] = parts(src)?;
+    let [to, to_imaginary] = parts(dst)?;
+    run(|queue| {
+        if let Some(to) = &to_imaginary {
+            match &from_imaginary {
+                Some(from) => wave32_ops::copy(queue, from, to)?,
+                None => wave32_ops::fill(queue, to, wave32_ops::Number::Int(0))?,
+            }
+        }
+        from.zip(to).map_or(Ok(()), |(from, to)| wave32_ops::copy(queue, &from, &to))
+    })
+}
+
+/// Real and imaginary part; of real numbers just the first.
+fn parts(tensor: &Tensor) -> Result<[Option<View>; 2], Error> {
+    let part = match tensor.dtype()? {
+        ScalarType::C32 => wave32_ops::ElementType::F16,
+        ScalarType::C64 => wave32_ops::ElementType::F32,
+        ScalarType::C128 => wave32_ops::ElementType::F64,
+        _ => return Ok([Some(view(tensor)?), None]),
+    };
+    let sizes: SmallVec<[u64; 8]> = tensor.sizes().iter().map(|&size| size as u64).collect();
+    let strides: SmallVec<[u64; 8]> = tensor.strides().iter().map(|&stride| stride as u64 * 2).collect();
+    let at = |address| Ok::<_, Error>(Some(View::new(address, part, &sizes, &strides)?));
+    Ok([at(tensor.address())?, at(tensor.address() + part.size())?])
+}
+
+/// A view of elements as whole numbers of their size; those of sixteen bytes are two along a dimension more.
+fn lanes(tensor: &Tensor) -> Result<View, Error> {
+    let dtype = match tensor.dtype()?.bytes() {
+        1 => wave32_ops::ElementType::U8,
+        2 => wave32_ops::ElementType::I16,
+        4 => wave32_ops::ElementType::I32,
+        _ => wave32_ops::ElementType::I64,
+    };
+    let wide = tensor.dtype()?.bytes() / dtype.size();
+    let mut sizes: SmallVec<[u64; 8]> = tensor.sizes().iter().map(|&size| size as u64).collect();
+    let mut strides: SmallVec<[u64; 8]> =
+        tensor.strides().iter().map(|&stride| stride as u64 * wide).collect();
+    if wide > 1 {
+        sizes.push(wide);
+        strides.push(1);
+    }
+    Ok(View::new(tensor.address(), dtype, &sizes, &strides)?)
+}
+
+fn same_layout(a: &Tensor, b: &Tensor) -> bool {
+    // Strides of dimensions of size 1 mean nothing.
+    let pairs = a.strides().into_iter().zip(b.strides());
+    pairs.zip(a.sizes()).all(|((a, b), size)| a == b || size == 1)
+}
+
+/// Writes a tensor of the CPU into one of the device.
+fn upload(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
+    let (address, dtype) = (dst.address(), dst.dtype()?);
+    if !(src.dtype()? == dtype && dst.is_dense() && same_layout(src, dst)) {
+        // The CPU casts and reorders. Where the device's tensor has gaps, what lies there is kept.
+        let image = match dst.is_dense() {
+            true => Tensor::empty_cpu(&dst.sizes(), &dst.strides(), dtype)?,
+            false => to_host(dst)?,
+        };
+        image.copy_from(src)?;
+        return send(address, &image);
+    }
+    send(address, src)
+}
+
+fn send(address: u64, image: &Tensor) -> Result<(), Error> {
+    image.read_host(|bytes| state::with(|queue| queue.upload(address, bytes)))
+}
+
+/// Reads a tensor of the device into one of the CPU.
+fn download(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
+    if src.dtype()? == dst.dtype()? && src.is_dense() && same_layout(src, dst) {
+        let address = src.address();
+        dst.write_host(|bytes| state::with(|queue| queue.download(address, bytes)))?;
+        return index_errors::check();
+    }
+    dst.copy_from(&to_host(src)?)
+}
+
+/// A copy on the CPU with the same sizes and strides, gaps included.
+///
+/// # Errors
+/// `Device`, `Gone` or `OutOfMemory` from the queue; `Torch` where a call into libtorch fails.
+pub fn to_host(src: &Tensor) -> Result<Tensor, Error> {
+    let host = Tensor::empty_cpu(&src.sizes(), &src.strides(), src.dtype()?)?;
+    if host.numel() > 0 {
+        let address = src.address();
+        host.write_host(|bytes| state::with(|queue| queue.download(address, bytes)))?;
+        index_errors::check()?;
+    }
+    Ok(host)
+}
+
+/// A copy on the device.
+///
+/// # Errors
+/// `Device`, `Gone` or `OutOfMemory` from the queue; `Torch` where a call into libtorch fails.
+pub fn to_device(src: &Tensor) -> Result<Tensor, Error> {
+    let made = src.empty_like(src.dtype()?)?;
+    copy(src, &made)?;
+    Ok(made)
+}
+
+/// Fills a tensor with copies of one element's bytes; one byte stands for an element of such bytes.
+///
+/// # Errors
+/// `NoKernel` for too many dimensions; `Device`, `Gone` or `OutOfMemory` from the queue.
+pub fn fill(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
+    let (bytes, size) = (tensor.span_bytes()?, tensor.dtype()?.bytes() as usize);
+    if bytes == 0 {
+        return Ok(());
+    }
+    let uniform = element.iter().all(|byte| *byte == element[0]);
+    let word = match *element {
+        [a] => Some([a; 4]),
+        [a, b] => Some([a, b, a, b]),
+        [a, b, c, d] => Some([a, b, c, d]),
+        [a, ..] if uniform => Some([a; 4]),
+        _ => None,
+    };
+    let Some(word) = word.filter(|_| tensor.is_dense()) else {
+        return if element.len() == size {
+            fill_places(tensor, element)
+        } else {
+            fill_places(tensor, &vec![element[0]; size])
+        };
+    };
+    let address = tensor.address();
+    // Blocks start at whole words, so only views of small elements do not; the odd end goes as an upload.
+    let whole = if address.is_multiple_of(4) { bytes & !3 } else { 0 };
+    let pattern: Vec<u8> = word.into_iter().cycle().take((bytes - whole) as usize).collect();
+    state::with(|queue| {
+        queue.fill(address, whole, u32::from_le_bytes(word))?;
+        if pattern.is_empty() { Ok(()) } else { queue.upload(address + whole, &pattern) }
+    })
+}
+
+/// Element by element: gaps are kept, and a place that several elements share is written once.
+fn fill_places(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
+    let plain = lanes(tensor)?;
+    let wide = element.len().div_ceil(8);
+    let rank = tensor.sizes().len();
+    let mut sizes: SmallVec<[u64; 8]> = plain.sizes()[..rank].iter().copied().collect();
+    for (size, &stride) in sizes.iter_mut().zip(plain.strides()) {
+        *size = if stride == 0 { 1 } else { *size };
+    }
+    for (at, part) in element.chunks(8).enumerate().take(wide) {
+        let mut raw = [0; 8];
+        raw[..part.len()].copy_from_slice(part);
+        let address = plain.address + 8 * at as u64;
+        let view = View::new(address, plain.dtype, &sizes, &plain.strides()[..rank])?;
+        let bits = wave32_ops::Number::Int(i64::from_le_bytes(raw));
+        run(|queue| wave32_ops::fill(queue, &view, bits))?;
+    }
+    Ok(())
+}
+
+/// The bytes of `value` as one element.
+///
+/// # Errors
+/// `NoKernel` for types that the host converts.
+pub fn element(value: f64, dtype: ScalarType) -> Result<Vec<u8>, Error> {
+    Ok(match dtype {
+        ScalarType::F32 => (value as f32).to_le_bytes().to_vec(),
+        ScalarType::F64 => value.to_le_bytes().to_vec(),
+        ScalarType::I64 => (value as i64).to_le_bytes().to_vec(),
+        ScalarType::I32 => (value as i32).to_le_bytes().to_vec(),
+        ScalarType::I16 => (value as i16).to_le_bytes().to_vec(),
+        ScalarType::I8 => (value as i8).to_le_bytes().to_vec(),
+        ScalarType::U8 => (value as i64 as u8).to_le_bytes().to_vec(),
+        ScalarType::Bool => vec![u8::from(value != 0.0)],
+        _ if value.to_bits() == 0 => vec![0; dtype.bytes() as usize],
+        // Through f32, as PyTorch does: `from_f64` drops half of the mantissa before it rounds.
+        ScalarType::F16 => half::f16::from_f32(value as f32).to_le_bytes().to_vec(),
+        ScalarType::BF16 => half::bf16::from_f32(value as f32).to_le_bytes().to_vec(),
+        other => return Err(Error::NoKernel(format!("a fill of {}", other.name()))),
+    })
+}

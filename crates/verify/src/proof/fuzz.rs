@@ -1,0 +1,136 @@
+//! Random problems over everything a problem can be. The same seed gives the same problems.
+
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
+
+/// FLOP of the largest problem made: small enough that hundreds take a minute anywhere.
+const MAX_FLOPS: u64 = 8_000_000;
+
+/// `count` problems in the given directions and types.
+pub fn problems(count: usize, seed: u64, directions: &[Direction], dtypes: &[DType]) -> Vec<ConvProblem> {
+    let mut rng = crate::proof::inputs::rng(seed, 77);
+    let mut found = Vec::with_capacity(count);
+    // Most draws make sense; the bound is there for filters that allow none.
+    for _ in 0..count.saturating_mul(1000) {
+        if found.len() >= count {
+            break;
+        }
+        let Some(spec) = draw(&mut rng, directions, dtypes) else { break };
+        found.extend(ConvProblem::new(spec).ok().filter(|p| p.flops() <= MAX_FLOPS));
+    }
+    found
+}
+
+/// A channel count: around tile sizes, odd, prime, or 1.
+fn channels(rng: &mut impl Rng) -> i64 {
+    const TELLING: [i64; 16] = [1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 32, 33, 61, 64, 97];
+    if rng.random_bool(0.7) { TELLING[rng.random_range(0..TELLING.len())] } else { rng.random_range(1..130) }
+}
+
+/// A height or width.
+fn extent(rng: &mut impl Rng) -> i64 {
+    match rng.random_range(0..10) {
+        0 => 1,
+        1..=3 => rng.random_range(1..9),
+        4..=8 => rng.random_range(8..40),
+        _ => rng.random_range(40..140),
+    }
+}
+
+fn draw(rng: &mut impl Rng, directions: &[Direction], dtypes: &[DType]) -> Option<ConvSpec> {
+    let direction = *directions.choose(rng)?;
+    let dtype = *dtypes.choose(rng)?;
+    let layout = if rng.random_bool(0.3) { Layout::Nhwc } else { Layout::Nchw };
+    let one_dimensional = rng.random_bool(0.12);
+    let filters: [i64; 8] = [1, 1, 2, 3, 3, 4, 5, 7];
+    let mut filter = || filters[rng.random_range(0..filters.len())];
+    let (r, s) = if one_dimensional { (1, filter()) } else { (filter(), filter()) };
+    let mut pair = |ones: f64, range: std::ops::Range<i64>| {
+        if rng.random_bool(ones) {
+            return [range.start; 2];
+        }
+        let first = rng.random_range(range.clone());
+        // Different on the two axes in half of the cases: swapped axes show.
+        [first, if rng.random_bool(0.5) { first } else { rng.random_range(range) }]
+    };
+    let stride = pair(0.5, 1..4);
+    let dilation = pair(0.7, 1..4);
+    let mut pad = pair(0.3, 0..4);
+    if one_dimensional {
+        pad[0] = 0;
+    }
+    let (c, k, groups) = match rng.random_range(0..10) {
+        0 | 1 => {
+            let c = channels(rng);
+            (c, c * rng.random_range(1..3), c) // depthwise, with a multiplier at times
+        }
+        2 | 3 => {
+            let g = rng.random_range(2..9);
+            (g * rng.random_range(1..9), g * rng.random_range(1..9), g)
+        }
+        _ => (channels(rng), channels(rng), 1),
+    };
+    let transposed = rng.random_bool(0.15);
+    let output_pad = if transposed { stride.map(|u| rng.random_range(0..u)) } else { [0, 0] };
+    let fused = direction == Direction::Forward && rng.random_bool(0.3);
+    let epilogue = Epilogue {
+        bias: fused,
+        activation: if fused && rng.random_bool(0.5) { Activation::Relu } else { Activation::None },
+    };
+    let h = if one_dimensional { 1 } else { extent(rng) };
+    let (n, w) = (rng.random_range(1..4), extent(rng));
+    Some(ConvSpec {
+        direction,
+        dtype,
+        layout,
+        n,
+        c,
+        h,
+        w,
+        k,
+        r,
+        s,
+        stride,
+        pad,
+        dilation,
+        groups,
+        transposed,
+        output_pad,
+        epilogue,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_feature_is_drawn() {
+        let found = problems(2000, 5, &Direction::ALL, &DType::ALL);
+        assert_eq!(found.len(), 2000);
+        let any = |what: &str, test: fn(&ConvSpec) -> bool| {
+            let count = found.iter().filter(|p| test(p.spec())).count();
+            assert!(count >= 20, "{what}: {count} of 2000");
+        };
+        any("nhwc", |s| s.layout == Layout::Nhwc);
+        any("transposed", |s| s.transposed);
+        any("output padding", |s| s.output_pad != [0, 0]);
+        any("one-dimensional", |s| s.h == 1 && s.r == 1);
+        any("depthwise", |s| s.groups > 1 && s.groups == s.c);
+        any("grouped", |s| s.groups > 1 && s.groups < s.c);
+        any("bias and relu", |s| s.epilogue.bias && s.epilogue.activation == Activation::Relu);
+        any("unequal strides", |s| s.stride[0] != s.stride[1]);
+        any("dilation", |s| s.dilation != [1, 1]);
+        any("prime channels", |s| s.c == 31 || s.c == 61 || s.c == 97);
+        any("bf16", |s| s.dtype == DType::BF16);
+    }
+
+    #[test]
+    fn a_seed_reproduces() {
+        let make = |seed| problems(20, seed, &Direction::ALL, &[DType::F32]);
+        assert_eq!(make(3), make(3));
+        assert_ne!(make(3), make(4));
+        assert!(problems(5, 1, &[], &DType::ALL).is_empty());
+    }
+}
