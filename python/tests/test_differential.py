@@ -72,6 +72,28 @@ def test_other_indices_of_equal_elements():
     assert other(order[::-1]).kind == "values"
 
 
+def test_a_written_statistic_may_have_its_old_value():
+    """What the CPU rounds back to what it was, the device need not: 0.78125 to bfloat16's 0.78125, where f64 has 0.7786."""
+    import torch
+
+    from differential import compare
+    from differential.cases import Case, Data, Ref
+
+    given = tuple(Data(torch.bfloat16, shape, fill, 713) for shape, fill in (((1, 1, 20), ("normal",)), ((1,), ("normal",)), ((1,), ("between", 0.5, 2))))
+
+    def off_by(part, training):
+        def call(op, case, tensors, device, change, keywords):
+            made = op.call(case, tensors, device, change, **keywords)
+            tensors[2].mul_(1 + part)
+            return made
+
+        arguments = {"training": training, "momentum": 0.0}
+        return compare.check(Case("F.batch_norm", (Ref(0), Ref(1), Ref(2)), arguments, given, "plain", ""), "cpu", call=call)
+
+    assert off_by(0, True) is None and off_by(2**-7, True) is None
+    assert off_by(1.0, True).kind == "values" and off_by(2**-7, False).kind == "beside"
+
+
 def test_a_planted_hang_is_its_cases_finding(tmp_path):
     report = tmp_path / "report.json"
     limits = ["--cases", "1", "--jobs", "1", "--deadline", "4", "--shrink", "0", "--only", "torch.roll"]

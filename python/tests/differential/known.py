@@ -35,10 +35,13 @@ def _laid(data: Data) -> torch.Tensor:
 
 def _without_mkldnn(case: Case) -> bool:
     """A convolution of volumes, one of whose operands has its channels last, for which the CPU has kernels of its own: of a single
-    one, by filters of one tap in height and width, or with an output padding (`use_mkldnn` of ATen's Convolution.cpp)."""
+    one, by filters of one tap in height and width, with an output padding (`use_mkldnn` of ATen's Convolution.cpp), or of halves
+    where the processor has no instructions for them."""
     volumes = [x if x.dim() == 5 else x[None] for x in map(_laid, case.tensors[:2])]
     last = any(suggest_memory_format(x) == torch.channels_last_3d for x in volumes)
-    return last and (len(volumes[0]) == 1 or volumes[1].shape[3:] == (1, 1) or bool(case.kwargs.get("output_padding")))
+    supported = {torch.float16: torch.ops.mkldnn._is_mkldnn_fp16_supported, torch.bfloat16: torch.ops.mkldnn._is_mkldnn_bf16_supported}
+    lacks_type = not supported.get(volumes[0].dtype, lambda: True)()
+    return last and (len(volumes[0]) == 1 or volumes[1].shape[3:] == (1, 1) or bool(case.kwargs.get("output_padding")) or lacks_type)
 
 
 def _special(case: Case) -> bool:
