@@ -21,6 +21,9 @@ fn running_sums() {
             (vec![5, 257, 3], vec![1, 15, 5], 1),
             (vec![2, 3, 2, 3, 256], vec![3, 1, 7000, 1600, 6], 4),
             (vec![300, 4], vec![4, 1], 1),
+            // Rows of several workgroups.
+            (vec![65_537], vec![1], 0),
+            (vec![3, 98_304, 2], vec![1, 6, 3], 1),
         ] {
             let count: u64 = sizes.iter().product();
             let data = values(&mut random, from, count, 5.0);
