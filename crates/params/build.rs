@@ -42,7 +42,7 @@ fn generate() -> Result<(), String> {
         .filter_map(|stem| Interface::of(stem, &sources).ok())
         .map(|i| format!("({:?}, {}, {}),", i.stem, i.buffers.len(), i.words()))
         .collect();
-    write!(text, "pub(crate) const COUNTS: &[(&str, u32, u32)] = &[{counts}];\n")
+    writeln!(text, "pub(crate) const COUNTS: &[(&str, u32, u32)] = &[{counts}];")
         .map_err(|e| e.to_string())?;
     let out = Path::new(&variable("OUT_DIR")?).join("kernels.rs");
     fs::write(&out, text).map_err(|e| format!("{}: {e}", out.display()))

@@ -75,7 +75,6 @@ def test_other_indices_of_equal_elements():
 def test_a_written_statistic_may_have_its_old_value():
     """What the CPU rounds back to what it was, the device need not: 0.78125 to bfloat16's 0.78125, where f64 has 0.7786."""
     import torch
-
     from differential import compare
     from differential.cases import Case, Data, Ref
 
