@@ -112,7 +112,7 @@ mod tests {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         for stderr in [Stdio::from(full), Stdio::from(closed)] {
             let mut child = Command::new(std::env::current_exe().unwrap());
-            child.args(["--exact", "entry::tests::child", "--ignored", "--nocapture"]);
+            child.args(["--exact", "abi::entry::tests::child", "--ignored", "--nocapture"]);
             let status = child.env("WAVE32_LOG", "1").stderr(stderr).status().unwrap();
             assert_eq!(status.code(), Some(7));
         }
