@@ -7,7 +7,7 @@ pub mod abi;
 pub mod dispatch;
 pub mod ops;
 pub mod runtime;
-pub mod tensor;
+pub mod tensors;
 // As the preloaded libraries, it writes from somebody else's process.
 #[path = "../../preload/src/stderr.rs"]
 mod stderr;

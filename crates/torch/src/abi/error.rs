@@ -1,6 +1,6 @@
 //! What kernels can fail with, and how that becomes a Python exception.
 
-use crate::abi::abi::{Api, api};
+use crate::abi::calls::{Api, api};
 use pyo3::exceptions::{
     PyIndexError, PyKeyboardInterrupt, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
 };

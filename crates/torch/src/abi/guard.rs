@@ -5,7 +5,7 @@
 //! throw: the process aborts. Here the answers, which never change, are taken once and given from then on by functions
 //! of ours, put into a copy of the guard's virtual table.
 
-use crate::abi::abi::{Device, Handle, PRIVATE_USE_1, api};
+use crate::abi::calls::{Device, Handle, PRIVATE_USE_1, api};
 use crate::abi::error::Error;
 use crate::abi::vtable::{self, Table};
 use std::sync::OnceLock;

@@ -5,12 +5,12 @@
 //! ends in each ([`trace`], `python/wave32/_hooks.py`) while every entry tells its number and goes on to torch's own, and
 //! torch's refusal names the function that was reached.
 
-use crate::abi::abi::api;
+use crate::abi::calls::api;
 use crate::abi::error::Error;
 use crate::abi::vtable::{self, Object, Table};
 use crate::runtime::generator;
-use crate::tensor::pinned;
-use crate::tensor::storage;
+use crate::tensors::pinned;
+use crate::tensors::storage;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

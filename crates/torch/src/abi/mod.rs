@@ -1,6 +1,6 @@
 //! The calls and objects of the other side.
 
-pub mod abi;
+pub mod calls;
 pub mod error;
 pub(crate) mod gil;
 pub(crate) mod guard;

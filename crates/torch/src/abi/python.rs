@@ -1,6 +1,6 @@
 //! The module `wave32._native`.
 
-use crate::abi::abi;
+use crate::abi::calls;
 use crate::abi::error::Error;
 use crate::abi::guard;
 use crate::abi::hooks;
@@ -11,8 +11,8 @@ use crate::dispatch::scalar;
 use crate::dispatch::tables;
 use crate::runtime::rng;
 use crate::runtime::state;
-use crate::tensor::memory_ops;
-use crate::tensor::storage;
+use crate::tensors::memory_ops;
+use crate::tensors::storage;
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};

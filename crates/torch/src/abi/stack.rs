@@ -15,11 +15,11 @@
 //! The callee owns every argument: each is decoded into an owned form first, all of them even where one
 //! fails, and the kernel gets a loan.
 
-use crate::abi::abi::{BUILD_VERSION, Handle, Word, api, check};
+use crate::abi::calls::{BUILD_VERSION, Handle, Word, api, check};
 use crate::abi::error::Error;
 use crate::dispatch::scalar::{FromPython, ToPython};
-use crate::tensor::dtype::{MemoryFormat, ScalarType};
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::dtype::{MemoryFormat, ScalarType};
+use crate::tensors::tensor::{Dims, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString};
 use smallvec::SmallVec;

@@ -1,10 +1,10 @@
 //! Deterministic mode (`torch.use_deterministic_algorithms`), read from libtorch at the price of two calls.
 
-use crate::abi::abi::api;
+use crate::abi::calls::api;
 use crate::abi::error::Error;
-use crate::tensor::copies;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::copies;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::Tensor;
 
 /// True in deterministic mode.
 pub fn is_on() -> bool {

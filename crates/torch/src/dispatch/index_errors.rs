@@ -5,7 +5,7 @@ use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::runtime::bridge::view;
 use crate::runtime::state;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use wave32_ops::index::Errors;

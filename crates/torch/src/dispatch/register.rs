@@ -1,6 +1,6 @@
 //! From a plain Rust function to a kernel that libtorch calls.
 
-use crate::abi::abi::{BUILD_VERSION, Boxed, Word, api, check};
+use crate::abi::calls::{BUILD_VERSION, Boxed, Word, api, check};
 use crate::abi::error::{Error, raise};
 use crate::abi::stack::{Argument, Owned, Return};
 use crate::dispatch::fallback;
@@ -25,7 +25,7 @@ macro_rules! ops {
             call: {
                 /// # Safety
                 /// Called by libtorch with the arguments of the operator that it was registered for.
-                unsafe extern "C-unwind" fn call(stack: *mut $crate::abi::abi::Word, arguments: u64, results: u64) {
+                unsafe extern "C-unwind" fn call(stack: *mut $crate::abi::calls::Word, arguments: u64, results: u64) {
                     let kernel = $kernel;
                     // SAFETY: by the caller.
                     unsafe { $crate::dispatch::register::enter($name, &kernel, stack, arguments, results) }

@@ -2,10 +2,10 @@
 
 use crate::abi::error::Error;
 use crate::runtime::bridge;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::layout::overlaps_itself;
-use crate::tensor::memory_ops::resize_output;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::layout::overlaps_itself;
+use crate::tensors::memory_ops::resize_output;
+use crate::tensors::tensor::Tensor;
 use wave32_ops::View;
 
 /// Makes `out` ready for a result of these sizes and that type.
@@ -63,7 +63,7 @@ pub fn apart(out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
             continue;
         }
         if out.is_dense() && operand.is_dense() {
-            return Err(crate::tensor::layout::shared());
+            return Err(crate::tensors::layout::shared());
         }
         return Err(Error::NoKernel("a result that overlaps an operand".into()));
     }
@@ -142,6 +142,6 @@ pub fn images(tensor: &Tensor, axes: usize) -> Result<View, Error> {
 /// # Errors
 /// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn empty_in_format(like: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
-    let last = crate::tensor::layout::suggests_channels_last(like);
-    Tensor::empty_strided(sizes, &crate::tensor::layout::in_format(last, sizes), like.dtype()?)
+    let last = crate::tensors::layout::suggests_channels_last(like);
+    Tensor::empty_strided(sizes, &crate::tensors::layout::in_format(last, sizes), like.dtype()?)
 }

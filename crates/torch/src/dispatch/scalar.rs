@@ -3,12 +3,12 @@
 //! A kernel is written as any other, with [`Scalar`] among its parameters or as its result, and gets a row in a
 //! table made by [`scalar_ops!`](crate::scalar_ops). Python registers a builtin for each row; the call holds the GIL.
 
-use crate::abi::abi::{Word, api, check};
+use crate::abi::calls::{Word, api, check};
 use crate::abi::error::Error;
 use crate::abi::stack::{Argument, Owned};
 use crate::dispatch::register::panic_text;
-use crate::tensor::dtype::{MemoryFormat, ScalarType};
-use crate::tensor::tensor::Tensor;
+use crate::tensors::dtype::{MemoryFormat, ScalarType};
+use crate::tensors::tensor::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCFunction, PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use smallvec::{Array, SmallVec};

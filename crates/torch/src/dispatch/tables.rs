@@ -20,7 +20,7 @@ use crate::ops::shape;
 use crate::ops::sort;
 use crate::ops::unary;
 use crate::ops::upsample;
-use crate::tensor::memory_ops;
+use crate::tensors::memory_ops;
 
 /// Kernels of `aten`.
 pub const ATEN: &[&[Registration]] = &[

@@ -6,9 +6,9 @@ use crate::dispatch::result::{alone, exactly, prepare, wrap};
 use crate::dispatch::scalar::Scalar;
 use crate::ops::pointwise::{Input, Pointwise, Rule};
 use crate::ops::unary;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::layout::Operand;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::layout::Operand;
+use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_ops::{Number, Op};
 
@@ -231,7 +231,7 @@ fn elementwise_empty(operands: &[Tensor], dtype: ScalarType) -> Result<Tensor, E
     let inputs: SmallVec<[Input; 3]> = operands.iter().map(Input::from).collect();
     let sizes = crate::ops::pointwise::broadcast(&inputs)?;
     let laid: SmallVec<[Operand; 3]> = operands.iter().map(|x| (x.sizes(), x.strides())).collect();
-    Tensor::empty_strided(&sizes, &crate::tensor::layout::strides(&sizes, &laid), dtype)
+    Tensor::empty_strided(&sizes, &crate::tensors::layout::strides(&sizes, &laid), dtype)
 }
 
 /// The number of a tensor without dimensions where its type holds some that `to` does not: PyTorch takes it out, which waits
@@ -242,7 +242,7 @@ fn held(value: &Tensor, to: ScalarType) -> Result<Option<Number>, Error> {
         return Ok(None);
     }
     let number = if value.is_wave() {
-        crate::tensor::memory_ops::local_scalar_dense(value)?
+        crate::tensors::memory_ops::local_scalar_dense(value)?
     } else {
         match crate::ops::pointwise::host_number(value)? {
             Number::Int(number) => Scalar::Int(number),
@@ -262,7 +262,7 @@ fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> 
 fn prelu_backward(grad: &Tensor, x: &Tensor, weight: &Tensor) -> Result<(Tensor, Tensor), Error> {
     // Of the input: the gradient, scaled where it was negative; the op reads (gradient, input, weight).
     let operands = [x, weight, grad].map(|tensor| (tensor.sizes(), tensor.strides()));
-    let strides = crate::tensor::layout::strides(&x.sizes(), &operands);
+    let strides = crate::tensors::layout::strides(&x.sizes(), &operands);
     let made = || Tensor::empty_strided(&x.sizes(), &strides, x.dtype()?);
     let of_input = Pointwise::new(Op::PreluBackward, Rule::Same)
         .write(&[grad.into(), x.into(), weight.into()], &made()?)?;

@@ -3,8 +3,8 @@
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::runtime::bridge::{contiguous, planned, run, view};
-use crate::tensor::layout::{convolves_channels_last, in_format};
-use crate::tensor::tensor::Tensor;
+use crate::tensors::layout::{convolves_channels_last, in_format};
+use crate::tensors::tensor::Tensor;
 use wave32_ops::activation::Activation;
 use wave32_ops::{ConvChain, ConvOperands, PostOp, Reduce, reduce, storage};
 use wave32_problem::{ConvProblem, ConvSpec, Direction};
@@ -162,7 +162,7 @@ fn backward(
         }
         let result = Tensor::empty_strided(&like.sizes(), &in_format(last, &like.sizes()), dtype)?;
         if empty {
-            crate::tensor::copies::fill(&result, &vec![0; dtype.bytes() as usize])?;
+            crate::tensors::copies::fill(&result, &vec![0; dtype.bytes() as usize])?;
         } else {
             // Only the other operand is read.
             let (target, other) = (view(&result)?, view(if index == 0 { weight } else { input })?);
@@ -177,7 +177,7 @@ fn backward(
             // Of an input without channels PyTorch makes an output without any, whatever the bias has.
             Some(sizes) if grad.numel() == 0 => {
                 let zeros = Tensor::empty(sizes, dtype)?;
-                crate::tensor::copies::fill(&zeros, &vec![0; dtype.bytes() as usize])?;
+                crate::tensors::copies::fill(&zeros, &vec![0; dtype.bytes() as usize])?;
                 zeros
             }
             _ => bias_gradient(&grad)?,

@@ -5,9 +5,9 @@ use crate::dispatch::index_errors;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{alone, apart, bits, overlap, prepare, same_elements, wrap};
 use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensor::copies;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::copies;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::{Dims, Tensor};
 use wave32_device::Queue;
 use wave32_ops::{View, index};
 

@@ -3,10 +3,10 @@
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensor::copies;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::layout::{laid_out, suggests_channels_last};
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::copies;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::layout::{laid_out, suggests_channels_last};
+use crate::tensors::tensor::{Dims, Tensor};
 use wave32_ops::{NormGrads, NormShape, View, norm, norm_backward};
 
 /// Kernels of `aten`.

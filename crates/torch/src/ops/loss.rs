@@ -1,13 +1,13 @@
 //! Losses between a prediction and a target, and their gradients.
 
-use crate::abi::abi::{BUILD_VERSION, api, check};
+use crate::abi::calls::{BUILD_VERSION, api, check};
 use crate::abi::error::Error;
 use crate::dispatch::index_errors::{Check, raise_where};
 use crate::dispatch::register::Registration;
 use crate::ops::pointwise::{Input, Pointwise, Rule, castable};
-use crate::tensor::copies;
-use crate::tensor::memory_ops::resize_output;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::copies;
+use crate::tensors::memory_ops::resize_output;
+use crate::tensors::tensor::Tensor;
 use std::ffi::CStr;
 use wave32_ops::Op;
 
@@ -145,7 +145,7 @@ fn reduce(name: &CStr, x: &Tensor) -> Result<Tensor, Error> {
         let status =
             (api().torch_call_dispatcher)(name.as_ptr(), c"".as_ptr(), stack.as_mut_ptr(), BUILD_VERSION);
         check(status, "a reduction")?;
-        Ok(Tensor::from_handle(stack[0] as crate::abi::abi::Handle))
+        Ok(Tensor::from_handle(stack[0] as crate::abi::calls::Handle))
     }
 }
 

@@ -6,9 +6,9 @@ use crate::dispatch::result::alone;
 use crate::dispatch::scalar::{Scalar, ScalarOp};
 use crate::ops::pointwise::elsewhere;
 use crate::runtime::bridge::{planned, run, view};
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::memory_ops::resize_output;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::memory_ops::resize_output;
+use crate::tensors::tensor::Tensor;
 use wave32_ops::{Elementwise, Number, Op, Sum, View};
 
 /// Kernels of `aten`.
@@ -163,7 +163,7 @@ fn addmm_out(
         }
         let made = Tensor::empty(&sizes, a.dtype()?)?;
         addmm_into(added, a, b, (beta, alpha), &made)?;
-        crate::tensor::copies::copy(&made, out)?;
+        crate::tensors::copies::copy(&made, out)?;
         return out.share();
     }
     into(out, &sizes, a.dtype()?, |to| addmm_into(added, a, b, (beta, alpha), to))
@@ -189,7 +189,7 @@ fn addmm_into(
 fn scaled(added: &Tensor, beta: f64, to: &Tensor) -> Result<(), Error> {
     let (from, out) = (view(added)?, view(to)?);
     run(|queue| {
-        let from = from.broadcast(&out.sizes())?;
+        let from = from.broadcast(out.sizes())?;
         if beta == 0.0 {
             return wave32_ops::fill(queue, &out, Number::Int(0));
         }

@@ -5,9 +5,9 @@ use crate::dispatch::index_errors;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{prepare, same_elements, wrap};
 use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensor::copies;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::copies;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::{Dims, Tensor};
 use wave32_ops::{NllLoss, Reduction, nll_loss, nll_loss_backward, softmax, softmax_backward};
 
 /// Kernels of `aten`.

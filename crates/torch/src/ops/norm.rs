@@ -3,9 +3,9 @@
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
-use crate::tensor::tensor::Tensor;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
+use crate::tensors::tensor::Tensor;
 use wave32_ops::{BatchNorm, View, batch_norm, batch_norm_backward};
 
 /// The kernels of this file.
@@ -143,7 +143,7 @@ fn backward(
     let dx = if wanted(0) { Tensor::empty(&input.sizes(), input.dtype()?)? } else { Tensor::undefined()? };
     let grads = Tensor::empty(&[2 * channels], ScalarType::F32)?;
     if input.numel() == 0 {
-        crate::tensor::copies::fill(&grads, &[0; 4])?;
+        crate::tensors::copies::fill(&grads, &[0; 4])?;
     } else {
         let (xv, dyv, mv, iv, gv) = (view(&x)?, view(&dy)?, view(&mean)?, view(&invstd)?, viewed(&gamma)?);
         let dxv = if wanted(0) { Some(view(&dx)?) } else { None };

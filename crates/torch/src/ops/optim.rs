@@ -3,7 +3,7 @@
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::runtime::bridge::{run, view};
-use crate::tensor::tensor::Tensor;
+use crate::tensors::tensor::Tensor;
 use wave32_ops::optim::{Adam, Settings, Sgd, adam, sgd, unscale, update_scale};
 use wave32_ops::{OpError, Queue, View};
 

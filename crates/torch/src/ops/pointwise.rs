@@ -1,14 +1,14 @@
 //! Elementwise operators: type promotion, broadcasting and results, around [`wave32_ops::Elementwise`].
 
-use crate::abi::abi::{BUILD_VERSION, Word, api, check};
+use crate::abi::calls::{BUILD_VERSION, Word, api, check};
 use crate::abi::error::Error;
 use crate::dispatch::scalar::default_float;
 use crate::runtime::bridge::{run, view};
-use crate::tensor::copies;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::layout;
-use crate::tensor::memory_ops::{resize_to, warn_of_resize};
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::copies;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::layout;
+use crate::tensors::memory_ops::{resize_to, warn_of_resize};
+use crate::tensors::tensor::{Dims, Tensor};
 use smallvec::SmallVec;
 use wave32_ops::{Elementwise, Number, Op, Operand, View};
 

@@ -4,8 +4,8 @@ use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{empty_in_format, images, prepare};
 use crate::runtime::bridge::run;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::{Dims, Tensor};
 use wave32_ops::View;
 use wave32_ops::pool::{Divisor, Windows, avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward};
 

@@ -6,8 +6,8 @@ use crate::dispatch::register::Registration;
 use crate::ops::pointwise::{Pointwise, Rule};
 use crate::runtime::bridge::{run, view};
 use crate::runtime::rng;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::Tensor;
 use wave32_ops::Op;
 use wave32_ops::random::{Draw, PhiloxState, counters, dropout, random};
 
@@ -32,7 +32,7 @@ fn take(elements: i64) -> PhiloxState {
 }
 
 fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor, Error> {
-    crate::tensor::layout::no_internal_overlap(x)?;
+    crate::tensors::layout::no_internal_overlap(x)?;
     let to = view(x)?;
     // A generator gives the seed of a sequence for this call.
     let seeded = generator.map(Generator::draw).transpose()?;
@@ -97,7 +97,7 @@ fn bernoulli_of(x: &Tensor, chance: &Tensor, generator: Option<&Generator>) -> R
 
 fn bernoulli_out(chance: &Tensor, generator: Option<&Generator>, out: &Tensor) -> Result<Tensor, Error> {
     if out.sizes() != chance.sizes() {
-        crate::tensor::memory_ops::resize_output(out, &chance.sizes())?;
+        crate::tensors::memory_ops::resize_output(out, &chance.sizes())?;
     }
     bernoulli_of(out, chance, generator)
 }

@@ -5,8 +5,8 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::result::{prepare, wrap};
 use crate::dispatch::scalar::{Scalar, ScalarOp};
 use crate::runtime::bridge::{run, view};
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::{Dims, Tensor};
 use smallvec::SmallVec;
 use wave32_ops::{Reduce, cumsum, extreme, reduce, variance};
 

@@ -6,9 +6,9 @@ use crate::dispatch::result::exactly;
 use crate::dispatch::scalar::{Either, Scalar, ScalarOp, default_float};
 use crate::ops::binary;
 use crate::ops::pointwise::{Input, Pointwise, Rule, category, fitted};
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::memory_ops::resize;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::memory_ops::resize;
+use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_ops::{Number, Op};
 
@@ -347,13 +347,13 @@ fn counted(
     out: &Tensor,
     fill: impl FnOnce(&mut dyn wave32_ops::Queue, &wave32_ops::View) -> Result<(), wave32_ops::OpError>,
 ) -> Result<Tensor, Error> {
-    crate::tensor::layout::no_internal_overlap(out)?;
+    crate::tensors::layout::no_internal_overlap(out)?;
     let in_order = out.dim() < 2 || out.is_contiguous();
     let made = if in_order { out.share()? } else { Tensor::empty(&out.sizes(), out.dtype()?)? };
     let view = crate::runtime::bridge::view(&made)?;
     crate::runtime::bridge::run(|queue| fill(queue, &view))?;
     if !in_order {
-        crate::tensor::copies::copy(&made, out)?;
+        crate::tensors::copies::copy(&made, out)?;
     }
     out.share()
 }

@@ -4,9 +4,9 @@ use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{bits, empty_in_format, prepare, same_elements, wrap};
 use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensor::copies;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::copies;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::{Dims, Tensor};
 use wave32_ops::pad::{Padding, pad, pad_backward};
 use wave32_ops::{View, rearrange};
 
@@ -52,9 +52,12 @@ pub const OPS: &[Registration] = crate::ops! {
     },
 };
 
+/// How a tensor's memory is seen.
+type Viewed = fn(&Tensor) -> Result<View, Error>;
+
 /// How parts are moved into `out`: as they are, or converted to its float type, which they promote to. Parts without
 /// elements count for their type. For others what is allowed is the CPU's to say.
-fn parts_view(tensors: &[Tensor], out: &Tensor) -> Result<fn(&Tensor) -> Result<View, Error>, Error> {
+fn parts_view(tensors: &[Tensor], out: &Tensor) -> Result<Viewed, Error> {
     let dtype = out.dtype()?;
     match tensors.iter().try_fold(true, |alike, part| Ok::<_, Error>(alike && part.dtype()? == dtype))? {
         true => Ok(bits),

@@ -5,9 +5,9 @@ use crate::dispatch::index_errors;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{apart, bits, prepare, same_elements, wrap};
 use crate::runtime::bridge::{run, view};
-use crate::tensor::copies;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::copies;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::Tensor;
 use wave32_ops::{argsort, index};
 
 /// Kernels of `aten`.

@@ -4,9 +4,9 @@ use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{exactly, prepare};
 use crate::ops::pointwise::{Input, Pointwise, Rule};
-use crate::tensor::copies;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::copies;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::Tensor;
 use wave32_ops::Op;
 
 /// A row each: `out=` of a function; functional and in-place forms follow from it.
@@ -168,7 +168,7 @@ fn eye(rows: i64, columns: i64, out: &Tensor) -> Result<Tensor, Error> {
         return Err(Error::Invalid(format!("n must be greater or equal to 0, got {}", rows.min(columns))));
     }
     if out.sizes()[..] != [rows, columns] {
-        crate::tensor::memory_ops::resize(out, &[rows, columns])?;
+        crate::tensors::memory_ops::resize(out, &[rows, columns])?;
     }
     let view = crate::runtime::bridge::view(out)?;
     crate::runtime::bridge::run(|queue| wave32_ops::eye(queue, &view))?;

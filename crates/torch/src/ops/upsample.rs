@@ -4,7 +4,7 @@ use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{images, prepare};
 use crate::runtime::bridge::run;
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::tensor::{Dims, Tensor};
 use wave32_ops::upsample::{Resample, upsample1d, upsample2d, upsample2d_backward};
 
 type Scale = Option<f64>;

@@ -2,8 +2,8 @@
 
 use crate::abi::error::Error;
 use crate::runtime::state;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::Tensor;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use wave32_device::DeviceError;
 use wave32_ops::{OpError, Planner, Queue, View};
@@ -97,6 +97,6 @@ pub fn contiguous(tensor: &Tensor) -> Result<Tensor, Error> {
         return tensor.share();
     }
     let made = Tensor::empty(&tensor.sizes(), tensor.dtype()?)?;
-    crate::tensor::copies::copy(tensor, &made)?;
+    crate::tensors::copies::copy(tensor, &made)?;
     Ok(made)
 }

@@ -5,7 +5,7 @@
 //! which pickling asks of devices, is 0. Entries are found by the addresses of torch's exported functions, the place of
 //! the device by building two generators that differ in it.
 
-use crate::abi::abi::{Device, Handle, PRIVATE_USE_1, api};
+use crate::abi::calls::{Device, Handle, PRIVATE_USE_1, api};
 use crate::abi::error::{Error, raise};
 use crate::abi::vtable::{self, Object, Table};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

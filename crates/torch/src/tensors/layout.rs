@@ -1,7 +1,7 @@
 //! Where elements lie: overlaps that PyTorch refuses, and the strides that it gives results.
 
 use crate::abi::error::Error;
-use crate::tensor::tensor::{Dims, Tensor, channels_last, contiguous};
+use crate::tensors::tensor::{Dims, Tensor, channels_last, contiguous};
 use smallvec::SmallVec;
 
 /// True where several elements are one place in memory, as in expanded tensors.
@@ -229,6 +229,6 @@ pub fn laid_out(tensor: Tensor, last: bool) -> Result<Tensor, Error> {
         return tensor.alias(&sizes, &strides, tensor.offset());
     }
     let made = Tensor::empty_strided(&sizes, &strides, tensor.dtype()?)?;
-    crate::tensor::copies::copy(&tensor, &made)?;
+    crate::tensors::copies::copy(&tensor, &made)?;
     Ok(made)
 }

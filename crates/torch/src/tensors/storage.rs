@@ -1,11 +1,11 @@
 //! Storages that grow and shrink in place, and parameters that go from device to device.
 
-use crate::abi::abi::api;
+use crate::abi::calls::api;
 use crate::abi::error::{Error, raise};
 use crate::abi::vtable::Object;
 use crate::dispatch::register::Registration;
 use crate::runtime::state;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::tensor::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ fn is_strided(x: &Tensor) -> Result<bool, Error> {
     let mut layout = -1;
     let Some(get) = api().layout else { return Ok(false) };
     // SAFETY: a live handle, a place for the answer.
-    crate::abi::abi::check(unsafe { get(x.handle(), &raw mut layout) }, "layout")?;
+    crate::abi::calls::check(unsafe { get(x.handle(), &raw mut layout) }, "layout")?;
     Ok(layout == 0)
 }
 

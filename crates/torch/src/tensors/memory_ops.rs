@@ -1,6 +1,6 @@
 //! Operators that make tensors, look at them otherwise, or move their bytes.
 
-use crate::abi::abi::{BUILD_VERSION, Numbers, api, check};
+use crate::abi::calls::{BUILD_VERSION, Numbers, api, check};
 use crate::abi::error::Error;
 use crate::abi::stack::{Device, Layout};
 use crate::dispatch::deterministic;
@@ -8,10 +8,10 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::scalar::{Scalar, ScalarOp, default_float};
 use crate::ops;
 use crate::scalar_ops;
-use crate::tensor::copies;
-use crate::tensor::dtype::{MemoryFormat, ScalarType};
-use crate::tensor::layout;
-use crate::tensor::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
+use crate::tensors::copies;
+use crate::tensors::dtype::{MemoryFormat, ScalarType};
+use crate::tensors::layout;
+use crate::tensors::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wave32_device::Queue;
 

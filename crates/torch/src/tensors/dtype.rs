@@ -1,6 +1,6 @@
 //! Element types of tensors.
 
-use crate::abi::abi::{Api, api};
+use crate::abi::calls::{Api, api};
 use crate::abi::error::Error;
 use std::sync::OnceLock;
 

@@ -4,7 +4,7 @@
 //! has it. The allocator is the CPU's, seen through a copy of its table in which `allocate` takes note of the memory and
 //! gives it a deleter that forgets it.
 
-use crate::abi::abi::api;
+use crate::abi::calls::api;
 use crate::abi::error::Error;
 use crate::abi::vtable::{Object, Table};
 use std::collections::BTreeMap;

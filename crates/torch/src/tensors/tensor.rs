@@ -1,9 +1,9 @@
 //! [`Tensor`]: an owned handle, and how tensors of the device are made.
 
-use crate::abi::abi::{Handle, Maybe, Numbers, Word, api, check};
+use crate::abi::calls::{Handle, Maybe, Numbers, Word, api, check};
 use crate::abi::error::Error;
 use crate::runtime::state;
-use crate::tensor::dtype::ScalarType;
+use crate::tensors::dtype::ScalarType;
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -195,7 +195,7 @@ impl Tensor {
             Error::OutOfMemory(format!("a tensor of sizes {sizes:?} has more bytes than 64 bits count"))
         })?;
         let address = if bytes == 0 { 0 } else { state::alloc(bytes)? };
-        let tensor = crate::tensor::dlpack::tensor(address, sizes, strides, dtype);
+        let tensor = crate::tensors::dlpack::tensor(address, sizes, strides, dtype);
         if tensor.is_err() {
             state::free(address);
         }

@@ -4,8 +4,8 @@ use crate::abi::error::Error;
 use crate::dispatch::index_errors;
 use crate::runtime::bridge::{run, view};
 use crate::runtime::state;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::Tensor;
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_device::Queue;
 use wave32_ops::View;
@@ -34,7 +34,7 @@ fn expand(src: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
     let (from, strides) = (src.sizes(), src.strides());
     let mismatch = || Error::Invalid(format!("a tensor of sizes {from:?} does not broadcast to {sizes:?}"));
     let new = sizes.len().checked_sub(from.len()).ok_or_else(mismatch)?;
-    let mut expanded = crate::tensor::tensor::Dims::from_elem(0, sizes.len());
+    let mut expanded = crate::tensors::tensor::Dims::from_elem(0, sizes.len());
     for d in 0..from.len() {
         match (from[d], sizes[new + d]) {
             (a, b) if a == b => expanded[new + d] = strides[d],

@@ -1,11 +1,11 @@
 //! Tensors around the device's memory. DLPack is the one way of libtorch that takes a pointer, a foreign
 //! device and a deleter without C++.
 
-use crate::abi::abi::api;
+use crate::abi::calls::api;
 use crate::abi::error::Error;
 use crate::runtime::state;
-use crate::tensor::dtype::ScalarType;
-use crate::tensor::tensor::{Dims, Tensor};
+use crate::tensors::dtype::ScalarType;
+use crate::tensors::tensor::{Dims, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::ffi::c_void;
