@@ -51,7 +51,7 @@ mod _native {
     /// Registers every kernel. Once, after torch was imported and its backend renamed.
     #[pyfunction]
     fn register_kernels() -> Result<(), Error> {
-        abi::load()?;
+        calls::load()?;
         state::watch_forks();
         register::define(memory_ops::FREE_SCHEMAS)?;
         register::register("wave", "CompositeExplicitAutograd", memory_ops::FREE)?;
