@@ -2,7 +2,7 @@
 //!
 //! Each channel's sums are split over workgroups and added in a fixed order, so results repeat bit for bit.
 
-use crate::call::{Call, by_float, fit, fit_all, range, read, write};
+use crate::call::{Call, by_float, fit, fit_all, flag, range, read, write};
 use crate::{ElementType, OpError, Queue, View};
 use wave32_params::{Name, bn_apply, bn_finish, bn_finish_back, bn_sums};
 use wave32_solve::Access;
@@ -174,7 +174,7 @@ pub fn batch_norm(
     {
         return Err(OpError::refused("wrong-size", format!("{:?} to {:?}", x.sizes(), y.sizes())));
     }
-    let mut flags = if norm.training { bn_finish::FLAG_BATCH } else { 0 };
+    let mut flags = flag(norm.training, bn_finish::FLAG_BATCH);
     for (bit, what, view) in [
         (bn_finish::FLAG_GAMMA, "gamma", norm.gamma),
         (bn_finish::FLAG_BETA, "beta", norm.beta),
@@ -280,13 +280,13 @@ pub fn batch_norm_backward(
             grads: write(queue, grads)?,
             coef: range(queue, coef, shape.channels * 4, 4, Access::Write)?,
         };
-        let has_gamma = if gamma.is_some() { bn_finish_back::FLAG_GAMMA } else { 0 };
         Call {
             kernel: bn_finish_back::T,
             params: bn_finish_back::Params {
                 channels: fit(shape.channels)?,
                 parts: fit(parts)?,
-                flags: has_gamma | if training { bn_finish_back::FLAG_BATCH } else { 0 },
+                flags: flag(gamma.is_some(), bn_finish_back::FLAG_GAMMA)
+                    | flag(training, bn_finish_back::FLAG_BATCH),
                 count: shape.count as f32,
                 eps,
                 gamma_at: fit(buffers.gamma.at())?,

@@ -132,6 +132,11 @@ pub(crate) fn fit_inner([_, a, b, c]: [u64; 4]) -> Result<[u32; 3], OpError> {
     fit_all([a, b, c])
 }
 
+/// The bits of a flag where it is set, else none.
+pub(crate) fn flag(set: bool, bits: u32) -> u32 {
+    if set { bits } else { 0 }
+}
+
 /// The variant for a float of at most 32 bits; `None` for other types.
 pub(crate) fn by_float<K>(names: [Name<K>; 3], dtype: ElementType) -> Option<Name<K>> {
     matches!(dtype, ElementType::F32 | ElementType::F16 | ElementType::BF16).then(|| names[dtype as usize])

@@ -173,10 +173,11 @@ impl ConvChain {
             (Role::Y, Some(operands.y)),
             (Role::Bias, bias),
         ];
+        let is_planned = plan.problem == self.problem;
         for (role, view) in given {
             let bytes = view.map_or(0, |view| view.elements() * view.dtype.size());
             let is_image = role == Role::Bias || view.is_some_and(|view| view.rank() > 2);
-            if plan.problem != self.problem || bytes != plan.role_bytes(role) || !is_image {
+            if !is_planned || bytes != plan.role_bytes(role) || !is_image {
                 let detail = format!("{role:?} of {bytes} bytes for a plan of {}", plan.problem);
                 return Err(OpError::refused("wrong-size", detail));
             }

@@ -1,5 +1,6 @@
 //! [`Lanes`]: how workgroups that reduce are laid out (`kernels/group.h`).
 
+use crate::call::flag;
 use wave32_params::group::LANES_ALONG;
 
 const THREADS: u64 = 256;
@@ -35,7 +36,7 @@ impl Lanes {
         let groups = outs.div_ceil(across);
         let splits = (GROUPS / groups.max(1)).min(count / (down * PER_THREAD)).clamp(1, 256);
         let chunk = count.div_ceil(splits).max(1);
-        let word = across.ilog2() | if along { LANES_ALONG } else { 0 };
+        let word = across.ilog2() | flag(along, LANES_ALONG);
         Self { word, groups, splits: count.div_ceil(chunk).max(1), chunk }
     }
 

@@ -1,6 +1,6 @@
 //! Losses that are more than elementwise.
 
-use crate::call::{Call, fit, range, read, write};
+use crate::call::{Call, fit, flag, range, read, write};
 use crate::index::Errors;
 use crate::scratch::scratch;
 use crate::{Common, ElementType, Number, OpError, Queue, Reduce, View, fill, reduce};
@@ -79,7 +79,7 @@ fn launch(
     [count, classes, inner]: [u64; 3],
     Sides { src: (src, s), targets: (targets, t), out: (out, o), total }: Sides<'_>,
 ) -> Result<(), OpError> {
-    let weighted = if loss.weight.is_some() { nll::FLAG_WEIGHTED } else { 0 };
+    let weighted = flag(loss.weight.is_some(), nll::FLAG_WEIGHTED);
     let bound = read(queue, src)?;
     let buffers = nll::Buffers {
         src: bound,
@@ -168,7 +168,7 @@ pub fn nll_loss(
             each(queue, nll::FLAG_PARTS, parts)?;
             let parts = View::contiguous(parts.address, ElementType::F32, &[2, count])?;
             reduce(queue, Reduce::Sum, &parts, &[1], sums)?;
-            let flags = if loss.reduction == Reduction::Mean { nll::FLAG_MEAN } else { 0 };
+            let flags = flag(loss.reduction == Reduction::Mean, nll::FLAG_MEAN);
             let sides = Sides { src: (sums, [0; 3]), targets: (target, [0; 2]), out: (out, [0; 3]), total };
             launch(queue, loss, nll::JOIN, flags, [1, 1, 1], sides)
         })
@@ -195,7 +195,7 @@ pub fn nll_loss_backward(
         let strides: Vec<u64> = [grad.strides()[0], 0].iter().chain(&grad.strides()[1..]).copied().collect();
         steps = Items::new(&View::new(0, grad.dtype, &shape, &strides)?, target)?.input;
     }
-    let flags = if loss.reduction == Reduction::Mean { nll::FLAG_MEAN } else { 0 };
+    let flags = flag(loss.reduction == Reduction::Mean, nll::FLAG_MEAN);
     let [_, classes, inner] = items.sizes;
     let sides =
         Sides { src: (grad, steps), targets: (target, items.target), out: (grad_input, items.input), total };

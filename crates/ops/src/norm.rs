@@ -1,6 +1,6 @@
 //! Layer norm and group norm.
 
-use crate::call::{Bound, Call, fit, read, write};
+use crate::call::{Bound, Call, fit, flag, read, write};
 use crate::lanes::Lanes;
 use crate::reduction::inverse_deviation;
 use crate::scratch::scratch;
@@ -104,11 +104,6 @@ impl NormShape {
 type Buffers = kernel::Buffers<Bound>;
 const PER_GROUP: u64 = 256 * 4;
 
-/// The kernel's `bit` where the operand is there.
-fn flag(operand: Option<&View>, bit: u32) -> u32 {
-    if operand.is_some() { bit } else { 0 }
-}
-
 /// `y` = (x - mean) / sqrt(variance + `eps`) * weight + bias by row, with `mean` and `rstd` (the inverse root),
 /// both f32, for the backward pass. All are contiguous.
 ///
@@ -148,7 +143,7 @@ pub fn norm(
     Call {
         kernel: kernel::Y,
         params: kernel::Params {
-            flags: flag(weight, kernel::FLAG_WEIGHTED) | flag(bias, kernel::FLAG_BIASED),
+            flags: flag(weight.is_some(), kernel::FLAG_WEIGHTED) | flag(bias.is_some(), kernel::FLAG_BIASED),
             out_type: y.dtype.code(),
             w_type: code(weight),
             b_type: code(bias),
@@ -234,7 +229,7 @@ impl Backward<'_> {
             })?;
         }
         let Some(dx) = grads.x else { return Ok(()) };
-        let flags = flag(self.weight, norm_sums::FLAG_WEIGHTED);
+        let flags = flag(self.weight.is_some(), norm_sums::FLAG_WEIGHTED);
         let span = Span { outs: rows, count: channels, steps: [channels, 1], per: 1, flags };
         scratch(queue, ElementType::F32, &[2, rows], |queue, sums| {
             self.sums(queue, &span, sums)?;
@@ -347,7 +342,7 @@ impl Backward<'_> {
         Call {
             kernel: kernel::DX,
             params: kernel::Params {
-                flags: flag(self.weight, kernel::FLAG_WEIGHTED),
+                flags: flag(self.weight.is_some(), kernel::FLAG_WEIGHTED),
                 dy_type: dy.dtype.code(),
                 dy_at: fit(buffers.grad.at())?,
                 out_type: dx.dtype.code(),

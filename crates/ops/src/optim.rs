@@ -1,6 +1,6 @@
 //! Optimizer steps, one launch a tensor, and the scaling of gradients for mixed precision.
 
-use crate::call::{Call, fit, read, write};
+use crate::call::{Call, fit, flag, read, write};
 use crate::{ElementType, OpError, Queue, View};
 use wave32_params::unscale as unscale_kernel;
 use wave32_params::{amp_scale, optim};
@@ -71,9 +71,9 @@ pub fn sgd(
     sgd: &Sgd,
 ) -> Result<(), OpError> {
     let buffer = sgd.buffer.filter(|_| sgd.momentum != 0.0);
-    let flags = bit(sgd.nesterov, optim::FLAG_NESTEROV)
-        | bit(sgd.first, optim::FLAG_FIRST)
-        | bit(buffer.is_some(), optim::FLAG_STATE);
+    let flags = flag(sgd.nesterov, optim::FLAG_NESTEROV)
+        | flag(sgd.first, optim::FLAG_FIRST)
+        | flag(buffer.is_some(), optim::FLAG_STATE);
     let floats = [sgd.momentum, 1.0 - sgd.dampening, 0.0, 0.0, 0.0, 0.0];
     step(queue, optim::SGD, flags, [Some(param), Some(grad), buffer, None, None], None, settings, floats)
 }
@@ -89,15 +89,11 @@ pub fn adam(
     settings: &Settings,
     adam: &Adam,
 ) -> Result<(), OpError> {
-    let flags = optim::FLAG_STATE | bit(adam.largest.is_some(), optim::FLAG_AMSGRAD);
+    let flags = optim::FLAG_STATE | flag(adam.largest.is_some(), optim::FLAG_AMSGRAD);
     let floats = [1.0 - adam.beta1, adam.beta2, adam.eps, adam.beta1.ln(), adam.beta2.ln(), 1.0 - adam.beta2];
     let tensors = [Some(param), Some(grad), Some(adam.average), Some(adam.square), adam.largest];
     let mode = if adam.decoupled { optim::ADAMW } else { optim::ADAM };
     step(queue, mode, flags, tensors, Some(adam.step), settings, floats)
-}
-
-fn bit(set: bool, bit: u32) -> u32 {
-    if set { bit } else { 0 }
 }
 
 #[allow(clippy::too_many_arguments)] // both steps' common end
@@ -137,9 +133,9 @@ fn step(
     }
     let count = param.elements();
     let flags = flags
-        | bit(settings.maximize, optim::FLAG_MAXIMIZE)
-        | bit(settings.found_inf.is_some(), optim::FLAG_FOUND_INF)
-        | bit(settings.grad_scale.is_some(), optim::FLAG_GRAD_SCALE);
+        | flag(settings.maximize, optim::FLAG_MAXIMIZE)
+        | flag(settings.found_inf.is_some(), optim::FLAG_FOUND_INF)
+        | flag(settings.grad_scale.is_some(), optim::FLAG_GRAD_SCALE);
     let bound = read(queue, grad)?;
     // What is absent is not read.
     let state = |tensor: Option<&View>| tensor.map_or(Ok(bound.unused()), |tensor| write(queue, tensor));

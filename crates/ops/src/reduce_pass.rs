@@ -1,6 +1,6 @@
 //! The launches of a reduction: one, or one for parts of the reduced elements and one that joins them.
 
-use crate::call::{Call, fit, fit_all, fit_inner, read, write};
+use crate::call::{Call, fit, fit_all, fit_inner, flag, read, write};
 use crate::lanes::Lanes;
 use crate::{Common, ElementType, Kind, OpError, Queue, View, copy};
 use wave32_params::group::LANES_DEEP;
@@ -276,7 +276,7 @@ impl Pass<'_> {
                 o: fit_all(self.to.strides)?,
                 r: fit_inner(self.sizes.map(|size| size.max(1)))?,
                 b: fit_all(self.strides)?,
-                lanes: self.lanes.word | if self.deep { LANES_DEEP } else { 0 },
+                lanes: self.lanes.word | flag(self.deep, LANES_DEEP),
                 chunk: fit(self.lanes.chunk)?,
                 scalar,
                 plane: fit(plane)?,

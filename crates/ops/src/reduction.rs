@@ -3,6 +3,7 @@
 //! `dims` are the reduced dimensions. A result has the other dimensions, or all of them with size 1 for the
 //! reduced ones. The order of sums depends on sizes and strides only: results repeat bit by bit.
 
+use crate::call::flag;
 use crate::reduce_pass::{Family, Job, Ops};
 use crate::{Kind, Number, OpError, Queue, View, fill};
 use wave32_params::reduction::{
@@ -116,9 +117,8 @@ pub fn extreme(
     if job.count == 0 && job.outs > 0 {
         return Err(OpError::refused("empty-extreme", "of no elements"));
     }
-    let bit = |set: bool, bit: u32| if set { bit } else { 0 };
-    let wanted = bit(values.is_some(), EXTREME_VALUE) | bit(places.is_some(), EXTREME_PLACE);
-    let least = bit(least, EXTREME_LEAST);
+    let wanted = flag(values.is_some(), EXTREME_VALUE) | flag(places.is_some(), EXTREME_PLACE);
+    let least = flag(least, EXTREME_LEAST);
     let part = EXTREME_VALUE | EXTREME_PLACE | least;
     let ops = Ops { whole: wanted | least, part, last: wanted | least | EXTREME_PARTS };
     let family = Family::extreme(Kind::of([input.dtype]));
@@ -138,10 +138,9 @@ pub fn variance(
     variances: Option<&View>,
     means: Option<&View>,
 ) -> Result<(), OpError> {
-    let bit = |set: bool, bit: u32| if set { bit } else { 0 };
-    let flags = bit(variances.is_some(), MOMENT_VARIANCE)
-        | bit(means.is_some(), MOMENT_MEAN)
-        | bit(root, MOMENT_ROOT);
+    let flags = flag(variances.is_some(), MOMENT_VARIANCE)
+        | flag(means.is_some(), MOMENT_MEAN)
+        | flag(root, MOMENT_ROOT);
     moments(queue, input, dims, correction, flags, variances, means)
 }
 

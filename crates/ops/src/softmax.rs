@@ -1,6 +1,6 @@
 //! Softmax and its logarithm along one dimension.
 
-use crate::call::{Call, fit, fit_all, fit_inner, read, write};
+use crate::call::{Call, fit, fit_all, fit_inner, flag, read, write};
 use crate::lanes::Lanes;
 use crate::{Common, ElementType, OpError, Queue, View};
 use wave32_params::softmax as kernel;
@@ -67,7 +67,7 @@ fn launch(
             params: kernel::Params {
                 outs: fit(outs)?,
                 count: fit(count)?,
-                flags: if log { kernel::FLAG_LOG } else { 0 },
+                flags: flag(log, kernel::FLAG_LOG),
                 lanes: lanes.word,
                 k: fit_inner(kept)?,
                 x_type: x.dtype.code(),

@@ -27,7 +27,8 @@ pub fn cost(plan: &Plan, caps: &DeviceCaps) -> f64 {
         let variant = variants::find(&first.kernel);
         // Solvers put such launches next to each other; all of them are variants of one kernel source.
         let source = |launch: &Launch| variants::find(&launch.kernel).map(|v| v.source.as_str());
-        let alike = rest.iter().take_while(|l| std::ptr::eq(*l, first) || source(l) == source(first)).count();
+        let of_first = variant.map(|v| v.source.as_str());
+        let alike = rest.iter().take_while(|launch| source(launch) == of_first).count();
         let (stage, after) = rest.split_at(alike);
         seconds += stage_seconds(variant, stage, caps);
         rest = after;
