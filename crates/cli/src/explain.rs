@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use wave32_cards::{Board, NameError};
 use wave32_model::{Effort, Model, ModelCard};
-use wave32_problem::{ConvProblem, parse_line};
+use wave32_problem::{Problem, parse_line};
 use wave32_solve::{DeviceCaps, Policy, explain, usual_boards};
 
 /// Shows the chain of refusals, the plan, bytes and FLOP, and the modelled time.
@@ -99,7 +99,7 @@ fn models(targets: &[Target]) -> Result<Vec<Model>> {
     targets.iter().map(model).collect()
 }
 
-fn possible(problem: &ConvProblem, targets: &[Target], policy: &Policy) -> bool {
+fn possible(problem: &Problem, targets: &[Target], policy: &Policy) -> bool {
     targets.iter().all(|target| explain(problem, &target.caps, policy).chosen.is_some())
 }
 

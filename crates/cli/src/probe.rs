@@ -162,7 +162,8 @@ fn shapes(args: &Args, seed: u64) -> Result<Vec<ProbeShape>> {
         let dtypes = args.dtype.clone().or_else(|| suite.then(|| vec![DType::F32]));
         let filter = Filter { directions: args.direction.clone(), dtypes };
         for item in items(std::slice::from_ref(word), &filter, seed)? {
-            let Some(shape) = ProbeShape::new(&item.label, &item.problem) else { continue };
+            let posed = item.problem.conv().and_then(|problem| ProbeShape::new(&item.label, problem));
+            let Some(shape) = posed else { continue };
             if shapes.iter().all(|s| s.problem != shape.problem) {
                 shapes.push(shape);
             }

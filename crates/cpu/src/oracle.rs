@@ -5,12 +5,48 @@
 
 use crate::Inputs;
 use rayon::prelude::*;
-use wave32_problem::{Activation, ConvProblem, Direction, Layout};
+use wave32_problem::{Activation, ConvProblem, Direction, Layout, MatmulProblem, Matrices, Problem};
 
 /// A storage type of the operands; every value of it is exact in f64.
 pub trait Value: Copy + Into<f64> + Sync {}
 
 impl<T: Copy + Into<f64> + Sync> Value for T {}
+
+/// All outputs of a problem.
+///
+/// # Panics
+/// As [`conv`].
+pub fn all<T: Value>(p: &Problem, i: &Inputs<T>) -> Vec<f64> {
+    let count = p.output_elements() as usize;
+    (0..count).into_par_iter().map(|index| at(p, i, index as u64)).collect()
+}
+
+/// One output element of a problem, by its flat index.
+///
+/// # Panics
+/// As [`conv`].
+pub fn at<T: Value>(p: &Problem, i: &Inputs<T>, index: u64) -> f64 {
+    match p {
+        Problem::Conv(p) => conv_at(p, i, index),
+        Problem::Matmul(p) => matmul_at(p, i, index),
+    }
+}
+
+/// One element of a product of matrices, by its flat index.
+fn matmul_at<T: Value>(p: &MatmulProblem, i: &Inputs<T>, index: u64) -> f64 {
+    let (s, index) = (p.spec(), index as i64);
+    let (g, row, column) = (index / s.n / s.m, index / s.n % s.m, index % s.n);
+    let place = |m: &Matrices, row: i64, column: i64| {
+        (m.first + g * m.strides[0] + row * m.strides[1] + column * m.strides[2]) as usize
+    };
+    let term = |k| i.a[place(&s.a, row, k)].into() * i.b[place(&s.b, k, column)].into();
+    let sum: f64 = (0..s.k).map(term).sum();
+    let added = s
+        .added
+        .zip(i.bias)
+        .map_or(0.0, |(added, values)| added.beta.0 * values[place(&added.matrices, row, column)].into());
+    s.alpha.0 * sum + added
+}
 
 /// All outputs of the pass, in the output tensor's layout.
 ///

@@ -173,7 +173,7 @@ impl ConvChain {
             (Role::Y, Some(operands.y)),
             (Role::Bias, bias),
         ];
-        let is_planned = plan.problem == self.problem;
+        let is_planned = plan.problem.conv() == Some(&self.problem);
         for (role, view) in given {
             let bytes = view.map_or(0, |view| view.elements() * view.dtype.size());
             let is_image = role == Role::Bias || view.is_some_and(|view| view.rank() > 2);

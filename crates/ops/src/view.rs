@@ -121,15 +121,6 @@ impl View {
         view
     }
 
-    /// The same elements with the last two dimensions exchanged.
-    pub(crate) fn transposed(&self) -> Self {
-        let mut view = *self;
-        let (row, column) = (self.rank() - 2, self.rank() - 1);
-        view.sizes.swap(row, column);
-        view.strides.swap(row, column);
-        view
-    }
-
     /// The same elements with dimension 1 behind the others: N C H W as N H W C. There are two or more.
     pub(crate) fn channels_last(&self) -> Self {
         let mut view = *self;
@@ -143,17 +134,6 @@ impl View {
         let mut view = *self;
         view.sizes[1..self.rank()].rotate_right(1);
         view.strides[1..self.rank()].rotate_right(1);
-        view
-    }
-
-    /// The same elements, with strides 0 where a dimension has one index only.
-    pub(crate) fn without_idle_strides(&self) -> Self {
-        let mut view = *self;
-        for (stride, &size) in view.strides.iter_mut().zip(&self.sizes) {
-            if size == 1 {
-                *stride = 0;
-            }
-        }
         view
     }
 

@@ -6,7 +6,7 @@ use crate::rewrite::{Rewrite, RewriteError};
 use crate::vendor::Vendor;
 use crate::vendor_conv::{Run, VendorConv};
 use std::collections::HashMap;
-use wave32_problem::ConvProblem;
+use wave32_problem::{ConvProblem, Problem};
 use wave32_verify::cases::{Case, POISONS, fits_memory};
 use wave32_verify::compare::{OutputShape, close, exact};
 use wave32_verify::data::{Data, NoMemory};
@@ -40,16 +40,17 @@ impl From<RewriteError> for Finding {
 fn run(vendor: &Vendor, job: &Attempt, stage: &mut dyn FnMut(&str)) -> Result<Finding, Finding> {
     let problem =
         ConvProblem::new(job.spec.clone()).map_err(|e| Finding::of(SolverVerdict::Refuses, e.to_string()))?;
-    fits_memory(&problem, job.memory_cap)?;
+    let any = Problem::from(problem.clone());
+    fits_memory(&any, job.memory_cap)?;
     let seed = problem_seed(job.seed, &problem.to_string());
     let mut runner =
         Runner { vendor, job, vendor_conv: HashMap::new(), how: None, ms: 0.0, launches: 0, poison: 0 };
 
     // One run before any reference is computed: how it runs decides what may be asked of the result.
     stage("making operands");
-    let random = Case::random(&problem, seed)?;
+    let random = Case::random(&any, seed)?;
     stage("the first run");
-    let shape = OutputShape::of_output(&problem);
+    let shape = OutputShape::of_output(&any);
     let first = runner.whole(&problem, &random.inputs, POISONS[0], stage)?;
     let pieces = runner.launches;
     let algorithm = runner.algorithm();
@@ -73,7 +74,7 @@ fn run(vendor: &Vendor, job: &Attempt, stage: &mut dyn FnMut(&str)) -> Result<Fi
     }
     if !transformed {
         stage("the integers' reference");
-        let integer = Case::integer(&problem, seed, false)?;
+        let integer = Case::integer(&any, seed, false)?;
         stage("the run on integers");
         let out = runner.whole(&problem, &integer.inputs, POISONS[0], stage)?;
         if let Err(detail) = exact(&out, &integer.reference, &shape, &[POISONS[0]; 4]) {

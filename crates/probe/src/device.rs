@@ -51,12 +51,15 @@ impl Miopen {
     }
 
     fn convolve(&self, plan: &Plan, operands: &Operands) -> Result<(), DeviceError> {
-        let spec = plan.problem.spec();
+        let Some(problem) = plan.problem.conv() else {
+            return Err(DeviceError::Unsupported("only convolutions are posed to MIOpen".into()));
+        };
+        let spec = problem.spec();
         if !spec.epilogue.is_none() || spec.output_pad != [0, 0] {
             let text = "bias and output padding are not posed to MIOpen";
             return Err(DeviceError::Unsupported(text.into()));
         }
-        let vendor_conv = VendorConv::new(&self.vendor, &plan.problem).map_err(error)?;
+        let vendor_conv = VendorConv::new(&self.vendor, problem).map_err(error)?;
         let roles = match spec.direction {
             Direction::Forward => [Role::X, Role::W, Role::Y],
             Direction::BackwardData => [Role::Y, Role::W, Role::X],

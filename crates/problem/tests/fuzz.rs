@@ -6,7 +6,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use std::panic::catch_unwind;
 use std::time::{SystemTime, UNIX_EPOCH};
-use wave32_problem::{ConvProblem, parse_line, parse_lines};
+use wave32_problem::{Problem, parse_line, parse_lines};
 
 const CORPUS: &[&str] = &[
     "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 16 -H 48 -W 48 -k 32 -y 3 -x 3 -p 1 \
@@ -17,6 +17,8 @@ const CORPUS: &[&str] = &[
      -q 1 -u 2 -v 2 -l 1 -j 1 -m trans -g 2 -F 0 -t 1 -Y 1 -X 1",
     "conv --batchsize=1 --in_channels=4 --in_h=8 --in_w=8 --out_channels=4 --fil_h=3 --fil_w=3 --group_count=4 -b 1 \
      --activ relu # note",
+    "MIOpenDriver gemm -b 1 -m 64 -k 48 -n 32 -u 0 -v 1 -A 1 -B 0 -t 1",
+    "./MIOpenDriver gemmfp16 --batch_count=2 -m 7 -k 5 -n 9 -u 1 -B 0.5 --b_strides 90,1,5 --b_first 3 --added_strides 0,0,1",
     "\u{1b}[32m'./bin/MIOpenDriver' conv -n 1 -c 4 -H 9 -W 9 -k 4 -y 3 -x 3 -z same -S ConvDirect -_ 2\u{1b}[0m",
 ];
 
@@ -48,6 +50,11 @@ const PIECES: &[&str] = &[
     " --activ=relu",
     " -F 8",
     " -u ",
+    " -v 1",
+    " -A -1e300",
+    " -B nan",
+    " --a_strides 1,2,3",
+    "gemmbfp16",
     " -y ",
     " -x ",
 ];
@@ -95,9 +102,11 @@ fn check(line: &str) -> usize {
     assert!((1..=3).contains(&problems.len()));
     for problem in &problems {
         let printed = problem.to_string();
-        assert_eq!(printed.parse::<ConvProblem>().as_ref(), Ok(problem), "{printed}");
+        assert_eq!(printed.parse::<Problem>().as_ref(), Ok(problem), "{printed}");
         assert!(problem.bytes() > 0 && problem.flops() > 0 && problem.reduction_len() > 0);
-        assert_eq!(problem.to_plain().flops(), problem.flops());
+        if let Some(conv) = problem.conv() {
+            assert_eq!(conv.to_plain().flops(), problem.flops());
+        }
     }
     problems.len()
 }

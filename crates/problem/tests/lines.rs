@@ -5,8 +5,8 @@ mod specs;
 use proptest::prelude::*;
 use specs::valid_spec;
 use wave32_problem::{
-    Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout, ProblemError, parse_line,
-    parse_lines,
+    Activation, Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem,
+    MatmulSpec, Matrices, MatrixOrder, ProblemError, parse_line, parse_lines,
 };
 
 proptest! {
@@ -17,7 +17,7 @@ proptest! {
         let problem = ConvProblem::new(spec).expect("the strategy makes legal ones");
         let line = problem.to_string();
         prop_assert_eq!(line.parse::<ConvProblem>(), Ok(problem.clone()), "{}", &line);
-        prop_assert_eq!(parse_line(&line), Ok(vec![problem]), "{}", &line);
+        prop_assert_eq!(parse_line(&line), Ok(vec![problem.into()]), "{}", &line);
     }
 
     #[test]
@@ -33,7 +33,7 @@ proptest! {
         let glue = if joined { "=" } else { "  " };
         let flags: Vec<_> = words.iter().map(|(flag, value)| format!("--{flag}{glue}{value}")).collect();
         let line = format!("{base} {}", flags.join("\t"));
-        prop_assert_eq!(parse_line(&line), Ok(vec![problem]), "{}", &line);
+        prop_assert_eq!(parse_line(&line), Ok(vec![problem.into()]), "{}", &line);
     }
 }
 
@@ -164,7 +164,7 @@ fn log_lines_read_and_print_as_they_were() {
     ];
     for (line, spec) in rows {
         let want = ConvProblem::new(spec).unwrap_or_else(|e| panic!("{line}: {e}"));
-        assert_eq!(parse_line(line), Ok(vec![want.clone()]), "{line}");
+        assert_eq!(parse_line(line), Ok(vec![want.clone().into()]), "{line}");
         let command = line.split_once("MIOpenDriver").expect("every row has it").1;
         let command = command.trim_start_matches(".exe");
         assert_eq!(want.to_string(), format!("MIOpenDriver{command}"));
@@ -273,9 +273,9 @@ fn directions_are_the_sum_of_bits() {
     for (flag, want) in cases {
         let line = format!("conv -n 1 -c 4 -H 8 -W 8 -k 6 -y 3 -x 3 -b 1 {flag}");
         let problems = parse_line(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
-        let got: Vec<_> = problems.iter().map(|p| p.spec().direction).collect();
+        let got: Vec<_> = problems.iter().filter_map(|p| p.conv()).map(|p| p.spec().direction).collect();
         assert_eq!(got, want, "{line}");
-        for problem in &problems {
+        for problem in problems.iter().filter_map(|p| p.conv()) {
             let bias = Epilogue { bias: problem.spec().direction == Forward, ..Epilogue::default() };
             assert_eq!(problem.spec().epilogue, bias, "{line}");
         }
@@ -318,4 +318,46 @@ fn messages_stay_one_short_readable_line() {
         let error = parse_line(&line).expect_err("noise").to_string();
         assert!(error.len() < 1000 && !error.contains(char::is_control), "{error:?}");
     }
+}
+
+/// `gemm` lines written independently of the printer.
+#[test]
+fn products_of_matrices() {
+    let dense = |dtype, sizes, orders| MatmulSpec::dense(dtype, sizes, orders);
+    let (row, column) = (MatrixOrder::RowMajor, MatrixOrder::ColumnMajor);
+    let added = |beta, strides| Some(Added { beta: Factor(beta), matrices: Matrices { first: 0, strides } });
+    let cases = [
+        ("gemm -m 3 -k 4 -n 5", dense(DType::F32, [1, 3, 4, 5], [row, row])),
+        (
+            "./bin/MIOpenDriver gemmfp16 --a_h=3 --a_w=4 --b_w=5 --batch_count 2 --transA 0 --transB 1 -t 1 -i 3",
+            dense(DType::F16, [2, 3, 4, 5], [row, column]),
+        ),
+        (
+            "gemmbfp16 -m 3 -k 4 -n 5 -u 1 -v 1 -A -2.5 -B 1",
+            MatmulSpec {
+                alpha: Factor(-2.5),
+                added: added(1.0, [15, 5, 1]),
+                ..dense(DType::BF16, [1, 3, 4, 5], [column, column])
+            },
+        ),
+        (
+            "gemm -m 3 -k 4 -n 5 -B 1 --added_strides 0,0,1 --a_strides 99,8,2 --a_first 1",
+            MatmulSpec {
+                a: Matrices { first: 1, strides: [99, 8, 2] },
+                added: added(1.0, [0, 0, 1]),
+                ..dense(DType::F32, [1, 3, 4, 5], [row, row])
+            },
+        ),
+    ];
+    for (line, spec) in cases {
+        let problem = MatmulProblem::new(spec).unwrap();
+        assert_eq!(line.parse::<MatmulProblem>(), Ok(problem.clone()), "{line}");
+        let printed = problem.to_string();
+        assert_eq!(printed.parse::<MatmulProblem>(), Ok(problem), "{printed}");
+        assert!(printed.parse::<ConvProblem>().unwrap_err().to_string().contains("a convolution is wanted"));
+    }
+    let p: MatmulProblem = "gemmfp16 -b 2 -m 3 -k 4 -n 5 -B 1 --added_strides 0,0,1".parse().unwrap();
+    assert_eq!((p.flops(), p.reduction_len(), p.output_elements()), (240, 4, 30));
+    // A, B, five numbers that are added, and the result, of two bytes each.
+    assert_eq!(p.bytes(), 2 * (24 + 40 + 5 + 30));
 }

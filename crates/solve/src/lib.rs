@@ -12,7 +12,9 @@ mod table;
 pub use caps::{DeviceCaps, usual_boards};
 pub use hazards::{Access, Hazards};
 pub use model::cost;
-pub use plan::{Binding, Launch, Model, Plan, Role};
+pub use plan::{Binding, HasRoles, Launch, Model, Plan, Role};
 pub use policy::Policy;
-pub use solvers::solvers;
-pub use table::{Candidate, Explanation, Outcome, Refusal, SolveError, Solver, explain, plan, plans, ranked};
+pub use solvers::{matmul_solvers, solvers};
+pub use table::{
+    Candidate, Explanation, Outcome, Refusal, Row, Solvable, SolveError, Solver, explain, plan, plans, ranked,
+};

@@ -50,6 +50,9 @@ fn stage_seconds(variant: Option<&Variant>, launches: &[Launch], caps: &DeviceCa
                 let threads = groups as f64 * f64::from(variant.map_or(256, |v| v.threads));
                 stage.scalar += scalar_seconds(multiply_adds as f64, threads, launch.bytes, caps);
             }
+            Model::Rows { multiply_adds } => {
+                stage.scalar += rows_seconds(multiply_adds, groups, launch.bytes, caps)
+            }
             Model::Stream { bytes } => stage.bytes += bytes,
         }
     }
@@ -59,6 +62,7 @@ fn stage_seconds(variant: Option<&Variant>, launches: &[Launch], caps: &DeviceCa
             tile_seconds(variant, &stage, caps) + (0.75 + 0.25 * count) * launch_seconds(caps)
         }
         (Model::Scalar { .. }, _) => stage.scalar + (0.6 + 0.25 * count) * launch_seconds(caps),
+        (Model::Rows { .. }, _) => stage.scalar + (0.75 + 0.25 * count) * launch_seconds(caps),
         _ => stream_seconds(stage.bytes, caps) + launch_seconds(caps),
     }
 }
@@ -106,6 +110,19 @@ fn scalar_seconds(multiply_adds: f64, threads: f64, bytes: u64, caps: &DeviceCap
     let filled = (threads / (4.0 * lanes)).min(1.0);
     let rate = lanes * f64::from(caps.clock_mhz) * 1e6 * SCALAR_EFFICIENCY * filled;
     (multiply_adds / rate).max(stream_seconds(bytes, caps)) + 1e-6
+}
+
+/// Multiply-adds a clock that kernels with their sums in registers reach of the peak.
+const ROWS_EFFICIENCY: f64 = 0.5;
+/// Workgroups per compute unit that keep enough loads in flight.
+const ROWS_GROUPS: f64 = 4.0;
+
+/// Seconds of workgroups that read one operand once and keep their sums in registers.
+fn rows_seconds(multiply_adds: u64, groups: u64, bytes: u64, caps: &DeviceCaps) -> f64 {
+    let cus = f64::from(caps.compute_units);
+    let filled = (groups as f64 / (ROWS_GROUPS * cus)).min(1.0);
+    let rate = cus * f64::from(caps.fma_per_clock) * f64::from(caps.clock_mhz) * 1e6 * ROWS_EFFICIENCY;
+    (multiply_adds as f64 / rate).max(stream_seconds(bytes, caps)) / filled
 }
 
 /// Seconds to move `bytes` at three quarters of the bandwidth.

@@ -2,18 +2,19 @@
 
 use crate::hazards::{Access, Hazards};
 use serde::{Deserialize, Serialize};
-use wave32_problem::ConvProblem;
+use wave32_problem::{ConvProblem, MatmulProblem, Problem};
 
-/// Which tensor of the problem (in the caller's own terms) a launch binds.
+/// Which tensor of the problem (in the caller's own terms) a launch binds: of a convolution x, w, y and a bias; of a product
+/// of matrices a, b, the result and what is added to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Role {
-    /// x or dx.
+    /// x or dx; a.
     X,
-    /// w or dw.
+    /// w or dw; b.
     W,
-    /// y or dy.
+    /// y or dy; the result of a product.
     Y,
-    /// Bias of a forward pass.
+    /// Bias of a forward pass; what is added to a product.
     Bias,
     /// Scratch memory, [`Plan::workspace_bytes`] long; its content before and after means nothing.
     Workspace,
@@ -74,6 +75,11 @@ pub enum Model {
         /// Multiply-adds, weighted by what comes with each.
         multiply_adds: u64,
     },
+    /// Workgroups that read the large operand once and keep their sums in registers.
+    Rows {
+        /// Multiply-adds, padding of the tiles counted.
+        multiply_adds: u64,
+    },
     /// A pass over memory.
     Stream {
         /// Bytes, weighted by how they are accessed.
@@ -97,7 +103,7 @@ impl Launch {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Plan {
     /// The problem as the caller gave it.
-    pub problem: ConvProblem,
+    pub problem: Problem,
     /// Name of the solver that made the plan.
     pub solver: &'static str,
     /// The solver's choice of variant and split, for people.
@@ -128,19 +134,41 @@ impl Plan {
 
     /// Bytes of the buffer for `role`, 0 where the plan's problem has none.
     pub fn role_bytes(&self, role: Role) -> u64 {
-        let (p, size) = (&self.problem, self.problem.spec().dtype.size());
+        let elements = match (&self.problem, role) {
+            (_, Role::Workspace) => return self.workspace_bytes,
+            (Problem::Conv(p), role) => p.role_elements(role),
+            (Problem::Matmul(p), role) => p.role_elements(role),
+        };
+        elements * self.problem.dtype().size()
+    }
+}
+
+/// What there are plans for.
+pub trait HasRoles {
+    /// Elements of the tensor of that role; 0 where the problem has none.
+    fn role_elements(&self, role: Role) -> u64;
+}
+
+impl HasRoles for ConvProblem {
+    fn role_elements(&self, role: Role) -> u64 {
         match role {
-            Role::X => p.x_elements() * size,
-            Role::W => p.w_elements() * size,
-            Role::Y => p.y_elements() * size,
-            Role::Bias => {
-                if p.spec().epilogue.bias {
-                    p.spec().k as u64 * size
-                } else {
-                    0
-                }
-            }
-            Role::Workspace => self.workspace_bytes,
+            Role::X => self.x_elements(),
+            Role::W => self.w_elements(),
+            Role::Y => self.y_elements(),
+            Role::Bias => self.bias_elements(),
+            Role::Workspace => 0,
+        }
+    }
+}
+
+impl HasRoles for MatmulProblem {
+    fn role_elements(&self, role: Role) -> u64 {
+        match role {
+            Role::X => self.a_elements(),
+            Role::W => self.b_elements(),
+            Role::Y => self.output_elements(),
+            Role::Bias => self.added_elements(),
+            Role::Workspace => 0,
         }
     }
 }

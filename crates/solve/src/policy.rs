@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Limits on the choice of a plan. The default allows everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Policy {
-    /// Only this solver, by name.
+    /// Only this solver, by name; it holds for the problems that have such a solver.
     pub only: Option<String>,
     /// Never these, by name.
     pub skip: Vec<String>,
@@ -53,7 +53,14 @@ impl Policy {
     /// # Errors
     /// [`crate::SolveError::Policy`] naming the unknown solver and those there are.
     pub fn check(&self) -> Result<(), crate::SolveError> {
-        let known: Vec<_> = crate::solvers().iter().map(|s| s.name()).collect();
+        let mut known: Vec<_> = crate::solvers().iter().map(|s| s.name()).collect();
+        known.extend(
+            crate::matmul_solvers()
+                .iter()
+                .map(|s| s.name())
+                .filter(|name| !known.contains(name))
+                .collect::<Vec<_>>(),
+        );
         for name in self.only.iter().chain(&self.skip) {
             if !known.contains(&name.as_str()) {
                 let text = format!("no solver is called `{name}`; there are {}", known.join(", "));

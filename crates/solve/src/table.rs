@@ -3,7 +3,7 @@
 use crate::{DeviceCaps, Plan, Policy, Role, cost};
 use serde::Serialize;
 use std::fmt;
-use wave32_problem::ConvProblem;
+use wave32_problem::{ConvProblem, MatmulProblem, Problem};
 
 /// Why a solver does not take a problem: a stable name and the numbers behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,11 +30,11 @@ pub struct Candidate {
     pub cost: f64,
 }
 
-/// A way to convolve. Stateless and pure: looks at numbers only.
+/// A way to compute a problem. Stateless and pure: looks at numbers only.
 ///
-/// Problems reach a solver in plain form ([`ConvProblem::to_plain`]); plans are in its terms and
+/// Convolutions reach a solver in plain form ([`ConvProblem::to_plain`]); plans are in its terms and
 /// [`plans`] turns them back.
-pub trait Solver: Sync {
+pub trait Solver<P = ConvProblem>: Sync {
     /// Stable name, by which it is forced and skipped.
     fn name(&self) -> &'static str;
 
@@ -42,13 +42,13 @@ pub trait Solver: Sync {
     ///
     /// # Errors
     /// The refusal: its name and the numbers behind it.
-    fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal>;
+    fn applicable(&self, problem: &P, caps: &DeviceCaps) -> Result<(), Refusal>;
 
     /// The plan that [`cost`] finds the best of those within the workspace cap.
     ///
     /// # Errors
     /// The refusal, where no configuration fits the policy.
-    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal>;
+    fn plan(&self, problem: &P, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal>;
 }
 
 /// Why there is no plan.
@@ -90,7 +90,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, Serialize)]
 pub struct Explanation {
     /// The problem.
-    pub problem: ConvProblem,
+    pub problem: Problem,
     /// Each solver in table order with what became of it.
     pub rows: Vec<(&'static str, Outcome)>,
     /// The plan that runs, with its modelled seconds; none if all refused.
@@ -99,23 +99,71 @@ pub struct Explanation {
     pub caps: DeviceCaps,
 }
 
-fn candidates(
-    problem: &ConvProblem,
+/// A row of a table: a solver's name, and what it can do.
+pub type Row = (&'static str, Result<Candidate, Outcome>);
+
+/// What there is a solver table for.
+pub trait Solvable {
+    /// What each solver of the table answers.
+    fn rows(&self, caps: &DeviceCaps, policy: &Policy) -> Vec<Row>;
+    /// The problem itself.
+    fn problem(&self) -> Problem;
+}
+
+impl Solvable for ConvProblem {
+    fn rows(&self, caps: &DeviceCaps, policy: &Policy) -> Vec<Row> {
+        answers(crate::solvers(), &self.to_plain(), caps, policy, |plan| to_callers_terms(plan, self))
+    }
+
+    fn problem(&self) -> Problem {
+        self.clone().into()
+    }
+}
+
+impl Solvable for MatmulProblem {
+    fn rows(&self, caps: &DeviceCaps, policy: &Policy) -> Vec<Row> {
+        answers(crate::matmul_solvers(), self, caps, policy, |plan| plan)
+    }
+
+    fn problem(&self) -> Problem {
+        self.clone().into()
+    }
+}
+
+impl Solvable for Problem {
+    fn rows(&self, caps: &DeviceCaps, policy: &Policy) -> Vec<Row> {
+        match self {
+            Self::Conv(problem) => problem.rows(caps, policy),
+            Self::Matmul(problem) => problem.rows(caps, policy),
+        }
+    }
+
+    fn problem(&self) -> Problem {
+        self.clone()
+    }
+}
+
+/// What each solver answers. A policy that wants one solver alone holds for the tables that have it.
+fn answers<P>(
+    table: &[&dyn Solver<P>],
+    problem: &P,
     caps: &DeviceCaps,
     policy: &Policy,
-) -> Vec<(&'static str, Result<Candidate, Outcome>)> {
-    let plain = problem.to_plain();
-    let rows = crate::solvers().iter().map(|solver| {
+    finish: impl Fn(Plan) -> Plan,
+) -> Vec<Row> {
+    let only = policy.only.as_deref().filter(|only| table.iter().any(|solver| solver.name() == *only));
+    let is_elsewhere = policy.only.is_some() && only.is_none();
+    let policy = &Policy { config: policy.config.clone().filter(|_| !is_elsewhere), ..policy.clone() };
+    let answer = |solver: &&dyn Solver<P>| {
         let name = solver.name();
-        if policy.only.as_deref().is_some_and(|only| only != name) || policy.skip.iter().any(|s| s == name) {
+        if only.is_some_and(|only| only != name) || policy.skip.iter().any(|skipped| skipped == name) {
             return (name, Err(Outcome::Skipped));
         }
-        let result = solver.applicable(&plain, caps).and_then(|()| solver.plan(&plain, caps, policy));
-        let candidate =
-            |plan: Plan| Candidate { cost: cost(&plan, caps), plan: to_callers_terms(plan, problem) };
+        let result = solver.applicable(problem, caps).and_then(|()| solver.plan(problem, caps, policy));
+        let candidate = |plan: Plan| Candidate { cost: cost(&plan, caps), plan: finish(plan) };
         (name, result.map(candidate).map_err(Outcome::Refused))
-    });
-    rows.collect()
+    };
+    table.iter().map(answer).collect()
 }
 
 /// Undoes [`ConvProblem::to_plain`]: the plain problem's x is a transposed problem's y.
@@ -129,19 +177,19 @@ fn to_callers_terms(mut plan: Plan, problem: &ConvProblem) -> Plan {
             };
         }
     }
-    plan.problem = problem.clone();
+    plan.problem = problem.problem();
     plan
 }
 
 /// Every applicable solver's best plan, cheapest first; ties keep the table's order.
-pub fn plans(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Vec<Plan> {
+pub fn plans<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) -> Vec<Plan> {
     ranked(problem, caps, policy).into_iter().map(|c| c.plan).collect()
 }
 
 /// As [`plans`], each with its price.
-pub fn ranked(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Vec<Candidate> {
+pub fn ranked<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) -> Vec<Candidate> {
     let mut found: Vec<Candidate> =
-        candidates(problem, caps, policy).into_iter().filter_map(|(_, result)| result.ok()).collect();
+        problem.rows(caps, policy).into_iter().filter_map(|(_, result)| result.ok()).collect();
     found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     found
 }
@@ -150,20 +198,23 @@ pub fn ranked(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Vec<
 ///
 /// # Errors
 /// [`SolveError::Refused`] with every solver's reason; [`SolveError::Policy`] for unknown names.
-pub fn plan(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, SolveError> {
+pub fn plan<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, SolveError> {
     policy.check()?;
     let explanation = explain(problem, caps, policy);
     match explanation.chosen {
         Some((plan, _)) => Ok(plan),
-        None => Err(SolveError::Refused { problem: problem.to_string(), reasons: explanation.reasons() }),
+        None => Err(SolveError::Refused {
+            problem: problem.problem().to_string(),
+            reasons: explanation.reasons(),
+        }),
     }
 }
 
 /// How the choice comes about.
-pub fn explain(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Explanation {
+pub fn explain<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) -> Explanation {
     let mut chosen: Option<(Plan, f64)> = None;
     let mut rows = Vec::new();
-    for (name, result) in candidates(problem, caps, policy) {
+    for (name, result) in problem.rows(caps, policy) {
         let outcome = match result {
             Ok(Candidate { plan, cost }) => {
                 let (config, workspace_bytes) = (plan.config.clone(), plan.workspace_bytes);
@@ -176,7 +227,7 @@ pub fn explain(problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Exp
         };
         rows.push((name, outcome));
     }
-    Explanation { problem: problem.clone(), rows, chosen, caps: caps.clone() }
+    Explanation { problem: problem.problem(), rows, chosen, caps: caps.clone() }
 }
 
 impl Explanation {

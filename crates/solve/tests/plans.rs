@@ -2,8 +2,12 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::collections::BTreeSet;
 use wave32_params::variants;
-use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
+use wave32_problem::{
+    Activation, Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem,
+    MatmulSpec, Matrices, MatrixOrder,
+};
 use wave32_solve::{
     DeviceCaps, Outcome, Plan, Policy, Role, SolveError, explain, plan, plans, solvers, usual_boards,
 };
@@ -62,7 +66,9 @@ fn check(plan: &Plan, caps: &DeviceCaps, cap: Option<u64>) {
             variants::find(&launch.kernel).unwrap_or_else(|| panic!("{about}: no {}", launch.kernel));
         assert_eq!(launch.params.len(), variant.params as usize, "{about}: {}", launch.kernel);
         assert_eq!(launch.bindings.len(), variant.buffers as usize, "{about}: {}", launch.kernel);
-        assert_eq!(variant.dtype, plan.problem.spec().dtype, "{about}: {}", launch.kernel);
+        // Copies are by size, not by type.
+        let is_typed = variant.source != "copy";
+        assert!(!is_typed || variant.dtype == plan.problem.dtype(), "{about}: {}", launch.kernel);
         assert_eq!(launch.params[0], 0, "{about}: a plan starts at workgroup 0");
         let [x, y, z] = launch.grid;
         assert!(x > 0 && y > 0 && z > 0, "{about}: empty grid");
@@ -77,10 +83,10 @@ fn check(plan: &Plan, caps: &DeviceCaps, cap: Option<u64>) {
         }
     }
     let writes = |role| plan.launches.iter().any(|l| l.bindings.iter().any(|b| b.role == role));
-    let result = match plan.problem.spec().direction {
-        Direction::Forward => Role::Y,
-        Direction::BackwardData => Role::X,
-        Direction::BackwardWeights => Role::W,
+    let result = match plan.problem.conv().map(|problem| problem.spec().direction) {
+        None | Some(Direction::Forward) => Role::Y,
+        Some(Direction::BackwardData) => Role::X,
+        Some(Direction::BackwardWeights) => Role::W,
     };
     assert!(writes(result), "{about}: nothing binds the result");
 }
@@ -103,6 +109,77 @@ fn plans_obey_their_limits_and_their_kernels() {
             assert_eq!(chosen, all[0], "seed {seed}: {problem}");
         }
     }
+}
+
+/// A product of matrices of any strides.
+fn random_product(rng: &mut StdRng) -> MatmulProblem {
+    loop {
+        let mut side = |most: i64| rng.random_range(1..=most);
+        let [batch, m, k, n] = [side(5), side(700), side(3000), side(700)];
+        let matrices = |rng: &mut StdRng, rows, columns| match rng.random_range(0..4) {
+            0 => Matrices { first: rng.random_range(0..9), strides: [0, 2 * columns, 2] },
+            1 => Matrices::dense(MatrixOrder::ColumnMajor, rows, columns),
+            _ => Matrices::dense(MatrixOrder::RowMajor, rows, columns),
+        };
+        let (a, b) = (matrices(rng, m, k), matrices(rng, k, n));
+        let strides = if rng.random_bool(0.5) { [0, 0, 1] } else { [m * n + 7, 1, m] };
+        let added = Added { beta: Factor(0.5), matrices: Matrices { first: 0, strides } };
+        let spec = MatmulSpec {
+            dtype: DType::ALL[rng.random_range(0..3)],
+            batch,
+            m,
+            k,
+            n,
+            a,
+            b,
+            alpha: Factor(1.0),
+            added: rng.random_bool(0.3).then_some(added),
+        };
+        if let Ok(problem) = MatmulProblem::new(spec) {
+            return problem;
+        }
+    }
+}
+
+#[test]
+fn plans_of_products_obey_their_limits_and_their_kernels() {
+    let seed = rand::random();
+    println!("seed {seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut solvers = BTreeSet::new();
+    for _ in 0..200 {
+        let problem = random_product(&mut rng);
+        let mut caps = DeviceCaps::of(usual_boards()[rng.random_range(0..3)]);
+        caps.offset_alignment = [4, 16, 64][rng.random_range(0..3)];
+        for cap in [None, Some(0), Some(rng.random_range(0..1 << 22))] {
+            let policy = Policy { workspace_cap: cap, ..Policy::default() };
+            let all = plans(&problem, &caps, &policy);
+            assert!(!all.is_empty(), "seed {seed}: {problem}: no plan under {cap:?}");
+            all.iter().for_each(|plan| check(plan, &caps, cap));
+            assert_eq!(all, plans(&problem, &caps, &policy), "seed {seed}: {problem}: two answers");
+            solvers.insert(all[0].solver);
+        }
+        // What the device cannot bind at once is cut.
+        caps.max_range = 1 << 20;
+        plans(&problem, &caps, &Policy::default()).iter().for_each(|plan| {
+            check(plan, &caps, None);
+            let most = plan.launches.iter().flat_map(|l| &l.bindings).map(|b| b.size).max();
+            assert!(most <= Some(caps.max_range), "seed {seed}: {problem}: binds {most:?}");
+        });
+    }
+    assert!(solvers.len() > 2, "{solvers:?}");
+}
+
+#[test]
+fn a_solver_that_a_table_lacks_leaves_its_choice() {
+    let caps = DeviceCaps::of(usual_boards()[0]);
+    let product: MatmulProblem = "gemm -m 64 -k 64 -n 64".parse().unwrap();
+    let only = |name: &str| Policy { only: Some(name.into()), ..Policy::default() };
+    let chosen = plan(&product, &caps, &Policy::default()).unwrap();
+    assert_eq!(plan(&product, &caps, &only("im2col_gemm")).unwrap(), chosen);
+    assert_eq!(plan(&product, &caps, &only("skinny")).unwrap().solver, "skinny");
+    assert_eq!(plan(&product, &caps, &only("direct")).unwrap().solver, "direct");
+    assert!(only("skinny").check().is_ok() && only("nonsense").check().is_err());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use wave32_cpu::Options;
 use wave32_device::{BufferId, DeviceError, DeviceInfo, DeviceKind, Operands, PlanDevice, Times, Timing};
-use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Epilogue};
+use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Epilogue, ProblemSpec};
 use wave32_solve::{DeviceCaps, Plan, Policy, Role, usual_boards};
 use wave32_verify::backend::Backend;
 use wave32_verify::check::check;
@@ -67,7 +67,7 @@ impl Fake {
 
     fn load(&self, plan: &Plan, operands: &Operands, role: Role) -> Data {
         let (buffer, range) = self.place(plan, operands, role);
-        let dtype = plan.problem.spec().dtype;
+        let dtype = plan.problem.dtype();
         let mut data = Data::filled(dtype, range.len() as u64 / dtype.size(), 0).unwrap();
         data.bytes_mut().copy_from_slice(&self.buffers[&buffer][range]);
         data
@@ -119,7 +119,7 @@ impl PlanDevice for Fake {
     }
 
     fn run(&mut self, plan: &Plan, operands: &Operands, _: Duration) -> Result<Timing, DeviceError> {
-        let p = &plan.problem;
+        let p = plan.problem.conv().unwrap();
         let size = p.spec().dtype.size() as usize;
         let [a, b, out] = roles(p.spec().direction);
         let (a, b) = (self.load(plan, operands, a), self.load(plan, operands, b));
@@ -173,7 +173,7 @@ fn folded(spec: ConvSpec, fault: Fault) -> Outcome {
 fn checked(spec: ConvSpec, fault: Fault, only: Option<&str>, fold: bool) -> Outcome {
     let line = ConvProblem::new(spec.clone()).unwrap().to_string();
     let job = Job {
-        spec,
+        spec: ProblemSpec::Conv(spec),
         line,
         seed: 7,
         repeat: 2,

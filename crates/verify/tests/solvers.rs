@@ -14,6 +14,7 @@ use wave32_params::variants::{self, Variant};
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::{Plan, Policy, Role};
 use wave32_verify::backend::Backend;
+use wave32_verify::fuzz;
 
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -91,8 +92,8 @@ fn roles(direction: Direction) -> [Role; 3] {
 /// Runs the plan on fresh random operands; returns the normwise error against the oracle.
 fn error_of(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) -> f64 {
     let p = &plan.problem;
-    let dtype = p.spec().dtype;
-    let [a, b, out] = roles(p.spec().direction);
+    let dtype = p.dtype();
+    let [a, b, out] = roles(p.conv().map_or(Direction::Forward, |p| p.spec().direction));
     let mut operands = Operands::new();
     let mut buffers = Vec::new();
     let mut exact: Vec<(Role, Vec<f64>)> = Vec::new();
@@ -124,7 +125,7 @@ fn error_of(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) -> f64 {
     }
     let of = |role| exact.iter().find(|(r, _)| *r == role).map(|(_, v)| v.as_slice());
     let inputs = Inputs { a: of(a).expect("a"), b: of(b).expect("b"), bias: of(Role::Bias) };
-    let want = oracle::conv(p, &inputs);
+    let want = oracle::all(p, &inputs);
     let got = decode(&result, dtype);
     let (mut off, mut norm) = (0.0, 0.0);
     for (g, w) in got.iter().zip(&want) {
@@ -239,6 +240,46 @@ fn every_solver_is_right_in_bf16() {
     check(DType::BF16);
 }
 
+/// Products of matrices of any strides, by every solver and every configuration of `skinny`, with any workspace and none.
+#[test]
+fn every_solver_of_products_is_right() {
+    let Some(mut device) = open() else { return };
+    let mut rng = random();
+    let forms = ["rows", "columns", "outer"].into_iter().flat_map(|form| ["a", "b"].map(|side| (form, side)));
+    let configs: Vec<String> =
+        forms.flat_map(|(form, side)| [1, 2, 4, 8].map(|splits| format!("{form}-{side}/{splits}"))).collect();
+    let (mut failures, mut ran) = (Vec::new(), BTreeMap::new());
+    let all = fuzz::problems(400, rng.random(), &[Direction::Forward], &DType::ALL);
+    for problem in all.into_iter().filter(|p| p.conv().is_none()).take(20) {
+        let caps = device.caps().clone();
+        let mut plans = wave32_solve::plans(&problem, &caps, &Policy::default());
+        assert!(!plans.is_empty(), "{problem}: no plan");
+        let frugal = Policy { workspace_cap: Some(0), ..Policy::default() };
+        let frugal = wave32_solve::plans(&problem, &caps, &frugal);
+        assert!(!frugal.is_empty(), "{problem}: no plan without a workspace");
+        plans.extend(frugal);
+        for config in &configs {
+            let policy =
+                Policy { only: Some("skinny".into()), config: Some(config.clone()), ..Policy::default() };
+            plans.extend(wave32_solve::plans(&problem, &caps, &policy));
+        }
+        for plan in plans {
+            let error = error_of(device.as_mut(), &plan, &mut rng);
+            if error > limit(problem.dtype()) {
+                failures.push(format!("{problem}: {} {}: {error:.3e}", plan.solver, plan.config));
+            }
+            for launch in &plan.launches {
+                *ran.entry(launch.kernel.clone()).or_insert(0) += 1;
+            }
+        }
+    }
+    println!("{ran:?}");
+    assert!(failures.is_empty(), "{} wrong:\n{}", failures.len(), failures.join("\n"));
+    // Nine kernels of three types, and what packs and adds.
+    let skinny = ran.keys().filter(|name| name.starts_with("skinny")).count();
+    assert!(skinny >= 12, "{skinny} kernels of skinny were reached: {ran:?}");
+}
+
 /// The cheapest plan over the shapes that launches each of the kernels, by kernel.
 fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&'static str, Plan> {
     let mut found: BTreeMap<&'static str, Plan> = BTreeMap::new();
@@ -281,7 +322,7 @@ fn every_kernel_of_convolutions_is_right() {
     let (mut failures, mut right) = (Vec::new(), String::new());
     for (name, plan) in &plans {
         let error = error_of(device.as_mut(), plan, &mut rng);
-        match error <= limit(plan.problem.spec().dtype) {
+        match error <= limit(plan.problem.dtype()) {
             true => right += &format!("{name}\n"),
             false => failures
                 .push(format!("{name}: {}: {} {}: {error:.3e}", plan.problem, plan.solver, plan.config)),

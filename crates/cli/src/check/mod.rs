@@ -16,7 +16,7 @@ use wave32_check::notes::{self, NoteVerdict, SYSTEMS};
 use wave32_check::onnx;
 use wave32_host::file;
 use wave32_probe::standing::Standing;
-use wave32_problem::{ConvProblem, ConvSpec, Direction, Epilogue};
+use wave32_problem::{ConvProblem, ConvSpec, Direction, Epilogue, Problem};
 use wave32_solve::{DeviceCaps, Policy, explain};
 use wave32_verify::suites;
 
@@ -190,7 +190,11 @@ fn read(args: &Args) -> Result<Vec<Wanted>> {
             None => entry,
         };
         let passes = if args.train { Direction::ALL.to_vec() } else { entry.directions };
-        let layer = Layer { name: entry.label, problem: Ok(entry.problem), uneven: None };
+        let problem = match entry.problem {
+            Problem::Conv(problem) => Ok(problem),
+            Problem::Matmul(_) => Err("a product of matrices: `wave32 verify` proves it".to_string()),
+        };
+        let layer = Layer { name: entry.label, problem, uneven: None };
         Ok(Wanted { layer, count: entry.layers, passes })
     });
     entries.collect()

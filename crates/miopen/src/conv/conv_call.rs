@@ -115,7 +115,8 @@ pub fn say(solutions: &Solutions, solution: &Solution) {
         let by = if solution.is_vendors() { "measured by the probe" } else { "by the model" };
         let others = solutions.each_solver().len();
         let why = if others > 1 { format!("of {others} solvers") } else { "the only solver".into() };
-        let Epilogue { bias, activation } = plan.problem.spec().epilogue;
+        let Epilogue { bias, activation } =
+            plan.problem.conv().map(|p| p.spec().epilogue).unwrap_or_default();
         let behind = [(bias, " + bias"), (activation == Activation::Relu, " + ReLU")];
         let behind = behind.iter().filter(|(wanted, _)| *wanted).map(|(_, text)| *text).collect::<String>();
         format!(

@@ -53,7 +53,7 @@ impl Solution {
     /// A solver of the vendor's, with its measured time.
     fn proven(problem: &ConvProblem, proven: &Proven) -> Self {
         let plan = Plan {
-            problem: problem.clone(),
+            problem: problem.clone().into(),
             solver: VENDOR,
             config: proven.solver.clone(),
             workspace_bytes: proven.workspace_bytes,

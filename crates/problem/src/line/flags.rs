@@ -1,6 +1,6 @@
-//! The table of flags: MIOpenDriver's `conv`, and one of ours.
+//! The tables of flags: MIOpenDriver's `conv` and `gemm`, and a few of ours.
 
-use crate::ConvSpec;
+use crate::{ConvSpec, MatmulSpec};
 
 /// Where a number goes.
 pub(super) type Slot = fn(&mut ConvSpec) -> &mut i64;
@@ -29,8 +29,30 @@ pub(super) enum Meaning {
     Ignored,
 }
 
+/// What the value of a flag of `gemm` does.
+pub(super) enum GemmMeaning {
+    /// A size without which there is no problem; the text says what it is.
+    Size(fn(&mut MatmulSpec) -> &mut i64, &'static str),
+    /// Matrices in the batch.
+    Batch,
+    /// Whether a or b (0, 1) is transposed: 0 or 1.
+    Transposed(usize),
+    /// Strides of a, b or what is added (0, 1, 2): from matrix to matrix, row to row, column to column.
+    Strides(usize),
+    /// Elements in front of a, b or what is added.
+    First(usize),
+    /// Factor of the product.
+    Alpha,
+    /// Factor of what is added.
+    Beta,
+    /// Would change the problem into one that cannot be said here, except with these values.
+    Only(&'static [&'static str], &'static str),
+    /// Steers MIOpenDriver's own run; any value.
+    Ignored,
+}
+
 /// One row.
-pub(super) struct Flag {
+pub(super) struct Flag<M = Meaning> {
     /// Without its dash.
     pub(super) short: Option<char>,
     /// Without its dashes.
@@ -38,10 +60,10 @@ pub(super) struct Flag {
     /// Its long name in old releases, where that was another.
     pub(super) old: Option<&'static str>,
     /// What its value does.
-    pub(super) meaning: Meaning,
+    pub(super) meaning: M,
 }
 
-impl Flag {
+impl<M> Flag<M> {
     /// Both spellings, for messages.
     pub(super) fn names(&self) -> String {
         match self.short {
@@ -51,7 +73,7 @@ impl Flag {
     }
 }
 
-const fn flag(short: char, long: &'static str, meaning: Meaning) -> Flag {
+const fn flag<M>(short: char, long: &'static str, meaning: M) -> Flag<M> {
     Flag { short: Some(short), long, old: None, meaning }
 }
 
@@ -89,7 +111,7 @@ pub(super) static FLAGS: &[Flag] = &[
     flag('O', "out_layout", Layout(2)),
     flag('F', "forw", Directions),
     flag('b', "bias", Bias),
-    Flag { short: None, long: "activ", old: None, meaning: Activation },
+    ours("activ", Activation),
     flag('_', "spatial_dim", Only(&["2"], "only 2-D is supported; write a 1-D convolution as -H 1 -y 1")),
     // MIOpenDriver does not look at these where spatial_dim is 2; tools that write every flag give 0 or 1.
     flag('!', "in_d", DEPTH),
@@ -126,6 +148,37 @@ pub(super) static FLAGS: &[Flag] = &[
     // Its letter changed between releases, so there are two rows.
     flag('J', "use_hip_graph", Ignored),
     flag('Q', "use_hip_graph", Ignored),
+];
+
+const fn ours<M>(long: &'static str, meaning: M) -> Flag<M> {
+    Flag { short: None, long, old: None, meaning }
+}
+
+/// Every flag of `gemm`. The strides and offsets are ours.
+pub(super) static GEMM_FLAGS: &[Flag<GemmMeaning>] = &[
+    flag('b', "batch_count", GemmMeaning::Batch),
+    flag('m', "a_h", GemmMeaning::Size(|s| &mut s.m, "how many rows of A")),
+    flag('k', "a_w", GemmMeaning::Size(|s| &mut s.k, "how many columns of A")),
+    flag('n', "b_w", GemmMeaning::Size(|s| &mut s.n, "how many columns of B")),
+    flag('u', "transA", GemmMeaning::Transposed(0)),
+    flag('v', "transB", GemmMeaning::Transposed(1)),
+    flag('A', "alpha", GemmMeaning::Alpha),
+    flag('B', "beta", GemmMeaning::Beta),
+    ours("a_strides", GemmMeaning::Strides(0)),
+    ours("b_strides", GemmMeaning::Strides(1)),
+    ours("added_strides", GemmMeaning::Strides(2)),
+    ours("a_first", GemmMeaning::First(0)),
+    ours("b_first", GemmMeaning::First(1)),
+    ours("added_first", GemmMeaning::First(2)),
+    flag(
+        'C',
+        "isColMajor",
+        GemmMeaning::Only(&["0"], "matrices are row-major; use -u and -v for transposed ones"),
+    ),
+    flag('F', "forw", GemmMeaning::Only(&["0", "1"], "a product has a forward pass only")),
+    flag('i', "iter", GemmMeaning::Ignored),
+    flag('V', "verify", GemmMeaning::Ignored),
+    flag('t', "time", GemmMeaning::Ignored),
 ];
 
 #[cfg(test)]

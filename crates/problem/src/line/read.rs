@@ -1,4 +1,4 @@
-//! From words to problems.
+//! From words to convolutions.
 
 use super::flags::{FLAGS, Flag, Meaning};
 use super::words::Words;
@@ -34,41 +34,62 @@ pub(super) fn problems(words: &Words<'_>) -> Result<Vec<ConvProblem>, ProblemErr
         epilogue: Epilogue::default(),
         pad_mode: PadMode::Given,
     };
-    let mut args = words.args.iter().copied();
-    while let Some(word) = args.next() {
-        let (index, attached) = find(word)?;
-        let flag = &FLAGS[index];
-        let value = attached.or_else(|| args.next());
-        let value =
-            value.ok_or_else(|| ProblemError::line(word, format!("{} needs a value", flag.names())))?;
-        reader.take(flag, value)?;
+    values(words, FLAGS, |index, flag, value| {
         reader.seen[index] = true;
-    }
+        reader.take(flag, value)
+    })?;
     for (flag, seen) in FLAGS.iter().zip(&reader.seen) {
         if let (Meaning::Size(_, what), false) = (&flag.meaning, seen) {
-            let rule = format!("{what}; MIOpenDriver would silently assume a default");
-            return Err(ProblemError::Missing { flag: flag.names(), rule });
+            return Err(missing(flag, what));
         }
     }
     reader.finish(words.from_log)
 }
 
+/// The error of a line without a size.
+pub(super) fn missing<M>(flag: &Flag<M>, what: &str) -> ProblemError {
+    let rule = format!("{what}; MIOpenDriver would silently assume a default");
+    ProblemError::Missing { flag: flag.names(), rule }
+}
+
+/// Each flag of the words, by its row in `flags`, with its value, to `take`.
+///
+/// # Errors
+/// [`ProblemError::Line`] at a word that is no flag, or that has no value; what `take` says.
+pub(super) fn values<M>(
+    words: &Words<'_>,
+    flags: &'static [Flag<M>],
+    mut take: impl FnMut(usize, &'static Flag<M>, &str) -> Result<(), ProblemError>,
+) -> Result<(), ProblemError> {
+    let mut args = words.args.iter().copied();
+    while let Some(word) = args.next() {
+        let (index, attached) = find(word, flags)?;
+        let flag = &flags[index];
+        let value = attached.or_else(|| args.next());
+        let value =
+            value.ok_or_else(|| ProblemError::line(word, format!("{} needs a value", flag.names())))?;
+        take(index, flag, value)?;
+    }
+    Ok(())
+}
+
 /// Row of the flag that `word` is, and the value after its `=`.
-fn find(word: &str) -> Result<(usize, Option<&str>), ProblemError> {
-    let unknown = || ProblemError::line(word, "no flag of `MIOpenDriver conv`, nor one of ours (--activ)");
+fn find<'a, M>(word: &'a str, flags: &[Flag<M>]) -> Result<(usize, Option<&'a str>), ProblemError> {
+    let unknown =
+        || ProblemError::line(word, "no flag of this MIOpenDriver command, nor one of ours (--activ)");
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = match long.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (long, None),
         };
-        let index = FLAGS.iter().position(|f| f.long == name || f.old == Some(name));
+        let index = flags.iter().position(|f| f.long == name || f.old == Some(name));
         return index.map(|index| (index, value)).ok_or_else(unknown);
     }
     let Some(short) = word.strip_prefix('-') else {
         return Err(ProblemError::line(word, "expected a flag such as -n or --batchsize here"));
     };
     let letter = short.chars().next().ok_or_else(unknown)?;
-    let index = FLAGS.iter().position(|f| f.short == Some(letter)).ok_or_else(unknown)?;
+    let index = flags.iter().position(|f| f.short == Some(letter)).ok_or_else(unknown)?;
     let tail = &short[letter.len_utf8()..];
     if !tail.is_empty() {
         // Only a number is repeated in the advice: anything else may be as long and odd as it likes.

@@ -3,9 +3,20 @@
 use crate::{DType, ProblemError};
 use std::borrow::Cow;
 
+/// What a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// `conv`.
+    Conv,
+    /// `gemm`.
+    Gemm,
+}
+
 /// What is left of a line.
 pub(super) struct Words<'a> {
-    /// Storage type, from the base argument (`conv`, `convfp16`, `convbfp16`).
+    /// From the base argument, as is the storage type (`conv`, `convfp16`, `gemm`, ...).
+    pub(super) operation: Operation,
+    /// Storage type.
     pub(super) dtype: DType,
     /// MIOpen's log printed it (see the module's text on `-k`).
     pub(super) from_log: bool,
@@ -62,9 +73,11 @@ pub(super) fn split(line: &str) -> Result<Words<'_>, ProblemError> {
         let found = words.last().copied().unwrap_or("end of line");
         return Err(ProblemError::line(found, EXPECTED));
     };
-    Ok(Words { dtype: dtype_of(base)?, from_log, args: args.to_vec() })
+    let (operation, dtype) = base_of(base)?;
+    Ok(Words { operation, dtype, from_log, args: args.to_vec() })
 }
 
+const BASES: &str = "conv, convfp16, convbfp16, gemm, gemmfp16 or gemmbfp16";
 const EXPECTED: &str = "expected a line such as `MIOpenDriver conv -n 1 -c 16 -H 48 -W 48 -k 32 -y 3 -x 3`";
 
 /// A word out of a quoted line or a list of them.
@@ -78,18 +91,21 @@ fn is_driver(word: &str) -> bool {
     ["MIOpenDriver", "MIOpenDriver.exe"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-fn dtype_of(base: &str) -> Result<DType, ProblemError> {
+fn base_of(base: &str) -> Result<(Operation, DType), ProblemError> {
     match base {
-        "conv" => Ok(DType::F32),
-        "convfp16" => Ok(DType::F16),
-        "convbfp16" => Ok(DType::BF16),
+        "conv" => Ok((Operation::Conv, DType::F32)),
+        "convfp16" => Ok((Operation::Conv, DType::F16)),
+        "convbfp16" => Ok((Operation::Conv, DType::BF16)),
+        "gemm" => Ok((Operation::Gemm, DType::F32)),
+        "gemmfp16" => Ok((Operation::Gemm, DType::F16)),
+        "gemmbfp16" => Ok((Operation::Gemm, DType::BF16)),
         "convint8" | "convfp8" | "convbfp8" => {
             let rule = "this storage type is not supported; there are conv (f32), convfp16 and convbfp16";
             Err(ProblemError::line(base, rule))
         }
         _ if base.starts_with('-') => {
-            Err(ProblemError::line(base, format!("conv, convfp16 or convbfp16 must come first; {EXPECTED}")))
+            Err(ProblemError::line(base, format!("{BASES} must come first; {EXPECTED}")))
         }
-        _ => Err(ProblemError::line(base, format!("not conv, convfp16 or convbfp16; {EXPECTED}"))),
+        _ => Err(ProblemError::line(base, format!("not {BASES}; {EXPECTED}"))),
     }
 }

@@ -2,14 +2,15 @@
 
 use super::gather::{FLAG_BIAS, FLAG_RELU, Gather, Gathering};
 use super::tensors::ConvShape;
-use crate::{Access, Binding, DeviceCaps, Launch, Model, Plan, Refusal, Role, cost};
+use crate::{Access, Binding, DeviceCaps, HasRoles, Launch, Model, Plan, Refusal, Role, Solvable, cost};
 use wave32_params::variants::{self, Variant};
 use wave32_params::{Buffers, Kernel, Params, reduce};
 use wave32_problem::{Activation, ConvProblem, DType};
 
 /// Grows a plan launch by launch.
-pub struct Builder<'a> {
-    problem: &'a ConvProblem,
+pub struct Builder<'a, P = ConvProblem> {
+    problem: &'a P,
+    dtype: DType,
     caps: &'a DeviceCaps,
     launches: Vec<Launch>,
     workspace: u64,
@@ -22,9 +23,25 @@ pub struct Region {
     pub size: u64,
 }
 
-impl<'a> Builder<'a> {
-    pub fn new(problem: &'a ConvProblem, caps: &'a DeviceCaps) -> Self {
-        Self { problem, caps, launches: Vec::new(), workspace: 0 }
+impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
+    pub fn new(problem: &'a P, caps: &'a DeviceCaps) -> Self {
+        let dtype = problem.problem().dtype();
+        Self { problem, dtype, caps, launches: Vec::new(), workspace: 0 }
+    }
+
+    /// What the plan is for.
+    pub fn caps(&self) -> &'a DeviceCaps {
+        self.caps
+    }
+
+    /// Storage type of the problem.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Bytes of workspace reserved so far.
+    pub fn workspace(&self) -> u64 {
+        self.workspace
     }
 
     /// Reserves `bytes` of workspace, aligned for every device's bindings.
@@ -35,17 +52,14 @@ impl<'a> Builder<'a> {
     }
 
     fn bind(&self, tensor: Role, access: Access) -> Binding {
-        let size = self.problem.spec().dtype.size();
-        let elements = match tensor {
-            Role::X => self.problem.x_elements(),
-            Role::W => self.problem.w_elements(),
-            Role::Y => self.problem.y_elements(),
-            // A problem without bias binds its filters there; the kernel does not look.
-            Role::Bias if !self.problem.spec().epilogue.bias => return self.bind(Role::W, Access::Unused),
-            Role::Bias => self.problem.bias_elements(),
-            Role::Workspace => unreachable!("workspace is bound by region"),
-        };
-        Binding { role: tensor, offset: 0, size: elements * size, access }
+        match self.problem.role_elements(tensor) {
+            // A problem without bias binds another tensor there; the kernel does not look.
+            0 => self.bind(Role::W, Access::Unused),
+            elements => {
+                let size = elements * self.dtype.size();
+                Binding { role: tensor, offset: 0, size, access }
+            }
+        }
     }
 
     /// Adds a launch of one of the kernel source's variants.
@@ -54,6 +68,7 @@ impl<'a> Builder<'a> {
         let buffers = launch.buffers.array();
         let bindings = buffers.as_ref().iter().map(|&Buffer { place, access }| match place {
             BufferSource::Tensor(role) => self.bind(role, access),
+            BufferSource::Range(role, r) => Binding { role, offset: r.offset, size: r.size, access },
             BufferSource::Region(r) => {
                 Binding { role: Role::Workspace, offset: r.offset, size: r.size, access }
             }
@@ -69,87 +84,38 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// The second pass of a split: sums `splits` partial results of `role`'s tensor. `weight`: what a byte of them costs.
-    pub fn reduce(
-        &mut self,
-        part: Region,
-        (splits, stride, weight): (u32, u32, u64),
-        role: Role,
-        shape: &ConvShape,
-    ) {
-        let (channel, channels) = match role {
-            Role::X => (shape.x.c, shape.groups * shape.cg),
-            _ => (shape.y.c, shape.groups * shape.kg),
-        };
-        self.reduce_in(
-            part,
-            role,
-            weight,
-            reduce::Params {
-                flags: epilogue_flags(self.problem),
-                total: self.elements(role),
-                splits,
-                stride,
-                bias_div: channel.0,
-                bias_mod: channels,
-                inner: 1,
-                middle: 1,
-                si: 0,
-                sm: 0,
-                so: 0,
-            },
-        );
-    }
-
-    /// The same for partial filters that lie as `[tap][filter][channel]`.
-    pub fn reduce_weights(
-        &mut self,
-        part: Region,
-        (splits, stride, weight): (u32, u32, u64),
-        shape: &ConvShape,
-    ) {
-        self.reduce_in(
-            part,
-            Role::W,
-            weight,
-            reduce::Params {
-                flags: reduce::FLAG_PERMUTE,
-                total: self.elements(Role::W),
-                splits,
-                stride,
-                bias_div: 1,
-                bias_mod: 1,
-                inner: shape.cg,
-                middle: shape.groups * shape.kg,
-                si: shape.f.c.0,
-                sm: shape.f.n.0,
-                // Taps are contiguous rows of s: a tap's distance is that of neighbouring columns.
-                so: shape.f.w.0,
-            },
-        );
-    }
-
-    fn elements(&self, role: Role) -> u32 {
-        let elements = match role {
-            Role::X => self.problem.x_elements(),
-            Role::Y => self.problem.y_elements(),
-            _ => self.problem.w_elements(),
-        };
-        elements as u32
-    }
-
-    fn reduce_in(&mut self, part: Region, role: Role, weight: u64, params: reduce::Params) {
-        let variant = single_variant("reduce", self.problem.spec().dtype);
+    /// A second pass over partial results: sums `params.splits` of them. `weight`: what a byte of them costs.
+    pub fn sum_parts(&mut self, part: Region, dst: Role, bias: Buffer, weight: u64, params: reduce::Params) {
+        let dtype = self.dtype;
+        let variant = single_variant("reduce", dtype);
         let (total, splits) = (u64::from(params.total), u64::from(params.splits));
         self.launch::<reduce::Kernel>(NewLaunch {
             variant,
             grid: [params.total.div_ceil(4 * variant.threads), 1, 1],
             params,
-            buffers: reduce::Buffers { part: read(part), dst: write(role), bias: read(Role::Bias) },
+            buffers: reduce::Buffers { part: read(part), dst: write(dst), bias },
             flops: splits * total,
-            bytes: total * (4 * splits + self.problem.spec().dtype.size()),
-            model: Model::Stream { bytes: total * (4 * splits * weight + self.problem.spec().dtype.size()) },
+            bytes: total * (4 * splits + dtype.size()),
+            model: Model::Stream { bytes: total * (4 * splits * weight + dtype.size()) },
         });
+    }
+
+    /// The launches of another plan: `place` says where the tensor of each role lies here. Its workspace is made part of
+    /// this one.
+    pub fn append(&mut self, plan: Plan, place: impl Fn(Role) -> BufferSource) {
+        let workspace = if plan.workspace_bytes > 0 { self.reserve(plan.workspace_bytes).offset } else { 0 };
+        for mut launch in plan.launches {
+            for binding in &mut launch.bindings {
+                let (role, start) = match place(binding.role) {
+                    _ if binding.role == Role::Workspace => (Role::Workspace, workspace),
+                    BufferSource::Tensor(role) => (role, 0),
+                    BufferSource::Range(role, range) => (role, range.offset),
+                    BufferSource::Region(region) => (Role::Workspace, region.offset),
+                };
+                (binding.role, binding.offset) = (role, start + binding.offset);
+            }
+            self.launches.push(launch);
+        }
     }
 
     /// The plan, unless it breaks a limit.
@@ -174,12 +140,76 @@ impl<'a> Builder<'a> {
             }
         }
         Ok(Plan {
-            problem: self.problem.clone(),
+            problem: self.problem.problem(),
             solver,
             config,
             workspace_bytes: self.workspace,
             launches: self.launches,
         })
+    }
+}
+
+impl Builder<'_> {
+    /// The second pass of a split: sums `splits` partial results of `role`'s tensor. `weight`: what a byte of them costs.
+    pub fn reduce(
+        &mut self,
+        part: Region,
+        (splits, stride, weight): (u32, u32, u64),
+        role: Role,
+        shape: &ConvShape,
+    ) {
+        let (channel, channels) = match role {
+            Role::X => (shape.x.c, shape.groups * shape.cg),
+            _ => (shape.y.c, shape.groups * shape.kg),
+        };
+        self.sum_parts(
+            part,
+            role,
+            read(Role::Bias),
+            weight,
+            reduce::Params {
+                flags: epilogue_flags(self.problem),
+                total: self.problem.role_elements(role) as u32,
+                splits,
+                stride,
+                bias_div: channel.0,
+                bias_mod: channels,
+                inner: 1,
+                middle: 1,
+                si: 0,
+                sm: 0,
+                so: 0,
+            },
+        );
+    }
+
+    /// The same for partial filters that lie as `[tap][filter][channel]`.
+    pub fn reduce_weights(
+        &mut self,
+        part: Region,
+        (splits, stride, weight): (u32, u32, u64),
+        shape: &ConvShape,
+    ) {
+        self.sum_parts(
+            part,
+            Role::W,
+            unused(Role::Bias),
+            weight,
+            reduce::Params {
+                flags: reduce::FLAG_PERMUTE,
+                total: self.problem.w_elements() as u32,
+                splits,
+                stride,
+                bias_div: 1,
+                bias_mod: 1,
+                inner: shape.cg,
+                middle: shape.groups * shape.kg,
+                si: shape.f.c.0,
+                sm: shape.f.n.0,
+                // Taps are contiguous rows of s: a tap's distance is that of neighbouring columns.
+                so: shape.f.w.0,
+            },
+        );
     }
 }
 
@@ -219,6 +249,8 @@ impl<'a> Cheapest<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum BufferSource {
     Tensor(Role),
+    /// Bytes of a tensor.
+    Range(Role, Region),
     Region(Region),
 }
 

@@ -1,16 +1,30 @@
-//! The solver table: one row a solver, reference last.
+//! The solver tables: one row a solver, reference last.
 
 mod build;
 mod direct;
 mod gather;
 mod igemm;
 mod im2col;
+mod matmul;
+mod skinny;
 mod tensors;
 mod wrw;
 
 use crate::Solver;
+use wave32_problem::MatmulProblem;
 
 /// Every solver, in order of preference at equal cost.
 pub fn solvers() -> &'static [&'static dyn Solver] {
     &[&igemm::Gemm1x1, &igemm::IgemmPacked, &igemm::Igemm, &im2col::Im2colGemm, &direct::Direct]
+}
+
+/// Every solver of products of matrices, in order of preference at equal cost.
+pub fn matmul_solvers() -> &'static [&'static dyn Solver<MatmulProblem>] {
+    &[
+        &matmul::AsConv(&igemm::Gemm1x1),
+        &matmul::AsConv(&igemm::IgemmPacked),
+        &matmul::AsConv(&igemm::Igemm),
+        &matmul::AsConv(&direct::Direct),
+        &skinny::Skinny,
+    ]
 }

@@ -1,7 +1,7 @@
 //! Which problems to time.
 
 use crate::proof::suites::Entry;
-use wave32_problem::{ConvProblem, DType, Direction, ProblemError};
+use wave32_problem::{DType, Direction, Problem, ProblemError};
 
 /// One problem to time.
 #[derive(Debug, Clone)]
@@ -9,7 +9,7 @@ pub struct Case {
     /// Name of its layer.
     pub label: String,
     /// One pass of it.
-    pub problem: ConvProblem,
+    pub problem: Problem,
 }
 
 /// What to take from the entries.
@@ -49,9 +49,10 @@ pub fn select(entries: &[Entry], wish: &Wish) -> Result<Selection, ProblemError>
             selection.too_large.push(entry.label);
             continue;
         }
-        let dtypes = wish.dtypes.clone().unwrap_or_else(|| vec![entry.problem.spec().dtype]);
+        let dtypes = wish.dtypes.clone().unwrap_or_else(|| vec![entry.problem.dtype()]);
         for &dtype in &dtypes {
-            for &direction in wish.directions.as_ref().unwrap_or(&entry.directions) {
+            let passes = wish.directions.as_ref().filter(|_| entry.problem.conv().is_some());
+            for &direction in passes.unwrap_or(&entry.directions) {
                 let problem = entry.pass(direction, Some(dtype))?;
                 selection.cases.push(Case { label: entry.label.clone(), problem });
             }

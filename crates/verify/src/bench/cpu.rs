@@ -26,13 +26,13 @@ impl CpuMeter {
         let problem = &case.problem;
         let text = |e: NoMemory| e.to_string();
         let inputs = Inputs::new(problem, Kind::Random, settings.seed, 0).map_err(text)?;
-        let mut out = Data::filled(problem.spec().dtype, problem.output_elements(), 0).map_err(text)?;
+        let mut out = Data::filled(problem.dtype(), problem.output_elements(), 0).map_err(text)?;
         let length = out.len();
         let mut once = || -> Result<Duration, String> {
             let (a, b) = (inputs.a.view(), inputs.b.view());
             let bias = inputs.bias.as_ref().map(Data::view);
             let start = Instant::now();
-            wave32_cpu::run(problem, a, b, bias, out.view_mut(0..length), &self.options)
+            wave32_cpu::run_problem(problem, a, b, bias, out.view_mut(0..length), &self.options)
                 .map_err(|e| e.to_string())?;
             Ok(start.elapsed())
         };

@@ -2,10 +2,10 @@
 
 use super::stats::repeats;
 use super::{BenchMode, Case, Gone, Meter, Rates, Row, Settings, Subject};
-use crate::proof::inputs::{Inputs, Kind};
+use crate::proof::inputs::{Inputs, Kind, roles};
 use std::time::Duration;
 use wave32_device::{BufferId, DeviceError, Operands, PlanDevice, Times};
-use wave32_problem::{ConvProblem, Direction};
+use wave32_problem::Problem;
 use wave32_solve::{Plan, Role, plan, plans};
 
 /// Device time that the timed runs of one plan should fill.
@@ -32,12 +32,7 @@ impl<'a> GpuMeter<'a> {
         Self { device, rates }
     }
 
-    fn upload(
-        &mut self,
-        problem: &ConvProblem,
-        plans: &[Plan],
-        settings: &Settings,
-    ) -> Result<Sets, Failure> {
+    fn upload(&mut self, problem: &Problem, plans: &[Plan], settings: &Settings) -> Result<Sets, Failure> {
         let size = |role: Role| plans.iter().map(|p| p.role_bytes(role)).max().unwrap_or(0);
         let per_set: u64 = Role::ALL.into_iter().map(size).sum();
         let count = match settings.mode {
@@ -46,7 +41,7 @@ impl<'a> GpuMeter<'a> {
         };
         let inputs =
             Inputs::new(problem, Kind::Random, settings.seed, 0).map_err(|e| Failure::Row(e.to_string()))?;
-        let (a, b) = operand_roles(problem.spec().direction);
+        let ([a, b], _) = roles(problem);
         let mut sets = Sets::default();
         for _ in 0..count {
             let mut operands = Operands::new();
@@ -87,15 +82,6 @@ impl<'a> GpuMeter<'a> {
         let once = self.device.run(plan, &sets.operands[0], settings.deadline)?.total;
         let count = settings.repeats.unwrap_or_else(|| repeats(once, FILL, 5, 1000));
         Ok(self.device.time(plan, &sets.operands, count.max(1), settings.deadline)?)
-    }
-}
-
-/// Roles of the first and second operand.
-fn operand_roles(direction: Direction) -> (Role, Role) {
-    match direction {
-        Direction::Forward => (Role::X, Role::W),
-        Direction::BackwardData => (Role::Y, Role::W),
-        Direction::BackwardWeights => (Role::X, Role::Y),
     }
 }
 

@@ -5,7 +5,6 @@ use super::stats::median;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use wave32_host::file;
-use wave32_problem::ConvProblem;
 use wave32_solve::DeviceCaps;
 
 /// Whether a run finds its operands in the caches that the run before left.
@@ -106,7 +105,7 @@ pub struct Times {
 impl Row {
     /// A row without times yet.
     pub(super) fn new(case: &Case, rates: Option<&Rates>) -> Self {
-        let (problem, spec): (&ConvProblem, _) = (&case.problem, case.problem.spec());
+        let problem = &case.problem;
         let floor_ms = rates.map(|r| {
             let compute = problem.flops() as f64 / (r.peak_tflops * 1e12);
             let memory = problem.bytes() as f64 / (r.bandwidth_gbs * 1e9);
@@ -115,8 +114,8 @@ impl Row {
         Self {
             label: case.label.clone(),
             line: problem.to_string(),
-            direction: spec.direction.name().to_string(),
-            dtype: spec.dtype.name().to_string(),
+            direction: problem.pass().to_string(),
+            dtype: problem.dtype().name().to_string(),
             solver: String::new(),
             config: String::new(),
             chosen: true,

@@ -229,7 +229,10 @@ fn wishes_select() {
     let entries = line("MIOpenDriver convbfp16 -n 1 -c 2 -H 4 -W 4 -k 2 -y 1 -x 1 -F 5 # it");
     let passes = |wish: &Wish| {
         let selection = select(&entries, wish).unwrap();
-        let spec = |c: &Case| (c.problem.spec().direction, c.problem.spec().dtype, c.problem.spec().n);
+        let spec = |c: &Case| {
+            let spec = c.problem.conv().unwrap().spec();
+            (spec.direction, spec.dtype, spec.n)
+        };
         (selection.cases.iter().map(spec).collect::<Vec<_>>(), selection.too_large.len())
     };
     use Direction::{BackwardData, BackwardWeights, Forward};
@@ -267,7 +270,7 @@ fn sample(ms: &[(&str, &str, bool, f64)]) -> Report {
     for (index, &(solver, label, chosen, ms)) in ms.iter().enumerate() {
         let h = 8 + label.len() as i64;
         let problem = ConvProblem::new(ConvSpec { h, w: 8, ..ConvSpec::default() }).unwrap();
-        let case = Case { label: label.to_string(), problem };
+        let case = Case { label: label.to_string(), problem: problem.into() };
         let row = Row::new(&case, report.subject.rates.as_ref()).timed(&[ms]);
         report.rows.push(Row { solver: solver.into(), chosen, config: format!("c{index}"), ..row });
     }

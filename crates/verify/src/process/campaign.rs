@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wave32_device::DeviceKind;
-use wave32_problem::ConvProblem;
+use wave32_problem::Problem;
 use wave32_solve::Policy;
 
 /// Starts in a row that may fail before a device is given up.
@@ -185,9 +185,9 @@ struct Lane<'a> {
 type GivenUp = (Verdict, String);
 
 impl Lane<'_> {
-    fn job(&self, problem: &ConvProblem) -> Job {
+    fn job(&self, problem: &Problem) -> Job {
         Job {
-            spec: problem.spec().clone(),
+            spec: problem.spec(),
             line: problem.to_string(),
             seed: self.options.seed,
             repeat: self.options.repeat,
@@ -201,7 +201,7 @@ impl Lane<'_> {
     }
 
     /// Verifies a problem; `None` when the user stopped the run.
-    fn outcome(&mut self, problem: &ConvProblem) -> Option<Outcome> {
+    fn outcome(&mut self, problem: &Problem) -> Option<Outcome> {
         if self.stop.load(Ordering::Relaxed) {
             return None;
         }
@@ -247,7 +247,6 @@ impl Lane<'_> {
         let seconds = begin.elapsed().as_secs_f64();
         let failed = outcome.verdict.is_failure();
         let shrunk = (failed && item.suite == "fuzz").then(|| self.shrink(&item.problem, outcome.verdict));
-        let spec = item.problem.spec();
         Some(Row {
             device: self.device.id.clone(),
             suite: item.suite.clone(),
@@ -255,8 +254,8 @@ impl Lane<'_> {
             line: item.problem.to_string(),
             scaled_from: item.full.as_ref().map(ToString::to_string),
             stands_for,
-            direction: spec.direction.name().into(),
-            dtype: spec.dtype.name().into(),
+            direction: item.problem.pass().into(),
+            dtype: item.problem.dtype().name().into(),
             flops: item.problem.flops(),
             outcome,
             seconds,
@@ -266,7 +265,7 @@ impl Lane<'_> {
     }
 
     /// The smallest problem found that gets the same verdict, if it is smaller.
-    fn shrink(&mut self, problem: &ConvProblem, verdict: Verdict) -> Option<String> {
+    fn shrink(&mut self, problem: &Problem, verdict: Verdict) -> Option<String> {
         let end = Instant::now() + self.options.shrink_time;
         let small = shrink(problem, |candidate| {
             if Instant::now() >= end {
@@ -277,7 +276,7 @@ impl Lane<'_> {
         (small != *problem).then(|| self.repro(&small))
     }
 
-    fn repro(&self, problem: &ConvProblem) -> String {
+    fn repro(&self, problem: &Problem) -> String {
         let (device, seed) = (&self.device.id, self.options.seed);
         let flags = &self.options.repro_flags;
         format!("wave32 verify '{problem}' --device {device} --seed {seed}{flags}")

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use wave32_device::{DeviceError, DeviceInfo, DeviceKind};
-use wave32_problem::ConvSpec;
+use wave32_problem::ProblemSpec;
 use wave32_solve::{DeviceCaps, Policy};
 
 /// Start of each line that is the child's own.
@@ -46,7 +46,7 @@ impl Driver {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// The problem.
-    pub spec: ConvSpec,
+    pub spec: ProblemSpec,
     /// Its line, for planted faults and seeds.
     pub line: String,
     /// The campaign's seed; the problem's own follows from it and the line.

@@ -4,10 +4,10 @@
 use crate::process::protocol::{Device as DeviceReport, Failure, Ready, Verdict};
 use crate::proof::bands::{GUARD, fill_guard, guard_damage};
 use crate::proof::data::Data;
-use crate::proof::inputs::Inputs;
+use crate::proof::inputs::{Inputs, roles};
 use std::time::Duration;
 use wave32_device::{BufferId, DeviceError, DeviceKind, Operands, PlanDevice, Runner};
-use wave32_problem::{ConvProblem, Direction};
+use wave32_problem::Problem;
 use wave32_solve::{Plan, Policy, Role};
 
 /// Bytes of an operand that are read back at a time.
@@ -51,15 +51,6 @@ pub struct Run {
     pub damage: Option<String>,
 }
 
-/// Which tensors a pass reads, in the order of [`Inputs`], and which it writes.
-fn roles(direction: Direction) -> ([Role; 2], Role) {
-    match direction {
-        Direction::Forward => ([Role::X, Role::W], Role::Y),
-        Direction::BackwardData => ([Role::Y, Role::W], Role::X),
-        Direction::BackwardWeights => ([Role::X, Role::Y], Role::W),
-    }
-}
-
 impl Backend {
     /// Opens the device of that name: `cpu`, `vulkan` or `hip` (the best one), `vulkan:N` or `hip:N`.
     ///
@@ -97,7 +88,7 @@ impl Backend {
     ///
     /// # Errors
     /// `Unsupported` where no solver takes the problem; it has every solver's reason.
-    pub fn candidates(&self, p: &ConvProblem, policy: &Policy, all: bool) -> Result<Vec<Candidate>, Failure> {
+    pub fn candidates(&self, p: &Problem, policy: &Policy, all: bool) -> Result<Vec<Candidate>, Failure> {
         let Self::Gpu(gpu) = self else {
             let cap = policy.workspace_cap.unwrap_or(wave32_cpu::Options::default().workspace_cap);
             return Ok(vec![Candidate {
@@ -129,7 +120,7 @@ impl Backend {
     /// The device's error as a [`Failure`].
     pub fn run(
         &mut self,
-        p: &ConvProblem,
+        p: &Problem,
         candidate: &Candidate,
         inputs: &Inputs,
         poison: u8,
@@ -166,8 +157,8 @@ pub fn cpu_device() -> DeviceReport {
     }
 }
 
-fn run_cpu(p: &ConvProblem, cap: u64, inputs: &Inputs, poison: u8) -> Result<Run, Failure> {
-    let dtype = p.spec().dtype;
+fn run_cpu(p: &Problem, cap: u64, inputs: &Inputs, poison: u8) -> Result<Run, Failure> {
+    let dtype = p.dtype();
     let (size, len) = (dtype.size(), p.output_elements());
     let guard = GUARD / size;
     let mut guarded = Data::filled(dtype, len + 2 * guard, poison)?;
@@ -177,8 +168,15 @@ fn run_cpu(p: &ConvProblem, cap: u64, inputs: &Inputs, poison: u8) -> Result<Run
     let range = guard as usize..(guard + len) as usize;
     let options = wave32_cpu::Options { workspace_cap: cap, ..wave32_cpu::Options::default() };
     let bias = inputs.bias.as_ref().map(Data::view);
-    wave32_cpu::run(p, inputs.a.view(), inputs.b.view(), bias, guarded.view_mut(range.clone()), &options)
-        .map_err(|error| Failure::new(Verdict::Error, error.to_string()))?;
+    wave32_cpu::run_problem(
+        p,
+        inputs.a.view(),
+        inputs.b.view(),
+        bias,
+        guarded.view_mut(range.clone()),
+        &options,
+    )
+    .map_err(|error| Failure::new(Verdict::Error, error.to_string()))?;
     let damage = guard_damage(&guarded.bytes()[..before], "the result", "before")
         .or_else(|| guard_damage(&guarded.bytes()[after..], "the result", "after"));
     // The operands are borrowed immutably: that they stay as they are is the compiler's promise.
@@ -232,13 +230,13 @@ impl Buffers<'_> {
 
     fn run(
         &mut self,
-        p: &ConvProblem,
+        p: &Problem,
         plan: &Plan,
         inputs: &Inputs,
         poison: u8,
         deadline: Duration,
     ) -> Result<Run, Failure> {
-        let ([role_a, role_b], role_out) = roles(p.spec().direction);
+        let ([role_a, role_b], role_out) = roles(p);
         let lead = self.lead();
         let mut operands = Operands::new();
         let mut given: Vec<(Role, &Data)> = vec![(role_a, &inputs.a), (role_b, &inputs.b)];
@@ -249,7 +247,7 @@ impl Buffers<'_> {
             operands = operands.with(role, buffer, lead);
             placed.push((role, buffer, data.bytes().len() as u64));
         }
-        let mut out = Data::filled(p.spec().dtype, p.output_elements(), poison)?;
+        let mut out = Data::filled(p.dtype(), p.output_elements(), poison)?;
         let out_buffer = self.guarded(out.bytes())?;
         operands = operands.with(role_out, out_buffer, lead);
         placed.push((role_out, out_buffer, out.bytes().len() as u64));

@@ -8,7 +8,8 @@ use crate::proof::inputs::{Inputs, Kind, rng};
 use crate::proof::tolerance::exact_integers;
 use rayon::prelude::*;
 use wave32_cpu::oracle;
-use wave32_problem::{Activation, ConvProblem, ConvSpec, DType};
+use wave32_problem::{Activation, DType, Problem};
+use wave32_solve::{HasRoles, Role};
 
 /// FLOP up to which the f64 oracle computes every output; larger problems are compared with exact sums of all outputs
 /// or with the CPU backend in full (integers), and with the oracle at sampled outputs.
@@ -48,10 +49,12 @@ impl Case {
     ///
     /// # Errors
     /// Out of memory, or the problem has no operands of this kind.
-    pub fn integer(p: &ConvProblem, seed: u64, on_cpu: bool) -> Result<Self, Failure> {
+    pub fn integer(p: &Problem, seed: u64, on_cpu: bool) -> Result<Self, Failure> {
         // A product of the CPU backend takes a thirtieth of the time of one of the sums. Where it is under test, the sums
         // have only to end soon.
-        let folds = (on_cpu || p.flops() >= FOLD_FLOPS) && fold::applies(p, if on_cpu { 8.0 } else { 32.0 });
+        let cheaper = if on_cpu { 8.0 } else { 32.0 };
+        let folds =
+            (on_cpu || p.flops() >= FOLD_FLOPS) && p.conv().is_some_and(|p| fold::applies(p, cheaper));
         Self::integer_by(p, seed, |inputs| match (oracle_fits(p), folds, on_cpu) {
             (true, _, _) | (false, false, true) => by_oracle(p, inputs, seed),
             (false, true, _) => by_fold(p, inputs, seed),
@@ -63,19 +66,29 @@ impl Case {
     ///
     /// # Errors
     /// See [`Case::integer`]; a problem with an activation, which is not linear.
-    pub fn folded(p: &ConvProblem, seed: u64) -> Result<Self, Failure> {
-        if p.spec().epilogue.activation != Activation::None {
-            return Err(Failure::new(Verdict::Error, "an activation is not linear: it has no sums"));
+    pub fn folded(p: &Problem, seed: u64) -> Result<Self, Failure> {
+        if p.conv().is_none_or(|p| p.spec().epilogue.activation != Activation::None) {
+            return Err(Failure::new(
+                Verdict::Error,
+                "only convolutions without an activation have such sums",
+            ));
         }
         Self::integer_by(p, seed, |inputs| by_fold(p, inputs, seed))
     }
 
     fn integer_by(
-        p: &ConvProblem,
+        p: &Problem,
         seed: u64,
         refer: impl Fn(&Inputs) -> Result<(Reference, String), Failure>,
     ) -> Result<Self, Failure> {
-        let limit = exact_integers(p.spec().dtype);
+        if let Problem::Matmul(p) = p {
+            let factors = [Some(p.spec().alpha), p.spec().added.map(|added| added.beta)];
+            if factors.iter().flatten().any(|factor| factor.0.fract() != 0.0) {
+                let text = "alpha and beta must be whole numbers: the check is exact on integers";
+                return Err(Failure::new(Verdict::Unsupported, text));
+            }
+        }
+        let limit = exact_integers(p.dtype());
         for attempt in 0..8 {
             let inputs = Inputs::new(p, Kind::Integer, seed, attempt)?;
             let (reference, against) = refer(&inputs)?;
@@ -94,7 +107,7 @@ impl Case {
     ///
     /// # Errors
     /// Out of memory on the host.
-    pub fn random(p: &ConvProblem, seed: u64) -> Result<Self, Failure> {
+    pub fn random(p: &Problem, seed: u64) -> Result<Self, Failure> {
         let inputs = Inputs::new(p, Kind::Random, seed, 0)?;
         let (reference, against) = by_oracle(p, &inputs, seed)?;
         Ok(Self { inputs, reference, against })
@@ -105,11 +118,15 @@ impl Case {
 ///
 /// # Errors
 /// `OutOfMemory` where the problem needs more than `cap` bytes; it says how many.
-pub fn fits_memory(p: &ConvProblem, cap: u64) -> Result<(), Failure> {
-    let elements = u128::from(p.x_elements()) + u128::from(p.w_elements()) + u128::from(p.y_elements());
+pub fn fits_memory(p: &Problem, cap: u64) -> Result<(), Failure> {
+    let elements = |role| match p {
+        Problem::Conv(p) => u128::from(p.role_elements(role)),
+        Problem::Matmul(p) => u128::from(p.role_elements(role)),
+    };
+    let elements: u128 = Role::ALL.into_iter().map(elements).sum();
     // Small problems have a reference of f64 each, and operands of f64.
     let wide = if oracle_fits(p) { 8 } else { 4 };
-    let wanted = elements * u128::from(3 * p.spec().dtype.size() + wide);
+    let wanted = elements * u128::from(3 * p.dtype().size() + wide);
     if wanted <= u128::from(cap) {
         return Ok(());
     }
@@ -120,17 +137,17 @@ pub fn fits_memory(p: &ConvProblem, cap: u64) -> Result<(), Failure> {
     Err(Failure::new(Verdict::OutOfMemory, text))
 }
 
-fn oracle_fits(p: &ConvProblem) -> bool {
+fn oracle_fits(p: &Problem) -> bool {
     p.flops() <= ORACLE_FLOPS
 }
 
 /// The f64 oracle: in full, or at sampled outputs.
-fn by_oracle(p: &ConvProblem, inputs: &Inputs, seed: u64) -> Result<(Reference, String), Failure> {
+fn by_oracle(p: &Problem, inputs: &Inputs, seed: u64) -> Result<(Reference, String), Failure> {
     if oracle_fits(p) {
         let (a, b) = (inputs.a.to_f64()?, inputs.b.to_f64()?);
         let bias = inputs.bias.as_ref().map(Data::to_f64).transpose()?;
         let wide = wave32_cpu::Inputs { a: &a, b: &b, bias: bias.as_deref() };
-        return Ok((Reference::Full(oracle::conv(p, &wide)), "f64 oracle, every output".into()));
+        return Ok((Reference::Full(oracle::all(p, &wide)), "f64 oracle, every output".into()));
     }
     let values = sampled(p, inputs, seed, SAMPLES)?;
     let against = format!("f64 oracle at {}", looked_at(p, values.len()));
@@ -138,7 +155,7 @@ fn by_oracle(p: &ConvProblem, inputs: &Inputs, seed: u64) -> Result<(Reference, 
 }
 
 /// How many outputs of how many, and which, for people.
-fn looked_at(p: &ConvProblem, count: usize) -> String {
+fn looked_at(p: &Problem, count: usize) -> String {
     let all = p.output_elements();
     let unseen = 100.0 * (1.0 - count as f64 / all as f64);
     format!(
@@ -148,7 +165,7 @@ fn looked_at(p: &ConvProblem, count: usize) -> String {
 }
 
 /// What the f64 oracle says of some outputs, `most` of each kind.
-fn sampled(p: &ConvProblem, inputs: &Inputs, seed: u64, most: u64) -> Result<Vec<(u64, f64)>, Failure> {
+fn sampled(p: &Problem, inputs: &Inputs, seed: u64, most: u64) -> Result<Vec<(u64, f64)>, Failure> {
     let count = (SAMPLED_PRODUCTS / p.reduction_len().max(1) / 3).clamp(64, most);
     let picked = OutputShape::of_output(p).sample(count, &mut rng(seed, 9));
     let bias = inputs.bias.as_ref();
@@ -169,13 +186,19 @@ fn sampled(p: &ConvProblem, inputs: &Inputs, seed: u64, most: u64) -> Result<Vec
     })
 }
 
-fn at<T: oracle::Value>(p: &ConvProblem, i: &wave32_cpu::Inputs<'_, T>, picked: &[u64]) -> Vec<(u64, f64)> {
-    picked.par_iter().map(|&index| (index, oracle::conv_at(p, i, index))).collect()
+fn at<T: oracle::Value>(p: &Problem, i: &wave32_cpu::Inputs<'_, T>, picked: &[u64]) -> Vec<(u64, f64)> {
+    picked.par_iter().map(|&index| (index, oracle::at(p, i, index))).collect()
 }
 
 /// Exact sums over every output, and the oracle at some.
-fn by_fold(p: &ConvProblem, inputs: &Inputs, seed: u64) -> Result<(Reference, String), Failure> {
-    let folded = Fold::new(p, inputs, seed);
+fn by_fold(p: &Problem, inputs: &Inputs, seed: u64) -> Result<(Reference, String), Failure> {
+    let Some(conv) = p.conv() else {
+        return Err(Failure::new(
+            Verdict::Error,
+            "a product of matrices has no such sums: please report this",
+        ));
+    };
+    let folded = Fold::new(conv, inputs, seed);
     let values = sampled(p, inputs, seed, FEW_SAMPLES)?;
     let (all, some) = (folded.outputs(), values.len());
     let against = format!(
@@ -187,16 +210,15 @@ fn by_fold(p: &ConvProblem, inputs: &Inputs, seed: u64) -> Result<(Reference, St
 }
 
 /// Every output by the CPU backend in f32, which is exact on integer operands.
-fn by_cpu(p: &ConvProblem, inputs: &Inputs) -> Result<(Reference, String), Failure> {
-    let wide = ConvProblem::new(ConvSpec { dtype: DType::F32, ..p.spec().clone() })
-        .map_err(|e| Failure::new(Verdict::Error, e.to_string()))?;
+fn by_cpu(p: &Problem, inputs: &Inputs) -> Result<(Reference, String), Failure> {
+    let wide = p.with_dtype(DType::F32).map_err(|e| Failure::new(Verdict::Error, e.to_string()))?;
     let (a, b) = (inputs.a.to_f32()?, inputs.b.to_f32()?);
     let bias = inputs.bias.as_ref().map(Data::to_f32).transpose()?;
     let mut out = Data::filled(DType::F32, wide.output_elements(), POISONS[0])?;
     let len = out.len();
     let options = wave32_cpu::Options::default();
     let bias = bias.as_ref().map(Data::view);
-    wave32_cpu::run(&wide, a.view(), b.view(), bias, out.view_mut(0..len), &options)
+    wave32_cpu::run_problem(&wide, a.view(), b.view(), bias, out.view_mut(0..len), &options)
         .map_err(|e| Failure::new(Verdict::Error, format!("the CPU reference failed: {e}")))?;
     if let Some(index) = first_not_finite(&out) {
         let at = OutputShape::of_output(&wide).name(index as u64);

@@ -14,7 +14,7 @@ use crate::proof::inject::{Fault, Faults};
 use crate::proof::inputs::{Inputs, problem_seed};
 use crate::proof::tolerance::Tolerance;
 use std::time::{Duration, Instant};
-use wave32_problem::ConvProblem;
+use wave32_problem::Problem;
 use wave32_solve::Policy;
 
 /// FLOP up to which the workspace-free plan is checked beside the chosen one.
@@ -22,7 +22,7 @@ const SECOND_PLAN_FLOPS: u64 = 5_000_000_000;
 
 /// Runs a job. `stage` hears what is done next, so that a hang or crash has a place.
 pub fn check(backend: &mut Backend, job: &Job, faults: &Faults, stage: &mut dyn FnMut(&str)) -> Outcome {
-    let problem = match ConvProblem::new(job.spec.clone()) {
+    let problem = match Problem::try_from(job.spec.clone()) {
         Ok(problem) => problem,
         Err(error) => return Outcome::early(Verdict::Unsupported, error.to_string()),
     };
@@ -47,7 +47,7 @@ pub fn check(backend: &mut Backend, job: &Job, faults: &Faults, stage: &mut dyn 
 }
 
 struct Checker<'a> {
-    problem: ConvProblem,
+    problem: Problem,
     job: &'a Job,
     faults: &'a Faults,
     stage: &'a mut dyn FnMut(&str),
@@ -150,7 +150,7 @@ impl Checker<'_> {
         candidate: &Candidate,
         case: &Case,
     ) -> (SolverResult, Result<(), Failure>) {
-        let dtype = self.problem.spec().dtype;
+        let dtype = self.problem.dtype();
         let mut result = SolverResult {
             solver: candidate.solver.clone(),
             config: candidate.config.clone(),
@@ -189,8 +189,9 @@ impl Checker<'_> {
             let at = shape.name(index as u64);
             return Err(wrong(format!("random check: {} at {at}", first.get(index))));
         }
-        let (spec, length) = (self.problem.spec(), self.problem.reduction_len());
-        let tolerance = Tolerance::new(spec.dtype, &candidate.solver, length, spec.epilogue.bias);
+        let (dtype, length) = (self.problem.dtype(), self.problem.reduction_len());
+        let has_bias = case.inputs.bias.is_some();
+        let tolerance = Tolerance::new(dtype, &candidate.solver, length, has_bias);
         match close(&first, &case.reference, &tolerance, &shape) {
             Ok(error) => result.error = Some(error),
             Err((error, text)) => {

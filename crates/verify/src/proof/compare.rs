@@ -4,9 +4,9 @@ use crate::output::fold::Fold;
 use crate::proof::data::Data;
 use crate::proof::tolerance::Tolerance;
 use rand::Rng;
-use wave32_problem::{ConvProblem, Direction, Layout};
+use wave32_problem::{Direction, Layout, Problem};
 
-/// The shape of a result in logical order: images (or filters), channels, height, width.
+/// The shape of a result in logical order: images (or filters, or matrices), channels, height, width.
 #[derive(Debug, Clone, Copy)]
 pub struct OutputShape {
     dims: [u64; 4],
@@ -16,7 +16,15 @@ pub struct OutputShape {
 
 impl OutputShape {
     /// The shape of what the problem writes.
-    pub fn of_output(p: &ConvProblem) -> Self {
+    pub fn of_output(p: &Problem) -> Self {
+        let p = match p {
+            Problem::Conv(p) => p,
+            Problem::Matmul(p) => {
+                let [batch, rows, columns] = p.out_sizes();
+                let names = ["batch", "", "row", "column"];
+                return Self { dims: [batch, 1, rows, columns], names, layout: Layout::Nchw };
+            }
+        };
         let s = p.spec();
         let (dims, names) = match s.direction {
             Direction::Forward => ([s.n, s.k, p.out_h(), p.out_w()], ["n", "k", "p", "q"]),
@@ -60,8 +68,9 @@ impl OutputShape {
                 index / channels % width,
             ],
         };
-        let [a, b, y, x] = self.names;
-        format!("[{a} {i}, {b} {c}, {y} {h}, {x} {w}]")
+        let named = self.names.iter().zip([i, c, h, w]).filter(|(name, _)| !name.is_empty());
+        let named: Vec<String> = named.map(|(name, at)| format!("{name} {at}")).collect();
+        format!("[{}]", named.join(", "))
     }
 
     /// Indices to look at: all sixteen corners, the whole border of the image (each pixel at a random
@@ -248,11 +257,11 @@ pub fn first_not_finite(out: &Data) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::proof::inputs::rng;
-    use wave32_problem::{ConvSpec, DType};
+    use wave32_problem::{ConvProblem, ConvSpec, DType};
 
     fn shape(layout: Layout) -> OutputShape {
         let spec = ConvSpec { n: 2, c: 3, k: 5, h: 7, w: 9, layout, ..ConvSpec::default() };
-        OutputShape::of_output(&ConvProblem::new(spec).unwrap())
+        OutputShape::of_output(&ConvProblem::new(spec).unwrap().into())
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use crate::proof::compare::OutputShape;
 use crate::proof::data::Data;
 use std::time::Duration;
-use wave32_problem::ConvProblem;
+use wave32_problem::Problem;
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Faults {
     }
 
     /// Changes a result, if this line has such a fault. `run` counts the runs from 0.
-    pub fn spoil(&self, line: &str, run: u32, p: &ConvProblem, out: &mut Data) {
+    pub fn spoil(&self, line: &str, run: u32, p: &Problem, out: &mut Data) {
         if self.has(Fault::Tile, line) {
             spoil_tile(p, out);
         }
@@ -107,7 +107,7 @@ fn put(out: &mut Data, index: u64, value: f64) {
 
 /// The elements of a tile become those of the tile to its right, or one more where there is none: as if a workgroup had
 /// the wrong index.
-pub fn spoil_tile(p: &ConvProblem, out: &mut Data) {
+pub fn spoil_tile(p: &Problem, out: &mut Data) {
     let shape = OutputShape::of_output(p);
     let [images, channels, height, width] = shape.dims();
     let at = |h, w| shape.index([images / 2, channels / 2, h, w]);
@@ -121,7 +121,7 @@ pub fn spoil_tile(p: &ConvProblem, out: &mut Data) {
 }
 
 /// The last channel becomes 0.
-pub fn spoil_channel(p: &ConvProblem, out: &mut Data) {
+pub fn spoil_channel(p: &Problem, out: &mut Data) {
     let shape = OutputShape::of_output(p);
     let [images, channels, height, width] = shape.dims();
     for image in 0..images {

@@ -4,7 +4,8 @@ use crate::proof::data::{Data, NoMemory};
 use crate::proof::tolerance::exact_integers;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use wave32_problem::{ConvProblem, Direction};
+use wave32_problem::{Direction, Problem};
+use wave32_solve::{HasRoles, Role};
 
 /// Which operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,14 +16,14 @@ pub enum Kind {
     Random,
 }
 
-/// Operands in the order of the CPU crate: forward x, w; backward-data dy, w; backward-weights x, dy.
+/// Operands in the order of the CPU crate: forward x, w; backward-data dy, w; backward-weights x, dy; of a product a, b.
 #[derive(Debug)]
 pub struct Inputs {
     /// First operand.
     pub a: Data,
     /// Second operand.
     pub b: Data,
-    /// Bias of a forward pass that has one.
+    /// Bias of a forward pass that has one; what is added to a product.
     pub bias: Option<Data>,
 }
 
@@ -42,10 +43,10 @@ impl Integers {
     /// variance; eight of them must stay below the integers that the output type represents, and the
     /// largest sum possible below those that f32 does. Where even -1, 0, 1 are too much, most values
     /// become 0. `attempt` halves the density again after a reference that was out of range.
-    pub fn for_problem(p: &ConvProblem, attempt: u32) -> Self {
+    pub fn for_problem(p: &Problem, attempt: u32) -> Self {
         const SIGMAS: f64 = 8.0;
         let k = p.reduction_len() as f64;
-        let limit = exact_integers(p.spec().dtype);
+        let limit = exact_integers(p.dtype());
         let variance = |m: i32| f64::from(m * (m + 1)) / 3.0;
         let fits = |m: i32| SIGMAS * k.sqrt() * variance(m) <= limit && k * f64::from(m * m) <= 16_777_216.0;
         let dense = (1..=8).rev().find(|&m| fits(m));
@@ -63,6 +64,15 @@ impl Integers {
         }
         let values = (2 * self.magnitude + 1) as u64;
         ((((bits & 0xffff_ffff) * values) >> 32) as i32 - self.magnitude) as f32
+    }
+}
+
+/// Which tensors a problem reads, in the order of [`Inputs`], and which it writes.
+pub fn roles(p: &Problem) -> ([Role; 2], Role) {
+    match p.conv().map(|p| p.spec().direction) {
+        None | Some(Direction::Forward) => ([Role::X, Role::W], Role::Y),
+        Some(Direction::BackwardData) => ([Role::Y, Role::W], Role::X),
+        Some(Direction::BackwardWeights) => ([Role::X, Role::Y], Role::W),
     }
 }
 
@@ -94,18 +104,19 @@ impl Inputs {
     ///
     /// # Errors
     /// [`NoMemory`] where the host has too little memory.
-    pub fn new(p: &ConvProblem, kind: Kind, seed: u64, attempt: u32) -> Result<Self, NoMemory> {
-        let (na, nb) = match p.spec().direction {
-            Direction::Forward => (p.x_elements(), p.w_elements()),
-            Direction::BackwardData => (p.y_elements(), p.w_elements()),
-            Direction::BackwardWeights => (p.x_elements(), p.y_elements()),
+    pub fn new(p: &Problem, kind: Kind, seed: u64, attempt: u32) -> Result<Self, NoMemory> {
+        let ([a, b], _) = roles(p);
+        let elements = |role| match p {
+            Problem::Conv(p) => p.role_elements(role),
+            Problem::Matmul(p) => p.role_elements(role),
         };
-        let bias = if p.spec().epilogue.bias { Some(p.spec().k as u64) } else { None };
+        let (na, nb) = (elements(a), elements(b));
+        let bias = Some(elements(Role::Bias)).filter(|&elements| elements > 0);
         let integers = Integers::for_problem(p, attempt);
         let tensor = |len: u64, purpose: u64| {
             // Each element is of its index alone, so that any number of threads makes the same tensor.
             let base = mix(seed ^ mix(purpose + if kind == Kind::Integer { 16 } else { 0 }));
-            Data::of_indices(p.spec().dtype, len, |index| {
+            Data::of_indices(p.dtype(), len, |index| {
                 let bits = mix(base.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
                 match kind {
                     Kind::Random => uniform(bits),
@@ -120,14 +131,14 @@ impl Inputs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wave32_problem::{ConvSpec, DType};
+    use wave32_problem::{ConvProblem, ConvSpec, DType};
 
     #[test]
     fn integers_keep_sums_exact() {
         for dtype in DType::ALL {
             for c in [1, 3, 64, 512, 4096, 1 << 20] {
                 let spec = ConvSpec { dtype, c, r: 3, s: 3, h: 3, w: 3, ..ConvSpec::default() };
-                let p = ConvProblem::new(spec).unwrap();
+                let p = Problem::from(ConvProblem::new(spec).unwrap());
                 let i = Integers::for_problem(&p, 0);
                 let v = f64::from(i.magnitude * (i.magnitude + 1)) / 3.0 * i.density;
                 let sigma = (p.reduction_len() as f64).sqrt() * v;
@@ -160,7 +171,8 @@ mod tests {
 
     #[test]
     fn seeds_reproduce_and_differ() {
-        let p = ConvProblem::new(ConvSpec { c: 8, h: 8, w: 8, ..ConvSpec::default() }).unwrap();
+        let p: Problem =
+            ConvProblem::new(ConvSpec { c: 8, h: 8, w: 8, ..ConvSpec::default() }).unwrap().into();
         let bytes = |seed, kind| Inputs::new(&p, kind, seed, 0).unwrap().a.bytes().to_vec();
         assert_eq!(bytes(1, Kind::Random), bytes(1, Kind::Random));
         assert_ne!(bytes(1, Kind::Random), bytes(2, Kind::Random));

@@ -1,6 +1,6 @@
 //! A smaller problem of the same kind, for devices on which the real one would take minutes.
 
-use wave32_problem::{ConvProblem, ConvSpec};
+use wave32_problem::{ConvProblem, ConvSpec, MatmulProblem, MatmulSpec, Matrices, Problem};
 
 /// The problem itself if it needs `max_flops` at most; else one that does, or that cannot be made
 /// smaller.
@@ -8,7 +8,35 @@ use wave32_problem::{ConvProblem, ConvSpec};
 /// Height and width shrink first, in steps of 8 so that what is left over of a tile stays the same, and
 /// never below what keeps filter, stride and both borders in play; then the batch; then the channels,
 /// by halves, with the group structure kept.
-pub fn scaled(problem: &ConvProblem, max_flops: u64) -> ConvProblem {
+///
+/// Of products of dense matrices the longest side is halved, in steps of 8; others stay.
+pub fn scaled(problem: &Problem, max_flops: u64) -> Problem {
+    match problem {
+        Problem::Conv(problem) => scaled_conv(problem, max_flops).into(),
+        Problem::Matmul(problem) => scaled_matmul(problem, max_flops).into(),
+    }
+}
+
+fn scaled_matmul(problem: &MatmulProblem, max_flops: u64) -> MatmulProblem {
+    let mut best = problem.clone();
+    while best.flops() > max_flops {
+        let s = best.spec();
+        let orders = [s.a.order(best.a_sizes()), s.b.order(best.b_sizes())];
+        let ([Some(a), Some(b)], None) = (orders, s.added) else { break };
+        let most = s.m.max(s.k).max(s.n);
+        let half = |size: i64| if size == most { (size / 2 + 4) / 8 * 8 } else { size };
+        let (m, k, n) = (half(s.m), half(s.k), half(s.n));
+        let (a, b) = (Matrices::dense(a, m, k), Matrices::dense(b, k, n));
+        let Ok(smaller) = MatmulProblem::new(MatmulSpec { m, k, n, a, b, ..s.clone() }) else { break };
+        if smaller.flops() >= best.flops() {
+            break;
+        }
+        best = smaller;
+    }
+    best
+}
+
+fn scaled_conv(problem: &ConvProblem, max_flops: u64) -> ConvProblem {
     let mut best = problem.clone();
     while best.flops() > max_flops {
         let Some(smaller) = step(best.spec()).into_iter().find_map(|spec| ConvProblem::new(spec).ok()) else {
@@ -63,6 +91,19 @@ fn step(s: &ConvSpec) -> Vec<ConvSpec> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn scaled(problem: &ConvProblem, max_flops: u64) -> ConvProblem {
+        scaled_conv(problem, max_flops)
+    }
+
+    #[test]
+    fn products_shrink_and_keep_their_order() {
+        let p: Problem = "gemm -b 3 -m 4096 -k 512 -n 1000 -v 1".parse().unwrap();
+        let q = super::scaled(&p, 10_000_000);
+        assert!(q.flops() <= 10_000_000 && q.flops() > 1_000_000, "{q}");
+        assert!(q.to_string().contains("-b 3") && q.to_string().contains("-u 0 -v 1"), "{q}");
+        assert_eq!(super::scaled(&p, u64::MAX), p);
+    }
 
     fn problem(spec: ConvSpec) -> ConvProblem {
         ConvProblem::new(spec).unwrap()

@@ -5,7 +5,7 @@ use crate::proof::scale::scaled;
 use crate::proof::suites::{self, SuiteError};
 use std::collections::HashMap;
 use wave32_host::text::quoted;
-use wave32_problem::{ConvProblem, DType, Direction, ProblemError};
+use wave32_problem::{DType, Direction, Problem, ProblemError};
 
 /// Which passes and types to verify; `None` leaves the default.
 #[derive(Debug, Clone, Default)]
@@ -24,9 +24,9 @@ pub struct Item {
     /// Its name for people.
     pub label: String,
     /// The problem.
-    pub problem: ConvProblem,
+    pub problem: Problem,
     /// The problem it stands for, where it was scaled down.
-    pub full: Option<ConvProblem>,
+    pub full: Option<Problem>,
     /// True for suites, whose problems are scaled down on slow devices; what a user names is not,
     /// unless asked.
     pub may_scale: bool,
@@ -63,7 +63,7 @@ pub fn items(words: &[String], filter: &Filter, seed: u64) -> Result<Vec<Item>, 
         }
         let is_suite = suites::names().contains(word);
         for entry in suites::select(word)? {
-            let own = [entry.problem.spec().dtype];
+            let own = [entry.problem.dtype()];
             let dtypes: &[DType] = match &filter.dtypes {
                 Some(dtypes) => dtypes,
                 None if is_suite => &[DType::F32, DType::F16],
@@ -112,7 +112,7 @@ fn fuzz_items(word: &str, filter: &Filter, seed: u64, found: &mut Vec<Item>) -> 
 /// The items as one device gets them: scaled down to `max_flops` and, problems that are then the same
 /// taken together, with how many items each stands for.
 pub fn for_device(items: &[Item], max_flops: Option<u64>, scale_all: bool) -> Vec<(Item, usize)> {
-    let mut places: HashMap<ConvProblem, usize> = HashMap::new();
+    let mut places: HashMap<Problem, usize> = HashMap::new();
     let mut found: Vec<(Item, usize)> = Vec::new();
     for item in items {
         let mut item = item.clone();
@@ -150,7 +150,7 @@ mod tests {
         let line = "MIOpenDriver convfp16 -n 1 -c 8 -H 9 -W 9 -k 4 -y 3 -x 3 -F 2";
         let found = items(&words(&[line]), &Filter::default(), 1).unwrap();
         assert_eq!(found.len(), 1);
-        let spec = found[0].problem.spec();
+        let spec = found[0].problem.conv().unwrap().spec();
         assert_eq!((spec.dtype, spec.direction), (DType::F16, Direction::BackwardData));
         let filter = Filter { directions: Some(vec![Direction::Forward]), dtypes: None };
         assert!(matches!(items(&words(&[line]), &filter, 1), Err(SelectionError::Nothing)));

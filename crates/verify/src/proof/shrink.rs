@@ -1,16 +1,20 @@
 //! From a failing problem to a small one that fails the same way.
 
-use wave32_problem::{ConvProblem, ConvSpec, Epilogue, Layout};
+use wave32_problem::{
+    ConvProblem, ConvSpec, Epilogue, Factor, Layout, MatmulProblem, MatmulSpec, Matrices, MatrixOrder,
+    Problem,
+};
 
 /// Greedily takes the first simpler problem that `still_fails`, until none does or it says to stop
 /// (`None`).
-pub fn shrink(
-    problem: &ConvProblem,
-    mut still_fails: impl FnMut(&ConvProblem) -> Option<bool>,
-) -> ConvProblem {
+pub fn shrink(problem: &Problem, mut still_fails: impl FnMut(&Problem) -> Option<bool>) -> Problem {
     let mut best = problem.clone();
     'again: loop {
-        for candidate in simpler(&best) {
+        let candidates = match &best {
+            Problem::Conv(p) => simpler(p).into_iter().map(Problem::Conv).collect::<Vec<_>>(),
+            Problem::Matmul(p) => simpler_products(p).into_iter().map(Problem::Matmul).collect(),
+        };
+        for candidate in candidates {
             match still_fails(&candidate) {
                 Some(true) => {
                     best = candidate;
@@ -67,6 +71,41 @@ fn simpler(p: &ConvProblem) -> Vec<ConvProblem> {
     valid.filter(|q| weight(q) < weight(p)).collect()
 }
 
+/// Simpler products: nothing added, dense, then smaller.
+fn simpler_products(p: &MatmulProblem) -> Vec<MatmulProblem> {
+    let s = p.spec();
+    let row = MatrixOrder::RowMajor;
+    let dense = |s: &MatmulSpec| MatmulSpec {
+        a: Matrices::dense(row, s.m, s.k),
+        b: Matrices::dense(row, s.k, s.n),
+        ..s.clone()
+    };
+    let mut specs = vec![
+        MatmulSpec { added: None, ..s.clone() },
+        MatmulSpec { alpha: Factor(1.0), ..s.clone() },
+        dense(s),
+    ];
+    for less in [|v: i64| v / 2, |v: i64| v - 1] {
+        // Strides stay, so that what is left lies as before.
+        specs.extend([
+            MatmulSpec { batch: less(s.batch), ..s.clone() },
+            MatmulSpec { m: less(s.m), ..s.clone() },
+            MatmulSpec { k: less(s.k), ..s.clone() },
+            MatmulSpec { n: less(s.n), ..s.clone() },
+        ]);
+    }
+    let weight = |p: &MatmulProblem| {
+        let s = p.spec();
+        let odd = [s.a.order(p.a_sizes()), s.b.order(p.b_sizes())]
+            .iter()
+            .filter(|order| **order != Some(row))
+            .count();
+        s.batch + s.m + s.k + s.n + i64::from(p.has_epilogue()) + i64::from(s.added.is_some()) + odd as i64
+    };
+    let valid = specs.into_iter().filter_map(|spec| MatmulProblem::new(spec).ok());
+    valid.filter(|q| weight(q) < weight(p)).collect()
+}
+
 /// A measure of complexity that every step lowers.
 fn weight(p: &ConvProblem) -> i64 {
     let s = p.spec();
@@ -85,19 +124,35 @@ mod tests {
         let spec =
             ConvSpec { n: 3, c: 24, k: 40, h: 37, w: 29, r: 5, s: 3, groups: 4, ..ConvSpec::default() };
         let spec = ConvSpec { stride: [2, 3], pad: [2, 1], layout: Layout::Nhwc, ..spec };
-        let p = ConvProblem::new(spec).unwrap();
+        let p: Problem = ConvProblem::new(spec).unwrap().into();
         // Fails wherever the height stride is 2 and a group has 5 output channels or more.
-        let fails = |p: &ConvProblem| p.spec().stride[0] == 2 && p.spec().k / p.spec().groups >= 5;
+        let fails = |p: &Problem| {
+            let s = p.conv().unwrap().spec();
+            s.stride[0] == 2 && s.k / s.groups >= 5
+        };
         let small = shrink(&p, |q| Some(fails(q)));
         assert!(fails(&small));
-        let s = small.spec();
+        let s = small.conv().unwrap().spec();
         assert_eq!((s.n, s.c, s.k, s.h, s.w, s.r, s.s, s.groups), (1, 1, 5, 1, 1, 1, 1, 1), "{small}");
         assert_eq!(s.layout, Layout::Nchw);
     }
 
     #[test]
+    fn of_a_product_what_matters_is_left() {
+        let p: Problem = "gemm -b 3 -m 40 -k 33 -n 70 -u 1 -B 2 --b_strides 9000,2,130".parse().unwrap();
+        let small = shrink(&p, |q| match q {
+            Problem::Matmul(q) => Some(q.spec().k >= 7 && q.spec().b.strides[2] == 130),
+            Problem::Conv(_) => None,
+        });
+        let Problem::Matmul(small) = small else { panic!("a convolution") };
+        let s = small.spec();
+        assert_eq!((s.batch, s.m, s.k, s.n, s.added), (1, 1, 7, 2, None), "{small}");
+    }
+
+    #[test]
     fn it_stops_when_told() {
-        let p = ConvProblem::new(ConvSpec { c: 64, h: 64, w: 64, ..ConvSpec::default() }).unwrap();
+        let p: Problem =
+            ConvProblem::new(ConvSpec { c: 64, h: 64, w: 64, ..ConvSpec::default() }).unwrap().into();
         let mut asked = 0;
         let small = shrink(&p, |_| {
             asked += 1;

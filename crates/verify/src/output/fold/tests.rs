@@ -18,9 +18,10 @@ fn seed() -> u64 {
 /// Random problems without an activation, with what is exact for each.
 fn cases(count: usize, seed: u64) -> Vec<(ConvProblem, Case, Data)> {
     let all = problems(count, seed, &Direction::ALL, &DType::ALL).into_iter();
-    all.filter(|p| p.spec().epilogue.activation == Activation::None)
+    all.filter_map(|p| p.conv().cloned())
+        .filter(|p| p.spec().epilogue.activation == Activation::None)
         .map(|p| {
-            let case = Case::folded(&p, seed).unwrap();
+            let case = Case::folded(&p.clone().into(), seed).unwrap();
             let [a, b] = [&case.inputs.a, &case.inputs.b].map(|data| data.to_f64().unwrap());
             let bias = case.inputs.bias.as_ref().map(|bias| bias.to_f64().unwrap());
             let right = oracle::conv(&p, &wave32_cpu::Inputs { a: &a, b: &b, bias: bias.as_deref() });
@@ -55,7 +56,7 @@ fn right_results_have_their_sums_and_one_wrong_output_is_found_and_named() {
     let mut random = rng(seed, 1);
     let (mut kinds, mut named) = (HashSet::new(), 0);
     for (p, case, right) in cases(120, seed) {
-        let (fold, shape) = (fold(&case), OutputShape::of_output(&p));
+        let (fold, shape) = (fold(&case), OutputShape::of_output(&p.clone().into()));
         assert_eq!(fold.check(&right, &shape), Ok(()), "seed {seed}: {p}");
         assert_eq!(fold.outputs(), right.len(), "seed {seed}: {p}");
         kinds.insert((p.spec().direction, p.spec().transposed, p.spec().layout, p.spec().groups > 1));
@@ -84,7 +85,7 @@ fn several_wrong_outputs_are_found_whatever_their_plain_sum() {
     let mut random = rng(seed, 2);
     let mut tried = 0;
     for (p, case, right) in cases(60, seed) {
-        let (fold, shape) = (fold(&case), OutputShape::of_output(&p));
+        let (fold, shape) = (fold(&case), OutputShape::of_output(&p.clone().into()));
         if right.len() < 2 {
             continue;
         }
@@ -97,8 +98,8 @@ fn several_wrong_outputs_are_found_whatever_their_plain_sum() {
         nudge(&mut exchanged, at[0], (y - x) as f32);
         nudge(&mut exchanged, at[1], (x - y) as f32);
         let (mut tile, mut channel) = (right.clone(), right.clone());
-        spoil_tile(&p, &mut tile);
-        spoil_channel(&p, &mut channel);
+        spoil_tile(&p.clone().into(), &mut tile);
+        spoil_channel(&p.clone().into(), &mut channel);
         for (wrong, sure) in [(cancel, changed), (exchanged, x != y), (tile, false), (channel, false)] {
             let differs =
                 wrong.bytes() != right.bytes() && (0..right.len()).any(|i| wrong.get(i) != right.get(i));
@@ -114,7 +115,7 @@ fn several_wrong_outputs_are_found_whatever_their_plain_sum() {
 fn what_was_not_written_and_what_is_no_integer_is_named() {
     let seed = seed();
     for (p, case, right) in cases(20, seed) {
-        let (shape, size) = (OutputShape::of_output(&p), right.bytes().len() / right.len());
+        let (shape, size) = (OutputShape::of_output(&p.clone().into()), right.bytes().len() / right.len());
         let at = right.len() * 2 / 3;
         let mut wrong = right.clone();
         wrong.bytes_mut()[at * size..(at + 1) * size].fill(0xff);
@@ -152,7 +153,7 @@ fn arithmetic_of_the_field() {
 fn sums_are_used_where_they_are_cheap() {
     let line = "MIOpenDriver conv -n 64 -c 256 -H 32 -W 32 -k 256 -y 5 -x 5 -p 2 -q 2";
     for p in wave32_problem::parse_line(line).unwrap() {
-        assert!(applies(&p, 100.0), "{p}");
+        assert!(applies(p.conv().unwrap(), 100.0), "{p}");
     }
     // Depthwise; one large image, whose weights would take gigabytes.
     for line in [
@@ -160,7 +161,7 @@ fn sums_are_used_where_they_are_cheap() {
         "MIOpenDriver conv -n 1 -c 256 -H 512 -W 512 -k 256 -y 5 -x 5 -p 2 -q 2 -F 3",
     ] {
         for p in wave32_problem::parse_line(line).unwrap() {
-            assert!(!applies(&p, 4.0), "{p}");
+            assert!(!applies(p.conv().unwrap(), 4.0), "{p}");
         }
     }
 }

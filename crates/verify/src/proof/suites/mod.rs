@@ -1,4 +1,4 @@
-//! The convolution problems that verify, bench and tests share: `suites/` of the repository, embedded.
+//! The problems that verify, bench and tests share: `suites/` of the repository, embedded.
 //!
 //! A suite file has one MIOpenDriver line a problem; the comment behind it is the problem's label, with
 //! `xN` after it where N layers of a network share the problem.
@@ -7,7 +7,10 @@ use std::collections::HashSet;
 use std::path::Path;
 use wave32_host::file;
 use wave32_host::text::quoted;
-use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout, ProblemError, parse_line};
+use wave32_problem::{
+    ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout, MatmulProblem, MatrixOrder, Problem,
+    ProblemError, parse_line,
+};
 
 #[cfg(test)]
 mod tests;
@@ -35,32 +38,34 @@ pub struct Entry {
     pub label: String,
     /// Layers of the network that share the problem; 1 outside networks.
     pub layers: u32,
-    /// The forward pass, as the base of the others.
-    pub problem: ConvProblem,
-    /// The passes that the line asks for (its `-F`).
+    /// The forward pass of a convolution, as the base of the others; or a product of matrices.
+    pub problem: Problem,
+    /// The passes that the line asks for (its `-F`); forward alone of a product.
     pub directions: Vec<Direction>,
 }
 
 impl Entry {
     /// The pass `direction` in `dtype` (the line's own if `None`). Bias and activation stay with the
-    /// forward pass.
+    /// forward pass; a product of matrices has that alone.
     ///
     /// # Errors
     /// [`ProblemError`] where the change makes the problem impossible, e.g. too large.
-    pub fn pass(&self, direction: Direction, dtype: Option<DType>) -> Result<ConvProblem, ProblemError> {
-        let base = self.problem.spec();
+    pub fn pass(&self, direction: Direction, dtype: Option<DType>) -> Result<Problem, ProblemError> {
+        let Some(base) = self.problem.conv().map(ConvProblem::spec) else {
+            return self.problem.with_dtype(dtype.unwrap_or(self.problem.dtype()));
+        };
         let epilogue = if direction == Direction::Forward { base.epilogue } else { Epilogue::default() };
         let dtype = dtype.unwrap_or(base.dtype);
-        ConvProblem::new(ConvSpec { direction, dtype, epilogue, ..base.clone() })
+        ConvProblem::new(ConvSpec { direction, dtype, epilogue, ..base.clone() }).map(Problem::Conv)
     }
 
-    /// The same layer on `n` images; the label says so where that is a change.
+    /// The same layer on `n` images; the label says so where that is a change. Products of matrices stay.
     ///
     /// # Errors
     /// [`ProblemError`] where that many do not fit.
     pub fn with_batch(mut self, n: i64) -> Result<Self, ProblemError> {
-        if self.problem.spec().n != n {
-            self.problem = ConvProblem::new(ConvSpec { n, ..self.problem.spec().clone() })?;
+        if let Some(spec) = self.problem.conv().map(ConvProblem::spec).filter(|spec| spec.n != n) {
+            self.problem = ConvProblem::new(ConvSpec { n, ..spec.clone() })?.into();
             self.label = format!("{} n={n}", self.label);
         }
         Ok(self)
@@ -182,7 +187,9 @@ fn looks_like_line(word: &str) -> bool {
     word.contains("MIOpenDriver")
         || word.contains(" -n ")
         || word.contains("--batchsize")
-        || ["conv ", "convfp16 ", "convbfp16 "].iter().any(|start| word.starts_with(start))
+        || ["conv ", "convfp16 ", "convbfp16 ", "gemm ", "gemmfp16 ", "gemmbfp16 "]
+            .iter()
+            .any(|start| word.starts_with(start))
 }
 
 /// The problems of a suite's text, blank lines and comments left out.
@@ -200,16 +207,25 @@ fn read(name: &str, text: &str) -> Result<Vec<Entry>, SuiteError> {
 /// One line with its label.
 fn entry(line: &str) -> Result<Entry, ProblemError> {
     let problems = parse_line(line)?;
-    let directions = problems.iter().map(|p| p.spec().direction).collect();
+    let pass = |p: &Problem| p.conv().map_or(Direction::Forward, |p| p.spec().direction);
+    let directions = problems.iter().map(pass).collect();
     let Some(first) = problems.into_iter().next() else {
         let rule = "names no direction; give -F 1, 2, 4 or a sum".to_string();
         return Err(ProblemError::Line { token: line.to_string(), rule });
     };
-    let problem = ConvProblem::new(ConvSpec { direction: Direction::Forward, ..first.spec().clone() })?;
+    let problem = match first {
+        Problem::Conv(p) => {
+            ConvProblem::new(ConvSpec { direction: Direction::Forward, ..p.spec().clone() })?.into()
+        }
+        product @ Problem::Matmul(_) => product,
+    };
     let comment = line.split_once('#').map(|(_, comment)| comment.trim()).filter(|c| !c.is_empty());
     let (label, layers) = match comment {
         Some(comment) => counted(comment),
-        None => (short(&problem), 1),
+        None => match &problem {
+            Problem::Conv(p) => (short(p), 1),
+            Problem::Matmul(p) => (short_product(p), 1),
+        },
     };
     Ok(Entry { label, layers, problem, directions })
 }
@@ -232,6 +248,19 @@ pub fn short(problem: &ConvProblem) -> String {
         text.push_str(" transposed");
     }
     text
+}
+
+/// A product of matrices in a few words: its sizes, and whether A and B are transposed (T) or have other strides (S).
+fn short_product(problem: &MatmulProblem) -> String {
+    let s = problem.spec();
+    let letter = |order| match order {
+        Some(MatrixOrder::RowMajor) => "N",
+        Some(MatrixOrder::ColumnMajor) => "T",
+        None => "S",
+    };
+    let (a, b) = (letter(s.a.order(problem.a_sizes())), letter(s.b.order(problem.b_sizes())));
+    let batch = if s.batch == 1 { String::new() } else { format!("{} of ", s.batch) };
+    format!("{batch}{}x{}x{} {a}{b}", s.m, s.k, s.n)
 }
 
 /// `label x3` is three layers; any other comment is a label as it stands.
@@ -295,7 +324,7 @@ fn shapes() -> Result<Vec<Entry>, SuiteError> {
         };
         let problem = ConvProblem::new(spec)
             .map_err(|source| SuiteError::Line { place: format!("conv_shapes.json: {name}"), source })?;
-        Ok(Entry { label: name, layers: 1, problem, directions: Direction::ALL.to_vec() })
+        Ok(Entry { label: name, layers: 1, problem: problem.into(), directions: Direction::ALL.to_vec() })
     };
     shape_rows()?.into_iter().map(row).collect()
 }

@@ -17,6 +17,19 @@ fn gmac(entries: &[Entry]) -> f64 {
 /// model tables give all GMAC to two decimals, fully connected layers (here: third column) included;
 /// Ultralytics gives 8.7 GFLOP for YOLOv8n. For the U-Net figure 1 of its paper has 23 convolutions; its
 /// sum and the decoder's are not published and are checked layer by layer below instead.
+fn conv(problem: &Problem) -> &ConvProblem {
+    problem.conv().expect("a convolution")
+}
+
+#[test]
+fn products_of_matrices_are_lines_too() {
+    let [one] = select("gemmfp16 -b 2 -m 8 -k 9 -n 5 -v 1").unwrap().try_into().unwrap();
+    assert_eq!((one.label.as_str(), one.directions.clone()), ("2 of 8x9x5 NT", vec![Direction::Forward]));
+    let wide = one.pass(Direction::Forward, Some(DType::F32)).unwrap();
+    assert_eq!(wide.to_string(), "MIOpenDriver gemm -b 2 -m 8 -k 9 -n 5 -u 0 -v 1 -A 1 -B 0 -t 1");
+    assert_eq!(one.clone().with_batch(7).unwrap(), one);
+}
+
 #[test]
 fn networks_add_up_to_the_published_totals() {
     let published: [(&str, u32, f64, f64, f64); 7] = [
@@ -49,26 +62,31 @@ fn headers_count_what_follows() {
 #[test]
 fn unet_follows_its_figure() {
     let entries = load("nets:unet").unwrap();
-    let ups: Vec<_> = entries.iter().filter(|e| e.problem.spec().transposed).collect();
-    let sizes: Vec<_> =
-        ups.iter().map(|e| (e.problem.spec().h, e.problem.out_h(), e.problem.spec().k)).collect();
+    let ups: Vec<_> = entries.iter().filter(|e| conv(&e.problem).spec().transposed).collect();
+    let sizes: Vec<_> = ups
+        .iter()
+        .map(|e| (conv(&e.problem).spec().h, conv(&e.problem).out_h(), conv(&e.problem).spec().k))
+        .collect();
     assert_eq!(sizes, [(28, 56, 512), (52, 104, 256), (100, 200, 128), (196, 392, 64)]);
-    let outs: Vec<_> =
-        entries.iter().filter(|e| !e.problem.spec().transposed).map(|e| e.problem.out_h()).collect();
+    let outs: Vec<_> = entries
+        .iter()
+        .filter(|e| !conv(&e.problem).spec().transposed)
+        .map(|e| conv(&e.problem).out_h())
+        .collect();
     let figure = [570, 568, 282, 280, 138, 136, 66, 64, 30, 28, 54, 52, 102, 100, 198, 196, 390, 388, 388];
     assert_eq!(outs, figure);
-    assert!(entries.iter().all(|e| e.problem.spec().pad == [0, 0]));
+    assert!(entries.iter().all(|e| conv(&e.problem).spec().pad == [0, 0]));
 }
 
 /// The decoder ends in 128 -> 3 channels at 512x512 and doubles its size three times from 64.
 #[test]
 fn vae_decoder_reaches_the_image() {
     let entries = load("nets:sd_vae_decoder").unwrap();
-    let last = entries.last().unwrap().problem.spec();
+    let last = conv(&entries.last().unwrap().problem).spec();
     assert_eq!((last.c, last.k, last.h, last.r), (128, 3, 512, 3));
     for size in [64, 128, 256, 512] {
         assert!(
-            entries.iter().any(|e| e.problem.spec().h == size && e.problem.spec().r == 3),
+            entries.iter().any(|e| conv(&e.problem).spec().h == size && conv(&e.problem).spec().r == 3),
             "no 3x3 at {size}"
         );
     }
@@ -80,13 +98,13 @@ fn vae_decoder_reaches_the_image() {
 #[test]
 fn seeds_hold_the_sweeps_and_the_hang_list() {
     let seeds = load("seeds").unwrap();
-    let holds = |p: &ConvProblem| seeds.iter().any(|e| e.problem == *p);
+    let holds = |p: &Problem| seeds.iter().any(|e| e.problem == *p);
     for shape in load("shapes").unwrap().iter().filter(|e| e.label.starts_with("seed_")) {
         assert!(holds(&shape.problem), "{}", shape.label);
     }
     let square = |n, c, k, size| {
         let spec = ConvSpec { n, c, k, h: size, w: size, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
-        ConvProblem::new(spec).unwrap()
+        Problem::from(ConvProblem::new(spec).unwrap())
     };
     let hang: [(i64, i64, &[i64]); 3] = [
         (16, 32, &[33, 42, 44, 48, 49, 64, 96, 128, 224, 256, 512]),
@@ -124,7 +142,8 @@ fn every_entry_has_all_passes_in_all_types_and_a_label_of_its_own() {
         for entry in &entries {
             assert_eq!(entry.directions, Direction::ALL, "{name} {}", entry.label);
             for (direction, dtype) in Direction::ALL.into_iter().flat_map(|d| DType::ALL.map(|t| (d, t))) {
-                let spec = entry.pass(direction, Some(dtype)).unwrap().spec().clone();
+                let pass = entry.pass(direction, Some(dtype)).unwrap();
+                let spec = conv(&pass).spec();
                 assert_eq!((spec.direction, spec.dtype), (direction, dtype));
             }
         }
@@ -150,8 +169,8 @@ fn words_are_suites_lines_or_files() {
         (one.label.as_str(), one.layers, one.directions.clone()),
         ("mine", 1, vec![Direction::BackwardData])
     );
-    assert_eq!(one.pass(Direction::BackwardData, None).unwrap().spec().dtype, DType::F16);
-    assert_eq!(one.clone().with_batch(5).unwrap().problem.spec().n, 5);
+    assert_eq!(one.pass(Direction::BackwardData, None).unwrap().dtype(), DType::F16);
+    assert_eq!(conv(&one.clone().with_batch(5).unwrap().problem).spec().n, 5);
     let bare = "MIOpenDriver conv -n 2 -c 8 -H 9 -W 7 -k 4 -y 3 -x 1 -p 1 -u 2 -v 2 -g 4 -m trans";
     assert_eq!(select(bare).unwrap()[0].label, "n2 8->4 9x7 3x1 s2 p1x0 g4 transposed");
     assert!(matches!(one.with_batch(0), Err(ProblemError::Field { field: "n", .. })));
