@@ -8,7 +8,7 @@ use crate::conv::bound_conv::BoundConv;
 use crate::conv::convolution::{Convolution, convolution};
 use crate::conv::solutions::{Solution, Solutions};
 use crate::layers::tensor::tensor_of;
-use crate::vendor::next::{Next, next};
+use crate::vendor::next::{Next, Written, next};
 use std::sync::Arc;
 use wave32_ops::{ConvChain, ConvOperands, PostOp, View};
 use wave32_problem::{Activation, Direction, Epilogue};
@@ -88,15 +88,16 @@ impl ConvCall {
             Direction::BackwardData => [y, w, x],
             Direction::BackwardWeights => [y, x, w],
         };
+        let (spatial, own) = (self.convolution.spatial, &self.convolution);
+        let convolution = Written {
+            id: convolution,
+            pads: &own.pads[..spatial],
+            strides: &own.strides[..spatial],
+            dilations: &own.dilations[..spatial],
+            groups: own.groups,
+        };
         let workspace = (workspace, solution.workspace());
-        next.immediate(
-            handle,
-            self.direction,
-            operands,
-            (convolution, &self.convolution),
-            workspace,
-            solution.id,
-        )
+        next.immediate(handle, self.direction, operands, &convolution, workspace, solution.id)
     }
 
     /// Makes all that the offer's plan needs on the card.

@@ -77,7 +77,7 @@ pub fn run<R: Return>(name: &str, why: &str, arguments: &[Give<'_>]) -> Result<R
     }
     crate::abi::gil::attach(|py| {
         let arguments: Result<Vec<_>, _> = arguments.iter().map(|give| give(py)).collect();
-        let run = py.import("wave32._fallback")?.getattr("run_by_name")?;
+        let run = py.import("wave32._instead")?.getattr("run_by_name")?;
         R::from_python(&run.call1((name, why, PyList::new(py, arguments?)?))?)
     })
 }
