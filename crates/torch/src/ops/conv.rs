@@ -2,12 +2,14 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::runtime::bridge::{contiguous, planned, run, view};
-use crate::tensors::layout::{convolves_channels_last, in_format};
+use crate::runtime::bridge::{planned, run, view};
+use crate::tensors::copies::contiguous;
+use crate::tensors::layout::convolves_channels_last;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::activation::Activation;
 use wave32_ops::{ConvChain, ConvOperands, PostOp, Reduce, reduce, storage};
 use wave32_problem::{ConvProblem, ConvSpec, Direction};
+use wave32_torch_logic::strides::in_format;
 
 /// The kernels of this file.
 pub const OPS: &[Registration] = crate::ops! {

@@ -2,8 +2,8 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensors::copies;
+use crate::runtime::bridge::{run, view};
+use crate::tensors::copies::{self, contiguous};
 use crate::tensors::dtype::ScalarType;
 use crate::tensors::layout::{laid_out, suggests_channels_last};
 use crate::tensors::tensor::{Dims, Tensor};

@@ -2,7 +2,8 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::runtime::bridge::{contiguous, run, view};
+use crate::runtime::bridge::{run, view};
+use crate::tensors::copies::contiguous;
 use crate::tensors::dtype::ScalarType;
 use crate::tensors::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
 use crate::tensors::tensor::Tensor;
