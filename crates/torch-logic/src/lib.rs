@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod checks;
+pub mod convolution;
 pub mod dtype;
+pub mod norms;
 pub mod number;
 pub mod promotion;
 pub mod settings;

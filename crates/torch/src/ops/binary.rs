@@ -3,15 +3,14 @@
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{alone, exactly, prepare};
-use crate::dispatch::scalar::Scalar;
 use crate::ops::pointwise::{Input, Pointwise, Rule};
 use crate::ops::unary;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_ops::{Number, Op};
 use wave32_torch_logic::sizes::wrap;
 use wave32_torch_logic::strides::{Operand, elementwise};
+use wave32_torch_logic::{Scalar, ScalarType};
 
 /// A row each: `out=` of a function; functional and in-place forms follow from it.
 macro_rules! functions {

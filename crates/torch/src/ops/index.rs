@@ -6,12 +6,12 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::result::{alone, apart, bits, overlap, prepare, same_elements};
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies::{self, contiguous};
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use wave32_device::Queue;
 use wave32_ops::{View, index};
 use wave32_torch_logic::number::element;
 use wave32_torch_logic::sizes::wrap;
+use wave32_torch_logic::{Dims, Scalar, ScalarType};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -154,7 +154,7 @@ fn scatter_value(x: &Tensor, dim: i64, index: &Tensor, value: f64) -> Result<Ten
     let dim = wrap(dim, x.sizes().len())?;
     reachable(x, dim, index)?;
     alone(x)?;
-    if crate::dispatch::scalar::Scalar::Float(value).fits(x.dtype()?).is_err() {
+    if Scalar::Float(value).fits(x.dtype()?).is_err() {
         return Err(Error::NoKernel(format!("{value} as {}", x.dtype()?.name())));
     }
     let one = Tensor::empty(&[], x.dtype()?)?;

@@ -6,11 +6,11 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::result::{prepare, same_elements};
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies::{self, contiguous};
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use wave32_ops::{NllLoss, Reduction, nll_loss, nll_loss_backward, softmax, softmax_backward};
 use wave32_torch_logic::number::element;
 use wave32_torch_logic::sizes::wrap;
+use wave32_torch_logic::{Dims, ScalarType};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {

@@ -9,13 +9,13 @@ use crate::tensors::copies;
 use crate::tensors::dtype;
 use crate::tensors::layout;
 use crate::tensors::memory_ops::{resize_to, warn_of_resize};
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_ops::{Elementwise, Number, Op, Operand, View};
 use wave32_torch_logic::number::fitted;
 pub use wave32_torch_logic::promotion::Rule;
 use wave32_torch_logic::promotion::{self, Member, castable, wraps};
-use wave32_torch_logic::{Scalar, ScalarType, sizes, strides};
+use wave32_torch_logic::{Dims, Scalar, ScalarType, sizes, strides};
 
 /// What an operator reads.
 #[derive(Debug, Clone, Copy)]

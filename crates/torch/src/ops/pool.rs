@@ -4,10 +4,10 @@ use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{empty_in_format, images, prepare};
 use crate::runtime::bridge::run;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::View;
 use wave32_ops::pool::{Divisor, Windows, avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward};
+use wave32_torch_logic::ScalarType;
 use wave32_torch_logic::windows::{adaptive, sliding};
 
 /// Kernels of `aten`. One-dimensional pooling arrives as two-dimensional.

@@ -3,13 +3,12 @@
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::prepare;
-use crate::dispatch::scalar::{Scalar, ScalarOp};
+use crate::dispatch::scalar::ScalarOp;
 use crate::runtime::bridge::{run, view};
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{Reduce, cumsum, extreme, reduce, variance};
-use wave32_torch_logic::promotion;
 use wave32_torch_logic::sizes::{Reduced, wrap};
+use wave32_torch_logic::{Scalar, ScalarType, promotion};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {

@@ -5,12 +5,11 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::result::{bits, empty_in_format, prepare, same_elements};
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies::{self, contiguous};
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use wave32_ops::pad::{Padding, pad, pad_backward};
 use wave32_ops::{View, rearrange};
 use wave32_torch_logic::sizes::{self, wrap};
-use wave32_torch_logic::windows;
+use wave32_torch_logic::{Dims, ScalarType, windows};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {

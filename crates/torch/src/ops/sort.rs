@@ -6,9 +6,9 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::result::{apart, bits, prepare, same_elements};
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{argsort, index};
+use wave32_torch_logic::ScalarType;
 use wave32_torch_logic::sizes::wrap;
 
 /// Kernels of `aten`.

@@ -2,11 +2,11 @@
 
 use crate::abi::error::Error;
 use crate::runtime::state;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use wave32_device::DeviceError;
 use wave32_ops::{OpError, Planner, Queue, View};
+use wave32_torch_logic::ScalarType;
 
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {

@@ -11,11 +11,11 @@ use crate::ops;
 use crate::scalar_ops;
 use crate::tensors::copies;
 use crate::tensors::layout;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wave32_device::Queue;
 use wave32_torch_logic::strides::{channels_last, contiguous, preserved, span};
-use wave32_torch_logic::{MemoryFormat, Scalar, ScalarType, sizes, views};
+use wave32_torch_logic::{Dims, MemoryFormat, Scalar, ScalarType, sizes, views};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = ops! {
