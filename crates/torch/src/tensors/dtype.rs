@@ -3,7 +3,8 @@
 use crate::abi::calls::{Api, api};
 use crate::abi::error::Error;
 use std::sync::OnceLock;
-pub use wave32_torch_logic::{MemoryFormat, ScalarType};
+use wave32_torch_logic::MemoryFormat;
+pub use wave32_torch_logic::ScalarType;
 
 fn ask(dtype: ScalarType, api: &Api) -> i32 {
     let getter = match dtype {

@@ -4,8 +4,7 @@ use crate::abi::calls::{Handle, Maybe, Numbers, Word, api, check};
 use crate::abi::error::Error;
 use crate::tensors::dtype;
 use std::cell::Cell;
-pub use wave32_torch_logic::Dims;
-use wave32_torch_logic::{ScalarType, strides};
+use wave32_torch_logic::{Dims, ScalarType, strides};
 
 /// An owned handle to a tensor.
 #[derive(Debug)]
