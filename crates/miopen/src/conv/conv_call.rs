@@ -132,7 +132,7 @@ pub fn say(solutions: &Solutions, solution: &Solution) {
 /// A convolution with its post-ops, for calls that cannot run the vendor's solvers, and our ways to do it.
 ///
 /// # Errors
-/// As [`Handle::choose`].
+/// As [`Handle::solutions`].
 pub fn ours(handle: &Handle, bound: &BoundConv, post_ops: Vec<PostOp>) -> Outcome<(ConvChain, Solutions)> {
     let chain = ConvChain::new(bound.problem.clone(), post_ops);
     let solutions = handle.solutions(chain.problem())?.ours();
