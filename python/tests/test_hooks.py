@@ -6,7 +6,7 @@ import pickle
 import pytest
 import torch
 from wave32 import _hooks, _native
-from wave32._registration import VERSION
+from wave32._libraries import VERSION
 
 pytestmark = pytest.mark.skipif(VERSION > _native.torch_versions()[1], reason="newer than the device was tried with")
 needs_handles = pytest.mark.skipif(torch.__version__ < "2.13", reason="libtorch hands no generators over before")

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from wave32._libraries import library
+
 Tensor = torch.Tensor
 
 
@@ -101,8 +103,6 @@ def _scaled_dot_product(
 
 def register() -> None:
     """Registers attention where autograd is recorded, and where it is not."""
-    from wave32._registration import library
-
     for key in ("AutogradPrivateUse1", "PrivateUse1"):
         library("aten", key).impl("scaled_dot_product_attention", _scaled_dot_product)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from wave32._libraries import LIBRARIES, library
+
 LOWER = """
 _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input conv_transpose3d.input convolution
 prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linalg_multi_dot linear addbmm baddbmm bmm chain_matmul
@@ -97,8 +99,6 @@ def _banned(*args: Any, **kwargs: Any) -> Any:
 
 def register() -> None:
     """Registers the lists; operators in none run with the types they get."""
-    from wave32._registration import LIBRARIES, library
-
     rest = torch.library.Library("_", "IMPL")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     LIBRARIES.append(rest)

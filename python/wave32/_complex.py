@@ -1,6 +1,6 @@
 """Operators on complex64 as operators on real and imaginary parts, which have kernels; sums and products of complex128 too.
 
-A kernel that refuses complex numbers asks here before the CPU is asked (`INSTEAD`, see `_fallback.run_by_name`).
+A kernel that refuses complex numbers asks here before the CPU is asked (`INSTEAD`, see `_instead.run_by_name`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from wave32._fallback import operator, run_on_cpu
 
 Pair = tuple[Any, Any]
 
@@ -349,8 +351,6 @@ def _linspace(start: Any, end: Any, steps: int, out: Any) -> Any:
 
 
 def _angle(z: torch.Tensor) -> torch.Tensor:
-    from wave32._fallback import run_on_cpu
-
     if z.dtype == torch.complex64:
         real, imaginary = torch.view_as_real(z).unbind(-1)
         # In the usual order: torch makes a complex result first, which it copies.
@@ -361,8 +361,6 @@ def _angle(z: torch.Tensor) -> torch.Tensor:
 
 
 def _angle_out(z: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
-    from wave32._fallback import run_on_cpu
-
     made = _into(out, _angle(z))
     return run_on_cpu(torch.ops.aten.angle.out, z, out=out) if made is NotImplemented else made
 
@@ -371,8 +369,6 @@ def _of_two_parts(name: str, function: Callable[..., Pair]) -> Callable[..., tor
     """The `out=` form of `name`, which makes complex numbers of two tensors of floats of one type."""
 
     def call(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
-        from wave32._fallback import operator, run_on_cpu
-
         same = a.is_floating_point() and a.dtype == b.dtype
         if not same or out.dtype != torch.promote_types(a.dtype, torch.complex32):
             return run_on_cpu(operator(name), a, b, out=out)  # Which words the error.
@@ -390,8 +386,6 @@ def _polar(size: torch.Tensor, angle: torch.Tensor) -> Pair:
 
 
 def _conj_physical(z: torch.Tensor, *, out: Any = None) -> torch.Tensor:
-    from wave32._fallback import run_on_cpu
-
     if out is not None and out.dtype != z.dtype:
         return run_on_cpu(torch.ops.aten.conj_physical.out, z, out=out)  # Which words the error.
     if not z.is_complex():

@@ -124,7 +124,7 @@ def _bucketize(x: torch.Tensor, edges: torch.Tensor, *, out_int32: bool = False,
     return found.int() if out_int32 else found
 
 
-# `Check::OutputSize` of crates/torch/src/dispatch/index_errors.rs.
+# `Check::OutputSize` of crates/torch-logic/src/checks.rs.
 _OUTPUT_SIZE = 2
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from wave32 import _complex, _native, _ordered, _overlap, _volume
+from wave32 import _native, _overlap
+from wave32._libraries import library
 
 NO_KERNEL = "it has no kernel yet"
 SHARED = "what it writes shares memory"
@@ -307,26 +308,6 @@ def operator(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, base), overload or "default")
 
 
-def run_by_name(name: str, why: str, arguments: list[Any]) -> Any:
-    """As `run_on_cpu`, for kernels in Rust, which pass all arguments in the schema's order."""
-    op = operator(name)
-    for table in (_volume.INSTEAD, _ordered.INSTEAD, _complex.INSTEAD):
-        instead = table.get(name)
-        if instead is None or shares_memory(op, arguments, {}):
-            continue
-        if (made := instead(*arguments)) is not NotImplemented:
-            return made
-    positional, keywords = [], {}
-    for argument, value in zip(op._schema.arguments, arguments):
-        if argument.kwarg_only:
-            keywords[argument.name] = value
-        else:
-            positional.append(value)
-    return run_on_cpu(op, *positional, why=why, **keywords)
-
-
 def register() -> None:
     """Makes every operator without a kernel run so."""
-    from wave32._registration import library
-
     library("_", "PrivateUse1").fallback(run_on_cpu, "PrivateUse1")

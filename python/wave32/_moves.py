@@ -9,7 +9,7 @@ import torch
 
 from wave32 import _native
 from wave32._hooks import SETTLED
-from wave32._registration import VERSION, library
+from wave32._libraries import VERSION, library
 
 aten = torch.ops.aten
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from wave32._hooks import SETTLED
-from wave32._registration import VERSION, library
+from wave32._libraries import VERSION, library
 
 aten = torch.ops.aten
 

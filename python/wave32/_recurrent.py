@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from wave32._libraries import library
+
 Tensor = torch.Tensor
 
 
@@ -54,8 +56,6 @@ def _gru_cell_backward(grad_hy, workspace, has_bias):
 
 def register() -> None:
     """Registers the four."""
-    from wave32._registration import library
-
     wave = library("aten", "PrivateUse1")
     wave.impl("_thnn_fused_lstm_cell", _lstm_cell)
     wave.impl("_thnn_fused_lstm_cell_backward_impl", _lstm_cell_backward)

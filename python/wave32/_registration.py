@@ -8,27 +8,24 @@ import os
 
 import torch
 
+from wave32 import (
+    _attention,
+    _autocast,
+    _device,
+    _fallback,
+    _hooks,
+    _moves,
+    _native,
+    _patches,
+    _recurrent,
+    _scalar_ops,
+    _sparse,
+    _sparse_layouts,
+    _wide,
+)
+from wave32._libraries import VERSION
+
 NAME = "wave"
-
-# Of torch.
-VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
-
-# Libraries live as long as their registrations.
-LIBRARIES: list[torch.library.Library] = []
-
-
-def library(namespace: str, key: str) -> torch.library.Library:
-    """A library of implementations for a dispatch key, kept for the life of the process."""
-    made = torch.library.Library(namespace, "IMPL", key)
-    LIBRARIES.append(made)
-    return made
-
-
-def fragment(namespace: str) -> torch.library.Library:
-    """A library that defines operators, kept for the life of the process."""
-    made = torch.library.Library(namespace, "FRAGMENT")
-    LIBRARIES.append(made)
-    return made
 
 
 class _Hooks(torch._C._acc.PrivateUse1Hooks):
@@ -50,22 +47,6 @@ class _Guard(torch._C._acc.DeviceGuard):
 
 def register() -> None:
     """Makes `wave` a device of this process. Opens nothing: that is the first use's business."""
-    from wave32 import (
-        _attention,
-        _autocast,
-        _device,
-        _fallback,
-        _hooks,
-        _moves,
-        _native,
-        _patches,
-        _recurrent,
-        _scalar_ops,
-        _sparse,
-        _sparse_layouts,
-        _wide,
-    )
-
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _device)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)

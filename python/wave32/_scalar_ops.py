@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from wave32 import _complex, _native
+from wave32 import _attention, _complex, _composites, _fft, _foreach, _index_ops, _native
 from wave32._fallback import apart, operator, run_on_cpu, shares_memory
+from wave32._libraries import library
 
 
 def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -44,9 +45,6 @@ def _or_complex(name: str, op: Any) -> Any:
 
 def register() -> None:
     """Registers them."""
-    from wave32 import _attention, _composites, _fft, _foreach, _index_ops
-    from wave32._registration import library
-
     wave = library("aten", "PrivateUse1")
     wave.impl("fill_.Tensor", _fill_tensor)
     # Of lists every pair would have to be looked at, which takes longer than the kernels.

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from wave32._fallback import operator, run_on_cpu
+from wave32._libraries import library
 
 # What a compressed tensor is made of, and what makes another of it.
 COMPRESSED = """empty.memory_format empty_like sparse_dim dense_dim _nnz crow_indices col_indices ccol_indices row_indices
@@ -31,8 +32,6 @@ UNARY = [
 
 def register(layout: str, alike: list[str], own: dict[str, Callable[..., Any]]) -> None:
     """Operators on tensors of `layout`: `own`, those that run as on the CPU, and on the CPU what is left."""
-    from wave32._registration import library
-
     kernels = library("aten", f"{layout}PrivateUse1")
     cpu = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"{layout}CPU"))
     for full in torch._C._dispatch_get_all_op_names():

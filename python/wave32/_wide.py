@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from wave32._fallback import operator
+from wave32._libraries import library
 
 NAMES = ["ctc_loss.IntList", "ctc_loss.Tensor"]
 
@@ -23,8 +24,6 @@ def _wide(op: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 
 def register() -> None:
     """Registers them where autograd is recorded, and where it is not."""
-    from wave32._registration import library
-
     for key in ("AutogradPrivateUse1", "PrivateUse1"):
         into = library("aten", key)
         for name in NAMES:

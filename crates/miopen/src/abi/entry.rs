@@ -1,6 +1,6 @@
 //! Runs the body of every exported call, and turns its result, or a panic, into a status.
 
-use crate::abi::ffi::{Status, status};
+use crate::abi::status::{self, Status};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};

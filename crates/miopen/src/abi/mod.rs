@@ -8,3 +8,4 @@ pub mod log;
 pub mod objects;
 pub(crate) mod refused;
 pub mod slot;
+pub mod status;

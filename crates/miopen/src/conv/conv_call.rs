@@ -8,7 +8,7 @@ use crate::conv::bound_conv::BoundConv;
 use crate::conv::convolution::{Convolution, convolution};
 use crate::conv::solutions::{Solution, Solutions};
 use crate::layers::tensor::tensor_of;
-use crate::vendor::next::{Next, next};
+use crate::vendor::next::{Next, Written, next};
 use std::sync::Arc;
 use wave32_ops::{ConvChain, ConvOperands, PostOp, View};
 use wave32_problem::{Activation, Direction, Epilogue};
@@ -88,15 +88,16 @@ impl ConvCall {
             Direction::BackwardData => [y, w, x],
             Direction::BackwardWeights => [y, x, w],
         };
+        let (spatial, own) = (self.convolution.spatial, &self.convolution);
+        let convolution = Written {
+            id: convolution,
+            pads: &own.pads[..spatial],
+            strides: &own.strides[..spatial],
+            dilations: &own.dilations[..spatial],
+            groups: own.groups,
+        };
         let workspace = (workspace, solution.workspace());
-        next.immediate(
-            handle,
-            self.direction,
-            operands,
-            (convolution, &self.convolution),
-            workspace,
-            solution.id,
-        )
+        next.immediate(handle, self.direction, operands, &convolution, workspace, solution.id)
     }
 
     /// Makes all that the offer's plan needs on the card.
@@ -132,7 +133,7 @@ pub fn say(solutions: &Solutions, solution: &Solution) {
 /// A convolution with its post-ops, for calls that cannot run the vendor's solvers, and our ways to do it.
 ///
 /// # Errors
-/// As [`Handle::choose`].
+/// As [`Handle::solutions`].
 pub fn ours(handle: &Handle, bound: &BoundConv, post_ops: Vec<PostOp>) -> Outcome<(ConvChain, Solutions)> {
     let chain = ConvChain::new(bound.problem.clone(), post_ops);
     let solutions = handle.solutions(chain.problem())?.ours();

@@ -25,7 +25,6 @@
 use crate::abi::entry::{Failure, Outcome, say_once};
 use crate::abi::ffi::{Data, Id, Status, status};
 use crate::abi::log;
-use crate::conv::convolution::{Convolution, MAX_SPATIAL};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -66,6 +65,21 @@ fn route() -> Route {
 /// May solvers of the vendor's be taken that the probe has proven?
 pub fn takes_proven() -> bool {
     route() == Route::Probe
+}
+
+/// What is written to the vendor's convolution descriptor `id`; the arrays have an element per spatial dimension.
+#[derive(Debug)]
+pub struct Written<'a> {
+    /// The descriptor.
+    pub id: Id,
+    /// Zero padding on both sides.
+    pub pads: &'a [i64],
+    /// Strides.
+    pub strides: &'a [i64],
+    /// Dilations.
+    pub dilations: &'a [i64],
+    /// Groups.
+    pub groups: i64,
 }
 
 /// The vendor's library, opened; never closed.
@@ -148,15 +162,16 @@ impl Next {
         handle: Id,
         direction: Direction,
         operands: [(Id, Data); 3],
-        (id, convolution): (Id, &Convolution),
+        convolution: &Written<'_>,
         workspace: (Data, u64),
         solution: u64,
     ) -> Outcome {
-        let wide = |values: &[i64; MAX_SPATIAL]| values.map(|value| value as c_int);
+        let narrow = |values: &[i64]| values.iter().map(|&value| value as c_int).collect::<Vec<_>>();
+        let (id, spatial) = (convolution.id, convolution.pads.len() as c_int);
         let (pads, strides, dilations) =
-            (wide(&convolution.pads), wide(&convolution.strides), wide(&convolution.dilations));
+            (narrow(convolution.pads), narrow(convolution.strides), narrow(convolution.dilations));
         theirs!(self, c"miopenInitConvolutionNdDescriptor"(
-            id => Id, convolution.spatial as c_int => c_int, pads.as_ptr() => *const c_int,
+            id => Id, spatial => c_int, pads.as_ptr() => *const c_int,
             strides.as_ptr() => *const c_int, dilations.as_ptr() => *const c_int, 0 => c_int
         ))?;
         theirs!(self, c"miopenSetConvolutionGroupCount"(id => Id, convolution.groups as c_int => c_int))?;

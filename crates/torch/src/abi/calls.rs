@@ -1,6 +1,6 @@
 //! libtorch's stable C ABI, looked up at run time: one binary serves torch 2.10 and newer.
 
-use crate::abi::error::Error;
+use crate::abi::error::{Error, interrupt};
 use libloading::os::unix::{Library, RTLD_NOW};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -43,6 +43,30 @@ pub struct Maybe {
     pub number: i64,
     /// Whether there is one.
     pub is_there: bool,
+}
+
+/// `c10::SourceLocation`.
+#[repr(C)]
+pub struct SourceLocation {
+    /// Function.
+    pub function: *const c_char,
+    /// Its file.
+    pub file: *const c_char,
+    /// Line in it.
+    pub line: u32,
+}
+
+/// `std::string` of libstdc++'s current ABI.
+#[repr(C)]
+pub struct CxxString {
+    /// First byte.
+    pub data: *mut u8,
+    /// Bytes.
+    pub length: usize,
+    /// Bytes that there is room for.
+    pub capacity: usize,
+    /// Of the room for short strings.
+    pub rest: usize,
 }
 
 /// One slot of a boxed call's stack.
@@ -170,7 +194,7 @@ table! {
             unsafe extern "C-unwind" fn(Handle, Handle, Numbers, Numbers, Maybe) -> Handle,
         // c10::Error::Error(c10::SourceLocation, std::string)
         error_new = "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE":
-            unsafe extern "C-unwind" fn(*mut c_void, crate::abi::error::SourceLocation, *mut crate::abi::error::CxxString),
+            unsafe extern "C-unwind" fn(*mut c_void, SourceLocation, *mut CxxString),
         out_of_memory_type = "_ZTIN3c1016OutOfMemoryErrorE": *mut c_void,
         out_of_memory_vtable = "_ZTVN3c1016OutOfMemoryErrorE": *const usize,
         not_implemented_type = "_ZTIN3c1019NotImplementedErrorE": *mut c_void,
@@ -274,7 +298,7 @@ pub fn check(status: i32, call: &'static str) -> Result<(), Error> {
     });
     // The call may have run Python, whose Ctrl-C the shim has made a text.
     if what.as_ref().is_some_and(|text| text.starts_with("KeyboardInterrupt")) {
-        crate::abi::error::interrupt();
+        interrupt();
     }
     Err(Error::Torch(match what.filter(|text| !text.is_empty()) {
         Some(text) => text,

@@ -1,6 +1,5 @@
 //! Python's lock, where kernels run below Python and above it in turns.
 
-use crate::abi::error::Error;
 use pyo3::ffi::{PyGILState_Ensure, PyGILState_Release, PyGILState_STATE};
 use pyo3::prelude::*;
 use pyo3::types::PyModule;
@@ -26,9 +25,9 @@ pub fn attach<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
 ///
 /// # Errors
 /// The Python exception, where the user's filters make warnings errors.
-pub fn warn(text: &str) -> Result<(), Error> {
+pub fn warn(text: &str) -> PyResult<()> {
     attach(|py| {
         let warn = PyModule::import(py, "warnings").and_then(|module| module.getattr("warn"));
-        warn.and_then(|warn| warn.call1((text,)).map(drop)).map_err(Error::from)
+        warn.and_then(|warn| warn.call1((text,)).map(drop))
     })
 }

@@ -17,6 +17,7 @@ use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTy
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
 use wave32_host::torch::{NEWEST, OLDEST, Version};
+use wave32_torch_logic::settings;
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
@@ -229,7 +230,7 @@ mod _native {
     /// `512M` as a number.
     #[pyfunction]
     fn parse_bytes(text: &str) -> Option<u64> {
-        state::parse_bytes(text)
+        settings::parse_bytes(text)
     }
 
     /// Name, driver, kind, bytes of memory, compute units, subgroup width, whether f64 and 16-bit kernels run.
@@ -315,7 +316,13 @@ mod _native {
     /// Gives the device up with all tensors on it; the next use opens it anew.
     #[pyfunction]
     fn reopen(py: Python<'_>) {
-        py.detach(state::reopen);
+        py.detach(|| {
+            // A fork touches nothing of the stream's, locks included.
+            if !state::is_forked() {
+                state::reopen();
+                index_errors::forget();
+            }
+        });
     }
 
     /// Waits for work in flight and closes the device for good.

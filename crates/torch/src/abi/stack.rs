@@ -16,13 +16,14 @@
 //! fails, and the kernel gets a loan.
 
 use crate::abi::calls::{BUILD_VERSION, Handle, Word, api, check};
+use crate::abi::conversions::{FromPython, ToPython};
 use crate::abi::error::Error;
-use crate::dispatch::scalar::{FromPython, ToPython};
-use crate::tensors::dtype::{MemoryFormat, ScalarType};
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::dtype;
+use crate::tensors::tensor::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString};
 use smallvec::SmallVec;
+use wave32_torch_logic::{Dims, MemoryFormat, ScalarType};
 
 /// The owned form of an argument.
 pub trait Owned: Sized {
@@ -92,8 +93,8 @@ plain! {
     i64, word => Ok(word as i64), py, value => Ok(PyInt::new(py, value).into_any().unbind());
     f64, word => Ok(f64::from_bits(word)), py, value => Ok(PyFloat::new(py, value).into_any().unbind());
     bool, word => Ok(word & 1 != 0), py, value => Ok(PyBool::new(py, value).to_owned().into_any().unbind());
-    ScalarType, word => Self::from_code(word as i32), py, value => of_torch(py, value.name());
-    MemoryFormat, word => Self::from_code(word as i32), py, value => of_torch(py, value.name());
+    ScalarType, word => dtype::of_code(word as i32), py, value => of_torch(py, value.name());
+    MemoryFormat, word => dtype::format_of_code(word as i32), py, value => of_torch(py, value.name());
     Layout, word => Ok(Self(word as i32)), py, _value => of_torch(py, "strided");
     Device, word => Ok(Self(word)), py, _value => Ok(PyString::new(py, "wave").into_any().unbind());
 }

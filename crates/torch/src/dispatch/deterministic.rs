@@ -3,8 +3,8 @@
 use crate::abi::calls::api;
 use crate::abi::error::Error;
 use crate::tensors::copies;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
+use wave32_torch_logic::ScalarType;
 
 /// True in deterministic mode.
 pub fn is_on() -> bool {

@@ -2,7 +2,6 @@
 //! wait for the device tells.
 
 use crate::abi::error::Error;
-use crate::dispatch::register::Registration;
 use crate::runtime::bridge::view;
 use crate::runtime::state;
 use crate::tensors::tensor::Tensor;
@@ -10,56 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use wave32_ops::index::Errors;
 use wave32_ops::{ElementType, Elementwise, Op, Queue, View};
-
-/// What is looked for; each has a word, and the later is told where several are raised: it may be the earlier's cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Check {
-    /// An index out of range.
-    Index,
-    /// An input of `binary_cross_entropy` outside of 0 to 1, or NaN.
-    Probability,
-    /// An `output_size=` of `repeat_interleave` that is not the sum of the repeats.
-    OutputSize,
-}
-
-impl Check {
-    const ALL: [Self; 3] = [Self::Index, Self::Probability, Self::OutputSize];
-
-    fn error(self) -> Error {
-        let since = "in an operation on the wave device since the last wait for it";
-        let hint = "Run the code with WAVE_LAUNCH_BLOCKING=1 to see which operation it was";
-        match self {
-            Self::Index => Error::Index(format!(
-                "index out of range {since}; what it should have read is 0, what it should have written is not. {hint}"
-            )),
-            Self::Probability => Error::Invalid(format!(
-                "all elements of input should be between 0 and 1: a binary_cross_entropy got others, {since}. {hint}"
-            )),
-            Self::OutputSize => Error::Invalid(format!(
-                "allocated size does not match required size: a repeat_interleave got an output_size that is not the sum \
-                 of its repeats, {since}. {hint}"
-            )),
-        }
-    }
-}
-
-const BYTES: usize = 4 * Check::ALL.len();
+use wave32_torch_logic::checks::{BYTES, Check};
 
 /// The words, for the life of the stream.
 static WORDS: Mutex<Option<u64>> = Mutex::new(None);
 /// A kernel that may raise one was launched since they were last looked at.
 static PENDING: AtomicBool = AtomicBool::new(false);
-
-/// Schemas of what `python/wave32/_composites.py` calls: `check` is a place in [`Check::ALL`].
-pub const SCHEMAS: &[&str] = &["raise_where(Tensor wrong, int check) -> ()"];
-
-/// Kernels of those.
-pub const OWN: &[Registration] = crate::ops! {
-    "raise_where" => |wrong: &Tensor, check: i64| {
-        let check = usize::try_from(check).ok().and_then(|check| Check::ALL.get(check));
-        raise_where(wrong, *check.ok_or_else(|| Error::Invalid("no such check".into()))?)
-    },
-};
 
 fn words() -> Result<u64, Error> {
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +44,7 @@ pub fn word() -> Result<Errors, Error> {
 /// # Errors
 /// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn raise_where(wrong: &Tensor, check: Check) -> Result<(), Error> {
-    let word = View::new(words()? + 4 * check as u64, ElementType::I32, &[], &[])?;
+    let word = View::new(words()? + check.offset(), ElementType::I32, &[], &[])?;
     let wrong = view(wrong)?;
     crate::runtime::bridge::run(|queue| {
         Elementwise::new(Op::Maximum, ElementType::I32).run(queue, &[(&word).into(), (&wrong).into()], &word)
@@ -142,9 +97,5 @@ pub fn check() -> Result<(), Error> {
         }
         Ok::<_, wave32_device::DeviceError>(words)
     })?;
-    let raised = |check: &&Check| words[4 * **check as usize..][..4] != [0; 4];
-    match Check::ALL.iter().rev().find(raised) {
-        Some(check) => Err(check.error()),
-        None => Ok(()),
-    }
+    Ok(Check::read(&words)?)
 }

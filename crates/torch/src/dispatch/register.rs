@@ -1,11 +1,14 @@
 //! From a plain Rust function to a kernel that libtorch calls.
 
 use crate::abi::calls::{BUILD_VERSION, Boxed, Word, api, check};
-use crate::abi::error::{Error, raise};
+use crate::abi::error::Error;
+use crate::abi::raise::raise;
 use crate::abi::stack::{Argument, Owned, Return};
 use crate::dispatch::fallback;
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A kernel and the operator that it is of: `relu`, `add.out`.
 pub struct Registration {
@@ -76,7 +79,7 @@ macro_rules! kernels {
                 $(let $value = unsafe { <$type::Owned as Owned>::take($value) };)*
                 $(let $value = $value?;)*
                 let result = match call::<R, $($type::Item<'_>),*>(self, $($type::lend(&$value)),*) {
-                    Err(Error::NoKernel(why)) => {
+                    Err(Error::NoKernel(why)) if !is_own(name) => {
                         fallback::run::<R>(name, &why, &[$(&|py| Owned::to_python(&$value, py)),*])
                     }
                     other => other,
@@ -149,11 +152,25 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic")
 }
 
+/// Operators of this device's own, which the CPU has not: whoever calls one knows what to call where it refuses.
+static OWN: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+
+fn own() -> MutexGuard<'static, BTreeSet<&'static str>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_own(name: &str) -> bool {
+    own().contains(name)
+}
+
 /// Registers kernels of `namespace` for a dispatch key. They stay for the life of the process.
 ///
 /// # Errors
 /// `Torch` where a call into libtorch fails.
 pub fn register(namespace: &str, key: &str, ops: &[Registration]) -> Result<(), Error> {
+    if namespace == "wave" {
+        own().extend(ops.iter().map(|op| op.name));
+    }
     let (namespace, key) = (text(namespace), text(key));
     let mut library = std::ptr::null_mut();
     // SAFETY: NUL-terminated texts, a place for the answer.

@@ -2,11 +2,11 @@
 
 use crate::abi::error::Error;
 use crate::runtime::bridge;
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::layout::overlaps_itself;
+use crate::tensors::layout::{overlaps_itself, shared, suggests_channels_last};
 use crate::tensors::memory_ops::resize_output;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::View;
+use wave32_torch_logic::{ScalarType, strides, windows};
 
 /// Makes `out` ready for a result of these sizes and that type.
 ///
@@ -15,7 +15,7 @@ use wave32_ops::View;
 /// with an operand in another layout; the stream's.
 pub fn prepare(out: &Tensor, sizes: &[i64], dtype: ScalarType, operands: &[&Tensor]) -> Result<(), Error> {
     if !out.is_wave() {
-        return Err(crate::ops::pointwise::elsewhere());
+        return Err(elsewhere());
     }
     exactly(out, dtype)?;
     if out.sizes()[..] != sizes[..] {
@@ -63,7 +63,7 @@ pub fn apart(out: &Tensor, operands: &[&Tensor]) -> Result<(), Error> {
             continue;
         }
         if out.is_dense() && operand.is_dense() {
-            return Err(crate::tensors::layout::shared());
+            return Err(shared());
         }
         return Err(Error::NoKernel("a result that overlaps an operand".into()));
     }
@@ -89,52 +89,7 @@ pub fn same_elements(a: &Tensor, b: &Tensor) -> bool {
 /// # Errors
 /// `NoKernel` for elements of more than eight bytes; see [`bridge::view`].
 pub fn bits(tensor: &Tensor) -> Result<View, Error> {
-    let dtype = match tensor.dtype()?.bytes() {
-        1 => ScalarType::U8,
-        2 => ScalarType::I16,
-        4 => ScalarType::I32,
-        8 => ScalarType::I64,
-        _ => return Err(Error::NoKernel(format!("an operation on {}", tensor.dtype()?.name()))),
-    };
-    bridge::view_as(tensor, dtype)
-}
-
-/// A dimension counted from the front; scalars have one.
-///
-/// # Errors
-/// `Index`, as PyTorch words it.
-pub fn wrap(dim: i64, rank: usize) -> Result<usize, Error> {
-    let most = rank.max(1) as i64;
-    if (-most..most).contains(&dim) {
-        return Ok((if dim < 0 { dim + most } else { dim }) as usize);
-    }
-    Err(Error::Index(format!(
-        "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
-        -most,
-        most - 1
-    )))
-}
-
-/// (N, C, H, W) of an image or a batch of images; `axes` of them (1 or 2) are the image's.
-///
-/// # Errors
-/// `NoKernel` for other ranks; see [`bridge::view`].
-pub fn images(tensor: &Tensor, axes: usize) -> Result<View, Error> {
-    let plain = bridge::view(tensor)?;
-    let (sizes, strides) = (plain.sizes(), plain.strides());
-    let rank = sizes.len();
-    if rank != axes + 1 && rank != axes + 2 {
-        return Err(Error::NoKernel(format!("images of sizes {sizes:?}")));
-    }
-    let (mut all, mut steps) = ([1; 4], [0; 4]);
-    for axis in 0..axes {
-        (all[3 - axis], steps[3 - axis]) = (sizes[rank - 1 - axis], strides[rank - 1 - axis]);
-    }
-    let front = rank - axes;
-    for at in 0..front {
-        (all[2 - front + at], steps[2 - front + at]) = (sizes[at], strides[at]);
-    }
-    Ok(View::new(plain.address, plain.dtype, &all, &steps)?)
+    bridge::view_as(tensor, tensor.dtype()?.as_bits()?)
 }
 
 /// A new tensor with the sizes of one that was made of `like`, channels last where that is.
@@ -142,6 +97,20 @@ pub fn images(tensor: &Tensor, axes: usize) -> Result<View, Error> {
 /// # Errors
 /// `Device`, `Gone` or `OutOfMemory` from the queue.
 pub fn empty_in_format(like: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
-    let last = crate::tensors::layout::suggests_channels_last(like);
-    Tensor::empty_strided(sizes, &crate::tensors::layout::in_format(last, sizes), like.dtype()?)
+    Tensor::empty_strided(sizes, &strides::in_format(suggests_channels_last(like), sizes), like.dtype()?)
+}
+
+/// (N, C, H, W) of a tensor that is an image or a batch of images; `axes` of them (1 or 2) are the image's.
+///
+/// # Errors
+/// `NoKernel` for other ranks; see [`bridge::view`].
+pub fn images(tensor: &Tensor, axes: usize) -> Result<View, Error> {
+    Ok(windows::images(&bridge::view(tensor)?, axes)?)
+}
+
+/// Operands or a result of another device.
+pub fn elsewhere() -> Error {
+    let text =
+        "Expected all tensors to be on the same device, but found at least two devices, wave:0 and cpu!";
+    Error::Invalid(text.into())
 }

@@ -1,9 +1,9 @@
 //! Every table of kernels.
 
-use crate::dispatch::index_errors;
 use crate::dispatch::register::Registration;
 use crate::dispatch::scalar::ScalarOp;
 use crate::ops::binary;
+use crate::ops::checks;
 use crate::ops::conv;
 use crate::ops::index;
 use crate::ops::layer_norm;
@@ -54,7 +54,7 @@ pub const OWN: &[(&[&str], &[Registration])] = &[
     (binary::SCHEMAS, binary::OWN),
     (index::SCHEMAS, index::OWN),
     (scalar::SCHEMAS, scalar::OWN),
-    (index_errors::SCHEMAS, index_errors::OWN),
+    (checks::SCHEMAS, checks::OWN),
 ];
 
 /// Kernels of `aten` that have a `Scalar`.

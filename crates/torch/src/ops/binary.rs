@@ -2,15 +2,15 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::dispatch::result::{alone, exactly, prepare, wrap};
-use crate::dispatch::scalar::Scalar;
+use crate::dispatch::result::{alone, exactly, prepare};
 use crate::ops::pointwise::{Input, Pointwise, Rule};
 use crate::ops::unary;
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::layout::Operand;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_ops::{Number, Op};
+use wave32_torch_logic::sizes::wrap;
+use wave32_torch_logic::strides::{Operand, elementwise};
+use wave32_torch_logic::{Scalar, ScalarType};
 
 /// A row each: `out=` of a function; functional and in-place forms follow from it.
 macro_rules! functions {
@@ -231,7 +231,7 @@ fn elementwise_empty(operands: &[Tensor], dtype: ScalarType) -> Result<Tensor, E
     let inputs: SmallVec<[Input; 3]> = operands.iter().map(Input::from).collect();
     let sizes = crate::ops::pointwise::broadcast(&inputs)?;
     let laid: SmallVec<[Operand; 3]> = operands.iter().map(|x| (x.sizes(), x.strides())).collect();
-    Tensor::empty_strided(&sizes, &crate::tensors::layout::strides(&sizes, &laid), dtype)
+    Tensor::empty_strided(&sizes, &elementwise(&sizes, &laid), dtype)
 }
 
 /// The number of a tensor without dimensions where its type holds some that `to` does not: PyTorch takes it out, which waits
@@ -250,7 +250,7 @@ fn held(value: &Tensor, to: ScalarType) -> Result<Option<Number>, Error> {
         }
     };
     number.fits(to)?;
-    number.number().map(Some)
+    Ok(Some(number.number()?))
 }
 
 fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> Result<Tensor, Error> {
@@ -262,7 +262,7 @@ fn gelu_backward(grad: &Tensor, x: &Tensor, approximate: &str, out: &Tensor) -> 
 fn prelu_backward(grad: &Tensor, x: &Tensor, weight: &Tensor) -> Result<(Tensor, Tensor), Error> {
     // Of the input: the gradient, scaled where it was negative; the op reads (gradient, input, weight).
     let operands = [x, weight, grad].map(|tensor| (tensor.sizes(), tensor.strides()));
-    let strides = crate::tensors::layout::strides(&x.sizes(), &operands);
+    let strides = elementwise(&x.sizes(), &operands);
     let made = || Tensor::empty_strided(&x.sizes(), &strides, x.dtype()?);
     let of_input = Pointwise::new(Op::PreluBackward, Rule::Same)
         .write(&[grad.into(), x.into(), weight.into()], &made()?)?;

@@ -2,16 +2,19 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::runtime::bridge::{contiguous, planned, run, view};
-use crate::tensors::layout::{convolves_channels_last, in_format};
+use crate::runtime::bridge::{planned, run, view};
+use crate::tensors::copies::contiguous;
+use crate::tensors::layout::convolves_channels_last;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::activation::Activation;
-use wave32_ops::{ConvChain, ConvOperands, PostOp, Reduce, reduce, storage};
-use wave32_problem::{ConvProblem, ConvSpec, Direction};
+use wave32_ops::{ConvChain, ConvOperands, PostOp, Reduce, reduce};
+use wave32_problem::{ConvSpec, Direction};
+use wave32_torch_logic::convolution::{self, Geometry, problem};
+use wave32_torch_logic::strides::in_format;
 
 /// The kernels of this file.
 pub const OPS: &[Registration] = crate::ops! {
-    "convolution" => convolution::<false>,
+    "convolution" => forward::<false>,
     "convolution_backward" => backward,
 };
 
@@ -22,85 +25,18 @@ pub const SCHEMAS: &[&str] = &[
 ];
 
 /// Kernels of those.
-pub const OWN: &[Registration] = crate::ops! { "convolution_relu" => convolution::<true> };
+pub const OWN: &[Registration] = crate::ops! { "convolution_relu" => forward::<true> };
 
-/// What both passes are told of the geometry.
-struct Geometry<'a> {
-    stride: &'a [i64],
-    padding: &'a [i64],
-    dilation: &'a [i64],
-    transposed: bool,
-    output_padding: &'a [i64],
-    groups: i64,
-}
-
-/// A per-axis list as height and width; one axis is the width of an image of height 1.
-fn pair(values: &[i64], height: i64) -> Result<[i64; 2], Error> {
-    match *values {
-        [w] => Ok([height, w]),
-        [h, w] => Ok([h, w]),
-        _ => Err(Error::NoKernel(format!("convolution over {} axes", values.len()))),
-    }
-}
-
-/// Sizes as N C H W.
-fn image(tensor: &Tensor) -> Result<[i64; 4], Error> {
-    match tensor.sizes()[..] {
-        [n, c, l] => Ok([n, c, 1, l]),
-        [n, c, h, w] => Ok([n, c, h, w]),
-        ref other => Err(Error::NoKernel(format!("convolution of a tensor of sizes {other:?}"))),
-    }
-}
-
+/// The forward convolution that the arguments ask for.
 fn spec(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<ConvSpec, Error> {
-    let [n, c, h, w] = image(input)?;
-    let [first, second, r, s] = image(weight)?;
-    let k = if geometry.transposed { second * geometry.groups } else { first };
-    let taken = if geometry.transposed { first } else { second * geometry.groups };
-    if taken != c {
-        let given =
-            if geometry.transposed { "transposed=1".into() } else { format!("groups={}", geometry.groups) };
-        return Err(Error::Invalid(format!(
-            "Given {given}, weight of size {:?}, expected input{:?} to have {taken} channels, but got {c} channels instead",
-            weight.sizes(),
-            input.sizes()
-        )));
-    }
-    if input.dtype()? != weight.dtype()? {
-        let (a, b) = (input.dtype()?.name(), weight.dtype()?.name());
-        return Err(Error::Invalid(format!("Input type ({a}) and weight type ({b}) should be the same")));
-    }
-    // PyTorch takes them up to the dilation; the convolution whose gradient this is has no such shape.
-    let is_wide = |(extra, stride): (&i64, &i64)| extra >= stride && *extra > 0;
-    if geometry.transposed && geometry.output_padding.iter().zip(geometry.stride).any(is_wide) {
-        return Err(Error::NoKernel("an output padding that is not smaller than the stride".into()));
-    }
-    Ok(ConvSpec {
-        dtype: storage(view(input)?.dtype).map_err(Error::from)?,
-        n,
-        c,
-        h,
-        w,
-        k,
-        r,
-        s,
-        stride: pair(geometry.stride, 1)?,
-        pad: pair(geometry.padding, 0)?,
-        dilation: pair(geometry.dilation, 1)?,
-        groups: geometry.groups,
-        transposed: geometry.transposed,
-        output_pad: if geometry.transposed { pair(geometry.output_padding, 0)? } else { [0, 0] },
-        ..ConvSpec::default()
-    })
-}
-
-/// What is wrong, or stranger than the engine takes, the CPU says or does.
-fn problem(spec: ConvSpec) -> Result<ConvProblem, Error> {
-    ConvProblem::new(spec).map_err(|error| Error::NoKernel(format!("convolution: {error}")))
+    let (sizes, of_weight) = (input.sizes(), weight.sizes());
+    let spec = convolution::spec((&sizes, input.dtype()?), (&of_weight, weight.dtype()?), geometry)?;
+    view(input)?;
+    Ok(spec)
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
-fn convolution<const RELU: bool>(
+fn forward<const RELU: bool>(
     input: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,

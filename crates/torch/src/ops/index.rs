@@ -3,13 +3,15 @@
 use crate::abi::error::Error;
 use crate::dispatch::index_errors;
 use crate::dispatch::register::Registration;
-use crate::dispatch::result::{alone, apart, bits, overlap, prepare, same_elements, wrap};
-use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensors::copies;
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::dispatch::result::{alone, apart, bits, overlap, prepare, same_elements};
+use crate::runtime::bridge::{run, view};
+use crate::tensors::copies::{self, contiguous};
+use crate::tensors::tensor::Tensor;
 use wave32_device::Queue;
 use wave32_ops::{View, index};
+use wave32_torch_logic::number::element;
+use wave32_torch_logic::sizes::wrap;
+use wave32_torch_logic::{Dims, Scalar, ScalarType};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -152,11 +154,11 @@ fn scatter_value(x: &Tensor, dim: i64, index: &Tensor, value: f64) -> Result<Ten
     let dim = wrap(dim, x.sizes().len())?;
     reachable(x, dim, index)?;
     alone(x)?;
-    if crate::dispatch::scalar::Scalar::Float(value).fits(x.dtype()?).is_err() {
+    if Scalar::Float(value).fits(x.dtype()?).is_err() {
         return Err(Error::NoKernel(format!("{value} as {}", x.dtype()?.name())));
     }
     let one = Tensor::empty(&[], x.dtype()?)?;
-    let element = copies::element(value, x.dtype()?)?;
+    let element = element(value, x.dtype()?)?;
     let address = one.address();
     crate::runtime::state::with(|queue| queue.upload(address, &element))?;
     apart(x, &[index])?;
@@ -290,9 +292,9 @@ fn warn_of_bytes(mask: &Tensor) -> Result<(), Error> {
     if mask.dtype()? != ScalarType::U8 {
         return Ok(());
     }
-    crate::abi::gil::warn(
+    Ok(crate::abi::gil::warn(
         "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
-    )
+    )?)
 }
 
 /// Waits for the device: how many places there are is a size.

@@ -2,12 +2,13 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensors::copies;
-use crate::tensors::dtype::ScalarType;
+use crate::runtime::bridge::{run, view};
+use crate::tensors::copies::{self, contiguous};
 use crate::tensors::layout::{laid_out, suggests_channels_last};
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use wave32_ops::{NormGrads, NormShape, View, norm, norm_backward};
+use wave32_torch_logic::ScalarType;
+use wave32_torch_logic::norms::{group, layer};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -100,19 +101,6 @@ fn backward(
     Ok((dx, dweight, dbias))
 }
 
-/// Rows and elements of a layer norm, and the sizes of its statistics.
-fn layer(x: &Tensor, normalized: &[i64]) -> Result<(NormShape, Dims), Error> {
-    let sizes = x.sizes();
-    let front = sizes.len().checked_sub(normalized.len()).filter(|&front| sizes[front..] == *normalized);
-    let front = front
-        .filter(|_| !normalized.is_empty())
-        .ok_or_else(|| Error::NoKernel(format!("a layer norm of {sizes:?} over {normalized:?}")))?;
-    let rows = sizes[..front].iter().product::<i64>() as u64;
-    let mut statistics = Dims::from_slice(&sizes[..front]);
-    statistics.extend(normalized.iter().map(|_| 1));
-    Ok((NormShape::layer(rows, normalized.iter().product::<i64>() as u64), statistics))
-}
-
 fn layer_norm(
     x: &Tensor,
     normalized: &[i64],
@@ -120,7 +108,7 @@ fn layer_norm(
     bias: Option<&Tensor>,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
-    let (shape, statistics) = layer(x, normalized)?;
+    let (shape, statistics) = layer(&x.sizes(), normalized)?;
     if [weight, bias].into_iter().flatten().any(|parameter| parameter.sizes()[..] != normalized[..]) {
         return Err(Error::NoKernel(format!("a layer norm's parameters, not of sizes {normalized:?}")));
     }
@@ -138,23 +126,9 @@ fn layer_norm_backward(
     bias: Option<&Tensor>,
     mask: &[bool],
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
-    let (shape, _) = layer(x, normalized)?;
+    let (shape, _) = layer(&x.sizes(), normalized)?;
     let dtype = weight.or(bias).unwrap_or(x).dtype()?;
     backward(grad, x, mean, rstd, weight, (normalized, dtype), shape, mask)
-}
-
-/// The shape of a group norm; what PyTorch refuses becomes `NoKernel`.
-fn groups(x: &Tensor, [batch, channels, inner, groups]: [i64; 4]) -> Result<NormShape, Error> {
-    let fits = groups > 0
-        && channels % groups == 0
-        && batch >= 0
-        && inner >= 0
-        && batch * channels * inner == x.numel();
-    if !fits {
-        let detail = format!("a group norm of {:?} by {groups} groups", x.sizes());
-        return Err(Error::NoKernel(detail));
-    }
-    Ok(NormShape::group(batch as u64, channels as u64, inner as u64, groups as u64))
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
@@ -168,7 +142,7 @@ fn group_norm(
     count: i64,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
-    let shape = groups(x, [batch, channels, inner, count])?;
+    let shape = group(&x.sizes(), [batch, channels, inner, count])?;
     let (y, mean, rstd) = forward(x, weight, bias, shape, &[batch, count], eps)?;
     Ok((laid_out(y, suggests_channels_last(x))?, mean, rstd))
 }
@@ -186,7 +160,7 @@ fn group_norm_backward(
     count: i64,
     mask: &[bool],
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
-    let shape = groups(x, [batch, channels, inner, count])?;
+    let shape = group(&x.sizes(), [batch, channels, inner, count])?;
     let dtype = weight.unwrap_or(x).dtype()?;
     let (dx, dweight, dbias) = backward(grad, x, mean, rstd, weight, (&[channels], dtype), shape, mask)?;
     let dx = if dx.is_defined() { laid_out(dx, suggests_channels_last(x))? } else { dx };

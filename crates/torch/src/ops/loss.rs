@@ -2,14 +2,16 @@
 
 use crate::abi::calls::{BUILD_VERSION, api, check};
 use crate::abi::error::Error;
-use crate::dispatch::index_errors::{Check, raise_where};
+use crate::dispatch::index_errors::raise_where;
 use crate::dispatch::register::Registration;
-use crate::ops::pointwise::{Input, Pointwise, Rule, castable};
+use crate::ops::pointwise::{Input, Pointwise, Rule};
 use crate::tensors::copies;
 use crate::tensors::memory_ops::resize_output;
 use crate::tensors::tensor::Tensor;
 use std::ffi::CStr;
 use wave32_ops::Op;
+use wave32_torch_logic::checks::Check;
+use wave32_torch_logic::promotion::castable;
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {

@@ -1,6 +1,7 @@
 //! The operators.
 
 pub(crate) mod binary;
+pub(crate) mod checks;
 pub(crate) mod conv;
 pub(crate) mod index;
 pub(crate) mod layer_norm;

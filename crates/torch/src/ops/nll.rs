@@ -3,12 +3,14 @@
 use crate::abi::error::Error;
 use crate::dispatch::index_errors;
 use crate::dispatch::register::Registration;
-use crate::dispatch::result::{prepare, same_elements, wrap};
-use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensors::copies;
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::dispatch::result::{prepare, same_elements};
+use crate::runtime::bridge::{run, view};
+use crate::tensors::copies::{self, contiguous};
+use crate::tensors::tensor::Tensor;
 use wave32_ops::{NllLoss, Reduction, nll_loss, nll_loss_backward, softmax, softmax_backward};
+use wave32_torch_logic::number::element;
+use wave32_torch_logic::sizes::wrap;
+use wave32_torch_logic::{Dims, ScalarType};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -125,8 +127,8 @@ fn nll_into(
     prepare(total, &[], dtype, &[x])?;
     if x.numel() == 0 {
         let loss = if reduction == Reduction::Mean { f64::NAN } else { 0.0 };
-        copies::fill(out, &copies::element(loss, dtype)?)?;
-        copies::fill(total, &copies::element(0.0, dtype)?)?;
+        copies::fill(out, &element(loss, dtype)?)?;
+        copies::fill(total, &element(0.0, dtype)?)?;
         return Ok((out.share()?, total.share()?));
     }
     let (input, targets) = batched(x, target)?;

@@ -2,11 +2,12 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensors::dtype::ScalarType;
+use crate::runtime::bridge::{run, view};
+use crate::tensors::copies::contiguous;
 use crate::tensors::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{BatchNorm, View, batch_norm, batch_norm_backward};
+use wave32_torch_logic::ScalarType;
 
 /// The kernels of this file.
 pub const OPS: &[Registration] = crate::ops! {

@@ -1,16 +1,21 @@
 //! Elementwise operators: type promotion, broadcasting and results, around [`wave32_ops::Elementwise`].
 
 use crate::abi::calls::{BUILD_VERSION, Word, api, check};
+use crate::abi::conversions::default_float;
 use crate::abi::error::Error;
-use crate::dispatch::scalar::default_float;
+pub use crate::dispatch::result::elsewhere;
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies;
-use crate::tensors::dtype::ScalarType;
+use crate::tensors::dtype;
 use crate::tensors::layout;
 use crate::tensors::memory_ops::{resize_to, warn_of_resize};
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_ops::{Elementwise, Number, Op, Operand, View};
+use wave32_torch_logic::number::fitted;
+pub use wave32_torch_logic::promotion::Rule;
+use wave32_torch_logic::promotion::{self, Member, castable, wraps};
+use wave32_torch_logic::{Dims, Scalar, ScalarType, sizes, strides};
 
 /// What an operator reads.
 #[derive(Debug, Clone, Copy)]
@@ -25,19 +30,6 @@ impl<'a> From<&'a Tensor> for Input<'a> {
     fn from(tensor: &'a Tensor) -> Self {
         Self::Of(tensor)
     }
-}
-
-/// The result's type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// The promoted type of the operands.
-    Same,
-    /// That, or float where it is a whole number's.
-    Float,
-    /// Truth values.
-    Truth,
-    /// This type, in which it is computed too.
-    As(ScalarType),
 }
 
 /// An elementwise operator about to run.
@@ -135,14 +127,14 @@ impl Pointwise {
                 | Op::Gt
                 | Op::Ge
         );
-        let operands: SmallVec<[layout::Operand; 3]> = inputs
+        let operands: SmallVec<[strides::Operand; 3]> = inputs
             .iter()
             .filter_map(|input| match input {
                 Input::Of(tensor) => Some((tensor.sizes(), tensor.strides())),
-                Input::Value(_) => number.then(layout::Operand::default),
+                Input::Value(_) => number.then(strides::Operand::default),
             })
             .collect();
-        layout::strides(sizes, &operands)
+        strides::elementwise(sizes, &operands)
     }
 
     /// Results that overlap themselves or a part of an operand, as PyTorch treats them.
@@ -170,12 +162,7 @@ impl Pointwise {
     }
 
     fn result(&self, promoted: ScalarType) -> ScalarType {
-        match self.rule {
-            Rule::Truth => ScalarType::Bool,
-            Rule::As(dtype) => dtype,
-            Rule::Float if !promoted.is_float() && !promoted.is_complex() => default_float(),
-            _ => promoted,
-        }
+        self.rule.result(promoted, default_float)
     }
 
     fn launch(&self, promoted: ScalarType, inputs: &[Input], out: &Tensor) -> Result<(), Error> {
@@ -184,7 +171,7 @@ impl Pointwise {
         }
         let compute = if self.rule == Rule::Truth { promoted } else { self.result(promoted) };
         let to = view(out)?;
-        if !self.stores(promoted, out.dtype()?) {
+        if !self.rule.stores(promoted, self.result(promoted), out.dtype()?) {
             let made = out.empty_like(self.result(promoted))?;
             self.launch(promoted, inputs, &made)?;
             return copies::copy(&made, out);
@@ -250,26 +237,6 @@ impl Pointwise {
         matches!(self.op, Op::Add | Op::Sub | Op::AddScaled | Op::Mul | Op::Div | Op::DivTrunc | Op::DivFloor)
     }
 
-    /// Whether the kernel's own cast to elements of type `to` is what the result's type, cast once more, would be.
-    fn stores(&self, promoted: ScalarType, to: ScalarType) -> bool {
-        let result = self.result(promoted);
-        if result == to {
-            return true;
-        }
-        match result {
-            ScalarType::F64 => to.is_float(),
-            ScalarType::F32 => matches!(to, ScalarType::F16 | ScalarType::BF16),
-            ScalarType::I64 => {
-                matches!(to, ScalarType::F32 | ScalarType::F16 | ScalarType::BF16) || category(to) == 1
-            }
-            // Doubles would be compared otherwise than what is promoted to.
-            ScalarType::Bool => {
-                self.rule == Rule::Truth && (to != ScalarType::F64 || promoted == ScalarType::F64)
-            }
-            _ => false,
-        }
-    }
-
     /// The same operation under the name that it has for the type.
     fn fitting(&self, compute: ScalarType) -> Op {
         match self.op {
@@ -330,36 +297,6 @@ fn misfit(x: &Tensor, sizes: &[i64]) -> Error {
     Error::Invalid(format!("output with shape {shape:?} doesn't match the broadcast shape {sizes:?}"))
 }
 
-/// Operands or a result of another device.
-pub fn elsewhere() -> Error {
-    let text =
-        "Expected all tensors to be on the same device, but found at least two devices, wave:0 and cpu!";
-    Error::Invalid(text.into())
-}
-
-/// Whether a whole type's elements are other numbers in a whole type that is computed in: one without dimensions counts
-/// less than its type's size.
-fn wraps(from: ScalarType, to: ScalarType) -> bool {
-    let narrow = matches!(to, ScalarType::I32 | ScalarType::I16 | ScalarType::I8 | ScalarType::U8);
-    narrow && category(from) == 1 && (from.bytes() > to.bytes() || from.bytes() == to.bytes() && from != to)
-}
-
-/// The number as an element of the type that is computed in: whole ones wrap. Floats are rounded only on wish: PyTorch's
-/// arithmetic on halves takes them as they are.
-pub fn fitted(value: Number, to: ScalarType, rounds: bool) -> Number {
-    match to {
-        ScalarType::I64 => Number::Int(value.int()),
-        ScalarType::I32 => Number::Int(i64::from(value.int() as i32)),
-        ScalarType::I16 => Number::Int(i64::from(value.int() as i16)),
-        ScalarType::I8 => Number::Int(i64::from(value.int() as i8)),
-        ScalarType::U8 => Number::Int(i64::from(value.int() as u8)),
-        ScalarType::Bool => Number::Int(i64::from(value.float() != 0.0)),
-        ScalarType::F16 if rounds => Number::Float(half::f16::from_f32(value.float() as f32).to_f64()),
-        ScalarType::BF16 if rounds => Number::Float(half::bf16::from_f32(value.float() as f32).to_f64()),
-        _ => value,
-    }
-}
-
 /// True where writing `to` changes elements of `from` that are still to be read.
 fn disturbs(from: &View, to: &View) -> bool {
     let end = |view: &View| view.address + view.extent() * view.dtype.size();
@@ -379,35 +316,11 @@ pub fn host_number(tensor: &Tensor) -> Result<Number, Error> {
     if tensor.dim() != 0 {
         return Err(elsewhere());
     }
-    let mut low = [0; 8];
-    tensor.read_host(|bytes| {
-        let length = bytes.len().min(8);
-        low[..length].copy_from_slice(&bytes[..length]);
-        Ok(())
-    })?;
-    let raw = u64::from_le_bytes(low);
-    Ok(match tensor.dtype()? {
-        ScalarType::F64 => Number::Float(f64::from_bits(raw)),
-        ScalarType::F32 => Number::Float(f64::from(f32::from_bits(raw as u32))),
-        ScalarType::F16 => Number::Float(half::f16::from_bits(raw as u16).to_f64()),
-        ScalarType::BF16 => Number::Float(half::bf16::from_bits(raw as u16).to_f64()),
-        ScalarType::I64 => Number::Int(raw as i64),
-        ScalarType::I32 => Number::Int(i64::from(raw as i32)),
-        ScalarType::I16 => Number::Int(i64::from(raw as i16)),
-        ScalarType::I8 => Number::Int(i64::from(raw as i8)),
-        ScalarType::U8 | ScalarType::Bool => Number::Int(raw as i64),
-        other => return Err(Error::NoKernel(format!("a number of type {}", other.name()))),
-    })
-}
-
-/// 0 truth value, 1 whole number, 2 float, 3 complex.
-pub fn category(dtype: ScalarType) -> u32 {
-    match dtype {
-        ScalarType::Bool => 0,
-        dtype if dtype.is_complex() => 3,
-        dtype if dtype.is_float() => 2,
-        _ => 1,
+    let dtype = tensor.dtype()?;
+    if wave32_ops::ElementType::try_from(dtype).is_err() {
+        return Err(Error::NoKernel(format!("a number of type {}", dtype.name())));
     }
+    Ok(tensor.read_host(|bytes| Ok(Scalar::read(dtype, bytes)?))?.number()?)
 }
 
 /// The type that the tensors promote to; numbers take no part.
@@ -425,39 +338,20 @@ pub fn promoted(inputs: &[Input]) -> Result<ScalarType, Error> {
     match tensors[..] {
         [] => Ok(default_float()),
         [one] => one.dtype(),
-        [a, b] => promoted_pair(a, b),
-        _ => promoted_list(&tensors),
+        [a, b] => match promotion::promoted_pair(member(a)?, member(b)?) {
+            Some(dtype) => Ok(dtype),
+            None => result_type(a, b),
+        },
+        _ => {
+            let members = tensors.iter().map(|x| member(x)).collect::<Result<SmallVec<[Member; 4]>, _>>()?;
+            let dtype = promotion::promoted_list(members, promote_types)?;
+            dtype.ok_or_else(|| Error::Invalid("no tensors".into()))
+        }
     }
 }
 
-fn promoted_pair(a: &Tensor, b: &Tensor) -> Result<ScalarType, Error> {
-    let (of_a, of_b) = (a.dtype()?, b.dtype()?);
-    let same = of_a == of_b && (a.dim() > 0 || b.dim() > 0);
-    if same || (a.dim() > 0 && b.dim() == 0 && category(of_b) <= category(of_a)) {
-        Ok(of_a)
-    } else if a.dim() == 0 && b.dim() > 0 && category(of_a) <= category(of_b) {
-        Ok(of_b)
-    } else {
-        result_type(a, b)
-    }
-}
-
-/// By the rule that torch has for more than two, which knows no Python's numbers among them: tensors without dimensions
-/// count only where they are of a higher category.
-fn promoted_list(tensors: &[&Tensor]) -> Result<ScalarType, Error> {
-    let (mut full, mut single) = (None, None);
-    for tensor in tensors {
-        let slot = if tensor.dim() > 0 { &mut full } else { &mut single };
-        let dtype = tensor.dtype()?;
-        *slot = Some(slot.map_or(Ok(dtype), |so_far| promote_types(so_far, dtype))?);
-    }
-    match (full, single) {
-        (Some(full), Some(single)) if category(single) <= category(full) => Ok(full),
-        // Of the floats' precision.
-        (Some(full), Some(_)) if full.is_float() => promote_types(full, ScalarType::C32),
-        (Some(full), Some(single)) => promote_types(full, single),
-        (one, other) => one.or(other).ok_or_else(|| Error::Invalid("no tensors".into())),
-    }
+fn member(tensor: &Tensor) -> Result<Member, Error> {
+    Ok(Member { dtype: tensor.dtype()?, is_single: tensor.dim() == 0 })
 }
 
 /// What both are converted to.
@@ -465,10 +359,10 @@ fn promoted_list(tensors: &[&Tensor]) -> Result<ScalarType, Error> {
 /// # Errors
 /// `Torch` where a call into libtorch fails.
 pub fn promote_types(a: ScalarType, b: ScalarType) -> Result<ScalarType, Error> {
-    if a == b {
-        return Ok(a);
+    if let Some(dtype) = promotion::promote_types(a, b) {
+        return Ok(dtype);
     }
-    let mut stack = [a.code() as Word, b.code() as Word];
+    let mut stack = [dtype::code(a) as Word, dtype::code(b) as Word];
     // SAFETY: the operator takes two types' codes and answers one.
     let status = unsafe {
         (api().torch_call_dispatcher)(
@@ -479,7 +373,7 @@ pub fn promote_types(a: ScalarType, b: ScalarType) -> Result<ScalarType, Error> 
         )
     };
     check(status, "promote_types")?;
-    ScalarType::from_code(stack[0] as i32)
+    dtype::of_code(stack[0] as i32)
 }
 
 /// torch's answer, which knows Python's numbers among the tensors.
@@ -495,23 +389,7 @@ fn result_type(a: &Tensor, b: &Tensor) -> Result<ScalarType, Error> {
         )
     };
     check(status, "result_type")?;
-    ScalarType::from_code(stack[0] as i32)
-}
-
-/// Whether a result of type `from` may be written to a tensor of type `to`.
-///
-/// # Errors
-/// `Invalid` where it is not.
-pub fn castable(from: ScalarType, to: ScalarType) -> Result<(), Error> {
-    let (have, room) = (category(from), category(to));
-    if have <= room || have == 1 && room == 1 {
-        return Ok(());
-    }
-    Err(Error::Invalid(format!(
-        "result type {} can't be cast to the desired output type {}",
-        from.scalar_name(),
-        to.scalar_name()
-    )))
+    dtype::of_code(stack[0] as i32)
 }
 
 /// The sizes that the operands broadcast to.
@@ -519,30 +397,9 @@ pub fn castable(from: ScalarType, to: ScalarType) -> Result<(), Error> {
 /// # Errors
 /// `Invalid` where the sizes do not broadcast.
 pub fn broadcast(inputs: &[Input]) -> Result<Dims, Error> {
-    let mut sizes = Dims::new();
-    for input in inputs {
-        let Input::Of(tensor) = input else { continue };
-        let other = tensor.sizes();
-        if sizes == other {
-            continue;
-        }
-        while sizes.len() < other.len() {
-            sizes.insert(0, 1);
-        }
-        let front = sizes.len() - other.len();
-        // From the last on, so that of several that do not fit PyTorch's is told.
-        for (at, &size) in other.iter().enumerate().rev() {
-            let to = &mut sizes[front + at];
-            if *to == 1 {
-                *to = size;
-            } else if size != 1 && size != *to {
-                return Err(Error::Invalid(format!(
-                    "The size of tensor a ({}) must match the size of tensor b ({size}) at non-singleton dimension {}",
-                    *to,
-                    front + at
-                )));
-            }
-        }
-    }
-    Ok(sizes)
+    let tensors = inputs.iter().filter_map(|input| match input {
+        Input::Of(tensor) => Some(tensor.sizes()),
+        Input::Value(_) => None,
+    });
+    Ok(sizes::broadcast(tensors)?)
 }

@@ -4,10 +4,11 @@ use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{empty_in_format, images, prepare};
 use crate::runtime::bridge::run;
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use wave32_ops::View;
 use wave32_ops::pool::{Divisor, Windows, avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward};
+use wave32_torch_logic::ScalarType;
+use wave32_torch_logic::windows::{adaptive, sliding};
 
 /// Kernels of `aten`. One-dimensional pooling arrives as two-dimensional.
 pub const OPS: &[Registration] = crate::ops! {
@@ -21,75 +22,6 @@ pub const OPS: &[Registration] = crate::ops! {
     "adaptive_avg_pool2d.out" => adaptive_avg_out,
     "_adaptive_avg_pool2d_backward" => adaptive_avg_backward,
 };
-
-/// What PyTorch takes as height and width.
-fn pair(values: &[i64], absent: [u64; 2]) -> Result<[u64; 2], Error> {
-    let bad = |_| Error::NoKernel(format!("pooling by {values:?}"));
-    Ok(match *values {
-        [] => absent,
-        [both] => [u64::try_from(both).map_err(bad)?; 2],
-        [h, w] => [u64::try_from(h).map_err(bad)?, u64::try_from(w).map_err(bad)?],
-        _ => return Err(Error::NoKernel(format!("pooling by {values:?}"))),
-    })
-}
-
-/// Sliding windows over `x` and the sizes of what comes out. What PyTorch refuses becomes `NoKernel`: the CPU
-/// words the error.
-fn sliding(
-    x: &Tensor,
-    [kernel, stride, padding, dilation]: [&[i64]; 4],
-    ceil: bool,
-) -> Result<(Windows, Dims), Error> {
-    let kernel = pair(kernel, [1; 2])?;
-    let (stride, padding) = (pair(stride, kernel)?, pair(padding, [0; 2])?);
-    let dilation = pair(dilation, [1; 2])?;
-    let sizes = x.sizes();
-    let refused =
-        || Error::NoKernel(format!("pooling of {sizes:?} by {kernel:?} with {stride:?} and {padding:?}"));
-    if !(3..=4).contains(&sizes.len()) || [kernel, stride, dilation].as_flattened().contains(&0) {
-        return Err(refused());
-    }
-    let mut outs = sizes.clone();
-    for at in 0..2 {
-        let axis = sizes.len() - 2 + at;
-        let size = sizes[axis] as u64;
-        let reach = dilation[at].saturating_mul(kernel[at] - 1).saturating_add(1);
-        if padding[at] > reach / 2 {
-            return Err(refused());
-        }
-        let slack = (size + 2 * padding[at]).checked_sub(reach);
-        // In ceil mode a window may start on a fraction of a step, even where not one fits whole.
-        let more = if ceil { stride[at] - 1 } else { 0 };
-        let mut count = match slack {
-            Some(slack) => (slack + more) / stride[at] + 1,
-            None if size + 2 * padding[at] + more >= reach => 1,
-            None => return Err(refused()),
-        };
-        if ceil && (count - 1) * stride[at] >= size + padding[at] {
-            count -= 1;
-        }
-        outs[axis] = count as i64;
-    }
-    if sizes[sizes.len() - 3..].contains(&0) || outs.iter().skip(outs.len() - 2).any(|&size| size < 1) {
-        return Err(refused());
-    }
-    Ok((Windows::Sliding { kernel, stride, padding, dilation }, outs))
-}
-
-fn adaptive_sizes(x: &Tensor, wanted: &[i64]) -> Result<Dims, Error> {
-    let rank = x.sizes().len();
-    let refused = || Error::NoKernel(format!("adaptive pooling of {:?} to {wanted:?}", x.sizes()));
-    if !(3..=4).contains(&rank) || x.sizes()[rank - 2..].contains(&0) || wanted.iter().any(|&size| size < 0) {
-        return Err(refused());
-    }
-    let mut outs = x.sizes();
-    match *wanted {
-        [both] => outs[rank - 2..].fill(both),
-        [h, w] => outs[rank - 2..].copy_from_slice(&[h, w]),
-        _ => return Err(refused()),
-    }
-    Ok(outs)
-}
 
 /// The (N, C, H, W) views of tensors that all are images or batches of images.
 fn sides<const N: usize>(tensors: [&Tensor; N]) -> Result<[View; N], Error> {
@@ -143,7 +75,7 @@ fn max_out(
     out: &Tensor,
     indices: &Tensor,
 ) -> Result<(Tensor, Tensor), Error> {
-    let (windows, sizes) = sliding(x, [kernel, stride, padding, dilation], ceil)?;
+    let (windows, sizes) = sliding(&x.sizes(), [kernel, stride, padding, dilation], ceil)?;
     maxima(windows, &sizes, x, out, indices)
 }
 
@@ -159,7 +91,7 @@ fn max_backward_out(
     indices: &Tensor,
     grad_input: &Tensor,
 ) -> Result<Tensor, Error> {
-    let (windows, sizes) = sliding(x, [kernel, stride, padding, dilation], ceil)?;
+    let (windows, sizes) = sliding(&x.sizes(), [kernel, stride, padding, dilation], ceil)?;
     maxima_backward(windows, &sizes, grad, x, indices, grad_input)
 }
 
@@ -169,7 +101,7 @@ fn adaptive_max_out(
     out: &Tensor,
     indices: &Tensor,
 ) -> Result<(Tensor, Tensor), Error> {
-    let sizes = adaptive_sizes(x, wanted)?;
+    let sizes = adaptive(&x.sizes(), wanted)?;
     maxima(Windows::Adaptive, &sizes, x, out, indices)
 }
 
@@ -203,7 +135,7 @@ fn avg_out(
     fixed: Option<i64>,
     out: &Tensor,
 ) -> Result<Tensor, Error> {
-    let (windows, sizes) = sliding(x, [kernel, stride, padding, &[]], ceil)?;
+    let (windows, sizes) = sliding(&x.sizes(), [kernel, stride, padding, &[]], ceil)?;
     averages(windows, divisor(count_include_pad, fixed)?, x, &sizes, out)
 }
 
@@ -219,7 +151,7 @@ fn avg_backward_out(
     fixed: Option<i64>,
     grad_input: &Tensor,
 ) -> Result<Tensor, Error> {
-    let (windows, sizes) = sliding(x, [kernel, stride, padding, &[]], ceil)?;
+    let (windows, sizes) = sliding(&x.sizes(), [kernel, stride, padding, &[]], ceil)?;
     let divisor = divisor(count_include_pad, fixed)?;
     if grad.sizes()[..] != sizes[..] || grad.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("gradients of sizes {:?}, not {sizes:?}", grad.sizes())));
@@ -248,12 +180,12 @@ fn adaptive_avg_into(x: &Tensor, sizes: &[i64], out: &Tensor) -> Result<Tensor, 
 }
 
 fn adaptive_avg(x: &Tensor, wanted: &[i64]) -> Result<Tensor, Error> {
-    let sizes = adaptive_sizes(x, wanted)?;
+    let sizes = adaptive(&x.sizes(), wanted)?;
     adaptive_avg_into(x, &sizes, &empty_in_format(x, &sizes)?)
 }
 
 fn adaptive_avg_out(x: &Tensor, wanted: &[i64], out: &Tensor) -> Result<Tensor, Error> {
-    adaptive_avg_into(x, &adaptive_sizes(x, wanted)?, out)
+    adaptive_avg_into(x, &adaptive(&x.sizes(), wanted)?, out)
 }
 
 fn adaptive_avg_backward(grad: &Tensor, x: &Tensor) -> Result<Tensor, Error> {

@@ -6,10 +6,11 @@ use crate::dispatch::register::Registration;
 use crate::ops::pointwise::{Pointwise, Rule};
 use crate::runtime::bridge::{run, view};
 use crate::runtime::rng;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::Op;
 use wave32_ops::random::{Draw, PhiloxState, counters, dropout, random};
+use wave32_torch_logic::ScalarType;
+use wave32_torch_logic::number::{range_between, range_of};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -19,7 +20,7 @@ pub const OPS: &[Registration] = crate::ops! {
     "bernoulli_.float" => bernoulli,
     "bernoulli_.Tensor" => bernoulli_of,
     "bernoulli.out" => bernoulli_out,
-    "random_" => |x: &Tensor, generator: Option<&Generator>| integers(x, 0, range_of(x)?, generator),
+    "random_" => |x: &Tensor, generator: Option<&Generator>| integers(x, 0, range_of(x.dtype()?)?, generator),
     "random_.to" => |x: &Tensor, to: i64, generator: Option<&Generator>| from_to(x, 0, Some(to), generator),
     "random_.from" => from_to,
     "native_dropout" => native_dropout,
@@ -102,39 +103,8 @@ fn bernoulli_out(chance: &Tensor, generator: Option<&Generator>, out: &Tensor) -
     bernoulli_of(out, chance, generator)
 }
 
-/// How many whole numbers `random_()` draws from: as many as the type holds exactly.
-fn range_of(x: &Tensor) -> Result<u64, Error> {
-    Ok(match x.dtype()? {
-        ScalarType::F32 => (1 << 24) + 1,
-        ScalarType::F16 => (1 << 11) + 1,
-        ScalarType::BF16 => (1 << 8) + 1,
-        ScalarType::Bool => 2,
-        ScalarType::U8 => 1 << 8,
-        ScalarType::I8 => 1 << 7,
-        ScalarType::I16 => 1 << 15,
-        ScalarType::I32 => 1 << 31,
-        ScalarType::I64 => 1 << 63,
-        other => return Err(Error::NoKernel(format!("random_ of {}", other.name()))),
-    })
-}
-
 fn from_to(x: &Tensor, from: i64, to: Option<i64>, generator: Option<&Generator>) -> Result<Tensor, Error> {
-    let dtype = x.dtype()?;
-    let room = range_of(x)? as i128;
-    // The largest float that is drawn is the range itself.
-    let most = if dtype.is_float() { room } else { room - 1 };
-    let least = if matches!(dtype, ScalarType::U8 | ScalarType::Bool) { 0 } else { -room };
-    if i128::from(from) < least || to.is_some_and(|to| i128::from(to) - 1 > most) {
-        return Err(Error::NoKernel("bounds beyond the type's".into()));
-    }
-    match to {
-        Some(to) if from >= to => Err(Error::Invalid(format!(
-            "random_ expects 'from' to be less than 'to', but got from={from} >= to={to}"
-        ))),
-        Some(to) => integers(x, from, to.wrapping_sub(from) as u64, generator),
-        // Up to the type's largest.
-        None => integers(x, from, range_of(x)?.wrapping_sub(from as u64), generator),
-    }
+    integers(x, from, range_between(x.dtype()?, from, to)?, generator)
 }
 
 fn integers(x: &Tensor, base: i64, range: u64, generator: Option<&Generator>) -> Result<Tensor, Error> {

@@ -2,13 +2,13 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::dispatch::result::{prepare, wrap};
-use crate::dispatch::scalar::{Scalar, ScalarOp};
+use crate::dispatch::result::prepare;
+use crate::dispatch::scalar::ScalarOp;
 use crate::runtime::bridge::{run, view};
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::tensor::{Dims, Tensor};
-use smallvec::SmallVec;
+use crate::tensors::tensor::Tensor;
 use wave32_ops::{Reduce, cumsum, extreme, reduce, variance};
+use wave32_torch_logic::sizes::{Reduced, wrap};
+use wave32_torch_logic::{Scalar, ScalarType, promotion};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -175,7 +175,7 @@ fn spread(
     correction: Option<Scalar>,
     keep: bool,
 ) -> Result<Tensor, Error> {
-    let (correction, shape) = (correction_of(x, correction)?, Shape::new(x, dims, keep)?);
+    let (correction, shape) = (correction_of(x, correction)?, shape_of(x, dims, keep)?);
     let out = Tensor::empty(&shape.sizes, x.dtype()?)?;
     let (from, to) = (view(x)?, view(&out)?);
     run(|queue| variance(queue, &from, &shape.dims, correction, root, Some(&to), None))?;
@@ -190,7 +190,7 @@ fn spread_into(
     keep: bool,
     out: &Tensor,
 ) -> Result<Tensor, Error> {
-    let (correction, shape) = (correction_of(x, correction)?, Shape::new(x, dims, keep)?);
+    let (correction, shape) = (correction_of(x, correction)?, shape_of(x, dims, keep)?);
     prepare_apart(out, &shape.sizes, x.dtype()?, x)?;
     let (from, to) = (view(x)?, view(out)?);
     run(|queue| variance(queue, &from, &shape.dims, correction, root, Some(&to), None))?;
@@ -209,47 +209,8 @@ fn spread_and_mean(
     Ok((out, reduced(Reduce::Mean, x, dims, keep, float_type(x.dtype()?)?)?))
 }
 
-/// Reduced dimensions and the sizes of the result.
-struct Shape {
-    dims: SmallVec<[usize; 8]>,
-    sizes: Dims,
-}
-
-impl Shape {
-    /// No dimensions named are all of them.
-    fn new(x: &Tensor, named: Option<&[i64]>, keep: bool) -> Result<Self, Error> {
-        let rank = x.sizes().len();
-        let mut dims = SmallVec::new();
-        for &dim in named.unwrap_or_default() {
-            let dim = wrap(dim, rank)?;
-            if dims.contains(&dim) {
-                return Err(Error::NoKernel(format!("dimension {dim} appears twice")));
-            }
-            dims.push(dim);
-        }
-        if dims.is_empty() {
-            dims.extend(0..rank);
-        }
-        // A scalar has no dimension to reduce, though it may be called 0.
-        dims.retain(|dim| *dim < rank);
-        let mut sizes = Dims::new();
-        for (dim, &size) in x.sizes().iter().enumerate() {
-            match (dims.contains(&dim), keep) {
-                (false, _) => sizes.push(size),
-                (true, true) => sizes.push(1),
-                (true, false) => {}
-            }
-        }
-        Ok(Self { dims, sizes })
-    }
-}
-
-fn is_float(dtype: ScalarType) -> bool {
-    matches!(dtype, ScalarType::F32 | ScalarType::F16 | ScalarType::BF16 | ScalarType::F64)
-}
-
 fn float_type(dtype: ScalarType) -> Result<ScalarType, Error> {
-    if is_float(dtype) {
+    if dtype.is_float() {
         Ok(dtype)
     } else {
         Err(Error::NoKernel(format!("a mean or norm in {}", dtype.name())))
@@ -258,17 +219,12 @@ fn float_type(dtype: ScalarType) -> Result<ScalarType, Error> {
 
 /// Sums of whole numbers are `int64`.
 fn sum_type(x: &Tensor, dtype: Option<ScalarType>) -> Result<ScalarType, Error> {
-    let own = x.dtype()?;
-    let whole = matches!(
-        own,
-        ScalarType::I64
-            | ScalarType::I32
-            | ScalarType::I16
-            | ScalarType::I8
-            | ScalarType::U8
-            | ScalarType::Bool
-    );
-    Ok(dtype.unwrap_or(if whole { ScalarType::I64 } else { own }))
+    dtype.map_or_else(|| x.dtype().map(promotion::sum_type), Ok)
+}
+
+/// What a reduction of `x` leaves.
+fn shape_of(x: &Tensor, dims: Option<&[i64]>, keep: bool) -> Result<Reduced, Error> {
+    Ok(Reduced::new(&x.sizes(), dims, keep)?)
 }
 
 fn reduced(
@@ -278,7 +234,7 @@ fn reduced(
     keep: bool,
     dtype: ScalarType,
 ) -> Result<Tensor, Error> {
-    let shape = Shape::new(x, dims, keep)?;
+    let shape = shape_of(x, dims, keep)?;
     let out = Tensor::empty(&shape.sizes, dtype)?;
     launch(how, x, &shape, &out)?;
     Ok(out)
@@ -292,7 +248,7 @@ fn reduced_into(
     dtype: Option<ScalarType>,
     out: &Tensor,
 ) -> Result<Tensor, Error> {
-    let shape = Shape::new(x, dims, keep)?;
+    let shape = shape_of(x, dims, keep)?;
     prepare_apart(out, &shape.sizes, dtype.unwrap_or(out.dtype()?), x)?;
     launch(how, x, &shape, out)?;
     out.share()
@@ -307,10 +263,10 @@ fn prepare_apart(out: &Tensor, sizes: &[i64], dtype: ScalarType, x: &Tensor) -> 
     Ok(())
 }
 
-fn launch(how: Reduce, x: &Tensor, shape: &Shape, out: &Tensor) -> Result<(), Error> {
+fn launch(how: Reduce, x: &Tensor, shape: &Reduced, out: &Tensor) -> Result<(), Error> {
     // The CPU converts each element first, which for floats to whole numbers is something else.
     let counts = matches!(how, Reduce::Any | Reduce::All | Reduce::CountNonzero);
-    if !counts && is_float(x.dtype()?) && !is_float(out.dtype()?) {
+    if !counts && x.dtype()?.is_float() && !out.dtype()?.is_float() {
         return Err(Error::NoKernel(format!("a reduction into {}", out.dtype()?.name())));
     }
     let (from, to) = (view(x)?, view(out)?);
@@ -334,7 +290,7 @@ fn cumsum_into(x: &Tensor, dim: i64, dtype: Option<ScalarType>, out: &Tensor) ->
     let dim = wrap(dim, x.sizes().len())?;
     prepare(out, &x.sizes(), dtype.unwrap_or(out.dtype()?), &[x])?;
     // A scalar is its own sum, but converted; the CPU converts floats to whole numbers one by one.
-    if x.sizes().is_empty() || (is_float(x.dtype()?) && !is_float(out.dtype()?)) {
+    if x.sizes().is_empty() || (x.dtype()?.is_float() && !out.dtype()?.is_float()) {
         return Err(Error::NoKernel(format!(
             "a running sum of {:?} into {}",
             x.sizes(),
@@ -354,7 +310,7 @@ fn extreme_into(
     values: &Tensor,
     places: &Tensor,
 ) -> Result<(Tensor, Tensor), Error> {
-    let shape = Shape::new(x, Some(&[dim]), keep)?;
+    let shape = shape_of(x, Some(&[dim]), keep)?;
     prepare(values, &shape.sizes, x.dtype()?, &[x])?;
     prepare(places, &shape.sizes, ScalarType::I64, &[x, values])?;
     let (from, to, places_to) = (view(x)?, view(values)?, view(places)?);
@@ -364,7 +320,7 @@ fn extreme_into(
 
 fn place_into(least: bool, x: &Tensor, dim: Option<i64>, keep: bool, out: &Tensor) -> Result<Tensor, Error> {
     let dims = dim.map(|dim| [dim]);
-    let shape = Shape::new(x, dims.as_ref().map(|dims| &dims[..]), keep)?;
+    let shape = shape_of(x, dims.as_ref().map(|dims| &dims[..]), keep)?;
     prepare(out, &shape.sizes, ScalarType::I64, &[x])?;
     let (from, to) = (view(x)?, view(out)?);
     run(|queue| extreme(queue, least, &from, &shape.dims, None, Some(&to)))?;

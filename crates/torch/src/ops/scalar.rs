@@ -1,16 +1,18 @@
 //! Elementwise operators that take a `Scalar`, and lists of them.
 
+use crate::abi::conversions::default_float;
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::exactly;
-use crate::dispatch::scalar::{Either, Scalar, ScalarOp, default_float};
+use crate::dispatch::scalar::{Either, ScalarOp};
 use crate::ops::binary;
-use crate::ops::pointwise::{Input, Pointwise, Rule, category, fitted};
-use crate::tensors::dtype::ScalarType;
+use crate::ops::pointwise::{Input, Pointwise, Rule};
 use crate::tensors::memory_ops::resize;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_ops::{Number, Op};
+use wave32_torch_logic::number::{self, bound, fitted};
+use wave32_torch_logic::{Scalar, ScalarType, promotion};
 
 /// Kernels of `aten`.
 pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
@@ -124,22 +126,7 @@ fn backward(op: Op, grad: &Tensor, x: &Tensor, s: Scalar, t: Scalar, out: &Tenso
 
 /// The type to compute in where the numbers decide that, which they do by being of a higher category.
 fn promote(x: &Tensor, numbers: &[Scalar]) -> Result<Option<ScalarType>, Error> {
-    let dtype = x.dtype()?;
-    let of = |number: &Scalar| match number {
-        Scalar::Bool(_) => 0,
-        Scalar::Int(_) => 1,
-        Scalar::Float(_) => 2,
-        Scalar::Complex(..) => 3,
-    };
-    let highest = numbers.iter().map(of).max().unwrap_or(0);
-    if highest <= category(dtype) {
-        return Ok(None);
-    }
-    match highest {
-        1 => Ok(Some(ScalarType::I64)),
-        2 => Ok(Some(default_float())),
-        _ => Err(Error::NoKernel("a complex number".into())),
-    }
+    Ok(promotion::promoted_by(x.dtype()?, numbers, default_float)?)
 }
 
 /// Where a result goes.
@@ -236,24 +223,6 @@ fn clamp(x: &Tensor, min: Option<Scalar>, max: Option<Scalar>, out: &Tensor) -> 
     }
 }
 
-/// A bound of elements of a type. One that it does not hold is the CPU's: whether that bounds nothing or is refused depends on
-/// torch's version.
-fn bound(value: Scalar, of: ScalarType) -> Result<Number, Error> {
-    let (least, most) = match of {
-        ScalarType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        ScalarType::I16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
-        ScalarType::I8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
-        ScalarType::U8 => (0, 255),
-        _ => return value.number(),
-    };
-    match value.number()? {
-        Number::Int(number) if !(least..=most).contains(&number) => {
-            Err(Error::NoKernel(format!("a bound of {number} for {}", of.name())))
-        }
-        number => Ok(number),
-    }
-}
-
 fn power(x: &Tensor, exponent: Scalar, out: &Tensor) -> Result<Tensor, Error> {
     let to = promote(x, &[exponent])?;
     // Of -inf and -0 roots are not what powers are; which of them PyTorch's CPU takes goes by the type.
@@ -311,19 +280,7 @@ fn masked_fill(x: &Tensor, mask: &Tensor, value: Scalar) -> Result<Tensor, Error
 
 fn arange(start: Scalar, end: Scalar, step: Scalar, out: &Tensor) -> Result<Tensor, Error> {
     let (from, to, by) = (start.number()?, end.number()?, step.number()?);
-    if by.float() == 0.0 {
-        return Err(Error::Invalid("step must be nonzero".into()));
-    }
-    if (to.float() - from.float()) * by.float() < 0.0 {
-        return Err(Error::Invalid("upper bound and lower bound inconsistent with step sign".into()));
-    }
-    let length = match (from, to, by) {
-        (Number::Int(from), Number::Int(to), Number::Int(by)) => {
-            let (span, by) = (i128::from(to) - i128::from(from), i128::from(by));
-            i64::try_from((span + by - by.signum()) / by).unwrap_or(i64::MAX)
-        }
-        _ => ((to.float() - from.float()) / by.float()).ceil() as i64,
-    };
+    let length = number::steps(from, to, by)?;
     if out.numel() != length {
         if out.numel() > 0 {
             crate::abi::gil::warn(&format!(
@@ -336,9 +293,7 @@ fn arange(start: Scalar, end: Scalar, step: Scalar, out: &Tensor) -> Result<Tens
         }
         resize(out, &[length])?;
     }
-    let whole = |number: Number| {
-        if category(out.dtype().unwrap_or(ScalarType::F32)) < 2 { Number::Int(number.int()) } else { number }
-    };
+    let whole = |number| number::whole_for(number, out.dtype().unwrap_or(ScalarType::F32));
     counted(out, |queue, view| wave32_ops::arange(queue, view, whole(from), whole(by)))
 }
 

@@ -2,13 +2,14 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::dispatch::result::{bits, empty_in_format, prepare, same_elements, wrap};
-use crate::runtime::bridge::{contiguous, run, view};
-use crate::tensors::copies;
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::dispatch::result::{bits, empty_in_format, prepare, same_elements};
+use crate::runtime::bridge::{run, view};
+use crate::tensors::copies::{self, contiguous};
+use crate::tensors::tensor::Tensor;
 use wave32_ops::pad::{Padding, pad, pad_backward};
 use wave32_ops::{View, rearrange};
+use wave32_torch_logic::sizes::{self, wrap};
+use wave32_torch_logic::{Dims, ScalarType, windows};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -73,24 +74,12 @@ fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<Tensor, Error> {
     let (look, dtype) = (parts_view(tensors, out)?, out.dtype()?);
     // An empty tensor of one dimension fits everywhere, as ever.
     let parts: Vec<&Tensor> = tensors.iter().filter(|part| part.sizes()[..] != [0]).collect();
-    let Some(first) = parts.first() else {
+    if parts.is_empty() {
         prepare(out, &[0], dtype, &[])?;
         return out.share();
-    };
-    let dim = wrap(dim, first.sizes().len())?;
-    let mut sizes = first.sizes();
-    if sizes.is_empty() {
-        return Err(Error::NoKernel("a concatenation of scalars".into()));
     }
-    sizes[dim] = 0;
-    for part in &parts {
-        let fits = part.sizes().len() == sizes.len()
-            && part.sizes().iter().zip(&sizes).enumerate().all(|(at, (a, b))| at == dim || a == b);
-        if !fits {
-            return Err(Error::NoKernel(format!("a part of sizes {:?}", part.sizes())));
-        }
-        sizes[dim] += part.sizes()[dim];
-    }
+    let all: Vec<Dims> = parts.iter().map(|part| part.sizes()).collect();
+    let (dim, sizes) = sizes::joined(&all, dim)?;
     prepare(out, &sizes, dtype, &parts)?;
     if parts.len() > 1 && parts.iter().any(|part| part.numel() > 0 && same_elements(part, out)) {
         return Err(Error::NoKernel("a result that overlaps an operand".into()));
@@ -102,13 +91,7 @@ fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<Tensor, Error> {
 }
 
 fn flip(x: &Tensor, dims: &[i64]) -> Result<Tensor, Error> {
-    let mut flipped = dims.iter().map(|&dim| wrap(dim, x.sizes().len())).collect::<Result<Vec<_>, _>>()?;
-    flipped.sort_unstable();
-    if flipped.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(Error::Invalid(format!("dim {dims:?} appears multiple times in the list of dims")));
-    }
-    // The only dimension that a scalar has is the one that it does not have.
-    flipped.retain(|&dim| dim < x.sizes().len());
+    let flipped = sizes::distinct(dims, x.sizes().len())?;
     let from = bits(x)?;
     let out = x.empty_like(x.dtype()?)?;
     let to = bits(&out)?;
@@ -127,16 +110,7 @@ fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor, Error> {
     if shifts.is_empty() || shifts.len() != dims.len() || rank == 0 {
         return Err(Error::NoKernel(format!("a roll by {shifts:?} along {dims:?}")));
     }
-    // A dimension named twice rolls twice.
-    let mut all: Vec<(usize, i64)> = Vec::new();
-    for (&dim, &shift) in dims.iter().zip(shifts) {
-        let dim = wrap(dim, rank)?;
-        let size = x.sizes()[dim].max(1);
-        match all.iter_mut().find(|(known, _)| *known == dim) {
-            Some((_, sum)) => *sum = (*sum + shift % size) % size,
-            None => all.push((dim, shift % size)),
-        }
-    }
+    let all = sizes::rolls(&x.sizes(), shifts, dims)?;
     // As PyTorch, where a step that moves nothing ends in a contiguous copy.
     let still = dims
         .iter()
@@ -179,28 +153,8 @@ fn triangle(x: &Tensor, upper: bool, diagonal: i64, out: &Tensor) -> Result<Tens
     out.share()
 }
 
-/// Sides as (before, after), negative ones cropping, from the outermost padded dimension on (PyTorch names the last one first), and the
-/// padded sizes. What PyTorch refuses becomes `NoKernel`: the CPU words the error.
-fn geometry(padding: Padding, x: &Tensor, flat: &[i64]) -> Result<(Vec<[i64; 2]>, Dims), Error> {
-    let (rank, axes) = (x.sizes().len(), flat.len() / 2);
-    let refused = || Error::NoKernel(format!("{padding:?} padding of {:?} by {flat:?}", x.sizes()));
-    let odd = flat.len() % 2 == 1 || (rank != axes + 1 && rank != axes + 2);
-    if odd || x.sizes()[rank.saturating_sub(axes + 1)..].contains(&0) {
-        return Err(refused());
-    }
-    let mut sizes = x.sizes();
-    let sides: Vec<[i64; 2]> = flat.chunks(2).rev().map(|side| [side[0], side[1]]).collect();
-    for (size, side) in sizes[rank - axes..].iter_mut().zip(&sides) {
-        if padding == Padding::Reflect && side.iter().any(|by| by >= size) || *size + side[0] + side[1] < 1 {
-            return Err(refused());
-        }
-        *size += side[0] + side[1];
-    }
-    Ok((sides, sizes))
-}
-
 fn padded(padding: Padding, x: &Tensor, flat: &[i64]) -> Result<Tensor, Error> {
-    let (_, sizes) = geometry(padding, x, flat)?;
+    let (_, sizes) = windows::padded(padding, &x.sizes(), flat)?;
     padded_into(padding, x, flat, &empty_in_format(x, &sizes)?)
 }
 
@@ -208,7 +162,7 @@ fn padded_into(padding: Padding, x: &Tensor, flat: &[i64], out: &Tensor) -> Resu
     if padding == Padding::Reflect && x.dtype()? == ScalarType::Bool {
         return Err(Error::NoKernel("reflection of bools".into()));
     }
-    let (sides, sizes) = geometry(padding, x, flat)?;
+    let (sides, sizes) = windows::padded(padding, &x.sizes(), flat)?;
     prepare(out, &sizes, x.dtype()?, &[x])?;
     let (from, to) = (bits(x)?, bits(out)?);
     run(|queue| pad(queue, padding, &sides, &from, &to))?;
@@ -226,7 +180,7 @@ fn unpadded_into(
     flat: &[i64],
     out: &Tensor,
 ) -> Result<Tensor, Error> {
-    let (sides, sizes) = geometry(padding, x, flat)?;
+    let (sides, sizes) = windows::padded(padding, &x.sizes(), flat)?;
     if grad.sizes()[..] != sizes[..] || grad.dtype()? != x.dtype()? {
         return Err(Error::NoKernel(format!("gradients of sizes {:?}, not {sizes:?}", grad.sizes())));
     }

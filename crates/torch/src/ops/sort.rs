@@ -3,12 +3,13 @@
 use crate::abi::error::Error;
 use crate::dispatch::index_errors;
 use crate::dispatch::register::Registration;
-use crate::dispatch::result::{apart, bits, prepare, same_elements, wrap};
+use crate::dispatch::result::{apart, bits, prepare, same_elements};
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{argsort, index};
+use wave32_torch_logic::ScalarType;
+use wave32_torch_logic::sizes::wrap;
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -33,7 +34,7 @@ fn dimension(x: &Tensor, dim: i64) -> Result<usize, Error> {
     if x.sizes().is_empty() {
         return Err(Error::NoKernel("a scalar in order".into()));
     }
-    wrap(dim, x.sizes().len())
+    Ok(wrap(dim, x.sizes().len())?)
 }
 
 /// The first elements in order along `dim`, as many as `sizes` has.

@@ -5,9 +5,9 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::result::{exactly, prepare};
 use crate::ops::pointwise::{Input, Pointwise, Rule};
 use crate::tensors::copies;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::Op;
+use wave32_torch_logic::ScalarType;
 
 /// A row each: `out=` of a function; functional and in-place forms follow from it.
 macro_rules! functions {

@@ -4,8 +4,9 @@ use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{images, prepare};
 use crate::runtime::bridge::run;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use wave32_ops::upsample::{Resample, upsample1d, upsample2d, upsample2d_backward};
+use wave32_torch_logic::windows::resampled;
 
 type Scale = Option<f64>;
 
@@ -64,19 +65,9 @@ fn factors(scales: &[Scale]) -> [Scale; 2] {
     }
 }
 
-/// Sizes of the result for input sizes (N, C, ...); `NoKernel` for what PyTorch refuses, which the CPU words.
-fn resized(from: &[i64], size: &[i64], axes: usize) -> Result<Dims, Error> {
-    if from.len() != axes + 2 || size.len() != axes || from[1..].iter().chain(size).any(|&size| size < 1) {
-        return Err(Error::NoKernel(format!("resampling of {from:?} to {size:?}")));
-    }
-    let mut sizes = Dims::from_slice(&from[..2]);
-    sizes.extend_from_slice(size);
-    Ok(sizes)
-}
-
 fn forward(how: Resample, x: &Tensor, size: &[i64], scales: &[Scale], out: &Tensor) -> Result<Tensor, Error> {
     let axes = scales.len();
-    let sizes = resized(&x.sizes(), size, axes)?;
+    let sizes = resampled(&x.sizes(), size, axes)?;
     prepare(out, &sizes, x.dtype()?, &[x])?;
     let (from, to) = (images(x, axes)?, images(out, axes)?);
     run(|queue| match *scales {
@@ -95,7 +86,7 @@ fn backward(
     grad_input: &Tensor,
 ) -> Result<Tensor, Error> {
     let axes = scales.len();
-    if grad.sizes() != resized(from, size, axes)? {
+    if grad.sizes() != resampled(from, size, axes)? {
         return Err(Error::NoKernel(format!("gradients of sizes {:?}", grad.sizes())));
     }
     prepare(grad_input, from, grad.dtype()?, &[grad])?;

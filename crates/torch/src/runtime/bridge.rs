@@ -2,11 +2,11 @@
 
 use crate::abi::error::Error;
 use crate::runtime::state;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use wave32_device::DeviceError;
 use wave32_ops::{OpError, Planner, Queue, View};
+use wave32_torch_logic::ScalarType;
 
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
@@ -16,27 +16,6 @@ impl From<OpError> for Error {
             OpError::Device(error) => error.into(),
             refused => Self::NoKernel(refused.to_string()),
         }
-    }
-}
-
-/// The element types that device operations know.
-impl TryFrom<ScalarType> for wave32_ops::ElementType {
-    type Error = Error;
-
-    fn try_from(dtype: ScalarType) -> Result<Self, Error> {
-        Ok(match dtype {
-            ScalarType::F32 => Self::F32,
-            ScalarType::F16 => Self::F16,
-            ScalarType::BF16 => Self::BF16,
-            ScalarType::F64 => Self::F64,
-            ScalarType::I64 => Self::I64,
-            ScalarType::I32 => Self::I32,
-            ScalarType::I16 => Self::I16,
-            ScalarType::I8 => Self::I8,
-            ScalarType::U8 => Self::U8,
-            ScalarType::Bool => Self::Bool,
-            other => return Err(Error::NoKernel(format!("an operation on {}", other.name()))),
-        })
     }
 }
 
@@ -86,17 +65,4 @@ pub fn planned<T>(work: impl FnOnce(&mut Planner, &mut dyn Queue) -> Result<T, O
         let mut planner = PLANNER.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut planner, queue)
     })
-}
-
-/// The tensor itself where it is contiguous, else a contiguous copy.
-///
-/// # Errors
-/// `Device`, `Gone` or `OutOfMemory` from the queue.
-pub fn contiguous(tensor: &Tensor) -> Result<Tensor, Error> {
-    if tensor.is_contiguous() {
-        return tensor.share();
-    }
-    let made = Tensor::empty(&tensor.sizes(), tensor.dtype()?)?;
-    crate::tensors::copies::copy(tensor, &made)?;
-    Ok(made)
 }

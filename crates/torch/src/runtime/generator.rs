@@ -6,7 +6,8 @@
 //! the device by building two generators that differ in it.
 
 use crate::abi::calls::{Device, Handle, PRIVATE_USE_1, api};
-use crate::abi::error::{Error, raise};
+use crate::abi::error::Error;
+use crate::abi::raise::raise;
 use crate::abi::vtable::{self, Object, Table};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wave32_device::{DeviceError, Queue};
+use wave32_torch_logic::settings::{self, readable};
 use wave32_vulkan::{HeapStats, Options, VulkanQueue};
 
 enum State {
@@ -104,43 +105,25 @@ fn open() -> Result<VulkanQueue, DeviceError> {
     };
     let index = match variable("WAVE_VISIBLE_DEVICES") {
         None => None,
-        Some(text) => {
-            let first = text.split(',').next().unwrap_or_default().trim();
-            let index = first.parse::<usize>();
-            Some(index.map_err(|_| {
-                wrong("WAVE_VISIBLE_DEVICES", &text, "the index of a device (`wave32 devices` lists them)")
-            })?)
-        }
+        Some(text) => Some(settings::first_index(&text).ok_or_else(|| {
+            wrong("WAVE_VISIBLE_DEVICES", &text, "the index of a device (`wave32 devices` lists them)")
+        })?),
     };
     let set = CAP.load(Ordering::Relaxed);
     let memory_cap = match variable("WAVE_MEMORY_CAP") {
         _ if set != u64::MAX => Some(set),
         None => None,
         Some(text) => Some(
-            parse_bytes(&text)
+            settings::parse_bytes(&text)
                 .ok_or_else(|| wrong("WAVE_MEMORY_CAP", &text, "bytes, or a number with K, M or G"))?,
         ),
     };
     let mut queue = wave32_vulkan::open(index, Options { memory_cap, ..Options::default() })?;
     if let Some(text) = variable("WAVE_TIMEOUT") {
-        let seconds = text.trim().parse::<f64>().ok().filter(|s| *s > 0.0 && *s < 1e6);
-        let seconds = seconds.ok_or_else(|| wrong("WAVE_TIMEOUT", &text, "seconds"))?;
+        let seconds = settings::seconds(&text).ok_or_else(|| wrong("WAVE_TIMEOUT", &text, "seconds"))?;
         queue.set_deadline(Duration::from_secs_f64(seconds));
     }
     Ok(queue)
-}
-
-/// `512M`, `2.5G`, `1000`.
-pub fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim().trim_end_matches(['b', 'B']).trim_end_matches('i');
-    let (number, unit) = match text.char_indices().next_back()? {
-        (at, 'k' | 'K') => (&text[..at], 1u64 << 10),
-        (at, 'm' | 'M') => (&text[..at], 1 << 20),
-        (at, 'g' | 'G') => (&text[..at], 1 << 30),
-        _ => (text, 1),
-    };
-    let bytes = number.trim().parse::<f64>().ok()? * unit as f64;
-    (bytes.is_finite() && bytes >= 0.0).then_some(bytes as u64)
 }
 
 /// Gives blocks of dead tensors back to the heap.
@@ -171,15 +154,6 @@ pub fn alloc(bytes: u64) -> Result<u64, Error> {
             readable(left.reserved),
         ))),
         other => other,
-    }
-}
-
-fn readable(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        1024..1_048_576 => format!("{:.2} KiB", bytes as f64 / 1024.0),
-        1_048_576..1_073_741_824 => format!("{:.2} MiB", bytes as f64 / 1_048_576.0),
-        _ => format!("{:.2} GiB", bytes as f64 / 1_073_741_824.0),
     }
 }
 
@@ -238,7 +212,6 @@ pub fn reopen() {
     let before = std::mem::replace(&mut *state, State::Unopened);
     drop(state);
     drop(before);
-    crate::dispatch::index_errors::forget();
 }
 
 /// Waits for work in flight and closes the device for good. Tensors that are still alive stay readable

@@ -4,11 +4,11 @@ use crate::abi::error::Error;
 use crate::dispatch::index_errors;
 use crate::runtime::bridge::{run, view};
 use crate::runtime::state;
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_device::Queue;
 use wave32_ops::View;
+use wave32_torch_logic::{strides, views};
 
 /// `dst.copy_(src)`; sizes are equal (the dispatcher broadcasts before).
 ///
@@ -16,7 +16,9 @@ use wave32_ops::View;
 /// `Device`, `Gone` or `OutOfMemory` from the queue; `Torch` where a call into libtorch fails.
 pub fn copy(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     if src.sizes() != dst.sizes() {
-        return copy(&expand(src, &dst.sizes())?, dst);
+        let sizes = dst.sizes();
+        let strides = views::expand(&src.sizes(), &src.strides(), &sizes)?;
+        return copy(&src.alias(&sizes, &strides, src.offset())?, dst);
     }
     if dst.numel() == 0 || src.is_same(dst) {
         return Ok(());
@@ -27,22 +29,6 @@ pub fn copy(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
         (false, true) => upload(src, dst),
         (false, false) => dst.copy_from(src),
     }
-}
-
-/// `src` seen with `sizes`, as `expand` does it.
-fn expand(src: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
-    let (from, strides) = (src.sizes(), src.strides());
-    let mismatch = || Error::Invalid(format!("a tensor of sizes {from:?} does not broadcast to {sizes:?}"));
-    let new = sizes.len().checked_sub(from.len()).ok_or_else(mismatch)?;
-    let mut expanded = crate::tensors::tensor::Dims::from_elem(0, sizes.len());
-    for d in 0..from.len() {
-        match (from[d], sizes[new + d]) {
-            (a, b) if a == b => expanded[new + d] = strides[d],
-            (1, _) => {}
-            _ => return Err(mismatch()),
-        }
-    }
-    src.alias(sizes, &expanded, src.offset())
 }
 
 /// Between two tensors of the device.
@@ -103,12 +89,8 @@ fn by_parts(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
 
 /// Real and imaginary part; of real numbers just the first.
 fn parts(tensor: &Tensor) -> Result<[Option<View>; 2], Error> {
-    let part = match tensor.dtype()? {
-        ScalarType::C32 => wave32_ops::ElementType::F16,
-        ScalarType::C64 => wave32_ops::ElementType::F32,
-        ScalarType::C128 => wave32_ops::ElementType::F64,
-        _ => return Ok([Some(view(tensor)?), None]),
-    };
+    let Some(part) = tensor.dtype()?.part() else { return Ok([Some(view(tensor)?), None]) };
+    let part = wave32_ops::ElementType::try_from(part)?;
     let sizes: SmallVec<[u64; 8]> = tensor.sizes().iter().map(|&size| size as u64).collect();
     let strides: SmallVec<[u64; 8]> = tensor.strides().iter().map(|&stride| stride as u64 * 2).collect();
     let at = |address| Ok::<_, Error>(Some(View::new(address, part, &sizes, &strides)?));
@@ -135,9 +117,7 @@ fn lanes(tensor: &Tensor) -> Result<View, Error> {
 }
 
 fn same_layout(a: &Tensor, b: &Tensor) -> bool {
-    // Strides of dimensions of size 1 mean nothing.
-    let pairs = a.strides().into_iter().zip(b.strides());
-    pairs.zip(a.sizes()).all(|((a, b), size)| a == b || size == 1)
+    strides::are_alike(&a.sizes(), &a.strides(), &b.strides())
 }
 
 /// Writes a tensor of the CPU into one of the device.
@@ -193,6 +173,19 @@ pub fn to_device(src: &Tensor) -> Result<Tensor, Error> {
     Ok(made)
 }
 
+/// The tensor itself where it is contiguous, else a contiguous copy.
+///
+/// # Errors
+/// `Device`, `Gone` or `OutOfMemory` from the queue.
+pub fn contiguous(tensor: &Tensor) -> Result<Tensor, Error> {
+    if tensor.is_contiguous() {
+        return tensor.share();
+    }
+    let made = Tensor::empty(&tensor.sizes(), tensor.dtype()?)?;
+    copy(tensor, &made)?;
+    Ok(made)
+}
+
 /// Fills a tensor with copies of one element's bytes; one byte stands for an element of such bytes.
 ///
 /// # Errors
@@ -245,26 +238,4 @@ fn fill_places(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
         run(|queue| wave32_ops::fill(queue, &view, bits))?;
     }
     Ok(())
-}
-
-/// The bytes of `value` as one element.
-///
-/// # Errors
-/// `NoKernel` for types that the host converts.
-pub fn element(value: f64, dtype: ScalarType) -> Result<Vec<u8>, Error> {
-    Ok(match dtype {
-        ScalarType::F32 => (value as f32).to_le_bytes().to_vec(),
-        ScalarType::F64 => value.to_le_bytes().to_vec(),
-        ScalarType::I64 => (value as i64).to_le_bytes().to_vec(),
-        ScalarType::I32 => (value as i32).to_le_bytes().to_vec(),
-        ScalarType::I16 => (value as i16).to_le_bytes().to_vec(),
-        ScalarType::I8 => (value as i8).to_le_bytes().to_vec(),
-        ScalarType::U8 => (value as i64 as u8).to_le_bytes().to_vec(),
-        ScalarType::Bool => vec![u8::from(value != 0.0)],
-        _ if value.to_bits() == 0 => vec![0; dtype.bytes() as usize],
-        // Through f32, as PyTorch does: `from_f64` drops half of the mantissa before it rounds.
-        ScalarType::F16 => half::f16::from_f32(value as f32).to_le_bytes().to_vec(),
-        ScalarType::BF16 => half::bf16::from_f32(value as f32).to_le_bytes().to_vec(),
-        other => return Err(Error::NoKernel(format!("a fill of {}", other.name()))),
-    })
 }

@@ -4,11 +4,11 @@
 use crate::abi::calls::api;
 use crate::abi::error::Error;
 use crate::runtime::state;
-use crate::tensors::dtype::ScalarType;
-use crate::tensors::tensor::{Dims, Tensor};
+use crate::tensors::tensor::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::ffi::c_void;
+use wave32_torch_logic::{Dims, ScalarType};
 
 /// `DLDeviceType::kDLExtDev`, which PyTorch takes for PrivateUse1.
 const EXTENSION_DEVICE: i32 = 12;

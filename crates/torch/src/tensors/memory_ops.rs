@@ -1,19 +1,21 @@
 //! Operators that make tensors, look at them otherwise, or move their bytes.
 
 use crate::abi::calls::{BUILD_VERSION, Numbers, api, check};
+use crate::abi::conversions::default_float;
 use crate::abi::error::Error;
 use crate::abi::stack::{Device, Layout};
 use crate::dispatch::deterministic;
 use crate::dispatch::register::Registration;
-use crate::dispatch::scalar::{Scalar, ScalarOp, default_float};
+use crate::dispatch::scalar::ScalarOp;
 use crate::ops;
 use crate::scalar_ops;
 use crate::tensors::copies;
-use crate::tensors::dtype::{MemoryFormat, ScalarType};
 use crate::tensors::layout;
-use crate::tensors::tensor::{Dims, Tensor, channels_last, contiguous, preserved, span};
+use crate::tensors::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wave32_device::Queue;
+use wave32_torch_logic::strides::{channels_last, contiguous, preserved, span};
+use wave32_torch_logic::{Dims, MemoryFormat, Scalar, ScalarType, sizes, views};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = ops! {
@@ -86,7 +88,7 @@ fn warn_of_complex_half(dtype: ScalarType) -> Result<(), Error> {
     if dtype != ScalarType::C32 || TOLD.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    crate::abi::gil::warn("ComplexHalf support is experimental and many operators don't support it yet.")
+    Ok(crate::abi::gil::warn("ComplexHalf support is experimental and many operators don't support it yet.")?)
 }
 
 fn empty_strided(
@@ -111,8 +113,8 @@ fn strided_only(layout: Option<Layout>) -> Result<(), Error> {
 }
 
 fn view(x: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
-    let sizes = infer(sizes, x.numel())?;
-    let strides = view_strides(&x.sizes(), &x.strides(), &sizes).ok_or_else(|| {
+    let sizes = sizes::infer(sizes, x.numel())?;
+    let strides = views::view_strides(&x.sizes(), &x.strides(), &sizes).ok_or_else(|| {
         Error::Invalid(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans \
              across two contiguous subspaces). Use .reshape(...) instead."
@@ -122,93 +124,9 @@ fn view(x: &Tensor, sizes: &[i64]) -> Result<Tensor, Error> {
     x.alias(&sizes, &strides, x.offset())
 }
 
-/// Sizes with the one -1 replaced.
-fn infer(sizes: &[i64], numel: i64) -> Result<Dims, Error> {
-    let wrong = || Error::Invalid(format!("shape '{sizes:?}' is invalid for input of size {numel}"));
-    let mut inferred = Dims::from_slice(sizes);
-    let known: i64 = sizes.iter().filter(|size| **size != -1).product();
-    match sizes.iter().filter(|size| **size < 0).count() {
-        0 if known == numel => Ok(inferred),
-        1 => {
-            let at = sizes.iter().position(|size| *size == -1).ok_or_else(wrong)?;
-            if known == 0 {
-                return Err(Error::Invalid(format!(
-                    "cannot reshape tensor of 0 elements into shape {sizes:?} because the unspecified dimension \
-                     size -1 can be any value and is ambiguous"
-                )));
-            }
-            if numel % known != 0 {
-                return Err(wrong());
-            }
-            inferred[at] = numel / known;
-            Ok(inferred)
-        }
-        0 => Err(wrong()),
-        _ => Err(Error::Invalid("only one dimension can be inferred".into())),
-    }
-}
-
-/// Strides of a view with `new` sizes; none where the elements would have to move.
-fn view_strides(sizes: &[i64], strides: &[i64], new: &[i64]) -> Option<Dims> {
-    if sizes.contains(&0) {
-        return Some(if sizes == new { Dims::from_slice(strides) } else { contiguous(new) });
-    }
-    let mut made = Dims::from_elem(1, new.len());
-    let mut next = new.len();
-    // Runs of old dimensions that are one piece of memory, last first.
-    let mut run = 1;
-    let mut base = strides.last().copied().unwrap_or(1);
-    for d in (0..sizes.len()).rev() {
-        run *= sizes[d];
-        let ends = d == 0 || sizes[d - 1] != 1 && strides[d - 1] != run * base;
-        if !ends {
-            continue;
-        }
-        let mut covered = 1;
-        while next > 0 && (covered < run || new[next - 1] == 1) {
-            next -= 1;
-            made[next] = covered * base;
-            covered *= new[next];
-        }
-        if covered != run {
-            return None;
-        }
-        if d > 0 {
-            base = strides[d - 1];
-            run = 1;
-        }
-    }
-    // What is left can only be ones: the element counts agree.
-    while next > 0 {
-        next -= 1;
-        made[next] = if next + 1 < new.len() { made[next + 1] * new[next + 1] } else { 1 };
-    }
-    Some(made)
-}
-
 fn as_strided(x: &Tensor, sizes: &[i64], strides: &[i64], offset: Option<i64>) -> Result<Tensor, Error> {
     let offset = offset.unwrap_or_else(|| x.offset());
-    if sizes.len() != strides.len() {
-        return Err(Error::Invalid(format!(
-            "mismatch in length of strides and shape: as_strided got sizes {sizes:?} and strides {strides:?}"
-        )));
-    }
-    if offset < 0 || sizes.iter().chain(strides).any(|n| *n < 0) {
-        return Err(Error::Invalid(format!(
-            "as_strided: sizes {sizes:?}, strides {strides:?} and storage offset {offset} do not describe a view \
-             (Negative strides are not supported at the moment)"
-        )));
-    }
-    let elements = span(sizes, strides);
-    let needed = elements.saturating_add(offset as u64).saturating_mul(x.dtype()?.bytes());
-    if elements > 0 && needed > x.storage_bytes().max(0) as u64 {
-        return Err(Error::Invalid(format!(
-            "setStorage: sizes {sizes:?}, strides {strides:?}, storage offset {offset}, and itemsize {} requiring a \
-             storage size of {needed} are out of bounds for storage of size {}",
-            x.dtype()?.bytes(),
-            x.storage_bytes()
-        )));
-    }
+    views::as_strided(sizes, strides, offset, x.dtype()?.bytes(), x.storage_bytes().max(0) as u64)?;
     x.alias(sizes, strides, offset)
 }
 
@@ -217,39 +135,13 @@ fn reshape_alias(x: &Tensor, sizes: &[i64], strides: &[i64]) -> Result<Tensor, E
 }
 
 fn unfold(x: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Tensor, Error> {
-    let rank = x.dim();
-    let wrapped = if dimension < 0 { dimension + rank.max(1) } else { dimension };
-    if !(0..rank.max(1)).contains(&wrapped) {
-        return Err(Error::Index(format!(
-            "Dimension out of range (expected to be in range of [{}, {}], but got {dimension})",
-            -rank.max(1),
-            rank.max(1) - 1
-        )));
-    }
-    let d = wrapped as usize;
-    let length = x.sizes().get(d).copied().unwrap_or(1);
-    if size < 0 || size > length || step <= 0 {
-        return Err(Error::Invalid(format!(
-            "maximum size for tensor at dimension {d} is {length} but size is {size}, step is {step}"
-        )));
-    }
-    let (mut sizes, mut strides) = (x.sizes(), x.strides());
-    sizes.push(size);
-    strides.push(strides.get(d).copied().unwrap_or(1));
-    if rank > 0 {
-        sizes[d] = (length - size) / step + 1;
-        strides[d] *= step;
-    }
+    let (sizes, strides) = views::unfold(&x.sizes(), &x.strides(), dimension, size, step)?;
     x.alias(&sizes, &strides, x.offset())
 }
 
 fn view_as_real(x: &Tensor) -> Result<Tensor, Error> {
-    let part = match x.dtype()? {
-        ScalarType::C32 => ScalarType::F16,
-        ScalarType::C64 => ScalarType::F32,
-        ScalarType::C128 => ScalarType::F64,
-        _ => return Err(Error::Type("view_as_real is only supported for complex tensors".into())),
-    };
+    let wrong = || Error::Type("view_as_real is only supported for complex tensors".into());
+    let part = x.dtype()?.part().ok_or_else(wrong)?;
     let mut sizes = x.sizes();
     let mut strides: Dims = x.strides().iter().map(|stride| stride * 2).collect();
     sizes.push(2);
@@ -258,18 +150,14 @@ fn view_as_real(x: &Tensor) -> Result<Tensor, Error> {
 }
 
 fn view_as_complex(x: &Tensor) -> Result<Tensor, Error> {
-    let whole = match x.dtype()? {
-        ScalarType::F16 => ScalarType::C32,
-        ScalarType::F32 => ScalarType::C64,
-        ScalarType::F64 => ScalarType::C128,
-        other => {
-            return Err(Error::Refused(format!(
-                "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar \
-                 type: {}",
-                other.name()
-            )));
-        }
+    let part = x.dtype()?;
+    let refused = || {
+        Error::Refused(format!(
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {}",
+            part.name()
+        ))
     };
+    let whole = part.of_parts().ok_or_else(refused)?;
     let wrong = |text: &str| Err(Error::Invalid(text.into()));
     let (all, steps) = (x.sizes(), x.strides());
     let (Some((last, sizes)), Some((step, strides))) = (all.split_last(), steps.split_last()) else {
@@ -402,33 +290,9 @@ fn zero_(x: &Tensor) -> Result<Tensor, Error> {
     }
 }
 
-/// The bytes of `value` as one element.
-fn element(value: Scalar, dtype: ScalarType) -> Result<Vec<u8>, Error> {
-    let (real, imaginary) = match value {
-        Scalar::Complex(real, imaginary) if dtype.is_complex() => (real, imaginary),
-        other if dtype.is_complex() => (other.float()?, 0.0),
-        Scalar::Int(whole) if whole >= 0 => {
-            let bytes = whole.to_le_bytes();
-            return match dtype {
-                ScalarType::U16 if whole <= 0xffff => Ok(bytes[..2].to_vec()),
-                ScalarType::U32 if whole <= 0xffff_ffff => Ok(bytes[..4].to_vec()),
-                ScalarType::U64 => Ok(bytes.to_vec()),
-                _ => copies::element(value.float()?, dtype),
-            };
-        }
-        other => return copies::element(other.float()?, dtype),
-    };
-    let part = match dtype {
-        ScalarType::C32 => ScalarType::F16,
-        ScalarType::C64 => ScalarType::F32,
-        _ => ScalarType::F64,
-    };
-    Ok([copies::element(real, part)?, copies::element(imaginary, part)?].concat())
-}
-
 fn fill_(x: &Tensor, value: Scalar) -> Result<Tensor, Error> {
     value.fits(x.dtype()?)?;
-    let word = element(value, x.dtype()?);
+    let word = value.bytes(x.dtype()?).map_err(Error::from);
     let done = word.and_then(|element| copies::fill(x, &element));
     if let Err(Error::NoKernel(_)) = done {
         let number = match value {
@@ -466,20 +330,5 @@ pub fn local_scalar_dense(x: &Tensor) -> Result<Scalar, Error> {
     let (dtype, address, mut raw) = (x.dtype()?, x.address(), [0u8; 16]);
     crate::runtime::state::with(|queue| queue.download(address, &mut raw[..dtype.bytes() as usize]))?;
     crate::dispatch::index_errors::check()?;
-    let [a, b, c, d, ..] = raw;
-    let word = u64::from_le_bytes([a, b, c, d, raw[4], raw[5], raw[6], raw[7]]);
-    let float = f32::from_bits(word as u32);
-    Ok(match dtype {
-        ScalarType::Bool => Scalar::Bool(a != 0),
-        ScalarType::U8 | ScalarType::U16 | ScalarType::U32 | ScalarType::I64 => Scalar::Int(word as i64),
-        ScalarType::I32 => Scalar::Int(i64::from(word as i32)),
-        ScalarType::I16 => Scalar::Int(i64::from(word as i16)),
-        ScalarType::I8 => Scalar::Int(i64::from(word as i8)),
-        ScalarType::F64 => Scalar::Float(f64::from_bits(word)),
-        ScalarType::F32 => Scalar::Float(f64::from(float)),
-        ScalarType::F16 => Scalar::Float(half::f16::from_le_bytes([a, b]).to_f64()),
-        ScalarType::BF16 => Scalar::Float(half::bf16::from_le_bytes([a, b]).to_f64()),
-        ScalarType::C64 => Scalar::Complex(f64::from(float), f64::from(f32::from_bits((word >> 32) as u32))),
-        other => return Err(Error::NoKernel(format!("the value of a {}", other.name()))),
-    })
+    Ok(Scalar::read(dtype, &raw)?)
 }

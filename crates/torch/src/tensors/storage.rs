@@ -1,7 +1,8 @@
 //! Storages that grow and shrink in place, and parameters that go from device to device.
 
 use crate::abi::calls::api;
-use crate::abi::error::{Error, raise};
+use crate::abi::error::Error;
+use crate::abi::raise::raise;
 use crate::abi::vtable::Object;
 use crate::dispatch::register::Registration;
 use crate::runtime::state;

@@ -1,14 +1,10 @@
-//! [`Tensor`]: an owned handle, and how tensors of the device are made.
+//! [`Tensor`]: an owned handle.
 
 use crate::abi::calls::{Handle, Maybe, Numbers, Word, api, check};
 use crate::abi::error::Error;
-use crate::runtime::state;
-use crate::tensors::dtype::ScalarType;
-use smallvec::SmallVec;
+use crate::tensors::dtype;
 use std::cell::Cell;
-
-/// Sizes or strides; no heap up to eight dimensions.
-pub type Dims = SmallVec<[i64; 8]>;
+use wave32_torch_logic::{Dims, ScalarType, strides};
 
 /// An owned handle to a tensor.
 #[derive(Debug)]
@@ -110,7 +106,7 @@ impl Tensor {
         let mut code = -1;
         // SAFETY: as the getters above.
         unsafe { (api().aoti_torch_get_dtype)(self.0, &raw mut code) };
-        ScalarType::from_code(code)
+        dtype::of_code(code)
     }
 
     /// True for tensors of this device.
@@ -139,67 +135,12 @@ impl Tensor {
 
     /// Bytes from the first element's address to the end of the last: what a launch binds at least.
     pub fn span_bytes(&self) -> Result<u64, Error> {
-        Ok(span(&self.sizes(), &self.strides()) * self.dtype()?.bytes())
+        Ok(strides::span(&self.sizes(), &self.strides()) * self.dtype()?.bytes())
     }
 
     /// Elements fill a range of memory without gaps or overlaps, in whatever order.
     pub fn is_dense(&self) -> bool {
-        self.is_contiguous()
-            || span(&self.sizes(), &self.strides()) == self.numel().max(0) as u64 && {
-                let mut dims: SmallVec<[(i64, i64); 8]> = self
-                    .strides()
-                    .iter()
-                    .copied()
-                    .zip(self.sizes().iter().copied())
-                    .filter(|d| d.1 != 1)
-                    .collect();
-                dims.sort_unstable();
-                let mut next = 1;
-                dims.iter().all(|(stride, size)| {
-                    let fits = *stride == next;
-                    next *= size;
-                    fits
-                })
-            }
-    }
-
-    /// A new tensor of the device, contiguous, content undefined.
-    ///
-    /// # Errors
-    /// `Device`, `Gone` or `OutOfMemory` from the queue.
-    pub fn empty(sizes: &[i64], dtype: ScalarType) -> Result<Self, Error> {
-        Self::empty_strided(sizes, &contiguous(sizes), dtype)
-    }
-
-    /// A new tensor as `self` in sizes and, where `self` is dense, strides.
-    ///
-    /// # Errors
-    /// As [`Tensor::empty`].
-    pub fn empty_like(&self, dtype: ScalarType) -> Result<Self, Error> {
-        match self.is_dense() {
-            true => Self::empty_strided(&self.sizes(), &self.strides(), dtype),
-            false => Self::empty_strided(&self.sizes(), &preserved(&self.sizes(), &self.strides()), dtype),
-        }
-    }
-
-    /// A new tensor of the device with these strides.
-    ///
-    /// # Errors
-    /// As [`Tensor::empty`]; `Invalid` for negative sizes or strides.
-    pub fn empty_strided(sizes: &[i64], strides: &[i64], dtype: ScalarType) -> Result<Self, Error> {
-        if sizes.len() != strides.len() || sizes.iter().chain(strides).any(|n| *n < 0) {
-            return Err(Error::Invalid(format!("a tensor of sizes {sizes:?} and strides {strides:?}")));
-        }
-        let elements = checked_span(sizes, strides).and_then(|n| n.checked_mul(dtype.bytes()));
-        let bytes = elements.filter(|bytes| *bytes < 1 << 62).ok_or_else(|| {
-            Error::OutOfMemory(format!("a tensor of sizes {sizes:?} has more bytes than 64 bits count"))
-        })?;
-        let address = if bytes == 0 { 0 } else { state::alloc(bytes)? };
-        let tensor = crate::tensors::dlpack::tensor(address, sizes, strides, dtype);
-        if tensor.is_err() {
-            state::free(address);
-        }
-        if dtype.is_exotic() { tensor?.alias_as(dtype, sizes, strides, 0) } else { tensor }
+        self.is_contiguous() || strides::is_dense(&self.sizes(), &self.strides())
     }
 
     /// A new tensor of the CPU with these strides.
@@ -214,7 +155,7 @@ impl Tensor {
                 sizes.len() as i64,
                 sizes.as_ptr(),
                 strides.as_ptr(),
-                dtype.code(),
+                dtype::code(dtype),
                 (api().aoti_torch_device_type_cpu)(),
                 0,
                 &raw mut handle,
@@ -299,7 +240,7 @@ impl Tensor {
             (api().aoti_torch__alloc_from_pool)(
                 self.0,
                 offset,
-                dtype.code(),
+                dtype::code(dtype),
                 rank,
                 sizes.as_ptr(),
                 strides.as_ptr(),
@@ -386,68 +327,4 @@ impl Tensor {
         let _busy = Busy;
         work(data, bytes)
     }
-}
-
-/// Row-major strides.
-pub fn contiguous(sizes: &[i64]) -> Dims {
-    let mut strides = Dims::from_elem(1, sizes.len());
-    for d in (0..sizes.len().saturating_sub(1)).rev() {
-        strides[d] = strides[d + 1].saturating_mul(sizes[d + 1].max(1));
-    }
-    strides
-}
-
-/// Strides with the channels (dimension 1) fastest, as PyTorch's channels_last formats.
-pub fn channels_last(sizes: &[i64]) -> Dims {
-    let order = (2..sizes.len()).rev().chain([0]);
-    let mut strides = Dims::from_elem(1, sizes.len());
-    let mut next = sizes[1].max(1);
-    for d in order {
-        strides[d] = next;
-        next = next.saturating_mul(sizes[d].max(1));
-    }
-    strides
-}
-
-/// Dense strides in the order of `strides`: what `empty_like` gives for tensors that are not dense.
-pub fn preserved(sizes: &[i64], strides: &[i64]) -> Dims {
-    let mut order: SmallVec<[usize; 8]> = (0..sizes.len()).rev().collect();
-    // As TensorIterator: an insertion sort that lets a stride of 0 (an expanded dimension) compare as equal.
-    for i in 1..order.len() {
-        let mut at = i;
-        for before in (0..i).rev() {
-            let (inner, outer) = (order[before], order[at]);
-            let (low, high) = (strides[inner], strides[outer]);
-            if low == 0 || high == 0 {
-                continue;
-            }
-            if low > high || low == high && sizes[inner] > sizes[outer] {
-                order.swap(before, at);
-                at = before;
-            } else {
-                break;
-            }
-        }
-    }
-    let mut dense = Dims::from_elem(1, sizes.len());
-    let mut next = 1i64;
-    for d in order {
-        dense[d] = next;
-        next = next.saturating_mul(sizes[d].max(1));
-    }
-    dense
-}
-
-/// Elements from the first to the end of the last.
-pub fn span(sizes: &[i64], strides: &[i64]) -> u64 {
-    checked_span(sizes, strides).unwrap_or(u64::MAX)
-}
-
-fn checked_span(sizes: &[i64], strides: &[i64]) -> Option<u64> {
-    if sizes.contains(&0) {
-        return Some(0);
-    }
-    sizes.iter().zip(strides).try_fold(1u64, |sum, (size, stride)| {
-        sum.checked_add(u64::try_from(size - 1).ok()?.checked_mul(u64::try_from(*stride).ok()?)?)
-    })
 }
