@@ -115,7 +115,7 @@ fn scalar_seconds(multiply_adds: f64, threads: f64, bytes: u64, caps: &DeviceCap
 /// Multiply-adds a clock that kernels with their sums in registers reach of the peak.
 const ROWS_EFFICIENCY: f64 = 0.5;
 /// Workgroups per compute unit that keep enough loads in flight.
-const ROWS_GROUPS: f64 = 4.0;
+const ROWS_GROUPS: f64 = 2.5;
 
 /// Seconds of workgroups that read one operand once and keep their sums in registers.
 fn rows_seconds(multiply_adds: u64, groups: u64, bytes: u64, caps: &DeviceCaps) -> f64 {

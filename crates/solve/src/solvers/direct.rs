@@ -64,7 +64,11 @@ fn gathering(
         let flops = gather_flops(g, p.groups);
         // A thread's loads are shared by its OC channels; one channel alone is bound by them.
         let unrolled = variant.define("KT") > 0;
-        let macs = flops as f64 / 2.0 * if oc == 1 { 2.4 } else { 1.1 } * if unrolled { 1.0 } else { 2.0 };
+        // The last workgroup of a row has threads without a column, and the last channels may be none.
+        let padded = |size: u32, tile: u32| f64::from(size.next_multiple_of(tile)) / f64::from(size.max(1));
+        let padding = padded(g.cols, variant.threads) * padded(g.rows, oc);
+        let weight = if oc == 1 { 2.4 } else { 1.1 } * if unrolled { 1.0 } else { 2.0 };
+        let macs = flops as f64 / 2.0 * weight * padding;
         builder.launch::<direct::Kernel>(NewLaunch {
             variant,
             grid,

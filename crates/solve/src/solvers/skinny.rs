@@ -461,6 +461,8 @@ impl Product {
             Form::Outer => s * l.next_multiple_of(width) * deep,
             _ => deep * l.next_multiple_of(width) * k.next_multiple_of(step),
         };
+        // Each lane of the rows reads its own terms of the small side from LDS.
+        let weighted = if self.form == Form::Rows && deep > 4 { 5 * padded / 2 } else { padded };
         let fit = |strides: [u64; 3]| strides.map(|stride| stride as u32);
         let [small_g, small_s, small_k] = fit(self.small.strides);
         let [large_g, large_l, large_k] = fit(self.large.strides);
@@ -470,7 +472,9 @@ impl Product {
         let results = if split.parts.is_some() { 4 * down } else { dtype.size() };
         let bytes = g * ((s * k + l * k) * dtype.size() + s * l * results);
         // Neighbouring lanes that read what is not side by side read a sector each.
-        let spread = if self.form == Form::Columns && l > 1 && self.large.strides[1] > 1 { 8 } else { 1 };
+        let is_spread = self.form != Form::Rows && l > 1 && self.large.strides[1] > 1;
+        let read_again = if self.form == Form::Outer { 4 * s.div_ceil(width) } else { 1 };
+        let spread = if is_spread { 8 * read_again } else { 1 };
         builder.launch::<skinny::Kernel>(NewLaunch {
             variant: variant(self.names()[dtype as usize]),
             grid: [l.div_ceil(width) as u32, down as u32, g as u32],
@@ -509,7 +513,7 @@ impl Product {
             },
             flops: 2 * g * s * l * k,
             bytes: bytes + (spread - 1) * g * l * k * dtype.size(),
-            model: Model::Rows { multiply_adds: g * padded },
+            model: Model::Rows { multiply_adds: g * weighted },
         });
         Ok(())
     }
