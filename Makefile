@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -144,6 +144,12 @@ vgpu-newer: vgpu rocm-preload
 lint: lint-scripts doc
 	cargo fmt --all --check
 	cargo clippy $(EVERYTHING) -- -D warnings
+
+# libFuzzer's programs are workspaces of their own, which nothing else compiles.
+fuzzers:
+	for folder in card targets; do \
+	    cargo check --quiet --locked --manifest-path fuzz/$$folder/Cargo.toml --target-dir $(TARGET)/fuzzers || exit 1; \
+	done
 
 # What rustdoc would make of the comments: every link leads somewhere.
 doc:

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-pub use wave32_torch_logic::Scalar;
+use wave32_torch_logic::Scalar;
 
 /// A number, or a tensor where the schema says so: numbers promote otherwise than tensors without dimensions.
 #[derive(Debug)]

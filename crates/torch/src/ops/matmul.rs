@@ -2,14 +2,13 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::dispatch::result::alone;
-use crate::dispatch::scalar::{Scalar, ScalarOp};
-use crate::ops::pointwise::elsewhere;
+use crate::dispatch::result::{alone, elsewhere};
+use crate::dispatch::scalar::ScalarOp;
 use crate::runtime::bridge::{planned, run, view};
-use crate::tensors::dtype::ScalarType;
 use crate::tensors::memory_ops::resize_output;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{Elementwise, Number, Op, Sum, View};
+use wave32_torch_logic::{Scalar, ScalarType};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {

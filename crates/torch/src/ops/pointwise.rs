@@ -3,7 +3,7 @@
 use crate::abi::calls::{BUILD_VERSION, Word, api, check};
 use crate::abi::conversions::default_float;
 use crate::abi::error::Error;
-pub use crate::dispatch::result::elsewhere;
+use crate::dispatch::result::elsewhere;
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies;
 use crate::tensors::dtype;

@@ -4,7 +4,7 @@ use crate::abi::calls::{Api, api};
 use crate::abi::error::Error;
 use std::sync::OnceLock;
 use wave32_torch_logic::MemoryFormat;
-pub use wave32_torch_logic::ScalarType;
+use wave32_torch_logic::ScalarType;
 
 fn ask(dtype: ScalarType, api: &Api) -> i32 {
     let getter = match dtype {
