@@ -8,6 +8,7 @@ pub mod change;
 pub mod code_objects;
 pub mod drop_in;
 pub mod facts;
+pub mod finding;
 #[cfg(target_os = "linux")]
 pub mod launch;
 pub mod miopen;

@@ -4,8 +4,8 @@
 //! of package managers, files of another owner.
 
 use crate::change::{ChangeError, ChangePlan, Draft, Root};
+use crate::finding::{FileLine, Finding, Fix};
 use crate::profile::Dialect;
-use crate::rules::{FileLine, Finding, Fix};
 use crate::verdict::step;
 use std::path::Path;
 

@@ -2,7 +2,6 @@
 
 use super::Situation;
 use crate::facts::{Facts, Torch};
-use crate::rules::stack::loads;
 use crate::scan::{Options, stack};
 use crate::system::System;
 
@@ -26,7 +25,7 @@ impl From<&Facts> for Situation {
         }
         let torch = facts.torches.iter().find(|torch| torch.hip.is_some());
         let rocm = match torch {
-            Some(torch) => loads(facts, torch),
+            Some(torch) => facts.loads(torch),
             None => facts.rocm.iter().find(|rocm| rocm.version.is_some()),
         };
         let objects = |torch: &Torch| torch.targets.iter().cloned().collect();

@@ -1,8 +1,9 @@
 //! `HSA_OVERRIDE_GFX_VERSION`: claiming to be another card.
 
 use super::variable::unset;
-use super::{Found, Route, Rule, Severity};
 use crate::facts::{Facts, Variable};
+use crate::finding::{Found, Rule, Severity};
+use crate::profile::Route;
 use wave32_cards::targets;
 
 const THUNK: &str = "https://github.com/ROCm/ROCR-Runtime/blob/amd-staging/libhsakmt/src/topology.c";

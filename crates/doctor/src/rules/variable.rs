@@ -1,7 +1,8 @@
 //! Environment variables of MIOpen, HIP and ROCr.
 
-use super::{FileLine, Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Variable};
+use crate::finding::{FileLine, Fix, Found, Rule, Severity};
+use crate::profile::Route;
 use wave32_cards::targets;
 
 const CONTROLS: &str = "https://github.com/ROCm/MIOpen/blob/develop/src/find_controls.cpp";
