@@ -1,8 +1,8 @@
 //! What a rule is and what it finds: how bad it is, on which routes it bears, how it is put right.
 
 use crate::facts::Facts;
-use crate::profile::Route;
 use serde::Serialize;
+use wave32_profile::Route;
 
 /// How bad, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

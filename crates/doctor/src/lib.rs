@@ -3,22 +3,18 @@
 
 pub mod ask;
 pub mod build_torch;
-mod calls;
-pub mod change;
 pub mod code_objects;
-pub mod drop_in;
 pub mod facts;
 pub mod finding;
 #[cfg(target_os = "linux")]
 pub mod launch;
 pub mod miopen;
 pub mod native;
-pub mod profile;
 pub mod repair;
 pub mod report;
-mod root;
 pub mod rules;
 pub mod scan;
+pub mod situation;
 pub mod system;
 pub mod verdict;
 

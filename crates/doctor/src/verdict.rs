@@ -3,13 +3,13 @@
 use crate::facts::{Facts, Torch};
 use crate::finding::{Finding, Fix, Severity};
 use crate::native;
-use crate::profile::Route;
 use crate::rules::findings;
 use crate::rules::own::convolves;
 use crate::rules::stack::fits_wave;
 use serde::Serialize;
 use wave32_cards::targets;
 use wave32_host::torch;
+use wave32_profile::Route;
 
 /// How a route stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -6,7 +6,7 @@ mod common;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use wave32_doctor::launch::{Change, Surroundings, changes, convolutions};
-use wave32_doctor::profile::{Route, Situation};
+use wave32_profile::{Route, Situation};
 
 fn around(root: &Path, card: &str, variables: &[(&str, &str)]) -> Surroundings {
     let situation = Situation { cards: vec![card.into()], ..Situation::default() };

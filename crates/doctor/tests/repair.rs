@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use wave32_doctor::change::{Root, Store};
+use wave32_change::{Root, Store};
 use wave32_doctor::finding::Finding;
 use wave32_doctor::repair::{Owner, plan};
 use wave32_doctor::scan::{Options, scan};

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use wave32_cards::sysfs::{Files as _, KfdNode};
 use wave32_doctor::facts::{Device, Facts, Gpu, Kfd, Torch, Variable};
 use wave32_doctor::finding::Severity;
-use wave32_doctor::profile::Route;
 use wave32_doctor::report;
 use wave32_doctor::rules;
 use wave32_doctor::scan::{Options, scan};
 use wave32_doctor::system::System;
 use wave32_doctor::verdict::{Diagnosis, State};
+use wave32_profile::Route;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees")

@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, Gpu};
 use crate::finding::{Fix, Found, Rule, Severity};
-use crate::profile::Route;
+use wave32_profile::Route;
 
 const KFD_DEVICE: &str =
     "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdkfd/kfd_device.c";

@@ -3,7 +3,7 @@
 use super::manager::reinstall;
 use crate::facts::{Facts, Leftover, LeftoverKind};
 use crate::finding::{Fix, Found, Rule, Severity};
-use crate::profile::Route;
+use wave32_profile::Route;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

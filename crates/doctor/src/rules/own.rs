@@ -2,9 +2,9 @@
 
 use crate::facts::{Facts, Torch};
 use crate::finding::{Fix, Found, Rule, Severity};
-use crate::profile::Route;
 use std::path::Path;
 use wave32_host::own::{Own, kept_name};
+use wave32_profile::Route;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -3,8 +3,8 @@
 use super::variable::unset;
 use crate::facts::{Facts, Variable};
 use crate::finding::{Found, Rule, Severity};
-use crate::profile::Route;
 use wave32_cards::targets;
+use wave32_profile::Route;
 
 const THUNK: &str = "https://github.com/ROCm/ROCR-Runtime/blob/amd-staging/libhsakmt/src/topology.c";
 const LLVM: &str = "https://llvm.org/docs/AMDGPUUsage.html#generic-processor-code-object";

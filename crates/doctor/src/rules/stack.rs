@@ -3,9 +3,9 @@
 use crate::facts::{Facts, Library, Rocm, Torch, major};
 use crate::finding::{Fix, Found, Rule, Severity};
 use crate::native;
-use crate::profile::Route;
 use wave32_cards::targets;
 use wave32_host::torch;
+use wave32_profile::Route;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -2,8 +2,8 @@
 
 use crate::facts::{Facts, Variable};
 use crate::finding::{FileLine, Fix, Found, Rule, Severity};
-use crate::profile::Route;
 use wave32_cards::targets;
+use wave32_profile::Route;
 
 const CONTROLS: &str = "https://github.com/ROCm/MIOpen/blob/develop/src/find_controls.cpp";
 const DEBUGGING: &str = "https://rocm.docs.amd.com/projects/MIOpen/en/latest/how-to/debug-log.html";

@@ -3,7 +3,7 @@
 use super::manager::{Manager, manager};
 use crate::facts::{Facts, VulkanDevice};
 use crate::finding::{Fix, Found, Rule, Severity};
-use crate::profile::Route;
+use wave32_profile::Route;
 
 const LOADER: &str = "https://github.com/KhronosGroup/Vulkan-Loader/blob/main/docs/LoaderDriverInterface.md";
 

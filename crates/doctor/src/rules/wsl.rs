@@ -3,7 +3,7 @@
 use super::manager::{Manager, manager};
 use crate::facts::{Facts, Wsl};
 use crate::finding::{Fix, Found, Rule, Severity};
-use crate::profile::Route;
+use wave32_profile::Route;
 
 const ROCDXG: &str = "https://github.com/ROCm/librocdxg";
 
