@@ -10,10 +10,10 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wave32_device::DeviceKind;
-use wave32_doctor::launch::{self, Ended, Machine, RouteChoice, Surroundings};
 use wave32_doctor::situation;
 use wave32_doctor::system::System;
 use wave32_host::text::quoted;
+use wave32_launch::{self as launch, Ended, Machine, RouteChoice, Surroundings};
 use wave32_profile::{Route, Situation};
 
 /// Starts a program in a route's environment and changes nothing else. Exit codes: the program's own; 126 it cannot be run,

@@ -1,4 +1,4 @@
-//! What is on this machine, what is wrong, what to change, how to undo it.
+//! What is on this machine, what is wrong, what to change.
 #![forbid(unsafe_code)]
 
 pub mod ask;
@@ -6,8 +6,6 @@ pub mod build_torch;
 pub mod code_objects;
 pub mod facts;
 pub mod finding;
-#[cfg(target_os = "linux")]
-pub mod launch;
 pub mod miopen;
 pub mod native;
 pub mod repair;
