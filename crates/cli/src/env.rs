@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use wave32_change::Root;
 use wave32_doctor::situation;
 use wave32_doctor::system::System;
-use wave32_profile::{self as profile, Dialect, Profile, RocmVersion, Route, Situation};
+use wave32_profile::{self as profile, Dialect, Profile, RocmVersion, Route};
 
 /// What is to be known about the machine; what is not said is looked up.
 #[derive(Debug, clap::Args)]

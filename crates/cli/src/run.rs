@@ -14,7 +14,7 @@ use wave32_doctor::situation;
 use wave32_doctor::system::System;
 use wave32_host::text::quoted;
 use wave32_launch::{self as launch, Ended, Machine, RouteChoice, Surroundings};
-use wave32_profile::{Route, Situation};
+use wave32_profile::Route;
 
 /// Starts a program in a route's environment and changes nothing else. Exit codes: the program's own; 126 it cannot be run,
 /// 127 there is none, 124 it was stuck and has been ended (--hang-timeout), 2 wrong use, 3 no such route.
