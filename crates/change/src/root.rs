@@ -440,7 +440,7 @@ mod tests {
                 )
             };
             let new = told();
-            let _old = OldKernel::new();
+            let _old = OldKernel::begin();
             assert_eq!(new, told(), "{}", path.display());
             let leads_out = path.ends_with("secret") || path == Path::new("/fifo");
             assert!(!leads_out || !new.1, "{}", path.display());

@@ -108,7 +108,7 @@ impl Bench {
     /// Looks, and tells what was opened; none of it is outside.
     fn look(&self, what: &str, run: &dyn Fn(&Path) -> String) -> BTreeSet<PathBuf> {
         let begin = Instant::now();
-        let record = Record::new();
+        let record = Record::begin();
         let told = run(self.tree.path());
         let opened = record.opened();
         drop(record);
@@ -185,7 +185,7 @@ fn something_else_at_every_file_of_a_scan() {
 
 #[test]
 fn an_old_kernel_keeps_the_scan_inside_too() {
-    let _old = OldKernel::new();
+    let _old = OldKernel::begin();
     assert!(Bench::new(recorded("settings-everywhere")).attack(&examine) > 50);
 }
 
@@ -238,7 +238,7 @@ fn something_else_at_every_file_of_apply_and_undo() {
 
 #[test]
 fn an_old_kernel_keeps_apply_and_undo_inside_too() {
-    let _old = OldKernel::new();
+    let _old = OldKernel::begin();
     let bench = Bench::new(home());
     assert!(bench.attack(&change) > 30);
 }

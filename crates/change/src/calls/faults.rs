@@ -62,7 +62,7 @@ pub struct Record(());
 
 impl Record {
     /// From now on.
-    pub fn new() -> Self {
+    pub fn begin() -> Self {
         OPENED.set(Some(Vec::new()));
         Self(())
     }
@@ -92,7 +92,7 @@ pub struct OldKernel(());
 
 impl OldKernel {
     /// From now on.
-    pub fn new() -> Self {
+    pub fn begin() -> Self {
         OLD_KERNEL.set(true);
         Self(())
     }
