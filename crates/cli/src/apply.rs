@@ -5,8 +5,8 @@ use crate::env::{Machine, users_shell};
 use anyhow::{Context, Result, anyhow, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wave32_doctor::change::{Draft, Root, Store};
-use wave32_doctor::profile::{self, Homes, StartupFile};
+use wave32_change::startup::{self, Homes, StartupFile};
+use wave32_change::{Draft, Root, Store};
 
 /// Writes the variables of `wave32 env` to where they are read the next time: shows the diff, asks, keeps what was
 /// there. `wave32 undo` takes it back.
@@ -122,7 +122,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         let mut draft =
             Draft::new(root, format!("environment for {}: {}", profile.route.name(), profile.title));
         for place in &places {
-            profile::add(&mut draft, root, place, &homes, &profile.settings)?;
+            startup::add(&mut draft, root, place, &homes, &profile.settings)?;
         }
         Ok(draft.finish())
     })?;

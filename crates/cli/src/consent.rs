@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
-use wave32_doctor::change::{ChangeError, ChangePlan, Manifest, Session, Step, Store};
+use wave32_change::{ChangeError, ChangePlan, Manifest, Session, Step, Store};
 
 /// How a command that changes files is run.
 #[derive(Debug, clap::Args)]

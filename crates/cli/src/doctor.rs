@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use wave32_doctor::change::Root;
+use wave32_change::Root;
 use wave32_doctor::facts::{Facts, VulkanDevice};
 use wave32_doctor::repair::{self, Owner};
 use wave32_doctor::report;

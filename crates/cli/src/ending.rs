@@ -2,11 +2,11 @@
 
 use crate::output::tell;
 use std::process::ExitCode;
+use wave32_change::ChangeError;
 use wave32_device::DeviceError;
-use wave32_doctor::change::ChangeError;
-use wave32_doctor::profile::NoRoute;
 use wave32_host::stream::LostOutput;
 use wave32_host::text::shortened;
+use wave32_profile::NoRoute;
 use wave32_verify::guard::StartError;
 
 /// A device or route that was asked for and is not here: exit code 3.

@@ -6,9 +6,10 @@ use anyhow::{Context, Result, anyhow};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wave32_doctor::change::Root;
-use wave32_doctor::profile::{self, Dialect, Profile, RocmVersion, Route, Situation};
+use wave32_change::Root;
+use wave32_doctor::situation;
 use wave32_doctor::system::System;
+use wave32_profile::{self as profile, Dialect, Profile, RocmVersion, Route};
 
 /// What is to be known about the machine; what is not said is looked up.
 #[derive(Debug, clap::Args)]
@@ -93,7 +94,7 @@ impl Machine {
     /// # Errors
     /// The route does not work on this machine.
     pub fn profile(&self) -> Result<Profile> {
-        let mut situation = Situation::of(&System::at(&self.root)?);
+        let mut situation = situation::of(&System::at(&self.root)?);
         if !self.card.is_empty() {
             situation.cards.clone_from(&self.card);
         }

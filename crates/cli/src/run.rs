@@ -10,10 +10,11 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wave32_device::DeviceKind;
-use wave32_doctor::launch::{self, Ended, Machine, RouteChoice, Surroundings};
-use wave32_doctor::profile::{Route, Situation};
+use wave32_doctor::situation;
 use wave32_doctor::system::System;
 use wave32_host::text::quoted;
+use wave32_launch::{self as launch, Ended, Machine, RouteChoice, Surroundings};
+use wave32_profile::Route;
 
 /// Starts a program in a route's environment and changes nothing else. Exit codes: the program's own; 126 it cannot be run,
 /// 127 there is none, 124 it was stuck and has been ended (--hang-timeout), 2 wrong use, 3 no such route.
@@ -51,7 +52,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         tell("error: the program's name is empty: perhaps a variable is; name a program after `--`");
         return Ok(ExitCode::from(launch::NOT_FOUND));
     }
-    let situation = Situation::of(&System::at(Path::new("/"))?);
+    let situation = situation::of(&System::at(Path::new("/"))?);
     let (RouteChoice { route, why }, cards) = choose(args.route, &situation.cards)?;
     let log_miopen = args.hang_timeout.is_some();
     let around = Surroundings { cards, log_miopen, ..Surroundings::here(situation) };

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
-use wave32_doctor::change::{Made, Root};
+use wave32_change::{Made, Root};
 
 /// Takes changes back, to the byte; what you edited since stays. Without a number: the last one.
 #[derive(Debug, clap::Args)]

@@ -6,11 +6,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wave32_doctor::miopen::{Miopen, miopens};
-use wave32_doctor::profile::Dialect;
 use wave32_doctor::scan;
 use wave32_doctor::system::System;
 use wave32_host::own;
 use wave32_probe::campaign::Children;
+use wave32_profile::Dialect;
 use wave32_verify::guard::{Launcher, Limits, StartError, available_bytes};
 
 /// Time for MIOpen and the HIP runtime to open.

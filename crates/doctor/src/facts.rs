@@ -62,6 +62,18 @@ impl Facts {
         });
         cards
     }
+
+    /// Where a PyTorch finds HIP: in its own wheel, in TheRock's wheels beside it, or in the system.
+    pub(crate) fn loads(&self, torch: &Torch) -> Option<&Rocm> {
+        let site = torch.path.rsplit_once('/').map_or("", |(site, _)| site);
+        let own = self.rocm.iter().find(|r| match r.kind {
+            "torch" => r.path == torch.path && r.library("hip").is_some(),
+            "wheel" => r.path.starts_with(site) && torch.version.contains("rocm"),
+            _ => false,
+        });
+        let system = |kind| self.rocm.iter().find(move |r| r.kind == kind && r.library("hip").is_some());
+        own.or_else(|| system("opt")).or_else(|| system("distribution"))
+    }
 }
 
 /// System, kernel, memory.

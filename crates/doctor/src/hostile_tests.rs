@@ -4,10 +4,8 @@
 #[path = "../tests/common/mod.rs"]
 pub(crate) mod common;
 
-use crate::calls::plan::{OldKernel, Record};
-use crate::change::{Draft, Root, Store};
-use crate::profile::{self, Homes, Route, Situation, StartupFile};
 use crate::scan::{Options, scan};
+use crate::situation;
 use crate::system::System;
 use crate::verdict::Diagnosis;
 use rustix::fs::{CWD, FileType, Mode, makedev};
@@ -15,6 +13,10 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use wave32_change::faults::{OldKernel, Record};
+use wave32_change::startup::{self, Homes, StartupFile};
+use wave32_change::{Draft, Root, Store};
+use wave32_profile::{Route, Situation, profile};
 
 /// What stands in a file's or folder's place.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,7 +108,7 @@ impl Bench {
     /// Looks, and tells what was opened; none of it is outside.
     fn look(&self, what: &str, run: &dyn Fn(&Path) -> String) -> BTreeSet<PathBuf> {
         let begin = Instant::now();
-        let record = Record::new();
+        let record = Record::begin();
         let told = run(self.tree.path());
         let opened = record.opened();
         drop(record);
@@ -164,7 +166,7 @@ fn recorded(name: &str) -> tempfile::TempDir {
 fn examine(root: &Path) -> String {
     match System::at(root) {
         Ok(system) => {
-            let situation = Situation::of(&system);
+            let situation = situation::of(&system);
             let facts = scan(&system, &Options::default());
             format!("{situation:?}{}", serde_json::to_string(&Diagnosis::of(facts)).unwrap())
         }
@@ -183,7 +185,7 @@ fn something_else_at_every_file_of_a_scan() {
 
 #[test]
 fn an_old_kernel_keeps_the_scan_inside_too() {
-    let _old = OldKernel::new();
+    let _old = OldKernel::begin();
     assert!(Bench::new(recorded("settings-everywhere")).attack(&examine) > 50);
 }
 
@@ -211,11 +213,11 @@ fn change(root: &Path) -> String {
     let homes = Homes { home: "/home/u".into(), config: "/home/u/.config".into(), zdot: "/home/u".into() };
     let run = || -> Result<String, Box<dyn std::error::Error>> {
         let store = Store::new(Root::new(root)?, "/home/u/.local/state/wave32/changes").of("/home/u");
-        let settings = profile::profile(&Situation::default(), Route::Cpu, false)?.settings;
+        let settings = profile(&Situation::default(), Route::Cpu, false)?.settings;
         let session = store.lock(wait, true)?;
         let mut draft = Draft::new(store.root(), "test");
         for place in [StartupFile::Bash, StartupFile::Fish, StartupFile::Venv("/home/u/venv".into())] {
-            profile::add(&mut draft, store.root(), &place, &homes, &settings)?;
+            startup::add(&mut draft, store.root(), &place, &homes, &settings)?;
         }
         let plan = draft.finish();
         let id = session.apply(&plan)?.unwrap_or(1);
@@ -236,7 +238,7 @@ fn something_else_at_every_file_of_apply_and_undo() {
 
 #[test]
 fn an_old_kernel_keeps_apply_and_undo_inside_too() {
-    let _old = OldKernel::new();
+    let _old = OldKernel::begin();
     let bench = Bench::new(home());
     assert!(bench.attack(&change) > 30);
 }

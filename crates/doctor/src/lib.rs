@@ -1,23 +1,18 @@
-//! What is on this machine, what is wrong, what to change, how to undo it.
+//! What is on this machine, what is wrong, what to change.
 #![forbid(unsafe_code)]
 
 pub mod ask;
 pub mod build_torch;
-mod calls;
-pub mod change;
 pub mod code_objects;
-pub mod drop_in;
 pub mod facts;
-#[cfg(target_os = "linux")]
-pub mod launch;
+pub mod finding;
 pub mod miopen;
 pub mod native;
-pub mod profile;
 pub mod repair;
 pub mod report;
-mod root;
 pub mod rules;
 pub mod scan;
+pub mod situation;
 pub mod system;
 pub mod verdict;
 

@@ -1,7 +1,6 @@
 //! Which MIOpens are here, and which of them programs load.
 
 use crate::facts::{Facts, Library, Rocm, Torch};
-use crate::rules::stack::loads;
 use crate::scan;
 use crate::system::System;
 use serde::Serialize;
@@ -41,7 +40,7 @@ pub fn miopens(system: &System, facts: &Facts) -> Vec<Miopen> {
         add(scan::miopen_in(system, folder).as_ref(), format!("LD_LIBRARY_PATH names {folder}"));
     }
     for torch in facts.torches.iter().filter(|torch| torch.hip.is_some()) {
-        let library = loads(facts, torch).and_then(|rocm| rocm.library("miopen"));
+        let library = facts.loads(torch).and_then(|rocm| rocm.library("miopen"));
         let Torch { version, reach, path, .. } = torch;
         add(library, format!("PyTorch {version} ({reach}, {path}) loads it"));
     }

@@ -1,7 +1,7 @@
 //! The exact way to a PyTorch with a card's own code objects.
 
 use crate::facts::{Facts, Torch};
-use crate::rules::Fix;
+use crate::finding::Fix;
 use serde::Serialize;
 use wave32_cards::targets;
 

@@ -3,11 +3,11 @@
 //! Everything else, and whatever is not certain, is for the user: a line that does more than set the variable, commands
 //! of package managers, files of another owner.
 
-use crate::change::{ChangeError, ChangePlan, Draft, Root};
-use crate::profile::Dialect;
-use crate::rules::{FileLine, Finding, Fix};
+use crate::finding::{FileLine, Finding, Fix};
 use crate::verdict::step;
 use std::path::Path;
+use wave32_change::{ChangeError, ChangePlan, Draft, Root};
+use wave32_profile::Dialect;
 
 /// Whose files are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The diagnosis as text: what works, what is wrong, what was found.
 
 use crate::facts::{Facts, Gpu, Rocm};
-use crate::rules::{Finding, Fix};
+use crate::finding::{Finding, Fix};
 use crate::verdict::Diagnosis;
 
 /// Columns of a line, where words allow.

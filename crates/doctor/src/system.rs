@@ -4,8 +4,7 @@
 //! Symbolic links stay inside the root ([`Root`]), absolute ones too. Nothing blocks: only regular files are read,
 //! and only so many bytes of them.
 
-use crate::root::{Root, is_file};
-use rustix::fs::OFlags;
+use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,6 +12,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use wave32_change::Root;
 
 /// Name of the file at the root of a recorded tree that holds its [`Process`].
 pub const MACHINE_FILE: &str = "wave32-machine.json";
@@ -190,13 +190,14 @@ impl System {
     /// A device of the running machine, opened for reading without waiting.
     pub(crate) fn open_device(&self, path: &str) -> Option<File> {
         let root = self.root.as_ref().filter(|_| self.live)?;
-        root.open_any(Path::new(path), OFlags::empty()).ok()
+        root.open_device(Path::new(path)).ok()
     }
 
     /// Bytes of a regular file.
     pub fn size(&self, path: &str) -> Option<u64> {
-        let found = self.root.as_ref()?.stat(Path::new(path)).ok().filter(is_file)?;
-        u64::try_from(found.st_size).ok()
+        let found = self.root.as_ref()?.stat(Path::new(path)).ok()?;
+        let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        u64::try_from(found.st_size).ok().filter(|_| is_file)
     }
 
     /// The names in a folder, sorted; none in one that is not there.

@@ -1,13 +1,15 @@
 //! Which routes work here, and why not.
 
 use crate::facts::{Facts, Torch};
+use crate::finding::{Finding, Fix, Severity};
 use crate::native;
+use crate::rules::findings;
 use crate::rules::own::convolves;
 use crate::rules::stack::fits_wave;
-use crate::rules::{Finding, Fix, Route, Severity, findings};
 use serde::Serialize;
 use wave32_cards::targets;
 use wave32_host::torch;
+use wave32_profile::Route;
 
 /// How a route stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -10,11 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use wave32_cards::sysfs::{Files as _, KfdNode};
 use wave32_doctor::facts::{Device, Facts, Gpu, Kfd, Torch, Variable};
+use wave32_doctor::finding::Severity;
 use wave32_doctor::report;
-use wave32_doctor::rules::{self, Route, Severity};
+use wave32_doctor::rules;
 use wave32_doctor::scan::{Options, scan};
 use wave32_doctor::system::System;
 use wave32_doctor::verdict::{Diagnosis, State};
+use wave32_profile::Route;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees")
@@ -277,7 +279,7 @@ fn integrated_graphics_do_not_break_a_cards_route() {
 
 #[test]
 fn variables_with_other_entries_are_not_taken_out_whole() {
-    use wave32_doctor::rules::Fix;
+    use wave32_doctor::finding::Fix;
     let fix = |libraries: &str| {
         let root = tempfile::tempdir().unwrap();
         let tree = fs::read_to_string(folder().join("rocm6-patched/tree.txt")).unwrap();

@@ -151,7 +151,14 @@ fn programs_ask_for_the_versions_of_torch() {
         format!("<= ({}, {})", newest.0, newest.1),
         format!("> ({}, {})", newest.0, newest.1),
     ];
-    for folder in ["crates/doctor/src", "crates/torch/src", "crates/cli/src"] {
+    for folder in [
+        "crates/doctor/src",
+        "crates/change/src",
+        "crates/launch/src",
+        "crates/profile/src",
+        "crates/torch/src",
+        "crates/cli/src",
+    ] {
         files(&root().join(folder), "rs", &mut programs);
     }
     files(&root().join("python"), "py", &mut programs);

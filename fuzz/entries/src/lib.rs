@@ -108,9 +108,9 @@ pub fn onnx(bytes: &[u8]) {
 
 /// What `apply` remembers of a change.
 pub fn journal(bytes: &[u8]) {
-    let Ok(manifest) = serde_json::from_slice::<wave32_doctor::change::Manifest>(bytes) else { return };
+    let Ok(manifest) = serde_json::from_slice::<wave32_change::Manifest>(bytes) else { return };
     let text = serde_json::to_string(&manifest).expect("a manifest is JSON");
-    let again: wave32_doctor::change::Manifest = serde_json::from_str(&text).expect("and reads back");
+    let again: wave32_change::Manifest = serde_json::from_str(&text).expect("and reads back");
     assert_eq!(serde_json::to_string(&again).expect("JSON"), text);
 }
 

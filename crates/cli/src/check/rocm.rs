@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use wave32_doctor::miopen::Miopen;
-use wave32_doctor::profile::Dialect;
 use wave32_probe::campaign::{ProbeShape, identify};
 use wave32_probe::known::{Known, Store};
 use wave32_probe::protocol::Identity;
 use wave32_probe::standing::Standing;
 use wave32_probe::superseded::TABLES;
 use wave32_problem::ConvProblem;
+use wave32_profile::Dialect;
 
 /// The table for the MIOpen and the card that are here.
 pub struct Probed {

@@ -1,7 +1,8 @@
 //! Cards, kernel driver, device nodes.
 
-use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Gpu};
+use crate::finding::{Fix, Found, Rule, Severity};
+use wave32_profile::Route;
 
 const KFD_DEVICE: &str =
     "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdkfd/kfd_device.c";

@@ -1,8 +1,9 @@
 //! What earlier attempts left behind.
 
 use super::manager::reinstall;
-use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Leftover, LeftoverKind};
+use crate::finding::{Fix, Found, Rule, Severity};
+use wave32_profile::Route;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -1,7 +1,7 @@
 //! The commands of the distribution's package manager.
 
-use super::Fix;
 use crate::facts::Facts;
+use crate::finding::Fix;
 
 /// A package manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

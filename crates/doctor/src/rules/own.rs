@@ -1,9 +1,10 @@
 //! wave32's own libraries in ROCm's place.
 
-use super::{Fix, Found, Route, Rule, Severity, stack};
 use crate::facts::{Facts, Torch};
+use crate::finding::{Fix, Found, Rule, Severity};
 use std::path::Path;
 use wave32_host::own::{Own, kept_name};
+use wave32_profile::Route;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -82,6 +83,6 @@ fn ours(facts: &Facts) -> Vec<(&str, &Own, OwnLibrary<'_>)> {
 /// wave32's libMIOpen, where this PyTorch takes its convolutions from it.
 pub(crate) fn convolves<'f>(facts: &'f Facts, torch: &Torch) -> Option<&'f Own> {
     let preloaded = facts.preloaded.iter().map(|p| &p.own);
-    let loaded = stack::loads(facts, torch).and_then(|rocm| rocm.library("miopen")?.ours.as_ref());
+    let loaded = facts.loads(torch).and_then(|rocm| rocm.library("miopen")?.ours.as_ref());
     preloaded.chain(loaded).find(|own| own.whole && own.name == "libMIOpen")
 }

@@ -1,8 +1,9 @@
 //! What the kernel has said since it was booted.
 
 use super::manager::{Manager, manager};
-use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::Facts;
+use crate::finding::{Fix, Found, Rule, Severity};
+use wave32_profile::Route;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -1,9 +1,10 @@
 //! `HSA_OVERRIDE_GFX_VERSION`: claiming to be another card.
 
 use super::variable::unset;
-use super::{Found, Route, Rule, Severity};
 use crate::facts::{Facts, Variable};
+use crate::finding::{Found, Rule, Severity};
 use wave32_cards::targets;
+use wave32_profile::Route;
 
 const THUNK: &str = "https://github.com/ROCm/ROCR-Runtime/blob/amd-staging/libhsakmt/src/topology.c";
 const LLVM: &str = "https://llvm.org/docs/AMDGPUUsage.html#generic-processor-code-object";

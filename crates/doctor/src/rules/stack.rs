@@ -1,10 +1,11 @@
 //! ROCm and PyTorch, and whether they have code for the card.
 
-use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Library, Rocm, Torch, major};
+use crate::finding::{Fix, Found, Rule, Severity};
 use crate::native;
 use wave32_cards::targets;
 use wave32_host::torch;
+use wave32_profile::Route;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -161,7 +162,7 @@ fn torches_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
 fn rocblas(facts: &Facts) -> Vec<(&Rocm, &Library)> {
     let mut used: Vec<&Rocm> = Vec::new();
     let native = rocm_torches(facts).find(|t| is_native(facts, t));
-    for rocm in before_native(facts).chain(native).filter_map(|torch| loads(facts, torch)) {
+    for rocm in before_native(facts).chain(native).filter_map(|torch| facts.loads(torch)) {
         if !used.iter().any(|r| r.path == rocm.path) {
             used.push(rocm);
         }
@@ -186,23 +187,11 @@ fn rocblas_without(facts: &Facts, spoofed: bool) -> Vec<Found> {
     found
 }
 
-/// Where a PyTorch finds HIP: in its own wheel, in TheRock's wheels beside it, or in the system.
-pub(crate) fn loads<'a>(facts: &'a Facts, torch: &Torch) -> Option<&'a Rocm> {
-    let site = torch.path.rsplit_once('/').map_or("", |(site, _)| site);
-    let own = facts.rocm.iter().find(|r| match r.kind {
-        "torch" => r.path == torch.path && r.library("hip").is_some(),
-        "wheel" => r.path.starts_with(site) && torch.version.contains("rocm"),
-        _ => false,
-    });
-    let system = |kind| facts.rocm.iter().find(move |r| r.kind == kind && r.library("hip").is_some());
-    own.or_else(|| system("opt")).or_else(|| system("distribution"))
-}
-
 fn mismatch(facts: &Facts) -> Vec<Found> {
     let mut found = Vec::new();
     for torch in rocm_torches(facts) {
         let wanted = torch.hip.as_deref().and_then(major);
-        let Some(rocm) = loads(facts, torch) else { continue };
+        let Some(rocm) = facts.loads(torch) else { continue };
         if let (Some(wanted), Some(there)) = (wanted, rocm.major())
             && wanted != there
             // TheRock counts ROCm 7.x up to 10 on, HIP stays at 7.
@@ -226,7 +215,7 @@ fn mixed(facts: &Facts) -> Vec<Found> {
     };
     let mut found = Vec::new();
     for torch in rocm_torches(facts) {
-        let Some(own) = loads(facts, torch).filter(|r| r.kind == "torch") else { continue };
+        let Some(own) = facts.loads(torch).filter(|r| r.kind == "torch") else { continue };
         let other = facts.rocm.iter().filter(|r| r.kind == "opt").find(|r| {
             let folders = variable.settings().flat_map(|(value, _)| value.split(':'));
             let mut folders = folders.map(|f| f.trim_end_matches('/'));

@@ -1,8 +1,9 @@
 //! Environment variables of MIOpen, HIP and ROCr.
 
-use super::{FileLine, Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Variable};
+use crate::finding::{FileLine, Fix, Found, Rule, Severity};
 use wave32_cards::targets;
+use wave32_profile::Route;
 
 const CONTROLS: &str = "https://github.com/ROCm/MIOpen/blob/develop/src/find_controls.cpp";
 const DEBUGGING: &str = "https://rocm.docs.amd.com/projects/MIOpen/en/latest/how-to/debug-log.html";

@@ -1,8 +1,9 @@
 //! Vulkan: loader, drivers, devices.
 
 use super::manager::{Manager, manager};
-use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, VulkanDevice};
+use crate::finding::{Fix, Found, Rule, Severity};
+use wave32_profile::Route;
 
 const LOADER: &str = "https://github.com/KhronosGroup/Vulkan-Loader/blob/main/docs/LoaderDriverInterface.md";
 

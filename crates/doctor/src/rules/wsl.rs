@@ -1,8 +1,9 @@
 //! Windows's subsystem for Linux: no amdgpu, no /dev/kfd; everything goes through /dev/dxg to Windows's driver.
 
 use super::manager::{Manager, manager};
-use super::{Fix, Found, Route, Rule, Severity};
 use crate::facts::{Facts, Wsl};
+use crate::finding::{Fix, Found, Rule, Severity};
+use wave32_profile::Route;
 
 const ROCDXG: &str = "https://github.com/ROCm/librocdxg";
 

@@ -22,6 +22,8 @@ pub(crate) use rocm::miopen_in;
 /// Read of large files, and time for it: libraries of gigabytes cost megabytes, since only headers are read.
 const LARGE_BYTES: u64 = 512 << 20;
 const LARGE_TIME: Duration = Duration::from_millis(1200);
+/// Larger files are compared with their package only where the user takes the time.
+const QUICK: u64 = 64 << 20;
 
 /// What to look at beyond the usual.
 #[derive(Debug, Clone, Default)]
@@ -76,4 +78,9 @@ pub fn stack(system: &System, options: &Options) -> Facts {
     facts.torches = torch::torches(system, &options.python);
     facts.rocm = rocm::installs(system, &facts.torches);
     facts
+}
+
+/// A file of the compute driver's sources.
+fn is_compute_source(path: &str) -> bool {
+    path.contains("/amdkfd/") || path.contains("/amdgpu_amdkfd")
 }

@@ -1,7 +1,7 @@
 //! Whether ROCm's libraries are as their packages have them: Debian's by dpkg's own sums, others by `rpm`.
 
 use super::rocm::LIBRARIES;
-use super::rpm;
+use super::{QUICK, is_compute_source, rpm};
 use crate::facts::{Missing, Rocm};
 use crate::system::System;
 use md5::{Digest, Md5};
@@ -19,8 +19,6 @@ const PACKAGES: &[&str] = &[
     "miopen-hip",
     "rocblas",
 ];
-/// Larger files cost more than a quick look may take.
-pub(super) const QUICK: u64 = 64 << 20;
 
 /// A file as its package has it.
 struct Listed {
@@ -106,10 +104,6 @@ pub(super) fn changed_sources(system: &System, gaps: &mut Vec<String>, thorough:
         system.grant(size) && sum(system, &path).is_some_and(|found| found != **known)
     });
     changed.map(|(_, path)| format!("/{path}")).collect()
-}
-
-pub(super) fn is_compute_source(path: &str) -> bool {
-    path.contains("/amdkfd/") || path.contains("/amdgpu_amdkfd")
 }
 
 fn sum(system: &System, path: &str) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Whether ROCm's libraries are as their RPM packages have them: `rpm -qf` and `rpm -V`, asked on the machine itself.
 
-use super::packages::{QUICK, is_compute_source};
 use super::rocm::LIBRARIES;
+use super::{QUICK, is_compute_source};
 use crate::ask::{Answer, Silence};
 use crate::facts::{Library, Missing, Rocm};
 use crate::system::System;

@@ -1,10 +1,12 @@
 //! Faults between any two operations; what is left is what was there before or after, to the byte.
 
+#[path = "../../host/tests/common/mod.rs"]
+mod common;
+
 use super::tests::{SOON, Tree, folder, home, plan, store, tree, try_plan};
 use super::*;
-use crate::calls::plan::{Fault, FaultPlan as Faults};
+use crate::calls::faults::{Fault, FaultPlan as Faults};
 use crate::drop_in;
-use crate::hostile_tests::common;
 use proptest::prelude::*;
 use rustix::io::Errno;
 use std::os::unix::fs::symlink;

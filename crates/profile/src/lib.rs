@@ -1,16 +1,10 @@
-//! Which environment variables a card, a stack and a route need, each with its reason and source; how shells say
-//! them, and where they are kept.
+//! Which environment variables a card, a stack and a route need, each with its reason and source, and how shells say
+//! them. Nothing here reads or changes a machine.
+#![forbid(unsafe_code)]
 
-mod places;
 mod rocm;
 mod shell;
-mod situation;
-mod venv;
 
-#[cfg(test)]
-mod tests;
-
-pub use places::{Homes, StartupFile, add};
 pub use shell::Dialect;
 
 use serde::{Deserialize, Serialize};
@@ -108,12 +102,16 @@ pub struct Setting {
 }
 
 impl Setting {
-    fn set(name: &str, value: &str, why: impl Into<String>, source: &str) -> Self {
+    /// It must have this value.
+    #[must_use]
+    pub fn set(name: &str, value: &str, why: impl Into<String>, source: &str) -> Self {
         let action = Action::Set(value.into());
         Self { name: name.into(), action, why: why.into(), source: source.into() }
     }
 
-    fn unset(name: &str, why: impl Into<String>, source: &str) -> Self {
+    /// It must not be there.
+    #[must_use]
+    pub fn unset(name: &str, why: impl Into<String>, source: &str) -> Self {
         Self { name: name.into(), action: Action::Unset, why: why.into(), source: source.into() }
     }
 }

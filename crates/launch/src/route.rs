@@ -1,7 +1,7 @@
 //! Which route a program takes.
 
-use crate::profile::{NoRoute, Route};
 use std::path::Path;
+use wave32_profile::{NoRoute, Route};
 
 /// What a choice depends on; each route's device, or why there is none.
 #[derive(Debug, Clone)]

@@ -1,41 +1,36 @@
 //! What profiles depend on, from what a scan found.
 
-use super::Situation;
 use crate::facts::{Facts, Torch};
-use crate::rules::stack::loads;
 use crate::scan::{Options, stack};
 use crate::system::System;
+use wave32_profile::Situation;
 
-impl Situation {
-    /// The machine's.
-    pub fn of(system: &System) -> Self {
-        Self::from(&stack(system, &Options::default()))
-    }
+/// The machine's.
+pub fn of(system: &System) -> Situation {
+    from_facts(&stack(system, &Options::default()))
 }
 
-impl From<&Facts> for Situation {
-    /// The cards in the order in which ROCm numbers them, and the PyTorch that is found first.
-    fn from(facts: &Facts) -> Self {
-        let truly = |node: &wave32_cards::sysfs::KfdNode| {
-            let card = facts.gpus.iter().find(|gpu| gpu.address == node.address);
-            card.and_then(|gpu| gpu.target.clone()).or_else(|| node.target.clone())
-        };
-        let mut cards: Vec<String> = facts.kfd.nodes.iter().filter_map(truly).collect();
-        if cards.is_empty() {
-            cards = facts.gpus.iter().filter_map(|gpu| gpu.target.clone()).collect();
-        }
-        let torch = facts.torches.iter().find(|torch| torch.hip.is_some());
-        let rocm = match torch {
-            Some(torch) => loads(facts, torch),
-            None => facts.rocm.iter().find(|rocm| rocm.version.is_some()),
-        };
-        let objects = |torch: &Torch| torch.targets.iter().cloned().collect();
-        Self {
-            cards,
-            rocm: rocm.and_then(|rocm| rocm.version.as_deref()?.parse().ok()),
-            code_objects: torch.filter(|torch| torch.complete).map(objects),
-            vulkan_device: None,
-        }
+/// The cards in the order in which ROCm numbers them, and the PyTorch that is found first.
+fn from_facts(facts: &Facts) -> Situation {
+    let truly = |node: &wave32_cards::sysfs::KfdNode| {
+        let card = facts.gpus.iter().find(|gpu| gpu.address == node.address);
+        card.and_then(|gpu| gpu.target.clone()).or_else(|| node.target.clone())
+    };
+    let mut cards: Vec<String> = facts.kfd.nodes.iter().filter_map(truly).collect();
+    if cards.is_empty() {
+        cards = facts.gpus.iter().filter_map(|gpu| gpu.target.clone()).collect();
+    }
+    let torch = facts.torches.iter().find(|torch| torch.hip.is_some());
+    let rocm = match torch {
+        Some(torch) => facts.loads(torch),
+        None => facts.rocm.iter().find(|rocm| rocm.version.is_some()),
+    };
+    let objects = |torch: &Torch| torch.targets.iter().cloned().collect();
+    Situation {
+        cards,
+        rocm: rocm.and_then(|rocm| rocm.version.as_deref()?.parse().ok()),
+        code_objects: torch.filter(|torch| torch.complete).map(objects),
+        vulkan_device: None,
     }
 }
 
@@ -61,7 +56,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         std::os::unix::fs::symlink("/opt/rocm-5.7.1", folder.path().join("opt/rocm")).unwrap();
-        let seen = |root: &std::path::Path| Situation::of(&System::at(root).unwrap());
+        let seen = |root: &std::path::Path| of(&System::at(root).unwrap());
         let found = seen(folder.path());
         assert_eq!(found.cards, ["gfx1010", "gfx1036"]);
         assert_eq!(found.rocm.unwrap().to_string(), "5.7");

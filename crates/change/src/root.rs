@@ -113,12 +113,18 @@ impl Root {
     }
 
     /// What is there, links followed.
-    pub(crate) fn stat(&self, inside: &Path) -> io::Result<Stat> {
+    ///
+    /// # Errors
+    /// The file cannot be looked up.
+    pub fn stat(&self, inside: &Path) -> io::Result<Stat> {
         Ok(calls::look_at(self.find(inside)?)?)
     }
 
     /// A handle that names what is there, links followed.
-    pub(crate) fn find(&self, inside: &Path) -> io::Result<OwnedFd> {
+    ///
+    /// # Errors
+    /// The file cannot be looked up.
+    pub fn find(&self, inside: &Path) -> io::Result<OwnedFd> {
         match calls::open_within(&self.folder, relative(inside), OFlags::PATH, true) {
             Err(e) if is_unknown(e) => {
                 let walked = self.walk(inside)?;
@@ -129,7 +135,10 @@ impl Root {
     }
 
     /// A regular file, opened to be read, links followed. Nothing else is opened at all.
-    pub(crate) fn open(&self, inside: &Path) -> io::Result<File> {
+    ///
+    /// # Errors
+    /// It is no regular file; it cannot be read.
+    pub fn open(&self, inside: &Path) -> io::Result<File> {
         let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
         if !is_file(&self.stat(inside)?) {
             return Err(no_file());
@@ -139,8 +148,16 @@ impl Root {
         if is_file(&calls::look_at(&file)?) { Ok(file) } else { Err(no_file()) }
     }
 
+    /// Whatever is there, a device too, opened to be read without waiting.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn open_device(&self, inside: &Path) -> io::Result<File> {
+        self.open_any(inside, OFlags::empty())
+    }
+
     /// Whatever is there, opened to be read without waiting.
-    pub(crate) fn open_any(&self, inside: &Path, more: OFlags) -> io::Result<File> {
+    fn open_any(&self, inside: &Path, more: OFlags) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | more;
         match calls::open_within(&self.folder, relative(inside), flags, true) {
             Err(e) if is_unknown(e) => match self.found(inside)? {
@@ -160,12 +177,18 @@ impl Root {
     }
 
     /// The names in a folder, links to it followed.
-    pub(crate) fn names(&self, inside: &Path) -> io::Result<Vec<OsString>> {
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn names(&self, inside: &Path) -> io::Result<Vec<OsString>> {
         Ok(calls::names(self.open_any(inside, OFlags::DIRECTORY)?)?)
     }
 
     /// The text of the link at `inside`.
-    pub(crate) fn link(&self, inside: &Path) -> io::Result<PathBuf> {
+    ///
+    /// # Errors
+    /// It is no link; it cannot be looked up.
+    pub fn link(&self, inside: &Path) -> io::Result<PathBuf> {
         let spot = self.spot(&self.resolve_parent(inside)?)?;
         let handle = calls::open_path(&spot.folder, Path::new(&spot.name), OFlags::empty())?;
         Ok(calls::link_text(handle)?.into())
@@ -198,7 +221,10 @@ impl Root {
     }
 
     /// What is at `real`, a link for itself; nothing where a folder on the way is not there.
-    pub(crate) fn look(&self, real: &Path) -> io::Result<Option<Stat>> {
+    ///
+    /// # Errors
+    /// The file cannot be looked up.
+    pub fn look(&self, real: &Path) -> io::Result<Option<Stat>> {
         if real.file_name().is_none() {
             return Ok(Some(calls::look_at(&self.folder)?));
         }
@@ -326,7 +352,7 @@ pub(crate) fn is_dir(found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::Directory
 }
 
-pub(crate) fn is_link(found: &Stat) -> bool {
+fn is_link(found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::Symlink
 }
 
@@ -351,7 +377,7 @@ fn parts(path: &Path) -> impl Iterator<Item = OsString> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::plan::OldKernel;
+    use crate::calls::faults::OldKernel;
     use std::os::unix::fs::symlink;
 
     fn tree() -> tempfile::TempDir {
@@ -414,7 +440,7 @@ mod tests {
                 )
             };
             let new = told();
-            let _old = OldKernel::new();
+            let _old = OldKernel::begin();
             assert_eq!(new, told(), "{}", path.display());
             let leads_out = path.ends_with("secret") || path == Path::new("/fifo");
             assert!(!leads_out || !new.1, "{}", path.display());

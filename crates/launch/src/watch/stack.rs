@@ -152,7 +152,7 @@ pub fn state(pid: i32, tid: i32) -> Option<Stat> {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use crate::launch::watch::process::regions;
+    use crate::watch::process::regions;
 
     #[test]
     fn calls_are_recognised() {

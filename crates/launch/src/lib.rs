@@ -3,6 +3,8 @@
 //! [`choose`] picks the route and [`changes`] says what its environment differs in, both from plain data that the caller
 //! read; neither touches the system. [`exec`] becomes the program. [`supervise()`] starts it as a child instead, where
 //! somebody has to look whether it hangs ([`watch`]).
+#![cfg(target_os = "linux")]
+#![forbid(unsafe_code)]
 
 mod environment;
 mod log_filter;

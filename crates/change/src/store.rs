@@ -1,20 +1,18 @@
 //! Where changes are remembered, and whose they are.
 
 use super::error::ChangeError;
-use super::journal::{Journal, Lock, Manifest, Stage, Step};
+use super::journal::{Journal, Manifest, Stage, Step};
 use super::rights::Rights;
-use super::session::Session;
 use crate::root::Root;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The folder that remembers changes, and the root under which they are made.
 #[derive(Debug)]
 pub struct Store {
     pub(super) root: Root,
     /// Inside the root.
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// Inside the root.
     home: Option<PathBuf>,
 }
@@ -64,7 +62,7 @@ impl Store {
         Ok((owner.st_uid, owner.st_gid))
     }
 
-    fn rights(&self) -> Result<Rights, ChangeError> {
+    pub(super) fn rights(&self) -> Result<Rights, ChangeError> {
         let (uid, gid) = self.owner()?;
         Rights::of(uid, gid).map_err(ChangeError::io("take the rights of the owner of", &self.folder))
     }
@@ -120,23 +118,6 @@ impl Store {
         let pending = journal.all()?.into_iter().find(|&(_, stage)| stage == Stage::Pending);
         pending.map(|(id, stage)| journal.read(id, stage)).transpose()
     }
-
-    /// Keeps other processes out, and takes back whatever was cut short; with `force` even where the user edited
-    /// the same lines since (their version is kept beside).
-    ///
-    /// # Errors
-    /// Another process holds the lock for longer than `deadline`; what was cut short cannot be taken back; a journal
-    /// that others could have written.
-    pub fn lock(&self, deadline: Duration, force: bool) -> Result<Session<'_>, ChangeError> {
-        heed_limits();
-        let rights = self.rights()?;
-        let journal = Journal::make(&self.root, &self.folder)?;
-        let lock = Lock::take(&journal, deadline)?;
-        let mut session =
-            Session { store: self, journal, force, recovered: Vec::new(), _lock: lock, _rights: rights };
-        session.recover()?;
-        Ok(session)
-    }
 }
 
 /// See [`Store::history`].
@@ -153,17 +134,4 @@ pub(super) fn history(journal: &Journal) -> Result<Vec<Made>, ChangeError> {
         }
     }
     Ok(made)
-}
-
-/// A file that grows beyond `ulimit -f` is an error like any other, not the end of the process.
-fn heed_limits() {
-    #[cfg(target_os = "linux")]
-    {
-        static ONCE: std::sync::Once = std::sync::Once::new();
-        // With a handler and not ignored: programs that are started from here get the signal back.
-        ONCE.call_once(|| {
-            let flag = std::sync::Arc::default();
-            let _ = signal_hook::flag::register(nix::libc::SIGXFSZ, flag);
-        });
-    }
 }

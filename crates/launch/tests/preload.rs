@@ -1,12 +1,13 @@
 //! Which of wave32's libraries a program on the route rocm gets, and what is said of it.
 #![cfg(target_os = "linux")]
 
+#[path = "../../host/tests/common/mod.rs"]
 mod common;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use wave32_doctor::launch::{Change, Surroundings, changes, convolutions};
-use wave32_doctor::profile::{Route, Situation};
+use wave32_launch::{Change, Surroundings, changes, convolutions};
+use wave32_profile::{Route, Situation};
 
 fn around(root: &Path, card: &str, variables: &[(&str, &str)]) -> Surroundings {
     let situation = Situation { cards: vec![card.into()], ..Situation::default() };

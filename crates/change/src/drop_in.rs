@@ -5,7 +5,7 @@
 //! same folder under another, hidden one, by which its package, the loader's cache and `ldconfig` pass. So the libraries
 //! that it needs are still found beside it, and it comes back as the very file that it was.
 
-use crate::change::{ChangeError, Draft, Root};
+use crate::{ChangeError, Draft, Root};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

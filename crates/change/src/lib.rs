@@ -5,14 +5,21 @@
 //! manifest are on the disk before the first file is touched, each file is replaced in one rename, and the change
 //! counts once its folder has its last name. Whatever is found half done is taken back by the next session. To
 //! undo is a change like any other.
+//!
+//! All of it is below a [`Root`], which lets no link lead outside. What only reads files beneath a root uses the same one.
+#![forbid(unsafe_code)]
 
+mod calls;
 mod disk;
+pub mod drop_in;
 mod error;
 mod journal;
 mod plan;
 mod recover;
 mod rights;
+mod root;
 mod session;
+pub mod startup;
 mod store;
 mod undo;
 
@@ -23,11 +30,13 @@ mod fault_tests;
 #[cfg(test)]
 mod tests;
 
-pub use crate::root::Root;
+#[cfg(feature = "fault-injection")]
+pub use calls::faults;
 pub use disk::Meta;
 pub use error::ChangeError;
 pub use journal::{Manifest, Step};
 pub use plan::{ChangePlan, Draft};
+pub use root::Root;
 pub use session::Session;
 pub use store::{Made, Store};
 

@@ -10,7 +10,7 @@ use super::store::Store;
 use super::{LIBRARY, TEXT};
 use crate::root::Spot;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The right to change files.
 pub struct Session<'s> {
@@ -21,6 +21,25 @@ pub struct Session<'s> {
     pub(super) _lock: Lock,
     /// Given back last.
     pub(super) _rights: Rights,
+}
+
+impl Store {
+    /// Keeps other processes out, and takes back whatever was cut short; with `force` even where the user edited
+    /// the same lines since (their version is kept beside).
+    ///
+    /// # Errors
+    /// Another process holds the lock for longer than `deadline`; what was cut short cannot be taken back; a journal
+    /// that others could have written.
+    pub fn lock(&self, deadline: Duration, force: bool) -> Result<Session<'_>, ChangeError> {
+        heed_limits();
+        let rights = self.rights()?;
+        let journal = Journal::make(&self.root, &self.folder)?;
+        let lock = Lock::take(&journal, deadline)?;
+        let mut session =
+            Session { store: self, journal, force, recovered: Vec::new(), _lock: lock, _rights: rights };
+        session.recover()?;
+        Ok(session)
+    }
 }
 
 impl Session<'_> {
@@ -216,6 +235,19 @@ impl Session<'_> {
             Some(_) => Err(error),
             None => disk::move_to(old, new),
         }
+    }
+}
+
+/// A file that grows beyond `ulimit -f` is an error like any other, not the end of the process.
+fn heed_limits() {
+    #[cfg(target_os = "linux")]
+    {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        // With a handler and not ignored: programs that are started from here get the signal back.
+        ONCE.call_once(|| {
+            let flag = std::sync::Arc::default();
+            let _ = signal_hook::flag::register(nix::libc::SIGXFSZ, flag);
+        });
     }
 }
 

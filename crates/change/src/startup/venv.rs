@@ -1,10 +1,9 @@
 //! A virtual environment's own scripts: the settings come with `activate` and go with `deactivate`.
 
-use super::Setting;
-use super::places::with_block;
-use super::shell::Dialect;
-use crate::change::{ChangeError, Draft, Root};
+use super::block::with_block;
+use crate::{ChangeError, Draft, Root};
 use std::path::Path;
+use wave32_profile::{Dialect, Setting};
 
 /// What calls the restoring script from csh's `deactivate`, which is an alias of one line.
 const CSH_HOOK: &str =

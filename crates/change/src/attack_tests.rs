@@ -2,7 +2,7 @@
 
 use super::tests::{SOON, STORE, folder, home, store, tree, try_plan};
 use super::*;
-use crate::calls::plan::FaultPlan as Faults;
+use crate::calls::faults::FaultPlan as Faults;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 

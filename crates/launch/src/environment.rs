@@ -1,12 +1,12 @@
 //! What a route's environment differs in from the one there is.
 
-use crate::profile::{self, Route, Situation};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 use wave32_cards::targets;
 use wave32_host::own;
+use wave32_profile::{self as profile, Route, Situation};
 
 /// Variables by name.
 pub type Variables = BTreeMap<OsString, OsString>;

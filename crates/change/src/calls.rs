@@ -1,8 +1,8 @@
 //! The system calls by which files are looked at and changed: each by a folder's handle and one name, none through a
 //! symbolic link. Before each is a gate, at which a test lets it fail or the process die.
 
-#[cfg(test)]
-pub(crate) mod plan;
+#[cfg(any(test, feature = "fault-injection"))]
+pub mod faults;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
@@ -22,13 +22,13 @@ pub(crate) enum Kind {
     Changes,
 }
 
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "fault-injection")))]
 fn gate(_: Kind) -> Result<()> {
     Ok(())
 }
 
-#[cfg(test)]
-use plan::gate;
+#[cfg(any(test, feature = "fault-injection"))]
+use faults::gate;
 
 /// Does the call, again where a signal came in between.
 fn call<T>(kind: Kind, mut run: impl FnMut() -> Result<T>) -> Result<T> {
@@ -43,8 +43,8 @@ fn call<T>(kind: Kind, mut run: impl FnMut() -> Result<T>) -> Result<T> {
 /// Opens something: tests look what.
 fn open(kind: Kind, run: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
     let opened = call(kind, run)?;
-    #[cfg(test)]
-    plan::opened(&opened);
+    #[cfg(any(test, feature = "fault-injection"))]
+    faults::opened(&opened);
     Ok(opened)
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn open_path(at: impl AsFd, path: &Path, more: OFlags) -> Result<Owne
 #[cfg(target_os = "linux")]
 pub(crate) fn open_within(root: impl AsFd, path: &Path, more: OFlags, follow: bool) -> Result<OwnedFd> {
     use rustix::fs::ResolveFlags;
-    #[cfg(test)]
-    if plan::OldKernel::is() {
+    #[cfg(any(test, feature = "fault-injection"))]
+    if faults::OldKernel::is() {
         return Err(Errno::NOSYS);
     }
     let resolve = match follow {
@@ -145,8 +145,8 @@ pub(crate) fn write(file: impl AsFd, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         let written = call(Kind::Writes, || rustix::io::write(&file, bytes));
         // A process that dies in the midst leaves a part.
-        #[cfg(test)]
-        plan::tear(|| {
+        #[cfg(any(test, feature = "fault-injection"))]
+        faults::tear(|| {
             let _ = rustix::io::write(&file, &bytes[..bytes.len() / 2]);
         });
         match written? {

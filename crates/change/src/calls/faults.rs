@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// What happens at the chosen call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Nothing; calls are counted.
     None,
     /// The process dies before it: it and all later ones do nothing. Of a write, half the bytes are there.
@@ -28,9 +28,10 @@ thread_local! {
 }
 
 /// While it lives, call number `at` of this thread meets the fault.
-pub(crate) struct FaultPlan(());
+pub struct FaultPlan(());
 
 impl FaultPlan {
+    /// Call number `at`, from 0, meets `fault`.
     pub fn new(fault: Fault, at: usize) -> Self {
         PLAN.set((fault, at));
         DONE.set(0);
@@ -57,14 +58,16 @@ impl Drop for FaultPlan {
 }
 
 /// While it lives, the real names of all that this thread opens are written down.
-pub(crate) struct Record(());
+pub struct Record(());
 
 impl Record {
-    pub fn new() -> Self {
+    /// From now on.
+    pub fn begin() -> Self {
         OPENED.set(Some(Vec::new()));
         Self(())
     }
 
+    /// What was opened so far.
     pub fn opened(&self) -> Vec<PathBuf> {
         OPENED.with_borrow(|opened| opened.clone().unwrap_or_default())
     }
@@ -85,15 +88,16 @@ pub(super) fn opened(handle: &OwnedFd) {
 }
 
 /// While it lives, the kernel knows no openat2.
-pub(crate) struct OldKernel(());
+pub struct OldKernel(());
 
 impl OldKernel {
-    pub fn new() -> Self {
+    /// From now on.
+    pub fn begin() -> Self {
         OLD_KERNEL.set(true);
         Self(())
     }
 
-    pub fn is() -> bool {
+    pub(super) fn is() -> bool {
         OLD_KERNEL.get()
     }
 }
