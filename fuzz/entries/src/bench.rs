@@ -16,5 +16,5 @@ pub use report::{Report, Row};
 /// What `report` makes rows of.
 pub struct Case {
     pub label: String,
-    pub problem: wave32_problem::ConvProblem,
+    pub problem: wave32_problem::Problem,
 }

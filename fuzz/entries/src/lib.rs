@@ -45,6 +45,7 @@ mod data {
 }
 
 use std::path::{Path, PathBuf};
+use wave32_problem::Problem;
 
 /// Reads bytes that somebody else wrote; a panic is a finding.
 pub type Entry = fn(&[u8]);
@@ -302,7 +303,7 @@ fn agree(known: &known::Known, file: &Path) {
     taken.take(read(), &identity);
     for row in &known.rows {
         let Ok(problems) = wave32_problem::parse_line(&row.key.problem) else { continue };
-        let [problem] = &problems[..] else { continue };
+        let [Problem::Conv(problem)] = &problems[..] else { continue };
         if problem.to_string() != row.key.problem {
             continue;
         }
@@ -320,7 +321,7 @@ fn agree(known: &known::Known, file: &Path) {
     other.take(read(), &proven::Identity { pci: format!("{}.", identity.pci), ..identity });
     assert!(known.rows.iter().all(|row| {
         let problems = wave32_problem::parse_line(&row.key.problem).unwrap_or_default();
-        problems.iter().all(|problem| other.of(problem).is_none())
+        problems.iter().filter_map(Problem::conv).all(|problem| other.of(problem).is_none())
     }));
 }
 
