@@ -31,7 +31,13 @@ fn plan(kernel: &str) -> Plan {
         model: Model::Stream { bytes: 0 },
     };
     let problem = ConvProblem::new(ConvSpec::default()).unwrap();
-    Plan { problem: problem.into(), solver: "fixture", config: String::new(), workspace_bytes: 0, launches: vec![launch] }
+    Plan {
+        problem: problem.into(),
+        solver: "fixture",
+        config: String::new(),
+        workspace_bytes: 0,
+        launches: vec![launch],
+    }
 }
 
 const SOON: Duration = Duration::from_millis(60);

@@ -21,7 +21,7 @@ fn through(p: &ConvProblem, inputs: &Inputs, rewrites: &[Rewrite]) -> Result<Dat
 
 fn agree(spec: ConvSpec, rewrites: &[Rewrite]) {
     let p = ConvProblem::new(spec).unwrap();
-    let inputs = Inputs::new(&p, Kind::Integer, 7, 0).unwrap();
+    let inputs = Inputs::new(&p.clone().into(), Kind::Integer, 7, 0).unwrap();
     let (right, got) = (oracle(&p, &inputs).unwrap(), through(&p, &inputs, rewrites).unwrap());
     // Values, for a sum of nothing may be -0.
     let differ = (0..right.len()).filter(|&i| right.get(i) != got.get(i)).count();

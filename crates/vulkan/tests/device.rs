@@ -30,7 +30,7 @@ fn plan(kernel: &str, count: u32, params: &[u32], roles: &[Role]) -> Plan {
         model: Model::Stream { bytes: 0 },
     };
     Plan {
-        problem: ConvProblem::new(ConvSpec::default()).unwrap(),
+        problem: ConvProblem::new(ConvSpec::default()).unwrap().into(),
         solver: "fixture",
         config: String::new(),
         workspace_bytes: 0,

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 use wave32_model::{Effort, Model, ModelCard};
-use wave32_problem::{ConvProblem, DType, Direction};
+use wave32_problem::{DType, Direction, Problem};
 use wave32_solve::{DeviceCaps, Policy, explain};
 use wave32_verify::suites;
 
@@ -51,7 +51,7 @@ fn suite(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn cell(problem: &ConvProblem, model: &Model, ratios: &mut Vec<f64>) -> String {
+fn cell(problem: &Problem, model: &Model, ratios: &mut Vec<f64>) -> String {
     let Ok(board) = wave32_cards::named(model.card().name) else { return "no such card".into() };
     let Some((plan, quick)) = explain(problem, &DeviceCaps::of(board), &Policy::default()).chosen else {
         return "no plan".into();
