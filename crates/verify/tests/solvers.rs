@@ -311,7 +311,6 @@ fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&
 #[test]
 fn every_kernel_of_convolutions_is_right() {
     let Some(mut device) = open() else { return };
-    let mut rng = random();
     // What is compiled for RDNA1 only is for operations besides convolution.
     let kernels: Vec<&Variant> =
         variants::all().iter().filter(|v| !v.defines.contains_key("RDNA1")).collect();
@@ -319,9 +318,15 @@ fn every_kernel_of_convolutions_is_right() {
     let missing: Vec<&str> =
         kernels.iter().map(|v| v.name.as_str()).filter(|name| !plans.contains_key(name)).collect();
     assert!(missing.is_empty(), "no plan launches {missing:?}");
+    all_right(device.as_mut(), &plans);
+}
+
+/// Runs each kernel's plan.
+fn all_right(device: &mut dyn PlanDevice, plans: &BTreeMap<&'static str, Plan>) {
+    let mut rng = random();
     let (mut failures, mut right) = (Vec::new(), String::new());
-    for (name, plan) in &plans {
-        let error = error_of(device.as_mut(), plan, &mut rng);
+    for (name, plan) in plans {
+        let error = error_of(device, plan, &mut rng);
         match error <= limit(plan.problem.dtype()) {
             true => right += &format!("{name}\n"),
             false => failures
@@ -333,6 +338,39 @@ fn every_kernel_of_convolutions_is_right() {
         file.write_all(right.as_bytes()).unwrap();
     }
     assert!(failures.is_empty(), "{} of {} wrong:\n{}", failures.len(), plans.len(), failures.join("\n"));
+}
+
+/// Each kernel that only products use, as [`every_kernel_of_convolutions_is_right`].
+#[test]
+fn every_kernel_of_products_is_right() {
+    let Some(mut device) = open() else { return };
+    let configs = ["rows", "columns", "outer"].map(|form| ["a", "b"].map(|side| format!("{form}-{side}/1")));
+    let mut plans = BTreeMap::new();
+    // Few rows or terms and up to 16; rows of a length for vectors, and odd ones.
+    for [m, n, k] in [[3, 68, 36], [13, 72, 40], [13, 67, 37], [68, 72, 3], [68, 72, 13], [67, 71, 13]] {
+        for (word, transposed) in ["gemm", "gemmfp16", "gemmbfp16"].into_iter().flat_map(|w| [(w, 0), (w, 1)])
+        {
+            let line = format!("MIOpenDriver {word} -m {m} -n {n} -k {k} -u 0 -v {transposed}");
+            for problem in wave32_problem::parse_line(&line).unwrap() {
+                for config in configs.as_flattened() {
+                    let only = Some("skinny".into());
+                    let policy = Policy { only, config: Some(config.clone()), ..Policy::default() };
+                    for plan in wave32_solve::plans(&problem, device.caps(), &policy) {
+                        let kernels = plan.launches.iter().map(|launch| launch.kernel.clone());
+                        for kernel in kernels.collect::<Vec<_>>() {
+                            let variant =
+                                variants::all().iter().find(|v| kernel == v.name).expect("a variant");
+                            plans.entry(variant.name.as_str()).or_insert_with(|| plan.clone());
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let skinny = variants::all().iter().map(|v| v.name.as_str()).filter(|name| name.starts_with("skinny_"));
+    let missing: Vec<&str> = skinny.filter(|name| !plans.contains_key(name)).collect();
+    assert!(missing.is_empty(), "no plan launches {missing:?}");
+    all_right(device.as_mut(), &plans);
 }
 
 /// Every solver's own choice under Vulkan's validation layer, where it is installed: nothing to complain of.
