@@ -147,3 +147,44 @@ pub fn target_at(files: &impl Files, nodes: &[KfdNode], address: &str) -> Option
         version.and_then(targets::by_graphics_core).map(|target| (target.to_string(), "ip_discovery"));
     found.or_else(|| targets::by_pci(device).map(|target| (target.to_string(), "pci"))).or_else(by_kfd)
 }
+
+/// What tells boards of one PCI id apart: revision and clock of the memory in MHz, of the card at a PCI address.
+///
+/// The clock is the highest of those in `pp_dpm_mclk` (linux `Documentation/gpu/amdgpu/thermal.rst`), a line each:
+/// `3: 875Mhz *`. None where a container hides the bus.
+pub fn revision_and_memory(files: &impl Files, address: &str) -> (Option<u8>, Option<u32>) {
+    let at = |name: &str| format!("{PCI}/{address}/{name}");
+    let levels = files.text(&at("pp_dpm_mclk")).unwrap_or_default();
+    let clock = |line: &str| {
+        let (_, clock) = line.split_once(':')?;
+        clock.trim().to_lowercase().split_once("mhz")?.0.parse::<u32>().ok()
+    };
+    (files.hex(&at("revision")), levels.lines().filter_map(clock).max())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Files for BTreeMap<String, String> {
+        fn text(&self, path: &str) -> Option<String> {
+            self.get(path).cloned()
+        }
+
+        fn names(&self, _folder: &str) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn revision_and_memory_are_read_where_they_are() {
+        let address = "0000:03:00.0";
+        let file = |name: &str, text: &str| (format!("{PCI}/{address}/{name}"), text.to_string());
+        let levels = "0: 100Mhz \n1: 500Mhz \n2: 625Mhz \n3: 875Mhz *\n";
+        let files = BTreeMap::from([file("revision", "0xca\n"), file("pp_dpm_mclk", levels)]);
+        assert_eq!(revision_and_memory(&files, address), (Some(0xca), Some(875)));
+        assert_eq!(revision_and_memory(&files, "0000:04:00.0"), (None, None));
+        let odd = BTreeMap::from([file("revision", "none"), file("pp_dpm_mclk", "3: fast\n:\n\u{fffd}")]);
+        assert_eq!(revision_and_memory(&odd, address), (None, None));
+    }
+}

@@ -95,7 +95,7 @@ fn radv(variants: &[&Variant]) -> Result<(Vec<Row>, String), CompileError> {
     };
     let inputs = variants.iter().map(spirv).collect::<Result<Vec<_>, CompileError>>()?;
     let (mut rows, mut driver) = (Vec::new(), String::new());
-    for result in parallel::map(&aco::FAMILIES, |family| readback::radv_spirv(variants, &inputs, family)) {
+    for result in parallel::map(&aco::families(), |family| readback::radv_spirv(variants, &inputs, family)) {
         let (found, version) = result?;
         rows.extend(found);
         driver = version;

@@ -3,10 +3,10 @@
 //! Vulkan tells limits but no speeds. What no query answers is a documented guess by kind; it ranks plans
 //! against each other and sizes the first submit, nothing depends on it for correctness.
 
-use ash::{amd, nv, vk};
+use ash::{amd, ext, nv, vk};
 use std::ffi::CStr;
 use wave32_cards::Seen;
-use wave32_cards::sysfs::AMD as AMD_PCI;
+use wave32_cards::sysfs::{AMD as AMD_PCI, Files, ThisMachine, revision_and_memory};
 use wave32_device::DeviceKind;
 use wave32_solve::DeviceCaps;
 
@@ -14,12 +14,13 @@ use wave32_solve::DeviceCaps;
 pub(crate) const AMD: u32 = AMD_PCI as u32;
 const NVIDIA: u32 = 0x10de;
 
-/// Vendor extensions that count compute units; zero where absent.
+/// Extensions that count compute units, zero where absent, and that tell where the card is on the bus.
 #[derive(Default)]
 pub(crate) struct VendorProperties {
     amd: vk::PhysicalDeviceShaderCorePropertiesAMD<'static>,
     amd2: vk::PhysicalDeviceShaderCoreProperties2AMD<'static>,
     nv: vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV<'static>,
+    bus: Option<vk::PhysicalDevicePCIBusInfoPropertiesEXT<'static>>,
 }
 
 impl VendorProperties {
@@ -38,6 +39,10 @@ impl VendorProperties {
         if has(nv::shader_sm_builtins::NAME) {
             properties = properties.push_next(&mut self.nv);
         }
+        if has(ext::pci_bus_info::NAME) {
+            properties =
+                properties.push_next(self.bus.insert(vk::PhysicalDevicePCIBusInfoPropertiesEXT::default()));
+        }
         properties
     }
 
@@ -48,6 +53,15 @@ impl VendorProperties {
         [self.amd2.active_compute_unit_count, all, self.nv.shader_sm_count]
             .into_iter()
             .find(|&units| units > 0)
+    }
+
+    /// The card's address as sysfs writes it: `0000:03:00.0`.
+    fn address(&self) -> Option<String> {
+        let bus = self.bus?;
+        Some(format!(
+            "{:04x}:{:02x}:{:02x}.{:x}",
+            bus.pci_domain, bus.pci_bus, bus.pci_device, bus.pci_function
+        ))
     }
 }
 
@@ -71,7 +85,7 @@ pub(crate) fn model(
     storage_16bit: bool,
 ) -> DeviceCaps {
     let limits = &properties.limits;
-    if let Some(board) = board(properties, memory_bytes, vendor) {
+    if let Some(board) = board(&ThisMachine, properties, memory_bytes, vendor) {
         let of_board = DeviceCaps::of(board);
         return DeviceCaps { storage_16bit, ..limited(of_board, limits, wave_size) };
     }
@@ -134,20 +148,24 @@ fn limited(rates: DeviceCaps, limits: &vk::PhysicalDeviceLimits, wave_size: u32)
     }
 }
 
-/// The board, where this is one of AMD's that is known.
+/// The board, where this is one of AMD's that is known. Vulkan tells neither revision nor memory clock; the kernel does.
 fn board(
+    files: &impl Files,
     properties: &vk::PhysicalDeviceProperties,
     memory_bytes: u64,
     vendor: &VendorProperties,
 ) -> Option<&'static wave32_cards::Board> {
     let name = properties.device_name_as_c_str().ok()?.to_string_lossy();
+    let device = u16::try_from(properties.device_id).ok().filter(|_| properties.vendor_id == AMD)?;
+    let (revision, memory_mhz) =
+        vendor.address().map_or((None, None), |address| revision_and_memory(files, &address));
     let seen = Seen {
-        device: u16::try_from(properties.device_id).ok().filter(|_| properties.vendor_id == AMD)?,
-        revision: None,
+        device,
+        revision,
         name: &name,
         compute_units: vendor.units(),
         memory_bytes: Some(memory_bytes),
-        memory_mhz: None,
+        memory_mhz,
     };
     wave32_cards::find(&seen)
 }
@@ -183,7 +201,7 @@ mod tests {
         for (device, gib) in [(0x731f, 6), (0x731f, 8), (0x7340, 4), (0x7340, 8)] {
             for board in wave32_cards::rdna1().filter(|board| board.devices.contains(&(device as u16))) {
                 let same_memory = board.memory.mib == (gib as u32) << 10;
-                // The faster memory is not told from the slower by anything that Vulkan says.
+                // Without the kernel's files the faster memory is not told from the slower.
                 if !same_memory || board.name.ends_with("Gbps") {
                     continue;
                 }
@@ -192,6 +210,36 @@ mod tests {
                 assert_eq!(seen, DeviceCaps::of(board), "{told}");
             }
         }
+    }
+
+    struct Sysfs(&'static str);
+
+    impl Files for Sysfs {
+        fn text(&self, path: &str) -> Option<String> {
+            match path.strip_prefix("/sys/bus/pci/devices/0000:0a:00.0/")? {
+                "revision" => Some("0xca\n".into()),
+                "pp_dpm_mclk" => Some(format!("0: 100Mhz\n3: {}Mhz *\n", self.0)),
+                _ => None,
+            }
+        }
+
+        fn names(&self, _folder: &str) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn the_kernel_tells_the_faster_memory_from_the_slower() {
+        let properties = recorded("AMD Radeon RX 5600 XT (RADV NAVI10)", 0x731f);
+        let mut vendor = VendorProperties::default();
+        vendor.amd2.active_compute_unit_count = 36;
+        let name =
+            |mhz, vendor: &VendorProperties| board(&Sysfs(mhz), &properties, 6 << 30, vendor).unwrap().name;
+        assert_eq!(name("875", &vendor), "RX 5600 XT", "no address");
+        let bus = vk::PhysicalDevicePCIBusInfoPropertiesEXT { pci_bus: 10, ..Default::default() };
+        vendor.bus = Some(bus);
+        assert_eq!(name("875", &vendor), "RX 5600 XT 14 Gbps");
+        assert_eq!(name("750", &vendor), "RX 5600 XT");
     }
 
     #[test]

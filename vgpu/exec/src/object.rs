@@ -41,12 +41,12 @@ impl CodeObject {
         if header.e_machine.get(LittleEndian) != object::elf::EM_AMDGPU {
             return Err(refuse("an ELF file, but not for AMD GPUs".into()));
         }
-        let target = match header.e_flags.get(LittleEndian).0 & 0xff {
-            0x33 => Target::Gfx1010,
-            0x34 => Target::Gfx1011,
-            0x35 => Target::Gfx1012,
-            other => return Err(refuse(format!("code for machine {other:#x}, not for gfx1010 to gfx1012"))),
-        };
+        let machine = header.e_flags.get(LittleEndian).0 & 0xff;
+        let target = wave32_cards::targets::TARGETS.iter().find(|target| u32::from(target.elf) == machine);
+        let target = target.and_then(|target| Target::named(target.name)).ok_or_else(|| {
+            let name = target.map_or_else(|| format!("machine {machine:#x}"), |target| target.name.into());
+            refuse(format!("code for {name}, not for gfx1010 to gfx1012"))
+        })?;
         let mut segments = Vec::new();
         let mut bytes = 0;
         for segment in file.segments() {

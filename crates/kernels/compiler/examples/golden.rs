@@ -89,10 +89,10 @@ fn read_back(options: &Options, root: &Path, scratch: &Path, wanted: &[&Variant]
     let everything = options.all_targets;
     let clang = Clang::find().map_err(|e| e.to_string())?;
     let targets = if everything { known_targets(&clang, scratch)? } else { vec!["gfx1010"] };
-    let families = if everything { &aco::FAMILIES[..] } else { &aco::FAMILIES[..1] };
+    let families = if everything { aco::families() } else { vec!["navi10".to_string()] };
     let text = |e: CompileError| e.to_string();
     let mut rows = readback::llvm(root, &clang, scratch, wanted, &targets).map_err(text)?;
-    let radv = parallel::map(families, |family| readback::radv(root, wanted, family));
+    let radv = parallel::map(&families, |family| readback::radv(root, wanted, family));
     for result in radv {
         rows.extend(result.map_err(text)?.0);
     }

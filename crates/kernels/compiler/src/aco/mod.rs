@@ -11,9 +11,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use wave32_cards::targets;
 
-/// The RADV families read back: RX 5600/5700, Pro 5600M, RX 5500.
-pub const FAMILIES: [&str; 3] = ["navi10", "navi12", "navi14"];
+/// RADV's names of the chips read back, those of RDNA1 that this build makes code for: `navi10`, ...
+#[must_use]
+pub fn families() -> Vec<String> {
+    let rdna1 = targets::TARGETS.iter().filter(|target| target.family == targets::Family::Gfx10_1);
+    let chips = rdna1.filter(|target| target.code_of.is_some()).filter_map(|target| target.chip);
+    chips.map(|chip| chip.name.replace(' ', "").to_lowercase()).collect()
+}
 
 /// Longest that one family may take: 60 kernels take a few seconds.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -77,7 +83,7 @@ pub fn icd_file() -> Result<PathBuf, CompileError> {
     ))
 }
 
-/// Compiles `inputs` as the card family `family` (see [`FAMILIES`]) would.
+/// Compiles `inputs` as the card family `family` (see [`families`]) would.
 ///
 /// # Errors
 /// [`CompileError::Tool`] without RADV or where the child fails, with what it said.
