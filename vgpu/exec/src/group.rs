@@ -50,7 +50,7 @@ impl Group {
     /// A wave alone; every register counts as initialised.
     pub(crate) fn solo(solo: &mut Solo, strict: bool) -> Self {
         let wave = std::mem::replace(&mut solo.wave, Wave::new(0, false));
-        let check = strict.then(|| WaveCheck::new(&wave, 128, wave.vgprs));
+        let check = strict.then(|| WaveCheck::new(&wave, 128, wave.vgprs, false));
         let scratch = std::mem::take(&mut solo.scratch);
         let member = Member { wave, state: State::Ready, block: None, barrier: (0, 0), scratch, check };
         Self { id: [0; 3], members: vec![member], lds: std::mem::take(&mut solo.lds), trace: None }
@@ -133,7 +133,8 @@ impl<'a, M: Memory> Runner<'a, M> {
                 launch.start(&mut member.wave, id, number);
                 (member.state, member.block) = (State::Ready, None);
                 let ids = launch.dispatch.descriptor.work_item_ids();
-                member.check = self.options.strict.then(|| WaveCheck::new(&member.wave, launch.sgprs(), ids));
+                let check = || WaveCheck::new(&member.wave, launch.sgprs(), ids, launch.cu_mode());
+                member.check = self.options.strict.then(check);
                 member
             })
             .collect();

@@ -11,7 +11,7 @@ mod plain;
 mod rows;
 mod swizzle;
 
-use crate::valu::{F16, F32, F64, Format, Mode, is_nan};
+use crate::valu::{F16, F32, F64, Format, Mode, is_nan, is_small};
 use crate::{Args, Src, env::VectorFn};
 
 use plain::{plain, quick};
@@ -72,6 +72,20 @@ impl Kind {
         if self.is_64() { u64::from(low) | u64::from(high) << 32 } else { self.widen(low) }
     }
 
+    /// A float with its denormals as zeros of their sign.
+    #[inline(always)]
+    pub(crate) fn flush(self, x: u64) -> u64 {
+        fn flushed<F: Format>(x: u64) -> u64 {
+            if is_small::<F>(x) { x & F::SIGN } else { x }
+        }
+        match self {
+            Self::F16 => flushed::<F16>(x),
+            Self::F32 => flushed::<F32>(x),
+            Self::F64 => flushed::<F64>(x),
+            _ => x,
+        }
+    }
+
     /// Not 0 if a result of this kind is NaN.
     #[inline(always)]
     pub(crate) fn nan(self, x: u64) -> u32 {
@@ -106,6 +120,12 @@ pub(crate) trait Lane {
     /// Whether [`Lane::usual`] serves in this mode.
     #[inline(always)]
     fn is_usual(_: Mode) -> bool {
+        false
+    }
+
+    /// Whether [`Lane::usual`] serves in this mode where sources and result are flushed.
+    #[inline(always)]
+    fn is_flushed(_: Mode) -> bool {
         false
     }
 
@@ -156,6 +176,29 @@ impl Handlers {
     }
 }
 
+/// Whether an operation has operands of that kind alone.
+#[inline(always)]
+pub(crate) const fn only<O: Lane>(kind: Kind) -> bool {
+    let mut i = 0;
+    while i < 3 {
+        if O::SRC[i] as u8 != kind as u8 && O::SRC[i] as u8 != Kind::None as u8 {
+            return false;
+        }
+        i += 1;
+    }
+    O::DST as u8 == kind as u8
+}
+
+/// An operation as the host computes it, with denormals as they are or flushed.
+#[inline(always)]
+pub(crate) fn hosts<O: Lane, const FLUSH: bool>(s: [u64; 3]) -> u64 {
+    if !FLUSH {
+        return O::usual(s);
+    }
+    let [a, b, c] = s;
+    O::DST.flush(O::usual([O::SRC[0].flush(a), O::SRC[1].flush(b), O::SRC[2].flush(c)]))
+}
+
 /// The kind of a format.
 pub(crate) const fn kind_of<F: Format>() -> Kind {
     match F::WIDTH {
@@ -196,6 +239,12 @@ macro_rules! lanes {
                     #[inline(always)]
                     fn is_usual(m: $crate::valu::Mode) -> bool {
                         m.usual::<$crate::valu::$format>()
+                    }
+
+                    #[inline(always)]
+                    fn is_flushed(m: $crate::valu::Mode) -> bool {
+                        $crate::lanes::only::<Self>($crate::lanes::Kind::$format)
+                            && m.flushed::<$crate::valu::$format>()
                     }
 
                     #[inline(always)]

@@ -129,11 +129,16 @@ impl<'a> Launch<'a> {
 
     /// A workgroup's LDS.
     pub(crate) fn lds(&self, strict: bool) -> Lds {
-        const WGP_MODE: u32 = 1 << 29;
         let bytes = self.dispatch.group_segment;
         let mut lds = if strict { Lds::strict(bytes) } else { Lds::new(bytes) };
-        lds.cu_mode = self.dispatch.descriptor.rsrc1 & WGP_MODE == 0;
+        lds.cu_mode = self.cu_mode();
         lds
+    }
+
+    /// One compute unit runs a workgroup, not both of a WGP.
+    pub(crate) fn cu_mode(&self) -> bool {
+        const WGP_MODE: u32 = 1 << 29;
+        self.dispatch.descriptor.rsrc1 & WGP_MODE == 0
     }
 
     /// SGPRs that [`Launch::start`] sets.

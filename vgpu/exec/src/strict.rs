@@ -19,9 +19,10 @@ pub struct WaveCheck {
 }
 
 impl WaveCheck {
-    /// A wave that starts with its first `sgprs` scalar and `vgprs` vector registers initialised.
-    pub fn new(wave: &Wave, sgprs: usize, vgprs: usize) -> Self {
-        Self { defined: Defined::new(wave.vgprs, sgprs, vgprs), pending: Pending::default() }
+    /// A wave that starts with its first `sgprs` scalar and `vgprs` vector registers initialised; `cu_mode`: one compute
+    /// unit runs its workgroup.
+    pub fn new(wave: &Wave, sgprs: usize, vgprs: usize, cu_mode: bool) -> Self {
+        Self { defined: Defined::new(wave.vgprs, sgprs, vgprs), pending: Pending::new(cu_mode) }
     }
 
     /// Before each instruction.

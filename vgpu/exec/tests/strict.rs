@@ -154,6 +154,9 @@ fn an_lds_write_under_way_at_a_barrier() {
     let (place, finding) = planted(&body(""), &body("s_waitcnt lgkmcnt(0)"), buffer);
     assert!(matches!(finding, Finding::MissingWaitcnt { counter: "lgkmcnt", .. }), "{finding:?}");
     assert_eq!(mnemonic(&place), "s_barrier");
+    // One LDS in order: the wait is not needed.
+    let source = format!("extern \"C\" __global__ void k(uint *out, uint *in) {{ {} }}", body(""));
+    run(&source, &["-O1", "-mcumode"], "k", buffer).expect("in CU mode it is in order");
 }
 
 const BARRIER: &str = "__builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\"); __builtin_amdgcn_s_barrier();

@@ -1,7 +1,7 @@
 //! Handlers of operands as they are: what is left is loops over rows, which LLVM makes vectors of.
 
 use super::rows::{ZEROS, blend, gather, high_row, row, spread, write_mask};
-use super::{Kind, Lane};
+use super::{Kind, Lane, hosts};
 use crate::valu::Mode;
 use crate::{Args, Register, Row, Src, Wave};
 
@@ -13,9 +13,15 @@ pub(crate) fn each<O: Lane>(m: Mode, exec: u32, a: &Row, b: &Row, c: &Row) -> Re
         return Register::of(|i| one::<O>(m, a[i], b[i], c[i]));
     }
     let mut out = Register([0; 32]);
-    if !O::is_usual(m) {
-        again::<O>(m, u32::MAX, [a, b, c], &mut out.0);
-    } else if usual::<O>(a, b, c, &mut out.0) {
+    let nans = match (O::is_usual(m), O::is_flushed(m)) {
+        (true, _) => usual::<O, false>(a, b, c, &mut out.0),
+        (_, true) => usual::<O, true>(a, b, c, &mut out.0),
+        _ => {
+            again::<O>(m, u32::MAX, [a, b, c], &mut out.0);
+            false
+        }
+    };
+    if nans {
         again::<O>(m, exec, [a, b, c], &mut out.0);
     }
     out
@@ -28,10 +34,10 @@ fn one<O: Lane>(m: Mode, a: u32, b: u32, c: u32) -> u32 {
 
 /// The loop alone in its function: so LLVM makes vectors of all of it. Returns whether a NaN came out.
 #[inline(never)]
-fn usual<O: Lane>(a: &Row, b: &Row, c: &Row, out: &mut Row) -> bool {
+fn usual<O: Lane, const FLUSH: bool>(a: &Row, b: &Row, c: &Row, out: &mut Row) -> bool {
     let mut nans = 0;
     for i in 0..32 {
-        let x = O::usual([O::SRC[0].widen(a[i]), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])]);
+        let x = hosts::<O, FLUSH>([O::SRC[0].widen(a[i]), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])]);
         nans |= O::DST.nan(x);
         out[i] = x as u32;
     }
@@ -50,7 +56,8 @@ fn again<O: Lane>(m: Mode, mask: u32, [a, b, c]: [&Row; 3], out: &mut Row) {
 #[inline(always)]
 pub(crate) fn each_wide<O: Lane>(m: Mode, exec: u32, lane: impl Fn(usize) -> [u64; 3]) -> [u64; 32] {
     let mut out = [0; 32];
-    if !O::is_usual(m) {
+    let flushed = O::is_flushed(m);
+    if !O::is_usual(m) && !flushed {
         for i in 0..32 {
             out[i] = O::lane(m, lane(i));
         }
@@ -58,7 +65,7 @@ pub(crate) fn each_wide<O: Lane>(m: Mode, exec: u32, lane: impl Fn(usize) -> [u6
     }
     let mut nans = 0;
     for i in 0..32 {
-        out[i] = O::usual(lane(i));
+        out[i] = if flushed { hosts::<O, true>(lane(i)) } else { O::usual(lane(i)) };
         nans |= O::DST.nan(out[i]);
     }
     if nans != 0 {
@@ -73,9 +80,16 @@ pub(crate) fn each_wide<O: Lane>(m: Mode, exec: u32, lane: impl Fn(usize) -> [u6
 /// [`plain`] as a whole, so that nothing here needs to stay in memory for it.
 pub(super) fn quick<O: Lane, const UNIFORM: bool>(wave: &mut Wave, args: &Args) {
     let m = Mode::of(wave);
-    if O::USUAL && !O::is_usual(m) {
-        return plain::<O, false>(wave, args);
+    match (O::USUAL && !O::is_usual(m), O::is_flushed(m)) {
+        (false, _) => whole::<O, UNIFORM, false>(wave, args, m),
+        (_, true) => whole::<O, UNIFORM, true>(wave, args, m),
+        _ => plain::<O, false>(wave, args),
     }
+}
+
+/// A row of results, denormals kept or flushed.
+#[inline(always)]
+fn whole<O: Lane, const UNIFORM: bool, const FLUSH: bool>(wave: &mut Wave, args: &Args, m: Mode) {
     let exec = wave.exec();
     let first = wave.half * wave.vgprs;
     let row = |src: Src| if let Src::Vgpr(r) = src { &wave.vgpr[first + usize::from(r)] } else { &ZEROS };
@@ -88,7 +102,7 @@ pub(super) fn quick<O: Lane, const UNIFORM: bool>(wave: &mut Wave, args: &Args) 
     for i in 0..32 {
         let a = if UNIFORM { x } else { a[i] };
         let s = [O::SRC[0].widen(a), O::SRC[1].widen(b[i]), O::SRC[2].widen(c[i])];
-        let result = if O::USUAL { O::usual(s) } else { O::lane(m, s) };
+        let result = if O::USUAL { hosts::<O, FLUSH>(s) } else { O::lane(m, s) };
         nans |= if O::USUAL { O::DST.nan(result) } else { 0 };
         out.0[i] = result as u32;
     }

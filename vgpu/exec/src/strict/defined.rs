@@ -55,6 +55,8 @@ pub(super) fn rule(inst: &Inst) -> Rule {
             v_permlane16_b32 | v_permlanex16_b32 => Rule::Special,
             _ if inst.swizzle != Swizzle::None => Rule::Special,
             // A defined scalar, and of some a constant, is a part of the result that is.
+            // Constants alone.
+            _ if !sources.clone().any(|arg| register(&arg)) => Rule::Always,
             _ if merges(op)
                 && sources
                     .any(|arg| arg.operand.as_vgpr().is_none() && (register(&arg) || sets_bits(op))) =>

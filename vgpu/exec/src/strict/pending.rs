@@ -35,12 +35,19 @@ struct Under {
 /// What a wave has under way.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
+    /// One LDS serves all waves of the workgroup in order: what a wave stored before a barrier is there for those behind
+    /// it without a wait. In WGP mode two LDS do. Mesa's compiler relies on it (`aco_insert_waitcnt.cpp`, 26.2).
+    cu_mode: bool,
     under: VecDeque<Under>,
     vgprs: [u64; 4],
     sgprs: u128,
 }
 
 impl Pending {
+    pub fn new(cu_mode: bool) -> Self {
+        Self { cu_mode, ..Self::default() }
+    }
+
     /// Checks an instruction's registers, then takes note of what it starts or waits for.
     #[inline]
     pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &RegisterUse) -> Result<(), Box<Fault>> {
@@ -67,7 +74,7 @@ impl Pending {
             }
         }
         if inst.op == Opcode::s_barrier
-            && let Some(store) = self.under.iter().find(|u| u.lds_store)
+            && let Some(store) = self.under.iter().find(|u| u.lds_store && (u.vmcnt || !self.cu_mode))
         {
             let counter = if store.vmcnt { "vmcnt" } else { "lgkmcnt" };
             let register = u32::from(store.first);

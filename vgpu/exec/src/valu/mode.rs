@@ -48,6 +48,12 @@ impl Mode {
         self.0 >> F::ROUND & 3 == 0 && self.0 >> F::DENORM & 3 == 3
     }
 
+    /// Round to nearest, flush denormals: what graphics compilers ask for in single precision.
+    #[inline(always)]
+    pub fn flushed<F: Format>(self) -> bool {
+        self.0 >> F::ROUND & 3 == 0 && self.0 >> F::DENORM & 3 == 0
+    }
+
     /// The rounding of a format.
     #[inline(always)]
     pub fn round<F: Format>(self) -> Round {

@@ -140,8 +140,10 @@ fn random_wave(inst: &Inst, wave64: bool, rng: &mut StdRng) -> Wave {
     }
     wave.sgpr[126] = mask(rng);
     wave.sgpr[127] = if wave64 { mask(rng) } else { 0 };
-    wave.mode = match rng.random_range(0..4) {
+    wave.mode = match rng.random_range(0..5) {
         0 | 1 => 0x3f0,
+        // Graphics compilers': singles flushed.
+        4 => rng.random_range(0..4) << 8 | 0xc0,
         2 => rng.random_range(0..0x400) & !0xff | 0xf0,
         _ => rng.random_range(0..0x400),
     };

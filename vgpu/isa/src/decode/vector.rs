@@ -299,8 +299,9 @@ impl Decoder<'_> {
             let low = 32 + 9 * i as u32;
             match row.src.get(i) {
                 Some(&slot) => self.vector_source(self.bits9(low), slot, field)?,
-                None if self.bits9(low) != 0 => return Err(self.refuse(field, self.bits9(low))),
-                None => {}
+                // Hardware looks at no source that the operation has not; Mesa's compiler writes the constant 0 there.
+                None if matches!(self.bits9(low), 0 | 128) => {}
+                None => return Err(self.refuse(field, self.bits9(low))),
             }
         }
         Ok(())
