@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::bell::Bell;
+use crate::drm::Drm;
 use crate::errno::{Errno, Result};
 use crate::events::Events;
 use crate::execute::Executor;
@@ -21,7 +22,6 @@ use crate::{sysfs, topology};
 pub struct Device {
     pid: u32,
     file: RawFd,
-    shared: AtomicI32,
     /// Device and inode of the file: by these descriptors of it are known, duplicates and inherited ones too.
     identity: (u64, u64),
     /// What was asked for.
@@ -38,6 +38,8 @@ pub struct Device {
     pub progress: Progress,
     /// Runs kernels.
     pub executor: Executor,
+    /// The render node's part.
+    pub drm: Drm,
 }
 
 static DEVICE: AtomicPtr<Device> = AtomicPtr::new(std::ptr::null_mut());
@@ -85,7 +87,6 @@ impl Device {
         Ok(Self {
             pid: std::process::id(),
             file,
-            shared: AtomicI32::new(-1),
             identity,
             settings,
             vm,
@@ -94,6 +95,7 @@ impl Device {
             bell: Bell::default(),
             progress: Progress::default(),
             executor,
+            drm: Drm::default(),
         })
     }
 
@@ -111,17 +113,6 @@ impl Device {
         };
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         maps.lines().any(|line| covers(line) == Some(true))
-    }
-
-    /// A descriptor of the card that stays, opened once, or anew if the program closed it.
-    pub fn shared_descriptor(&self) -> Result<RawFd> {
-        let known = self.shared.load(Ordering::Acquire);
-        if known >= 0 && self.owns(known) {
-            return Ok(known);
-        }
-        let new = open(libc::O_CLOEXEC)?;
-        self.shared.store(new, Ordering::Release);
-        Ok(new)
     }
 
     /// Whether `fd` is open on this card.
@@ -144,9 +135,10 @@ impl Drop for Device {
 
 fn identity(fd: RawFd) -> Option<(u64, u64)> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: there is room for the answer, and it is read only if it was written.
+    // SAFETY: there is room for the answer, and it is read only if it was written. The C library's function is this
+    // library's own (`preload`), which asks here.
     let stat = unsafe {
-        if libc::fstat(fd, stat.as_mut_ptr()) != 0 {
+        if libc::syscall(libc::SYS_fstat, fd, stat.as_mut_ptr()) != 0 {
             return None;
         }
         stat.assume_init()

@@ -78,9 +78,24 @@ impl Executor {
                 queue: packet.queue,
                 id: packet.dispatch_id,
                 trusted_copies: rocr || name.starts_with("__amd_rocclr_"),
+                ..wave32_exec::Dispatch::default()
             };
             self.inner.run(&device.vm, &dispatch, &options, device)
         });
+        self.ended(name, outcome)
+    }
+
+    /// Runs a shader, launched from registers, to its end.
+    pub fn run_shader(
+        &self,
+        device: &'static Device,
+        dispatch: &wave32_exec::Dispatch,
+    ) -> Result<(), Failure> {
+        let outcome = self.inner.run(&device.vm, dispatch, &self.options, device);
+        self.ended(dispatch.name.clone(), outcome)
+    }
+
+    fn ended(&self, name: String, outcome: Result<wave32_exec::Report, Stop>) -> Result<(), Failure> {
         match outcome {
             Ok(ran) => {
                 if self.report.wanted() {

@@ -7,25 +7,12 @@ use crate::errno::{Errno, Result};
 use crate::events::Wait;
 use crate::memory::{END_OF_ADDRESSES, FIRST_ADDRESS};
 use crate::queue::{Description, Kind, Queue};
+use crate::request::{Argument, args, call};
 use crate::topology::GPU_ID;
-use crate::user::{self, Plain};
+use crate::user;
 
 /// 1.13: memory that is left can be asked for (from 1.9); events have no ages (from 1.14).
 const VERSION: [u32; 2] = [1, 13];
-
-macro_rules! args {
-    ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty),* $(,)? })*) => {
-        $(
-            $(#[$doc])*
-            #[repr(C)]
-            #[derive(Debug, Clone, Copy)]
-            struct $name { $($field: $ty),* }
-            // SAFETY: the fields below are integers, their sizes add up to the structure's (asserted).
-            unsafe impl Plain for $name {}
-            const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$ty>())*);
-        )*
-    };
-}
 
 args! {
     GetVersion { major: u32, minor: u32 }
@@ -165,33 +152,6 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: u64, bytes: 
             _ => Err(Errno::UNKNOWN),
         }
     }
-}
-
-/// Where a request's arguments are, and whether they are answered there.
-#[derive(Clone, Copy)]
-struct Argument {
-    at: u64,
-    bytes: usize,
-    answered: bool,
-}
-
-/// Copies arguments in, as far as the caller has them, and out again, as the kernel does.
-///
-/// # Safety
-/// As of [`ioctl`].
-unsafe fn call<A: Plain>(argument: Argument, handle: impl FnOnce(&mut A) -> Result<()>) -> Result<()> {
-    let bytes = argument.bytes.min(size_of::<A>());
-    // SAFETY: any bytes make an `A`, zeros too.
-    let mut args = unsafe { std::mem::zeroed::<A>() };
-    // SAFETY: no more than an `A` has, and it stays valid whatever is written.
-    let fields = unsafe { std::slice::from_raw_parts_mut((&raw mut args).cast(), bytes) };
-    user::read_bytes(argument.at, fields)?;
-    handle(&mut args)?;
-    if argument.answered {
-        // SAFETY: the caller's promise.
-        unsafe { user::write_bytes(argument.at, &user::bytes_of(&[args])[..bytes]) }?;
-    }
-    Ok(())
 }
 
 fn check_gpu(id: u32) -> Result<()> {

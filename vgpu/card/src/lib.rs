@@ -36,6 +36,7 @@ mod preload;
 mod progress;
 mod queue;
 mod report;
+mod request;
 mod sdma;
 mod settings;
 mod signal;

@@ -49,6 +49,19 @@ struct Buffer {
     mapped: bool,
 }
 
+/// Bytes of the card's own or of pinned host memory: where they lie in the file, and where the card finds them.
+#[derive(Debug)]
+pub struct Backing {
+    /// In the file, where the program maps them.
+    pub offset: u64,
+    /// The card's own mapping.
+    pub host: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Of the card's own memory.
+    pub vram: bool,
+}
+
 /// A mapping that may still be in use by a kernel that runs.
 struct Doomed {
     address: u64,
@@ -181,6 +194,78 @@ impl Vm {
         table.next_handle += 1;
         table.buffers.insert(handle, Buffer { region, flags, offset, mapped: false });
         Ok((handle, offset.unwrap_or(host)))
+    }
+
+    /// Bytes that no address of the card's means yet.
+    pub fn back(&self, bytes: u64, vram: bool) -> Result<Backing> {
+        let offset = self.reserve(bytes, vram)?;
+        let host = map(self.file, offset, bytes)
+            .inspect_err(|_| count(&mut lock(&self.table), vram, bytes, false))?;
+        Ok(Backing { offset, host, bytes, vram })
+    }
+
+    /// Gives them back, once no kernel runs.
+    pub fn release(&self, backing: &Backing) {
+        count(&mut lock(&self.table), backing.vram, backing.bytes, false);
+        let &Backing { offset, host, bytes, .. } = backing;
+        lock(&self.doomed).push(Doomed { address: host, bytes, offset });
+        if self.users.load(Ordering::Acquire) == 0 {
+            self.bury();
+        }
+    }
+
+    /// Bytes in use: of the card's memory, of the host's.
+    pub fn used(&self) -> [u64; 2] {
+        let table = lock(&self.table);
+        [table.vram_used, table.host_used]
+    }
+
+    /// Bytes that there are: of the card's memory, of the host's.
+    pub fn sizes(&self) -> [u64; 2] {
+        [self.vram_bytes, self.host_bytes]
+    }
+
+    /// Lets the card see it; refused where something is there.
+    pub fn show(&self, region: Region) -> Result<()> {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        // The last address of all may be a region's last.
+        let last = region.base + (region.bytes - 1);
+        if regions.range(..=last).next_back().is_some_and(|(_, r)| r.base + (r.bytes - 1) >= region.base) {
+            return Err(Errno::INVALID);
+        }
+        regions.insert(region.base, region);
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Hides these addresses; what lies around them in the same region stays.
+    pub fn hide_range(&self, base: u64, bytes: u64) {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let last = base + (bytes - 1);
+        let touched: Vec<Region> = regions
+            .range(..=last)
+            .rev()
+            .map(|(_, region)| *region)
+            .take_while(|region| region.base + (region.bytes - 1) >= base)
+            .collect();
+        for region in touched {
+            regions.remove(&region.base);
+            if region.base < base {
+                regions.insert(region.base, Region { bytes: base - region.base, ..region });
+            }
+            let end = region.base + (region.bytes - 1);
+            if end > last {
+                let behind = last + 1 - region.base;
+                let rest = Region {
+                    base: last + 1,
+                    bytes: region.bytes - behind,
+                    token: region.token + behind,
+                    ..region
+                };
+                regions.insert(rest.base, rest);
+            }
+        }
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// A place in the file, if there is so much of the card's memory, or of the machine's.
@@ -377,6 +462,11 @@ impl Vm {
     }
 }
 
+/// An address of 48 bits with its sign in the upper 16; others as they are.
+pub fn canonical(address: u64) -> u64 {
+    if address >> 47 == 1 { address | 0xffff << 48 } else { address }
+}
+
 /// Maps `bytes` at `offset` of the file for the card; not in children of the process.
 fn map(file: RawFd, offset: u64, bytes: u64) -> Result<u64> {
     let (protection, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
@@ -398,9 +488,13 @@ impl Memory for Vm {
     }
 
     fn region(&self, addr: u64) -> Option<Region> {
+        // Descriptors and registers carry 48 bits of an address; the answer is in the form that was asked.
+        let whole = canonical(addr);
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        let (_, region) = regions.range(..=addr).next_back()?;
-        region.holds(addr, 1).then_some(*region)
+        let (_, region) = regions.range(..=whole).next_back()?;
+        region
+            .holds(whole, 1)
+            .then(|| Region { base: region.base.wrapping_sub(whole.wrapping_sub(addr)), ..*region })
     }
 
     fn read(&self, region: &Region, addr: u64, out: &mut [u8]) {

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::device::{self, Device};
 use crate::errno::Errno;
-use crate::kfd;
 use crate::sysfs::{CardPath, place};
+use crate::topology::RENDER_MINOR;
 use crate::user;
+use crate::{drm, kfd};
 
 /// Calls the function of this name in the libraries behind this one: `real!(name(arg: Type) -> Type, lost)`, where `lost`
 /// is the result if there is none.
@@ -34,7 +35,6 @@ macro_rules! real {
         }
     }};
 }
-pub(crate) use real;
 
 /// Looks a symbol up behind this library, once.
 pub fn behind(cache: &AtomicPtr<c_void>, name: &str) -> *mut c_void {
@@ -133,16 +133,6 @@ looks! {
     opendir(;) -> *mut c_void, no_pointer();
     access(; mode: c_int) -> c_int, missing();
     faccessat(dir: c_int; mode: c_int, flags: c_int) -> c_int, missing();
-    stat(; out: *mut c_void) -> c_int, missing();
-    stat64(; out: *mut c_void) -> c_int, missing();
-    lstat(; out: *mut c_void) -> c_int, missing();
-    lstat64(; out: *mut c_void) -> c_int, missing();
-    fstatat(dir: c_int; out: *mut c_void, flags: c_int) -> c_int, missing();
-    fstatat64(dir: c_int; out: *mut c_void, flags: c_int) -> c_int, missing();
-    __xstat(version: c_int; out: *mut c_void) -> c_int, missing();
-    __xstat64(version: c_int; out: *mut c_void) -> c_int, missing();
-    __lxstat(version: c_int; out: *mut c_void) -> c_int, missing();
-    __lxstat64(version: c_int; out: *mut c_void) -> c_int, missing();
     statx(dir: c_int; flags: c_int, mask: c_uint, out: *mut c_void) -> c_int, missing();
     readlink(; out: *mut c_char, bytes: usize) -> isize, missing() as isize;
     readlinkat(dir: c_int; out: *mut c_char, bytes: usize) -> isize, missing() as isize;
@@ -151,38 +141,112 @@ looks! {
     listxattr(; out: *mut c_char, bytes: usize) -> isize, missing() as isize;
     llistxattr(; out: *mut c_char, bytes: usize) -> isize, missing() as isize;
     realpath(; out: *mut c_char) -> *mut c_void, no_pointer();
+    __realpath_chk(; out: *mut c_char, bytes: usize) -> *mut c_void, no_pointer();
+    scandir(; list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int, missing();
+    scandir64(; list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int, missing();
 }
 
-/// Type of KFD's requests.
-const KFD: c_ulong = b'K' as c_ulong;
+/// The render node's number, as `stat` tells it.
+const RENDER: libc::dev_t = libc::makedev(226, RENDER_MINOR);
 
-/// `ioctl` of the C library: answers KFD's on the card's descriptors.
+/// Gives what was told of a node the render node's number.
+fn number(place: Option<&CardPath>, answer: c_int, out: *mut libc::stat) -> c_int {
+    if answer == 0 && matches!(place, Some(CardPath::Card)) {
+        // SAFETY: the real function has written it.
+        unsafe { (*out).st_rdev = RENDER };
+    }
+    answer
+}
+
+/// Functions that tell of a path.
+macro_rules! tells {
+    ($($name:ident($($before:ident)?; $($after:ident)?);)*) => {$(
+        #[doc = concat!("`", stringify!($name), "` of the C library.")]
+        ///
+        /// # Safety
+        /// As of the C library.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($before: c_int,)? path: *const c_char, out: *mut libc::stat $(, $after: c_int)?) -> c_int {
+            meant!(path, place);
+            let answer = real!(
+                $name($($before: c_int,)? path: *const c_char, out: *mut libc::stat $(, $after: c_int)?) -> c_int, missing()
+            );
+            number(place.as_ref(), answer, out)
+        }
+    )*};
+}
+
+tells! {
+    stat(;);
+    stat64(;);
+    lstat(;);
+    lstat64(;);
+    fstatat(dir; flags);
+    fstatat64(dir; flags);
+    __xstat(version;);
+    __xstat64(version;);
+    __lxstat(version;);
+    __lxstat64(version;);
+}
+
+/// Functions that tell of a descriptor.
+macro_rules! tells_of_descriptors {
+    ($($name:ident($($before:ident)?);)*) => {$(
+        #[doc = concat!("`", stringify!($name), "` of the C library.")]
+        ///
+        /// # Safety
+        /// As of the C library.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($before: c_int,)? fd: c_int, out: *mut libc::stat) -> c_int {
+            let answer = real!($name($($before: c_int,)? fd: c_int, out: *mut libc::stat) -> c_int, missing());
+            if answer == 0 && Device::current().is_some_and(|device| device.owns(fd)) {
+                // SAFETY: the real function has written it.
+                unsafe {
+                    (*out).st_mode = libc::S_IFCHR | 0o660;
+                    (*out).st_rdev = RENDER;
+                }
+            }
+            answer
+        }
+    )*};
+}
+
+tells_of_descriptors! {
+    fstat();
+    fstat64();
+    __fxstat(version);
+    __fxstat64(version);
+}
+
+/// `ioctl` of the C library: answers KFD's and DRM's on the card's descriptors.
 ///
 /// # Safety
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    // Consoles have requests of this type too; they are numbered without a size.
-    let (kind, bytes) = (request >> 8 & 0xff, (request >> 16 & 0x3fff) as usize);
-    if kind == KFD && bytes > 0 {
-        match Device::current() {
-            Some(device) if device.owns(fd) => {
-                let number = (request & 0xff) as u32;
-                let answer = catch_unwind(AssertUnwindSafe(|| {
-                    // SAFETY: where the answer goes is the program's to say.
-                    unsafe { kfd::ioctl(device, number, argument as u64, bytes) }
-                }));
-                // A bug of ours, of which the panic's message tells: no reason to end the program.
-                let answer = answer.unwrap_or(Err(Errno(libc::EIO)));
-                if device.settings.trace {
-                    log!("ioctl {number:#04x}: {answer:?}");
-                }
-                return answer.map_or_else(fail, |()| 0);
+    // Consoles have requests of KFD's type too; they are numbered without a size.
+    let (kind, bytes) = ((request >> 8) as u8, (request >> 16 & 0x3fff) as usize);
+    let handle = match kind {
+        b'K' => kfd::ioctl,
+        drm::TYPE => drm::ioctl,
+        _ => return real!(ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, missing()),
+    };
+    match Device::current() {
+        Some(device) if bytes > 0 && device.owns(fd) => {
+            let number = (request & 0xff) as u32;
+            let answer = catch_unwind(AssertUnwindSafe(|| {
+                // SAFETY: where the answer goes is the program's to say.
+                unsafe { handle(device, number, argument as u64, bytes) }
+            }));
+            // A bug of ours, of which the panic's message tells: no reason to end the program.
+            let answer = answer.unwrap_or(Err(Errno(libc::EIO)));
+            if device.settings.trace {
+                log!("ioctl {} {number:#04x}: {answer:?}", char::from(kind));
             }
-            // A card that a parent process opened: as from KFD.
-            _ if device::is_inherited(fd) => return fail(Errno::BAD_FILE),
-            _ => {}
+            answer.map_or_else(fail, |()| 0)
         }
+        // A card that a parent process opened: as from KFD.
+        _ if bytes > 0 && device::is_inherited(fd) => fail(Errno::BAD_FILE),
+        _ => real!(ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, missing()),
     }
-    real!(ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, missing())
 }

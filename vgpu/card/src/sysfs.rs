@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::settings::Settings;
-use crate::topology::{self, RENDER_MINOR};
+use crate::topology::{self, ADDRESS, RENDER_MINOR};
 
 /// Where a path leads that a program asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ pub fn place(path: &[u8]) -> Option<CardPath> {
         .or_else(|| below("/sys/class/kfd"))
         .map(|rest| (b"kfd".as_slice(), rest))
         .or_else(|| below("/sys/module/amdgpu").map(|rest| (b"module".as_slice(), rest)))
+        .or_else(|| below("/dev/dri").map(|rest| (b"dri".as_slice(), rest)))
+        .or_else(|| below(&format!("/sys/dev/char/226:{RENDER_MINOR}")).map(|rest| (b"drm".as_slice(), rest)))
+        .or_else(|| {
+            below(&format!("{}/{ADDRESS}", wave32_cards::sysfs::PCI))
+                .map(|rest| (b"drm/device".as_slice(), rest))
+        })
         .or_else(|| (path == b"/proc/modules").then_some((b"modules".as_slice(), b"".as_slice())))?;
     let root = root()?;
     let mut full = root.as_os_str().as_bytes().to_vec();
@@ -66,6 +72,11 @@ fn write(settings: &Settings, temporary: &Path) -> io::Result<PathBuf> {
     for (name, text) in [("initstate", "live"), ("refcnt", "0"), ("coresize", "0")] {
         files.push((format!("module/{name}"), format!("{text}\n")));
     }
+    files.extend(
+        topology::pci(settings.card).into_iter().map(|(path, text)| (format!("drm/device/{path}"), text)),
+    );
+    files.push((format!("dri/renderD{RENDER_MINOR}"), String::new()));
+    files.push((format!("drm/device/drm/renderD{RENDER_MINOR}/dev"), format!("226:{RENDER_MINOR}\n")));
     // Another spelling than the one that leads here.
     let real = std::fs::read_to_string("/proc//modules").unwrap_or_default();
     files.push(("modules".into(), format!("amdgpu 1 0 - Live 0x0000000000000000\n{real}")));
@@ -85,6 +96,8 @@ fn write(settings: &Settings, temporary: &Path) -> io::Result<PathBuf> {
         std::fs::create_dir_all(path.parent().unwrap_or(&new))?;
         std::fs::write(path, text)?;
     }
+    // Only its last part counts, and that may lead nowhere.
+    std::os::unix::fs::symlink("../../../../bus/pci", new.join("drm/device/subsystem"))?;
     // Whoever is first wins; the others' folders say the same.
     let renamed = std::fs::rename(&new, &folder);
     if renamed.is_err() {

@@ -13,6 +13,28 @@ pub const NODE: u32 = 1;
 /// Minor number of the render node.
 pub const RENDER_MINOR: u32 = 128;
 
+/// Where the card is on the PCI bus.
+pub const ADDRESS: &str = "0000:03:00.0";
+
+/// The files of the card's PCI device, as text by path below it.
+pub fn pci(card: VirtualCard) -> Vec<(String, String)> {
+    let (device, revision) = (card.device(), card.revision());
+    let event = format!(
+        "DRIVER=amdgpu\nPCI_CLASS=30000\nPCI_ID=1002:{device:04X}\nPCI_SUBSYS_ID=1002:0B36\nPCI_SLOT_NAME={ADDRESS}\n"
+    );
+    let files = [
+        ("vendor", "0x1002\n".to_owned()),
+        ("device", format!("{device:#06x}\n")),
+        ("subsystem_vendor", "0x1002\n".to_owned()),
+        ("subsystem_device", "0x0b36\n".to_owned()),
+        ("revision", format!("{revision:#04x}\n")),
+        ("class", "0x030000\n".to_owned()),
+        ("uevent", event),
+        ("pp_dpm_mclk", format!("0: 100Mhz\n1: {}Mhz *\n", card.memory_mhz())),
+    ];
+    files.into_iter().map(|(path, text)| (path.to_owned(), text)).collect()
+}
+
 /// amdgpu keeps 16 MiB of a board's memory to itself.
 pub fn vram_bytes(card: VirtualCard) -> u64 {
     (u64::from(card.board.memory.mib) - 16) << 20

@@ -17,6 +17,8 @@ pub unsafe trait Plain: Copy {}
 
 // SAFETY: integers.
 unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
 
 type Transfer = unsafe extern "C" fn(
     libc::pid_t,

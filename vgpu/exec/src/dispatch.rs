@@ -32,6 +32,10 @@ pub struct Dispatch {
     pub queue: u64,
     /// The dispatch id (its index in the queue).
     pub id: u64,
+    /// The first SGPRs, where whoever launches sets registers himself; else the descriptor says what they hold.
+    pub user: Option<Vec<u32>>,
+    /// The id of the first workgroup.
+    pub first_group: [u32; 3],
     /// One of the runtime's own copy and fill kernels: the strict card lets its loads from fine-grained memory, and its
     /// stores there, pass.
     pub trusted_copies: bool,

@@ -71,6 +71,11 @@ impl<'a> Launch<'a> {
 
     fn user_sgprs(&self) -> Vec<u32> {
         let d = self.dispatch;
+        if let Some(user) = &d.user {
+            let mut user = user.clone();
+            user.resize(d.descriptor.user_sgprs(), 0);
+            return user;
+        }
         let pair = |v: u64| vec![v as u32, (v >> 32) as u32];
         let mut user = Vec::new();
         for (i, (value, count)) in UserSgprs::ORDER.into_iter().enumerate() {
@@ -158,7 +163,8 @@ impl<'a> Launch<'a> {
             wave.sgpr[at] = value;
             at += 1;
         };
-        for (wanted, id) in descriptor.workgroup_ids().into_iter().zip(group) {
+        let ids = group.into_iter().zip(self.dispatch.first_group).map(|(id, first)| id.wrapping_add(first));
+        for (wanted, id) in descriptor.workgroup_ids().into_iter().zip(ids) {
             if wanted {
                 push(id);
             }

@@ -1,0 +1,361 @@
+//! Buffers (`GEM_*`) and where the card sees them (`GEM_VA`).
+//!
+//! A buffer lives as long as it has a handle, a mapping, or a job that was submitted while it had one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use wave32_exec::Region;
+
+use crate::errno::{Errno, Result};
+use crate::memory::{Backing, Vm, canonical};
+use crate::request::{Argument, args, call};
+use crate::user::{self, PAGE};
+
+args! {
+    /// In: size, alignment, domains, flags. Out: the handle in the first word.
+    Create { bytes: u64, alignment: u64, domains: u64, flags: u64 }
+    Mmap { handle: u64 }
+    Va { handle: u32, pad: u32, operation: u32, flags: u32, address: u64, offset: u64, bytes: u64 }
+    Close { handle: u32, pad: u32 }
+    Op { handle: u32, op: u32, value: u64 }
+    Userptr { address: u64, bytes: u64, flags: u32, handle: u32 }
+    /// In: the handle, flags, a timeout. Out: whether it is in use, where it lies.
+    WaitIdle { handle: u32, flags: u32, timeout: u64 }
+    Metadata { handle: u32, op: u32, flags: u64, tiling: u64, bytes: u32, data: [u32; 64], pad: u32 }
+}
+
+const GTT: u64 = 2;
+const VRAM: u64 = 4;
+const CPU_ACCESS: u64 = 1 << 0;
+const NO_CPU_ACCESS: u64 = 1 << 1;
+
+const WRITEABLE: u32 = 1 << 2;
+const PRT: u32 = 1 << 4;
+
+/// What the host can see of the card's memory: a BAR that was not resized.
+pub const VISIBLE_BYTES: u64 = 256 << 20;
+
+/// A buffer.
+pub struct Gem {
+    vm: &'static Vm,
+    /// None for memory of the program's own.
+    backing: Option<Backing>,
+    /// Where the card finds it.
+    pub host: u64,
+    /// Its size.
+    pub bytes: u64,
+    create: Create,
+    /// It counts as a part of [`VISIBLE_BYTES`].
+    visible: bool,
+}
+
+impl Drop for Gem {
+    fn drop(&mut self) {
+        if let Some(backing) = &self.backing {
+            self.vm.release(backing);
+        }
+    }
+}
+
+impl Gem {
+    fn vram(&self) -> bool {
+        self.backing.as_ref().is_some_and(|backing| backing.vram)
+    }
+}
+
+struct Mapping {
+    bytes: u64,
+    offset: u64,
+    readonly: bool,
+    gem: Arc<Gem>,
+}
+
+/// What is hidden from the card when the jobs that may use it have ended.
+struct Hidden {
+    /// The last job submitted before.
+    after: u64,
+    base: u64,
+    bytes: u64,
+    /// Kept until then.
+    _gem: Arc<Gem>,
+}
+
+#[derive(Default)]
+struct Table {
+    last_handle: u32,
+    gems: BTreeMap<u32, Arc<Gem>>,
+    /// By address.
+    mappings: BTreeMap<u64, Mapping>,
+    hidden: Vec<Hidden>,
+    last_job: u64,
+    jobs: BTreeSet<u64>,
+}
+
+/// All buffers of a process.
+#[derive(Default)]
+pub struct Gems {
+    table: Mutex<Table>,
+}
+
+/// A job that was submitted and has not ended: nothing that it may use goes away.
+pub struct JobGuard {
+    gems: &'static Gems,
+    vm: &'static Vm,
+    number: u64,
+}
+
+impl Drop for JobGuard {
+    fn drop(&mut self) {
+        let mut table = self.gems.table();
+        table.jobs.remove(&self.number);
+        let oldest = table.jobs.first().copied().unwrap_or(u64::MAX);
+        let (now, later) = std::mem::take(&mut table.hidden).into_iter().partition(|h| h.after < oldest);
+        table.hidden = later;
+        let now: Vec<Hidden> = now;
+        now.iter().for_each(|hidden| self.vm.hide_range(hidden.base, hidden.bytes));
+        drop(table);
+    }
+}
+
+impl Table {
+    fn gem(&self, handle: u32) -> Result<&Arc<Gem>> {
+        self.gems.get(&handle).ok_or(Errno(libc::ENOENT))
+    }
+
+    fn insert(&mut self, gem: Gem) -> u32 {
+        let last = self.last_handle;
+        let free = |new: &u32| !self.gems.contains_key(new);
+        self.last_handle = (1..=u32::MAX).map(|i| last.wrapping_add(i).max(1)).find(free).unwrap_or(1);
+        self.gems.insert(self.last_handle, Arc::new(gem));
+        self.last_handle
+    }
+
+    fn visible(&self) -> u64 {
+        self.gems.values().filter(|gem| gem.visible).map(|gem| gem.bytes).sum()
+    }
+
+    /// Hides a mapping, now or when the jobs that may use it have ended.
+    fn hide(&mut self, vm: &Vm, base: u64, bytes: u64, gem: Arc<Gem>) {
+        if self.jobs.is_empty() {
+            vm.hide_range(base, bytes);
+        } else {
+            self.hidden.push(Hidden { after: self.last_job, base, bytes, _gem: gem });
+        }
+    }
+
+    /// Takes these addresses out of the mappings; parts of mappings around them stay.
+    fn clear(&mut self, vm: &Vm, base: u64, bytes: u64) {
+        let last = base + (bytes - 1);
+        let touched: Vec<u64> = self
+            .mappings
+            .range(..=last)
+            .rev()
+            .take_while(|(at, mapping)| *at + (mapping.bytes - 1) >= base)
+            .map(|(at, _)| *at)
+            .collect();
+        for at in touched {
+            let Some(Mapping { bytes, offset, readonly, gem }) = self.mappings.remove(&at) else { continue };
+            let part = |from: u64, to: u64| Mapping {
+                bytes: to - from + 1,
+                offset: offset + (from - at),
+                readonly,
+                gem: Arc::clone(&gem),
+            };
+            let end = at + (bytes - 1);
+            if at < base {
+                self.mappings.insert(at, part(at, base - 1));
+            }
+            if end > last {
+                self.mappings.insert(last + 1, part(last + 1, end));
+            }
+            let (from, to) = (at.max(base), end.min(last));
+            self.hide(vm, from, to - from + 1, gem);
+        }
+    }
+
+    fn map(&mut self, vm: &Vm, base: u64, mapping: Mapping) -> Result<()> {
+        let last = base + (mapping.bytes - 1);
+        let taken = self.mappings.range(..=last).next_back();
+        if taken.is_some_and(|(at, there)| *at + (there.bytes - 1) >= base) {
+            return Err(Errno::INVALID);
+        }
+        // What was there is seen no more from here on: the kernel writes the new one over it.
+        let over = |h: &Hidden| h.base <= last && h.base + (h.bytes - 1) >= base;
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.hidden).into_iter().partition(over);
+        self.hidden = later;
+        now.iter().for_each(|hidden| vm.hide_range(hidden.base, hidden.bytes));
+        vm.show(Region {
+            base,
+            bytes: mapping.bytes,
+            token: mapping.gem.host + mapping.offset,
+            // What ROCm calls fine-grained there is not: Vulkan's memory is not used by both sides at once.
+            coherent: false,
+            host: false,
+            readonly: mapping.readonly,
+        })?;
+        self.mappings.insert(base, mapping);
+        Ok(())
+    }
+}
+
+/// Where buffers may be seen: libdrm hands out these addresses, DEV_INFO tells them.
+pub const LOW: [u64; 2] = [0x20_0000, 1 << 47];
+/// See [`LOW`].
+pub const HIGH: [u64; 2] = [0xffff_8000_0000_0000, 0xffff_ffff_ffe0_0000];
+
+impl Gems {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By its handle.
+    pub fn get(&self, handle: u32) -> Result<Arc<Gem>> {
+        self.table().gem(handle).cloned()
+    }
+
+    /// Bytes of visible memory in use.
+    pub fn visible(&self) -> u64 {
+        self.table().visible()
+    }
+
+    /// A new job.
+    pub fn begin(&'static self, vm: &'static Vm) -> JobGuard {
+        let mut table = self.table();
+        table.last_job += 1;
+        let number = table.last_job;
+        table.jobs.insert(number);
+        JobGuard { gems: self, vm, number }
+    }
+
+    fn create(&self, vm: &'static Vm, a: &mut Create) -> Result<()> {
+        let create = *a;
+        let bytes =
+            a.bytes.checked_next_multiple_of(PAGE).filter(|bytes| *bytes > 0).ok_or(Errno::INVALID)?;
+        if a.domains & (GTT | VRAM) == 0 || a.domains & !(GTT | VRAM) != 0 {
+            return Err(Errno::INVALID);
+        }
+        let mut table = self.table();
+        let wants_visible = a.flags & CPU_ACCESS != 0;
+        let fits = !wants_visible || table.visible() + bytes <= VISIBLE_BYTES;
+        let mut backing = Err(Errno::NO_MEMORY);
+        if a.domains & VRAM != 0 && fits {
+            backing = vm.back(bytes, true);
+        }
+        if backing.is_err() && a.domains & GTT != 0 {
+            backing = vm.back(bytes, false);
+        }
+        let backing = backing?;
+        let (host, visible) = (backing.host, wants_visible && backing.vram);
+        let handle = table.insert(Gem { vm, backing: Some(backing), host, bytes, create, visible });
+        *a = Create { bytes: handle.into(), alignment: 0, domains: 0, flags: 0 };
+        Ok(())
+    }
+
+    fn userptr(&self, vm: &'static Vm, a: &mut Userptr) -> Result<()> {
+        if a.bytes == 0 || a.bytes % PAGE != 0 || a.address % PAGE != 0 {
+            return Err(Errno::INVALID);
+        }
+        if !user::is_mapped(a.address, a.bytes) {
+            return Err(Errno::FAULT);
+        }
+        let create = Create { bytes: a.bytes, alignment: PAGE, domains: GTT, flags: 0 };
+        let gem = Gem { vm, backing: None, host: a.address, bytes: a.bytes, create, visible: false };
+        a.handle = self.table().insert(gem);
+        Ok(())
+    }
+
+    fn close(&self, vm: &Vm, handle: u32) -> Result<()> {
+        let mut table = self.table();
+        let gem = table.gems.remove(&handle).ok_or(Errno::INVALID)?;
+        let of_it = |(at, m): (&u64, &Mapping)| Arc::ptr_eq(&m.gem, &gem).then_some((*at, m.bytes));
+        let mapped: Vec<(u64, u64)> = table.mappings.iter().filter_map(of_it).collect();
+        for (base, bytes) in mapped {
+            table.mappings.remove(&base);
+            table.hide(vm, base, bytes, Arc::clone(&gem));
+        }
+        Ok(())
+    }
+
+    fn va(&self, vm: &Vm, a: &Va) -> Result<()> {
+        let base = canonical(a.address);
+        let last = base.checked_add(a.bytes.wrapping_sub(1)).ok_or(Errno::INVALID)?;
+        let inside = |[from, end]: [u64; 2]| base >= from && last < end;
+        let whole = [base, a.bytes, a.offset].iter().all(|value| value % PAGE == 0);
+        if a.bytes == 0 || !whole || !(inside(LOW) || inside(HIGH)) {
+            return Err(Errno::INVALID);
+        }
+        let mut table = self.table();
+        match a.operation {
+            // Map, or replace what is there. Without a buffer: a place for parts of a sparse one.
+            1 | 4 if a.flags & PRT != 0 && a.handle == 0 => {
+                table.clear(vm, base, a.bytes);
+                Ok(())
+            }
+            operation @ (1 | 4) => {
+                let gem = Arc::clone(table.gem(a.handle)?);
+                if a.offset.checked_add(a.bytes).is_none_or(|end| end > gem.bytes) {
+                    return Err(Errno::INVALID);
+                }
+                if operation == 4 {
+                    table.clear(vm, base, a.bytes);
+                }
+                let readonly = a.flags & WRITEABLE == 0;
+                table.map(vm, base, Mapping { bytes: a.bytes, offset: a.offset, readonly, gem })
+            }
+            2 if a.flags & PRT != 0 && a.handle == 0 => Ok(()),
+            2 => {
+                let gem = Arc::clone(table.gem(a.handle)?);
+                let there = table.mappings.get(&base).filter(|mapping| Arc::ptr_eq(&mapping.gem, &gem));
+                let bytes = there.ok_or(Errno(libc::ENOENT))?.bytes;
+                table.mappings.remove(&base);
+                table.hide(vm, base, bytes, gem);
+                Ok(())
+            }
+            3 => {
+                table.clear(vm, base, a.bytes);
+                Ok(())
+            }
+            _ => Err(Errno::INVALID),
+        }
+    }
+
+    /// Does a request about buffers; none where it is about something else.
+    ///
+    /// # Safety
+    /// What the request answers is written where the program said: nothing of ours lies there.
+    pub unsafe fn ioctl(&self, vm: &'static Vm, number: u32, at: Argument) -> Option<Result<()>> {
+        // SAFETY: the caller's promise, handed on.
+        Some(unsafe {
+            match number {
+                0x09 => call(Argument { answered: false, ..at }, |a: &mut Close| self.close(vm, a.handle)),
+                0x40 => call(at, |a| self.create(vm, a)),
+                0x41 => call(at, |a: &mut Mmap| {
+                    let gem = self.get(a.handle as u32)?;
+                    if gem.create.flags & NO_CPU_ACCESS != 0 {
+                        return Err(Errno(libc::EPERM));
+                    }
+                    a.handle = gem.backing.as_ref().ok_or(Errno(libc::EPERM))?.offset;
+                    Ok(())
+                }),
+                // Tiling and the like, of which buffers have none.
+                0x46 => call(at, |a: &mut Metadata| self.get(a.handle).map(|_| ())),
+                0x47 => call(at, |a: &mut WaitIdle| {
+                    let gem = self.get(a.handle)?;
+                    (a.handle, a.flags) = (0, if gem.vram() { VRAM } else { GTT } as u32);
+                    Ok(())
+                }),
+                0x48 => call(Argument { answered: false, ..at }, |a: &mut Va| self.va(vm, a)),
+                0x50 => call(at, |a: &mut Op| {
+                    let gem = self.get(a.handle)?;
+                    if a.op != 0 {
+                        return Err(Errno::INVALID);
+                    }
+                    user::write_bytes(a.value, user::bytes_of(&[gem.create]))
+                }),
+                0x51 => call(at, |a| self.userptr(vm, a)),
+                _ => return None,
+            }
+        })
+    }
+}
