@@ -127,10 +127,11 @@ vgpu: setup
 vgpu-host: setup
 	@scripts/vgpu.sh $(VGPU) host
 
-# Under AMD's HIP runtime on the strict virtual card: the device suite, every kernel of the gfx1010 code object, and the
-# seeds' convolutions, by the HIP device and by the drop-in for MIOpen.
+# On the strict virtual card, under AMD's HIP runtime and under Mesa's RADV: the device suite, every kernel as either
+# compiler makes it, and the seeds' convolutions; under HIP by the drop-in for MIOpen too.
 vgpu-kernels: vgpu-host
-	@scripts/hip_on_vgpu.sh $(VGPU)/wave32-vgpu --strict
+	@scripts/kernels_on_vgpu.sh $(VGPU)/wave32-vgpu hip --strict
+	@scripts/kernels_on_vgpu.sh $(VGPU)/wave32-vgpu vulkan --strict
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
 	cargo build $(EVERYTHING)
 	@scripts/rocm.sh $(TARGET)/rocm-test $(TARGET)/debug/libwave32_miopen.a

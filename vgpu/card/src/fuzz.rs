@@ -10,7 +10,7 @@ use crate::memory::flags;
 use crate::queue::{Description, Kind, Queue};
 use crate::topology::GPU_ID;
 use crate::user::PAGE;
-use crate::{aql, kfd, sdma};
+use crate::{aql, drm, kfd, sdma};
 
 /// Bytes that are used up; zeros behind them.
 struct Bytes<'a>(&'a [u8]);
@@ -175,6 +175,56 @@ pub fn ioctls(bytes: &[u8]) {
     for id in 1..crate::events::LIMIT {
         let _ = device.events.destroy(id);
     }
+}
+
+/// Command buffers: the first byte is the ring, the first half of the rest the data that packets may reach.
+pub fn command_buffers(bytes: &[u8]) {
+    let mut bytes = Bytes(bytes);
+    let graphics = bytes.byte() % 2 == 1;
+    let (data, packets) = bytes.0.split_at(bytes.0.len() / 2);
+    let packets = &packets[..packets.len().min(PAGE as usize) / 4 * 4];
+    let stage = Stage::new(&[
+        (RING, 2 * PAGE, flags::WRITABLE | flags::COHERENT),
+        (DATA, PAGE, flags::WRITABLE | flags::VRAM),
+        (READ_ONLY, PAGE, 0),
+    ]);
+    stage.put(RING, packets);
+    stage.put(DATA, &data[..data.len().min(PAGE as usize)]);
+    let _in_use = stage.device.vm.in_use();
+    drm::command_buffer(stage.device, graphics, RING, packets.len() as u32 / 4);
+}
+
+/// Requests of the render node one after the other, as [`ioctls`].
+pub fn render_ioctls(bytes: &[u8]) {
+    // Those there are, and one that there is not.
+    const NUMBERS: [u8; 28] = [
+        0x00, 0x09, 0x0c, 0x40, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x48, 0x49, 0x50, 0x51,
+        0x52, 0xbf, 0xc0, 0xc3, 0xc4, 0xc5, 0xca, 0xcb, 0xcc, 0xcd, 0x7f,
+    ];
+    let device = card();
+    let mut bytes = Bytes(bytes);
+    let mut memory = Memory::new();
+    for _ in 0..32 {
+        if bytes.0.is_empty() {
+            break;
+        }
+        let number = u32::from(NUMBERS[usize::from(bytes.byte()) % NUMBERS.len()]);
+        let size = usize::from(bytes.byte()) % 128;
+        let mut fields: Vec<u64> = (0..size.div_ceil(8)).map(|_| memory.field(&mut bytes)).collect();
+        // No time to wait: the field that says until when.
+        let until = match number {
+            0x47 | 0x49 | 0xc3 => 1,
+            0xcc => 4,
+            _ => 2,
+        };
+        if let (0x47 | 0x49 | 0x52 | 0xc3 | 0xca | 0xcc, Some(time)) = (number, fields.get_mut(until)) {
+            *time = 0;
+        }
+        let at = memory.arguments(&fields);
+        // SAFETY: what is written goes to `memory`, or to where nothing is.
+        let _ = unsafe { drm::ioctl(device, number, at, size) };
+    }
+    device.drm.clear(device);
 }
 
 /// What the pointers of a case's ioctls may point to.
@@ -356,6 +406,49 @@ mod tests {
             }
             bytes
         });
+    }
+
+    #[test]
+    fn no_command_buffer_breaks_the_card() {
+        const OPCODES: [u32; 24] = [
+            0x10, 0x11, 0x15, 0x15, 0x16, 0x28, 0x2d, 0x37, 0x37, 0x3c, 0x3f, 0x40, 0x40, 0x42, 0x46, 0x49,
+            0x49, 0x50, 0x50, 0x58, 0x76, 0x76, 0x76, 0x99,
+        ];
+        all("pm4", command_buffers, |rng| {
+            let mut words = Vec::new();
+            for _ in 0..rng.random_range(1..12) {
+                let opcode = OPCODES[rng.random_range(0..OPCODES.len())];
+                let mut body: Vec<u32> = (0..rng.random_range(1..9)).map(|_| rng.random()).collect();
+                for at in 0..body.len() {
+                    match rng.random_range(0..4) {
+                        0 if at + 1 < body.len() => {
+                            let address = address(rng);
+                            (body[at], body[at + 1]) = (address as u32, (address >> 32) as u32);
+                        }
+                        1 => body[at] &= 0xff,
+                        _ => {}
+                    }
+                }
+                if matches!(opcode, 0x76 | 0x9b) {
+                    // Where a program and its groups stand.
+                    body[0] = [0x207, 0x20c, 0x212, 0x218, 0x240][rng.random_range(0..5)];
+                }
+                if opcode == 0x3c {
+                    // A wait for nothing: there is no time for others.
+                    body[0] &= !7;
+                }
+                words.push(3 << 30 | (body.len() as u32 - 1) << 16 | opcode << 8);
+                words.extend(body);
+            }
+            let half: Vec<u32> = words.iter().map(|_| rng.random()).collect();
+            let bytes = half.iter().chain(&words).flat_map(|word| word.to_le_bytes());
+            std::iter::once(rng.random()).chain(bytes).collect()
+        });
+    }
+
+    #[test]
+    fn no_request_of_the_render_node_breaks_the_card() {
+        all("drm", render_ioctls, |rng| (0..rng.random_range(1..400)).map(|_| rng.random()).collect());
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! the runtime maps them from its render node, which is that file. The card uses a second mapping of each, so that the
 //! runtime's own may stay inaccessible, as it is for the memory of a real board without a large BAR.
 
+mod backing;
+
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -14,6 +16,8 @@ use wave32_exec::{Memory, Region};
 use crate::errno::{Errno, Result};
 use crate::events::Fault;
 use crate::user::{PAGE, is_mapped};
+
+pub use backing::Backing;
 
 /// Flags of `AMDKFD_IOC_ALLOC_MEMORY_OF_GPU`.
 pub mod flags {
@@ -47,19 +51,6 @@ struct Buffer {
     /// In the file; none for memory of the program's own.
     offset: Option<u64>,
     mapped: bool,
-}
-
-/// Bytes of the card's own or of pinned host memory: where they lie in the file, and where the card finds them.
-#[derive(Debug)]
-pub struct Backing {
-    /// In the file, where the program maps them.
-    pub offset: u64,
-    /// The card's own mapping.
-    pub host: u64,
-    /// How many.
-    pub bytes: u64,
-    /// Of the card's own memory.
-    pub vram: bool,
 }
 
 /// A mapping that may still be in use by a kernel that runs.
@@ -194,78 +185,6 @@ impl Vm {
         table.next_handle += 1;
         table.buffers.insert(handle, Buffer { region, flags, offset, mapped: false });
         Ok((handle, offset.unwrap_or(host)))
-    }
-
-    /// Bytes that no address of the card's means yet.
-    pub fn back(&self, bytes: u64, vram: bool) -> Result<Backing> {
-        let offset = self.reserve(bytes, vram)?;
-        let host = map(self.file, offset, bytes)
-            .inspect_err(|_| count(&mut lock(&self.table), vram, bytes, false))?;
-        Ok(Backing { offset, host, bytes, vram })
-    }
-
-    /// Gives them back, once no kernel runs.
-    pub fn release(&self, backing: &Backing) {
-        count(&mut lock(&self.table), backing.vram, backing.bytes, false);
-        let &Backing { offset, host, bytes, .. } = backing;
-        lock(&self.doomed).push(Doomed { address: host, bytes, offset });
-        if self.users.load(Ordering::Acquire) == 0 {
-            self.bury();
-        }
-    }
-
-    /// Bytes in use: of the card's memory, of the host's.
-    pub fn used(&self) -> [u64; 2] {
-        let table = lock(&self.table);
-        [table.vram_used, table.host_used]
-    }
-
-    /// Bytes that there are: of the card's memory, of the host's.
-    pub fn sizes(&self) -> [u64; 2] {
-        [self.vram_bytes, self.host_bytes]
-    }
-
-    /// Lets the card see it; refused where something is there.
-    pub fn show(&self, region: Region) -> Result<()> {
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
-        // The last address of all may be a region's last.
-        let last = region.base + (region.bytes - 1);
-        if regions.range(..=last).next_back().is_some_and(|(_, r)| r.base + (r.bytes - 1) >= region.base) {
-            return Err(Errno::INVALID);
-        }
-        regions.insert(region.base, region);
-        self.generation.fetch_add(1, Ordering::Release);
-        Ok(())
-    }
-
-    /// Hides these addresses; what lies around them in the same region stays.
-    pub fn hide_range(&self, base: u64, bytes: u64) {
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
-        let last = base + (bytes - 1);
-        let touched: Vec<Region> = regions
-            .range(..=last)
-            .rev()
-            .map(|(_, region)| *region)
-            .take_while(|region| region.base + (region.bytes - 1) >= base)
-            .collect();
-        for region in touched {
-            regions.remove(&region.base);
-            if region.base < base {
-                regions.insert(region.base, Region { bytes: base - region.base, ..region });
-            }
-            let end = region.base + (region.bytes - 1);
-            if end > last {
-                let behind = last + 1 - region.base;
-                let rest = Region {
-                    base: last + 1,
-                    bytes: region.bytes - behind,
-                    token: region.token + behind,
-                    ..region
-                };
-                regions.insert(rest.base, rest);
-            }
-        }
-        self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// A place in the file, if there is so much of the card's memory, or of the machine's.

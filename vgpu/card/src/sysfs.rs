@@ -34,7 +34,9 @@ pub fn place(path: &[u8]) -> Option<CardPath> {
         .or_else(|| below("/sys/class/kfd"))
         .map(|rest| (b"kfd".as_slice(), rest))
         .or_else(|| below("/sys/module/amdgpu").map(|rest| (b"module".as_slice(), rest)))
-        .or_else(|| below("/dev/dri").map(|rest| (b"dri".as_slice(), rest)))
+        .or_else(|| {
+            (matches!(path, b"/dev/dri" | b"/dev/dri/")).then_some((b"dri".as_slice(), b"".as_slice()))
+        })
         .or_else(|| below(&format!("/sys/dev/char/226:{RENDER_MINOR}")).map(|rest| (b"drm".as_slice(), rest)))
         .or_else(|| {
             below(&format!("{}/{ADDRESS}", wave32_cards::sysfs::PCI))

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wave32_exec::Region;
 
+use super::fence::Changes;
 use crate::errno::{Errno, Result};
 use crate::memory::{Backing, Vm, canonical};
 use crate::request::{Argument, args, call};
@@ -219,6 +220,18 @@ impl Gems {
         self.table().visible()
     }
 
+    /// Closes all that there is.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub fn clear(&self, vm: &Vm) {
+        let handles: Vec<u32> = self.table().gems.keys().copied().collect();
+        handles.into_iter().for_each(|handle| self.close(vm, handle).expect("its own handle"));
+    }
+
+    /// Whether no job is under way.
+    fn is_idle(&self) -> bool {
+        self.table().jobs.is_empty()
+    }
+
     /// A new job.
     pub fn begin(&'static self, vm: &'static Vm) -> JobGuard {
         let mut table = self.table();
@@ -253,7 +266,7 @@ impl Gems {
     }
 
     fn userptr(&self, vm: &'static Vm, a: &mut Userptr) -> Result<()> {
-        if a.bytes == 0 || a.bytes % PAGE != 0 || a.address % PAGE != 0 {
+        if a.bytes == 0 || !a.bytes.is_multiple_of(PAGE) || !a.address.is_multiple_of(PAGE) {
             return Err(Errno::INVALID);
         }
         if !user::is_mapped(a.address, a.bytes) {
@@ -281,7 +294,7 @@ impl Gems {
         let base = canonical(a.address);
         let last = base.checked_add(a.bytes.wrapping_sub(1)).ok_or(Errno::INVALID)?;
         let inside = |[from, end]: [u64; 2]| base >= from && last < end;
-        let whole = [base, a.bytes, a.offset].iter().all(|value| value % PAGE == 0);
+        let whole = [base, a.bytes, a.offset].iter().all(|value| value.is_multiple_of(PAGE));
         if a.bytes == 0 || !whole || !(inside(LOW) || inside(HIGH)) {
             return Err(Errno::INVALID);
         }
@@ -324,7 +337,13 @@ impl Gems {
     ///
     /// # Safety
     /// What the request answers is written where the program said: nothing of ours lies there.
-    pub unsafe fn ioctl(&self, vm: &'static Vm, number: u32, at: Argument) -> Option<Result<()>> {
+    pub unsafe fn ioctl(
+        &self,
+        vm: &'static Vm,
+        changes: &Changes,
+        number: u32,
+        at: Argument,
+    ) -> Option<Result<()>> {
         // SAFETY: the caller's promise, handed on.
         Some(unsafe {
             match number {
@@ -342,7 +361,10 @@ impl Gems {
                 0x46 => call(at, |a: &mut Metadata| self.get(a.handle).map(|_| ())),
                 0x47 => call(at, |a: &mut WaitIdle| {
                     let gem = self.get(a.handle)?;
-                    (a.handle, a.flags) = (0, if gem.vram() { VRAM } else { GTT } as u32);
+                    // Of which job it is is not kept: all that were submitted.
+                    let deadline = i64::try_from(a.timeout).unwrap_or(i64::MAX);
+                    let idle = changes.wait(deadline, || self.is_idle());
+                    (a.handle, a.flags) = (u32::from(!idle), if gem.vram() { VRAM } else { GTT } as u32);
                     Ok(())
                 }),
                 0x48 => call(Argument { answered: false, ..at }, |a: &mut Va| self.va(vm, a)),

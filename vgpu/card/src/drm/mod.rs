@@ -55,6 +55,24 @@ pub struct Drm {
     resets: AtomicU32,
 }
 
+#[cfg(any(test, feature = "fuzz"))]
+impl Drm {
+    /// As for a process that has just started.
+    pub fn clear(&self, device: &Device) {
+        self.contexts.clear();
+        self.gems.clear(&device.vm);
+        self.syncobjs.clear();
+    }
+}
+
+/// Runs bytes of a card's memory as a command buffer.
+#[cfg(any(test, feature = "fuzz"))]
+pub fn command_buffer(device: &'static Device, graphics: bool, address: u64, dwords: u32) {
+    let ring = if graphics { pm4::Ring::Graphics } else { pm4::Ring::Compute };
+    // What is refused is told on stderr.
+    let _ = pm4::Engine::new(device, ring).run(address, dwords);
+}
+
 /// Does the ioctl `number` with `bytes` of arguments at `argument`.
 ///
 /// # Safety
@@ -89,7 +107,7 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: u64, bytes: 
             0x45 => info::ioctl(device, at),
             _ => drm
                 .gems
-                .ioctl(&device.vm, number, at)
+                .ioctl(&device.vm, &drm.changes, number, at)
                 .or_else(|| drm.syncobjs.ioctl(&drm.changes, number, at))
                 .or_else(|| drm.contexts.ioctl(device, number, at))
                 .unwrap_or(Err(Errno::INVALID)),

@@ -4,6 +4,7 @@
 //! What has no meaning here, as nothing is cached and all is done in order, is passed over; what draws is refused by name.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use wave32_exec::Descriptor;
 
@@ -24,8 +25,8 @@ pub enum Ring {
 
 /// Command buffers within command buffers: as deep as firmware goes.
 const MAX_DEPTH: u32 = 4;
-/// Dwords of a command buffer: 20 bits.
-const SIZE: u32 = 0xf_ffff;
+/// Dwords of a command buffer, at most: 20 bits.
+pub const MAX_DWORDS: u32 = 0xf_ffff;
 
 mod op {
     pub const NOP: u32 = 0x10;
@@ -92,6 +93,7 @@ pub struct Engine {
     registers: Vec<u32>,
     /// Where indirect dispatches' offsets count from.
     indirect_base: u64,
+    started: Instant,
 }
 
 /// A command that cannot be done.
@@ -111,7 +113,7 @@ fn memory<T>(result: Result<T, Fault>) -> Result<T, Failure> {
 impl Engine {
     /// For a job.
     pub fn new(device: &'static Device, ring: Ring) -> Self {
-        Self { device, ring, registers: vec![0; reg::COUNT], indirect_base: 0 }
+        Self { device, ring, registers: vec![0; reg::COUNT], indirect_base: 0, started: Instant::now() }
     }
 
     /// Runs the command buffer of so many dwords at `address`.
@@ -119,9 +121,18 @@ impl Engine {
         self.buffer(address, dwords, 0)
     }
 
+    fn is_late(&self) -> bool {
+        self.started.elapsed() > self.device.settings.deadline
+    }
+
     fn buffer(&mut self, address: u64, dwords: u32, depth: u32) -> Result<(), Failure> {
         let mut next = Some((address, dwords));
         while let Some((address, dwords)) = next {
+            // Buffers may go on in one another for ever.
+            if self.is_late() {
+                log!("a command buffer did not end within its deadline");
+                return Err(Failure::Queue(error::TRAP));
+            }
             let address = canonical(address);
             let mut bytes = vec![0; 4 * dwords as usize];
             self.device.vm.get(address, &mut bytes).ok_or(Failure::absent(address))?;
@@ -153,7 +164,7 @@ impl Engine {
             }
             if opcode == op::INDIRECT_BUFFER {
                 let [low, high, control, ..] = *body else { return Err(refused("a short INDIRECT_BUFFER")) };
-                let (address, dwords) = (long(low, high), control & SIZE);
+                let (address, dwords) = (long(low, high), control & MAX_DWORDS);
                 if control >> 20 & 1 == 1 {
                     return Ok(Some((address, dwords)));
                 }
@@ -347,7 +358,7 @@ impl Engine {
                 _ => true,
             }
         };
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         let late = || started.elapsed() > self.device.settings.deadline;
         if self.device.progress.wait(holds, late) {
             return Ok(());

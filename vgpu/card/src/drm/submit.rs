@@ -1,6 +1,7 @@
 //! Contexts and what is submitted to them (`CTX`, `CS`, `WAIT_CS`): a thread for each ring of a context runs its jobs in order.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fence::{Fence, Fences};
 use super::gem::{Gem, JobGuard};
-use super::pm4::{Engine, Ring};
+use super::pm4::{Engine, MAX_DWORDS, Ring};
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::request::{Argument, args, call};
@@ -66,11 +67,14 @@ pub struct Context {
     lanes: Mutex<BTreeMap<(Ring, u32), Lane>>,
 }
 
-/// Contexts and lists of buffers by number.
+/// Things by number, and the last number that was given.
+type Numbered<T> = Mutex<(u32, BTreeMap<u32, T>)>;
+
+/// Contexts and lists of buffers.
 #[derive(Default)]
 pub struct Contexts {
-    table: Mutex<(u32, BTreeMap<u32, Arc<Context>>)>,
-    lists: Mutex<(u32, BTreeMap<u32, Vec<Arc<Gem>>>)>,
+    table: Numbered<Arc<Context>>,
+    lists: Numbered<Vec<Arc<Gem>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -108,16 +112,18 @@ impl Context {
         job: impl FnOnce(u64) -> Job,
     ) -> Result<u64> {
         let mut lanes = lock(&self.lanes);
-        if !lanes.contains_key(&at) {
-            let (jobs, waiting) = channel::<Job>();
-            let context = Arc::clone(self);
-            std::thread::Builder::new()
-                .name(format!("vgpu-{:?}-{}", at.0, at.1).to_lowercase())
-                .spawn(move || waiting.iter().for_each(|job| context.run(device, at.0, job)))
-                .map_err(|_| Errno::NO_MEMORY)?;
-            lanes.insert(at, Lane { jobs, last: 0, fences: BTreeMap::new() });
-        }
-        let lane = lanes.get_mut(&at).ok_or(Errno::NO_MEMORY)?;
+        let lane = match lanes.entry(at) {
+            Entry::Occupied(lane) => lane.into_mut(),
+            Entry::Vacant(place) => {
+                let (jobs, waiting) = channel::<Job>();
+                let context = Arc::clone(self);
+                std::thread::Builder::new()
+                    .name(format!("vgpu-{:?}-{}", at.0, at.1).to_lowercase())
+                    .spawn(move || waiting.iter().for_each(|job| context.run(device, at.0, job)))
+                    .map_err(|_| Errno::NO_MEMORY)?;
+                place.insert(Lane { jobs, last: 0, fences: BTreeMap::new() })
+            }
+        };
         lane.last += 1;
         while lane.fences.len() >= REMEMBERED && lane.fences.values().next().is_some_and(|f| f.is_done()) {
             lane.fences.pop_first();
@@ -158,6 +164,14 @@ impl Context {
 }
 
 impl Contexts {
+    /// Ends all that there is.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub fn clear(&self) {
+        let table = std::mem::take(&mut lock(&self.table).1);
+        table.values().for_each(|context| lock(&context.lanes).clear());
+        lock(&self.lists).1.clear();
+    }
+
     fn get(&self, number: u32) -> Result<Arc<Context>> {
         lock(&self.table).1.get(&number).cloned().ok_or(Errno::INVALID)
     }
@@ -177,7 +191,9 @@ impl Contexts {
                 *a = Ctx { operation: number, flags: 0, context: 0, priority: 0 };
             }
             2 => {
-                lock(&self.table).1.remove(&a.context).ok_or(Errno::INVALID)?;
+                let context = lock(&self.table).1.remove(&a.context).ok_or(Errno::INVALID)?;
+                // Its threads end behind the last job.
+                lock(&context.lanes).clear();
             }
             operation @ (3 | 4) => {
                 let guilty = self.get(a.context)?.state.load(Ordering::Acquire) == GUILTY;
@@ -240,8 +256,7 @@ impl Contexts {
         let fence = Arc::new(Fence::default());
         let guard = drm.gems.begin(&device.vm);
         // Before the job may end: who waits for the syncobj must find it.
-        let signals = parts.signals;
-        let Parts { waits, buffers, gems, user_fence, .. } = { Parts { signals: Vec::new(), ..parts } };
+        let Parts { waits, buffers, signals, gems, user_fence, .. } = parts;
         for (syncobj, point) in signals {
             syncobj.put(point, vec![Arc::clone(&fence)]);
         }
@@ -268,7 +283,8 @@ impl Contexts {
             1 => {
                 for ib in list::<Ib>(chunk)?.into_iter().take(1) {
                     let at = ring(ib.ip, ib.instance, ib.ring)?;
-                    if parts.ring.is_some_and(|other| other != at) || ib.bytes % 4 != 0 {
+                    let odd = ib.bytes % 4 != 0 || ib.bytes / 4 > MAX_DWORDS;
+                    if parts.ring.is_some_and(|other| other != at) || odd {
                         return Err(Errno::INVALID);
                     }
                     parts.ring = Some(at);

@@ -117,6 +117,12 @@ impl Syncobjs {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets all that there is.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub fn clear(&self) {
+        self.table().1.clear();
+    }
+
     /// By its handle.
     pub fn get(&self, handle: u32) -> Result<Arc<Syncobj>> {
         self.table().1.get(&handle).cloned().ok_or(Errno(libc::ENOENT))

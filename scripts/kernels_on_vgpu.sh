@@ -1,13 +1,14 @@
 #!/bin/sh
-# The HIP route on the virtual card, under AMD's own runtime: the device suite, convolutions and operations of every
-# kind, and that every kernel of the card's code object ran at least once in a test that passed.
+# A route on the virtual card: `hip` under AMD's own HIP runtime, `vulkan` under Mesa's own RADV. The device suite,
+# convolutions and operations of every kind, and that every kernel ran at least once in a test that passed.
 #
-#   scripts/hip_on_vgpu.sh PATH/TO/wave32-vgpu [OPTIONS OF `wave32-vgpu run`]
+#   scripts/kernels_on_vgpu.sh PATH/TO/wave32-vgpu hip|vulkan [OPTIONS OF `wave32-vgpu run`]
 set -eu
 export LC_ALL=C
 cd "$(dirname "$0")/.."
 launcher=$1
-shift
+route=$2
+shift 2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -22,16 +23,28 @@ for line in open(sys.argv[1]):
         print(folder, message["target"]["name"], message["executable"])
 PYTHON
 
-export WAVE32_REQUIRE_HIP=1 WAVE32_TEST_DEVICE=hip WAVE32_TEST_KERNELS="$folder/launched"
+export WAVE32_TEST_DEVICE="$route" WAVE32_TEST_KERNELS="$folder/launched"
+if [ "$route" = hip ]; then
+    export WAVE32_REQUIRE_HIP=1
+else
+    icd=${WAVE32_RADV_ICD:-/usr/share/vulkan/icd.d/radeon_icd.$(uname -m).json}
+    [ -f "$icd" ] || icd=/usr/share/vulkan/icd.d/radeon_icd.json
+    export WAVE32_REQUIRE_VULKAN=1 VK_DRIVER_FILES="$icd" VK_ICD_FILENAMES="$icd"
+fi
 while read -r package name program; do
-    case ${package##*/}/$name in
-    hip/conformance) filter=card ;;
-    verify/solvers) filter=every_kernel ;;
-    ops/* | miopen/activation | miopen/batch_norm | miopen/layers | miopen/plans | miopen/pooling) filter= ;;
+    filter=
+    # A card as slow as this one is given a plan's launches one by one: no barrier stands between them.
+    skip=launches_of_a_plan_wait_only_where_they_must
+    case $route/${package##*/}/$name in
+    hip/hip/conformance) filter=card ;;
+    vulkan/vulkan/device | vulkan/vulkan/queue | vulkan/vulkan/conformance) ;;
+    hip/verify/solvers | vulkan/verify/solvers) filter=every_kernel ;;
+    hip/ops/* | vulkan/ops/*) ;;
+    hip/miopen/activation | hip/miopen/batch_norm | hip/miopen/layers | hip/miopen/plans | hip/miopen/pooling) ;;
     *) continue ;;
     esac
-    echo "${package##*/} $name"
-    (cd "$package" && "$launcher" run --report "$folder/${package##*/}.$name.report" "$@" -- "$program" ${filter:+"$filter"} </dev/null)
+    echo "$route: ${package##*/} $name"
+    (cd "$package" && "$launcher" run --report "$folder/${package##*/}.$name.report" "$@" -- "$program" ${filter:+"$filter"} --skip "$skip" </dev/null)
 done <"$folder/tests"
 
 # A row TEXT TAG DTYPES ... of the table is the kernels TEXT_TAG_DTYPE.
