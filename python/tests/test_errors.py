@@ -228,5 +228,6 @@ def test_views_of_wrong_types(name, function):
         function(MADE[name]("cpu"))
     with pytest.raises(with_error) as found:
         function(MADE[name]("wave"))
-    assert found.type is expected.type
+    # torch 2.10 raises RuntimeError for all of them.
+    assert found.type is expected.type or torch.__version__ < "2.11"
     assert str(found.value).partition("scalar type")[0] == str(expected.value).partition("scalar type")[0]

@@ -1,6 +1,7 @@
 """What torch asks a device's C++ hooks for: generators, pinned memory, storages that grow."""
 
 import copy
+import inspect
 import pickle
 
 import pytest
@@ -71,7 +72,10 @@ def test_generators_of_other_devices_and_their_ends():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="then memory is pinned for CUDA")
 def test_pinned_memory():
     made, plain = torch.empty(5, 7, pin_memory=True), torch.randn(9)
-    assert made.is_pinned() and made[2:, 1].is_pinned() and made.untyped_storage().is_pinned()
+    assert made.is_pinned() and made[2:, 1].is_pinned()
+    # A storage of torch 2.10 asks CUDA, whatever pinned it.
+    if inspect.signature(torch.UntypedStorage.is_pinned).parameters["device"].default != "cuda":
+        assert made.untyped_storage().is_pinned()
     assert not plain.is_pinned() and not plain.untyped_storage().is_pinned()
     pinned = plain.pin_memory()
     assert pinned.is_pinned() and torch.equal(pinned, plain) and pinned.data_ptr() != plain.data_ptr()

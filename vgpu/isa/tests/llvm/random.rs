@@ -49,6 +49,7 @@ fn random_encodings_are_as_llvm_says() {
                     *met.entry((inst.op, inst.form as u8, extension(inst))).or_insert(0) += 1;
                 }
                 (Err(_), None) => refused += 1,
+                (Ok(inst), None) if has_idle_source(words, inst) => lax += 1,
                 (Err(error), Some(theirs)) if known_laxness(error, theirs) => lax += 1,
                 _ => {
                     let theirs = theirs.as_deref().unwrap_or("refused");
@@ -60,7 +61,7 @@ fn random_encodings_are_as_llvm_says() {
     }
     let forms = met.len();
     println!("{accepted} random encodings agree with LLVM: {forms} operations by format, DPP and SDWA");
-    println!("{refused} are refused by both, {lax} by us alone (known laxness)");
+    println!("{refused} are refused by both, {lax} by one alone (known laxness)");
     assert!(
         wrong.is_empty(),
         "{} wrong, WAVE32_TEST_SEED={seed}\n{}",
@@ -96,6 +97,13 @@ fn known_laxness(error: &DecodeError, theirs: &str) -> bool {
         DecodeError::Field { op, field: "SADDR", value: 127 } => op.row().form == Form::Scratch,
         _ => false,
     }
+}
+
+/// Whether a source that the operation has not is the constant 0, as Mesa's compiler writes it: hardware does not look
+/// there, LLVM's disassembler wants 0.
+fn has_idle_source(words: &[u32; 3], inst: &Inst) -> bool {
+    let vop3 = words[0] >> 26 == 0x35 || words[0] >> 23 == 0x198;
+    vop3 && (inst.op.row().src.len()..3).any(|i| words[1] >> (9 * i) & 0x1ff == 128)
 }
 
 /// A format: the bits that say so, and where the operation's number stands.
