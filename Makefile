@@ -127,12 +127,16 @@ vgpu: setup
 vgpu-host: setup
 	@scripts/vgpu.sh $(VGPU) host
 
+RADV = $(firstword $(wildcard /usr/share/vulkan/icd.d/radeon_icd.$(shell uname -m).json /usr/share/vulkan/icd.d/radeon_icd.json))
+
 # On the strict virtual card, under AMD's HIP runtime and under Mesa's RADV: the device suite, every kernel as either
 # compiler makes it, and the seeds' convolutions; under HIP by the drop-in for MIOpen too.
 vgpu-kernels: vgpu-host
 	@scripts/kernels_on_vgpu.sh $(VGPU)/wave32-vgpu hip --strict
 	@scripts/kernels_on_vgpu.sh $(VGPU)/wave32-vgpu vulkan --strict
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
+	VK_DRIVER_FILES=$(RADV) VK_ICD_FILENAMES=$(RADV) $(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 \
+		verify seeds --device vulkan:0 --dtype f32,f16,bf16 --max-gflop 0.0005
 	cargo build $(EVERYTHING)
 	@scripts/rocm.sh $(TARGET)/rocm-test $(TARGET)/debug/libwave32_miopen.a
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --max-gflop 0.0005 \
