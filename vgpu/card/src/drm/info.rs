@@ -35,6 +35,7 @@ args! {
     }
     Firmware { version: u32, feature: u32 }
     VramGtt { vram: u64, visible: u64, gtt: u64 }
+    MaxIbs { of: [u32; 9] }
     Heap { total: u64, usable: u64, usage: u64, max_allocation: u64 }
     Memory { vram: Heap, visible: Heap, gtt: Heap }
 }
@@ -210,8 +211,8 @@ pub unsafe fn ioctl(device: &Device, at: Argument) -> Result<()> {
                 0x17 => answer(a, device.drm.gems.visible()),
                 0x19 => answer(a, memory(device)),
                 0x20 => answer(a, 0u64),
-                // Command buffers of a job.
-                0x22 => answer(a, if first <= COMPUTE { MAX_IBS } else { 0 }),
+                // Command buffers of a job, for each kind of ring.
+                0x22 => answer(a, MaxIbs { of: [MAX_IBS, MAX_IBS, 0, 0, 0, 0, 0, 0, 0] }),
                 _ => Err(Errno::INVALID),
             }
         })
