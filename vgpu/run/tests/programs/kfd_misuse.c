@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 enum { PAGE = 4096 };
@@ -306,7 +307,7 @@ static void anything(int rounds) {
     }
 }
 
-// Functions of the C library and of libdrm that the card stands before.
+// Functions of the C library that the card stands before, and the render node behind them.
 static void calls(void) {
     struct stat out;
     const char* wild[] = {NULL, (char*)1, NOWHERE, hole, (char*)-1};
@@ -329,26 +330,26 @@ static void calls(void) {
     EXPECT(EFAULT, open(page + 8, O_RDONLY));
     EXPECT(EFAULT, stat("/dev/kfd", (struct stat*)hole));
 
-    void* dev = NULL;
-    uint32_t major, minor;
-    int (*initialize)(int, uint32_t*, uint32_t*, void**) = dlsym(RTLD_DEFAULT, "amdgpu_device_initialize");
-    int (*query)(void*, void*) = dlsym(RTLD_DEFAULT, "amdgpu_query_gpu_info");
-    int (*descriptor)(void*) = dlsym(RTLD_DEFAULT, "amdgpu_device_get_fd");
-    if (!initialize || !query || !descriptor) exit(3);
-    SAME(-EINVAL, initialize(kfd, NULL, &minor, &dev));
-    SAME(-EINVAL, initialize(kfd, &major, NULL, &dev));
-    SAME(-EINVAL, initialize(kfd, &major, &minor, NULL));
-    SAME(0, initialize(kfd, &major, &minor, &dev));
-    SAME(-EINVAL, query(dev, NULL));
-    SAME(0, query(dev, page + 1));
-    fd = descriptor(dev);
-    SAME(1, fd >= 0);
-    SAME(fd, descriptor(dev));
-    // It is the program's to close, wrong as that is; the number may be another file's then.
-    close(fd);
-    int null = open("/dev/null", O_RDONLY);
-    SAME(1, descriptor(dev) != null);
-    close(null);
+    // The render node: a device of that number, whose requests refuse what is not there.
+    struct stat node;
+    int render = open("/dev/dri/renderD128", O_RDWR | O_CLOEXEC);
+    SAME(1, render >= 0);
+    SAME(0, fstat(render, &node));
+    SAME(1, S_ISCHR(node.st_mode) && node.st_rdev == makedev(226, 128));
+    SAME(0, stat("/dev/dri/renderD128", &node));
+    SAME(1, S_ISCHR(node.st_mode) && node.st_rdev == makedev(226, 128));
+    const int known[] = {0x00, 0x09, 0x0c, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x49,
+                         0x50, 0x51, 0x52, 0xbf, 0xc0, 0xc3, 0xc4, 0xc5, 0xca, 0xcb, 0xcc, 0xcd};
+    for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
+        for (int w = 0; w < 5; w++)
+            EXPECT(EFAULT, ioctl(render, _IOC(_IOC_READ | _IOC_WRITE, 'd', known[i], 64), wild[w]));
+    EXPECT(EINVAL, ioctl(render, _IOC(_IOC_READ | _IOC_WRITE, 'd', 0x7f, 64), page));
+    // A buffer of no bytes, a context that there is not, a job without parts.
+    memset(page, 0, 256);
+    EXPECT(EINVAL, ioctl(render, _IOC(_IOC_READ | _IOC_WRITE, 'd', 0x40, 32), page));
+    EXPECT(EINVAL, ioctl(render, _IOC(_IOC_READ | _IOC_WRITE, 'd', 0x44, 24), page));
+    EXPECT(ENOENT, ioctl(render, _IOC(_IOC_READ | _IOC_WRITE, 'd', 0x41, 8), page));
+    SAME(0, close(render));
 }
 
 int main(int argc, char** argv) {
