@@ -133,7 +133,7 @@ RADV = $(firstword $(wildcard /usr/share/vulkan/icd.d/radeon_icd.$(shell uname -
 # compiler makes it, and the seeds' convolutions; under HIP by the drop-in for MIOpen too.
 vgpu-kernels: vgpu-host
 	@scripts/kernels_on_vgpu.sh $(VGPU)/wave32-vgpu hip --strict
-	@scripts/kernels_on_vgpu.sh $(VGPU)/wave32-vgpu vulkan --strict
+	@WAVE32_RADV_ICD=$(RADV) scripts/kernels_on_vgpu.sh $(VGPU)/wave32-vgpu vulkan --strict
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
 	VK_DRIVER_FILES=$(RADV) VK_ICD_FILENAMES=$(RADV) $(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 \
 		verify seeds --device vulkan:0 --dtype f32,f16,bf16 --max-gflop 0.0005

@@ -27,8 +27,7 @@ export WAVE32_TEST_DEVICE="$route" WAVE32_TEST_KERNELS="$folder/launched"
 if [ "$route" = hip ]; then
     export WAVE32_REQUIRE_HIP=1
 else
-    icd=${WAVE32_RADV_ICD:-/usr/share/vulkan/icd.d/radeon_icd.$(uname -m).json}
-    [ -f "$icd" ] || icd=/usr/share/vulkan/icd.d/radeon_icd.json
+    icd=${WAVE32_RADV_ICD:?"RADV's ICD file is meant; \`make vgpu-kernels\` finds it"}
     export WAVE32_REQUIRE_VULKAN=1 VK_DRIVER_FILES="$icd" VK_ICD_FILENAMES="$icd"
 fi
 while read -r package name program; do

@@ -153,8 +153,8 @@ pub fn ioctls(bytes: &[u8]) {
         if bytes.0.is_empty() {
             break;
         }
-        let (number, size) = (u32::from(bytes.byte()) % 0x28, usize::from(bytes.byte()) % 128);
-        let mut fields: Vec<u64> = (0..size.div_ceil(8)).map(|_| memory.field(&mut bytes)).collect();
+        let number = u32::from(bytes.byte()) % 0x28;
+        let (size, mut fields) = memory.fields(&mut bytes);
         // No time to wait: the word that says how long is the fifth.
         if let (0x0c, Some(times)) = (number, fields.get_mut(2)) {
             *times &= 0xffff_ffff_0000_0000;
@@ -209,8 +209,7 @@ pub fn render_ioctls(bytes: &[u8]) {
             break;
         }
         let number = u32::from(NUMBERS[usize::from(bytes.byte()) % NUMBERS.len()]);
-        let size = usize::from(bytes.byte()) % 128;
-        let mut fields: Vec<u64> = (0..size.div_ceil(8)).map(|_| memory.field(&mut bytes)).collect();
+        let (size, mut fields) = memory.fields(&mut bytes);
         // No time to wait: the field that says until when.
         let until = match number {
             0x47 | 0x49 | 0xc3 => 1,
@@ -247,6 +246,12 @@ impl Memory {
             pages
         };
         Self { pages: pages.cast(), handles: Vec::new() }
+    }
+
+    /// A request's size and its fields.
+    fn fields(&self, bytes: &mut Bytes) -> (usize, Vec<u64>) {
+        let size = usize::from(bytes.byte()) % 128;
+        (size, (0..size.div_ceil(8)).map(|_| self.field(bytes)).collect())
     }
 
     fn field(&self, bytes: &mut Bytes) -> u64 {

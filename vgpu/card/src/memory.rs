@@ -54,7 +54,7 @@ struct Buffer {
 }
 
 /// A mapping that may still be in use by a kernel that runs.
-struct Doomed {
+struct FreedMapping {
     address: u64,
     bytes: u64,
     offset: u64,
@@ -81,7 +81,7 @@ pub struct Vm {
     regions: RwLock<BTreeMap<u64, Region>>,
     generation: AtomicU64,
     users: AtomicUsize,
-    doomed: Mutex<Vec<Doomed>>,
+    freed: Mutex<Vec<FreedMapping>>,
 }
 
 /// While one is held no mapping of the card's goes away.
@@ -90,7 +90,7 @@ pub struct InUse<'a>(&'a Vm);
 impl Drop for InUse<'_> {
     fn drop(&mut self) {
         if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.bury();
+            self.0.unmap_freed();
         }
     }
 }
@@ -127,7 +127,7 @@ impl Vm {
             regions: RwLock::default(),
             generation: AtomicU64::new(1),
             users: AtomicUsize::new(0),
-            doomed: Mutex::default(),
+            freed: Mutex::default(),
         })
     }
 
@@ -212,14 +212,14 @@ impl Vm {
             buffer
         };
         if let Some(offset) = buffer.offset {
-            lock(&self.doomed).push(Doomed {
+            lock(&self.freed).push(FreedMapping {
                 address: buffer.region.token,
                 bytes: buffer.region.bytes,
                 offset,
             });
         }
         if self.users.load(Ordering::Acquire) == 0 {
-            self.bury();
+            self.unmap_freed();
         }
         Ok(())
     }
@@ -271,15 +271,15 @@ impl Vm {
     }
 
     /// Returns the bytes of what was freed to the system.
-    fn bury(&self) {
-        let doomed: Vec<Doomed> = {
-            let mut list = lock(&self.doomed);
+    fn unmap_freed(&self) {
+        let freed: Vec<FreedMapping> = {
+            let mut list = lock(&self.freed);
             if self.users.load(Ordering::Acquire) != 0 {
                 return;
             }
             list.drain(..).collect()
         };
-        for mapping in doomed {
+        for mapping in freed {
             // SAFETY: it was mapped by `map` with this size, left the tables, and nobody holds `InUse`.
             unsafe { libc::munmap(mapping.address as *mut libc::c_void, mapping.bytes as usize) };
             if mapping.offset >= FIRST_BUFFER_OFFSET {

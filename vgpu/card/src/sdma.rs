@@ -132,7 +132,8 @@ fn execute(device: &'static Device, queue: &Queue, packet: &[u32; MAX_DWORDS]) -
     Ok(true)
 }
 
-fn compare(function: u32, value: u32, wanted: u32) -> bool {
+/// How a wait for a word of memory compares it; packets of command buffers number it alike.
+pub fn compare(function: u32, value: u32, wanted: u32) -> bool {
     match function {
         1 => value < wanted,
         2 => value <= wanted,

@@ -76,7 +76,7 @@ pub fn files(card: VirtualCard, processors: u32, host_bytes: u64, atomics: bool)
             ]),
         ),
         (format!("nodes/{NODE}/gpu_id"), format!("{GPU_ID}\n")),
-        (format!("nodes/{NODE}/name"), format!("{}\n", card.chip.name.replace(' ', "").to_lowercase())),
+        (format!("nodes/{NODE}/name"), format!("{}\n", card.chip.driver_name())),
         (format!("nodes/{NODE}/properties"), node(card)),
         (
             format!("nodes/{NODE}/mem_banks/0/properties"),

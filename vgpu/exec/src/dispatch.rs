@@ -32,7 +32,7 @@ pub struct Dispatch {
     pub queue: u64,
     /// The dispatch id (its index in the queue).
     pub id: u64,
-    /// The first SGPRs, where whoever launches sets registers himself; else the descriptor says what they hold.
+    /// User SGPRs (`COMPUTE_USER_DATA`), where a command buffer sets them; else the descriptor says what they hold.
     pub user: Option<Vec<u32>>,
     /// The id of the first workgroup.
     pub first_group: [u32; 3],

@@ -11,7 +11,7 @@ mod plain;
 mod rows;
 mod swizzle;
 
-use crate::valu::{F16, F32, F64, Format, Mode, is_nan, is_small};
+use crate::valu::{F16, F32, F64, Format, Mode, flushed, is_nan};
 use crate::{Args, Src, env::VectorFn};
 
 use plain::{plain, quick};
@@ -75,9 +75,6 @@ impl Kind {
     /// A float with its denormals as zeros of their sign.
     #[inline(always)]
     pub(crate) fn flush(self, x: u64) -> u64 {
-        fn flushed<F: Format>(x: u64) -> u64 {
-            if is_small::<F>(x) { x & F::SIGN } else { x }
-        }
         match self {
             Self::F16 => flushed::<F16>(x),
             Self::F32 => flushed::<F32>(x),

@@ -118,6 +118,14 @@ pub struct Chip {
     pub l2_kib: u32,
 }
 
+impl Chip {
+    /// Its name as the kernel's and Mesa's drivers write it: `navi10`.
+    #[must_use]
+    pub fn driver_name(&self) -> String {
+        self.name.replace(' ', "").to_lowercase()
+    }
+}
+
 macro_rules! targets {
     ($($name:ident)*) => {
         $(mod $name;)*

@@ -111,11 +111,7 @@ impl Drop for JobGuard {
         let mut table = self.gems.table();
         table.jobs.remove(&self.number);
         let oldest = table.jobs.first().copied().unwrap_or(u64::MAX);
-        let (now, later) = std::mem::take(&mut table.hidden).into_iter().partition(|h| h.after < oldest);
-        table.hidden = later;
-        let now: Vec<Hidden> = now;
-        now.iter().for_each(|hidden| self.vm.hide_range(hidden.base, hidden.bytes));
-        drop(table);
+        table.hide_now(self.vm, |hidden| hidden.after < oldest);
     }
 }
 
@@ -143,6 +139,12 @@ impl Table {
         } else {
             self.hidden.push(Hidden { after: self.last_job, base, bytes, _gem: gem });
         }
+    }
+
+    /// Hides those of the mappings that wait for it.
+    fn hide_now(&mut self, vm: &Vm, which: impl Fn(&Hidden) -> bool) {
+        let now = self.hidden.extract_if(.., |hidden| which(hidden));
+        now.for_each(|hidden| vm.hide_range(hidden.base, hidden.bytes));
     }
 
     /// Takes these addresses out of the mappings; parts of mappings around them stay.
@@ -182,10 +184,7 @@ impl Table {
             return Err(Errno::INVALID);
         }
         // What was there is seen no more from here on: the kernel writes the new one over it.
-        let over = |h: &Hidden| h.base <= last && h.base + (h.bytes - 1) >= base;
-        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.hidden).into_iter().partition(over);
-        self.hidden = later;
-        now.iter().for_each(|hidden| vm.hide_range(hidden.base, hidden.bytes));
+        self.hide_now(vm, |h| h.base <= last && h.base + (h.bytes - 1) >= base);
         vm.show(Region {
             base,
             bytes: mapping.bytes,

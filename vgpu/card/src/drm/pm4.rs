@@ -13,6 +13,7 @@ use crate::device::{Device, ticks};
 use crate::events::Fault;
 use crate::memory::canonical;
 use crate::queue::Failure;
+use crate::sdma::compare;
 
 /// Which ring a command buffer goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -346,18 +347,7 @@ impl Engine {
             return Err(refused("WAIT_REG_MEM for a register"));
         }
         let word = self.device.vm.word32(at).ok_or(Failure::absent(at))?;
-        let holds = || {
-            let value = word.load(Ordering::Acquire) & mask;
-            match control & 7 {
-                1 => value < wanted,
-                2 => value <= wanted,
-                3 => value == wanted,
-                4 => value != wanted,
-                5 => value >= wanted,
-                6 => value > wanted,
-                _ => true,
-            }
-        };
+        let holds = || compare(control & 7, word.load(Ordering::Acquire) & mask, wanted);
         let started = Instant::now();
         let late = || started.elapsed() > self.device.settings.deadline;
         if self.device.progress.wait(holds, late) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use wave32_exec::Region;
 
-use super::{Doomed, Vm, count, lock, map};
+use super::{FreedMapping, Vm, count, lock, map};
 use crate::errno::{Errno, Result};
 
 /// Bytes of the card's own or of pinned host memory: where they lie in the file, and where the card finds them.
@@ -34,9 +34,9 @@ impl Vm {
     pub fn release(&self, backing: &Backing) {
         count(&mut lock(&self.table), backing.vram, backing.bytes, false);
         let &Backing { offset, host, bytes, .. } = backing;
-        lock(&self.doomed).push(Doomed { address: host, bytes, offset });
+        lock(&self.freed).push(FreedMapping { address: host, bytes, offset });
         if self.users.load(Ordering::Acquire) == 0 {
-            self.bury();
+            self.unmap_freed();
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(vm.region(high + 0x4000), None);
         let rest = vm.region(high + 0x6000).unwrap();
         assert_eq!((rest.base, rest.bytes, rest.token), (high + 0x6000, 0xa000, backing.host + 0x6000));
-        // Asked with 48 bits, answered so.
+        // For an address of 48 bits the region has such a base.
         let short = high & 0xffff_ffff_ffff;
         assert_eq!(vm.region(short + 0x6010).map(|r| r.base), Some(short + 0x6000));
         vm.hide_range(high, 1 << 16);

@@ -3,7 +3,7 @@
 use super::arith::{
     add, fma, ldexp, mad, mad_legacy, max, max3, med3, min, min3, mul, mul_legacy, nan_of, sub,
 };
-use super::format::{Exact, F16, F32, F64, Format, exponent, input, is_nan, is_small, output};
+use super::format::{Exact, F16, F32, F64, Format, exponent, flushed, input, is_nan, is_small, output};
 use super::mode::Mode;
 use crate::lanes::lanes;
 
@@ -117,16 +117,11 @@ lanes! {
     v_cubema_f32: F32(F32, F32, F32) |m, a, b, c| cube(m, [a, b, c], Cube::Ma);
 }
 
-#[inline(always)]
-fn flushed(x: u64) -> u64 {
-    if is_small::<F32>(x) { x & F32::SIGN } else { x }
-}
-
 /// `v_mad_f32` as the host rounds it, to nearest.
 #[inline(always)]
 fn mad_nearest(a: u64, b: u64, c: u64) -> u64 {
-    let product = flushed(F32::mul_nearest(flushed(a), flushed(b)));
-    flushed(F32::add_nearest(product, flushed(c)))
+    let product = flushed::<F32>(F32::mul_nearest(flushed::<F32>(a), flushed::<F32>(b)));
+    flushed::<F32>(F32::add_nearest(product, flushed::<F32>(c)))
 }
 
 /// `v_mul_legacy_f32` the same way.
@@ -140,8 +135,8 @@ fn mul_legacy_nearest(a: u64, b: u64) -> u64 {
 /// `v_mad_legacy_f32` the same way.
 #[inline(always)]
 fn mad_legacy_nearest(a: u64, b: u64, c: u64) -> u64 {
-    let product = flushed(mul_legacy_nearest(flushed(a), flushed(b)));
-    flushed(F32::add_nearest(product, flushed(c)))
+    let product = flushed::<F32>(mul_legacy_nearest(flushed::<F32>(a), flushed::<F32>(b)));
+    flushed::<F32>(F32::add_nearest(product, flushed::<F32>(c)))
 }
 
 /// The specular term's product: the least float where the exponent or the power says that there is no light.

@@ -207,6 +207,12 @@ pub fn is_small<F: Format>(x: u64) -> bool {
     x & F::INF == 0
 }
 
+/// With denormals as zeros of their sign.
+#[inline(always)]
+pub fn flushed<F: Format>(x: u64) -> u64 {
+    if is_small::<F>(x) { x & F::SIGN } else { x }
+}
+
 /// The biased exponent.
 #[inline(always)]
 pub fn exponent<F: Format>(x: u64) -> i32 {
@@ -216,13 +222,13 @@ pub fn exponent<F: Format>(x: u64) -> i32 {
 /// An input as the mode has it: denormals may count as zeros.
 #[inline(always)]
 pub fn input<F: Format>(m: Mode, x: u64) -> u64 {
-    if !m.denormals_in::<F>() && is_small::<F>(x) { x & F::SIGN } else { x }
+    if m.denormals_in::<F>() { x } else { flushed::<F>(x) }
 }
 
 /// A result as the mode has it: denormals may be flushed.
 #[inline(always)]
 pub fn output<F: Format>(m: Mode, x: u64) -> u64 {
-    if !m.denormals_out::<F>() && is_small::<F>(x) { x & F::SIGN } else { x }
+    if m.denormals_out::<F>() { x } else { flushed::<F>(x) }
 }
 
 /// A number: `significand * 2^exp`; the significand's last bit may stand for all below it that were not zero.

@@ -14,7 +14,7 @@ mod packed;
 mod special;
 
 pub(crate) use arith::ldexp;
-pub(crate) use format::{F16, F32, F64, Format, is_nan, is_small};
+pub(crate) use format::{F16, F32, F64, Format, flushed, is_nan};
 pub(crate) use mode::Mode;
 
 use crate::env::VectorFn;

@@ -18,7 +18,7 @@ use wave32_cards::targets;
 pub fn families() -> Vec<String> {
     let rdna1 = targets::TARGETS.iter().filter(|target| target.family == targets::Family::Gfx10_1);
     let chips = rdna1.filter(|target| target.code_of.is_some()).filter_map(|target| target.chip);
-    chips.map(|chip| chip.name.replace(' ', "").to_lowercase()).collect()
+    chips.map(|chip| chip.driver_name()).collect()
 }
 
 /// Longest that one family may take: 60 kernels take a few seconds.
