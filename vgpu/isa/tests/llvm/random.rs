@@ -165,9 +165,10 @@ fn encodings(rng: &mut StdRng, target: Target, wave64: bool) -> Vec<[u32; 3]> {
         };
         let code = u32::from(op.row().code) + base;
         all.extend((0..EACH * factor).map(|_| random(rng, form, code)));
-        // At least one that we take for right, so that each operation is met.
-        let right =
-            (0..10_000).map(|_| random(rng, form, code)).find(|words| decode(words, target, wave64).is_ok());
+        // At least one that we take for right and LLVM must too, so that each operation is met.
+        let right = (0..10_000)
+            .map(|_| random(rng, form, code))
+            .find(|words| decode(words, target, wave64).is_ok_and(|inst| !has_idle_source(words, &inst)));
         all.extend(right);
     }
     for place in &FORMATS {
