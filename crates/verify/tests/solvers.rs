@@ -248,7 +248,7 @@ fn every_solver_of_products_is_right() {
     let forms = ["rows", "columns", "outer"].into_iter().flat_map(|form| ["a", "b"].map(|side| (form, side)));
     let configs: Vec<String> =
         forms.flat_map(|(form, side)| [1, 2, 4, 8].map(|splits| format!("{form}-{side}/{splits}"))).collect();
-    let (mut failures, mut ran) = (Vec::new(), BTreeMap::new());
+    let mut failures = Vec::new();
     let all = fuzz::problems(400, rng.random(), &[Direction::Forward], &DType::ALL);
     for problem in all.into_iter().filter(|p| p.conv().is_none()).take(20) {
         let caps = device.caps().clone();
@@ -265,19 +265,12 @@ fn every_solver_of_products_is_right() {
         }
         for plan in plans {
             let error = error_of(device.as_mut(), &plan, &mut rng);
-            if error > limit(problem.dtype()) {
+            if error.is_nan() || error > limit(problem.dtype()) {
                 failures.push(format!("{problem}: {} {}: {error:.3e}", plan.solver, plan.config));
-            }
-            for launch in &plan.launches {
-                *ran.entry(launch.kernel.clone()).or_insert(0) += 1;
             }
         }
     }
-    println!("{ran:?}");
     assert!(failures.is_empty(), "{} wrong:\n{}", failures.len(), failures.join("\n"));
-    // Nine kernels of three types, and what packs and adds.
-    let skinny = ran.keys().filter(|name| name.starts_with("skinny")).count();
-    assert!(skinny >= 12, "{skinny} kernels of skinny were reached: {ran:?}");
 }
 
 /// The cheapest plan over the shapes that launches each of the kernels, by kernel.

@@ -249,7 +249,7 @@ impl Gems {
         }
         let mut table = self.table();
         let wants_visible = a.flags & CPU_ACCESS != 0;
-        let fits = !wants_visible || table.visible() + bytes <= VISIBLE_BYTES;
+        let fits = !wants_visible || table.visible().saturating_add(bytes) <= VISIBLE_BYTES;
         let mut backing = Err(Errno::NO_MEMORY);
         if a.domains & VRAM != 0 && fits {
             backing = vm.back(bytes, true);
