@@ -35,7 +35,7 @@ fn planted_faults_get_their_verdicts_and_the_rest_passes() {
     let lines: Vec<String> =
         (20..27).map(|h| format!("MIOpenDriver conv -n 1 -c 8 -H {h} -W 12 -k 8 -y 3 -x 3 -F 1")).collect();
     let mut args: Vec<&str> = lines.iter().map(String::as_str).collect();
-    args.extend(["--deadline", "2", "--memory-cap", "300M", "--seed", "11"]);
+    args.extend(["--deadline", "6", "--memory-cap", "300M", "--seed", "11"]);
     let plant = "hang:-H 20,crash:-H 21,wrong:-H 22,oom:-H 23,flaky:-H 24,lost:-H 25";
     let begin = Instant::now();
     let (code, report) = report(plant, &args);

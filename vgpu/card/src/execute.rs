@@ -2,6 +2,7 @@
 
 use wave32_exec::{DESCRIPTOR_BYTES, Descriptor, Location, Options, Signals, Stop};
 use wave32_isa::Target;
+use wave32_model::ModelCard;
 
 use crate::aql::{Dispatch, error};
 use crate::device::{Device, ticks};
@@ -10,6 +11,7 @@ use crate::names::Names;
 use crate::queue::Failure;
 use crate::report::{Finding, Report};
 use crate::settings::Settings;
+use crate::times::Times;
 
 /// Waves of a compute unit: two SIMDs of 20.
 const WAVES_PER_CU: u32 = 40;
@@ -20,6 +22,7 @@ pub struct Executor {
     options: Options,
     names: Names,
     report: Report,
+    times: Option<Times>,
 }
 
 impl Signals for Device {
@@ -52,6 +55,7 @@ impl Executor {
             options,
             names: Names::default(),
             report,
+            times: settings.time.as_ref().and(ModelCard::of(settings.card.board)).map(Times::new),
         }
     }
 
@@ -80,7 +84,7 @@ impl Executor {
                 trusted_copies: rocr || name.starts_with("__amd_rocclr_"),
                 ..wave32_exec::Dispatch::default()
             };
-            self.inner.run(&device.vm, &dispatch, &options, device)
+            self.launch(device, &dispatch, options)
         });
         self.ended(name, outcome)
     }
@@ -91,8 +95,24 @@ impl Executor {
         device: &'static Device,
         dispatch: &wave32_exec::Dispatch,
     ) -> Result<(), Failure> {
-        let outcome = self.inner.run(&device.vm, dispatch, &self.options, device);
+        let outcome = self.launch(device, dispatch, self.options.clone());
         self.ended(dispatch.name.clone(), outcome)
+    }
+
+    fn launch(
+        &self,
+        device: &'static Device,
+        dispatch: &wave32_exec::Dispatch,
+        mut options: Options,
+    ) -> Result<wave32_exec::Report, Stop> {
+        let Some(times) = &self.times else {
+            return self.inner.run(&device.vm, dispatch, &options, device);
+        };
+        let begun = times.begin(&device.vm, dispatch);
+        options.trace = begun.trace();
+        let ran = self.inner.run(&device.vm, dispatch, &options, device)?;
+        times.ended(&device.vm, dispatch, begun);
+        Ok(ran)
     }
 
     fn ended(&self, name: String, outcome: Result<wave32_exec::Report, Stop>) -> Result<(), Failure> {
@@ -124,7 +144,7 @@ impl Executor {
 
     /// The process is about to end, or may be.
     pub fn write_report(&self) {
-        self.report.write();
+        self.report.write(self.times.as_ref().map(Times::totals));
     }
 }
 
@@ -151,8 +171,10 @@ fn describe(stop: &Stop) -> (&'static str, Option<&Location>, Failure) {
 
 /// Runs when the process ends in an orderly way.
 extern "C" fn at_exit() {
-    if let Some(device) = Device::current() {
-        device.executor.write_report();
+    let Some(device) = Device::current() else { return };
+    device.executor.write_report();
+    if let (Some(times), Some(folder)) = (&device.executor.times, &device.settings.time) {
+        times.leave(folder);
     }
 }
 

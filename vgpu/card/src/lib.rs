@@ -44,5 +44,6 @@ mod signal;
 #[path = "../../../crates/preload/src/stderr.rs"]
 mod stderr;
 mod sysfs;
+mod times;
 mod topology;
 mod user;

@@ -350,6 +350,12 @@ impl Vm {
         Some(())
     }
 
+    /// Address and bytes of all that the card sees.
+    pub fn buffers(&self) -> Vec<(u64, u64)> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions.values().map(|region| (region.base, region.bytes)).collect()
+    }
+
     /// Copies within the card's memory, through buffers' ends, up to the first address that is not there or not to be
     /// written. To be used while [`InUse`] is held.
     pub fn copy(&self, to: u64, from: u64, bytes: u64) -> std::result::Result<(), Fault> {

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use wave32_exec::{Class, Counts};
+use wave32_model::Totals;
 
 use crate::settings::Settings;
 
@@ -28,6 +29,14 @@ struct Content {
     kernels: BTreeMap<String, Kernel>,
     operations: BTreeSet<&'static str>,
     findings: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    content: &'a Content,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modelled: Option<Totals>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -55,9 +64,11 @@ impl Report {
     /// As asked for. Processes that the launched one starts write files of their own.
     pub fn new(settings: &Settings) -> Self {
         let process = std::process::id();
+        // With `--time`, the launcher stays the program's parent; else it became the program.
+        let started = if settings.time.is_some() { std::os::unix::process::parent_id() } else { process };
         let main = std::env::var("WAVE32_VGPU_MAIN").ok().and_then(|pid| pid.parse::<u32>().ok());
         let file = settings.report.clone().map(|file| match main {
-            Some(main) if main != process => {
+            Some(main) if main != started => {
                 let mut name = file.into_os_string();
                 name.push(format!(".{process}"));
                 PathBuf::from(name)
@@ -107,11 +118,12 @@ impl Report {
         self.content.lock().unwrap_or_else(PoisonError::into_inner).findings.push(finding);
     }
 
-    /// Writes the file.
-    pub fn write(&self) {
+    /// Writes the file; with what was modelled, where that was asked for.
+    pub fn write(&self, modelled: Option<Totals>) {
         let Some(file) = &self.file else { return };
         let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = serde_json::to_string_pretty(&*content).map_err(std::io::Error::from);
+        let text = serde_json::to_string_pretty(&Whole { content: &content, modelled })
+            .map_err(std::io::Error::from);
         if let Err(error) = text.and_then(|text| std::fs::write(file, text + "\n")) {
             log!("the report {} could not be written: {error}", file.display());
         }

@@ -18,6 +18,8 @@ pub struct Settings {
     pub report: Option<PathBuf>,
     /// `DEADLINE`: seconds a kernel may take, with decimals if need be.
     pub deadline: Duration,
+    /// `TIME`: a folder for modelled times, where those are wanted.
+    pub time: Option<PathBuf>,
     /// `TRACE=1`: each ioctl and packet on stderr.
     pub trace: bool,
 }
@@ -65,6 +67,7 @@ impl Settings {
             threads: number("THREADS")?,
             report: set("REPORT").map(PathBuf::from),
             deadline,
+            time: set("TIME").map(PathBuf::from),
             trace: flag("TRACE")?,
         })
     }
@@ -96,7 +99,7 @@ mod tests {
         assert_eq!(read("REPORT", "/x").unwrap().report, Some(PathBuf::from("/x")));
         assert_eq!(read("DEADLINE", "2").unwrap().deadline, Duration::from_secs(2));
         assert_eq!(read("DEADLINE", "0.05").unwrap().deadline, Duration::from_millis(50));
-        assert!(read("TRACE", "1").unwrap().trace);
+        assert!(read("TRACE", "1").unwrap().trace && read("TIME", "/x").unwrap().time == Some("/x".into()));
         assert_eq!(read("CARD", "").unwrap(), plain, "empty is not set");
     }
 

@@ -58,10 +58,10 @@ fn cell(problem: &Problem, model: &Model, ratios: &mut Vec<f64>) -> String {
     };
     match model.plan(&plan, Effort::SAMPLE) {
         Ok(time) => {
-            ratios.push(time.seconds / quick);
-            let longest = time.launches.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+            ratios.push(time.time.low / quick);
+            let longest = time.launches.iter().max_by(|a, b| a.time.low.total_cmp(&b.time.low));
             let bound = longest.map_or(String::new(), |l| l.bound.to_string());
-            format!("{:.3} ({bound}) / {:.3}", time.seconds * 1e3, quick * 1e3)
+            format!("{:.3}-{:.3} ({bound}) / {:.3}", time.time.low * 1e3, time.time.high * 1e3, quick * 1e3)
         }
         Err(error) => format!("{error}"),
     }

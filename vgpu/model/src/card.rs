@@ -1,7 +1,7 @@
 //! The cards, by the figures that the model needs.
 
+use crate::constants as c;
 use wave32_cards::Board;
-use wave32_solve::{DeviceCaps, usual_boards};
 
 /// A card whose time is modelled.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,8 +12,10 @@ pub struct ModelCard {
     pub target: &'static str,
     /// Workgroup processors: pairs of CUs.
     pub wgps: u64,
-    /// Hz.
+    /// Hz: the boost clock.
     pub clock: f64,
+    /// Hz: the game clock; where the maker tells none, the base clock, or else the boost clock.
+    pub game_clock: f64,
     /// Bytes a second at the bus's rate.
     pub bandwidth: f64,
     /// L2 slices: one for each 16 bits of the bus.
@@ -27,35 +29,45 @@ pub struct ModelCard {
 }
 
 impl ModelCard {
-    /// The cards that are modelled where nobody names one, as [`usual_boards`] has them.
+    /// The cards that are modelled where nobody names one, as `wave32_solve::usual_boards` has them.
+    #[cfg(feature = "plans")]
     pub fn usual() -> Vec<ModelCard> {
-        usual_boards().into_iter().filter_map(ModelCard::of).collect()
+        wave32_solve::usual_boards().into_iter().filter_map(ModelCard::of).collect()
     }
 
     /// A board of RDNA1, whose instructions the model knows, with memory that is its own.
     pub fn of(board: &'static Board) -> Option<ModelCard> {
         let target = board.target();
         let chip = target.chip.filter(|_| wave32_cards::rdna1().any(|card| card == board))?;
-        let caps = DeviceCaps::of(board);
         // A slice for each 16 bits of a GDDR6 bus; those of a narrower board than the chip's widest are off.
         let l2_slices = u64::from((board.memory.bus_bits / 16).min(chip.l2_kib / 256));
         Some(ModelCard {
             name: board.name,
             target: target.name,
-            wgps: u64::from(caps.compute_units / 2),
-            clock: f64::from(caps.clock_mhz) * 1e6,
-            bandwidth: caps.bandwidth_gbs * 1e9,
+            wgps: u64::from(board.compute_units / 2),
+            clock: f64::from(board.clocks.boost) * 1e6,
+            game_clock: f64::from(board.clocks.game.or(board.clocks.base).unwrap_or(board.clocks.boost))
+                * 1e6,
+            bandwidth: board.memory.bandwidth_gbs() * 1e9,
             l2_slices,
             l2_bytes: l2_slices * (256 << 10),
             arrays: u64::from(chip.shader_engines * chip.arrays_per_engine),
-            launch: caps.launch_us * 1e-6,
+            launch: c::LAUNCH_US as f64 * 1e-6,
         })
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "plans"))]
 mod tests {
     use super::ModelCard;
+    use wave32_solve::{DeviceCaps, usual_boards};
+
+    #[test]
+    fn a_launch_costs_what_the_solvers_count() {
+        for (board, card) in usual_boards().into_iter().zip(ModelCard::usual()) {
+            assert_eq!(DeviceCaps::of(board).launch_us * 1e-6, card.launch);
+        }
+    }
 
     #[test]
     fn figures_of_the_usual_cards() {

@@ -32,6 +32,7 @@ constants! {
     TRANS_CLOCKS = 4 "clocks a wave32 transcendental keeps its unit", "RDNA whitepaper: 8 lanes a clock";
     QUARTER_CLOCKS = 4 "clocks of 32-bit integer multiplies", "LLVM SISchedule.td: WriteQuarterRate32, WriteIntMul";
     DOUBLE_CLOCKS = 16 "clocks of f64 instructions", "f64 at 1/16 rate (public specification of Navi 10)";
+    VGPR_BANKS = 4 "banks of each SIMD's VGPRs, a register in the bank of its number modulo 4; a bank reads one register a clock", "LLVM 13 GCNRegBankReassign.cpp, for gfx10; how much of it hardware hides is not public: nothing, and all, are the two ends of each modelled time";
     VALU_LATENCY = 5 "clocks to a dependent instruction", "LLVM SISchedule.td, GFX10SpeedModel: Write32Bit, WriteFloatFMA";
     WIDE_LATENCY = 6 "clocks, 64-bit results", "LLVM SISchedule.td, GFX10SpeedModel: Write64Bit";
     TRANS_LATENCY = 10 "clocks", "LLVM SISchedule.td, GFX10SpeedModel: WriteTrans32";
@@ -56,6 +57,7 @@ constants! {
     L1_LATENCY = 140 "clocks", "estimate between L0 and L2";
     L2_LATENCY = 230 "clocks", "see L0_LATENCY: 103 ns";
     DRAM_NS = 206 "ns", "Chips and Cheese, same article: 226 ns on RDNA2, less 20 ns of an Infinity Cache that RDNA1 lacks; 321 clocks at 1.56 GHz, where LLVM's GFX10SpeedModel has WriteVMEM 320";
+    LAUNCH_US = 5 "us from one dependent launch's end to the next one's start", "estimate; the solvers count with the same";
     DRAM_PERCENT = 85 "percent of the bus rate that long streams reach", "estimate";
 }
 

@@ -1,6 +1,7 @@
 //! What the model must know of an instruction, worked out once.
 
 use crate::constants as c;
+use std::collections::BTreeSet;
 use wave32_exec::Class;
 use wave32_isa::{Access, Form, Inst, Opcode, Operand, Ty};
 
@@ -43,6 +44,8 @@ pub(crate) struct Issue {
     pub(crate) clocks: u8,
     /// Clocks to a dependent instruction.
     pub(crate) latency: u8,
+    /// Clocks more that a half keeps the unit if nothing hides that sources lie in one bank.
+    pub(crate) conflicts: u8,
     pub(crate) reads: Box<[u16]>,
     pub(crate) writes: Box<[u16]>,
     pub(crate) wait: Option<Wait>,
@@ -81,6 +84,7 @@ impl Issue {
             unit,
             clocks: clocks as u8,
             latency: latency as u8,
+            conflicts: if matches!(unit, Unit::Valu | Unit::Trans) { conflicts(inst) } else { 0 },
             reads: reads.into_iter().filter(|r| usize::from(*r) < REGISTERS).collect(),
             writes: writes.into_iter().filter(|r| usize::from(*r) < REGISTERS).collect(),
             wait: wait(inst),
@@ -91,6 +95,14 @@ impl Issue {
             dwords: inst.len / 4,
         }
     }
+}
+
+/// Clocks that the fullest bank reads longer than one: by the different VGPRs among the sources.
+fn conflicts(inst: &Inst) -> u8 {
+    let sources = inst.args().iter().filter(|a| a.access != Access::W).filter_map(|a| a.operand.as_vgpr());
+    let different: BTreeSet<usize> = sources.collect();
+    let in_bank = |bank: u64| different.iter().filter(|v| **v as u64 % c::VGPR_BANKS == bank).count();
+    (0..c::VGPR_BANKS).map(in_bank).max().unwrap_or(0).saturating_sub(1) as u8
 }
 
 fn register(operand: Operand) -> Option<u16> {

@@ -4,13 +4,16 @@ use crate::card::ModelCard;
 use crate::constants as c;
 use crate::hierarchy::Rates;
 use crate::reuse::{self, Extent};
-use crate::stream::{Recorded, Recorder};
+use crate::stream::{FIRST, Recorded, Recorder};
+#[cfg(feature = "plans")]
 use crate::tensors::Tensors;
-use crate::time::{Bound, LaunchTime, Waits};
+use crate::time::{Bound, Bracket, LaunchTime, Waits};
 use crate::wgp::{self, Cause, Ran, Work};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
-use wave32_exec::{Dispatch, Executor, Memory as _, Options, Stop};
+use wave32_exec::{Dispatch, Stop, Trace};
+#[cfg(feature = "plans")]
+use wave32_exec::{Executor, Options};
 
 /// How much is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +47,7 @@ pub enum LaunchError {
 ///
 /// # Errors
 /// See [`LaunchError`].
+#[cfg(feature = "plans")]
 pub fn launch(
     executor: &Executor<Tensors>,
     memory: &Tensors,
@@ -52,67 +56,151 @@ pub fn launch(
     card: &ModelCard,
     effort: Effort,
 ) -> Result<LaunchTime, LaunchError> {
-    let descriptor = &dispatch.descriptor;
-    let size = dispatch.workgroup.map(u32::from);
-    let items: u64 = size.iter().map(|&s| u64::from(s)).product();
-    if items == 0 || dispatch.grid.contains(&0) {
+    let grid = workgroups(dispatch)?;
+    let recorded = record(executor, memory, dispatch, grid, effort)?;
+    time(&recorded, dispatch, tensors, card, effort)
+}
+
+/// Records a sample of the workgroups of a launch that runs for its own sake.
+pub struct Watch {
+    recorder: Arc<Recorder>,
+}
+
+impl Watch {
+    /// Groups of neighbours that are watched.
+    const SAMPLES: u64 = 24;
+
+    /// For a launch that has not begun.
+    ///
+    /// # Errors
+    /// [`LaunchError::Shape`] where it has no work-items.
+    pub fn new(dispatch: &Dispatch, effort: Effort) -> Result<Self, LaunchError> {
+        let grid = workgroups(dispatch)?;
+        let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
+        let chosen = match total {
+            0..=128 => (0..total).collect(),
+            _ => (0..Self::SAMPLES)
+                .flat_map(|i| neighbours(grid, (2 * i + 1) * total / (2 * Self::SAMPLES)))
+                .collect(),
+        };
+        let entry = dispatch.kernel_object.wrapping_add_signed(dispatch.descriptor.entry);
+        let recorder = Recorder::new(entry, !dispatch.descriptor.wave32());
+        Ok(Self { recorder: Arc::new(recorder.only(grid, chosen, effort.recorded)) })
+    }
+
+    /// What the executor's options take.
+    pub fn trace(&self) -> Arc<dyn Trace> {
+        self.recorder.clone()
+    }
+
+    /// The modelled time, once the launch has ended. `buffers`: address and bytes of all that it may read and write.
+    ///
+    /// # Errors
+    /// See [`LaunchError`].
+    pub fn time(
+        &self,
+        dispatch: &Dispatch,
+        buffers: &[(u64, u64)],
+        card: &ModelCard,
+        effort: Effort,
+    ) -> Result<LaunchTime, LaunchError> {
+        let recorded = self.recorder.finish();
+        if recorded.groups.is_empty() {
+            return Err(LaunchError::Shape("none of the sampled workgroups ran".into()));
+        }
+        let touched: BTreeSet<u32> = recorded.groups.iter().flat_map(|group| group.touched()).collect();
+        let used = |&(at, bytes): &(u64, u64)| {
+            let (first, end) = lines(at, bytes);
+            touched.range(first..end.max(first)).next().is_some()
+        };
+        let buffers: Vec<_> = buffers.iter().copied().filter(used).collect();
+        time(&recorded, dispatch, &buffers, card, effort)
+    }
+}
+
+/// Workgroups in x, y, z.
+fn workgroups(dispatch: &Dispatch) -> Result<[u32; 3], LaunchError> {
+    if dispatch.workgroup.contains(&0) || dispatch.grid.contains(&0) {
         return Err(LaunchError::Shape("a launch of no work-items".into()));
     }
-    let grid = [0, 1, 2].map(|i| dispatch.grid[i].div_ceil(size[i]));
+    Ok([0, 1, 2].map(|i| dispatch.grid[i].div_ceil(dispatch.workgroup[i].into())))
+}
+
+/// The lines of a buffer, as [`Recorder`] numbers them.
+fn lines(at: u64, bytes: u64) -> (u32, u32) {
+    let first = (at / c::LINE) as u32 & (FIRST - 1);
+    let count = (at % c::LINE + bytes).div_ceil(c::LINE).min(FIRST.into()) as u32;
+    (first, first.saturating_add(count).min(FIRST))
+}
+
+fn time(
+    recorded: &Recorded,
+    dispatch: &Dispatch,
+    tensors: &[(u64, u64)],
+    card: &ModelCard,
+    effort: Effort,
+) -> Result<LaunchTime, LaunchError> {
+    if recorded.elsewhere > 0 {
+        return Err(LaunchError::Shape("the kernel calls code that lies far from it".into()));
+    }
+    let descriptor = &dispatch.descriptor;
+    let grid = workgroups(dispatch)?;
     let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
+    let items: u64 = dispatch.workgroup.iter().map(|&s| u64::from(s)).product();
     let wave64 = !descriptor.wave32();
     let waves = items.div_ceil(if wave64 { 64 } else { 32 });
     let resident = resident(dispatch, waves, wave64)?;
-    let recorded = record(executor, memory, dispatch, grid, effort)?;
     let active = total.min(card.wgps) as f64;
     let most = 2.0 * c::FILL_CLOCK_BYTES as f64;
-    let dram_bytes_clock = card.bandwidth * c::DRAM_PERCENT as f64 / 100.0 / card.clock;
-    let rates = Rates {
-        l2: ((card.l2_slices * c::L2_CLOCK_BYTES) as f64 / active).min(most),
-        dram: (dram_bytes_clock / active).min(most),
-        dram_latency: (c::DRAM_NS as f64 * 1e-9 * card.clock).round(),
-        l1_lines: c::L1_BYTES / c::LINE * card.arrays / card.wgps,
-    };
-    let ranges: Vec<(u32, u32)> = tensors
-        .iter()
-        .map(|&(at, bytes)| ((at / c::LINE) as u32, (at + bytes).div_ceil(c::LINE) as u32))
-        .collect();
+    let ranges: Vec<(u32, u32)> = tensors.iter().map(|&(at, bytes)| lines(at, bytes)).collect();
     let extent = Extent { grid, at_once: resident * card.wgps, l2_lines: (card.l2_bytes / c::LINE) as f64 };
     let (tensors, dram_lines) = reuse::estimate(&recorded.groups, &ranges, &extent);
+    let dram_bytes = dram_lines * c::LINE as f64;
     // The busiest WGP's part.
     let part = total.div_ceil(card.wgps);
     let sampled = recorded.groups.len() as u64;
     let instructions = recorded.groups.iter().map(|g| g.instructions()).sum::<u64>() / sampled;
     let groups = simulated(part, resident, instructions, effort);
-    let cu_mode = descriptor.rsrc1 >> 29 & 1 == 0;
-    let work = Work {
-        recorded: &recorded,
-        wave64,
-        cu_mode,
-        groups: groups as usize,
-        resident: resident as usize,
-        rates,
-        tensors: &tensors,
+    let run = |clock: f64, bank_conflicts: bool| {
+        let dram_bytes_clock = card.bandwidth * c::DRAM_PERCENT as f64 / 100.0 / clock;
+        let rates = Rates {
+            l2: ((card.l2_slices * c::L2_CLOCK_BYTES) as f64 / active).min(most),
+            dram: (dram_bytes_clock / active).min(most),
+            dram_latency: (c::DRAM_NS as f64 * 1e-9 * clock).round(),
+            l1_lines: c::L1_BYTES / c::LINE * card.arrays / card.wgps,
+        };
+        let ran = wgp::run(&Work {
+            recorded,
+            wave64,
+            cu_mode: descriptor.rsrc1 >> 29 & 1 == 0,
+            groups: groups as usize,
+            resident: resident as usize,
+            rates,
+            tensors: &tensors,
+            bank_conflicts,
+        });
+        let clocks = ran.end + (part - groups) as f64 * period(&ran.ended, resident as usize);
+        let floor = dram_bytes / dram_bytes_clock;
+        (ran, clocks.max(floor), floor)
     };
-    let ran = wgp::run(&work);
-    let clocks = ran.end + (part - groups) as f64 * period(&ran.ended, resident as usize);
-    let dram_bytes = dram_lines * c::LINE as f64;
-    let floor = dram_bytes / dram_bytes_clock;
+    let (ran, clocks, floor) = run(card.clock, false);
+    let (_, slow_clocks, _) = run(card.game_clock, true);
+    let low = clocks / card.clock;
     let even = total as f64 / card.wgps as f64 / part as f64;
     Ok(LaunchTime {
         kernel: dispatch.name.clone(),
         groups: total,
         waves_per_group: waves,
         resident,
-        seconds: clocks.max(floor) / card.clock,
-        clocks: clocks.max(floor),
+        time: Bracket { low, high: (slow_clocks / card.game_clock).max(low) },
+        clocks,
         bound: Bound::Latency,
         valu: ran.valu / ran.end,
         transcendental: ran.trans / ran.end,
         lds: ran.lds / ran.end,
         l0: ran.traffic.l0.max(ran.traffic.fill) / ran.end,
         l2: ran.traffic.l2 / ran.end,
-        dram: (ran.traffic.dram / ran.end).max(floor / clocks.max(floor)),
+        dram: (ran.traffic.dram / ran.end).max(floor / clocks),
         even,
         waits: waits(&ran),
         dram_bytes: dram_bytes as u64,
@@ -122,6 +210,14 @@ pub fn launch(
         part,
     }
     .with_bound())
+}
+
+/// Workgroup `n`, and those beside it in x and y.
+fn neighbours(grid: [u32; 3], n: u64) -> Vec<u64> {
+    let (x, y) = (u64::from(grid[0]), u64::from(grid[1]));
+    let right = (n % x + 1 < x).then_some(n + 1);
+    let below = (n / x % y + 1 < y).then_some(n + x);
+    [Some(n), right, below].into_iter().flatten().collect()
 }
 
 /// Workgroups that a WGP holds at once: as VGPRs, wave slots and LDS allow.
@@ -140,6 +236,7 @@ fn resident(dispatch: &Dispatch, waves: u64, wave64: bool) -> Result<u64, Launch
 }
 
 /// Records workgroups spread over the grid, each with its neighbours in x and y.
+#[cfg(feature = "plans")]
 fn record(
     executor: &Executor<Tensors>,
     memory: &Tensors,
@@ -149,18 +246,15 @@ fn record(
 ) -> Result<Recorded, LaunchError> {
     let entry = dispatch.kernel_object.wrapping_add_signed(dispatch.descriptor.entry);
     let recorder = Arc::new(Recorder::new(entry, !dispatch.descriptor.wave32()));
-    let mut options =
-        Options { deadline: Duration::from_secs(60), trace: Some(recorder.clone()), ..Options::default() };
-    let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
-    let neighbours = |n: u64| {
-        let (x, y) = (u64::from(grid[0]), u64::from(grid[1]));
-        let right = (n % x + 1 < x).then_some(n + 1);
-        let below = (n / x % y + 1 < y).then_some(n + x);
-        [Some(n), right, below].into_iter().flatten().collect::<Vec<u64>>()
+    let mut options = Options {
+        deadline: std::time::Duration::from_secs(60),
+        trace: Some(recorder.clone()),
+        ..Options::default()
     };
+    let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
     let middle =
         total / 2 - u64::from(total > 1 && total.is_multiple_of(u64::from(grid[0]))) * (total / 2).min(1);
-    let first = neighbours(middle);
+    let first = neighbours(grid, middle);
     options.only = Some(first.clone().into());
     let report = executor.run(memory, dispatch, &options, &())?;
     let each = (report.instructions / first.len() as u64).max(1);
@@ -169,7 +263,7 @@ fn record(
         (0..total).collect()
     } else {
         let strata = more / 3;
-        (0..strata).flat_map(|i| neighbours((2 * i + 1) * total / (2 * strata))).collect()
+        (0..strata).flat_map(|i| neighbours(grid, (2 * i + 1) * total / (2 * strata))).collect()
     };
     rest.sort_unstable();
     rest.dedup();
@@ -178,12 +272,7 @@ fn record(
         options.only = Some(rest.into());
         executor.run(memory, dispatch, &options, &())?;
     }
-    let recorded = recorder.finish();
-    debug_assert!(memory.generation() > 0);
-    if recorded.elsewhere > 0 {
-        return Err(LaunchError::Shape("the kernel calls code that lies far from it".into()));
-    }
-    Ok(recorded)
+    Ok(recorder.finish())
 }
 
 /// Workgroups to simulate of the `part` that a WGP runs: all, or two rounds and the odd ones, or what is affordable.

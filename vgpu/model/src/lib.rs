@@ -14,16 +14,24 @@ mod constants;
 mod hierarchy;
 mod issue;
 mod launch;
+#[cfg(feature = "plans")]
 mod plan;
 mod reuse;
 mod stream;
+#[cfg(feature = "plans")]
 mod tensors;
 mod time;
+mod totals;
 mod wgp;
 
 pub use card::ModelCard;
 pub use constants::{CONSTANTS, Constant};
-pub use launch::{Effort, LaunchError, launch};
+#[cfg(feature = "plans")]
+pub use launch::launch;
+pub use launch::{Effort, LaunchError, Watch};
+#[cfg(feature = "plans")]
 pub use plan::{Model, ModelError};
+#[cfg(feature = "plans")]
 pub use tensors::Tensors;
-pub use time::{Bound, LaunchTime, PlanTime, Waits};
+pub use time::{Bound, Bracket, LaunchTime, PlanTime, Waits};
+pub use totals::{KernelTotal, Totals};

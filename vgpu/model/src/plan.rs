@@ -3,7 +3,7 @@
 use crate::card::ModelCard;
 use crate::launch::{Effort, LaunchError, launch};
 use crate::tensors::Tensors;
-use crate::time::PlanTime;
+use crate::time::{Bracket, PlanTime};
 use wave32_exec::{CodeObject, Dispatch, Executor, Stop};
 use wave32_isa::Target;
 use wave32_params::variants;
@@ -105,8 +105,14 @@ impl Model {
         }
         let waits = 1 + plan.waits().into_iter().filter(|&waits| waits).count();
         let between = waits as f64 * self.card.launch;
-        let seconds = launches.iter().map(|l| l.seconds).sum::<f64>() + between;
-        Ok(PlanTime { card: self.card.name, code: self.code.clone(), seconds, between, launches })
+        let time = launches.iter().map(|l| l.time).sum::<Bracket>() + Bracket { low: between, high: between };
+        Ok(PlanTime {
+            card: self.card.name,
+            code: self.code.clone(),
+            time,
+            between_us: between * 1e6,
+            launches,
+        })
     }
 
     /// As `crates/hip` launches: pointers, then the words.

@@ -3,7 +3,7 @@
 use crate::banks;
 use crate::constants::LINE;
 use crate::issue::Issue;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use wave32_exec::{Class, GroupTrace, SHARED_BASE, Trace, Wave};
 use wave32_isa::Inst;
@@ -58,6 +58,8 @@ pub(crate) struct Recorded {
     pub(crate) groups: Vec<GroupStream>,
     /// By place in the code.
     pub(crate) code: Vec<Option<Issue>>,
+    /// All workgroups'.
+    pub(crate) instructions: u64,
     /// Instructions elsewhere, which were not recorded.
     pub(crate) elsewhere: u64,
 }
@@ -67,13 +69,28 @@ pub(crate) struct Recorded {
 pub(crate) struct Recorder {
     entry: u64,
     wave64: bool,
+    chosen: Option<Chosen>,
     all: Arc<Mutex<Recorded>>,
+}
+
+/// Which workgroups are recorded.
+#[derive(Debug)]
+struct Chosen {
+    grid: [u32; 3],
+    numbers: BTreeSet<u64>,
+    /// No further ones once so many instructions were recorded.
+    instructions: u64,
 }
 
 impl Recorder {
     /// For a kernel whose first instruction is at `entry`.
     pub(crate) fn new(entry: u64, wave64: bool) -> Self {
-        Self { entry, wave64, all: Arc::default() }
+        Self { entry, wave64, chosen: None, all: Arc::default() }
+    }
+
+    /// Records these workgroups of the grid only (x runs fastest), until so many instructions were recorded.
+    pub(crate) fn only(self, grid: [u32; 3], numbers: BTreeSet<u64>, instructions: u64) -> Self {
+        Self { chosen: Some(Chosen { grid, numbers, instructions }), ..self }
     }
 
     /// What was recorded; workgroups in the order of their ids.
@@ -86,6 +103,14 @@ impl Recorder {
 
 impl Trace for Recorder {
     fn workgroup(&self, id: [u32; 3]) -> Option<Box<dyn GroupTrace>> {
+        if let Some(chosen) = &self.chosen {
+            let [x, y, z] = id.map(u64::from);
+            let number = (z * u64::from(chosen.grid[1]) + y) * u64::from(chosen.grid[0]) + x;
+            let recorded = || self.all.lock().unwrap_or_else(PoisonError::into_inner).instructions;
+            if !chosen.numbers.contains(&number) || recorded() >= chosen.instructions {
+                return None;
+            }
+        }
         Some(Box::new(Group {
             entry: self.entry,
             wave64: self.wave64,
@@ -146,6 +171,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.elsewhere += self.elsewhere;
+        all.instructions += self.stream.instructions();
         all.groups.push(std::mem::take(&mut self.stream));
         if all.code.len() < self.code.len() {
             all.code.resize(self.code.len(), None);

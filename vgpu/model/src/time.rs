@@ -1,10 +1,12 @@
 //! What comes out: modelled times, and why they are what they are.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::iter::Sum;
+use std::ops::Add;
 
 /// What a launch's time is made of, mostly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
     /// Issue of vector ALU instructions.
@@ -37,8 +39,57 @@ impl fmt::Display for Bound {
     }
 }
 
+/// A modelled time in seconds, from `low` to `high`; as JSON in ms.
+///
+/// `low`: at the boost clock, all conflicts of VGPR banks hidden. `high`: at the game clock, none hidden.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Ms", into = "Ms")]
+#[allow(missing_docs)] // its ends
+pub struct Bracket {
+    pub low: f64,
+    pub high: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Ms {
+    low: f64,
+    high: f64,
+}
+
+impl From<Bracket> for Ms {
+    fn from(seconds: Bracket) -> Self {
+        Self { low: seconds.low * 1e3, high: seconds.high * 1e3 }
+    }
+}
+
+impl From<Ms> for Bracket {
+    fn from(ms: Ms) -> Self {
+        Self { low: ms.low * 1e-3, high: ms.high * 1e-3 }
+    }
+}
+
+impl Add for Bracket {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { low: self.low + other.low, high: self.high + other.high }
+    }
+}
+
+impl Sum for Bracket {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Self::add)
+    }
+}
+
+impl fmt::Display for Bracket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} to {:.3} ms", self.low * 1e3, self.high * 1e3)
+    }
+}
+
 /// Shares of the time that waves spend not issuing.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
     /// For ALU results and behind branches.
     pub dependency: f64,
@@ -53,7 +104,7 @@ pub struct Waits {
 }
 
 /// The modelled time of one launch.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LaunchTime {
     /// The kernel.
     pub kernel: String,
@@ -64,8 +115,9 @@ pub struct LaunchTime {
     /// Workgroups that a WGP holds at once.
     pub resident: u64,
     /// Modelled, without what a launch costs by itself.
-    pub seconds: f64,
-    /// The same in clocks of the card.
+    #[serde(rename = "time_ms")]
+    pub time: Bracket,
+    /// Its low end in clocks of the card; the shares below are of that too.
     pub clocks: f64,
     /// What bounds it.
     pub bound: Bound,
@@ -131,9 +183,10 @@ pub struct PlanTime {
     /// The gfx target of the code that was looked at.
     pub code: String,
     /// Modelled: all launches and what each costs by itself.
-    pub seconds: f64,
-    /// Of which between launches.
-    pub between: f64,
+    #[serde(rename = "time_ms")]
+    pub time: Bracket,
+    /// Microseconds of it between launches.
+    pub between_us: f64,
     /// In order.
     pub launches: Vec<LaunchTime>,
 }
@@ -142,23 +195,16 @@ impl fmt::Display for PlanTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "modelled {:.3} ms on {} (a simulation of its workgroup processors from a sample of the {} code's \
+            "modelled {} on {} (a simulation of its workgroup processors from a sample of the {} code's \
              instructions; nothing was measured)",
-            self.seconds * 1e3,
-            self.card,
-            self.code
+            self.time, self.card, self.code
         )?;
         for l in &self.launches {
             let percent = |share: f64| (share * 100.0).round();
             writeln!(
                 f,
-                "  {:.3} ms  {}: {} workgroups of {} waves, {} at once a WGP; bound by {}",
-                l.seconds * 1e3,
-                l.kernel,
-                l.groups,
-                l.waves_per_group,
-                l.resident,
-                l.bound
+                "  {}  {}: {} workgroups of {} waves, {} at once a WGP; bound by {}",
+                l.time, l.kernel, l.groups, l.waves_per_group, l.resident, l.bound
             )?;
             writeln!(
                 f,
@@ -182,8 +228,8 @@ impl fmt::Display for PlanTime {
                 percent(w.barrier)
             )?;
         }
-        if self.between > 0.0 {
-            writeln!(f, "  {:.3} ms  between launches", self.between * 1e3)?;
+        if self.between_us > 0.0 {
+            writeln!(f, "  {:.3} ms  between launches", self.between_us * 1e-3)?;
         }
         Ok(())
     }

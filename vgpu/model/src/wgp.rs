@@ -21,6 +21,8 @@ pub(crate) struct Work<'a> {
     pub(crate) resident: usize,
     pub(crate) rates: Rates,
     pub(crate) tensors: &'a [Tensor],
+    /// Sources in one bank of VGPRs cost clocks.
+    pub(crate) bank_conflicts: bool,
 }
 
 /// Why a wave waits.
@@ -214,7 +216,8 @@ impl<'a> Wgp<'a> {
         let issue = wave.issue(recorded);
         let halves = if self.work.wave64 && event & ONE_HALF == 0 { 2.0 } else { 1.0 };
         let mut earliest = now + 1.0;
-        let kept = f64::from(issue.clocks) * halves;
+        let conflicts = if self.work.bank_conflicts { issue.conflicts } else { 0 };
+        let kept = f64::from(issue.clocks + conflicts) * halves;
         let unit = &mut self.simds[simd];
         unit.free[issue.unit as usize] = if issue.unit == Unit::None { 0.0 } else { now + kept };
         match issue.unit {
@@ -228,7 +231,8 @@ impl<'a> Wgp<'a> {
             Unit::Branch => earliest = now + wave.behind_branch(issue),
             _ => {}
         }
-        let latency = f64::from(issue.latency) + f64::from(issue.clocks) * (halves - 1.0);
+        let latency =
+            f64::from(issue.latency + conflicts) + f64::from(issue.clocks + conflicts) * (halves - 1.0);
         for &register in &issue.writes {
             wave.registers[usize::from(register)] = now + latency;
         }

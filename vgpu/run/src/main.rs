@@ -12,6 +12,7 @@ use wave32_cards::Board;
 use wave32_host::stream::{show, tell};
 
 mod program;
+mod timed;
 
 /// The card that one gets without asking.
 const USUAL: &str = "rx5600xt";
@@ -57,6 +58,9 @@ struct Run {
     /// Seconds that a kernel may take [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     deadline: Option<u32>,
+    /// Print how long each launch takes on the card when the program ends: modelled from the instructions that ran
+    #[arg(long)]
+    time: bool,
     /// Write what ran to this file as JSON: kernels, instructions, findings. Other processes that the program starts
     /// write FILE.PID
     #[arg(long, value_name = "FILE")]
@@ -89,7 +93,7 @@ fn main() -> ExitCode {
         return list(false);
     }
     match start(&run) {
-        Ok(never) => match never {},
+        Ok(code) => code,
         Err(error) => {
             tell(&format!("wave32-vgpu: {error:#}"));
             ExitCode::from(WRONG_USE)
@@ -138,8 +142,8 @@ fn table(json: bool) -> String {
     header + &wave32_cards::rdna1().map(row).collect::<String>()
 }
 
-/// Becomes the program; returns only if it cannot.
-fn start(run: &Run) -> Result<std::convert::Infallible> {
+/// Becomes the program; or, where times are wanted, runs it and returns as it ended.
+fn start(run: &Run) -> Result<ExitCode> {
     let library = library()?;
     let folder = library.parent().context("the library has no folder")?;
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -167,6 +171,10 @@ fn start(run: &Run) -> Result<std::convert::Infallible> {
             .with_context(|| format!("cannot write the report {}", report.display()))?;
         command.env("WAVE32_VGPU_REPORT", std::path::absolute(report)?);
         command.env("WAVE32_VGPU_MAIN", std::process::id().to_string());
+    }
+    command.env_remove("WAVE32_VGPU_TIME");
+    if run.time {
+        return timed::run(command).with_context(|| format!("cannot start {}", program.display()));
     }
     Err(command.exec()).with_context(|| format!("cannot start {}", program.display()))
 }

@@ -1,0 +1,108 @@
+//! `wave32-vgpu run --time`: modelled times of what a program, and the programs that it starts, launch.
+
+mod card;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use card::{DEADLINE, hipcc_missing, launcher, run};
+use serde_json::Value;
+
+fn program(folder: &Path) -> Option<PathBuf> {
+    if hipcc_missing() {
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/two_kernels.hip");
+    let binary = folder.join("two_kernels");
+    let mut command = Command::new("hipcc");
+    command.env("HIP_PLATFORM", "amd").args(["--offload-arch=gfx1010", "-O2", "-std=c++17"]);
+    let built = run(
+        {
+            command.arg(source).arg("-o").arg(&binary);
+            command
+        },
+        DEADLINE,
+    );
+    assert_eq!(built.code, Some(0), "{}", built.stderr);
+    Some(binary)
+}
+
+/// Launches, low and high ms of the kernel's row.
+fn row(modelled: &Value, kernel: &str) -> (u64, f64, f64) {
+    let rows = modelled["kernels"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["kernel"].as_str().unwrap().contains(kernel));
+    let row = row.unwrap_or_else(|| panic!("no {kernel}: {modelled:#}"));
+    let end = |which: &str| row["time_ms"][which].as_f64().unwrap();
+    (row["launches"].as_u64().unwrap(), end("low"), end("high"))
+}
+
+#[test]
+fn launches_have_a_modelled_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path()) else { return };
+    let report = folder.path().join("report.json");
+    let mut command = launcher();
+    command
+        .args(["run", "--card", "rx5600xt14gbps", "--time", "--report"])
+        .arg(&report)
+        .arg("--")
+        .arg(&program);
+    let ended = run(command, DEADLINE);
+    assert!(ended.code == Some(0) && ended.stdout == "passed\n", "{ended:?}");
+    assert!(ended.stderr.contains("modelled on RX 5600 XT 14 Gbps"), "{ended:?}");
+    assert!(
+        ended.stderr.contains("fma_chain(float*, float, float)") && ended.stderr.contains("copy_8_mib"),
+        "{ended:?}"
+    );
+    let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    let modelled = &report["modelled"];
+    // 16 MiB to move at 336 GB/s, or at what of it streams reach.
+    let (launches, low, high) = row(modelled, "copy_8_mib");
+    let floor = 16.0 * 1048.576 / 336.0 / 1e3;
+    assert!(launches == 3 && low > 3.0 * floor && high < 3.0 * 1.5 * floor, "{low} to {high}, floor {floor}");
+    // A chain of 1,024 FMAs, each of 5 clocks, and the loop around them.
+    let (launches, low, high) = row(modelled, "fma_chain");
+    let clocks = 2.0 * 1024.0 * 5.0 / 1750e3;
+    assert!(launches == 2 && low > clocks && low < 1.4 * clocks && high > low, "{low} to {high}: {clocks}");
+}
+
+#[test]
+fn processes_are_told_of_in_one_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path()) else { return };
+    let mut command = launcher();
+    let program = program.to_str().unwrap();
+    command.env("TMPDIR", folder.path());
+    command.args(["run", "--time", "--", "sh", "-c", &format!("{program} & {program}; wait")]);
+    let ended = run(command, DEADLINE);
+    assert!(ended.code == Some(0) && ended.stdout == "passed\npassed\n", "{ended:?}");
+    assert_eq!(ended.stderr.matches("modelled on RX 5600 XT").count(), 1, "{ended:?}");
+    let line = ended.stderr.lines().find(|line| line.contains("copy_8_mib")).unwrap();
+    assert!(line.split_whitespace().any(|word| word == "6"), "{line}");
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".json")), "{left:?}");
+}
+
+#[test]
+fn the_program_s_end_is_the_launcher_s() {
+    for (script, code) in
+        [("exit 7", 7), ("kill -9 $$", 128 + 9), ("kill -15 $PPID; exec sleep 60", 128 + 15)]
+    {
+        let mut command = launcher();
+        command.args(["run", "--time", "--", "sh", "-c", script]);
+        let ended = run(command, DEADLINE);
+        assert!(!ended.late && ended.signal.is_none() && ended.code == Some(code), "{script}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_program_that_launches_nothing_is_told_so() {
+    let mut command = launcher();
+    command.args(["run", "--time", "--", "true"]);
+    let ended = run(command, DEADLINE);
+    assert!(
+        ended.code == Some(0) && ended.stderr == "modelled: nothing was launched on the card\n",
+        "{ended:?}"
+    );
+}
