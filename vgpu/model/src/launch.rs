@@ -4,7 +4,7 @@ use crate::card::ModelCard;
 use crate::constants as c;
 use crate::hierarchy::Rates;
 use crate::reuse::{self, Extent};
-use crate::stream::{FIRST, Recorded, Recorder};
+use crate::stream::{Recorded, Recorder, STORED};
 #[cfg(feature = "plans")]
 use crate::tensors::Tensors;
 use crate::time::{Bound, Bracket, LaunchTime, Waits};
@@ -110,8 +110,7 @@ impl Watch {
         }
         let touched: BTreeSet<u32> = recorded.groups.iter().flat_map(|group| group.touched()).collect();
         let used = |&(at, bytes): &(u64, u64)| {
-            let (first, end) = lines(at, bytes);
-            touched.range(first..end.max(first)).next().is_some()
+            lines(at, bytes).into_iter().any(|(first, end)| touched.range(first..end).next().is_some())
         };
         let buffers: Vec<_> = buffers.iter().copied().filter(used).collect();
         time(&recorded, dispatch, &buffers, card, effort)
@@ -126,11 +125,12 @@ fn workgroups(dispatch: &Dispatch) -> Result<[u32; 3], LaunchError> {
     Ok([0, 1, 2].map(|i| dispatch.grid[i].div_ceil(dispatch.workgroup[i].into())))
 }
 
-/// The lines of a buffer, as [`Recorder`] numbers them.
-fn lines(at: u64, bytes: u64) -> (u32, u32) {
-    let first = (at / c::LINE) as u32 & (FIRST - 1);
-    let count = (at % c::LINE + bytes).div_ceil(c::LINE).min(FIRST.into()) as u32;
-    (first, first.saturating_add(count).min(FIRST))
+/// The lines of a buffer, as [`Recorder`] numbers them: those that are read, those that are written.
+fn lines(at: u64, bytes: u64) -> [(u32, u32); 2] {
+    let first = (at / c::LINE) as u32 & (STORED - 1);
+    let count = (at % c::LINE + bytes).div_ceil(c::LINE).min(STORED.into()) as u32;
+    let end = first.saturating_add(count).min(STORED);
+    [(first, end), (first | STORED, end + STORED)]
 }
 
 fn time(
@@ -152,7 +152,7 @@ fn time(
     let resident = resident(dispatch, waves, wave64)?;
     let active = total.min(card.wgps) as f64;
     let most = 2.0 * c::FILL_CLOCK_BYTES as f64;
-    let ranges: Vec<(u32, u32)> = tensors.iter().map(|&(at, bytes)| lines(at, bytes)).collect();
+    let ranges: Vec<(u32, u32)> = tensors.iter().flat_map(|&(at, bytes)| lines(at, bytes)).collect();
     let extent = Extent { grid, at_once: resident * card.wgps, l2_lines: (card.l2_bytes / c::LINE) as f64 };
     let (tensors, dram_lines) = reuse::estimate(&recorded.groups, &ranges, &extent);
     let dram_bytes = dram_lines * c::LINE as f64;

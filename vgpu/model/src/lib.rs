@@ -7,6 +7,10 @@
 //! and how far it errs where truth is known is in docs/model_vgpu.md.
 #![forbid(unsafe_code)]
 
+/// How far modelled times are from public measurements, as docs/model_error.md has it.
+pub const STATED_ERROR: &str =
+    "modelled speed over public measurements: geometric mean 1.08, spread 1.36; docs/model_error.md";
+
 mod banks;
 mod cache;
 mod card;
@@ -35,3 +39,17 @@ pub use plan::{Model, ModelError};
 pub use tensors::Tensors;
 pub use time::{Bound, Bracket, LaunchTime, PlanTime, Waits};
 pub use totals::{KernelTotal, Totals};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_stated_error_is_the_document_s() {
+        let document = include_str!("../../../docs/model_error.md");
+        let aside = document.lines().find(|line| line.starts_with("- Kept aside: ")).expect("a line");
+        let mut numbers =
+            aside.split([' ', ',']).filter(|word| word.contains('.') && word.parse::<f64>().is_ok());
+        let [mean, spread] = [(); 2].map(|()| numbers.next().expect("mean and spread"));
+        let stated = format!("geometric mean {mean}, spread {spread};");
+        assert!(super::STATED_ERROR.contains(&stated), "{stated}");
+    }
+}

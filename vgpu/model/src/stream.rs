@@ -12,6 +12,8 @@ use wave32_isa::Inst;
 pub(crate) const ONE_HALF: u32 = 1 << 31;
 /// A line's bit: this workgroup touches it for the first time.
 pub(crate) const FIRST: u32 = 1 << 31;
+/// A line's bit: it is written. What reads and what writes a line count apart: both move it.
+pub(crate) const STORED: u32 = 1 << 30;
 /// Code that is watched reaches this far from the kernel's entry, in dwords.
 const REACH: u64 = 1 << 18;
 
@@ -30,7 +32,7 @@ pub(crate) struct WaveStream {
     /// Places in the code, in dwords, and [`ONE_HALF`].
     pub(crate) events: Vec<u32>,
     pub(crate) did: Vec<Did>,
-    /// Line numbers (address / 128), and [`FIRST`].
+    /// Line numbers (address / 128, of which 30 bits), [`STORED`] and [`FIRST`].
     pub(crate) lines: Vec<u32>,
 }
 
@@ -46,7 +48,7 @@ impl GroupStream {
         self.waves.iter().map(|w| w.events.len() as u64).sum()
     }
 
-    /// The lines it touches, each once.
+    /// The lines it touches, each once, with [`STORED`].
     pub(crate) fn touched(&self) -> impl Iterator<Item = u32> {
         self.waves.iter().flat_map(|w| w.lines.iter().filter(|l| **l & FIRST != 0).map(|l| l & !FIRST))
     }
@@ -158,7 +160,7 @@ impl GroupTrace for Group {
             let did = if lds {
                 Did::Lds(banks::clocks(touched) as u32)
             } else {
-                lines(stream, &mut self.seen, touched)
+                lines(stream, &mut self.seen, touched, issue.vscnt)
             };
             stream.did.push(did);
         }
@@ -185,14 +187,14 @@ impl Drop for Group {
 }
 
 /// The different lines of an instruction, in the order of its lanes.
-fn lines(stream: &mut WaveStream, seen: &mut HashSet<u32>, touched: &[(u32, u64, u32)]) -> Did {
+fn lines(stream: &mut WaveStream, seen: &mut HashSet<u32>, touched: &[(u32, u64, u32)], stored: bool) -> Did {
     let from = stream.lines.len();
     let mut last = u64::MAX;
     let mut moved = 0;
     for &(_, address, bytes) in touched {
         moved += bytes;
         for line in address / LINE..(address + u64::from(bytes)).div_ceil(LINE) {
-            let tag = line as u32 & !FIRST;
+            let tag = line as u32 & (STORED - 1) | if stored { STORED } else { 0 };
             if line != last && !stream.lines[from..].iter().any(|l| l & !FIRST == tag) {
                 stream.lines.push(if seen.insert(tag) { tag | FIRST } else { tag });
             }

@@ -2,7 +2,7 @@
 
 use wave32_exec::{HeapMemory, Memory, Region};
 
-/// Where tensors lie: far from what the heap hands out, below what 31 bits of 128-byte lines reach.
+/// Where tensors lie: far from what the heap hands out, below what 30 bits of 128-byte lines reach.
 const TENSORS: u64 = 1 << 36;
 /// Between tensors, so that an access outside faults.
 const GAP: u64 = 1 << 20;

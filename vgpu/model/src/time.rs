@@ -196,8 +196,11 @@ impl fmt::Display for PlanTime {
         writeln!(
             f,
             "modelled {} on {} (a simulation of its workgroup processors from a sample of the {} code's \
-             instructions; nothing was measured)",
-            self.time, self.card, self.code
+             instructions; nothing was measured)\n  {}",
+            self.time,
+            self.card,
+            self.code,
+            crate::STATED_ERROR
         )?;
         for l in &self.launches {
             let percent = |share: f64| (share * 100.0).round();

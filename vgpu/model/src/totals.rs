@@ -107,6 +107,7 @@ impl Totals {
             "{} in all, {} launches; a launch that waits for the one before adds about {:.0} us, copies are not counted",
             self.time_ms, self.launches, self.between_us
         );
+        let _ = writeln!(text, "{}", crate::STATED_ERROR);
         for (reason, count) in &self.left_out {
             let _ = writeln!(text, "left out: {count} launches: {reason}");
         }

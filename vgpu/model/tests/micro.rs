@@ -220,6 +220,20 @@ fn a_copy_runs_at_the_bandwidth() {
 }
 
 #[test]
+fn what_is_read_and_written_in_place_moves_twice() {
+    if !have(&["llvm-mc-19"]) {
+        return;
+    }
+    let text = format!(
+        "{POINTER}s_lshl_b32 s8, s2, 12\nv_lshl_add_u32 v1, v0, 4, s8\n\
+         global_load_dwordx4 v[4:7], v1, s[4:5]\ns_waitcnt vmcnt(0)\nglobal_store_dwordx4 v1, v[4:7], s[4:5]\n"
+    );
+    let bytes = 64 << 20;
+    let m = Micro { groups: (bytes >> 12) as u32, threads: 256, tensors: vec![bytes], ..Micro::new(text) };
+    assert_eq!(m.run(&card(), FEW).dram_bytes, 2 * bytes);
+}
+
+#[test]
 fn barriers_wait_for_the_slowest() {
     if !have(&["llvm-mc-19"]) {
         return;
