@@ -155,7 +155,8 @@ def test_every_end_is_told(checkout):
 
 def test_slices_make_the_whole(checkout):
     """A sample in two slices is the sample at once; a cut line is run again."""
-    options = ("--device", "cpu", "--sample", "1/2", "--seed", "11", "--only", "add|falls_back|stand_in|type")
+    # One job: a worker takes seconds to load torch's testing modules.
+    options = ("--device", "cpu", "--jobs", "1", "--sample", "1/2", "--seed", "11", "--only", "add|falls_back|stand_in|type")
     _, whole, _ = harness(checkout, *options)
     path = checkout / "results"
     kept = path.read_text().splitlines()[:3]

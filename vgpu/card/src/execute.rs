@@ -55,7 +55,7 @@ impl Executor {
             options,
             names: Names::default(),
             report,
-            times: settings.time.as_ref().and(ModelCard::of(settings.card.board)).map(Times::new),
+            times: settings.time.then(|| ModelCard::of(settings.card.board)).flatten().map(Times::new),
         }
     }
 
@@ -134,6 +134,8 @@ impl Executor {
         log!("{message}");
         let kernel = place.map_or(String::new(), |place| place.kernel.clone());
         self.report.stopped(Finding { kernel, kind, message });
+        // The runtime may end the program at once.
+        self.write_report();
         failure
     }
 
@@ -144,7 +146,7 @@ impl Executor {
 
     /// The process is about to end, or may be.
     pub fn write_report(&self) {
-        self.report.write(self.times.as_ref().map(Times::totals));
+        self.report.write(self.times.as_ref().map(Times::totals).as_ref());
     }
 }
 
@@ -171,10 +173,8 @@ fn describe(stop: &Stop) -> (&'static str, Option<&Location>, Failure) {
 
 /// Runs when the process ends in an orderly way.
 extern "C" fn at_exit() {
-    let Some(device) = Device::current() else { return };
-    device.executor.write_report();
-    if let (Some(times), Some(folder)) = (&device.executor.times, &device.settings.time) {
-        times.leave(folder);
+    if let Some(device) = Device::current() {
+        device.executor.write_report();
     }
 }
 

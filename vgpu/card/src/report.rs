@@ -1,7 +1,7 @@
 //! What ran, as JSON, written when the process ends or a kernel fails.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
@@ -14,6 +14,8 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub struct Report {
     file: Option<PathBuf>,
+    /// Where the launcher finds what this process did.
+    folder: Option<PathBuf>,
     content: Mutex<Content>,
 }
 
@@ -36,7 +38,14 @@ struct Whole<'a> {
     #[serde(flatten)]
     content: &'a Content,
     #[serde(skip_serializing_if = "Option::is_none")]
-    modelled: Option<Totals>,
+    modelled: Option<&'a Totals>,
+}
+
+/// What the launcher tells at the end.
+#[derive(Serialize)]
+struct Left<'a> {
+    modelled: Option<&'a Totals>,
+    findings: &'a [Finding],
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -64,8 +73,8 @@ impl Report {
     /// As asked for. Processes that the launched one starts write files of their own.
     pub fn new(settings: &Settings) -> Self {
         let process = std::process::id();
-        // With `--time`, the launcher stays the program's parent; else it became the program.
-        let started = if settings.time.is_some() { std::os::unix::process::parent_id() } else { process };
+        // With a folder, the launcher stays the program's parent; else it became the program.
+        let started = if settings.folder.is_some() { std::os::unix::process::parent_id() } else { process };
         let main = std::env::var("WAVE32_VGPU_MAIN").ok().and_then(|pid| pid.parse::<u32>().ok());
         let file = settings.report.clone().map(|file| match main {
             Some(main) if main != started => {
@@ -78,6 +87,7 @@ impl Report {
         let card = settings.card;
         Self {
             file,
+            folder: settings.folder.clone(),
             content: Mutex::new(Content {
                 note: "a virtual card: what was executed, not a measurement of hardware",
                 process,
@@ -119,14 +129,28 @@ impl Report {
     }
 
     /// Writes the file; with what was modelled, where that was asked for.
-    pub fn write(&self, modelled: Option<Totals>) {
-        let Some(file) = &self.file else { return };
+    pub fn write(&self, modelled: Option<&Totals>) {
         let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = &self.folder {
+            leave(folder, &Left { modelled, findings: &content.findings });
+        }
+        let Some(file) = &self.file else { return };
         let text = serde_json::to_string_pretty(&Whole { content: &content, modelled })
             .map_err(std::io::Error::from);
         if let Err(error) = text.and_then(|text| std::fs::write(file, text + "\n")) {
             log!("the report {} could not be written: {error}", file.display());
         }
+    }
+}
+
+/// Whole or not at all.
+fn leave(folder: &Path, left: &Left<'_>) {
+    let [part, whole] =
+        ["part", "json"].map(|ending| folder.join(format!("{}.{ending}", std::process::id())));
+    let text = serde_json::to_vec(left).map_err(std::io::Error::from);
+    let written = text.and_then(|text| std::fs::write(&part, text));
+    if let Err(error) = written.and_then(|()| std::fs::rename(&part, &whole)) {
+        log!("{} could not be written: {error}", whole.display());
     }
 }
 

@@ -18,8 +18,10 @@ pub struct Settings {
     pub report: Option<PathBuf>,
     /// `DEADLINE`: seconds a kernel may take, with decimals if need be.
     pub deadline: Duration,
-    /// `TIME`: a folder for modelled times, where those are wanted.
-    pub time: Option<PathBuf>,
+    /// `TIME=1`: how long each launch takes on the card is modelled.
+    pub time: bool,
+    /// `FOLDER`: where each process leaves what the launcher tells at the end.
+    pub folder: Option<PathBuf>,
     /// `TRACE=1`: each ioctl and packet on stderr.
     pub trace: bool,
 }
@@ -67,7 +69,8 @@ impl Settings {
             threads: number("THREADS")?,
             report: set("REPORT").map(PathBuf::from),
             deadline,
-            time: set("TIME").map(PathBuf::from),
+            time: flag("TIME")?,
+            folder: set("FOLDER").map(PathBuf::from),
             trace: flag("TRACE")?,
         })
     }
@@ -97,18 +100,20 @@ mod tests {
         assert!(read("STRICT", "1").unwrap().strict);
         assert_eq!(read("THREADS", "3").unwrap().threads, Some(3));
         assert_eq!(read("REPORT", "/x").unwrap().report, Some(PathBuf::from("/x")));
+        assert_eq!(read("FOLDER", "/x").unwrap().folder, Some(PathBuf::from("/x")));
         assert_eq!(read("DEADLINE", "2").unwrap().deadline, Duration::from_secs(2));
         assert_eq!(read("DEADLINE", "0.05").unwrap().deadline, Duration::from_millis(50));
-        assert!(read("TRACE", "1").unwrap().trace && read("TIME", "/x").unwrap().time == Some("/x".into()));
+        assert!(read("TRACE", "1").unwrap().trace && read("TIME", "1").unwrap().time);
         assert_eq!(read("CARD", "").unwrap(), plain, "empty is not set");
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
         let deadlines = ["-1", "0", "nan", "inf", "1e300", "soon"].map(|value| ("DEADLINE", value));
-        for (name, value) in [("CARD", "rx480"), ("STRICT", "yes"), ("THREADS", "0"), ("TRACE", "2")]
-            .into_iter()
-            .chain(deadlines)
+        for (name, value) in
+            [("CARD", "rx480"), ("STRICT", "yes"), ("THREADS", "0"), ("TRACE", "2"), ("TIME", "2")]
+                .into_iter()
+                .chain(deadlines)
         {
             let error = read(name, value).unwrap_err();
             assert!(

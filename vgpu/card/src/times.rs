@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use wave32_exec::{Dispatch, Trace};
@@ -126,20 +125,5 @@ impl Times {
     /// All so far.
     pub fn totals(&self) -> Totals {
         self.table.lock().unwrap_or_else(PoisonError::into_inner).totals.clone()
-    }
-
-    /// The process ends: leaves what it launched in a folder for the launcher.
-    pub fn leave(&self, folder: &Path) {
-        let totals = self.totals();
-        if totals.is_empty() {
-            return;
-        }
-        let [part, whole] =
-            ["part", "json"].map(|ending| folder.join(format!("{}.{ending}", std::process::id())));
-        let text = serde_json::to_vec(&totals).map_err(std::io::Error::from);
-        let written = text.and_then(|text| std::fs::write(&part, text));
-        if let Err(error) = written.and_then(|()| std::fs::rename(&part, &whole)) {
-            log!("modelled times could not be written to {}: {error}", whole.display());
-        }
     }
 }

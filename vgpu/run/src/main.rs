@@ -12,7 +12,7 @@ use wave32_cards::Board;
 use wave32_host::stream::{show, tell};
 
 mod program;
-mod timed;
+mod watched;
 
 /// The card that one gets without asking.
 const USUAL: &str = "rx5600xt";
@@ -61,6 +61,9 @@ struct Run {
     /// Print how long each launch takes on the card when the program ends: modelled from the instructions that ran
     #[arg(long)]
     time: bool,
+    /// Exit with 3 if a kernel was stopped (a fault, a finding of --strict, a deadline), however the program ended
+    #[arg(long)]
+    check: bool,
     /// Write what ran to this file as JSON: kernels, instructions, findings. Other processes that the program starts
     /// write FILE.PID
     #[arg(long, value_name = "FILE")]
@@ -142,7 +145,7 @@ fn table(json: bool) -> String {
     header + &wave32_cards::rdna1().map(row).collect::<String>()
 }
 
-/// Becomes the program; or, where times are wanted, runs it and returns as it ended.
+/// Becomes the program; or, where something is to be told of it at the end, runs it and returns as it ended.
 fn start(run: &Run) -> Result<ExitCode> {
     let library = library()?;
     let folder = library.parent().context("the library has no folder")?;
@@ -172,9 +175,11 @@ fn start(run: &Run) -> Result<ExitCode> {
         command.env("WAVE32_VGPU_REPORT", std::path::absolute(report)?);
         command.env("WAVE32_VGPU_MAIN", std::process::id().to_string());
     }
-    command.env_remove("WAVE32_VGPU_TIME");
-    if run.time {
-        return timed::run(command).with_context(|| format!("cannot start {}", program.display()));
+    command.env("WAVE32_VGPU_TIME", if run.time { "1" } else { "0" });
+    command.env_remove("WAVE32_VGPU_FOLDER");
+    if run.time || run.check {
+        return watched::run(command, run.time, run.check)
+            .with_context(|| format!("cannot start {}", program.display()));
     }
     Err(command.exec()).with_context(|| format!("cannot start {}", program.display()))
 }

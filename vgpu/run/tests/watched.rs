@@ -1,7 +1,8 @@
-//! `wave32-vgpu run --time`: modelled times of what a program, and the programs that it starts, launch.
+//! `wave32-vgpu run --time` and `--check`: what the launcher tells of a program, and of those that it starts, at the end.
 
 mod card;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,11 +10,15 @@ use card::{DEADLINE, hipcc_missing, launcher, run};
 use serde_json::Value;
 
 fn program(folder: &Path) -> Option<PathBuf> {
+    built(folder, "tests/programs/two_kernels.hip")
+}
+
+fn built(folder: &Path, source: &str) -> Option<PathBuf> {
     if hipcc_missing() {
         return None;
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/two_kernels.hip");
-    let binary = folder.join("two_kernels");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let binary = folder.join(source.file_stem().unwrap());
     let mut command = Command::new("hipcc");
     command.env("HIP_PLATFORM", "amd").args(["--offload-arch=gfx1010", "-O2", "-std=c++17"]);
     let built = run(
@@ -66,6 +71,40 @@ fn launches_have_a_modelled_time() {
     assert!(launches == 2 && low > clocks && low < 1.4 * clocks && high > low, "{low} to {high}: {clocks}");
 }
 
+/// docs/vgpu_ci.md names the fields of reports, and no others.
+#[test]
+fn the_document_has_the_report_s_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path()) else { return };
+    let path = folder.path().join("report.json");
+    let mut command = launcher();
+    command.args(["run", "--time", "--report"]).arg(&path).arg("--").arg(&program);
+    assert_eq!(run(command, DEADLINE).code, Some(0));
+    let report: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let keys = |value: &Value| -> BTreeSet<String> { value.as_object().unwrap().keys().cloned().collect() };
+    let document = include_str!("../../../docs/vgpu_ci.md");
+    let documented = |field: &str, column: usize| -> BTreeSet<String> {
+        let rows = document.lines().filter(|line| line.starts_with("| `"));
+        let cells = rows.map(|row| row.split('|').collect::<Vec<_>>());
+        let wanted = cells.filter(|cells| column == 1 || cells[1].trim() == format!("`{field}`"));
+        wanted
+            .flat_map(|cells| {
+                cells[column].split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+            })
+            .collect()
+    };
+    let top: BTreeSet<String> = documented("", 1).into_iter().filter(|name| !name.contains('.')).collect();
+    let top = &top - &BTreeSet::from(["time_ms".to_owned()]);
+    assert_eq!(top, keys(&report));
+    let kernel = report["kernels"].as_object().unwrap().values().next().unwrap();
+    assert_eq!(documented("kernels", 3), keys(kernel));
+    let modelled = &documented("modelled", 3) - &BTreeSet::from(["--time".to_owned()]);
+    assert_eq!(modelled, keys(&report["modelled"]));
+    assert_eq!(documented("modelled.kernels", 3), keys(&report["modelled"]["kernels"][0]));
+    let classes = documented("kernels.*.classes", 3);
+    assert!(keys(&kernel["classes"]).is_subset(&classes), "{classes:?}");
+}
+
 #[test]
 fn processes_are_told_of_in_one_table() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,6 +121,25 @@ fn processes_are_told_of_in_one_table() {
     let left: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".json")), "{left:?}");
+}
+
+#[test]
+fn a_stopped_kernel_fails_a_check_whatever_the_program_makes_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(fault) = built(folder.path(), "../tests/hip/fault.hip") else { return };
+    let fault = format!("{} 2>/dev/null", fault.display());
+    for (options, script, code) in [
+        (&["--check"][..], format!("{fault}; exit 0"), 3),
+        (&["--check", "--time"], format!("{fault}; exit 5"), 3),
+        (&[], format!("{fault}; exit 5"), 5),
+        (&["--check"], "exit 5".into(), 5),
+    ] {
+        let mut command = launcher();
+        command.arg("run").args(options).args(["--", "sh", "-c", &script]);
+        let ended = run(command, DEADLINE);
+        assert!(!ended.late && ended.code == Some(code), "{options:?} {script}: {ended:?}");
+        assert_eq!(ended.stderr.contains("1 kernels were stopped"), code == 3, "{ended:?}");
+    }
 }
 
 #[test]

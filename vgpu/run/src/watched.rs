@@ -1,4 +1,4 @@
-//! `--time`: runs the program as a child, and prints what it and those that it started launched.
+//! `--time`, `--check`: runs the program as a child, and tells at the end what it and those that it started did.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -13,15 +13,24 @@ use wave32_model::Totals;
 
 /// What a shell says of a program that a signal ended, less the signal.
 const SIGNALLED: i32 = 128;
+/// With `--check`: a kernel was stopped.
+const STOPPED: u8 = 3;
+
+/// What a process leaves behind.
+#[derive(serde::Deserialize)]
+struct Left {
+    modelled: Option<Totals>,
+    findings: Vec<serde::de::IgnoredAny>,
+}
 
 /// Runs it to its end; its exit code.
 ///
 /// Whoever ends the launcher ends the program: SIGTERM and SIGHUP are handed on. A terminal sends SIGINT to both.
-pub fn run(mut command: Command) -> Result<ExitCode> {
-    let folder = tempfile::Builder::new().prefix("wave32-vgpu-time-").tempdir();
-    let folder = folder.context("no folder for modelled times")?;
+pub fn run(mut command: Command, time: bool, check: bool) -> Result<ExitCode> {
+    let folder = tempfile::Builder::new().prefix("wave32-vgpu-run-").tempdir();
+    let folder = folder.context("no folder for what processes leave")?;
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    let mut child = command.env("WAVE32_VGPU_TIME", folder.path()).spawn()?;
+    let mut child = command.env("WAVE32_VGPU_FOLDER", folder.path()).spawn()?;
     let pid = Pid::from_child(&child);
     let handle = signals.handle();
     let watcher = std::thread::spawn(move || {
@@ -38,11 +47,17 @@ pub fn run(mut command: Command) -> Result<ExitCode> {
     let status = child.wait()?;
     handle.close();
     let _ = watcher.join();
-    let mut totals = totals(folder.path());
-    for row in &mut totals.kernels {
-        row.kernel = readable(&row.kernel);
+    let (mut totals, stopped) = left(folder.path());
+    if time {
+        for row in &mut totals.kernels {
+            row.kernel = readable(&row.kernel);
+        }
+        tell(totals.table().trim_end());
     }
-    tell(totals.table().trim_end());
+    if check && stopped > 0 {
+        tell(&format!("wave32-vgpu: {stopped} kernels were stopped; the reasons are above"));
+        return Ok(ExitCode::from(STOPPED));
+    }
     let code = status.code().unwrap_or(SIGNALLED + status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
@@ -53,19 +68,22 @@ fn readable(name: &str) -> String {
     symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_owned())
 }
 
-/// What all processes left behind.
-fn totals(folder: &Path) -> Totals {
-    let mut all = Totals::default();
+/// What all processes launched, and how many kernels were stopped.
+fn left(folder: &Path) -> (Totals, usize) {
+    let (mut all, mut stopped) = (Totals::default(), 0);
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|ending| ending == "json")
             && let Ok(text) = std::fs::read(&path)
         {
-            match serde_json::from_slice(&text) {
-                Ok(one) => all.add(one),
+            match serde_json::from_slice::<Left>(&text) {
+                Ok(one) => {
+                    one.modelled.into_iter().filter(|totals| !totals.is_empty()).for_each(|t| all.add(t));
+                    stopped += one.findings.len();
+                }
                 Err(error) => tell(&format!("wave32-vgpu: {}: {error}", path.display())),
             }
         }
     }
-    all
+    (all, stopped)
 }
