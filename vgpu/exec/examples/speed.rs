@@ -1,6 +1,6 @@
 //! How fast the executor is: a tiled matrix product (64x64 a workgroup, 4x4 a lane, as the convolution kernels have
 //! it), compiled by clang-19, in lane-instructions a second of processor time, which a busy machine disturbs least. Arguments:
-//! what (`singles`, `plain`, `counted`, `strict`; `all`), threads (1), rows and columns of the result (128), depth
+//! what (`singles`, `plain`, `flushed`: denormals of f32, as RADV's shaders have it, `counted`, `strict`; `all`), threads (1), rows and columns of the result (128), depth
 //! (128).
 //!
 //!     RUSTFLAGS=-Ctarget-cpu=native cargo run --release -p wave32-exec --example speed
@@ -150,18 +150,21 @@ fn main() {
     };
     let executor = Executor::new(Target::Gfx1010, Some(threads));
     let plain = Options::default();
+    let mut flushed = dispatch.clone();
+    flushed.descriptor.rsrc1 &= !(3 << 16);
     let modes = [
-        ("plain", plain.clone()),
-        ("counted", Options { count: true, coverage: true, ..plain.clone() }),
-        ("strict", Options { strict: true, ..plain.clone() }),
+        ("plain", &dispatch, plain.clone()),
+        ("flushed", &flushed, plain.clone()),
+        ("counted", &dispatch, Options { count: true, coverage: true, ..plain.clone() }),
+        ("strict", &dispatch, Options { strict: true, ..plain.clone() }),
     ];
     executor.run(&memory, &dispatch, &plain, &()).unwrap_or_else(|stop| panic!("{stop}"));
-    for (name, options) in modes.into_iter().filter(|(name, _)| ["all", name].contains(&&*what)) {
+    for (name, dispatch, options) in modes.into_iter().filter(|(name, ..)| ["all", name].contains(&&*what)) {
         let mut instructions = 0;
         let best = shortest(|| {
             let started = now();
             let report =
-                executor.run(&memory, &dispatch, &options, &()).unwrap_or_else(|stop| panic!("{stop}"));
+                executor.run(&memory, dispatch, &options, &()).unwrap_or_else(|stop| panic!("{stop}"));
             instructions = report.instructions;
             now() - started
         });
