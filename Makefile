@@ -143,14 +143,16 @@ vgpu-kernels: vgpu-host
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --max-gflop 0.0005 \
 		--dtype f32,f16,bf16 --device miopen:$(abspath $(TARGET))/rocm-test/lib/libMIOpen.so.1
 
-# The virtual card under the HIP 5.7 and 6.x of later Debian releases, unpacked into a folder of their own.
+# The virtual card under the HIP 5.7 and 6.x and the Mesa of later Debian releases, unpacked into folders of their own.
+# SUITES='seeds nets fuzz:200' proves more than the seeds.
 # Modelled times beside published measurements: docs/model_error.md.
 model-error: vgpu-host
 	HIP_PLATFORM=amd hipcc --offload-arch=gfx1010 --offload-arch=gfx1012 -O2 -std=c++17 vgpu/tests/published/kernels.hip -o $(VGPU)/published
 	python3 scripts/model_error.py --launcher $(VGPU)/wave32-vgpu --program $(VGPU)/published --out docs/model_error.md
 
 vgpu-newer: vgpu rocm-preload
-	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so
+	cargo build --package wave32
+	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so $(abspath $(TARGET))/debug/wave32 $(SUITES)
 
 lint: lint-scripts doc
 	cargo fmt --all --check

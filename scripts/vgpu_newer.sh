@@ -1,13 +1,17 @@
 #!/bin/sh
 # Runs the programs of vgpu/tests/hip on the virtual card under the HIP of later Debian releases: trixie's 5.7 and sid's
 # 6.x, unpacked (not installed) below FOLDER/newer together with their own C library; then those of crates/preload on the
-# strict card with the library PRELOAD. FOLDER holds what `make vgpu` built.
+# strict card with the library PRELOAD. Then the program WAVE32 proves the seeds on the strict card under those releases'
+# Mesa, unpacked with its C library into folders that become the root. FOLDER holds what `make vgpu` built.
 #
-#   scripts/vgpu_newer.sh FOLDER PRELOAD
+#   scripts/vgpu_newer.sh FOLDER PRELOAD WAVE32 [SUITE...]
 set -eu
 
 folder=$1
 preload=$2
+wave32=$3
+shift 3
+suites=${*:-seeds}
 here=$(cd "$(dirname "$0")/.." && pwd)
 tests=$here/vgpu/tests/hip
 preloaded=$here/crates/preload/tests/programs
@@ -92,6 +96,37 @@ for release in trixie sid; do
             echo "  $use, coarse-grained: $(tail -n 2 "$program.out")"
         fi
     done
+done
+# rooted ROOT PROGRAM...: with ROOT as the root. A user may do so in a namespace of his own.
+rooted() {
+    mkdir -p "$1/proc" "$1/dev" "$1/tmp"
+    for link in lib lib64; do
+        [ -e "$1/$link" ] || ln -s "usr/$link" "$1/$link"
+    done
+    user=''
+    [ "$(id -u)" -eq 0 ] || user=--map-root-user
+    # shellcheck disable=SC2016 # the shell inside
+    unshare $user --mount --pid --fork sh -c \
+        'cd "$1" && mount -t proc proc proc && mount --rbind /dev dev && mount -t tmpfs tmpfs tmp && shift && exec chroot . "$@"' \
+        sh "$@"
+}
+
+for release in trixie sid; do
+    root=$folder/newer/$release-mesa
+    "$here/scripts/debian_unpack.sh" "$root" "$release" mesa-vulkan-drivers libvulkan1 vulkan-tools
+    mkdir -p "$root/card/lib"
+    cp "$folder/wave32-vgpu" "$wave32" "$root/card/"
+    cp "$folder/lib/libwave32_vgpu.so" "$root/card/lib/"
+    mesa=$(rooted "$root" /card/wave32-vgpu run -- vulkaninfo --summary 2>&1 | sed -n 's/.*driverInfo *= *//p' | head -n 1)
+    echo "Debian $release: ${mesa:-no driver}"
+    # shellcheck disable=SC2086 # several suites
+    if ! rooted "$root" /card/wave32-vgpu run --strict --check -- "/card/${wave32##*/}" verify $suites --device vulkan:0 \
+        --dtype f32,f16,bf16 --max-gflop 0.0005 --jobs 2 > "$root/verify.out" 2>&1; then
+        failed=1
+    fi
+    # Not another driver of that Mesa.
+    grep -q 'RADV NAVI10' "$root/verify.out" || failed=1
+    grep 'passed,' "$root/verify.out" || tail -n 5 "$root/verify.out"
 done
 [ "$failed" -eq 0 ] && echo 'all programs passed under both'
 exit "$failed"
