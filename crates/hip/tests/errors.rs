@@ -191,7 +191,7 @@ fn a_card_that_hangs_costs_a_deadline_and_a_bounded_drop() {
     assert!((10..100_000).contains(&queries), "{queries} queries: it pauses between them");
     assert!(matches!(device.read(x, 0, &mut [0; 4]), Err(DeviceError::Lost(_))));
     drop(device);
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     assert_eq!((runtime.calls("hipFree"), runtime.calls("hipStreamDestroy")), (0, 0));
 }
 
@@ -216,7 +216,7 @@ fn a_queue_that_hangs_answers_within_its_deadline() {
     assert!(matches!(results[3], Err(DeviceError::Lost(_))), "{results:?}");
     assert!(matches!(queue.download(block, &mut [0; 4]), Err(DeviceError::Lost(_))));
     drop(queue);
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
 }
 
 /// Kernels for no target.

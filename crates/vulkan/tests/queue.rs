@@ -112,7 +112,7 @@ fn a_deadline_that_passes_gives_the_device_up() {
     let start = Instant::now();
     let result = queue.synchronize();
     assert!(matches!(result, Err(DeviceError::Timeout { .. })), "{result:?}");
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     assert!(matches!(queue.download(block, &mut [0; 4]), Err(DeviceError::Lost(_))));
 }
 

@@ -114,8 +114,18 @@ impl fmt::Display for Location {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UninitialisedVgpr { register } => write!(f, "v{register} is read before anything wrote it"),
-            Self::UninitialisedSgpr { register } => write!(f, "s{register} is read before anything wrote it"),
+            Self::UninitialisedVgpr { register } => {
+                write!(
+                    f,
+                    "v{register} was never written, or holds what was computed from a register that never was"
+                )
+            }
+            Self::UninitialisedSgpr { register } => {
+                write!(
+                    f,
+                    "s{register} was never written, or holds what was computed from a register that never was"
+                )
+            }
             Self::UninitialisedLds { address } => {
                 write!(f, "LDS {address:#x} is read before anything wrote it")
             }
@@ -167,7 +177,12 @@ impl fmt::Display for Stop {
             }
             Self::Strict { place, finding } => write!(f, "{place}: {finding}"),
             Self::Trap { place, id } => write!(f, "{place}: trap {id}, the program's own abort"),
-            Self::Deadline { place } => write!(f, "{place}: the kernel did not end within its deadline"),
+            Self::Deadline { place } => {
+                write!(
+                    f,
+                    "{place}: the kernel did not end within its deadline; `--deadline SECONDS` gives it more"
+                )
+            }
             Self::Dispatch { reason } => write!(f, "the dispatch is impossible: {reason}"),
         }
     }

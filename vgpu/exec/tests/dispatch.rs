@@ -136,7 +136,7 @@ fn what_does_not_end_is_stopped() {
     let started = std::time::Instant::now();
     let stop = p.run("spin", [1 << 20, 1, 1], [64, 1, 1], &[flag]).expect_err("no end");
     assert!(matches!(&stop, Stop::Deadline { place } if place.kernel == "spin"), "{stop}");
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]
