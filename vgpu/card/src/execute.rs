@@ -123,8 +123,10 @@ impl Executor {
     }
 
     /// The process is about to end, or may be.
-    pub fn write_report(&self) {
-        self.report.write();
+    pub fn write_report(&self, device: &Device) {
+        if self.report.wanted() {
+            self.report.write(device.drm.left());
+        }
     }
 }
 
@@ -152,7 +154,7 @@ fn describe(stop: &Stop) -> (&'static str, Option<&Location>, Failure) {
 /// Runs when the process ends in an orderly way.
 extern "C" fn at_exit() {
     if let Some(device) = Device::current() {
-        device.executor.write_report();
+        device.executor.write_report(device);
     }
 }
 

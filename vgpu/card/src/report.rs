@@ -28,6 +28,8 @@ struct Content {
     kernels: BTreeMap<String, Kernel>,
     operations: BTreeSet<&'static str>,
     findings: Vec<Finding>,
+    /// What the render node still had when this was written: buffers, bytes and so on.
+    left: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -77,6 +79,7 @@ impl Report {
                 kernels: BTreeMap::new(),
                 operations: BTreeSet::new(),
                 findings: Vec::new(),
+                left: BTreeMap::new(),
             }),
         }
     }
@@ -108,9 +111,10 @@ impl Report {
     }
 
     /// Writes the file.
-    pub fn write(&self) {
+    pub fn write(&self, left: BTreeMap<&'static str, u64>) {
         let Some(file) = &self.file else { return };
-        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        content.left = left;
         let text = serde_json::to_string_pretty(&*content).map_err(std::io::Error::from);
         if let Err(error) = text.and_then(|text| std::fs::write(file, text + "\n")) {
             log!("the report {} could not be written: {error}", file.display());

@@ -219,6 +219,15 @@ impl Gems {
         self.table().visible()
     }
 
+    /// Buffers, and their bytes, that are there.
+    pub fn left(&self) -> (u64, u64) {
+        let table = self.table();
+        let mapped = table.mappings.values().map(|mapping| &mapping.gem);
+        let all: BTreeMap<_, _> =
+            table.gems.values().chain(mapped).map(|gem| (Arc::as_ptr(gem), gem.bytes)).collect();
+        (all.len() as u64, all.values().sum())
+    }
+
     /// Closes all that there is.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn clear(&self, vm: &Vm) {

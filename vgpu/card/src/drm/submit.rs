@@ -145,7 +145,7 @@ impl Context {
             let ran = catch_unwind(AssertUnwindSafe(&mut run));
             if !matches!(ran, Ok(Ok(()))) {
                 log!("the context is lost: {:?} ring", ring);
-                device.executor.write_report();
+                device.executor.write_report(device);
                 self.state.store(GUILTY, Ordering::Release);
                 drm.resets.fetch_add(1, Ordering::AcqRel);
             }
@@ -164,6 +164,11 @@ impl Context {
 }
 
 impl Contexts {
+    /// How many there are.
+    pub fn left(&self) -> u64 {
+        lock(&self.table).1.len() as u64
+    }
+
     /// Ends all that there is.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn clear(&self) {
@@ -288,6 +293,14 @@ impl Contexts {
                         return Err(Errno::INVALID);
                     }
                     parts.ring = Some(at);
+                    if device.settings.trace {
+                        log!(
+                            "job on {at:?}: command buffer {:#x}, {} bytes, flags {}",
+                            ib.address,
+                            ib.bytes,
+                            ib.flags
+                        );
+                    }
                     // Constant engines ran beside the graphics ring; nothing is left to them.
                     if ib.flags & 1 == 0 {
                         parts.buffers.push((ib.address, ib.bytes / 4));
