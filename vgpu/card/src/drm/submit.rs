@@ -52,7 +52,7 @@ struct Job {
     fence: Arc<Fence>,
     /// Buffers of the job's list stay until it ended.
     _buffers: Vec<Arc<Gem>>,
-    _guard: JobGuard,
+    guard: JobGuard,
 }
 
 struct Lane {
@@ -136,7 +136,8 @@ impl Context {
     fn run(&self, device: &'static Device, ring: Ring, job: Job) {
         let drm = &device.drm;
         // Whatever it waits for ends by its own deadline.
-        drm.changes.wait(i64::MAX, || job.waits.iter().all(|fence| fence.is_done()));
+        let ready = || job.waits.iter().all(|fence| fence.is_done()) && drm.gems.is_shown(&job.guard);
+        drm.changes.wait(i64::MAX, ready);
         if self.state.load(Ordering::Acquire) == INTACT {
             let in_use = device.vm.in_use();
             let mut engine = Engine::new(device, ring);
@@ -271,7 +272,7 @@ impl Contexts {
             user_fence: user_fence.map(|(gem, offset)| (gem, offset, number)),
             fence: Arc::clone(&fence),
             _buffers: gems,
-            _guard: guard,
+            guard,
         })?;
         drm.changes.announce();
         [a.context, a.list] = [number as u32, (number >> 32) as u32];
