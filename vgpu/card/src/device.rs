@@ -133,7 +133,8 @@ impl Drop for Device {
     }
 }
 
-fn identity(fd: RawFd) -> Option<(u64, u64)> {
+/// Device and inode of what is open there.
+pub fn identity(fd: RawFd) -> Option<(u64, u64)> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: there is room for the answer, and it is read only if it was written. The C library's function is this
     // library's own (`preload`), which asks here.

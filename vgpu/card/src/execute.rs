@@ -134,8 +134,6 @@ impl Executor {
         log!("{message}");
         let kernel = place.map_or(String::new(), |place| place.kernel.clone());
         self.report.stopped(Finding { kernel, kind, message });
-        // The runtime may end the program at once.
-        self.write_report();
         failure
     }
 
@@ -145,8 +143,8 @@ impl Executor {
     }
 
     /// The process is about to end, or may be.
-    pub fn write_report(&self) {
-        self.report.write(self.times.as_ref().map(Times::totals).as_ref());
+    pub fn write_report(&self, device: &Device) {
+        self.report.write(self.times.as_ref().map(Times::totals).as_ref(), device.drm.left());
     }
 }
 
@@ -174,7 +172,7 @@ fn describe(stop: &Stop) -> (&'static str, Option<&Location>, Failure) {
 /// Runs when the process ends in an orderly way.
 extern "C" fn at_exit() {
     if let Some(device) = Device::current() {
-        device.executor.write_report();
+        device.executor.write_report(device);
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::device::{self, Device};
 use crate::errno::Errno;
+use crate::request::Argument;
 use crate::sysfs::{CardPath, place};
 use crate::topology::RENDER_MINOR;
 use crate::user;
@@ -229,6 +230,16 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
     let handle = match kind {
         b'K' => kfd::ioctl,
         drm::TYPE => drm::ioctl,
+        drm::sync_file::TYPE => {
+            if let Some(device) = Device::current().filter(|device| device.drm.owns(fd)) {
+                let at = Argument { at: argument as u64, bytes, answered: true };
+                // SAFETY: where the answer goes is the program's to say.
+                let answer =
+                    unsafe { drm::sync_file::own_ioctl(&device.drm, fd, (request & 0xff) as u32, at) };
+                return answer.map_or_else(fail, |()| 0);
+            }
+            return real!(ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, missing());
+        }
         _ => return real!(ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, missing()),
     };
     match Device::current() {

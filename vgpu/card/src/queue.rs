@@ -198,7 +198,7 @@ impl Queue {
     /// Tells the program why the queue stopped.
     pub fn report(&self, device: &'static Device, failure: Failure) {
         let _in_use = device.vm.in_use();
-        device.executor.write_report();
+        device.executor.write_report(device);
         match failure {
             Failure::Memory(fault) => {
                 log!("queue {}: no access to {:#x}", self.slot, fault.address);

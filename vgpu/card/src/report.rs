@@ -31,6 +31,8 @@ struct Content {
     kernels: BTreeMap<String, Kernel>,
     operations: BTreeSet<&'static str>,
     findings: Vec<Finding>,
+    /// What the render node still had when this was written: buffers, bytes and so on.
+    left: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
@@ -98,6 +100,7 @@ impl Report {
                 kernels: BTreeMap::new(),
                 operations: BTreeSet::new(),
                 findings: Vec::new(),
+                left: BTreeMap::new(),
             }),
         }
     }
@@ -128,9 +131,10 @@ impl Report {
         self.content.lock().unwrap_or_else(PoisonError::into_inner).findings.push(finding);
     }
 
-    /// Writes the file; with what was modelled, where that was asked for.
-    pub fn write(&self, modelled: Option<&Totals>) {
-        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Writes the file; with what was modelled, where that was asked for, and what the render node still has.
+    pub fn write(&self, modelled: Option<&Totals>, left: BTreeMap<&'static str, u64>) {
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        content.left = left;
         if let Some(folder) = &self.folder {
             leave(folder, &Left { modelled, findings: &content.findings });
         }

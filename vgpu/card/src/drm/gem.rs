@@ -72,12 +72,16 @@ struct Mapping {
     gem: Arc<Gem>,
 }
 
-/// What is hidden from the card when the jobs that may use it have ended.
-struct Hidden {
-    /// The last job submitted before.
+/// What the card sees otherwise when jobs have ended.
+struct Change {
+    /// The last job that keeps it waiting.
     after: u64,
+    /// The last job submitted before: later ones wait for what is shown.
+    before: u64,
     base: u64,
     bytes: u64,
+    /// None: it is hidden.
+    shown: Option<Region>,
     /// Kept until then.
     _gem: Arc<Gem>,
 }
@@ -88,7 +92,8 @@ struct Table {
     gems: BTreeMap<u32, Arc<Gem>>,
     /// By address.
     mappings: BTreeMap<u64, Mapping>,
-    hidden: Vec<Hidden>,
+    /// In the order of the requests, which is the order in which they are done.
+    changes: Vec<Change>,
     last_job: u64,
     jobs: BTreeSet<u64>,
 }
@@ -111,7 +116,7 @@ impl Drop for JobGuard {
         let mut table = self.gems.table();
         table.jobs.remove(&self.number);
         let oldest = table.jobs.first().copied().unwrap_or(u64::MAX);
-        table.hide_now(self.vm, |hidden| hidden.after < oldest);
+        table.change(self.vm, oldest);
     }
 }
 
@@ -137,14 +142,23 @@ impl Table {
         if self.jobs.is_empty() {
             vm.hide_range(base, bytes);
         } else {
-            self.hidden.push(Hidden { after: self.last_job, base, bytes, _gem: gem });
+            let (after, before) = (self.last_job, self.last_job);
+            self.changes.push(Change { after, before, base, bytes, shown: None, _gem: gem });
         }
     }
 
-    /// Hides those of the mappings that wait for it.
-    fn hide_now(&mut self, vm: &Vm, which: impl Fn(&Hidden) -> bool) {
-        let now = self.hidden.extract_if(.., |hidden| which(hidden));
-        now.for_each(|hidden| vm.hide_range(hidden.base, hidden.bytes));
+    /// Does what waited for jobs before the `oldest`.
+    fn change(&mut self, vm: &Vm, oldest: u64) {
+        for change in self.changes.extract_if(.., |change| change.after < oldest) {
+            match change.shown {
+                None => vm.hide_range(change.base, change.bytes),
+                Some(region) => {
+                    if vm.show(region).is_err() {
+                        log!("no room for a mapping at {:#x}", change.base);
+                    }
+                }
+            }
+        }
     }
 
     /// Takes these addresses out of the mappings; parts of mappings around them stay.
@@ -183,9 +197,7 @@ impl Table {
         if taken.is_some_and(|(at, there)| *at + (there.bytes - 1) >= base) {
             return Err(Errno::INVALID);
         }
-        // What was there is seen no more from here on: the kernel writes the new one over it.
-        self.hide_now(vm, |h| h.base <= last && h.base + (h.bytes - 1) >= base);
-        vm.show(Region {
+        let region = Region {
             base,
             bytes: mapping.bytes,
             token: mapping.gem.host + mapping.offset,
@@ -193,7 +205,20 @@ impl Table {
             coherent: false,
             host: false,
             readonly: mapping.readonly,
-        })?;
+        };
+        // Jobs that were submitted before see what was there; those submitted from here on wait for them.
+        let earlier = self.changes.iter().filter(|c| c.base <= last && c.base + (c.bytes - 1) >= base);
+        match earlier.map(|change| change.after).max() {
+            None => vm.show(region)?,
+            Some(after) => self.changes.push(Change {
+                after,
+                before: self.last_job,
+                base,
+                bytes: mapping.bytes,
+                shown: Some(region),
+                _gem: Arc::clone(&mapping.gem),
+            }),
+        }
         self.mappings.insert(base, mapping);
         Ok(())
     }
@@ -219,6 +244,15 @@ impl Gems {
         self.table().visible()
     }
 
+    /// Buffers, and their bytes, that are there.
+    pub fn left(&self) -> (u64, u64) {
+        let table = self.table();
+        let mapped = table.mappings.values().map(|mapping| &mapping.gem);
+        let all: BTreeMap<_, _> =
+            table.gems.values().chain(mapped).map(|gem| (Arc::as_ptr(gem), gem.bytes)).collect();
+        (all.len() as u64, all.values().sum())
+    }
+
     /// Closes all that there is.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn clear(&self, vm: &Vm) {
@@ -229,6 +263,11 @@ impl Gems {
     /// Whether no job is under way.
     fn is_idle(&self) -> bool {
         self.table().jobs.is_empty()
+    }
+
+    /// Whether a job sees all that was mapped before it was submitted.
+    pub fn is_shown(&self, guard: &JobGuard) -> bool {
+        !self.table().changes.iter().any(|change| change.shown.is_some() && change.before < guard.number)
     }
 
     /// A new job.

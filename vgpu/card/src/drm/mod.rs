@@ -3,7 +3,7 @@
 //! ```text
 //! ioctl -> info             what card it is
 //!       -> gem              buffers, and the addresses that the card sees them at
-//!       -> syncobj, fence   who waits for what
+//!       -> syncobj, fence   who waits for what; sync_file: as descriptors
 //!       -> submit -> pm4    command buffers, a thread for each ring of a context -> execute
 //! ```
 
@@ -12,8 +12,10 @@ mod gem;
 mod info;
 mod pm4;
 mod submit;
+pub mod sync_file;
 mod syncobj;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 
 use crate::device::Device;
@@ -24,6 +26,7 @@ use crate::user;
 use fence::Changes;
 use gem::Gems;
 use submit::Contexts;
+use sync_file::SyncFiles;
 use syncobj::Syncobjs;
 
 /// The type of DRM's requests.
@@ -49,6 +52,7 @@ pub struct Drm {
     /// Buffers.
     gems: Gems,
     syncobjs: Syncobjs,
+    sync_files: SyncFiles,
     contexts: Contexts,
     changes: Changes,
     /// Contexts that were lost.
@@ -62,6 +66,27 @@ impl Drm {
         self.contexts.clear();
         self.gems.clear(&device.vm);
         self.syncobjs.clear();
+        self.sync_files.clear();
+    }
+}
+
+impl Drm {
+    /// What the program has not given back, by kind.
+    pub fn left(&self) -> BTreeMap<&'static str, u64> {
+        let (buffers, bytes) = self.gems.left();
+        let all = [
+            ("buffers", buffers),
+            ("bytes", bytes),
+            ("syncobjs", self.syncobjs.left()),
+            ("sync files", self.sync_files.left()),
+            ("contexts", self.contexts.left()),
+        ];
+        all.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Whether `fd` is a sync file.
+    pub fn owns(&self, fd: std::os::fd::RawFd) -> bool {
+        self.sync_files.owns(fd)
     }
 }
 
@@ -109,6 +134,7 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: u64, bytes: 
                 .gems
                 .ioctl(&device.vm, &drm.changes, number, at)
                 .or_else(|| drm.syncobjs.ioctl(&drm.changes, number, at))
+                .or_else(|| sync_file::ioctl(drm, number, at))
                 .or_else(|| drm.contexts.ioctl(device, number, at))
                 .unwrap_or(Err(Errno::INVALID)),
         }

@@ -52,7 +52,7 @@ struct Job {
     fence: Arc<Fence>,
     /// Buffers of the job's list stay until it ended.
     _buffers: Vec<Arc<Gem>>,
-    _guard: JobGuard,
+    guard: JobGuard,
 }
 
 struct Lane {
@@ -136,7 +136,8 @@ impl Context {
     fn run(&self, device: &'static Device, ring: Ring, job: Job) {
         let drm = &device.drm;
         // Whatever it waits for ends by its own deadline.
-        drm.changes.wait(i64::MAX, || job.waits.iter().all(|fence| fence.is_done()));
+        let ready = || job.waits.iter().all(|fence| fence.is_done()) && drm.gems.is_shown(&job.guard);
+        drm.changes.wait(i64::MAX, ready);
         if self.state.load(Ordering::Acquire) == INTACT {
             let in_use = device.vm.in_use();
             let mut engine = Engine::new(device, ring);
@@ -145,7 +146,7 @@ impl Context {
             let ran = catch_unwind(AssertUnwindSafe(&mut run));
             if !matches!(ran, Ok(Ok(()))) {
                 log!("the context is lost: {:?} ring", ring);
-                device.executor.write_report();
+                device.executor.write_report(device);
                 self.state.store(GUILTY, Ordering::Release);
                 drm.resets.fetch_add(1, Ordering::AcqRel);
             }
@@ -164,6 +165,11 @@ impl Context {
 }
 
 impl Contexts {
+    /// How many there are.
+    pub fn left(&self) -> u64 {
+        lock(&self.table).1.len() as u64
+    }
+
     /// Ends all that there is.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn clear(&self) {
@@ -266,7 +272,7 @@ impl Contexts {
             user_fence: user_fence.map(|(gem, offset)| (gem, offset, number)),
             fence: Arc::clone(&fence),
             _buffers: gems,
-            _guard: guard,
+            guard,
         })?;
         drm.changes.announce();
         [a.context, a.list] = [number as u32, (number >> 32) as u32];
@@ -288,6 +294,14 @@ impl Contexts {
                         return Err(Errno::INVALID);
                     }
                     parts.ring = Some(at);
+                    if device.settings.trace {
+                        log!(
+                            "job on {at:?}: command buffer {:#x}, {} bytes, flags {}",
+                            ib.address,
+                            ib.bytes,
+                            ib.flags
+                        );
+                    }
                     // Constant engines ran beside the graphics ring; nothing is left to them.
                     if ib.flags & 1 == 0 {
                         parts.buffers.push((ib.address, ib.bytes / 4));

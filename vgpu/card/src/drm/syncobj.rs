@@ -117,6 +117,11 @@ impl Syncobjs {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many there are.
+    pub fn left(&self) -> u64 {
+        self.table().1.len() as u64
+    }
+
     /// Forgets all that there is.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn clear(&self) {
