@@ -45,6 +45,7 @@ impl Executor {
         let options = Options {
             deadline: settings.deadline,
             strict: settings.strict,
+            robust: settings.robust,
             count: report.wanted(),
             coverage: report.wanted(),
             resident_waves: settings.card.board.compute_units * WAVES_PER_CU,

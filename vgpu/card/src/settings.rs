@@ -12,6 +12,8 @@ pub struct Settings {
     pub card: VirtualCard,
     /// `STRICT=1`: what a real card might let pass stops the kernel.
     pub strict: bool,
+    /// `ROBUST=1`: strict, but for accesses past a buffer's records.
+    pub robust: bool,
     /// `THREADS`: that run kernels; else as many as there are processors.
     pub threads: Option<usize>,
     /// `REPORT`: a JSON file, written when the process ends.
@@ -66,6 +68,7 @@ impl Settings {
         Ok(Self {
             card,
             strict: flag("STRICT")?,
+            robust: flag("ROBUST")?,
             threads: number("THREADS")?,
             report: set("REPORT").map(PathBuf::from),
             deadline,
@@ -97,7 +100,7 @@ mod tests {
             (USUAL, false, None, false)
         );
         assert_eq!(read("CARD", "rx5500xt").unwrap().card.target.name, "gfx1012");
-        assert!(read("STRICT", "1").unwrap().strict);
+        assert!(read("STRICT", "1").unwrap().strict && read("ROBUST", "1").unwrap().robust);
         assert_eq!(read("THREADS", "3").unwrap().threads, Some(3));
         assert_eq!(read("REPORT", "/x").unwrap().report, Some(PathBuf::from("/x")));
         assert_eq!(read("FOLDER", "/x").unwrap().folder, Some(PathBuf::from("/x")));

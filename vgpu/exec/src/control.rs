@@ -1,5 +1,6 @@
 //! Instructions that the run loop itself does: where to go on, when to wait, whom to tell.
 
+use crate::program::PC;
 use crate::wave::{EXEC, VCC};
 use crate::{Args, Src, Wave};
 use wave32_isa::{Inst, Opcode};
@@ -99,7 +100,7 @@ pub(crate) fn jump(wave: &mut Wave, save: Option<u16>, to: Src, next: u64) -> u6
         Src::Vgpr(_) | Src::None => 0,
     };
     if let Some(register) = save {
-        wave.set_scalar64(register, next);
+        wave.set_scalar64(register, next & PC);
     }
     target & !3
 }

@@ -48,6 +48,8 @@ pub struct Options {
     pub deadline: Duration,
     /// The strict card's checks.
     pub strict: bool,
+    /// Strict, but accesses past a buffer's records are what the program asked for: zeros, and nothing stored.
+    pub robust: bool,
     /// Count instructions by class.
     pub count: bool,
     /// Remember which operations ran.
@@ -66,6 +68,7 @@ impl Default for Options {
         Self {
             deadline: Duration::from_secs(60),
             strict: false,
+            robust: false,
             count: false,
             coverage: false,
             trace: None,

@@ -29,6 +29,8 @@ pub struct Env<'a, M> {
     pub wave: u32,
     /// Find what a real card would not.
     pub strict: bool,
+    /// But accesses past a buffer's records.
+    pub robust: bool,
     /// What is run: whose arguments and packet it may read, wherever they lie.
     pub dispatch: &'a Dispatch,
     /// Where one wants them: the accesses of this instruction, for the time model. Lane, address, bytes.

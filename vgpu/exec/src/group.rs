@@ -237,6 +237,7 @@ impl<'a, M: Memory> Runner<'a, M> {
             signals: self.signals,
             wave: number as u32,
             strict: self.options.strict,
+            robust: self.options.robust,
             dispatch: self.launch.dispatch,
             touched: if tracing { Some(&mut self.touched) } else { None },
         };

@@ -171,7 +171,8 @@ impl<'a> Launch<'a> {
         }
         let waves = self.waves(group);
         if descriptor.workgroup_info() {
-            push(u32::from(number == 0) << 31 | waves);
+            // The wave's number stands in the place of the ordered append's term; Mesa's compiler reads it there.
+            push(u32::from(number == 0) << 31 | number << 6 | waves);
         }
         if descriptor.scratch_offset() {
             push(0); // each wave's scratch is at SCRATCH_BASE

@@ -11,6 +11,9 @@ use wave32_isa::{Inst, Opcode, Target};
 
 /// Instructions that a block holds at most: a bound on what is decoded ahead, and on how late a deadline is noticed.
 const BLOCK: usize = 512;
+/// The program counter's bits, as programs read it: Mesa's compiler makes a buffer's descriptor of them, whose bits behind
+/// these are the stride and whether it is swizzled. LLVM takes them for copies of bit 47, which would break that.
+pub(crate) const PC: u64 = (1 << 48) - 1;
 
 /// An instruction ready to run. What vector instructions need lies in one cache line: loops that were unrolled are longer
 /// than the nearest cache.
@@ -148,7 +151,7 @@ impl<M: Memory> Block<M> {
         }
         let (handler, mut args) = bind(&inst);
         if inst.op == Opcode::s_getpc_b64 {
-            args.src[0] = Src::constant(next);
+            args.src[0] = Src::constant(next & PC);
         }
         self.watched.push(Step { handler, index, args });
         if !matches!(handler, Handler::Hint) {

@@ -76,6 +76,55 @@ fn assembled(text: &str, wave64: bool) -> Vec<u8> {
     std::fs::read(&object).expect("a code object")
 }
 
+/// Mesa's `gl_SubgroupID`.
+#[test]
+fn waves_are_told_their_number() {
+    if !have(&["clang-19"]) {
+        return;
+    }
+    let text = ".amdgcn_target \"amdgcn-amd-amdhsa--gfx1010\"
+        .text
+        .globl all
+        .p2align 8
+        .type all,@function
+        all:
+            s_load_dwordx2 s[4:5], s[0:1], 0x0
+            v_lshlrev_b32 v1, 2, v0
+            v_mov_b32 v2, s3
+            s_waitcnt lgkmcnt(0)
+            global_store_dword v1, v2, s[4:5]
+            s_endpgm
+        .rodata
+        .p2align 6
+        .amdhsa_kernel all
+            .amdhsa_user_sgpr_kernarg_segment_ptr 1
+            .amdhsa_system_sgpr_workgroup_info 1
+            .amdhsa_next_free_vgpr 4
+            .amdhsa_next_free_sgpr 8
+            .amdhsa_wavefront_size32 1
+        .end_amdhsa_kernel";
+    let object = CodeObject::parse(&assembled(text, false)).expect("a code object");
+    let (descriptor, at) = object.kernels["all"].clone();
+    let mut memory = HeapMemory::new();
+    let base = object.load(&mut memory);
+    let out = memory.alloc(4096);
+    let kernarg = memory.alloc_from(&out.to_le_bytes());
+    let dispatch = Dispatch {
+        name: "all".into(),
+        descriptor,
+        kernel_object: base + at,
+        grid: [100, 1, 1],
+        workgroup: [100, 1, 1],
+        kernarg,
+        ..Dispatch::default()
+    };
+    let executor = wave32_exec::Executor::new(object.target, Some(1));
+    executor.run(&memory, &dispatch, &Options::default(), &()).unwrap_or_else(|s| panic!("{s}"));
+    for (item, info) in (0..).zip(memory.load_words(out, 100)) {
+        assert_eq!(info, u32::from(item < 32) << 31 | item / 32 << 6 | 4, "work-item {item}");
+    }
+}
+
 #[test]
 fn waves_start_as_the_abi_says() {
     if !have(&["clang-19"]) {

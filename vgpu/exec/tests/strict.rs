@@ -333,6 +333,13 @@ fn beyond_a_buffer() {
     let (place, finding) = planted(&body(40), &body(1024), buffer);
     assert!(matches!(finding, Finding::BufferOutOfRange { bytes: 4, .. }), "{finding:?}");
     assert_eq!((mnemonic(&place), place.lane), ("buffer_load_dword", Some(10)));
+    // A program may ask for it: it gets zeros there.
+    let source = format!("extern \"C\" __global__ void k(uint *out, uint *in) {{ {} }}", body(40));
+    let mut p = Program::new(&compile(&source, &["-O1"]), 1);
+    (p.options.strict, p.options.robust) = (true, true);
+    let out = p.memory.alloc_words(&[7; 1024]);
+    p.run("k", [2 * u32::from(GROUP), 1, 1], [GROUP, 1, 1], &[out, out]).expect("no finding");
+    assert_eq!(p.memory.load_words(out, 12), [7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0]);
 }
 
 /// In plain mode too, as a card reports it.

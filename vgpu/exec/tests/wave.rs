@@ -99,6 +99,23 @@ fn calls_save_where_to_return() {
     assert_eq!((w[5], w[7], w[9]), (0, 0, 0));
 }
 
+/// Of an address with its sign in the upper 16 bits, as RADV's, programs read 48 bits.
+#[test]
+fn the_program_counter_has_48_bits() {
+    if !have(&["llvm-mc-19"]) {
+        return;
+    }
+    const HIGH: u64 = 0xffff_8000_0010_0000;
+    let mut bench = Bench::new();
+    let text = "s_getpc_b64 s[4:5]\ns_call_b64 s[6:7], past\npast:\ns_endpgm\n";
+    let code = assemble_program(text, false);
+    bench.memory.alloc_as(4096, |region| region.base = HIGH);
+    bench.memory.store(HIGH, &code.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+    let mut solo = random_wave(&mut rng(), false);
+    bench.executor.run_wave(&bench.memory, HIGH, &mut solo, &bench.options, &()).expect("runs");
+    assert_eq!(solo.wave.sgpr[4..8], [0x10_0004, 0x8000, 0x10_0008, 0x8000]);
+}
+
 /// A subvector loop runs its body once for each half of EXEC that has lanes, the other half off.
 #[test]
 fn subvector_loops() {

@@ -3,6 +3,9 @@
 #[allow(dead_code)] // the other test uses the rest
 mod card;
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use card::{Ended, launcher, missing, run};
@@ -65,6 +68,7 @@ fn wrong_uses_are_refused_with_the_reason() {
         (vec!["run", "--card", "rx480", "--", "true"], "rx5600xt, rx5600xt14gbps, rx5700xt"),
         (vec!["run"], "PROGRAM"),
         (vec!["run", "--threads", "0", "--", "true"], "--threads"),
+        (vec!["run", "--robust", "--", "true"], "--strict"),
         (vec!["run", "--", "no-such-program"], "PATH"),
         (vec!["run", "--", plain], "cannot be executed"),
         (vec!["run", "--report", "/no/such/folder/report", "--", "true"], "cannot write the report"),
@@ -86,6 +90,29 @@ fn a_program_keeps_its_arguments_output_and_status() {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(7), "--list two words\n"), "{}", ended.stderr);
     let ended = launched(&["run", "--", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(ended.signal, Some(15));
+}
+
+/// The launcher becomes the program: a signal that is sent to it is the program's.
+#[test]
+fn signals_reach_the_program() {
+    for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+        // One that does not care; one that has its own way to end.
+        let trapping = format!("trap 'exit 7' {signal}; echo ready; while :; do sleep 0.05; done");
+        for (script, wanted) in
+            [("echo ready; exec sleep 60", (None, Some(number))), (trapping.as_str(), (Some(7), None))]
+        {
+            let mut command = launcher();
+            command.args(["run", "--", "sh", "-c", script]).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line, "ready\n");
+            let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", child.id())]).status();
+            assert!(sent.unwrap().success());
+            let ended = child.wait().unwrap();
+            assert_eq!((ended.code(), ended.signal()), wanted, "{signal}: {script}");
+        }
+    }
 }
 
 #[test]
