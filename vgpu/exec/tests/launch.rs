@@ -121,7 +121,7 @@ fn waves_are_told_their_number() {
     let executor = wave32_exec::Executor::new(object.target, Some(1));
     executor.run(&memory, &dispatch, &Options::default(), &()).unwrap_or_else(|s| panic!("{s}"));
     for (item, info) in (0..).zip(memory.load_words(out, 100)) {
-        assert_eq!(info, u32::from(item < 32) << 31 | item / 32 << 6 | 4, "work-item {item}");
+        assert_eq!(info, u32::from(item < 32) << 31 | (item / 32) << 6 | 4, "work-item {item}");
     }
 }
 

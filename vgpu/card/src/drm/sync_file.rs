@@ -33,10 +33,13 @@ struct SyncFile {
     number: u64,
 }
 
-/// Sync files by device and inode of the program's end.
+/// The last number that was given, and files by device and inode of the program's end.
+type Files = (u64, BTreeMap<(u64, u64), SyncFile>);
+
+/// Sync files.
 #[derive(Default)]
 pub struct SyncFiles {
-    table: Mutex<(u64, BTreeMap<(u64, u64), SyncFile>)>,
+    table: Mutex<Files>,
     /// Nobody closes what a fuzzer was given.
     #[cfg(any(test, feature = "fuzz"))]
     given: Mutex<Vec<OwnedFd>>,
@@ -50,7 +53,7 @@ fn is_closed(end: &File) -> bool {
 }
 
 impl SyncFiles {
-    fn table(&self) -> MutexGuard<'_, (u64, BTreeMap<(u64, u64), SyncFile>)> {
+    fn table(&self) -> MutexGuard<'_, Files> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,7 +211,11 @@ mod tests {
         files.clear();
         assert!(!files.owns(first));
         // SAFETY: ours, and used no more.
-        [first, second, merge.merged].iter().for_each(|fd| drop(unsafe { libc::close(*fd) }));
+        unsafe {
+            libc::close(first);
+            libc::close(second);
+            libc::close(merge.merged);
+        }
     }
 
     #[test]
