@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer model-error lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer vgpu-submits model-error lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -132,7 +132,7 @@ RADV = $(firstword $(wildcard /usr/share/vulkan/icd.d/radeon_icd.$(shell uname -
 
 # On the strict virtual card, under AMD's HIP runtime and under Mesa's RADV: the device suite, every kernel as either
 # compiler makes it, and the seeds' convolutions; under HIP by the drop-in for MIOpen too.
-vgpu-kernels: vgpu-host
+vgpu-kernels: vgpu-host vgpu-submits
 	@scripts/kernels_on_vgpu.sh $(VGPU)/wave32-vgpu hip --strict
 	@WAVE32_RADV_ICD=$(RADV) scripts/kernels_on_vgpu.sh $(VGPU)/wave32-vgpu vulkan --strict
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
@@ -143,13 +143,21 @@ vgpu-kernels: vgpu-host
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --max-gflop 0.0005 \
 		--dtype f32,f16,bf16 --device miopen:$(abspath $(TARGET))/rocm-test/lib/libMIOpen.so.1
 
-# The virtual card under the HIP 5.7 and 6.x and the Mesa of later Debian releases, unpacked into folders of their own.
-# SUITES='seeds nets fuzz:200' proves more than the seeds.
+# Random submit programs, strict, under RADV and on lavapipe: both must agree with each other and with a model
+# (docs/TESTING.md). SUBMITS=1000 runs more, FIRST=7 these ones again.
+SUBMITS = 500
+LAVAPIPE = $(firstword $(wildcard /usr/share/vulkan/icd.d/lvp_icd.$(shell uname -m).json /usr/share/vulkan/icd.d/lvp_icd.json))
+vgpu-submits: vgpu-host
+	cargo run --quiet --package wave32-submits -- compare --launcher $(VGPU)/wave32-vgpu --radv $(RADV) \
+		--lavapipe $(LAVAPIPE) --count $(SUBMITS) $(if $(FIRST),--first $(FIRST))
+
 # Modelled times beside published measurements: docs/model_error.md.
 model-error: vgpu-host
 	HIP_PLATFORM=amd hipcc --offload-arch=gfx1010 --offload-arch=gfx1012 -O2 -std=c++17 vgpu/tests/published/kernels.hip -o $(VGPU)/published
 	python3 scripts/model_error.py --launcher $(VGPU)/wave32-vgpu --program $(VGPU)/published --out docs/model_error.md
 
+# The virtual card under the HIP 5.7 and 6.x and the Mesa of later Debian releases, unpacked into folders of their own.
+# SUITES='seeds nets fuzz:200' proves more than the seeds.
 vgpu-newer: vgpu rocm-preload
 	cargo build --package wave32
 	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so $(abspath $(TARGET))/debug/wave32 $(SUITES)

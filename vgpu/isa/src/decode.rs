@@ -58,7 +58,7 @@ pub enum DecodeError {
     #[error("{0:#010x} begins no instruction")]
     Format(u32),
     /// An instruction of a format that only graphics uses, or of images; not decoded further.
-    #[error("{0} is not executed here")]
+    #[error("{0}, of images or graphics, is not executed here")]
     Graphics(&'static str),
     /// Another card has it.
     #[error("{} is not in {target:?}", op.name())]
@@ -131,11 +131,7 @@ pub fn decode(words: &[u32], target: Target, wave64: bool) -> Result<Inst, Decod
     let op = INDEX[1024 * form as usize + usize::from(code)];
     let op = op.ok_or_else(|| {
         let graphics = form == Form::Vop3 && matches!(code, 0x200..=0x202 | 0x342 | 0x343 | 0x35a);
-        if graphics {
-            DecodeError::Graphics("graphics' interpolation (v_interp)")
-        } else {
-            DecodeError::Unknown { word, form, code }
-        }
+        if graphics { DecodeError::Graphics("v_interp") } else { DecodeError::Unknown { word, form, code } }
     })?;
     if op.has(flag::DOT) && target == Target::Gfx1010 {
         return Err(DecodeError::NotOnTarget { op, target });
@@ -158,9 +154,9 @@ pub fn decode(words: &[u32], target: Target, wave64: bool) -> Result<Inst, Decod
 /// RDNA ISA 13: the formats' first bits.
 fn form(word: u32) -> Result<Form, DecodeError> {
     Ok(match word >> 26 {
-        0b11_0010 => return Err(DecodeError::Graphics("graphics' interpolation (VINTRP)")),
-        0b11_1100 => return Err(DecodeError::Graphics("an image instruction (MIMG)")),
-        0b11_1110 => return Err(DecodeError::Graphics("graphics' export (EXP)")),
+        0b11_0010 => return Err(DecodeError::Graphics("VINTRP")),
+        0b11_1100 => return Err(DecodeError::Graphics("MIMG")),
+        0b11_1110 => return Err(DecodeError::Graphics("EXP")),
         0b11_0011 if word & 1 << 23 == 0 => Form::Vop3p,
         0b11_0101 => Form::Vop3,
         0b11_0110 => Form::Ds,

@@ -419,3 +419,54 @@ impl Gems {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wave32_exec::Memory;
+
+    use super::*;
+
+    const AT: u64 = 1 << 40;
+
+    fn created(gems: &Gems, vm: &'static Vm) -> u32 {
+        let mut create = Create { bytes: PAGE, alignment: PAGE, domains: VRAM, flags: 0 };
+        gems.create(vm, &mut create).unwrap();
+        create.bytes as u32
+    }
+
+    fn map(gems: &Gems, vm: &Vm, handle: u32) {
+        let operation = 1;
+        let va = Va { handle, pad: 0, operation, flags: WRITEABLE, address: AT, offset: 0, bytes: PAGE };
+        gems.va(vm, &va).unwrap();
+    }
+
+    fn seen(vm: &Vm) -> Option<u64> {
+        vm.region(AT).map(|region| region.token)
+    }
+
+    #[test]
+    fn a_job_sees_what_was_mapped_when_it_was_submitted() {
+        // SAFETY: makes a descriptor, which the test leaves open.
+        let file =
+            unsafe { libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        let vm: &'static Vm = Box::leak(Box::new(Vm::new(file, 1 << 20, 1 << 20).unwrap()));
+        let gems: &'static Gems = Box::leak(Box::default());
+        let first = created(gems, vm);
+        map(gems, vm, first);
+        let before = seen(vm);
+        let job = gems.begin(vm);
+        gems.close(vm, first).unwrap();
+        let second = created(gems, vm);
+        map(gems, vm, second);
+        let next = gems.begin(vm);
+        assert_eq!(seen(vm), before, "the job may read it still");
+        assert!(gems.is_shown(&job) && !gems.is_shown(&next));
+        drop(job);
+        assert!(gems.is_shown(&next));
+        assert_eq!(seen(vm), Some(gems.get(second).unwrap().host));
+        gems.close(vm, second).unwrap();
+        assert_ne!(seen(vm), None);
+        drop(next);
+        assert_eq!((seen(vm), gems.left()), (None, (0, 0)));
+    }
+}

@@ -12,14 +12,8 @@ use crate::track::{Access, Tracker, widened};
 pub struct Options {
     /// Commands that work, at most: a program of fewer is the beginning of one of more.
     pub limit: usize,
-    /// Atomic operations of one kind may run at once.
-    pub atomics_meet: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { limit: usize::MAX, atomics_meet: true }
-    }
+    /// Without what the validation layers misunderstand: atomics of one kind at once, events in secondary command buffers.
+    pub validated: bool,
 }
 
 pub(crate) struct Generator {
@@ -39,6 +33,7 @@ pub(crate) struct Generator {
     /// Dispatches may start elsewhere than at 0, and none is indirect: in both drivers (Mesa 22.3) an indirect dispatch
     /// starts where the last direct one of the command buffer, or of the batch, was told to.
     pub(crate) from_anywhere: bool,
+    validated: bool,
 }
 
 /// The program of a seed.
@@ -53,7 +48,7 @@ pub fn program(seed: u64, options: Options) -> Program {
     let mut generator = Generator {
         rng,
         program,
-        tracker: Tracker { atomics_meet: options.atomics_meet, ..Tracker::default() },
+        tracker: Tracker { atomics_meet: !options.validated, ..Tracker::default() },
         left: options.limit,
         values: [0; MAX_QUEUES],
         last: [None; MAX_QUEUES],
@@ -62,6 +57,7 @@ pub fn program(seed: u64, options: Options) -> Program {
         commands: Vec::new(),
         repeated: false,
         from_anywhere,
+        validated: options.validated,
     };
     generator.buffers();
     for _ in 0..generator.rng.random_range(2..=MAX_ACTIONS - 8) {
@@ -197,8 +193,12 @@ impl Generator {
         if self.chance(25) && !commands.is_empty() {
             let from = self.rng.random_range(0..commands.len());
             let to = self.rng.random_range(from..=commands.len());
-            let inner: Vec<Command> = commands.drain(from..to).collect();
-            commands.insert(from, Command::Secondary(inner));
+            let events =
+                |command: &Command| matches!(command, Command::SetEvent { .. } | Command::WaitEvent { .. });
+            if !(self.validated && commands[from..to].iter().any(events)) {
+                let inner: Vec<Command> = commands.drain(from..to).collect();
+                commands.insert(from, Command::Secondary(inner));
+            }
         }
         let times = if self.repeated { 2 } else { 1 };
         self.submit.buffers.push(CommandBuffer { commands, times });

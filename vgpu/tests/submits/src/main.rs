@@ -47,14 +47,14 @@ struct Seeds {
     /// Commands that work, at most
     #[arg(long, default_value_t = usize::MAX)]
     limit: usize,
-    /// Atomics of one kind are kept apart too: validation does not know that their order has no effect
+    /// Without what the validation layers misunderstand
     #[arg(long)]
-    atomics_apart: bool,
+    validated: bool,
 }
 
 impl Seeds {
     fn programs(&self) -> impl Iterator<Item = Program> + '_ {
-        let options = Options { limit: self.limit, atomics_meet: !self.atomics_apart };
+        let options = Options { limit: self.limit, validated: self.validated };
         (self.first..self.first + self.count).map(move |seed| generate::program(seed, options))
     }
 }
