@@ -144,6 +144,8 @@ pub(crate) mod flag {
     pub const NO_VOP3: u32 = 1 << 20;
     /// VOP3 chooses halves of 16-bit operands.
     pub const OPSEL: u32 = 1 << 21;
+    /// As `OPSEL`, of which LLVM 19 does not know; Mesa's compiler uses it, and LLVM 22 prints it.
+    pub const HALVES: u32 = 1 << 27;
     /// Integers that VOP3 saturates.
     pub const CLAMP: u32 = 1 << 22;
     /// Scalar sources that may not be constants.

@@ -81,7 +81,7 @@ impl Inst {
         }
         if matches!(self.form, Form::Vop3p) {
             self.packed_modifiers(f)?;
-        } else if self.op.has(flag::OPSEL) {
+        } else if self.op.has(flag::OPSEL | flag::HALVES) {
             self.op_sel(f)?;
         }
         let mods = self.mods;

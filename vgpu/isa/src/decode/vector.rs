@@ -283,7 +283,12 @@ impl Decoder<'_> {
         } else {
             self.zero(59, 2, "OMOD")?;
         }
-        if op_sel && !carries {
+        if carries {
+            // SDST stands there.
+        } else if !(op_sel || op.has(flag::HALVES)) {
+            // What hardware makes of it is not known, and no compiler writes it.
+            self.zero(11, 4, "OP_SEL")?;
+        } else {
             if sources == 2 {
                 self.zero(13, 1, "OP_SEL")?;
             }
