@@ -34,10 +34,13 @@ struct SyncFile {
     number: u64,
 }
 
-/// Sync files by device and inode of the program's end.
+/// The last number that was given, and files by device and inode of the program's end.
+type Table = (u64, BTreeMap<(u64, u64), SyncFile>);
+
+/// All sync files of a process.
 #[derive(Default)]
 pub struct SyncFiles {
-    table: Mutex<(u64, BTreeMap<(u64, u64), SyncFile>)>,
+    table: Mutex<Table>,
     /// Nobody closes what a fuzzer was given.
     #[cfg(any(test, feature = "fuzz"))]
     given: Mutex<Vec<OwnedFd>>,
@@ -51,7 +54,7 @@ fn is_closed(end: &File) -> bool {
 }
 
 impl SyncFiles {
-    fn table(&self) -> MutexGuard<'_, (u64, BTreeMap<(u64, u64), SyncFile>)> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -204,7 +207,7 @@ mod tests {
         files.clear();
         assert!(!files.owns(first));
         // SAFETY: ours, and used no more.
-        [first, second, merge.merged].map(|fd| unsafe { libc::close(fd) });
+        [first, second, merge.merged].into_iter().for_each(|fd| assert_eq!(unsafe { libc::close(fd) }, 0));
     }
 
     #[test]

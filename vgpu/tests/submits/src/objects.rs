@@ -1,6 +1,7 @@
 //! What a program has on a device; all of it goes when this does.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -86,8 +87,8 @@ impl<'a> Objects<'a> {
             let new = || unsafe { gpu.device.create_fence(&fence, None) };
             objects.fences.push(if submit.is_some_and(|submit| submit.fence) { Some(new()?) } else { None });
             for wait in submit.iter().flat_map(|submit| &submit.waits).filter(|wait| wait.binary) {
-                if !objects.binaries.contains_key(&(wait.on, i)) {
-                    objects.binaries.insert((wait.on, i), semaphore(gpu, None)?);
+                if let Entry::Vacant(place) = objects.binaries.entry((wait.on, i)) {
+                    place.insert(semaphore(gpu, None)?);
                 }
             }
         }
