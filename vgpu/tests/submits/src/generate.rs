@@ -313,3 +313,22 @@ fn is_possible(program: &Program, done: &[u64], issue: &[usize]) -> bool {
         possible
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model;
+
+    #[test]
+    fn programs_are_of_their_seed_and_stay_inside_their_buffers() {
+        for seed in 0..300 {
+            let make = |limit| program(seed, Options { limit, validated: false });
+            let whole = make(usize::MAX);
+            assert_eq!(format!("{whole:?}"), format!("{:?}", make(usize::MAX)));
+            assert!(whole.actions.len() <= MAX_ACTIONS);
+            assert!(is_possible(&whole, &whole.done(), &whole.issue), "{whole:#?}");
+            // The model panics where a command leaves its buffer.
+            [whole, make(3)].iter().for_each(|program| drop(model::run(program)));
+        }
+    }
+}
