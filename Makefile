@@ -145,7 +145,7 @@ vgpu-kernels: vgpu-host vgpu-submits
 
 # Random submit programs, strict, under RADV and on lavapipe: both must agree with each other and with a model
 # (docs/TESTING.md). SUBMITS=1000 runs more, FIRST=7 these ones again.
-SUBMITS = 500
+SUBMITS = 200
 LAVAPIPE = $(firstword $(wildcard /usr/share/vulkan/icd.d/lvp_icd.$(shell uname -m).json /usr/share/vulkan/icd.d/lvp_icd.json))
 vgpu-submits: vgpu-host
 	cargo run --quiet --package wave32-submits -- compare --launcher $(VGPU)/wave32-vgpu --radv $(RADV) \
