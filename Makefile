@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-newer lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -141,6 +141,11 @@ vgpu-kernels: vgpu-host
 	@scripts/rocm.sh $(TARGET)/rocm-test $(TARGET)/debug/libwave32_miopen.a
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --max-gflop 0.0005 \
 		--dtype f32,f16,bf16 --device miopen:$(abspath $(TARGET))/rocm-test/lib/libMIOpen.so.1
+
+# Vulkan engines and compilers of PyPI, and ggml's tests of Debian sid, on it; downloads 0.9 GB (docs/vgpu.md). PROGRAMS='ncnn
+# wgpu' runs these alone.
+vgpu-foreign: vgpu-host
+	@WAVE32_RADV_ICD=$(RADV) scripts/vgpu_foreign_vulkan.sh $(VGPU) $(PROGRAMS)
 
 # The virtual card under the HIP 5.7 and 6.x of later Debian releases, unpacked into a folder of their own.
 vgpu-newer: vgpu rocm-preload
