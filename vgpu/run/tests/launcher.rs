@@ -102,7 +102,9 @@ fn signals_reach_the_program() {
             [("echo ready; exec sleep 60", (None, Some(number))), (trapping.as_str(), (Some(7), None))]
         {
             let mut command = launcher();
-            command.args(["run", "--", "sh", "-c", script]).stdout(Stdio::piped());
+            // A shell's background job ignores some of them, and so would all that is started from there.
+            let defaults = ["env", "--default-signal=TERM,INT,HUP"];
+            command.args(["run", "--"]).args(defaults).args(["sh", "-c", script]).stdout(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let mut line = String::new();
             BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
