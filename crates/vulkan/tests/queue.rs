@@ -101,10 +101,11 @@ fn a_deadline_that_passes_gives_the_device_up() {
     let Some(mut queue) = open(options(dir.path())) else { return };
     let block = queue.alloc(256).unwrap();
     // See the conformance test of the deadline: about a second.
-    let (groups, rounds) = if queue.info().kind == DeviceKind::Cpu {
-        (120 * queue.caps().compute_units, 60_000)
-    } else {
-        (1, 50_000_000)
+    let (groups, rounds) = match queue.info().kind {
+        DeviceKind::Cpu => (120 * queue.caps().compute_units, 60_000),
+        // The virtual card would be busy with it long after this test.
+        _ if std::env::var_os("WAVE32_VGPU_CARD").is_some() => (1, 1_000_000),
+        _ => (1, 50_000_000),
     };
     let args = [arg(block, 64, true)];
     queue.launch("spin", [groups, 1, 1], &[0, 64, rounds], &args, Work::default()).unwrap();
@@ -138,7 +139,7 @@ fn a_lost_device_refuses_everything_at_once() {
         queue.free(block);
         assert_clean(&queue);
         drop(queue);
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     }
 }
 
