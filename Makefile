@@ -34,7 +34,7 @@ verify: setup
 # A test that would be skipped for want of a compiler or of a Vulkan driver fails here: setup installs both.
 test: setup vgpu-host
 	WAVE32_REQUIRE_COMPILERS=1 WAVE32_REQUIRE_VULKAN=1 WAVE32_VGPU_LIB=$(VGPU)/lib/libwave32_vgpu.so cargo test --workspace --features wave32-torch/fault-injection
-	@$(MAKE) --no-print-directory vgpu-kernels scripts oracle python
+	@WAVE32_REQUIRE_VGPU=1 $(MAKE) --no-print-directory vgpu-kernels scripts oracle python
 
 scripts:
 	python3 scripts/test_bench_vs_cudnn.py

@@ -14,17 +14,6 @@ SCRIPTS = pathlib.Path(__file__).parent / "cuda_scripts"
 PACKAGES = pathlib.Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="session")
-def entry_point(tmp_path_factory):
-    """A folder that says what an installed wave32 says: which module torch loads by itself."""
-    folder = tmp_path_factory.mktemp("installed")
-    info = folder / "wave32-0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: wave32\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[torch.backends]\nwave32 = wave32_autoload:load\n")
-    return str(folder)
-
-
 @pytest.fixture
 def run_cuda(entry_point, tmp_path):
     """Runs Python as `wave32 run` does; its output."""

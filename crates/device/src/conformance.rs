@@ -376,8 +376,8 @@ fn timing_is_sane<Q: Queue>(b: &mut Bench<'_, Q>) -> Result<(), String> {
         ensure(repeats == 0 || !times.mean.is_zero(), || format!("{times:?}"))?;
     }
     same(&b.read(result, expected.len())?, &expected, "the result after timed runs")?;
-    // Ten times the work takes clearly longer, by the shortest run: others may have waited for a processor. (Mesa's software rasteriser ends loops after
-    // 65535 rounds.)
+    // Ten times the work takes clearly longer, by the shortest run: others may have waited for a processor. (Mesa's
+    // software rasteriser ends loops after 65535 rounds.)
     let y = b.alloc(4 * FIXTURE_THREADS as usize)?;
     let operands = Operands::new().with(Role::Y, y, 0);
     let mut shortest = |rounds| {

@@ -85,7 +85,7 @@ impl Executor {
                 trusted_copies: rocr || name.starts_with("__amd_rocclr_"),
                 ..wave32_exec::Dispatch::default()
             };
-            self.launch(device, &dispatch, options)
+            self.launch(device, &dispatch, &options)
         });
         self.ended(name, outcome)
     }
@@ -96,7 +96,7 @@ impl Executor {
         device: &'static Device,
         dispatch: &wave32_exec::Dispatch,
     ) -> Result<(), Failure> {
-        let outcome = self.launch(device, dispatch, self.options.clone());
+        let outcome = self.launch(device, dispatch, &self.options);
         self.ended(dispatch.name.clone(), outcome)
     }
 
@@ -104,13 +104,13 @@ impl Executor {
         &self,
         device: &'static Device,
         dispatch: &wave32_exec::Dispatch,
-        mut options: Options,
+        options: &Options,
     ) -> Result<wave32_exec::Report, Stop> {
         let Some(times) = &self.times else {
-            return self.inner.run(&device.vm, dispatch, &options, device);
+            return self.inner.run(&device.vm, dispatch, options, device);
         };
         let begun = times.begin(&device.vm, dispatch);
-        options.trace = begun.trace();
+        let options = Options { trace: begun.trace(), ..options.clone() };
         let ran = self.inner.run(&device.vm, dispatch, &options, device)?;
         times.ended(&device.vm, dispatch, begun);
         Ok(ran)
@@ -145,7 +145,9 @@ impl Executor {
 
     /// The process is about to end, or may be.
     pub fn write_report(&self, device: &Device) {
-        self.report.write(self.times.as_ref().map(Times::totals).as_ref(), device.drm.left());
+        if self.report.is_read() {
+            self.report.write(self.times.as_ref().map(Times::totals).as_ref(), &device.drm.left());
+        }
     }
 }
 

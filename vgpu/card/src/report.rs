@@ -31,21 +31,21 @@ struct Content {
     kernels: BTreeMap<String, Kernel>,
     operations: BTreeSet<&'static str>,
     findings: Vec<Finding>,
-    /// What the render node still had when this was written: buffers, bytes and so on.
-    left: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]
     content: &'a Content,
+    /// What the render node still has: buffers, bytes and so on.
+    left: &'a BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     modelled: Option<&'a Totals>,
 }
 
 /// What the launcher tells at the end.
 #[derive(Serialize)]
-struct Left<'a> {
+struct Outcome<'a> {
     modelled: Option<&'a Totals>,
     findings: &'a [Finding],
 }
@@ -100,12 +100,16 @@ impl Report {
                 kernels: BTreeMap::new(),
                 operations: BTreeSet::new(),
                 findings: Vec::new(),
-                left: BTreeMap::new(),
             }),
         }
     }
 
-    /// Whether anybody will read it.
+    /// Whether anybody will read what [`Report::write`] writes: the file, or the launcher what it tells at the end.
+    pub fn is_read(&self) -> bool {
+        self.file.is_some() || self.folder.is_some()
+    }
+
+    /// Whether counts are to be collected, for the file.
     pub fn wanted(&self) -> bool {
         self.file.is_some()
     }
@@ -132,14 +136,13 @@ impl Report {
     }
 
     /// Writes the file; with what was modelled, where that was asked for, and what the render node still has.
-    pub fn write(&self, modelled: Option<&Totals>, left: BTreeMap<&'static str, u64>) {
-        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        content.left = left;
+    pub fn write(&self, modelled: Option<&Totals>, left: &BTreeMap<&'static str, u64>) {
+        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = &self.folder {
-            leave(folder, &Left { modelled, findings: &content.findings });
+            leave(folder, &Outcome { modelled, findings: &content.findings });
         }
         let Some(file) = &self.file else { return };
-        let text = serde_json::to_string_pretty(&Whole { content: &content, modelled })
+        let text = serde_json::to_string_pretty(&Whole { content: &content, left, modelled })
             .map_err(std::io::Error::from);
         if let Err(error) = text.and_then(|text| std::fs::write(file, text + "\n")) {
             log!("the report {} could not be written: {error}", file.display());
@@ -148,10 +151,10 @@ impl Report {
 }
 
 /// Whole or not at all.
-fn leave(folder: &Path, left: &Left<'_>) {
+fn leave(folder: &Path, outcome: &Outcome<'_>) {
     let [part, whole] =
         ["part", "json"].map(|ending| folder.join(format!("{}.{ending}", std::process::id())));
-    let text = serde_json::to_vec(left).map_err(std::io::Error::from);
+    let text = serde_json::to_vec(outcome).map_err(std::io::Error::from);
     let written = text.and_then(|text| std::fs::write(&part, text));
     if let Err(error) = written.and_then(|()| std::fs::rename(&part, &whole)) {
         log!("{} could not be written: {error}", whole.display());

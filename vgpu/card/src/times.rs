@@ -56,7 +56,7 @@ fn hash(bytes: impl Hash) -> u64 {
 
 /// Its code, as far as it can be read: addresses are used again.
 fn code(vm: &Vm, dispatch: &Dispatch) -> u64 {
-    let entry = dispatch.kernel_object.wrapping_add_signed(dispatch.descriptor.entry);
+    let entry = dispatch.entry();
     let mut bytes = vec![0; CODE_BYTES as usize];
     while vm.get(entry, &mut bytes).is_none() && bytes.len() > 4 {
         bytes.truncate(bytes.len() / 2);
@@ -110,8 +110,7 @@ impl Times {
                 } else {
                     dispatch.name.clone()
                 },
-                workgroups: [0, 1, 2]
-                    .map(|i| dispatch.grid[i].div_ceil(u32::from(dispatch.workgroup[i]).max(1))),
+                workgroups: dispatch.workgroups(),
                 launches: 1,
                 time_ms: time.time,
                 last: time.clone(),

@@ -1,7 +1,7 @@
 //! How fast the executor is: a tiled matrix product (64x64 a workgroup, 4x4 a lane, as the convolution kernels have
 //! it), compiled by clang-19, in lane-instructions a second of processor time, which a busy machine disturbs least. Arguments:
-//! what (`singles`, `plain`, `flushed`: denormals of f32, as RADV's shaders have it, `counted`, `strict`; `all`), threads (1), rows and columns of the result (128), depth
-//! (128).
+//! what (`singles`, `plain`, `flushed`, `counted`, `strict`; `all`), threads (1), rows and columns of the result (128), depth
+//! (128). `flushed` is the mode of RADV's shaders, which flush f32 denormals.
 //!
 //!     RUSTFLAGS=-Ctarget-cpu=native cargo run --release -p wave32-exec --example speed
 

@@ -41,6 +41,18 @@ pub struct Dispatch {
     pub trusted_copies: bool,
 }
 
+impl Dispatch {
+    /// Workgroups in x, y, z; the last ones may be cut off.
+    pub fn workgroups(&self) -> [u32; 3] {
+        [0, 1, 2].map(|i| self.grid[i].div_ceil(u32::from(self.workgroup[i]).max(1)))
+    }
+
+    /// Address of the first instruction.
+    pub fn entry(&self) -> u64 {
+        self.kernel_object.wrapping_add_signed(self.descriptor.entry)
+    }
+}
+
 /// How to run.
 #[derive(Debug, Clone)]
 pub struct Options {

@@ -44,13 +44,12 @@ impl<'a> Launch<'a> {
         if scratch > MAX_SCRATCH {
             return refuse(format!("{scratch} bytes of scratch for a wave; {MAX_SCRATCH} are possible"));
         }
-        let groups = [0, 1, 2].map(|i| dispatch.grid[i].div_ceil(size[i]));
         let mut launch = Self {
             dispatch,
-            groups,
+            groups: dispatch.workgroups(),
             wave64,
             vgprs: descriptor.vgprs(),
-            entry: dispatch.kernel_object.wrapping_add_signed(descriptor.entry),
+            entry: dispatch.entry(),
             scratch: (scratch / 4) as usize,
             user: Vec::new(),
         };

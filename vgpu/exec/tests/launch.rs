@@ -76,6 +76,19 @@ fn assembled(text: &str, wave64: bool) -> Vec<u8> {
     std::fs::read(&object).expect("a code object")
 }
 
+/// The kernel `all` in memory, whose argument is the place of its results: memory, that place, and how it is launched but for
+/// its sizes.
+fn loaded(object: &CodeObject) -> (HeapMemory, u64, Dispatch) {
+    let (descriptor, at) = object.kernels["all"].clone();
+    let mut memory = HeapMemory::new();
+    let base = object.load(&mut memory);
+    let out = memory.alloc(4096);
+    let kernarg = memory.alloc_from(&out.to_le_bytes());
+    let kernel_object = base + at;
+    let dispatch = Dispatch { name: "all".into(), descriptor, kernel_object, kernarg, ..Dispatch::default() };
+    (memory, out, dispatch)
+}
+
 /// Mesa's `gl_SubgroupID`.
 #[test]
 fn waves_are_told_their_number() {
@@ -104,20 +117,8 @@ fn waves_are_told_their_number() {
             .amdhsa_wavefront_size32 1
         .end_amdhsa_kernel";
     let object = CodeObject::parse(&assembled(text, false)).expect("a code object");
-    let (descriptor, at) = object.kernels["all"].clone();
-    let mut memory = HeapMemory::new();
-    let base = object.load(&mut memory);
-    let out = memory.alloc(4096);
-    let kernarg = memory.alloc_from(&out.to_le_bytes());
-    let dispatch = Dispatch {
-        name: "all".into(),
-        descriptor,
-        kernel_object: base + at,
-        grid: [100, 1, 1],
-        workgroup: [100, 1, 1],
-        kernarg,
-        ..Dispatch::default()
-    };
+    let (memory, out, dispatch) = loaded(&object);
+    let dispatch = Dispatch { grid: [100, 1, 1], workgroup: [100, 1, 1], ..dispatch };
     let executor = wave32_exec::Executor::new(object.target, Some(1));
     executor.run(&memory, &dispatch, &Options::default(), &()).unwrap_or_else(|s| panic!("{s}"));
     for (item, info) in (0..).zip(memory.load_words(out, 100)) {
@@ -132,7 +133,8 @@ fn waves_start_as_the_abi_says() {
     }
     for wave64 in [false, true] {
         let object = CodeObject::parse(&assembled(&kernel(wave64), wave64)).expect("a code object");
-        let (descriptor, at) = object.kernels["all"].clone();
+        let (memory, out, dispatch) = loaded(&object);
+        let (descriptor, kernarg) = (&dispatch.descriptor, dispatch.kernarg);
         assert_eq!(descriptor.wave32(), !wave64);
         assert_eq!(descriptor.vgprs(), 24, "23 in granules of 8 or 4");
         assert_eq!((descriptor.private_segment, descriptor.group_segment), (48, 96));
@@ -141,24 +143,16 @@ fn waves_start_as_the_abi_says() {
             (15, 0x100 | 2 << 6 | 1),
             "DX10_CLAMP is default"
         );
-        let mut memory = HeapMemory::new();
-        let base = object.load(&mut memory);
-        let out = memory.alloc(4096);
-        let kernarg = memory.alloc_from(&out.to_le_bytes());
         // One workgroup of 3x5x2 work-items at the grid's corner (1,2,3), of 4x5x2 elsewhere.
         let dispatch = Dispatch {
-            name: "all".into(),
-            descriptor,
-            kernel_object: base + at,
             grid: [7, 15, 8],
             workgroup: [4, 5, 2],
             group_segment: 96,
             private_segment: 48,
-            kernarg,
             packet: 0x1111_2222_3333_4444,
             queue: 0x5555_6666_7777_8888,
             id: 0x9999_0000_aaaa,
-            ..Dispatch::default()
+            ..dispatch
         };
         // The last workgroup is the last to store.
         let executor = wave32_exec::Executor::new(object.target, Some(1));

@@ -79,13 +79,9 @@ impl Watch {
         let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
         let chosen = match total {
             0..=128 => (0..total).collect(),
-            _ => (0..Self::SAMPLES)
-                .flat_map(|i| neighbours(grid, (2 * i + 1) * total / (2 * Self::SAMPLES)))
-                .collect(),
+            _ => spread(grid, Self::SAMPLES).collect(),
         };
-        let entry = dispatch.kernel_object.wrapping_add_signed(dispatch.descriptor.entry);
-        let recorder = Recorder::new(entry, !dispatch.descriptor.wave32());
-        Ok(Self { recorder: Arc::new(recorder.only(grid, chosen, effort.recorded)) })
+        Ok(Self { recorder: Arc::new(Recorder::new(dispatch).only(grid, chosen, effort.recorded)) })
     }
 
     /// What the executor's options take.
@@ -122,7 +118,7 @@ fn workgroups(dispatch: &Dispatch) -> Result<[u32; 3], LaunchError> {
     if dispatch.workgroup.contains(&0) || dispatch.grid.contains(&0) {
         return Err(LaunchError::Shape("a launch of no work-items".into()));
     }
-    Ok([0, 1, 2].map(|i| dispatch.grid[i].div_ceil(dispatch.workgroup[i].into())))
+    Ok(dispatch.workgroups())
 }
 
 /// The lines of a buffer, as [`Recorder`] numbers them: those that are read, those that are written.
@@ -220,6 +216,12 @@ fn neighbours(grid: [u32; 3], n: u64) -> Vec<u64> {
     [Some(n), right, below].into_iter().flatten().collect()
 }
 
+/// So many workgroups at even distances, with their neighbours.
+fn spread(grid: [u32; 3], count: u64) -> impl Iterator<Item = u64> {
+    let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
+    (0..count).flat_map(move |i| neighbours(grid, (2 * i + 1) * total / (2 * count)))
+}
+
 /// Workgroups that a WGP holds at once: as VGPRs, wave slots and LDS allow.
 fn resident(dispatch: &Dispatch, waves: u64, wave64: bool) -> Result<u64, LaunchError> {
     // Wave64 takes a register's two halves.
@@ -244,8 +246,7 @@ fn record(
     grid: [u32; 3],
     effort: Effort,
 ) -> Result<Recorded, LaunchError> {
-    let entry = dispatch.kernel_object.wrapping_add_signed(dispatch.descriptor.entry);
-    let recorder = Arc::new(Recorder::new(entry, !dispatch.descriptor.wave32()));
+    let recorder = Arc::new(Recorder::new(dispatch));
     let mut options = Options {
         deadline: std::time::Duration::from_secs(60),
         trace: Some(recorder.clone()),
@@ -262,8 +263,7 @@ fn record(
     let mut rest: Vec<u64> = if more + first.len() as u64 >= total {
         (0..total).collect()
     } else {
-        let strata = more / 3;
-        (0..strata).flat_map(|i| neighbours(grid, (2 * i + 1) * total / (2 * strata))).collect()
+        spread(grid, more / 3).collect()
     };
     rest.sort_unstable();
     rest.dedup();

@@ -7,10 +7,6 @@
 //! and how far it errs where truth is known is in docs/model_vgpu.md.
 #![forbid(unsafe_code)]
 
-/// How far modelled times are from public measurements, as docs/model_error.md has it.
-pub const STATED_ERROR: &str =
-    "modelled speed over public measurements: geometric mean 1.08, spread 1.36; docs/model_error.md";
-
 mod banks;
 mod cache;
 mod card;
@@ -39,6 +35,10 @@ pub use plan::{Model, ModelError};
 pub use tensors::Tensors;
 pub use time::{Bound, Bracket, LaunchTime, PlanTime, Waits};
 pub use totals::{KernelTotal, Totals};
+
+/// How far modelled times are from public measurements, as docs/model_error.md has it.
+pub const STATED_ERROR: &str =
+    "modelled speed over public measurements: geometric mean 1.08, spread 1.36; docs/model_error.md";
 
 #[cfg(test)]
 mod tests {

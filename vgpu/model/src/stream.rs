@@ -5,7 +5,7 @@ use crate::constants::LINE;
 use crate::issue::Issue;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use wave32_exec::{Class, GroupTrace, SHARED_BASE, Trace, Wave};
+use wave32_exec::{Class, Dispatch, GroupTrace, SHARED_BASE, Trace, Wave};
 use wave32_isa::Inst;
 
 /// An event's bit: only one half of a wave64 had lanes on.
@@ -85,9 +85,10 @@ struct Chosen {
 }
 
 impl Recorder {
-    /// For a kernel whose first instruction is at `entry`.
-    pub(crate) fn new(entry: u64, wave64: bool) -> Self {
-        Self { entry, wave64, chosen: None, all: Arc::default() }
+    /// For all workgroups of a launch.
+    pub(crate) fn new(dispatch: &Dispatch) -> Self {
+        let wave64 = !dispatch.descriptor.wave32();
+        Self { entry: dispatch.entry(), wave64, chosen: None, all: Arc::default() }
     }
 
     /// Records these workgroups of the grid only (x runs fastest), until so many instructions were recorded.

@@ -190,19 +190,23 @@ fn loads_that_wait_for_one_another() {
     assert_eq!(misses.run(&card(), Effort::ALL).bound, Bound::Tail);
 }
 
+/// Each work-item copies 16 bytes, from the first tensor to where `to` points: `bytes` in all.
+fn copy(to: &str, bytes: u64, tensors: Vec<u64>) -> Micro {
+    let text = format!(
+        "{POINTER}s_lshl_b32 s8, s2, 12\nv_lshl_add_u32 v1, v0, 4, s8\n\
+         global_load_dwordx4 v[4:7], v1, s[4:5]\ns_waitcnt vmcnt(0)\nglobal_store_dwordx4 v1, v[4:7], {to}\n"
+    );
+    Micro { groups: (bytes >> 12) as u32, threads: 256, tensors, ..Micro::new(text) }
+}
+
 #[test]
 fn a_copy_runs_at_the_bandwidth() {
     if !have(&["llvm-mc-19"]) {
         return;
     }
-    // Each work-item copies 16 bytes: 64 MiB in all, there and back.
-    let text = format!(
-        "{POINTER}s_lshl_b32 s8, s2, 12\nv_lshl_add_u32 v1, v0, 4, s8\n\
-         global_load_dwordx4 v[4:7], v1, s[4:5]\ns_waitcnt vmcnt(0)\nglobal_store_dwordx4 v1, v[4:7], s[6:7]\n"
-    );
+    // 64 MiB there and back.
     let bytes = 64 << 20;
-    let m =
-        Micro { groups: (bytes >> 12) as u32, threads: 256, tensors: vec![bytes, bytes], ..Micro::new(text) };
+    let m = copy("s[6:7]", bytes, vec![bytes, bytes]);
     for card in ModelCard::usual() {
         let time = m.run(&card, FEW);
         let counted = 2.0 * bytes as f64 / (card.bandwidth * 0.85);
@@ -224,12 +228,8 @@ fn what_is_read_and_written_in_place_moves_twice() {
     if !have(&["llvm-mc-19"]) {
         return;
     }
-    let text = format!(
-        "{POINTER}s_lshl_b32 s8, s2, 12\nv_lshl_add_u32 v1, v0, 4, s8\n\
-         global_load_dwordx4 v[4:7], v1, s[4:5]\ns_waitcnt vmcnt(0)\nglobal_store_dwordx4 v1, v[4:7], s[4:5]\n"
-    );
     let bytes = 64 << 20;
-    let m = Micro { groups: (bytes >> 12) as u32, threads: 256, tensors: vec![bytes], ..Micro::new(text) };
+    let m = copy("s[4:5]", bytes, vec![bytes]);
     assert_eq!(m.run(&card(), FEW).dram_bytes, 2 * bytes);
 }
 

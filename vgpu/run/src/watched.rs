@@ -18,7 +18,7 @@ const STOPPED: u8 = 3;
 
 /// What a process leaves behind.
 #[derive(serde::Deserialize)]
-struct Left {
+struct Outcome {
     modelled: Option<Totals>,
     findings: Vec<serde::de::IgnoredAny>,
 }
@@ -47,7 +47,7 @@ pub fn run(mut command: Command, time: bool, check: bool) -> Result<ExitCode> {
     let status = child.wait()?;
     handle.close();
     let _ = watcher.join();
-    let (mut totals, stopped) = left(folder.path());
+    let (mut totals, stopped) = outcomes(folder.path());
     if time {
         for row in &mut totals.kernels {
             row.kernel = readable(&row.kernel);
@@ -69,14 +69,14 @@ fn readable(name: &str) -> String {
 }
 
 /// What all processes launched, and how many kernels were stopped.
-fn left(folder: &Path) -> (Totals, usize) {
+fn outcomes(folder: &Path) -> (Totals, usize) {
     let (mut all, mut stopped) = (Totals::default(), 0);
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|ending| ending == "json")
             && let Ok(text) = std::fs::read(&path)
         {
-            match serde_json::from_slice::<Left>(&text) {
+            match serde_json::from_slice::<Outcome>(&text) {
                 Ok(one) => {
                     one.modelled.into_iter().filter(|totals| !totals.is_empty()).for_each(|t| all.add(t));
                     stopped += one.findings.len();

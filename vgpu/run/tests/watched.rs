@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use card::{DEADLINE, hipcc_missing, launcher, run};
+use card::{DEADLINE, Ended, hipcc_missing, launcher, run};
 use serde_json::Value;
 
 fn program(folder: &Path) -> Option<PathBuf> {
@@ -21,15 +21,20 @@ fn built(folder: &Path, source: &str) -> Option<PathBuf> {
     let binary = folder.join(source.file_stem().unwrap());
     let mut command = Command::new("hipcc");
     command.env("HIP_PLATFORM", "amd").args(["--offload-arch=gfx1010", "-O2", "-std=c++17"]);
-    let built = run(
-        {
-            command.arg(source).arg("-o").arg(&binary);
-            command
-        },
-        DEADLINE,
-    );
+    command.arg(source).arg("-o").arg(&binary);
+    let built = run(command, DEADLINE);
     assert_eq!(built.code, Some(0), "{}", built.stderr);
     Some(binary)
+}
+
+/// Runs a program with `--time` and these options, which it survives: what the launcher said, and the report.
+fn timed(options: &[&str], program: &Path, folder: &Path) -> (Ended, Value) {
+    let report = folder.join("report.json");
+    let mut command = launcher();
+    command.args(["run", "--time"]).args(options).arg("--report").arg(&report).arg("--").arg(program);
+    let ended = run(command, DEADLINE);
+    assert!(ended.code == Some(0) && ended.stdout == "passed\n", "{ended:?}");
+    (ended, serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap())
 }
 
 /// Launches, low and high ms of the kernel's row.
@@ -45,21 +50,12 @@ fn row(modelled: &Value, kernel: &str) -> (u64, f64, f64) {
 fn launches_have_a_modelled_time() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = program(folder.path()) else { return };
-    let report = folder.path().join("report.json");
-    let mut command = launcher();
-    command
-        .args(["run", "--card", "rx5600xt14gbps", "--time", "--report"])
-        .arg(&report)
-        .arg("--")
-        .arg(&program);
-    let ended = run(command, DEADLINE);
-    assert!(ended.code == Some(0) && ended.stdout == "passed\n", "{ended:?}");
+    let (ended, report) = timed(&["--card", "rx5600xt14gbps"], &program, folder.path());
     assert!(ended.stderr.contains("modelled on RX 5600 XT 14 Gbps"), "{ended:?}");
     assert!(
         ended.stderr.contains("fma_chain(float*, float, float)") && ended.stderr.contains("copy_8_mib"),
         "{ended:?}"
     );
-    let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
     let modelled = &report["modelled"];
     // 16 MiB to move at 336 GB/s, or at what of it streams reach.
     let (launches, low, high) = row(modelled, "copy_8_mib");
@@ -76,11 +72,7 @@ fn launches_have_a_modelled_time() {
 fn the_document_has_the_report_s_fields() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = program(folder.path()) else { return };
-    let path = folder.path().join("report.json");
-    let mut command = launcher();
-    command.args(["run", "--time", "--report"]).arg(&path).arg("--").arg(&program);
-    assert_eq!(run(command, DEADLINE).code, Some(0));
-    let report: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let (_, report) = timed(&[], &program, folder.path());
     let keys = |value: &Value| -> BTreeSet<String> { value.as_object().unwrap().keys().cloned().collect() };
     let document = include_str!("../../../docs/vgpu_ci.md");
     let documented = |field: &str, column: usize| -> BTreeSet<String> {

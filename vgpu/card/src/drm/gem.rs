@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wave32_exec::Region;
 
 use super::fence::Changes;
+use super::handles::Handles;
 use crate::errno::{Errno, Result};
 use crate::memory::{Backing, Vm, canonical};
 use crate::request::{Argument, args, call};
@@ -88,8 +89,7 @@ struct Change {
 
 #[derive(Default)]
 struct Table {
-    last_handle: u32,
-    gems: BTreeMap<u32, Arc<Gem>>,
+    gems: Handles<Gem>,
     /// By address.
     mappings: BTreeMap<u64, Mapping>,
     /// In the order of the requests, which is the order in which they are done.
@@ -122,15 +122,7 @@ impl Drop for JobGuard {
 
 impl Table {
     fn gem(&self, handle: u32) -> Result<&Arc<Gem>> {
-        self.gems.get(&handle).ok_or(Errno(libc::ENOENT))
-    }
-
-    fn insert(&mut self, gem: Gem) -> u32 {
-        let last = self.last_handle;
-        let free = |new: &u32| !self.gems.contains_key(new);
-        self.last_handle = (1..=u32::MAX).map(|i| last.wrapping_add(i).max(1)).find(free).unwrap_or(1);
-        self.gems.insert(self.last_handle, Arc::new(gem));
-        self.last_handle
+        self.gems.get(handle).ok_or(Errno(libc::ENOENT))
     }
 
     fn visible(&self) -> u64 {
@@ -256,7 +248,7 @@ impl Gems {
     /// Closes all that there is.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn clear(&self, vm: &Vm) {
-        let handles: Vec<u32> = self.table().gems.keys().copied().collect();
+        let handles = self.table().gems.handles();
         handles.into_iter().for_each(|handle| self.close(vm, handle).expect("its own handle"));
     }
 
@@ -298,7 +290,7 @@ impl Gems {
         }
         let backing = backing?;
         let (host, visible) = (backing.host, wants_visible && backing.vram);
-        let handle = table.insert(Gem { vm, backing: Some(backing), host, bytes, create, visible });
+        let handle = table.gems.insert(Gem { vm, backing: Some(backing), host, bytes, create, visible });
         *a = Create { bytes: handle.into(), alignment: 0, domains: 0, flags: 0 };
         Ok(())
     }
@@ -312,13 +304,13 @@ impl Gems {
         }
         let create = Create { bytes: a.bytes, alignment: PAGE, domains: GTT, flags: 0 };
         let gem = Gem { vm, backing: None, host: a.address, bytes: a.bytes, create, visible: false };
-        a.handle = self.table().insert(gem);
+        a.handle = self.table().gems.insert(gem);
         Ok(())
     }
 
     fn close(&self, vm: &Vm, handle: u32) -> Result<()> {
         let mut table = self.table();
-        let gem = table.gems.remove(&handle).ok_or(Errno::INVALID)?;
+        let gem = table.gems.remove(handle).ok_or(Errno::INVALID)?;
         let of_it = |(at, m): (&u64, &Mapping)| Arc::ptr_eq(&m.gem, &gem).then_some((*at, m.bytes));
         let mapped: Vec<(u64, u64)> = table.mappings.iter().filter_map(of_it).collect();
         for (base, bytes) in mapped {

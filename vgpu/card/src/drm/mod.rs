@@ -9,6 +9,7 @@
 
 mod fence;
 mod gem;
+mod handles;
 mod info;
 mod pm4;
 mod submit;

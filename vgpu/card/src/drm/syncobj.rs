@@ -1,9 +1,9 @@
 //! Synchronisation objects (`drivers/gpu/drm/drm_syncobj.c` of Linux): places for fences, binary or along a timeline.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fence::{Changes, Fence, Fences};
+use super::handles::Handles;
 use crate::errno::{Errno, Result};
 use crate::request::{Argument, args, call};
 use crate::user;
@@ -106,31 +106,31 @@ impl Syncobj {
 /// Syncobjs by handle.
 #[derive(Debug, Default)]
 pub struct Syncobjs {
-    table: Mutex<(u32, BTreeMap<u32, Arc<Syncobj>>)>,
+    table: Mutex<Handles<Syncobj>>,
 }
 
 /// More than any program waits for at once.
 const MAX_COUNT: u32 = 1 << 16;
 
 impl Syncobjs {
-    fn table(&self) -> MutexGuard<'_, (u32, BTreeMap<u32, Arc<Syncobj>>)> {
+    fn table(&self) -> MutexGuard<'_, Handles<Syncobj>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many there are.
     pub fn left(&self) -> u64 {
-        self.table().1.len() as u64
+        self.table().values().len() as u64
     }
 
     /// Forgets all that there is.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn clear(&self) {
-        self.table().1.clear();
+        *self.table() = Handles::default();
     }
 
     /// By its handle.
     pub fn get(&self, handle: u32) -> Result<Arc<Syncobj>> {
-        self.table().1.get(&handle).cloned().ok_or(Errno(libc::ENOENT))
+        self.table().get(handle).cloned().ok_or(Errno(libc::ENOENT))
     }
 
     fn create(&self, signalled: bool) -> u32 {
@@ -138,15 +138,7 @@ impl Syncobjs {
         if signalled {
             syncobj.put(0, vec![Fence::done()]);
         }
-        let mut table = self.table();
-        let (last, all) = &mut *table;
-        // Handles are used again only after all others were.
-        *last = (1..=u32::MAX)
-            .map(|i| last.wrapping_add(i).max(1))
-            .find(|new| !all.contains_key(new))
-            .unwrap_or(1);
-        all.insert(*last, Arc::new(syncobj));
-        *last
+        self.table().insert(syncobj)
     }
 
     fn list(&self, handles: u64, count: u32) -> Result<Vec<Arc<Syncobj>>> {
@@ -227,7 +219,7 @@ impl Syncobjs {
                     Ok(())
                 }),
                 0xc0 => call(at, |a: &mut Destroy| {
-                    self.table().1.remove(&a.handle).map(|_| ()).ok_or(Errno::INVALID)
+                    self.table().remove(a.handle).map(|_| ()).ok_or(Errno::INVALID)
                 }),
                 0xc3 => call(at, |a: &mut Wait| {
                     a.first = self.wait(changes, (a.handles, None), (a.count, a.flags, a.deadline))?;

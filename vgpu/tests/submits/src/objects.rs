@@ -24,7 +24,7 @@ pub struct Objects<'a> {
     /// For what comes before and after all actions.
     pub last_fence: vk::Fence,
     pub timelines: [vk::Semaphore; MAX_QUEUES],
-    /// By action: the timelines of the host's.
+    /// For each action: the timeline semaphore that it signals, if the host does the action.
     pub hosts: Vec<Option<vk::Semaphore>>,
     pub fences: Vec<Option<vk::Fence>>,
     /// By who signals and who waits.

@@ -52,7 +52,7 @@ struct Player<'a> {
     queues: Vec<usize>,
     /// The order of issue.
     issue: Vec<usize>,
-    /// By action: those that must be issued before, as bits.
+    /// For each action, as bits: the actions that must be issued before it.
     after: Vec<u64>,
     issued: Mutex<(u64, bool)>,
     changed: Condvar,

@@ -32,8 +32,9 @@ pub struct Tracker {
     pub records: Vec<Record>,
     /// Atomics of one kind are no hazard.
     pub atomics_meet: bool,
-    /// By action: what happened before all of it, by semaphores; and before whoever waits for it.
+    /// For each action, as bits: the actions that semaphores order before its start.
     pub before: Vec<u64>,
+    /// For each action, as bits: the actions that have ended when its signal is seen.
     pub done: Vec<u64>,
 }
 
