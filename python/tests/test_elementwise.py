@@ -48,7 +48,8 @@ def test_functions(name):
         same(function(x.to("wave"), out=out) if name not in ("isnan", "isinf", "isfinite", "square", "positive")
              else function(x.to("wave")), function(x))
     if name not in ("frac",):
-        whole = torch.randint(1, 90, (33,))
+        # The CPU of torch 2.10 has inf for cosh(89), which is 2.2e38.
+        whole = torch.randint(1, 89, (33,))
         check(function, whole)
 
 

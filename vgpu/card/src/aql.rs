@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::device::{Device, ticks};
+use crate::device::Device;
 use crate::queue::{Failure, Queue};
 use crate::signal;
 
@@ -94,7 +94,7 @@ pub fn step(device: &'static Device, queue: &Queue) -> Result<bool, Failure> {
     if device.settings.trace {
         log!("queue {} packet {number}: {:x?}", queue.slot, packet.0);
     }
-    let start = ticks();
+    let start = device.ticks();
     if !execute(device, queue, &packet, address, number)? {
         return Ok(false);
     }
@@ -102,7 +102,7 @@ pub fn step(device: &'static Device, queue: &Queue) -> Result<bool, Failure> {
     head.store(u32::from(INVALID), Ordering::Release);
     read.store(number.wrapping_add(1), Ordering::Release);
     if done != 0 {
-        signal::complete(device, done, start, ticks().max(start + 1))?;
+        signal::complete(device, done, start, device.ticks().max(start + 1))?;
     }
     Ok(true)
 }

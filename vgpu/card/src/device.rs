@@ -120,6 +120,19 @@ impl Device {
         identity(fd) == Some(self.identity)
     }
 
+    /// The card's clock: 100 MHz since the machine was started. With `SAMPLE` it goes on by modelled times only.
+    pub fn ticks(&self) -> u64 {
+        self.nanoseconds(libc::CLOCK_BOOTTIME) / 10
+    }
+
+    /// A clock of the system's, as the card tells it beside its own: both stand still together.
+    pub fn nanoseconds(&self, clock: libc::clockid_t) -> u64 {
+        match self.executor.modelled_nanoseconds() {
+            Some(gone) => gone,
+            None => nanoseconds(clock),
+        }
+    }
+
     /// The queues, locked.
     pub fn queues(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Queue>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
@@ -163,11 +176,6 @@ pub fn open(flags: libc::c_int) -> Result<RawFd> {
     // SAFETY: duplicates a descriptor.
     let fd = unsafe { libc::fcntl(device.file, command, 3) };
     if fd < 0 { Err(Errno::last()) } else { Ok(fd) }
-}
-
-/// The card's clock: 100 MHz since the machine was started.
-pub fn ticks() -> u64 {
-    nanoseconds(libc::CLOCK_BOOTTIME) / 10
 }
 
 /// A clock of the system's.

@@ -5,7 +5,7 @@ use wave32_isa::Target;
 use wave32_model::ModelCard;
 
 use crate::aql::{Dispatch, error};
-use crate::device::{Device, ticks};
+use crate::device::Device;
 use crate::memory::Vm;
 use crate::names::Names;
 use crate::queue::Failure;
@@ -33,7 +33,7 @@ impl Signals for Device {
     }
 
     fn realtime(&self) -> u64 {
-        ticks()
+        self.ticks()
     }
 }
 
@@ -56,7 +56,11 @@ impl Executor {
             options,
             names: Names::default(),
             report,
-            times: settings.time.then(|| ModelCard::of(settings.card.board)).flatten().map(Times::new),
+            times: settings
+                .time
+                .then(|| ModelCard::of(settings.card.board))
+                .flatten()
+                .map(|card| Times::new(card, settings.sample)),
         }
     }
 
@@ -106,14 +110,15 @@ impl Executor {
         dispatch: &wave32_exec::Dispatch,
         options: &Options,
     ) -> Result<wave32_exec::Report, Stop> {
-        let Some(times) = &self.times else {
-            return self.inner.run(&device.vm, dispatch, options, device);
-        };
-        let begun = times.begin(&device.vm, dispatch);
-        let options = Options { trace: begun.trace(), ..options.clone() };
-        let ran = self.inner.run(&device.vm, dispatch, &options, device)?;
-        times.ended(&device.vm, dispatch, begun);
-        Ok(ran)
+        match &self.times {
+            Some(times) => times.run(&self.inner, device, dispatch, options),
+            None => self.inner.run(&device.vm, dispatch, options, device),
+        }
+    }
+
+    /// Where only samples run: of all launches so far, in nanoseconds.
+    pub fn modelled_nanoseconds(&self) -> Option<u64> {
+        self.times.as_ref().and_then(Times::nanoseconds)
     }
 
     fn ended(&self, name: String, outcome: Result<wave32_exec::Report, Stop>) -> Result<(), Failure> {

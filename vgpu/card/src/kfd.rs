@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::device::{Device, nanoseconds, ticks};
+use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::events::Wait;
 use crate::memory::{END_OF_ADDRESSES, FIRST_ADDRESS};
@@ -85,9 +85,9 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: u64, bytes: 
             // Caching policy: one policy here.
             0x04 => call(at, |_: &mut Ignored| Ok(())),
             0x05 => call(at, |a: &mut GetClockCounters| {
-                a.gpu = ticks();
-                a.cpu = nanoseconds(libc::CLOCK_MONOTONIC_RAW);
-                a.system = nanoseconds(libc::CLOCK_BOOTTIME);
+                a.gpu = device.ticks();
+                a.cpu = device.nanoseconds(libc::CLOCK_MONOTONIC_RAW);
+                a.system = device.nanoseconds(libc::CLOCK_BOOTTIME);
                 a.frequency = 1_000_000_000;
                 Ok(())
             }),

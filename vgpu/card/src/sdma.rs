@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::device::{Device, ticks};
+use crate::device::Device;
 use crate::queue::{Failure, Queue};
 
 const NOP: u32 = 0;
@@ -125,7 +125,7 @@ fn execute(device: &'static Device, queue: &Queue, packet: &[u32; MAX_DWORDS]) -
             let bytes = (u64::from(packet[4] & 0x3f_ffff) & !3) + 4;
             vm.fill(address(packet, 1), packet[3], bytes).map_err(Failure::Memory)?;
         }
-        (TIMESTAMP, _) => target64(address(packet, 1))?.store(ticks(), Ordering::Release),
+        (TIMESTAMP, _) => target64(address(packet, 1))?.store(device.ticks(), Ordering::Release),
         // Padding; caches of the card, of which there are none here.
         _ => {}
     }

@@ -22,6 +22,8 @@ pub struct Settings {
     pub deadline: Duration,
     /// `TIME=1`: how long each launch takes on the card is modelled.
     pub time: bool,
+    /// `SAMPLE=1`: with `TIME`, only the workgroups run that are modelled; results are wrong.
+    pub sample: bool,
     /// `FOLDER`: where each process leaves what the launcher tells at the end.
     pub folder: Option<PathBuf>,
     /// `TRACE=1`: each ioctl and packet on stderr.
@@ -73,6 +75,7 @@ impl Settings {
             report: set("REPORT").map(PathBuf::from),
             deadline,
             time: flag("TIME")?,
+            sample: flag("SAMPLE")?,
             folder: set("FOLDER").map(PathBuf::from),
             trace: flag("TRACE")?,
         })
@@ -107,6 +110,7 @@ mod tests {
         assert_eq!(read("DEADLINE", "2").unwrap().deadline, Duration::from_secs(2));
         assert_eq!(read("DEADLINE", "0.05").unwrap().deadline, Duration::from_millis(50));
         assert!(read("TRACE", "1").unwrap().trace && read("TIME", "1").unwrap().time);
+        assert!(!plain.sample && read("SAMPLE", "1").unwrap().sample);
         assert_eq!(read("CARD", "").unwrap(), plain, "empty is not set");
     }
 

@@ -4,48 +4,47 @@
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use wave32_exec::{Dispatch, Trace};
-use wave32_model::{Effort, KernelTotal, LaunchTime, ModelCard, Totals, Watch};
+use wave32_exec::{Dispatch, Executor, Options, Report, Stop};
+use wave32_model::{
+    Bracket, Effort, GroupWork, KernelTotal, LaunchError, LaunchTime, ModelCard, Totals, Watch, record,
+};
 
+use crate::device::Device;
 use crate::memory::Vm;
 
 /// A tenth of a second or so for each launch.
 const EFFORT: Effort = Effort { recorded: 400_000, simulated: 1_000_000 };
-/// Launches of one kernel and grid that are modelled by themselves; further ones, with other arguments, count as the last.
+/// Launches of one kernel and grid with other arguments that are recorded while all of the program runs; further ones count
+/// as the last.
 const EACH: usize = 4;
+/// The same where samples are all that runs.
+const EACH_SAMPLE: usize = 256;
 /// Bytes of code by which a kernel is known.
 const CODE_BYTES: u64 = 4096;
 
 /// A kernel's launches of one grid.
 type Shape = (u64, [u32; 3], [u16; 3], u32);
-/// What is modelled, by the arguments' hash.
-type Known = Vec<(u64, Result<LaunchTime, String>)>;
+
+/// What was modelled.
+struct Known {
+    /// The arguments' hash.
+    arguments: u64,
+    work: Option<GroupWork>,
+    time: Result<LaunchTime, String>,
+}
 
 /// Collects.
 pub struct Times {
     card: ModelCard,
+    sample: bool,
     table: Mutex<Table>,
 }
 
 struct Table {
-    known: HashMap<Shape, Known>,
+    known: HashMap<Shape, Vec<Known>>,
     totals: Totals,
-}
-
-/// A launch about to run.
-pub struct Begun {
-    shape: Shape,
-    arguments: u64,
-    watch: Option<Watch>,
-}
-
-impl Begun {
-    /// For the executor's options.
-    pub fn trace(&self) -> Option<Arc<dyn Trace>> {
-        self.watch.as_ref().map(Watch::trace)
-    }
 }
 
 fn hash(bytes: impl Hash) -> u64 {
@@ -75,35 +74,66 @@ fn arguments(vm: &Vm, dispatch: &Dispatch) -> u64 {
 }
 
 impl Times {
-    /// For a card.
-    pub fn new(card: ModelCard) -> Self {
+    /// For a card. With `sample` only the recorded workgroups run, and none of a launch whose time is known.
+    pub fn new(card: ModelCard, sample: bool) -> Self {
         let table = Table { known: HashMap::new(), totals: Totals::new(&card) };
-        Self { card, table: Mutex::new(table) }
+        Self { card, sample, table: Mutex::new(table) }
     }
 
-    /// To be called before a launch.
-    pub fn begin(&self, vm: &Vm, dispatch: &Dispatch) -> Begun {
-        let shape = (code(vm, dispatch), dispatch.grid, dispatch.workgroup, dispatch.group_segment);
-        let arguments = arguments(vm, dispatch);
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = table.known.get(&shape);
-        let enough = known.is_some_and(|all| all.len() >= EACH || all.iter().any(|one| one.0 == arguments));
-        let watch = if enough { None } else { Watch::new(dispatch, EFFORT).ok() };
-        Begun { shape, arguments, watch }
-    }
-
-    /// To be called when the launch has ended.
-    pub fn ended(&self, vm: &Vm, dispatch: &Dispatch, begun: Begun) {
-        let new = begun.watch.map(|watch| {
-            let time = watch.time(dispatch, &vm.buffers(), &self.card, EFFORT);
-            (begun.arguments, time.map_err(|error| error.to_string()))
+    /// Runs a launch, or a sample of it.
+    pub fn run(
+        &self,
+        executor: &Executor<Vm>,
+        device: &'static Device,
+        dispatch: &Dispatch,
+        options: &Options,
+    ) -> Result<Report, Stop> {
+        let shape = (code(&device.vm, dispatch), dispatch.grid, dispatch.workgroup, dispatch.group_segment);
+        let arguments = arguments(&device.vm, dispatch);
+        let new = self.is_new(&shape, arguments);
+        let (report, sample) = if self.sample {
+            match new.then(|| record(executor, &device.vm, dispatch, options, device, EFFORT)).transpose() {
+                Ok(ran) => ran.map_or_else(Default::default, |(sample, report)| (report, Some(Ok(sample)))),
+                Err(LaunchError::Stop(stop)) => return Err(stop),
+                Err(error) => (Report::default(), Some(Err(error))),
+            }
+        } else {
+            let watch = if new { Watch::new(dispatch, EFFORT).ok() } else { None };
+            let options = Options { trace: watch.as_ref().map(Watch::trace), ..options.clone() };
+            let report = executor.run(&device.vm, dispatch, &options, device)?;
+            (report, watch.map(Watch::finish))
+        };
+        let new = sample.map(|sample| match sample {
+            Ok(sample) => {
+                let work = sample.work();
+                let time = self.known(&shape, &work).unwrap_or_else(|| {
+                    let time = sample.time(dispatch, &device.vm.buffers(), &self.card, EFFORT);
+                    time.map_err(|error| error.to_string())
+                });
+                Known { arguments, work: Some(work), time }
+            }
+            Err(error) => Known { arguments, work: None, time: Err(error.to_string()) },
         });
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        self.count(dispatch, shape, arguments, new);
+        Ok(report)
+    }
+
+    /// Whether a launch is to be modelled.
+    fn is_new(&self, shape: &Shape, arguments: u64) -> bool {
+        let each = if self.sample { EACH_SAMPLE } else { EACH };
+        let table = self.table();
+        let Some(known) = table.known.get(shape) else { return true };
+        known.len() < each && known.iter().all(|one| one.arguments != arguments)
+    }
+
+    /// A launch has ended.
+    fn count(&self, dispatch: &Dispatch, shape: Shape, arguments: u64, new: Option<Known>) {
+        let mut table = self.table();
         let Table { known, totals } = &mut *table;
-        let known = known.entry(begun.shape).or_default();
+        let known = known.entry(shape).or_default();
         known.extend(new);
-        let same = known.iter().find(|one| one.0 == begun.arguments).or(known.last());
-        match same.map(|(_, time)| time) {
+        let same = known.iter().find(|one| one.arguments == arguments).or(known.last());
+        match same.map(|one| &one.time) {
             Some(Ok(time)) => totals.launched(KernelTotal {
                 kernel: if dispatch.name.is_empty() {
                     "(without a name)".into()
@@ -121,8 +151,26 @@ impl Times {
         }
     }
 
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was modelled of a launch that did the same work.
+    fn known(&self, shape: &Shape, work: &GroupWork) -> Option<Result<LaunchTime, String>> {
+        let table = self.table();
+        let mut known = table.known.get(shape)?.iter();
+        let same = known.find(|one| one.work.is_some_and(|other| other.is_near(work)))?;
+        Some(same.time.clone())
+    }
+
+    /// Where only samples run: all so far, each by the middle of its bracket.
+    pub fn nanoseconds(&self) -> Option<u64> {
+        let middle = |time: Bracket| (time.low + time.high) / 2.0 * 1e9;
+        self.sample.then(|| middle(self.table().totals.time_ms) as u64)
+    }
+
     /// All so far.
     pub fn totals(&self) -> Totals {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner).totals.clone()
+        self.table().totals.clone()
     }
 }

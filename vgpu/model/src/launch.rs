@@ -4,16 +4,14 @@ use crate::card::ModelCard;
 use crate::constants as c;
 use crate::hierarchy::Rates;
 use crate::reuse::{self, Extent};
-use crate::stream::{Recorded, Recorder, STORED};
+use crate::stream::{GroupStream, Recorded, Recorder, STORED};
 #[cfg(feature = "plans")]
 use crate::tensors::Tensors;
 use crate::time::{Bound, Bracket, LaunchTime, Waits};
 use crate::wgp::{self, Cause, Ran, Work};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wave32_exec::{Dispatch, Stop, Trace};
-#[cfg(feature = "plans")]
-use wave32_exec::{Executor, Options};
+use wave32_exec::{Dispatch, Executor, Memory, Options, Report, Signals, Stop, Trace};
 
 /// How much is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -56,9 +54,9 @@ pub fn launch(
     card: &ModelCard,
     effort: Effort,
 ) -> Result<LaunchTime, LaunchError> {
-    let grid = workgroups(dispatch)?;
-    let recorded = record(executor, memory, dispatch, grid, effort)?;
-    time(&recorded, dispatch, tensors, card, effort)
+    let options = Options { deadline: std::time::Duration::from_secs(60), ..Options::default() };
+    let (sample, _) = record(executor, memory, dispatch, &options, &(), effort)?;
+    time(&sample.recorded, dispatch, tensors, card, effort)
 }
 
 /// Records a sample of the workgroups of a launch that runs for its own sake.
@@ -89,7 +87,57 @@ impl Watch {
         self.recorder.clone()
     }
 
-    /// The modelled time, once the launch has ended. `buffers`: address and bytes of all that it may read and write.
+    /// What was recorded, once the launch has ended.
+    ///
+    /// # Errors
+    /// [`LaunchError::Shape`] where none of the workgroups ran.
+    pub fn finish(self) -> Result<Sample, LaunchError> {
+        Sample::new(self.recorder.finish())
+    }
+}
+
+/// What the watched workgroups of a launch did.
+pub struct Sample {
+    recorded: Recorded,
+}
+
+/// What a workgroup does, on average of those that were watched.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupWork {
+    /// Instructions of all its waves.
+    pub instructions: f64,
+    /// Lines of memory that it reads or writes.
+    pub lines: f64,
+}
+
+impl GroupWork {
+    /// Which workgroups are watched is partly chance, and those at an edge do less.
+    const NEAR: f64 = 0.02;
+
+    /// Whether launches of one kernel and grid of which this is true take the same time.
+    pub fn is_near(&self, other: &Self) -> bool {
+        let near = |a: f64, b: f64| (a - b).abs() <= Self::NEAR * a.max(b);
+        near(self.instructions, other.instructions) && near(self.lines, other.lines)
+    }
+}
+
+impl Sample {
+    fn new(recorded: Recorded) -> Result<Self, LaunchError> {
+        if recorded.groups.is_empty() {
+            return Err(LaunchError::Shape("none of the sampled workgroups ran".into()));
+        }
+        Ok(Self { recorded })
+    }
+
+    /// What a workgroup does, on average.
+    pub fn work(&self) -> GroupWork {
+        let groups = &self.recorded.groups;
+        let mean =
+            |of: fn(&GroupStream) -> u64| groups.iter().map(of).sum::<u64>() as f64 / groups.len() as f64;
+        GroupWork { instructions: mean(|g| g.instructions()), lines: mean(|g| g.touched().count() as u64) }
+    }
+
+    /// The modelled time. `buffers`: address and bytes of all that the launch may read and write.
     ///
     /// # Errors
     /// See [`LaunchError`].
@@ -100,16 +148,12 @@ impl Watch {
         card: &ModelCard,
         effort: Effort,
     ) -> Result<LaunchTime, LaunchError> {
-        let recorded = self.recorder.finish();
-        if recorded.groups.is_empty() {
-            return Err(LaunchError::Shape("none of the sampled workgroups ran".into()));
-        }
-        let touched: BTreeSet<u32> = recorded.groups.iter().flat_map(|group| group.touched()).collect();
+        let touched: BTreeSet<u32> = self.recorded.groups.iter().flat_map(|group| group.touched()).collect();
         let used = |&(at, bytes): &(u64, u64)| {
             lines(at, bytes).into_iter().any(|(first, end)| touched.range(first..end).next().is_some())
         };
         let buffers: Vec<_> = buffers.iter().copied().filter(used).collect();
-        time(&recorded, dispatch, &buffers, card, effort)
+        time(&self.recorded, dispatch, &buffers, card, effort)
     }
 }
 
@@ -237,27 +281,28 @@ fn resident(dispatch: &Dispatch, waves: u64, wave64: bool) -> Result<u64, Launch
     }
 }
 
-/// Records workgroups spread over the grid, each with its neighbours in x and y.
-#[cfg(feature = "plans")]
-fn record(
-    executor: &Executor<Tensors>,
-    memory: &Tensors,
+/// Runs and records workgroups spread over the grid, each with its neighbours in x and y, and no others. The report counts
+/// them only.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub fn record<M: Memory>(
+    executor: &Executor<M>,
+    memory: &M,
     dispatch: &Dispatch,
-    grid: [u32; 3],
+    options: &Options,
+    signals: &dyn Signals,
     effort: Effort,
-) -> Result<Recorded, LaunchError> {
+) -> Result<(Sample, Report), LaunchError> {
+    let grid = workgroups(dispatch)?;
     let recorder = Arc::new(Recorder::new(dispatch));
-    let mut options = Options {
-        deadline: std::time::Duration::from_secs(60),
-        trace: Some(recorder.clone()),
-        ..Options::default()
-    };
+    let mut options = Options { trace: Some(recorder.clone()), ..options.clone() };
     let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
     let middle =
         total / 2 - u64::from(total > 1 && total.is_multiple_of(u64::from(grid[0]))) * (total / 2).min(1);
     let first = neighbours(grid, middle);
     options.only = Some(first.clone().into());
-    let report = executor.run(memory, dispatch, &options, &())?;
+    let mut report = executor.run(memory, dispatch, &options, signals)?;
     let each = (report.instructions / first.len() as u64).max(1);
     let more = (effort.recorded / each).min(total).saturating_sub(first.len() as u64);
     let mut rest: Vec<u64> = if more + first.len() as u64 >= total {
@@ -270,9 +315,9 @@ fn record(
     rest.retain(|n| !first.contains(n));
     if !rest.is_empty() {
         options.only = Some(rest.into());
-        executor.run(memory, dispatch, &options, &())?;
+        report.merge(executor.run(memory, dispatch, &options, signals)?);
     }
-    Ok(recorder.finish())
+    Ok((Sample::new(recorder.finish())?, report))
 }
 
 /// Workgroups to simulate of the `part` that a WGP runs: all, or two rounds and the odd ones, or what is affordable.

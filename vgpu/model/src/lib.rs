@@ -28,7 +28,7 @@ pub use card::ModelCard;
 pub use constants::{CONSTANTS, Constant};
 #[cfg(feature = "plans")]
 pub use launch::launch;
-pub use launch::{Effort, LaunchError, Watch};
+pub use launch::{Effort, GroupWork, LaunchError, Sample, Watch, record};
 #[cfg(feature = "plans")]
 pub use plan::{Model, ModelError};
 #[cfg(feature = "plans")]

@@ -64,6 +64,9 @@ struct Run {
     /// Print how long each launch takes on the card when the program ends: modelled from the instructions that ran
     #[arg(long)]
     time: bool,
+    /// With --time: run only the workgroups that are modelled. A network takes seconds, and its results are wrong
+    #[arg(long, requires = "time", conflicts_with = "strict")]
+    sample: bool,
     /// Exit with 3 if a kernel was stopped (a fault, a finding of --strict, a deadline), however the program ended
     #[arg(long)]
     check: bool,
@@ -180,6 +183,7 @@ fn start(run: &Run) -> Result<ExitCode> {
         command.env("WAVE32_VGPU_MAIN", std::process::id().to_string());
     }
     command.env("WAVE32_VGPU_TIME", if run.time { "1" } else { "0" });
+    command.env("WAVE32_VGPU_SAMPLE", if run.sample { "1" } else { "0" });
     command.env_remove("WAVE32_VGPU_FOLDER");
     if run.time || run.check {
         return watched::run(command, run.time, run.check)

@@ -1,7 +1,7 @@
 //! What the driver tells of the card (`INFO`): Navi 10, 12 and 14 as Linux describes them, from `crates/cards`.
 
 use crate::cards::VirtualCard;
-use crate::device::{Device, ticks};
+use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::request::{Argument, args, call};
 use crate::user::{self, PAGE, Plain};
@@ -186,7 +186,7 @@ pub unsafe fn ioctl(device: &Device, at: Argument) -> Result<()> {
                 0x00 => answer(a, 1u32),
                 0x02 => answer(a, hardware(card, first)),
                 0x03 => answer(a, u32::from(first <= COMPUTE)),
-                0x05 => answer(a, ticks()),
+                0x05 => answer(a, device.ticks()),
                 0x0e => answer(
                     a,
                     match first {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use wave32_exec::Descriptor;
 
 use crate::aql::error;
-use crate::device::{Device, ticks};
+use crate::device::Device;
 use crate::events::Fault;
 use crate::memory::canonical;
 use crate::queue::Failure;
@@ -222,7 +222,7 @@ impl Engine {
                     0 => {}
                     1 => memory(vm.target32(to))?.store(data as u32, Ordering::Release),
                     2 => memory(vm.target64(to))?.store(data, Ordering::Release),
-                    3 => memory(vm.target64(to))?.store(ticks(), Ordering::Release),
+                    3 => memory(vm.target64(to))?.store(self.device.ticks(), Ordering::Release),
                     other => return Err(refused(&format!("RELEASE_MEM of data {other}"))),
                 }
                 self.device.progress.advance();
@@ -314,7 +314,7 @@ impl Engine {
             1 | 2 if wide => vm.word64(from).ok_or_else(absent)?.load(Ordering::Acquire),
             1 | 2 => vm.word32(from).ok_or_else(absent)?.load(Ordering::Acquire).into(),
             5 => long(source[0], source[1]),
-            9 => ticks(),
+            9 => self.device.ticks(),
             other => return Err(refused(&format!("COPY_DATA from place {other}"))),
         };
         match control >> 8 & 15 {
