@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -155,6 +155,13 @@ vgpu-submits: vgpu-host
 model-error: vgpu-host
 	HIP_PLATFORM=amd hipcc --offload-arch=gfx1010 --offload-arch=gfx1012 -O2 -std=c++17 vgpu/tests/published/kernels.hip -o $(VGPU)/published
 	python3 scripts/model_error.py --launcher $(VGPU)/wave32-vgpu --program $(VGPU)/published --out docs/model_error.md
+
+# Whole networks, modelled, on RADV on it: docs/model_networks.md. About 45 minutes.
+model-networks: vgpu-host
+	cargo build --release --package wave32-torch
+	cp $(TARGET)/release/lib_native.so python/wave32/_native.abi3.so
+	python=$$(scripts/python_env.sh numpy diffusers) && VK_DRIVER_FILES=$(RADV) PYTHONPATH=python $$python scripts/model_networks.py \
+	    --launcher $(VGPU)/wave32-vgpu --out docs/model_networks.md
 
 # Vulkan engines and compilers of PyPI, and ggml's tests of Debian sid, on it; downloads 0.9 GB (docs/vgpu.md). PROGRAMS='ncnn
 # wgpu' runs these alone.

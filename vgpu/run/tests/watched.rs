@@ -3,6 +3,7 @@
 mod card;
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,6 +66,31 @@ fn launches_have_a_modelled_time() {
     let (launches, low, high) = row(modelled, "fma_chain");
     let clocks = 2.0 * 1024.0 * 5.0 / 1750e3;
     assert!(launches == 2 && low > clocks && low < 1.4 * clocks && high > low, "{low} to {high}: {clocks}");
+}
+
+/// A sample of the workgroups gives the times that all of them give, and the program's own clock tells them.
+#[test]
+fn a_sample_has_the_times_of_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path()) else { return };
+    let script = folder.path().join("script");
+    let text = format!("#!/bin/bash\nexec {} events\n", program.display());
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (_, whole) = timed(&[], &program, folder.path());
+    let (ended, sample) = timed(&["--sample"], &script, folder.path());
+    for kernel in ["copy_8_mib", "fma_chain"] {
+        let ((all, low, high), found) = (row(&whole["modelled"], kernel), row(&sample["modelled"], kernel));
+        let near = |a: f64, b: f64| (a - b).abs() < 0.1 * b;
+        assert!(found.0 == all && near(found.1, low) && near(found.2, high), "{found:?} of {low} to {high}");
+    }
+    let instructions = |report: &Value| report["kernels"].to_string();
+    assert_ne!(instructions(&whole), instructions(&sample), "all workgroups ran");
+    let line =
+        ended.stderr.lines().find_map(|line| line.strip_prefix("copies ")).expect("the program's line");
+    let ms: f64 = line.trim_end_matches(" ms").parse().unwrap();
+    let (_, low, high) = row(&sample["modelled"], "copy_8_mib");
+    assert!(ms > 0.9 * low && ms < 1.1 * high, "{ms} of {low} to {high}");
 }
 
 /// docs/vgpu_ci.md names the fields of reports, and no others.
