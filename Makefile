@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -155,6 +155,10 @@ vgpu-submits: vgpu-host
 model-error: vgpu-host
 	HIP_PLATFORM=amd hipcc --offload-arch=gfx1010 --offload-arch=gfx1012 -O2 -std=c++17 vgpu/tests/published/kernels.hip -o $(VGPU)/published
 	python3 scripts/model_error.py --launcher $(VGPU)/wave32-vgpu --program $(VGPU)/published --out docs/model_error.md
+
+# AMD's MIOpen and the drop-in on it, modelled, layer by layer: docs/model_miopen.md. Downloads 0.45 GB.
+model-miopen: rocm vgpu-host
+	@scripts/model_miopen.sh $(VGPU) $(TARGET)/rocm/lib/libMIOpen.so.1
 
 # Whole networks, modelled, on RADV on it: docs/model_networks.md. About 45 minutes.
 model-networks: vgpu-host

@@ -13,15 +13,8 @@ library=$(realpath "$2")
 command=$(realpath "$3")
 here=$(cd "$(dirname "$0")/.." && pwd)
 tests=$here/crates/miopen/tests/c
-real=$folder/miopen/experimental
-# rocBLAS for other cards, and what MIOpen has found on them.
-WITHOUT='*gfx8* *gfx9* *gfx103* *gfx11* *gfx12* ./usr/share/miopen/db/*' \
-    "$here/scripts/debian_unpack.sh" "$real" experimental,sid libmiopen1 +libmiopen-dev @libamdhip64-dev
+real=$("$here/scripts/miopen_debian.sh" "$folder")
 libraries=$real/usr/lib/x86_64-linux-gnu
-[ -e "$libraries/libMIOpen.so.1" ] && [ -e "$libraries/libamdhip64.so.7" ] || {
-    echo "Debian's experimental release has another MIOpen or HIP by now: $(cd "$libraries" && echo *MIOpen* *amdhip64*)" >&2
-    exit 1
-}
 # A short name: below it lies a loader whose path has to fit into a program in the usual one's place.
 work=$(mktemp -d /tmp/wXXXXXX)
 trap 'rm -rf "$work"' EXIT

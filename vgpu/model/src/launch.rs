@@ -199,8 +199,11 @@ fn time(
     // The busiest WGP's part.
     let part = total.div_ceil(card.wgps);
     let sampled = recorded.groups.len() as u64;
-    let instructions = recorded.groups.iter().map(|g| g.instructions()).sum::<u64>() / sampled;
-    let groups = simulated(part, resident, instructions, effort);
+    let mean = |of: fn(&GroupStream) -> u64| recorded.groups.iter().map(of).sum::<u64>() / sampled;
+    let (instructions, simulable) = (mean(GroupStream::instructions), mean(GroupStream::recorded));
+    // Of a long wave the first part is simulated: the rest goes at its pace.
+    let cut = instructions as f64 / simulable.max(1) as f64;
+    let groups = simulated(part, resident, simulable, effort);
     let run = |clock: f64, bank_conflicts: bool| {
         let dram_bytes_clock = card.bandwidth * c::DRAM_PERCENT as f64 / 100.0 / clock;
         let rates = Rates {
@@ -219,7 +222,7 @@ fn time(
             tensors: &tensors,
             bank_conflicts,
         });
-        let clocks = ran.end + (part - groups) as f64 * period(&ran.ended, resident as usize);
+        let clocks = (ran.end + (part - groups) as f64 * period(&ran.ended, resident as usize)) * cut;
         let floor = dram_bytes / dram_bytes_clock;
         (ran, clocks.max(floor), floor)
     };

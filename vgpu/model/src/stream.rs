@@ -14,6 +14,8 @@ pub(crate) const ONE_HALF: u32 = 1 << 31;
 pub(crate) const FIRST: u32 = 1 << 31;
 /// A line's bit: it is written. What reads and what writes a line count apart: both move it.
 pub(crate) const STORED: u32 = 1 << 30;
+/// Instructions that are recorded of a wave; of those behind them, the lines that are new.
+const RECORDED: usize = 100_000;
 /// Code that is watched reaches this far from the kernel's entry, in dwords.
 const REACH: u64 = 1 << 18;
 
@@ -41,16 +43,26 @@ pub(crate) struct WaveStream {
 pub(crate) struct GroupStream {
     pub(crate) id: [u32; 3],
     pub(crate) waves: Vec<WaveStream>,
+    /// Instructions of all waves behind those that were recorded, and the lines that these touched first.
+    pub(crate) behind: u64,
+    pub(crate) lines_behind: Vec<u32>,
 }
 
 impl GroupStream {
-    pub(crate) fn instructions(&self) -> u64 {
+    /// Instructions that were recorded.
+    pub(crate) fn recorded(&self) -> u64 {
         self.waves.iter().map(|w| w.events.len() as u64).sum()
+    }
+
+    pub(crate) fn instructions(&self) -> u64 {
+        self.recorded() + self.behind
     }
 
     /// The lines it touches, each once, with [`STORED`].
     pub(crate) fn touched(&self) -> impl Iterator<Item = u32> {
-        self.waves.iter().flat_map(|w| w.lines.iter().filter(|l| **l & FIRST != 0).map(|l| l & !FIRST))
+        let recorded =
+            self.waves.iter().flat_map(|w| w.lines.iter().filter(|l| **l & FIRST != 0).map(|l| l & !FIRST));
+        recorded.chain(self.lines_behind.iter().copied())
     }
 }
 
@@ -117,7 +129,7 @@ impl Trace for Recorder {
         Some(Box::new(Group {
             entry: self.entry,
             wave64: self.wave64,
-            stream: GroupStream { id, waves: Vec::new() },
+            stream: GroupStream { id, ..GroupStream::default() },
             code: Vec::new(),
             elsewhere: 0,
             seen: HashSet::default(),
@@ -152,13 +164,21 @@ impl GroupTrace for Group {
         while self.stream.waves.len() <= number as usize {
             self.stream.waves.push(WaveStream::default());
         }
-        let stream = &mut self.stream.waves[number as usize];
+        let GroupStream { waves, behind, lines_behind, .. } = &mut self.stream;
+        let stream = &mut waves[number as usize];
+        let local = |address: u64| address & !0xffff_ffff == SHARED_BASE;
+        let lds = || Class::of(inst) == Class::Lds || touched.first().is_some_and(|t| local(t.1));
+        if stream.events.len() >= RECORDED {
+            *behind += 1;
+            if counted && !lds() {
+                lines_behind.extend(touched_lines(touched, issue.vscnt).filter(|&tag| self.seen.insert(tag)));
+            }
+            return;
+        }
         let one_half = wave.wave64 && (wave.sgpr[126] == 0 || wave.sgpr[127] == 0);
         stream.events.push(place as u32 | if one_half { ONE_HALF } else { 0 });
         if counted {
-            let local = |address: u64| address & !0xffff_ffff == SHARED_BASE;
-            let lds = Class::of(inst) == Class::Lds || touched.first().is_some_and(|t| local(t.1));
-            let did = if lds {
+            let did = if lds() {
                 Did::Lds(banks::clocks(touched) as u32)
             } else {
                 lines(stream, &mut self.seen, touched, issue.vscnt)
@@ -187,20 +207,26 @@ impl Drop for Group {
     }
 }
 
+/// The lines of an instruction, in the order of its lanes, with [`STORED`].
+fn touched_lines(touched: &[(u32, u64, u32)], stored: bool) -> impl Iterator<Item = u32> {
+    let lines =
+        |&(_, address, bytes): &(u32, u64, u32)| address / LINE..(address + u64::from(bytes)).div_ceil(LINE);
+    touched
+        .iter()
+        .flat_map(lines)
+        .map(move |line| line as u32 & (STORED - 1) | if stored { STORED } else { 0 })
+}
+
 /// The different lines of an instruction, in the order of its lanes.
 fn lines(stream: &mut WaveStream, seen: &mut HashSet<u32>, touched: &[(u32, u64, u32)], stored: bool) -> Did {
     let from = stream.lines.len();
-    let mut last = u64::MAX;
-    let mut moved = 0;
-    for &(_, address, bytes) in touched {
-        moved += bytes;
-        for line in address / LINE..(address + u64::from(bytes)).div_ceil(LINE) {
-            let tag = line as u32 & (STORED - 1) | if stored { STORED } else { 0 };
-            if line != last && !stream.lines[from..].iter().any(|l| l & !FIRST == tag) {
-                stream.lines.push(if seen.insert(tag) { tag | FIRST } else { tag });
-            }
-            last = line;
+    let mut last = None;
+    for tag in touched_lines(touched, stored) {
+        if last != Some(tag) && !stream.lines[from..].iter().any(|l| l & !FIRST == tag) {
+            stream.lines.push(if seen.insert(tag) { tag | FIRST } else { tag });
         }
+        last = Some(tag);
     }
+    let moved = touched.iter().map(|t| t.2).sum();
     Did::Lines { from: from as u32, to: stream.lines.len() as u32, bytes: moved }
 }

@@ -83,6 +83,28 @@ const INDEPENDENT: &str = "v_fma_f32 v1, v8, v9, v10\nv_fma_f32 v2, v8, v9, v10\
      v_fma_f32 v4, v8, v9, v10\nv_fma_f32 v5, v8, v9, v10\nv_fma_f32 v6, v8, v9, v10\nv_fma_f32 v7, v8, v9, v10\n\
      v_fma_f32 v11, v8, v9, v10";
 
+/// Of a wave that runs long the first part is simulated; the rest goes at its pace, and what it reads counts.
+#[test]
+fn long_waves() {
+    if !have(&["llvm-mc-19"]) {
+        return;
+    }
+    const BYTES: u64 = 4 << 20;
+    let looped = |rounds: u32| Micro {
+        tensors: vec![BYTES],
+        ..Micro::new(format!(
+            "{POINTER}s_mov_b32 s8, {rounds}\nv_lshlrev_b32 v1, 2, v0\nagain:\nglobal_load_dword v2, v1, s[4:5]\n\
+             v_add_nc_u32 v1, 0x80, v1\ns_waitcnt vmcnt(0)\n{}s_sub_u32 s8, s8, 1\ns_cmp_lg_u32 s8, 0\n\
+             s_cbranch_scc1 again\n",
+            times(30, "v_fma_f32 v3, v3, v3, v3")
+        ))
+    };
+    let (short, long) = (looped(2048).run(&card(), Effort::ALL), looped(16384).run(&card(), Effort::ALL));
+    assert!(short.instructions_per_group < 100_000 && long.instructions_per_group > 500_000);
+    close("eight times the rounds", long.clocks, 8.0 * short.clocks, 100.0);
+    assert_eq!((short.dram_bytes, long.dram_bytes), (2048 * 128, 16384 * 128));
+}
+
 #[test]
 fn vector_arithmetic() {
     if !have(&["llvm-mc-19"]) {

@@ -249,5 +249,9 @@ hipError_t hipStreamCreate(hipStream_t *);
 hipError_t hipStreamDestroy(hipStream_t);
 hipError_t hipStreamSynchronize(hipStream_t);
 hipError_t hipDeviceSynchronize(void);
+typedef struct ihipEvent_t *hipEvent_t;
+hipError_t hipEventCreate(hipEvent_t *);
+hipError_t hipEventRecord(hipEvent_t, hipStream_t);
+hipError_t hipEventElapsedTime(float *ms, hipEvent_t from, hipEvent_t to);
 
 #endif
