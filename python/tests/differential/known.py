@@ -187,7 +187,7 @@ ACCEPTED = (
         r"F\.hardsigmoid", _double, "the CPU's gradient of doubles is by a sixth in f32", "gradient",
     ),
     Rule(
-        r"torch\.(kthvalue|topk|msort|sort)", _has_ties, "which of equal elements gets the gradient is open", "gradient",
+        r"torch\.(kthvalue|topk|msort|sort|(nan)?quantile)", _has_ties, "which of equal elements gets the gradient is open", "gradient",
     ),
     Rule(
         r"F\.interpolate", _special, "a rounding of the place decides whether a neighbour is taken nothing of: 0 times inf",
