@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable
 
@@ -53,8 +54,11 @@ def _double(case: Case) -> bool:
 
 
 def _has_ties(case: Case) -> bool:
-    x = case.tensors[0].view(case.tensors[0].base())
-    return len(x.unique()) < x.numel()
+    return any(len(x.unique()) < x.numel() for x in (data.view(data.base()) for data in case.tensors))
+
+
+def _large_doubles(case: Case) -> bool:
+    return _double(case) and any(data.view(data.base()).abs().max() > 8 for data in case.tensors if math.prod(data.shape))
 
 
 def _reads_unwritten(case: Case) -> bool:
@@ -134,7 +138,7 @@ ACCEPTED = (
         "strides",
     ),
     Rule(
-        r"torch\.\w+", _promotes_repeated,
+        r"torch\.[\w.]+", _promotes_repeated,
         "the CPU, and only it, first copies operands to the common type, where an expanded one is expanded no more and counts in "
         "the order of dimensions (TensorIterator::compute_types)",
         "strides",
@@ -188,6 +192,11 @@ ACCEPTED = (
     ),
     Rule(
         r"torch\.(kthvalue|topk|msort|sort|(nan)?quantile)", _has_ties, "which of equal elements gets the gradient is open", "gradient",
+    ),
+    Rule(
+        r"F\.scaled_dot_product_attention", _large_doubles,
+        "an exponential's relative error is its argument's absolute one, which grows with the scores; other roundings are as good",
+        "values|gradient",
     ),
     Rule(
         r"F\.interpolate", _special, "a rounding of the place decides whether a neighbour is taken nothing of: 0 times inf",
