@@ -189,6 +189,10 @@ ACCEPTED = (
         r"torch\.(kthvalue|topk|msort|sort|(nan)?quantile)", _has_ties, "which of equal elements gets the gradient is open", "gradient",
     ),
     Rule(
+        r"torch\.(add(mv|mm|bmm|r)|baddbmm)", lambda case: case.out == "itself" and any(data.final_shape() == () for data in case.tensors),
+        "out= is the number that is added: the CPU makes room for the result in it and then adds what lies there", "values",
+    ),
+    Rule(
         r"F\.interpolate", _special, "a rounding of the place decides whether a neighbour is taken nothing of: 0 times inf",
         "values", r"\b(nan|inf)\b",
     ),
