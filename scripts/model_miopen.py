@@ -7,12 +7,13 @@ measured. Writes a Markdown table.
 """
 import argparse
 import json
-import math
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+from bench_vs_cudnn import geometric_mean, line
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 # Assembly that Debian leaves out.
@@ -39,20 +40,14 @@ single kernels are from real cards: [model_error.md](model_error.md).
 def layers(batch):
     """Name, times that it occurs, MIOpenDriver line."""
     found = []
-    for line in (HERE / "suites/nets/resnet50.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            line, name = line.split(" # ")
+    for text in (HERE / "suites/nets/resnet50.txt").read_text().splitlines():
+        if not text.startswith("#"):
+            problem, name = text.split(" # ")
             name, count = name.rsplit(" x", 1)
-            found.append((name, int(count), line.replace(" -n 1 ", f" -n {batch} ")))
+            found.append((name, int(count), problem.replace(" -n 1 ", f" -n {batch} ")))
     for row in json.loads((HERE / "suites/conv_shapes.json").read_text()):
-        found.append((f"shapes/{row['name']}", 0, driver_line(row)))
+        found.append((f"shapes/{row['name']}", 0, line(row, "f32")))
     return found
-
-
-def driver_line(row):
-    values = {"n": "n", "c": "c", "H": "h", "W": "w", "k": "k", "y": "r", "x": "s", "p": "pad", "q": "pad",
-              "u": "stride", "v": "stride", "l": "dilation", "j": "dilation", "g": "groups"}
-    return "MIOpenDriver conv " + " ".join(f"-{option} {row[name]}" for option, name in values.items()) + " -m conv -F 0"
 
 
 def times(args, lines, preload):
@@ -114,7 +109,7 @@ def main():
         rows.append(f"| {name}{f' x{count}' if count else ''} | {' | '.join(cells)} |")
     summary = []
     for which in PASSES:
-        mean = math.exp(sum(map(math.log, ratios[which])) / len(ratios[which]))
+        mean = geometric_mean(ratios[which])
         slower = sum(ratio < 1 for ratio in ratios[which])
         a, b = sums[which]
         summary.append(

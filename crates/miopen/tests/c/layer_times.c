@@ -4,7 +4,7 @@
 //     layer_times [--dtype f16] < suites/nets/resnet50.txt
 //
 // Reads MIOpenDriver lines. Prints `MS PASS LINE` for each pass, or `-` where this MIOpen cannot; to stdout. On the virtual card
-// with `--time --sample` the clock is the modelled one. `make miopen-model` runs it.
+// with `--time --sample` the clock is the modelled one. `make model-miopen` runs it.
 
 #include "card.h"
 
