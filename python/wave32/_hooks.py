@@ -6,6 +6,7 @@ torch's own refuses, and names itself. Where something is otherwise, torch's own
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,20 @@ def _is_right(what: str) -> bool:
     return True
 
 
+def has_cuda() -> bool:
+    """Whether torch's own CUDA or ROCm has a device. Does not start the driver, after which this process could not fork."""
+    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        return torch.cuda.is_available()
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
 def settle() -> None:
     """Finds the entries and takes them. Once, before anything else of torch is registered for pinned memory."""
     try:
@@ -62,7 +77,7 @@ def settle() -> None:
     try:
         found["generator"] = _reached(lambda: torch.Generator(device="wave"), "getNewGenerator")
         found["resize"] = _reached(_grow, "resizePrivateUse1Bytes")
-        if not torch.cuda.is_available():
+        if not has_cuda():
             allocator = _reached(lambda: torch.empty(1, device="cpu", pin_memory=True), "getPinnedMemoryAllocator")
             asked = _asked()
             found["pinned"] = None if allocator is None or asked is None else (allocator, asked)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from wave32._hooks import SETTLED
+from wave32._hooks import SETTLED, has_cuda
 from wave32._libraries import VERSION, library
 
 aten = torch.ops.aten
@@ -174,7 +174,7 @@ def _register_lazy_copies() -> None:
 
 def _register_pinning() -> None:
     """`pin_memory()` without CUDA or memory of ours: a plain copy, since uploads go through staging memory anyway."""
-    if torch.cuda.is_available() or "pinned" in SETTLED:
+    if has_cuda() or "pinned" in SETTLED:
         return
     cpu = library("aten", "CPU")
     with warnings.catch_warnings():
