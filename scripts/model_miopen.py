@@ -6,9 +6,11 @@ wave32's before it. Both run on the virtual card with `--time --sample`, so Find
 measured. Writes a Markdown table.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,7 @@ single kernels are from real cards: [model_error.md](model_error.md).
 - This MIOpen has rocBLAS's matrix products (with im2col) here, and naive kernels for groups. Its Winograd kernels for f32 are
   assembly that Debian leaves out, so this is **not** what AMD's own builds reach on 3x3 layers. Its naive kernels without
   groups are switched off: they take minutes to execute here.
+- *late*: its sample takes more than {limit:.0f} s to execute on this machine. Such rows are not in the sums and means.
 - ResNet-50 has batch {batch}; each layer counts as often as it occurs in the sum.
 """
 
@@ -50,35 +53,49 @@ def layers(batch):
     return found
 
 
-def times(args, lines, preload):
-    """For each line and pass the ms, or None."""
-    grouped = [i for i, line in enumerate(lines) if " -g 1 " not in line]
-    others = [i for i in range(len(lines)) if i not in grouped]
-    found = {}
-    for chosen, without in ((others, WITHOUT + NAIVE), (grouped, WITHOUT)):
-        ms = run(args, [lines[i] for i in chosen], preload, without)
-        found |= {i: ms[3 * at : 3 * at + 3] for at, i in enumerate(chosen)}
-    return [ms for i in range(len(lines)) for ms in found[i]]
-
-
-def run(args, lines, preload, without):
+def modelled(args, line, preload):
+    """The ms of each pass; None where it fails, "late" where executing it takes longer than the limit."""
+    naive = [] if " -g 1 " not in line else NAIVE
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "HOME": home, "XDG_CACHE_HOME": home, "TMPDIR": home}
-        environment |= {f"MIOPEN_DEBUG_CONV_{name}": "0" for name in without}
+        environment |= {f"MIOPEN_DEBUG_CONV_{name}": "0" for name in WITHOUT + naive}
         environment |= {"LD_PRELOAD": preload} if preload else {}
         libraries = args.libraries
-        command = [args.launcher, "run", "--card", args.card, "--time", "--sample", "--", f"{libraries}/ld-linux-x86-64.so.2"]
-        command += ["--library-path", f"{libraries}:{pathlib.Path(args.launcher).parent}/lib", "--argv0", args.program, args.program]
-        done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False, env=environment)
-    rows = [line.split(" ", 2) for line in done.stdout.splitlines() if line.split(" ")[1:2] in ([p] for p in PASSES)]
-    if done.returncode or len(rows) != len(PASSES) * len(lines):
-        sys.exit(f"exit status {done.returncode}, {len(rows)} rows\n{done.stderr[-4000:]}")
-    return [None if ms == "-" else float(ms) for ms, *_ in rows]
+        command = [args.launcher, "run", "--card", args.card, "--threads", "1", "--time", "--sample", "--"]
+        command += [f"{libraries}/ld-linux-x86-64.so.2", "--library-path", f"{libraries}:{pathlib.Path(args.launcher).parent}/lib"]
+        command += ["--argv0", args.program, args.program]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, process_group=0
+        ) as child:
+            try:
+                output, errors = child.communicate(line + "\n", timeout=args.limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                output, errors = child.communicate()
+                child.returncode = 0
+    rows = {which: ms for ms, which, *_ in (row.split(" ", 2) for row in output.splitlines()) if which in PASSES}
+    if child.returncode:
+        print(f"{line}\nexit status {child.returncode}\n{errors[-2000:]}", file=sys.stderr)
+    told = {which: None if ms == "-" else float(ms) for which, ms in rows.items()}
+    return [told.get(which, None if child.returncode else "late") for which in PASSES]
+
+
+def times(args, lines, preload):
+    """For each line and pass the ms."""
+    found = []
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for line, ms in zip(lines, pool.map(lambda line: modelled(args, line, preload), lines)):
+            print(f"{'wave32' if preload else 'MIOpen'} {ms} {line}", flush=True)
+            found += ms
+    return found
 
 
 def cell(theirs, ours):
-    if theirs is None or ours is None:
-        return f"{'fails' if theirs is None else f'{theirs:.3f}'} | {'fails' if ours is None else f'{ours:.3f}'} |"
+    def told(ms):
+        return {None: "fails", "late": "late"}.get(ms) or f"{ms:.3f}"
+
+    if not (isinstance(theirs, float) and isinstance(ours, float)):
+        return f"{told(theirs)} | {told(ours)} |"
     ratio = f"{theirs / ours:.2f}"
     return f"{theirs:.3f} | {ours:.3f} | {ratio if theirs >= ours else f'**{ratio}**'}"
 
@@ -91,6 +108,7 @@ def main():
     parser.add_argument("--drop-in", required=True, help="wave32's libMIOpen.so.1")
     parser.add_argument("--card", default="rx5700xt")
     parser.add_argument("--batch", type=int, default=12, help="of ResNet-50")
+    parser.add_argument("--limit", type=float, default=240, help="seconds that one convolution may take to execute")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="Markdown file")
     args = parser.parse_args()
     all_layers = layers(args.batch)
@@ -102,7 +120,7 @@ def main():
         for j, which in enumerate(PASSES):
             a, b = theirs[3 * i + j], ours[3 * i + j]
             cells.append(cell(a, b))
-            if a is not None and b is not None:
+            if isinstance(a, float) and isinstance(b, float):
                 ratios[which].append(a / b)
                 sums[which][0] += count * a
                 sums[which][1] += count * b
@@ -117,7 +135,7 @@ def main():
             f"{slower}; all convolutions of ResNet-50: {a:.1f} ms and {b:.1f} ms."
         )
     head = "| layer | " + " | ".join(f"{p}: MIOpen | wave32 | ratio" for p in PASSES) + " |"
-    text = [HEAD.format(card=args.card, batch=args.batch), *summary, "", head, "|---|" + "---:|" * 9, *rows, ""]
+    text = [HEAD.format(card=args.card, batch=args.batch, limit=args.limit), *summary, "", head, "|---|" + "---:|" * 9, *rows, ""]
     args.out.write_text("\n".join(text), encoding="utf-8")
 
 

@@ -1,14 +1,16 @@
 //! `wave32 explain`: the choice of a solver, laid open.
 
+pub mod aco;
+
 use crate::devices::look;
 use crate::output::{print, show};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use wave32_cards::{Board, NameError};
-use wave32_model::{Effort, Model, ModelCard};
+use wave32_model::{Effort, Model, ModelCard, PlanTime};
 use wave32_problem::{Problem, parse_line};
-use wave32_solve::{DeviceCaps, Policy, explain, usual_boards};
+use wave32_solve::{DeviceCaps, Plan, Policy, explain, usual_boards};
 
 /// Shows the chain of refusals, the plan, bytes and FLOP, and the modelled time.
 #[derive(Debug, clap::Args)]
@@ -24,7 +26,8 @@ pub struct Args {
     /// Only this solver
     #[arg(long, value_name = "NAME")]
     solver: Option<String>,
-    /// Model the chosen plan's time on the cards from its code's instructions (a second or so each)
+    /// Model the chosen plan's time on the cards from its code's instructions, LLVM's for the HIP route and ACO's for
+    /// the Vulkan route (some seconds each)
     #[arg(long, conflicts_with = "device")]
     model: bool,
     /// As JSON
@@ -45,16 +48,21 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let models = if args.model { models(&targets)? } else { Vec::new() };
     let mut texts = Vec::new();
     let mut values = Vec::new();
-    for problem in &problems {
-        for (index, Target { name, caps, .. }) in targets.iter().enumerate() {
+    for (number, problem) in problems.iter().enumerate() {
+        for (index, target) in targets.iter().enumerate() {
+            let Target { name, caps, .. } = target;
             let explanation = explain(problem, caps, &policy);
             let modelled = match (models.get(index), &explanation.chosen) {
-                (Some(model), Some((plan, _))) => Some(model.plan(plan, Effort::SAMPLE)?),
+                (Some(model), Some((plan, _))) => Some(modelled(model, target, &args.line, number, plan)?),
                 _ => None,
             };
             let mut value = serde_json::json!({ "on": name, "explanation": explanation });
-            if let Some(time) = &modelled {
-                value["modelled"] = serde_json::to_value(time)?;
+            if let Some(Modelled { llvm, aco }) = &modelled {
+                let aco = match aco {
+                    Ok(time) => serde_json::to_value(time)?,
+                    Err(why) => serde_json::json!({ "missing": why }),
+                };
+                value["modelled"] = serde_json::json!({ "llvm": llvm, "aco": aco });
             }
             values.push(value);
             // On the first device all of it; on the next what differs most: the modelled time.
@@ -73,7 +81,15 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 _ => format!("on {name}\n{explanation}"),
             };
             texts.push(text);
-            texts.extend(modelled.map(|time| format!("{time}\n")));
+            texts.extend(modelled.map(|Modelled { llvm, aco }| match aco {
+                Ok(aco) => format!("{llvm}{aco}  {}\n\n", wave32_model::STATED_ERROR),
+                Err(why) => {
+                    format!(
+                        "{llvm}ACO's code (Vulkan route): not modelled, {why}\n  {}\n\n",
+                        wave32_model::STATED_ERROR
+                    )
+                }
+            }));
         }
     }
     match args.json {
@@ -85,6 +101,20 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     } else {
         ExitCode::from(1)
     })
+}
+
+/// A plan's modelled time by each compiler.
+struct Modelled {
+    llvm: PlanTime,
+    /// Or why there is none.
+    aco: Result<PlanTime, String>,
+}
+
+fn modelled(model: &Model, target: &Target, line: &str, number: usize, plan: &Plan) -> Result<Modelled> {
+    let llvm = model.plan(plan, Effort::SAMPLE)?;
+    let board = target.board.context("a modelled card has a board")?;
+    let aco = aco::model(board, model.card(), line, number, plan).map_err(|error| format!("{error:#}"));
+    Ok(Modelled { llvm, aco })
 }
 
 /// A model for each card.

@@ -76,6 +76,9 @@ enum Command {
     /// this process; FAULT is hang, crash, oom, wrong, tile, channel, flaky or lost.
     #[command(name = "__verify-child", hide = true)]
     VerifyChild,
+    /// The child of `explain --model` on the virtual card.
+    #[command(name = "__explain-child", hide = true)]
+    ExplainChild(explain::aco::ChildArgs),
     /// The guarded child of `probe`.
     #[command(name = "__probe-child", hide = true)]
     ProbeChild,
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::main(args),
         Command::Check(args) => check::main(args),
         Command::Probe(args) => probe::main(args),
+        Command::ExplainChild(args) => explain::aco::child(args),
         Command::ProbeChild => {
             wave32_probe::child::serve();
             Ok(ExitCode::SUCCESS)

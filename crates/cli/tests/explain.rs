@@ -9,7 +9,8 @@ const LINE: &str = "MIOpenDriver conv -n 1 -c 16 -H 16 -W 16 -k 16 -y 3 -x 3 -p 
 fn a_plan_is_modelled_or_it_says_what_the_build_lacks() {
     let run = |extra: &[&str]| {
         let args = ["explain", LINE, "--model", "--card", "rx5600xt"];
-        Command::new(env!("CARGO_BIN_EXE_wave32")).args(args).args(extra).output().expect("wave32 runs")
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wave32"));
+        command.args(args).args(extra).env("WAVE32_VGPU", "/no/launcher").output().expect("wave32 runs")
     };
     let output = run(&["--json"]);
     if !output.status.success() {
@@ -18,7 +19,9 @@ fn a_plan_is_modelled_or_it_says_what_the_build_lacks() {
         return;
     }
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let modelled = &value[0]["modelled"];
+    let modelled = &value[0]["modelled"]["llvm"];
+    let missing = value[0]["modelled"]["aco"]["missing"].as_str();
+    assert_eq!(missing.map(|why| why.contains("cannot start /no/launcher")), Some(true), "{value}");
     let [low, high] = ["low", "high"].map(|end| modelled["time_ms"][end].as_f64().expect("a time"));
     // More than its launches cost by themselves, less than a thousand times the quick model's.
     let between = modelled["between_us"].as_f64().expect("a time") * 1e-3;
@@ -26,6 +29,42 @@ fn a_plan_is_modelled_or_it_says_what_the_build_lacks() {
     assert!(!modelled["launches"].as_array().expect("launches").is_empty());
     let text = String::from_utf8(run(&[]).stdout).expect("text");
     assert!(text.contains("nothing was measured") && text.contains("bound by"), "{text}");
+    assert!(text.contains("ACO's code (Vulkan route): not modelled, cannot start"), "{text}");
+}
+
+#[test]
+fn code_of_both_compilers_is_modelled() {
+    let Some(launcher) = launcher() else {
+        assert!(std::env::var_os("WAVE32_REQUIRE_VGPU").is_none(), "no virtual card (`make vgpu`)");
+        eprintln!("skipped: no virtual card (`make vgpu`)");
+        return;
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wave32"));
+    command.env("WAVE32_VGPU", launcher);
+    // All three passes; backward by data has several launches.
+    let line = LINE.replace("-F 1", "-F 0");
+    command.args(["explain", &line, "--model", "--card", "rx5700xt", "--json"]);
+    let output = command.output().expect("wave32 runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let passes = value.as_array().expect("a list");
+    assert_eq!(passes.len(), 3);
+    for pass in passes {
+        let [llvm, aco] = ["llvm", "aco"].map(|compiler| &pass["modelled"][compiler]);
+        let kernels = |time: &serde_json::Value| {
+            let launches = time["launches"].as_array().unwrap_or_else(|| panic!("{pass:#}"));
+            launches
+                .iter()
+                .map(|launch| (launch["kernel"].clone(), launch["groups"].clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(kernels(llvm), kernels(aco));
+        assert!(aco["compiler"].as_str().is_some_and(|name| name.contains("radv")), "{aco}");
+        for end in ["low", "high"] {
+            let [llvm, aco] = [llvm, aco].map(|time| time["time_ms"][end].as_f64().expect("a time"));
+            assert!((0.3..6.0).contains(&(aco / llvm)), "{end}: {pass:#}");
+        }
+    }
 }
 
 fn explained(mut command: Command, args: &[&str]) -> Result<serde_json::Value, String> {

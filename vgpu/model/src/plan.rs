@@ -3,7 +3,7 @@
 use crate::card::ModelCard;
 use crate::launch::{Effort, LaunchError, launch};
 use crate::tensors::Tensors;
-use crate::time::{Bracket, PlanTime};
+use crate::time::{Bracket, LaunchTime, PlanTime};
 use wave32_exec::{CodeObject, Dispatch, Executor, Stop};
 use wave32_isa::Target;
 use wave32_params::variants;
@@ -46,6 +46,22 @@ pub struct Model {
     code: String,
     object: CodeObject,
     executor: Executor<Tensors>,
+}
+
+impl PlanTime {
+    /// Of a plan's launches, each with the code of this compiler.
+    pub fn new(
+        card: &ModelCard,
+        code: &str,
+        compiler: String,
+        launches: Vec<LaunchTime>,
+        plan: &Plan,
+    ) -> Self {
+        let waits = 1 + plan.waits().into_iter().filter(|&waits| waits).count();
+        let between = waits as f64 * card.launch;
+        let time = launches.iter().map(|l| l.time).sum::<Bracket>() + Bracket { low: between, high: between };
+        Self { card: card.name, code: code.into(), compiler, time, between_us: between * 1e6, launches }
+    }
 }
 
 impl Model {
@@ -103,16 +119,7 @@ impl Model {
                 })?;
             launches.push(time);
         }
-        let waits = 1 + plan.waits().into_iter().filter(|&waits| waits).count();
-        let between = waits as f64 * self.card.launch;
-        let time = launches.iter().map(|l| l.time).sum::<Bracket>() + Bracket { low: between, high: between };
-        Ok(PlanTime {
-            card: self.card.name,
-            code: self.code.clone(),
-            time,
-            between_us: between * 1e6,
-            launches,
-        })
+        Ok(PlanTime::new(&self.card, &self.code, "LLVM (HIP route)".into(), launches, plan))
     }
 
     /// As `crates/hip` launches: pointers, then the words.

@@ -182,6 +182,8 @@ pub struct PlanTime {
     pub card: &'static str,
     /// The gfx target of the code that was looked at.
     pub code: String,
+    /// Who made the code, and for which route.
+    pub compiler: String,
     /// Modelled: all launches and what each costs by itself.
     #[serde(rename = "time_ms")]
     pub time: Bracket,
@@ -195,12 +197,9 @@ impl fmt::Display for PlanTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "modelled {} on {} (a simulation of its workgroup processors from a sample of the {} code's \
-             instructions; nothing was measured)\n  {}",
-            self.time,
-            self.card,
-            self.code,
-            crate::STATED_ERROR
+            "modelled {} on {}, {} code of {} (a simulation of its workgroup processors from a sample of the \
+             instructions; nothing was measured)",
+            self.time, self.card, self.code, self.compiler
         )?;
         for l in &self.launches {
             let percent = |share: f64| (share * 100.0).round();
