@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -159,6 +159,11 @@ model-error: vgpu-host
 # AMD's MIOpen and the drop-in on it, modelled, layer by layer: docs/model_miopen.md. Downloads 0.45 GB.
 model-miopen: rocm vgpu-host
 	@scripts/model_miopen.sh $(VGPU) $(TARGET)/rocm/lib/libMIOpen.so.1
+
+# Convolutions by the code of both compilers, modelled: docs/model_compilers.md.
+model-compilers: vgpu-host
+	cargo build --release --package wave32
+	python3 scripts/model_compilers.py --launcher $(VGPU)/wave32-vgpu --wave32 $(TARGET)/release/wave32 --out docs/model_compilers.md
 
 # Whole networks, modelled, on RADV on it: docs/model_networks.md. About 45 minutes.
 model-networks: vgpu-host

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,11 @@ public measurements of real RDNA1 cards. We have measured none of them ourselves
   model has one rate for all.
 """
 SCALE = {"GFLOPS": 1e9, "GOPS": 1e9, "GB/s": 1e9, "MLUPs": 1e6}
+
+
+def stated():
+    """The error that every modelled figure carries: `STATED_ERROR` of vgpu/model, without the page's name."""
+    return re.search(r'STATED_ERROR: &str =\s*"(.*); ', (HERE / "vgpu/model/src/lib.rs").read_text()).group(1)
 
 
 def rows():

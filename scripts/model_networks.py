@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+from model_error import stated
+
 HERE = pathlib.Path(__file__).resolve().parent.parent
 CARDS = {"rx5700": "RX 5700", "rx5700xt": "RX 5700 XT", "rx5600xt": "RX 5600 XT", "rx5500xt": "RX 5500 XT"}
 # Network, batch, step, type.
@@ -42,8 +44,8 @@ MEASURED = {
 HEAD = """# Whole networks, modelled
 `make model-networks` makes this page. Stock PyTorch runs each network on the device `wave`: Mesa's RADV compiles our shaders
 for the card, and the virtual card models each launch from the instructions that it executes
-(`wave32-vgpu run --time --sample`, [vgpu.md](vgpu.md)). **Nothing here was measured by us.** [model_error.md](model_error.md)
-says how far modelled times of single kernels are from real cards.
+(`wave32-vgpu run --time --sample`, [vgpu.md](vgpu.md)). **Nothing here was measured by us.** How far the model is from real
+cards, for single kernels: {error} ([model_error.md](model_error.md)).
 
 - Images are 224x224. `sd15_unet` is the UNet of Stable Diffusion 1.5 on 64x64 latents, batch 2 (one step of a 512x512 image
   with guidance). Weights are random. Training is forward, loss, backward and SGD with momentum.
@@ -156,7 +158,7 @@ def main():
         columns += ["measured with MIOpen, ms", "MIOpen's time / ours"] if card == "rx5700" else []
     text = "\n".join(
         [
-            HEAD.format(missing="; ".join(missing) + "." if missing else "nothing."),
+            HEAD.format(missing="; ".join(missing) + "." if missing else "nothing.", error=stated()),
             f"| network | batch | step | type | {' | '.join(columns)} |",
             "|---|---:|---|---|" + "---:|" * len(columns),
             *lines,
