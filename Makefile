@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -164,6 +164,12 @@ model-miopen: rocm vgpu-host
 model-compilers: vgpu-host
 	cargo build --release --package wave32
 	python3 scripts/model_compilers.py --launcher $(VGPU)/wave32-vgpu --wave32 $(TARGET)/release/wave32 --out docs/model_compilers.md
+
+# ggml's own kernels on it beside published measurements: docs/model_ggml.md. Downloads 0.4 GB.
+model-ggml: vgpu-host
+	WITHOUT='./usr/share/doc* ./usr/share/locale* ./usr/share/man*' scripts/debian_unpack.sh $(VGPU)/foreign/sid sid \
+		llama.cpp-tests libggml0-backend-vulkan mesa-vulkan-drivers
+	python3 scripts/model_ggml.py --launcher $(VGPU)/wave32-vgpu --sid $(VGPU)/foreign/sid --out docs/model_ggml.md
 
 # Whole networks, modelled, on RADV on it: docs/model_networks.md. About 45 minutes.
 model-networks: vgpu-host
