@@ -1,6 +1,8 @@
 """PyTorch on the virtual card: Mesa's own RADV, and its machine code of Navi 10, strictly executed (docs/vgpu.md)."""
 
 import os
+import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -14,8 +16,12 @@ pytestmark = pytest.mark.skipif(not (LAUNCHER and DRIVER), reason="WAVE32_VGPU a
 
 
 def on_the_card(script, **environment):
+    return run_on_the_card("-X", "faulthandler", "-c", textwrap.dedent(script), **environment)
+
+
+def run_on_the_card(*arguments, **environment):
     done = subprocess.run(
-        [LAUNCHER, "run", "--strict", "--check", "--", sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(script)],
+        [LAUNCHER, "run", "--strict", "--check", "--", sys.executable, *arguments],
         capture_output=True, text=True, timeout=600,
         env={**os.environ, "VK_DRIVER_FILES": DRIVER, "VK_ICD_FILENAMES": DRIVER, **environment},
     )
@@ -66,6 +72,15 @@ def test_training_steps_are_the_cpu_s(fresh_seed):
         """
     )
     assert out.endswith("trained\n"), out
+
+
+def test_a_sample_of_the_operators(fresh_seed):
+    """Other operators each time, compared with the CPU as `test_sweep.py` does; no strict finding."""
+    pytest.importorskip("expecttest", reason="torch's own tests need it")
+    sweep = pathlib.Path(__file__).with_name("opinfo_sweep.py")
+    out = run_on_the_card(str(sweep), "--seconds", "12", "--samples", "2", "--seed", str(fresh_seed))
+    passed, failed = (int(re.search(rf"(\d+) {word}", out).group(1)) for word in ("passed", "failed"))
+    assert passed > 0 and failed == 0, out
 
 
 def test_a_script_that_says_cuda(entry_point):
