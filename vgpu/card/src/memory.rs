@@ -5,6 +5,7 @@
 //! runtime's own may stay inaccessible, as it is for the memory of a real board without a large BAR.
 
 mod backing;
+mod own;
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -18,6 +19,7 @@ use crate::events::Fault;
 use crate::user::{PAGE, is_mapped};
 
 pub use backing::Backing;
+pub use own::{map_raw, memory_file, memory_file_named, reopen};
 
 /// Flags of `AMDKFD_IOC_ALLOC_MEMORY_OF_GPU`.
 pub mod flags {
@@ -82,6 +84,8 @@ pub struct Vm {
     generation: AtomicU64,
     users: AtomicUsize,
     freed: Mutex<Vec<FreedMapping>>,
+    /// Buffers that lie in files of their own.
+    own: RwLock<own::Owns>,
 }
 
 /// While one is held no mapping of the card's goes away.
@@ -128,6 +132,7 @@ impl Vm {
             generation: AtomicU64::new(1),
             users: AtomicUsize::new(0),
             freed: Mutex::default(),
+            own: RwLock::default(),
         })
     }
 
@@ -396,14 +401,12 @@ pub fn canonical(address: u64) -> u64 {
 fn map(file: RawFd, offset: u64, bytes: u64) -> Result<u64> {
     let (protection, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
     // SAFETY: a new mapping at an address that the kernel chooses.
-    let at = unsafe {
-        libc::mmap(std::ptr::null_mut(), bytes as usize, protection, kind, file, offset as libc::off_t)
-    };
-    if at == libc::MAP_FAILED {
+    let at = unsafe { map_raw(0, bytes, protection, kind, file, offset) };
+    if at == -1 {
         return Err(Errno::last());
     }
     // SAFETY: our own mapping; a child that inherited it would keep the file's pages alive.
-    unsafe { libc::madvise(at, bytes as usize, libc::MADV_DONTFORK) };
+    unsafe { libc::madvise(at as *mut libc::c_void, bytes as usize, libc::MADV_DONTFORK) };
     Ok(at as u64)
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::device::{self, Device};
 use crate::errno::Errno;
+use crate::memory::map_raw;
 use crate::request::Argument;
 use crate::sysfs::{CardPath, place};
 use crate::topology::RENDER_MINOR;
@@ -219,6 +220,33 @@ tells_of_descriptors! {
     __fxstat64(version);
 }
 
+/// Functions that map a file. Early in a process, and in allocators, they must do nothing else: no other library is asked.
+macro_rules! maps {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("`", stringify!($name), "` of the C library: a buffer of the card may lie in a file of its own.")]
+        ///
+        /// # Safety
+        /// As of the C library.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            at: *mut c_void, bytes: usize, rights: c_int, kind: c_int, fd: c_int, offset: libc::off_t,
+        ) -> *mut c_void {
+            let (at, bytes, offset) = (at as u64, bytes as u64, offset as u64);
+            let is_file = fd >= 0 && kind & libc::MAP_ANONYMOUS == 0;
+            // SAFETY: the caller's promise, handed on.
+            let mapped = unsafe {
+                match Device::current().filter(|device| is_file && device.owns(fd)) {
+                    Some(device) => device.vm.map_for_program(at, bytes, rights, kind, offset),
+                    None => map_raw(at, bytes, rights, kind, fd, offset),
+                }
+            };
+            mapped as *mut c_void
+        }
+    )*};
+}
+
+maps! { mmap mmap64 }
+
 /// `ioctl` of the C library: answers KFD's and DRM's on the card's descriptors.
 ///
 /// # Safety
@@ -239,6 +267,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
                 return answer.map_or_else(fail, |()| 0);
             }
             return real!(ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, missing());
+        }
+        drm::prime::TYPE if request == drm::prime::SYNC && drm::prime::is_buffer(fd) => {
+            return drm::prime::sync(argument as u64).map_or_else(fail, |()| 0);
         }
         _ => return real!(ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int, missing()),
     };

@@ -1,14 +1,19 @@
 //! Fences: what a job, or the host, will have done.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::shared::{Promise, Relays};
 use crate::device::nanoseconds;
 
 /// Done once, for good.
 #[derive(Debug, Default)]
-pub struct Fence(AtomicU8);
+pub struct Fence {
+    done: AtomicU8,
+    /// What a syncobj says that other processes have too.
+    promise: Option<Promise>,
+}
 
 /// Fences that count as one: all of them.
 pub type Fences = Vec<Arc<Fence>>;
@@ -18,12 +23,29 @@ const PENDING: u8 = 0;
 impl Fence {
     /// One that is done.
     pub fn done() -> Arc<Self> {
-        Arc::new(Self(AtomicU8::new(1)))
+        Arc::new(Self { done: AtomicU8::new(1), promise: None })
+    }
+
+    /// One that is done when a promise is kept.
+    pub fn promised(promise: Promise) -> Arc<Self> {
+        Arc::new(Self { done: AtomicU8::new(PENDING), promise: Some(promise) })
+    }
+
+    /// The promise that it is, if it is one.
+    pub fn promise(&self) -> Option<&Promise> {
+        self.promise.as_ref()
     }
 
     /// Whether it is.
     pub fn is_done(&self) -> bool {
-        self.0.load(Ordering::Acquire) != PENDING
+        if self.done.load(Ordering::Acquire) != PENDING {
+            return true;
+        }
+        let kept = self.promise.as_ref().is_some_and(Promise::is_kept);
+        if kept {
+            self.done.store(1, Ordering::Release);
+        }
+        kept
     }
 }
 
@@ -32,15 +54,21 @@ impl Fence {
 pub struct Changes {
     lock: Mutex<()>,
     changed: Condvar,
+    /// Other processes may change something, and do not announce it.
+    pub shared: AtomicBool,
+    /// What other processes wait for.
+    pub relays: Relays,
 }
 
 /// Looked at this often even if nothing was announced: the clock of a deadline may be set.
 const LONGEST: Duration = Duration::from_millis(500);
+/// And this often where other processes may have changed it.
+const SHARED: Duration = Duration::from_micros(500);
 
 impl Changes {
     /// Makes a fence done.
     pub fn complete(&self, fence: &Fence) {
-        fence.0.store(1, Ordering::Release);
+        fence.done.store(1, Ordering::Release);
         self.announce();
     }
 
@@ -52,7 +80,12 @@ impl Changes {
     }
 
     /// Waits until `done`, at most until `deadline` on the monotonic clock, in nanoseconds; whether it was done.
-    pub fn wait(&self, deadline: i64, mut done: impl FnMut() -> bool) -> bool {
+    pub fn wait(&self, deadline: i64, done: impl FnMut() -> bool) -> bool {
+        self.wait_for(deadline, || self.shared.load(Ordering::Acquire), done)
+    }
+
+    /// The same, where `shared` says whether others may change it unannounced.
+    pub fn wait_for(&self, deadline: i64, shared: impl Fn() -> bool, mut done: impl FnMut() -> bool) -> bool {
         let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if done() {
@@ -60,7 +93,8 @@ impl Changes {
             }
             let now = i64::try_from(nanoseconds(libc::CLOCK_MONOTONIC)).unwrap_or(i64::MAX);
             let Some(left) = deadline.checked_sub(now).filter(|left| *left > 0) else { return false };
-            let pause = Duration::from_nanos(left as u64).min(LONGEST);
+            let longest = if shared() { SHARED } else { LONGEST };
+            let pause = Duration::from_nanos(left as u64).min(longest);
             held = self.changed.wait_timeout(held, pause).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -3,7 +3,7 @@
 //! A buffer lives as long as it has a handle, a mapping, or a job that was submitted while it had one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use wave32_exec::Region;
 
@@ -27,10 +27,12 @@ args! {
     Metadata { handle: u32, op: u32, flags: u64, tiling: u64, bytes: u32, data: [u32; 64], pad: u32 }
 }
 
-const GTT: u64 = 2;
-const VRAM: u64 = 4;
+pub const GTT: u64 = 2;
+pub const VRAM: u64 = 4;
 const CPU_ACCESS: u64 = 1 << 0;
 const NO_CPU_ACCESS: u64 = 1 << 1;
+/// Of this process's address space alone.
+const ALWAYS_VALID: u64 = 1 << 6;
 
 const WRITEABLE: u32 = 1 << 2;
 const PRT: u32 = 1 << 4;
@@ -40,16 +42,20 @@ pub const VISIBLE_BYTES: u64 = 256 << 20;
 
 /// A buffer.
 pub struct Gem {
-    vm: &'static Vm,
+    pub vm: &'static Vm,
     /// None for memory of the program's own.
     backing: Option<Backing>,
     /// Where the card finds it.
     pub host: u64,
     /// Its size.
     pub bytes: u64,
-    create: Create,
+    pub create: Create,
     /// It counts as a part of [`VISIBLE_BYTES`].
     visible: bool,
+    /// The last job that was submitted before it was there.
+    pub born: u64,
+    /// What the program keeps with it.
+    metadata: Mutex<Option<Metadata>>,
 }
 
 impl Drop for Gem {
@@ -61,8 +67,34 @@ impl Drop for Gem {
 }
 
 impl Gem {
+    /// One of the card's memory, or of pinned host memory.
+    pub fn new(vm: &'static Vm, backing: Backing, create: Create, born: u64) -> Self {
+        let visible = backing.vram && create.flags & CPU_ACCESS != 0;
+        let (host, bytes) = (backing.host, backing.bytes);
+        Self { vm, backing: Some(backing), host, bytes, create, visible, born, metadata: Mutex::default() }
+    }
+
     fn vram(&self) -> bool {
         self.backing.as_ref().is_some_and(|backing| backing.vram)
+    }
+
+    fn metadata(&self, a: &mut Metadata) -> Result<()> {
+        let mut kept = self.metadata.lock().unwrap_or_else(PoisonError::into_inner);
+        match a.op {
+            1 if a.bytes as usize > size_of_val(&a.data) => return Err(Errno::INVALID),
+            1 => *kept = Some(*a),
+            2 => {
+                let none = Metadata { flags: 0, tiling: 0, bytes: 0, data: [0; 64], ..*a };
+                *a = Metadata { handle: a.handle, op: a.op, ..kept.unwrap_or(none) };
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Its memory, if others may have it.
+    pub fn shareable(&self) -> Option<&Backing> {
+        self.backing.as_ref().filter(|_| self.create.flags & ALWAYS_VALID == 0)
     }
 }
 
@@ -74,28 +106,34 @@ struct Mapping {
 }
 
 /// What the card sees otherwise when jobs have ended.
-struct Change {
+pub struct Change {
     /// The last job that keeps it waiting.
     after: u64,
     /// The last job submitted before: later ones wait for what is shown.
-    before: u64,
+    pub before: u64,
     base: u64,
     bytes: u64,
     /// None: it is hidden.
-    shown: Option<Region>,
+    pub shown: Option<Region>,
     /// Kept until then.
     _gem: Arc<Gem>,
 }
 
 #[derive(Default)]
-struct Table {
+pub struct Table {
     gems: Handles<Gem>,
     /// By address.
     mappings: BTreeMap<u64, Mapping>,
     /// In the order of the requests, which is the order in which they are done.
-    changes: Vec<Change>,
-    last_job: u64,
-    jobs: BTreeSet<u64>,
+    pub changes: Vec<Change>,
+    pub last_job: u64,
+    pub jobs: BTreeSet<u64>,
+    /// Jobs of these that are being executed.
+    pub running: BTreeSet<u64>,
+    /// A buffer is on its way to another file: jobs later than this one, which may use it, do not start.
+    pub moving: Option<u64>,
+    /// Buffers that have descriptors, by device and inode.
+    pub files: BTreeMap<(u64, u64), Weak<Gem>>,
 }
 
 /// All buffers of a process.
@@ -104,23 +142,13 @@ pub struct Gems {
     table: Mutex<Table>,
 }
 
-/// A job that was submitted and has not ended: nothing that it may use goes away.
-pub struct JobGuard {
-    gems: &'static Gems,
-    vm: &'static Vm,
-    number: u64,
-}
-
-impl Drop for JobGuard {
-    fn drop(&mut self) {
-        let mut table = self.gems.table();
-        table.jobs.remove(&self.number);
-        let oldest = table.jobs.first().copied().unwrap_or(u64::MAX);
-        table.change(self.vm, oldest);
-    }
-}
-
 impl Table {
+    /// The handle of a buffer, a new one if it has none.
+    pub fn handle_of(&mut self, gem: Arc<Gem>) -> u32 {
+        let found = self.gems.find(&gem);
+        found.unwrap_or_else(|| self.gems.insert_shared(gem))
+    }
+
     fn gem(&self, handle: u32) -> Result<&Arc<Gem>> {
         self.gems.get(handle).ok_or(Errno(libc::ENOENT))
     }
@@ -140,7 +168,7 @@ impl Table {
     }
 
     /// Does what waited for jobs before the `oldest`.
-    fn change(&mut self, vm: &Vm, oldest: u64) {
+    pub fn change(&mut self, vm: &Vm, oldest: u64) {
         for change in self.changes.extract_if(.., |change| change.after < oldest) {
             match change.shown {
                 None => vm.hide_range(change.base, change.bytes),
@@ -222,7 +250,7 @@ pub const LOW: [u64; 2] = [0x20_0000, 1 << 47];
 pub const HIGH: [u64; 2] = [0xffff_8000_0000_0000, 0xffff_ffff_ffe0_0000];
 
 impl Gems {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    pub fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -252,25 +280,6 @@ impl Gems {
         handles.into_iter().for_each(|handle| self.close(vm, handle).expect("its own handle"));
     }
 
-    /// Whether no job is under way.
-    fn is_idle(&self) -> bool {
-        self.table().jobs.is_empty()
-    }
-
-    /// Whether a job sees all that was mapped before it was submitted.
-    pub fn is_shown(&self, guard: &JobGuard) -> bool {
-        !self.table().changes.iter().any(|change| change.shown.is_some() && change.before < guard.number)
-    }
-
-    /// A new job.
-    pub fn begin(&'static self, vm: &'static Vm) -> JobGuard {
-        let mut table = self.table();
-        table.last_job += 1;
-        let number = table.last_job;
-        table.jobs.insert(number);
-        JobGuard { gems: self, vm, number }
-    }
-
     fn create(&self, vm: &'static Vm, a: &mut Create) -> Result<()> {
         let create = *a;
         let bytes =
@@ -289,8 +298,8 @@ impl Gems {
             backing = vm.back(bytes, false);
         }
         let backing = backing?;
-        let (host, visible) = (backing.host, wants_visible && backing.vram);
-        let handle = table.gems.insert(Gem { vm, backing: Some(backing), host, bytes, create, visible });
+        let gem = Gem::new(vm, backing, Create { bytes, ..create }, table.last_job);
+        let handle = table.gems.insert(gem);
         *a = Create { bytes: handle.into(), alignment: 0, domains: 0, flags: 0 };
         Ok(())
     }
@@ -303,7 +312,8 @@ impl Gems {
             return Err(Errno::FAULT);
         }
         let create = Create { bytes: a.bytes, alignment: PAGE, domains: GTT, flags: 0 };
-        let gem = Gem { vm, backing: None, host: a.address, bytes: a.bytes, create, visible: false };
+        let (host, bytes, metadata) = (a.address, a.bytes, Mutex::default());
+        let gem = Gem { vm, backing: None, host, bytes, create, visible: false, born: 0, metadata };
         a.handle = self.table().gems.insert(gem);
         Ok(())
     }
@@ -387,8 +397,8 @@ impl Gems {
                     a.handle = gem.backing.as_ref().ok_or(Errno(libc::EPERM))?.offset;
                     Ok(())
                 }),
-                // Tiling and the like, of which buffers have none.
-                0x46 => call(at, |a: &mut Metadata| self.get(a.handle).map(|_| ())),
+                // Tiling and the like, which the program alone knows to read.
+                0x46 => call(at, |a: &mut Metadata| self.get(a.handle)?.metadata(a)),
                 0x47 => call(at, |a: &mut WaitIdle| {
                     let gem = self.get(a.handle)?;
                     // Of which job it is is not kept: all that were submitted.
@@ -452,9 +462,9 @@ mod tests {
         map(gems, vm, second);
         let next = gems.begin(vm);
         assert_eq!(seen(vm), before, "the job may read it still");
-        assert!(gems.is_shown(&job) && !gems.is_shown(&next));
+        assert!(job.start() && !next.start());
         drop(job);
-        assert!(gems.is_shown(&next));
+        assert!(next.start());
         assert_eq!(seen(vm), Some(gems.get(second).unwrap().host));
         gems.close(vm, second).unwrap();
         assert_ne!(seen(vm), None);

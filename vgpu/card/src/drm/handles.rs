@@ -19,16 +19,26 @@ impl<T> Default for Handles<T> {
 impl<T> Handles<T> {
     /// Its handle, which is not 0.
     pub fn insert(&mut self, thing: T) -> u32 {
+        self.insert_shared(Arc::new(thing))
+    }
+
+    /// The same for what others have too.
+    pub fn insert_shared(&mut self, thing: Arc<T>) -> u32 {
         let last = self.last;
         let free = |new: &u32| !self.all.contains_key(new);
         self.last = (1..=u32::MAX).map(|i| last.wrapping_add(i).max(1)).find(free).unwrap_or(1);
-        self.all.insert(self.last, Arc::new(thing));
+        self.all.insert(self.last, thing);
         self.last
     }
 
     /// By its handle.
     pub fn get(&self, handle: u32) -> Option<&Arc<T>> {
         self.all.get(&handle)
+    }
+
+    /// The handle of a thing.
+    pub fn find(&self, thing: &Arc<T>) -> Option<u32> {
+        self.all.iter().find(|(_, there)| Arc::ptr_eq(there, thing)).map(|(handle, _)| *handle)
     }
 
     /// Gives a handle back.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! ioctl -> info             what card it is
-//!       -> gem              buffers, and the addresses that the card sees them at
-//!       -> syncobj, fence   who waits for what; sync_file: as descriptors
+//!       -> gem              buffers, and the addresses that the card sees them at; prime: as descriptors
+//!       -> syncobj, fence   who waits for what; sync_file, shared: as descriptors
 //!       -> submit -> pm4    command buffers, a thread for each ring of a context -> execute
 //! ```
 
@@ -11,7 +11,10 @@ mod fence;
 mod gem;
 mod handles;
 mod info;
+mod jobs;
 mod pm4;
+pub mod prime;
+mod shared;
 mod submit;
 pub mod sync_file;
 mod syncobj;
@@ -123,9 +126,11 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: u64, bytes: 
             }),
             0x0c => call(at, |a: &mut Capability| {
                 a.value = match a.capability {
-                    // PRIME: both ways is for sharing, which is not there. Syncobjs, with timelines.
+                    // Syncobjs, with timelines.
                     0x13 | 0x14 => 1,
-                    0x05 | 0x10 => 0,
+                    // PRIME, in and out.
+                    0x05 => 3,
+                    0x10 => 0,
                     _ => return Err(Errno(libc::EOPNOTSUPP)),
                 };
                 Ok(())
@@ -134,6 +139,7 @@ pub unsafe fn ioctl(device: &'static Device, number: u32, argument: u64, bytes: 
             _ => drm
                 .gems
                 .ioctl(&device.vm, &drm.changes, number, at)
+                .or_else(|| drm.gems.prime(&device.vm, &drm.changes, number, at))
                 .or_else(|| drm.syncobjs.ioctl(&drm.changes, number, at))
                 .or_else(|| sync_file::ioctl(drm, number, at))
                 .or_else(|| drm.contexts.ioctl(device, number, at))

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fence::{Fence, Fences};
-use super::gem::{Gem, JobGuard};
+use super::gem::Gem;
+use super::jobs::JobGuard;
 use super::pm4::{Engine, MAX_DWORDS, Ring};
 use crate::device::Device;
 use crate::errno::{Errno, Result};
@@ -136,7 +137,7 @@ impl Context {
     fn run(&self, device: &'static Device, ring: Ring, job: Job) {
         let drm = &device.drm;
         // Whatever it waits for ends by its own deadline.
-        let ready = || job.waits.iter().all(|fence| fence.is_done()) && drm.gems.is_shown(&job.guard);
+        let ready = || job.waits.iter().all(|fence| fence.is_done()) && job.guard.start();
         drm.changes.wait(i64::MAX, ready);
         if self.state.load(Ordering::Acquire) == INTACT {
             let in_use = device.vm.in_use();
@@ -264,7 +265,7 @@ impl Contexts {
         // Before the job may end: who waits for the syncobj must find it.
         let Parts { waits, buffers, signals, gems, user_fence, .. } = parts;
         for (syncobj, point) in signals {
-            syncobj.put(point, vec![Arc::clone(&fence)]);
+            syncobj.put(&drm.changes, point, vec![Arc::clone(&fence)]);
         }
         let number = context.submit(device, at, &fence, |number| Job {
             waits,

@@ -23,7 +23,7 @@ args! {
     Merge { name: [u32; 8], other: i32, merged: i32, flags: u32, pad: u32 }
 }
 
-/// A file of fences. Without it a syncobj would be shared, which is not there.
+/// A file of fences. Without it the syncobj itself is shared (`shared`).
 const SYNC_FILE: u32 = 1;
 
 struct SyncFile {
@@ -122,7 +122,7 @@ impl SyncFiles {
     }
 }
 
-/// Does a request of the render node about sync files; none where it is about something else.
+/// Does a request of the render node about syncobjs as descriptors; none where it is about something else.
 ///
 /// # Safety
 /// What the request answers is written where the program said: nothing of ours lies there.
@@ -132,19 +132,24 @@ pub unsafe fn ioctl(drm: &'static Drm, number: u32, at: Argument) -> Option<Resu
     Some(unsafe {
         match number {
             0xc1 => call(at, |a: &mut Handle| {
-                if a.flags != SYNC_FILE {
-                    return Err(Errno::INVALID);
-                }
-                a.fd = sync_files.create(changes, syncobjs.fences(changes, a.handle, 0, 0)?)?;
+                a.fd = match a.flags {
+                    _ if a.pad != 0 => return Err(Errno::INVALID),
+                    0 => syncobjs.share(changes, a.handle)?.into_raw_fd(),
+                    SYNC_FILE => sync_files.create(changes, syncobjs.fences(changes, a.handle, 0, 0)?)?,
+                    _ => return Err(Errno::INVALID),
+                };
                 Ok(())
             }),
             0xc2 => call(at, |a: &mut Handle| {
-                if a.flags != SYNC_FILE {
-                    return Err(Errno::INVALID);
+                match a.flags {
+                    _ if a.pad != 0 => return Err(Errno::INVALID),
+                    0 => a.handle = syncobjs.open(changes, a.fd)?,
+                    SYNC_FILE => {
+                        syncobjs.get(a.handle)?.put(changes, 0, sync_files.find(a.fd)?);
+                        changes.announce();
+                    }
+                    _ => return Err(Errno::INVALID),
                 }
-                let syncobj = syncobjs.get(a.handle)?;
-                syncobj.put(0, sync_files.find(a.fd)?);
-                changes.announce();
                 Ok(())
             }),
             _ => return None,

@@ -1,9 +1,11 @@
 //! Synchronisation objects (`drivers/gpu/drm/drm_syncobj.c` of Linux): places for fences, binary or along a timeline.
 
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fence::{Changes, Fence, Fences};
 use super::handles::Handles;
+use super::shared::Page;
 use crate::errno::{Errno, Result};
 use crate::request::{Argument, args, call};
 use crate::user;
@@ -29,7 +31,7 @@ const SUBMIT_NANOSECONDS: u64 = 5_000_000_000;
 
 /// What a syncobj holds.
 #[derive(Debug, Default)]
-enum Held {
+pub enum Held {
     #[default]
     Nothing,
     /// Binary.
@@ -38,30 +40,17 @@ enum Held {
     Timeline(Vec<(u64, Fences)>),
 }
 
-/// A place for fences.
-#[derive(Debug, Default)]
-pub struct Syncobj(Mutex<Held>);
-
-fn done(fences: &Fences) -> bool {
-    fences.iter().all(|fence| fence.is_done())
-}
-
-impl Syncobj {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Held {
     /// Puts fences there: in place of all others for point 0, else as a point of the timeline.
-    pub fn put(&self, point: u64, fences: Fences) {
-        let mut held = self.held();
+    fn put(&mut self, point: u64, fences: Fences) {
         if point == 0 {
-            *held = Held::Binary(fences);
+            *self = Self::Binary(fences);
             return;
         }
-        let mut points = match std::mem::take(&mut *held) {
-            Held::Nothing => Vec::new(),
-            Held::Binary(before) => vec![(0, before)],
-            Held::Timeline(points) => points,
+        let mut points = match std::mem::take(self) {
+            Self::Nothing => Vec::new(),
+            Self::Binary(before) => vec![(0, before)],
+            Self::Timeline(points) => points,
         };
         // Points that are reached are no more than where the timeline is.
         let reached = points.iter().take_while(|(_, fences)| done(fences)).count();
@@ -69,37 +58,111 @@ impl Syncobj {
         // Out of order counts with the last, as the kernel has it.
         let last = points.last().map_or(0, |(last, _)| *last);
         points.push((point.max(last), fences));
-        *held = Held::Timeline(points);
+        *self = Self::Timeline(points);
     }
 
-    fn reset(&self) {
-        *self.held() = Held::Nothing;
-    }
-
-    /// The fences that make a point reached, or the last one for 0; none where nobody has submitted it.
-    pub fn find(&self, point: u64) -> Option<Fences> {
-        match &*self.held() {
-            Held::Nothing => None,
-            Held::Binary(fences) => (point == 0).then(|| fences.clone()),
-            Held::Timeline(points) if point == 0 => {
+    /// See [`Syncobj::find`].
+    fn find(&self, point: u64) -> Option<Fences> {
+        match self {
+            Self::Nothing => None,
+            Self::Binary(fences) => (point == 0).then(|| fences.clone()),
+            Self::Timeline(points) if point == 0 => {
                 Some(points.iter().flat_map(|(_, f)| f.clone()).collect())
             }
-            Held::Timeline(points) => {
+            Self::Timeline(points) => {
                 let at = points.iter().position(|(there, _)| *there >= point)?;
                 Some(points[..=at].iter().flat_map(|(_, fences)| fences.clone()).collect())
             }
         }
     }
 
-    /// Where the timeline is: the last point that is reached, or that was submitted.
+    /// See [`Syncobj::query`].
     fn query(&self, submitted: bool) -> u64 {
-        match &*self.held() {
-            Held::Timeline(points) if submitted => points.last().map_or(0, |(point, _)| *point),
-            Held::Timeline(points) => {
+        match self {
+            Self::Timeline(points) if submitted => points.last().map_or(0, |(point, _)| *point),
+            Self::Timeline(points) => {
                 points.iter().take_while(|(_, fences)| done(fences)).last().map_or(0, |(point, _)| *point)
             }
             _ => 0,
         }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: Held,
+    /// What it holds in place of that, once it is shared.
+    page: Option<Arc<Page>>,
+}
+
+/// A place for fences.
+#[derive(Debug, Default)]
+pub struct Syncobj(Mutex<State>);
+
+/// Whether all are.
+pub fn done(fences: &Fences) -> bool {
+    fences.iter().all(|fence| fence.is_done())
+}
+
+impl Syncobj {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look<R>(&self, look: impl FnOnce(&Held) -> R) -> R {
+        let state = self.state();
+        match &state.page {
+            None => look(&state.held),
+            Some(page) => page.look(look),
+        }
+    }
+
+    fn change(&self, changes: &Changes, change: impl FnOnce(&mut Held)) {
+        let mut state = self.state();
+        match &state.page {
+            None => change(&mut state.held),
+            Some(page) => page.change(changes, change),
+        }
+    }
+
+    /// That of a descriptor.
+    fn shared(page: Arc<Page>) -> Self {
+        Self(Mutex::new(State { held: Held::Nothing, page: Some(page) }))
+    }
+
+    /// A descriptor of it, for others to have it too.
+    fn share(&self, changes: &'static Changes) -> Result<OwnedFd> {
+        let mut state = self.state();
+        let page = match &state.page {
+            Some(page) => Arc::clone(page),
+            None => {
+                let page = Page::new(changes)?;
+                let held = std::mem::take(&mut state.held);
+                page.change(changes, |there| *there = held);
+                state.page = Some(Arc::clone(&page));
+                page
+            }
+        };
+        page.descriptor()
+    }
+
+    /// Puts fences there: in place of all others for point 0, else as a point of the timeline.
+    pub fn put(&self, changes: &Changes, point: u64, fences: Fences) {
+        self.change(changes, |held| held.put(point, fences));
+    }
+
+    fn reset(&self, changes: &Changes) {
+        self.change(changes, |held| *held = Held::Nothing);
+    }
+
+    /// The fences that make a point reached, or the last one for 0; none where nobody has submitted it.
+    pub fn find(&self, point: u64) -> Option<Fences> {
+        self.look(|held| held.find(point))
+    }
+
+    /// Where the timeline is: the last point that is reached, or that was submitted.
+    fn query(&self, submitted: bool) -> u64 {
+        self.look(|held| held.query(submitted))
     }
 }
 
@@ -134,11 +197,22 @@ impl Syncobjs {
     }
 
     fn create(&self, signalled: bool) -> u32 {
-        let syncobj = Syncobj::default();
-        if signalled {
-            syncobj.put(0, vec![Fence::done()]);
-        }
-        self.table().insert(syncobj)
+        let held = if signalled { Held::Binary(vec![Fence::done()]) } else { Held::Nothing };
+        self.table().insert(Syncobj(Mutex::new(State { held, page: None })))
+    }
+
+    /// A descriptor of a syncobj.
+    pub fn share(&self, changes: &'static Changes, handle: u32) -> Result<OwnedFd> {
+        let shared = self.get(handle).map_err(|_| Errno::INVALID)?.share(changes);
+        // The relay has what was under way.
+        changes.announce();
+        shared
+    }
+
+    /// A new handle of the syncobj behind a descriptor.
+    pub fn open(&self, changes: &'static Changes, fd: RawFd) -> Result<u32> {
+        let page = Page::of(fd, changes)?;
+        Ok(self.table().insert(Syncobj::shared(page)))
     }
 
     fn list(&self, handles: u64, count: u32) -> Result<Vec<Arc<Syncobj>>> {
@@ -226,13 +300,13 @@ impl Syncobjs {
                     Ok(())
                 }),
                 0xc4 => call(at, |a: &mut Array| {
-                    self.list(a.handles, a.count)?.iter().for_each(|syncobj| syncobj.reset());
+                    self.list(a.handles, a.count)?.iter().for_each(|syncobj| syncobj.reset(changes));
                     Ok(())
                 }),
                 0xc5 => call(at, |a: &mut Array| {
                     self.list(a.handles, a.count)?
                         .iter()
-                        .for_each(|syncobj| syncobj.put(0, vec![Fence::done()]));
+                        .for_each(|syncobj| syncobj.put(changes, 0, vec![Fence::done()]));
                     changes.announce();
                     Ok(())
                 }),
@@ -249,7 +323,8 @@ impl Syncobjs {
                 }),
                 0xcc => call(at, |a: &mut Transfer| {
                     let to = self.get(a.to)?;
-                    to.put(a.to_point, self.fences(changes, a.from, a.from_point, a.flags)?);
+                    let fences = self.fences(changes, a.from, a.from_point, a.flags)?;
+                    to.put(changes, a.to_point, fences);
                     changes.announce();
                     Ok(())
                 }),
@@ -258,7 +333,7 @@ impl Syncobjs {
                     let points = user::read::<u64>(a.points, list.len())?;
                     list.iter()
                         .zip(points)
-                        .for_each(|(syncobj, point)| syncobj.put(point, vec![Fence::done()]));
+                        .for_each(|(syncobj, point)| syncobj.put(changes, point, vec![Fence::done()]));
                     changes.announce();
                     Ok(())
                 }),
@@ -281,8 +356,8 @@ mod tests {
         let changes = Changes::default();
         let syncobj = Syncobj::default();
         let (first, second) = (pending(), pending());
-        syncobj.put(5, vec![Arc::clone(&first)]);
-        syncobj.put(9, vec![Arc::clone(&second)]);
+        syncobj.put(&changes, 5, vec![Arc::clone(&first)]);
+        syncobj.put(&changes, 9, vec![Arc::clone(&second)]);
         assert_eq!((syncobj.query(false), syncobj.query(true)), (0, 9));
         assert!(syncobj.find(10).is_none());
         changes.complete(&second);
@@ -292,20 +367,21 @@ mod tests {
         assert_eq!(syncobj.query(false), 9);
         assert!(done(&syncobj.find(1).unwrap()) && done(&syncobj.find(9).unwrap()));
         // Out of order: with the last.
-        syncobj.put(7, vec![pending()]);
+        syncobj.put(&changes, 7, vec![pending()]);
         assert_eq!((syncobj.query(true), syncobj.query(false)), (9, 9));
     }
 
     #[test]
     fn binary_ones_hold_the_last_fence() {
+        let changes = Changes::default();
         let syncobj = Syncobj::default();
         assert!(syncobj.find(0).is_none());
         let fence = pending();
-        syncobj.put(0, vec![Arc::clone(&fence)]);
+        syncobj.put(&changes, 0, vec![Arc::clone(&fence)]);
         assert!(!done(&syncobj.find(0).unwrap()) && syncobj.find(1).is_none());
-        syncobj.put(0, vec![Fence::done()]);
+        syncobj.put(&changes, 0, vec![Fence::done()]);
         assert!(done(&syncobj.find(0).unwrap()));
-        syncobj.reset();
+        syncobj.reset(&changes);
         assert!(syncobj.find(0).is_none());
     }
 

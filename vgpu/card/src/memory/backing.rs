@@ -34,6 +34,7 @@ impl Vm {
     pub fn release(&self, backing: &Backing) {
         count(&mut lock(&self.table), backing.vram, backing.bytes, false);
         let &Backing { offset, host, bytes, .. } = backing;
+        self.close_file(offset);
         lock(&self.freed).push(FreedMapping { address: host, bytes, offset });
         if self.users.load(Ordering::Acquire) == 0 {
             self.unmap_freed();
