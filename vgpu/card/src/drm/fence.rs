@@ -69,6 +69,8 @@ impl Changes {
     /// Makes a fence done.
     pub fn complete(&self, fence: &Fence) {
         fence.done.store(1, Ordering::Release);
+        // Before anybody here hears of it, who may end the process.
+        self.relays.keep();
         self.announce();
     }
 

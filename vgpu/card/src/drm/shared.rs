@@ -1,8 +1,7 @@
 //! Syncobjs that descriptors lead to, for other processes and for other users of this one.
 //!
 //! The state of such a syncobj lies in a memory file, which the descriptor is: binary or a timeline, and a promise for each
-//! fence. Whoever puts a fence there keeps the promise: a thread of each process, the relay, writes down that the fence is
-//! done. Others look from time to time. The promises of a process that has ended count as kept, as the kernel's are.
+//! fence. Whoever puts a fence there keeps the promise: writes down that the fence is done. Others look from time to time. The promises of a process that has ended count as kept, as the kernel's are.
 //!
 //! Nothing is mapped: the file is read and written, so that what others write there can do no harm but be wrong.
 
@@ -76,23 +75,21 @@ impl Relays {
     fn list(&self) -> MutexGuard<'_, Vec<(Fences, Promise)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Keeps the promises whose fences are done.
+    pub fn keep(&self) {
+        let kept: Vec<_> = self.list().extract_if(.., |(fences, _)| done(fences)).collect();
+        kept.iter().for_each(|(_, promise)| promise.page.keep(promise));
+    }
 }
 
-/// Keeps promises, for as long as the process lives.
+/// Keeps promises for as long as the process lives, where the fences are others' promises: nobody announces those.
 fn relay(changes: &'static Changes) {
-    let of_others = || {
-        let list = changes.relays.list();
-        list.iter().flat_map(|(fences, _)| fences).any(|fence| fence.promise().is_some())
-    };
+    let relays = &changes.relays;
+    let of_others = || relays.list().iter().flat_map(|(fences, _)| fences).any(|f| f.promise().is_some());
     loop {
-        let mut kept = Vec::new();
-        changes.wait_for(i64::MAX, of_others, || {
-            kept.extend(changes.relays.list().extract_if(.., |(fences, _)| done(fences)));
-            !kept.is_empty()
-        });
-        for (_, promise) in kept {
-            promise.page.keep(&promise);
-        }
+        changes.wait_for(i64::MAX, of_others, || relays.list().iter().any(|(fences, _)| done(fences)));
+        relays.keep();
         changes.announce();
     }
 }
@@ -278,7 +275,7 @@ impl Page {
 
     /// A new promise, while it is locked: where, and its number.
     fn promise(&self, header: &mut Header, all: &[Entry]) -> (u64, u64) {
-        header.last += 1;
+        header.last = header.last.wrapping_add(1).max(1);
         let free = all.iter().position(|entry| entry.word & 1 == 1).map(|place| place as u64);
         let place = free.unwrap_or(header.promises).min(MOST - 1);
         header.promises = header.promises.max(place + 1);
@@ -331,5 +328,144 @@ impl Page {
             change(&mut held);
             self.store(changes, held);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drm::syncobj::Syncobjs;
+
+    fn now() -> i64 {
+        crate::device::nanoseconds(libc::CLOCK_MONOTONIC) as i64
+    }
+
+    /// Within ten seconds.
+    fn comes(changes: &Changes, what: impl Fn() -> bool) -> bool {
+        changes.wait(now() + 10_000_000_000, what)
+    }
+
+    /// Two processes' syncobjs, as far as they know; and a handle of the same one in each.
+    fn shared() -> [(&'static Changes, &'static Syncobjs, u32); 2] {
+        let [one, other] = [(); 2].map(|()| -> (&'static Changes, &'static Syncobjs) {
+            (Box::leak(Box::default()), Box::leak(Box::default()))
+        });
+        let handle = one.1.create(false);
+        let file = one.1.share(one.0, handle).unwrap();
+        let there = other.1.open(other.0, file.as_raw_fd()).unwrap();
+        [(one.0, one.1, handle), (other.0, other.1, there)]
+    }
+
+    #[test]
+    fn a_binary_one_is_signalled_over_there() {
+        let [(changes, one, handle), (far, other, there)] = shared();
+        let (here, there) = (one.get(handle).unwrap(), other.get(there).unwrap());
+        assert!(there.find(0).is_none());
+        let fence = Arc::new(Fence::default());
+        here.put(changes, 0, vec![Arc::clone(&fence)]);
+        let found = there.find(0).unwrap();
+        assert!(!done(&found) && !comes_soon(far, &found));
+        // What was found stays what it was when another takes its place.
+        there.put(far, 0, vec![Fence::done()]);
+        assert!(done(&here.find(0).unwrap()) && !done(&found));
+        changes.complete(&fence);
+        assert!(comes(far, || done(&found)));
+    }
+
+    fn comes_soon(changes: &Changes, fences: &Fences) -> bool {
+        changes.wait(now() + 5_000_000, || done(fences))
+    }
+
+    #[test]
+    fn timelines_go_on_at_both_ends() {
+        let [(changes, one, handle), (far, other, there)] = shared();
+        let (here, there) = (one.get(handle).unwrap(), other.get(there).unwrap());
+        let fences = [(); 3].map(|()| Arc::new(Fence::default()));
+        here.put(changes, 1, vec![Arc::clone(&fences[0])]);
+        there.put(far, 4, vec![Arc::clone(&fences[1])]);
+        here.put(changes, 6, vec![Arc::clone(&fences[2]), Fence::done()]);
+        assert_eq!([here.query(true), there.query(true), there.query(false)], [6, 6, 0]);
+        far.complete(&fences[1]);
+        changes.complete(&fences[0]);
+        assert!(comes(far, || there.query(false) == 4) && comes(changes, || here.query(false) == 4));
+        let last = there.find(5).unwrap();
+        assert!(!done(&last) && there.find(7).is_none());
+        changes.complete(&fences[2]);
+        assert!(comes(far, || done(&last)));
+        // Points that were reached are forgotten, and promises used again.
+        for point in 7..100 {
+            here.put(changes, point, vec![Fence::done()]);
+        }
+        assert_eq!((there.query(false), there.query(true)), (99, 99));
+    }
+
+    #[test]
+    fn what_was_there_is_shared() {
+        let changes: &'static Changes = Box::leak(Box::default());
+        let syncobjs: &'static Syncobjs = Box::leak(Box::default());
+        let (signalled, pending) = (syncobjs.create(true), syncobjs.create(false));
+        let fence = Arc::new(Fence::default());
+        syncobjs.get(pending).unwrap().put(changes, 3, vec![Arc::clone(&fence)]);
+        let again = [signalled, pending].map(|handle| {
+            let file = syncobjs.share(changes, handle).unwrap();
+            syncobjs.open(changes, file.as_raw_fd()).unwrap()
+        });
+        let [signalled, timeline] = again.map(|handle| syncobjs.get(handle).unwrap());
+        assert!(done(&signalled.find(0).unwrap()) && timeline.query(false) == 0);
+        changes.complete(&fence);
+        assert!(comes(changes, || timeline.query(false) == 3));
+        // A copy of fences of other syncobjs.
+        let fence = Arc::new(Fence::default());
+        signalled.put(changes, 0, vec![Arc::clone(&fence)]);
+        timeline.put(changes, 8, signalled.find(0).unwrap());
+        assert_eq!(timeline.query(false), 3);
+        changes.complete(&fence);
+        assert!(comes(changes, || timeline.query(false) == 8));
+    }
+
+    #[test]
+    fn what_is_no_syncobj_is_refused() {
+        let changes: &'static Changes = Box::leak(Box::default());
+        let syncobjs: &'static Syncobjs = Box::leak(Box::default());
+        let null = File::open("/dev/null").unwrap();
+        let short = memory_file(PREFIX, 4096).unwrap();
+        for fd in [-1, 1 << 20, null.as_raw_fd(), short.as_raw_fd()] {
+            assert_eq!(syncobjs.open(changes, fd), Err(Errno::INVALID));
+        }
+        assert_eq!(syncobjs.share(changes, 5).map(drop), Err(Errno::INVALID));
+        assert_eq!(syncobjs.left(), 0);
+    }
+
+    #[test]
+    fn a_process_that_ended_keeps_its_promises() {
+        let [(_, one, handle), (far, other, there)] = shared();
+        let page = one.get(handle).unwrap().page().unwrap();
+        let there = other.get(there).unwrap();
+        // As a process of another time would have left it; then as one that lives.
+        for (began, ends) in [(1, true), (this_process()[2], false)] {
+            let [process, namespace, _] = this_process();
+            page.locked(|| {
+                let mut header = Header { kind: 1, points: 1, ..page.header() };
+                let (place, number) = page.promise(&mut header, &[]);
+                page.set_entry(place, Entry { word: number << 1, process, namespace, began });
+                page.write(POINTS, &[Point { point: 0, place, number }]);
+                page.write(0, &[header]);
+            });
+            let found = there.find(0).unwrap();
+            assert_eq!(far.wait(now() + 400_000_000, || done(&found)), ends);
+        }
+    }
+
+    #[test]
+    fn nonsense_in_the_file_does_no_harm() {
+        let [(changes, one, handle), (_, other, there)] = shared();
+        let page = one.get(handle).unwrap().page().unwrap();
+        let there = other.get(there).unwrap();
+        for kind in [1, 2, 3, u64::MAX] {
+            page.write(0, &[Header { kind, points: 5, promises: 7, last: u64::MAX - 1 }]);
+            page.write(POINTS, &[Point { point: u64::MAX, place: u64::MAX, number: 9 }; 5]);
+            let _ = (there.find(0).map(|fences| done(&fences)), there.find(4), there.query(true));
+            one.get(handle).unwrap().put(changes, 2, vec![Arc::new(Fence::default())]);
+        }
     }
 }

@@ -130,6 +130,11 @@ impl Syncobj {
         Self(Mutex::new(State { held: Held::Nothing, page: Some(page) }))
     }
 
+    #[cfg(test)]
+    pub fn page(&self) -> Option<Arc<Page>> {
+        self.state().page.clone()
+    }
+
     /// A descriptor of it, for others to have it too.
     fn share(&self, changes: &'static Changes) -> Result<OwnedFd> {
         let mut state = self.state();
@@ -161,7 +166,7 @@ impl Syncobj {
     }
 
     /// Where the timeline is: the last point that is reached, or that was submitted.
-    fn query(&self, submitted: bool) -> u64 {
+    pub fn query(&self, submitted: bool) -> u64 {
         self.look(|held| held.query(submitted))
     }
 }
@@ -196,7 +201,7 @@ impl Syncobjs {
         self.table().get(handle).cloned().ok_or(Errno(libc::ENOENT))
     }
 
-    fn create(&self, signalled: bool) -> u32 {
+    pub fn create(&self, signalled: bool) -> u32 {
         let held = if signalled { Held::Binary(vec![Fence::done()]) } else { Held::Nothing };
         self.table().insert(Syncobj(Mutex::new(State { held, page: None })))
     }
