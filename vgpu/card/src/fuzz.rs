@@ -2,6 +2,7 @@
 //!
 //! The targets are in `fuzz/`; the tests here run what was found before, and random bytes.
 
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use crate::device::{self, Device};
@@ -196,6 +197,8 @@ pub fn command_buffers(bytes: &[u8]) {
 
 /// Requests of the render node one after the other, as [`ioctls`].
 pub fn render_ioctls(bytes: &[u8]) {
+    // As descriptors, out and in, of buffers and of syncobjs; behind the others, whose bytes mean what they meant.
+    const SHARING: [u8; 4] = [0x2d, 0x2e, 0xc1, 0xc2];
     // Those there are, and one that there is not.
     const NUMBERS: [u8; 28] = [
         0x00, 0x09, 0x0c, 0x40, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x48, 0x49, 0x50, 0x51,
@@ -208,7 +211,9 @@ pub fn render_ioctls(bytes: &[u8]) {
         if bytes.0.is_empty() {
             break;
         }
-        let number = u32::from(NUMBERS[usize::from(bytes.byte()) % NUMBERS.len()]);
+        let byte = bytes.byte();
+        let sharing = byte.checked_sub(252).map(|i| SHARING[usize::from(i)]);
+        let number = u32::from(sharing.unwrap_or(NUMBERS[usize::from(byte) % NUMBERS.len()]));
         let (size, mut fields) = memory.fields(&mut bytes);
         // No time to wait: the field that says until when.
         let until = match number {
@@ -221,7 +226,8 @@ pub fn render_ioctls(bytes: &[u8]) {
         }
         let at = memory.arguments(&fields);
         // SAFETY: what is written goes to `memory`, or to where nothing is.
-        let _ = unsafe { drm::ioctl(device, number, at, size) };
+        let answer = unsafe { drm::ioctl(device, number, at, size) };
+        memory.remember_of_drm(number, size, &answer);
     }
     device.drm.clear(device);
 }
@@ -231,6 +237,8 @@ struct Memory {
     /// Two pages, of which the second may not be written.
     pages: *mut u8,
     handles: Vec<u64>,
+    /// That were given out.
+    descriptors: Vec<OwnedFd>,
 }
 
 const ARGUMENTS: usize = 2048;
@@ -245,7 +253,7 @@ impl Memory {
             libc::mprotect(pages.byte_add(PAGE as usize), PAGE as usize, libc::PROT_READ);
             pages
         };
-        Self { pages: pages.cast(), handles: Vec::new() }
+        Self { pages: pages.cast(), handles: Vec::new(), descriptors: Vec::new() }
     }
 
     /// A request's size and its fields.
@@ -294,6 +302,24 @@ impl Memory {
         if (number, answer) == (0x16, &Ok(())) {
             // SAFETY: as above; the handle is the third field.
             self.handles.push(unsafe { self.pages.add(ARGUMENTS + 16).cast::<u64>().read_unaligned() });
+        }
+    }
+}
+
+impl Memory {
+    fn remember_of_drm(&mut self, number: u32, size: usize, answer: &Result<(), Errno>) {
+        // SAFETY: as in `remember`.
+        let word = |at: usize| unsafe { self.pages.add(ARGUMENTS + at).cast::<u32>().read_unaligned() };
+        match number {
+            // Handles.
+            0x40 | 0xbf if answer.is_ok() => self.handles.push(word(0).into()),
+            // Where not all of the answer has room, nobody hears of the descriptor.
+            0x2d | 0xc1 if answer.is_ok() && size >= 12 => {
+                self.handles.push(word(8).into());
+                // SAFETY: it was given just now.
+                self.descriptors.push(unsafe { OwnedFd::from_raw_fd(word(8) as i32) });
+            }
+            _ => {}
         }
     }
 }
@@ -453,7 +479,13 @@ mod tests {
 
     #[test]
     fn no_request_of_the_render_node_breaks_the_card() {
-        all("drm", render_ioctls, |rng| (0..rng.random_range(1..400)).map(|_| rng.random()).collect());
+        // A buffer and a syncobj, out and in.
+        const SHARED: &[u8] = include_bytes!("../../../fuzz/corpus/drm/shared");
+        all("drm", render_ioctls, |rng| {
+            let begin = if rng.random_range(0..4) == 0 { SHARED } else { &[] };
+            let rest: Vec<u8> = (0..rng.random_range(1..400)).map(|_| rng.random()).collect();
+            [begin, &rest].concat()
+        });
     }
 
     #[test]
