@@ -144,12 +144,13 @@ vgpu-kernels: vgpu-host vgpu-submits
 		--dtype f32,f16,bf16 --device miopen:$(abspath $(TARGET))/rocm-test/lib/libMIOpen.so.1
 
 # Random submit programs, strict, under RADV and on lavapipe: both must agree with each other and with a model
-# (docs/TESTING.md). SUBMITS=1000 runs more, FIRST=7 these ones again.
+# (docs/TESTING.md). Then two processes share buffers. SUBMITS=1000 runs more, FIRST=7 these ones again.
 SUBMITS = 200
 LAVAPIPE = $(firstword $(wildcard /usr/share/vulkan/icd.d/lvp_icd.$(shell uname -m).json /usr/share/vulkan/icd.d/lvp_icd.json))
 vgpu-submits: vgpu-host
 	cargo run --quiet --package wave32-submits -- compare --launcher $(VGPU)/wave32-vgpu --radv $(RADV) \
 		--lavapipe $(LAVAPIPE) --count $(SUBMITS) $(if $(FIRST),--first $(FIRST))
+	cargo run --quiet --package wave32-submits -- share --launcher $(VGPU)/wave32-vgpu --radv $(RADV)
 
 # Modelled times beside published measurements: docs/model_error.md.
 model-error: vgpu-host

@@ -1,7 +1,7 @@
 //! The first device of the driver that the environment chooses, its queues, memory types and pipelines.
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,6 +10,13 @@ use ash::vk;
 use crate::program::Place;
 use crate::shaders::Shader;
 use crate::work::ALIGNMENT;
+
+/// Memory, semaphores and fences as descriptors.
+const SHARING: [&CStr; 3] = [
+    ash::khr::external_memory_fd::NAME,
+    ash::khr::external_semaphore_fd::NAME,
+    ash::khr::external_fence_fd::NAME,
+];
 
 /// A queue of the device.
 pub struct Queue {
@@ -21,7 +28,7 @@ pub struct Queue {
 /// See the module.
 pub struct Gpu {
     _entry: ash::Entry,
-    instance: ash::Instance,
+    pub instance: ash::Instance,
     pub device: ash::Device,
     pub name: String,
     pub queues: Vec<Queue>,
@@ -83,6 +90,13 @@ impl Gpu {
                 .enabled_features(&features)
                 .push_next(&mut twelve)
                 .push_next(&mut thirteen);
+            // What `share` needs; lavapipe has less.
+            let there = instance.enumerate_device_extension_properties(physical)?;
+            let is_there =
+                |name: &CStr| there.iter().any(|found| found.extension_name_as_c_str() == Ok(name));
+            let names: Vec<_> =
+                SHARING.iter().filter(|name| is_there(name)).map(|name| name.as_ptr()).collect();
+            let create = create.enabled_extension_names(&names);
             let device = instance.create_device(physical, &create, None).context("no device")?;
             let queue = |(family, i)| Queue { family, queue: Mutex::new(device.get_device_queue(family, i)) };
             let queues =

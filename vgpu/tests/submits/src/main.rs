@@ -1,5 +1,6 @@
 //! Random Vulkan submit programs. `run` runs them on the device that the environment chooses and compares their buffers
-//! with a model; `compare` does so on lavapipe and on the virtual card under RADV, and compares both.
+//! with a model; `compare` does so on lavapipe and on the virtual card under RADV, and compares both. `share` has two
+//! processes compute in the same buffers.
 
 mod compare;
 mod generate;
@@ -10,6 +11,7 @@ mod play;
 mod program;
 mod record;
 mod shaders;
+mod share;
 mod track;
 mod work;
 
@@ -36,6 +38,11 @@ enum Action {
     Show(Seeds),
     /// Run programs on lavapipe and on the virtual card.
     Compare(compare::Compare),
+    /// Two processes share buffers, semaphores and a fence on virtual cards.
+    Share(share::Share),
+    /// One of them.
+    #[command(hide = true)]
+    Sharer(share::Sharer),
 }
 
 #[derive(clap::Args, Clone)]
@@ -67,6 +74,8 @@ fn main() -> ExitCode {
             Ok(())
         }
         Action::Compare(compare) => compare::run(&compare),
+        Action::Share(share) => share::run(&share),
+        Action::Sharer(sharer) => share::sharer(&sharer),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
