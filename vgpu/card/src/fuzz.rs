@@ -225,9 +225,11 @@ pub fn render_ioctls(bytes: &[u8]) {
             *time = 0;
         }
         let at = memory.arguments(&fields);
+        // Room for a descriptor: somebody has to close it.
+        let size = if sharing.is_some() { size.max(16) } else { size };
         // SAFETY: what is written goes to `memory`, or to where nothing is.
         let answer = unsafe { drm::ioctl(device, number, at, size) };
-        memory.remember_of_drm(number, size, &answer);
+        memory.remember_of_drm(number, &answer);
     }
     device.drm.clear(device);
 }
@@ -307,14 +309,13 @@ impl Memory {
 }
 
 impl Memory {
-    fn remember_of_drm(&mut self, number: u32, size: usize, answer: &Result<(), Errno>) {
+    fn remember_of_drm(&mut self, number: u32, answer: &Result<(), Errno>) {
         // SAFETY: as in `remember`.
         let word = |at: usize| unsafe { self.pages.add(ARGUMENTS + at).cast::<u32>().read_unaligned() };
         match number {
             // Handles.
             0x40 | 0xbf if answer.is_ok() => self.handles.push(word(0).into()),
-            // Where not all of the answer has room, nobody hears of the descriptor.
-            0x2d | 0xc1 if answer.is_ok() && size >= 12 => {
+            0x2d | 0xc1 if answer.is_ok() => {
                 self.handles.push(word(8).into());
                 // SAFETY: it was given just now.
                 self.descriptors.push(unsafe { OwnedFd::from_raw_fd(word(8) as i32) });
