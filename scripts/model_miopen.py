@@ -36,7 +36,8 @@ real cards, for single kernels: {error} ([model_error.md](model_error.md)).
 - This MIOpen has rocBLAS's matrix products (with im2col) here, and naive kernels for groups. Its Winograd kernels for f32 are
   assembly that Debian leaves out, so this is **not** what AMD's own builds reach on 3x3 layers. Its naive kernels without
   groups are switched off: they take minutes to execute here.
-- *late*: its sample takes more than {limit:.0f} s to execute on this machine. Such rows are not in the sums and means.
+- *late*: its sample takes more than {limit:.0f} s to execute on this machine. *fails*: Find
+  returns no algorithm, or the call an error. Such rows are not in the sums and means.
 - ResNet-50 has batch {batch}; each layer counts as often as it occurs in the sum.
 """
 
