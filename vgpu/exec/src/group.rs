@@ -449,7 +449,7 @@ impl Watch<'_> {
         for (i, (inst, offset)) in block.insts.iter().enumerate() {
             let index = i as u16;
             if let (Some(check), Some(plan)) = (self.check.as_deref_mut(), plans.get(i)) {
-                check.before(wave, inst, plan).map_err(|fault| (index, fault))?;
+                check.before(wave, inst, plan, env.lds).map_err(|fault| (index, fault))?;
             }
             if let Some(covered) = self.covered.get_mut(inst.op as usize) {
                 *covered = true;
@@ -466,6 +466,9 @@ impl Watch<'_> {
                     execute::<M, false>(step.handler, wave, env, &step.args)
                 };
                 done.map_err(|fault| (index, fault))?;
+            }
+            if let (Some(check), Some(plan)) = (self.check.as_deref_mut(), plans.get(i)) {
+                check.after(wave, plan, env.lds);
             }
             if let Some(trace) = self.trace.as_deref_mut() {
                 let none = &mut Vec::new();

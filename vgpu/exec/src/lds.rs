@@ -3,6 +3,7 @@
 mod shadow;
 
 use crate::Finding;
+pub(crate) use shadow::Unwritten;
 use shadow::{Shadow, Wrong};
 
 /// LDS as dwords.
@@ -73,34 +74,88 @@ impl Lds {
         }
     }
 
-    /// The strict card's opinion of `wave` doing this to `bytes` (at most 4) at `addr`, before it does it.
-    pub(crate) fn check(&mut self, wave: u32, access: Touch, addr: u64, bytes: u32) -> Result<(), Finding> {
-        let Some(shadow) = &mut self.shadow else { return Ok(()) };
+    /// The strict card's opinion of `wave` doing this to `bytes` (at most 4) at `addr`, before it does it. Of a load that
+    /// it allows, the first byte that nobody wrote.
+    pub(crate) fn check(
+        &mut self,
+        wave: u32,
+        access: Touch,
+        addr: u64,
+        bytes: u32,
+    ) -> Result<Option<u32>, Finding> {
+        let Some(shadow) = &mut self.shadow else { return Ok(None) };
         let address = addr as u32;
         if addr + u64::from(bytes) > u64::from(self.bytes) {
             return Err(Finding::LdsOutOfBounds { address, bytes });
         }
         let at = addr as usize;
+        let all = at..at + bytes as usize;
+        let mut unwritten = None;
         let wrong = match access {
-            Touch::Use => {
-                let all = at..at + bytes as usize;
-                let wrong = shadow.reading(all.clone(), wave);
+            Touch::Load | Touch::Use => {
+                let race = shadow.race(all.clone(), wave);
+                unwritten = shadow.unwritten(all.clone());
                 shadow.note_use(all, wave);
-                wrong
+                let used = unwritten.filter(|_| access == Touch::Use);
+                used.map(|byte| (byte, Wrong::Uninitialised)).or(race)
             }
-            Touch::Write { value } => {
+            Touch::Write { value, defined } => {
                 let old = |i: usize| (self.words[i / 4] >> (i % 4 * 8)) as u8;
                 let new = value.to_le_bytes();
-                (at..at + bytes as usize)
-                    .zip(new)
-                    .find_map(|(i, new)| shadow.write(i, wave, [new ^ old(i)]).err())
+                // Nobody knows whether an undefined value is the one that is there.
+                let changed = |i: usize, new: u8| if defined { new ^ old(i) } else { 0xff };
+                let race =
+                    all.clone().zip(new).find_map(|(i, new)| shadow.write(i, wave, [changed(i, new)]).err());
+                if !defined && race.is_none() {
+                    shadow.forget(all);
+                }
+                race
             }
         };
-        wrong.map_or(Ok(()), |wrong| Err(complain(wrong)))
+        wrong.map_or(Ok(unwritten.map(|byte| byte as u32)), |wrong| Err(complain(wrong)))
     }
 
-    /// Takes note of `wave` reading `dwords` from each of `places`, which lie inside, unless the strict card objects:
-    /// [`Lds::check`] knows to what.
+    /// In which lanes each dword that the next instruction stores is undefined.
+    pub(crate) fn storing(&mut self, undefined: [[u32; 2]; 4]) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.traffic.stored = (undefined != [[0; 2]; 4]).then(|| Box::new(undefined));
+        }
+    }
+
+    /// Whether the instruction stores anything undefined.
+    #[inline(always)]
+    pub(crate) fn stores_undefined(&self) -> bool {
+        self.shadow.as_ref().is_some_and(|shadow| shadow.traffic.stored.is_some())
+    }
+
+    /// Whether the instruction's dword `dword` is defined in this lane.
+    pub(crate) fn stores_defined(&self, dword: usize, half: usize, lane: usize) -> bool {
+        let stored = self.shadow.as_ref().and_then(|shadow| shadow.traffic.stored.as_deref());
+        stored.is_none_or(|stored| stored[dword][half] >> lane & 1 == 0)
+    }
+
+    /// Takes note that dword `dword` of what the instruction loads in this lane is undefined: nobody wrote `address`.
+    #[cold]
+    pub(crate) fn found_unwritten(&mut self, dword: usize, half: usize, lane: usize, address: u32) {
+        if let Some(shadow) = &mut self.shadow {
+            let loaded = shadow.traffic.loaded.get_or_insert_default();
+            loaded.lanes[dword][half] |= 1 << lane;
+            loaded.addresses[32 * half + lane].get_or_insert(address);
+        }
+    }
+
+    /// The instruction is done; what it loaded that nobody had written.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self) -> Option<Box<Unwritten>> {
+        let traffic = &mut self.shadow.as_mut()?.traffic;
+        if traffic.stored.is_some() {
+            traffic.stored = None;
+        }
+        traffic.loaded.take()
+    }
+
+    /// Takes note of `wave` reading `dwords` from each of `places`, which lie inside, unless the strict card objects, or
+    /// nobody wrote a part of it: [`Lds::check`] knows.
     #[inline(always)]
     pub(crate) fn admit_reads<I: Iterator<Item = usize>>(
         &mut self,
@@ -127,7 +182,7 @@ impl Lds {
     }
 }
 
-/// A race with another wave, or a read of what nobody wrote.
+/// A race with another wave, or an atomic's use of what nobody wrote.
 #[cold]
 fn complain((byte, wrong): (usize, Wrong)) -> Finding {
     let address = byte as u32;
@@ -140,9 +195,11 @@ fn complain((byte, wrong): (usize, Wrong)) -> Finding {
 /// What a wave does to a part of LDS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Touch {
-    /// Reads it, or changes it atomically.
+    Load,
+    /// Changes it atomically, or takes it for the operand of an atomic.
     Use,
     Write {
         value: u32,
+        defined: bool,
     },
 }

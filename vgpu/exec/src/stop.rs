@@ -23,14 +23,16 @@ pub struct Location {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields' names say it
 pub enum Finding {
-    /// A register read before anything wrote it.
+    /// A value that nothing wrote, in a register where it begins to matter.
     UninitialisedVgpr {
         register: u32,
+        /// Where the lane last loaded LDS that nothing had written, if it did: the value may come from there.
+        lds: Option<u32>,
     },
     UninitialisedSgpr {
         register: u32,
     },
-    /// LDS read before anything wrote it; byte address in the workgroup's LDS.
+    /// LDS that an atomic uses before anything wrote it; byte address in the workgroup's LDS.
     UninitialisedLds {
         address: u32,
     },
@@ -111,23 +113,24 @@ impl fmt::Display for Location {
     }
 }
 
+const NEVER_WRITTEN: &str =
+    "was never written, or holds what was computed from a register or LDS that never was";
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UninitialisedVgpr { register } => {
-                write!(
-                    f,
-                    "v{register} was never written, or holds what was computed from a register that never was"
-                )
+            Self::UninitialisedVgpr { register, lds } => {
+                write!(f, "v{register} {NEVER_WRITTEN}")?;
+                match lds {
+                    Some(address) => {
+                        write!(f, "; the lane loaded LDS {address:#x}, which nothing had written")
+                    }
+                    None => Ok(()),
+                }
             }
-            Self::UninitialisedSgpr { register } => {
-                write!(
-                    f,
-                    "s{register} was never written, or holds what was computed from a register that never was"
-                )
-            }
+            Self::UninitialisedSgpr { register } => write!(f, "s{register} {NEVER_WRITTEN}"),
             Self::UninitialisedLds { address } => {
-                write!(f, "LDS {address:#x} is read before anything wrote it")
+                write!(f, "an atomic uses LDS {address:#x} before anything wrote it")
             }
             Self::MissingWaitcnt { register, vector, counter } => {
                 let bank = if *vector { 'v' } else { 's' };

@@ -1,10 +1,11 @@
 //! What the strict card knows of a wave: which registers anybody wrote, which loads are under way.
 
 mod defined;
+mod memory;
 mod pending;
 mod plan;
 
-use crate::{Fault, Wave};
+use crate::{Fault, Lds, Wave};
 use defined::Defined;
 use pending::Pending;
 use wave32_isa::Inst;
@@ -30,9 +31,23 @@ impl WaveCheck {
     /// # Errors
     /// A finding, and the first lane concerned.
     #[inline]
-    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &RegisterUse) -> Result<(), Box<Fault>> {
+    pub fn before(
+        &mut self,
+        wave: &Wave,
+        inst: &Inst,
+        plan: &RegisterUse,
+        lds: &mut Lds,
+    ) -> Result<(), Box<Fault>> {
         self.pending.before(wave, inst, plan)?;
-        self.defined.before(wave, inst, plan)
+        self.defined.before(wave, inst, plan, lds)
+    }
+
+    /// Behind each instruction.
+    #[inline]
+    pub fn after(&mut self, wave: &Wave, plan: &RegisterUse, lds: &mut Lds) {
+        if plan.lds {
+            self.defined.loaded(wave, plan, lds);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the strict card remembers of LDS: for each byte whether it was ever written, and which waves used it since the
-//! last barrier. A row of bytes for each question, so that a wave's access becomes a few operations on vectors.
+//! What the strict card remembers of LDS: for each byte whether what it holds was ever written, and which waves used it
+//! since the last barrier. A row of bytes for each question, so that a wave's access becomes a few operations on vectors.
 
 // Rows of bytes are indexed alike.
 #![allow(clippy::needless_range_loop)]
@@ -9,6 +9,8 @@ use std::ops::Range;
 /// See the module. Waves count from 1; 0 is none.
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
+    /// Of the instruction that is being run.
+    pub(super) traffic: Traffic,
     initialised: Vec<u8>,
     /// Who wrote it since the last barrier.
     written: Vec<u8>,
@@ -17,6 +19,28 @@ pub(super) struct Shadow {
     other: Vec<u8>,
     /// All bytes used since the last barrier lie here.
     since: Range<usize>,
+}
+
+/// What an instruction moves that is undefined. Nothing, as a rule: `None`.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) stored: Option<Box<[[u32; 2]; 4]>>,
+    pub(super) loaded: Option<Box<Unwritten>>,
+}
+
+/// What a load found that nobody had written.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    /// The lanes of each half, for each dword that a lane loads.
+    pub lanes: [[u32; 2]; 4],
+    /// Where, of each lane.
+    pub addresses: [Option<u32>; 64],
+}
+
+impl Default for Unwritten {
+    fn default() -> Self {
+        Self { lanes: [[0; 2]; 4], addresses: [None; 64] }
+    }
 }
 
 /// Why an access is wrong.
@@ -31,7 +55,7 @@ pub(super) enum Wrong {
 impl Shadow {
     pub(super) fn new(bytes: usize) -> Self {
         let row = || vec![0; bytes];
-        Self { initialised: row(), written: row(), used: row(), other: row(), since: 0..0 }
+        Self { initialised: row(), written: row(), used: row(), other: row(), ..Self::default() }
     }
 
     pub(super) fn barrier(&mut self) {
@@ -41,7 +65,7 @@ impl Shadow {
         }
     }
 
-    /// Whether `wave` may read these bytes.
+    /// Whether `wave` may read these bytes, and all of them were written.
     #[inline(always)]
     pub(super) fn may_read(&self, at: Range<usize>, wave: u32) -> bool {
         let me = wave as u8 + 1;
@@ -66,13 +90,22 @@ impl Shadow {
         note_use::<1>(a.as_chunks_mut().0, b.as_chunks_mut().0, me);
     }
 
-    /// What is wrong with `wave` reading these bytes, or changing them atomically: the first such byte.
+    /// The first of these bytes that `wave` may not read, or change atomically, because another wrote it.
     #[cold]
-    pub(super) fn reading(&self, mut at: Range<usize>, wave: u32) -> Option<(usize, Wrong)> {
-        at.find_map(|i| {
-            let wrong = if self.initialised[i] == 0 { Some(Wrong::Uninitialised) } else { None };
-            wrong.or(race(self.written[i], wave)).map(|wrong| (i, wrong))
-        })
+    pub(super) fn race(&self, mut at: Range<usize>, wave: u32) -> Option<(usize, Wrong)> {
+        at.find_map(|i| race(self.written[i], wave).map(|wrong| (i, wrong)))
+    }
+
+    /// The first of these bytes that nobody wrote.
+    #[cold]
+    pub(super) fn unwritten(&self, mut at: Range<usize>) -> Option<usize> {
+        at.find(|&i| self.initialised[i] == 0)
+    }
+
+    /// What was written here is undefined.
+    #[cold]
+    pub(super) fn forget(&mut self, at: Range<usize>) {
+        self.initialised[at].fill(0);
     }
 
     /// Lets `wave` write these bytes where `changed` is not 0: who stores what is there already cannot be told from who

@@ -113,7 +113,10 @@ fn store_quick<M, const N: usize>(
         return false;
     };
     let src = usize::from(src);
-    if env.lds.watched() && !places.admit_write::<M, N>(env, wave.exec(), quick::registers(wave, src)) {
+    if env.lds.watched()
+        && (env.lds.stores_undefined()
+            || !places.admit_write::<M, N>(env, wave.exec(), quick::registers(wave, src)))
+    {
         return false;
     }
     quick::store::<N>(&mut env.lds.words, places, wave, src);
@@ -139,7 +142,7 @@ impl<M: Memory> Segment<M> for Local {
         out: &mut Data,
     ) -> Result<(), Box<Fault>> {
         let addr = addresses(wave, args, args.mem.offset as u32);
-        local::load::<M, BYTES>(env, Lanes::active(wave, &addr), out)
+        local::load::<M, BYTES>(env, Lanes::active(wave, &addr), 0, out)
     }
 
     #[inline]
@@ -150,7 +153,7 @@ impl<M: Memory> Segment<M> for Local {
         data: &Data,
     ) -> Result<(), Box<Fault>> {
         let addr = addresses(wave, args, args.mem.offset as u32);
-        local::store::<M, BYTES>(env, Lanes::active(wave, &addr), data)
+        local::store::<M, BYTES>(env, Lanes::active(wave, &addr), 0, data)
     }
 
     fn atomic(
@@ -178,7 +181,7 @@ impl<M: Memory> Segment<M> for ByLane {
         args: &Args,
         out: &mut Data,
     ) -> Result<(), Box<Fault>> {
-        local::load::<M, BYTES>(env, Lanes::active(wave, &by_lane(wave, args)), out)
+        local::load::<M, BYTES>(env, Lanes::active(wave, &by_lane(wave, args)), 0, out)
     }
 
     fn store<const BYTES: usize>(
@@ -187,7 +190,7 @@ impl<M: Memory> Segment<M> for ByLane {
         args: &Args,
         data: &Data,
     ) -> Result<(), Box<Fault>> {
-        local::store::<M, BYTES>(env, Lanes::active(wave, &by_lane(wave, args)), data)
+        local::store::<M, BYTES>(env, Lanes::active(wave, &by_lane(wave, args)), 0, data)
     }
 
     fn atomic(
@@ -224,8 +227,8 @@ fn read2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
         return Ok(());
     }
     let mut out = [[[0; 32]; 4]; 2];
-    for (out, offset) in out.iter_mut().zip(offsets) {
-        local::load::<M, BYTES>(env, Lanes::active(wave, &addresses(wave, args, offset)), out)?;
+    for (i, (out, offset)) in out.iter_mut().zip(offsets).enumerate() {
+        local::load::<M, BYTES>(env, Lanes::active(wave, &addresses(wave, args, offset)), i * N, out)?;
     }
     for (i, out) in out.iter().enumerate() {
         for (k, row) in out.iter().enumerate().take(N) {
@@ -240,10 +243,11 @@ fn write2<M: Memory, const N: usize, const BYTES: usize, const STEP: u32>(
     env: &mut Env<M>,
     args: &Args,
 ) -> Result<(), Box<Fault>> {
-    for (src, offset) in [DATA, EXTRA].into_iter().zip(two_offsets::<STEP>(args)) {
+    for (i, (src, offset)) in [DATA, EXTRA].into_iter().zip(two_offsets::<STEP>(args)).enumerate() {
         if !store_quick::<M, N>(wave, env, args, src, offset) {
             let data = operand::<Dwords>(wave, args.src[src], N);
-            local::store::<M, BYTES>(env, Lanes::active(wave, &addresses(wave, args, offset)), &data)?;
+            let addr = addresses(wave, args, offset);
+            local::store::<M, BYTES>(env, Lanes::active(wave, &addr), i * N, &data)?;
         }
     }
     Ok(())
@@ -293,10 +297,11 @@ fn from_lds<M: Memory, const WIDE: bool>(
         let b = a.wrapping_add_signed(i32::from(dwords) * 4) & align;
         let one = Lanes { half: wave.half, mask: 1 << l, addr: &[u64::from(b); 32] };
         let mut operand = [[0; 32]; 4];
+        local::check_use(env, one, l, if WIDE { 8 } else { 4 })?;
         if WIDE {
-            local::load::<M, 8>(env, one, &mut operand)?;
+            local::load::<M, 8>(env, one, 0, &mut operand)?;
         } else {
-            local::load::<M, 4>(env, one, &mut operand)?;
+            local::load::<M, 4>(env, one, 0, &mut operand)?;
         }
         let value = u64::from(operand[0][l]) | u64::from(operand[1][l]) << 32;
         let one = Lanes { half: wave.half, mask: 1 << l, addr: &[u64::from(a); 32] };

@@ -213,7 +213,7 @@ impl<M: Memory> Segment<M> for Flat {
         global::load::<M, BYTES>(env, split.lanes(wave, split.global), out)?;
         if split.local != 0 {
             let mut part = [[0; 32]; 4];
-            local::load::<M, BYTES>(env, split.lanes(wave, split.local), &mut part)?;
+            local::load::<M, BYTES>(env, split.lanes(wave, split.local), 0, &mut part)?;
             merge(out, &part, split.local);
         }
         if split.private != 0 {
@@ -233,7 +233,7 @@ impl<M: Memory> Segment<M> for Flat {
     ) -> Result<(), Box<Fault>> {
         let split = Split::new(wave, args);
         global::store::<M, BYTES>(env, split.lanes(wave, split.global), data)?;
-        local::store::<M, BYTES>(env, split.lanes(wave, split.local), data)?;
+        local::store::<M, BYTES>(env, split.lanes(wave, split.local), 0, data)?;
         scratch::store::<M, BYTES>(env, split.lanes(wave, split.private), width(wave), data)
     }
 

@@ -179,7 +179,7 @@ fn load_to_lds<M: Memory, G: Segment<M>, S: Shape, const BYTES: usize>(
     }
     let base = (wave.sgpr[crate::wave::M0] & 0xffff).wrapping_add(args.mem.offset as u32);
     let addr = std::array::from_fn(|l| u64::from(base.wrapping_add((32 * wave.half + l) as u32 * 4)));
-    local::store::<M, 4>(env, Lanes::active(wave, &addr), &out)
+    local::store::<M, 4>(env, Lanes::active(wave, &addr), 0, &out)
 }
 
 #[inline(never)]

@@ -2,18 +2,20 @@
 //!
 //! Compilers move, merge and compute with undefined values where nobody will look (values of branches not taken,
 //! registers saved for a caller): that is no mistake. So undefinedness travels with a value, lane by lane, and is a finding
-//! where it begins to matter: in an address, in what is stored to memory or LDS, in a branch, in EXEC. Where only a
-//! part of a value may be undefined (half a register, one of two that are merged) it counts as defined; so do results of
-//! comparisons, and what comes back from scratch.
+//! where it begins to matter: in an address, in what is stored to memory, in an atomic, in a branch, in EXEC. It travels
+//! through LDS too, byte by byte: a dword is undefined where a byte of it is that was loaded. Where only a part of a
+//! value may be undefined (half a register, one of two that are merged) it counts as defined: so does a register of which
+//! a load replaces half, unless both halves are undefined. So do results of comparisons, and what comes back from scratch.
 
+use super::memory::places;
 use super::plan::Span;
-use super::{Lanes, RegisterUse, active, and, chosen, first, or, single, without};
+use super::{Lanes, RegisterUse, active, and, chosen, or, single, without};
 use crate::wave::EXEC;
-use crate::{Fault, Finding, PRIVATE_BASE, SCRATCH_BASE, Wave};
+use crate::{Fault, Finding, Lds, Wave};
 use wave32_isa::{Access, Arg, Form, Inst, Opcode, Operand, Swizzle};
 
-const ALL: Lanes = [u32::MAX; 2];
-const NONE: Lanes = [0; 2];
+pub(super) const ALL: Lanes = [u32::MAX; 2];
+pub(super) const NONE: Lanes = [0; 2];
 
 /// How definedness goes through an instruction whose scalar sources are defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub(super) enum Rule {
     Some,
     /// Everywhere.
     Always,
-    /// Vector memory and LDS: address and data must be defined, what is loaded is.
+    /// Vector memory and LDS: see [`Defined::memory`].
     Memory,
 }
 
@@ -85,9 +87,11 @@ pub(super) fn read_registers(inst: &Inst) -> Vec<Arg> {
 /// Which registers have been written: lanes of VGPRs, SGPRs, SCC.
 #[derive(Debug)]
 pub(super) struct Defined {
-    vgprs: Vec<Lanes>,
+    pub(super) vgprs: Vec<Lanes>,
     sgprs: u128,
     scc: bool,
+    /// Where each lane last loaded LDS that nothing had written, if one did.
+    pub(super) unwritten: Option<Box<[Option<u32>; 64]>>,
 }
 
 impl Defined {
@@ -96,18 +100,24 @@ impl Defined {
         all.iter_mut().take(vgprs).for_each(|lanes| *lanes = ALL);
         let given = if sgprs >= 128 { u128::MAX } else { (1 << sgprs) - 1 };
         // EXEC is given, NULL reads zero.
-        Self { vgprs: all, sgprs: given | 0b111 << 125, scc: sgprs >= 128 }
+        Self { vgprs: all, sgprs: given | 0b111 << 125, scc: sgprs >= 128, unwritten: None }
     }
 
     /// Checks what an instruction does with undefined values, then what it leaves defined.
     #[inline]
-    pub fn before(&mut self, wave: &Wave, inst: &Inst, plan: &RegisterUse) -> Result<(), Box<Fault>> {
+    pub fn before(
+        &mut self,
+        wave: &Wave,
+        inst: &Inst,
+        plan: &RegisterUse,
+        lds: &mut Lds,
+    ) -> Result<(), Box<Fault>> {
         if self.sgprs & plan.needs != plan.needs || plan.needs_scc && !self.scc {
-            return self.special(wave, inst);
+            return self.special(wave, inst, lds);
         }
         let on = active(wave);
         let defined = match plan.rule {
-            Rule::Special => return self.special(wave, inst),
+            Rule::Special => return self.special(wave, inst, lds),
             Rule::Scalar => NONE,
             Rule::Every => plan.sources().fold(ALL, |all, span| and(all, self.any(span))),
             Rule::Some => plan.sources().fold(NONE, |all, span| or(all, self.any(span))),
@@ -118,7 +128,10 @@ impl Defined {
                 }
                 let mut needed = plan.sources().flat_map(|span| self.rows(span));
                 if needed.any(|&lanes| without(on, lanes) != NONE) {
-                    return self.special(wave, inst);
+                    return self.special(wave, inst, lds);
+                }
+                if plan.half {
+                    return Ok(());
                 }
                 ALL
             }
@@ -145,7 +158,7 @@ impl Defined {
     }
 
     /// The same as [`Defined::before`], whatever the instruction is.
-    fn special(&mut self, wave: &Wave, inst: &Inst) -> Result<(), Box<Fault>> {
+    fn special(&mut self, wave: &Wave, inst: &Inst, lds: &mut Lds) -> Result<(), Box<Fault>> {
         match inst.form {
             Form::Vop1 | Form::Vop2 | Form::Vopc | Form::Vop3 | Form::Vop3p => {
                 self.vector(wave, inst);
@@ -157,12 +170,12 @@ impl Defined {
                 self.write_all(inst, ALL);
                 Ok(())
             }
-            _ => self.memory(wave, inst),
+            _ => self.memory(wave, inst, lds),
         }
     }
 
     /// Lanes in which an operand is defined: any dword of it.
-    fn of(&self, arg: &Arg) -> Lanes {
+    pub(super) fn of(&self, arg: &Arg) -> Lanes {
         let dwords = usize::from(arg.dwords.max(1));
         if let Some(v) = arg.operand.as_vgpr() {
             return self.vgprs.iter().skip(v).take(dwords).fold(NONE, |all, &lanes| or(all, lanes));
@@ -179,7 +192,7 @@ impl Defined {
         self.write(inst, ALL, defined);
     }
 
-    fn write(&mut self, inst: &Inst, on: Lanes, defined: Lanes) {
+    pub(super) fn write(&mut self, inst: &Inst, on: Lanes, defined: Lanes) {
         for arg in inst.args().iter().filter(|arg| arg.access != Access::R) {
             let dwords = usize::from(arg.dwords.max(1));
             if let Some(v) = arg.operand.as_vgpr() {
@@ -317,7 +330,7 @@ impl Defined {
     }
 
     /// Every dword of scalar operands that decide where to go.
-    fn need_sgprs<'i>(&self, args: impl Iterator<Item = &'i Arg>) -> Result<(), Box<Fault>> {
+    pub(super) fn need_sgprs<'i>(&self, args: impl Iterator<Item = &'i Arg>) -> Result<(), Box<Fault>> {
         for arg in args {
             if let Some(s) = arg.operand.as_sgpr() {
                 let all = s..(s + usize::from(arg.dwords.max(1))).min(128);
@@ -328,65 +341,6 @@ impl Defined {
         }
         Ok(())
     }
-
-    fn memory(&mut self, wave: &Wave, inst: &Inst) -> Result<(), Box<Fault>> {
-        let on = active(wave);
-        let op = inst.op;
-        if on == NONE {
-            return Ok(());
-        }
-        self.need_sgprs(inst.args().iter().filter(|arg| arg.access != Access::W))?;
-        let changes = op.is_store() || op.is_atomic();
-        let (address, data) = places(inst);
-        if let Some(address) = address {
-            self.need_vgprs(address, on)?;
-        }
-        if changes {
-            for arg in data {
-                self.need_vgprs(arg, without(on, private(wave, inst)))?;
-            }
-        }
-        let defined = if op.is_lane_exchange() {
-            // Lanes are mixed: some are defined.
-            let data = inst.args().iter().rfind(|arg| arg.access == Access::R);
-            widen(data.map_or(ALL, |arg| self.of(arg)))
-        } else {
-            ALL
-        };
-        self.write(inst, on, defined);
-        Ok(())
-    }
-
-    /// Every dword of a vector operand, in these lanes.
-    fn need_vgprs(&self, arg: &Arg, on: Lanes) -> Result<(), Box<Fault>> {
-        let Some(v) = arg.operand.as_vgpr() else { return Ok(()) };
-        for (register, &lanes) in self.vgprs.iter().enumerate().skip(v).take(usize::from(arg.dwords.max(1))) {
-            if let Some(lane) = first(without(on, lanes)) {
-                let finding = Finding::UninitialisedVgpr { register: register as u32 };
-                return Err(Fault::strict(Some(lane), finding));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The operands that hold a memory instruction's vector address and what it stores.
-fn places(inst: &Inst) -> (Option<&Arg>, &[Arg]) {
-    let args = inst.args();
-    if matches!(inst.form, Form::Mubuf | Form::Mtbuf) {
-        // [vdata,] vaddr, srsrc, soffset
-        let Some(buffer) = args.iter().position(|arg| arg.operand.as_sgpr().is_some()) else {
-            return (None, &[]);
-        };
-        let address = buffer.checked_sub(1).map(|i| &args[i]);
-        return (address, &args[..buffer.saturating_sub(1)]);
-    }
-    let first = args.iter().position(|arg| arg.access == Access::R).unwrap_or(args.len());
-    match inst.op {
-        Opcode::ds_swizzle_b32 => (None, &[]),
-        Opcode::ds_write_addtid_b32 => (None, &args[first..]),
-        _ => (args.get(first), args.get(first + 1..).unwrap_or(&[])),
-    }
 }
 
 fn undefined_sgpr(register: usize) -> Box<Fault> {
@@ -394,36 +348,8 @@ fn undefined_sgpr(register: usize) -> Box<Fault> {
 }
 
 /// All lanes of a half in which any is defined.
-fn widen(lanes: Lanes) -> Lanes {
+pub(super) fn widen(lanes: Lanes) -> Lanes {
     if lanes == NONE { NONE } else { ALL }
-}
-
-/// Lanes whose data go to scratch, where callers' registers are saved whatever is in them.
-fn private(wave: &Wave, inst: &Inst) -> Lanes {
-    match inst.form {
-        Form::Scratch => ALL,
-        Form::Mubuf | Form::Mtbuf => {
-            let buffer = inst.args().iter().find(|arg| arg.dwords == 4 && arg.operand.as_sgpr().is_some());
-            let base =
-                buffer.and_then(|arg| arg.operand.as_sgpr()).map_or(0, |s| wave.sgpr[(s + 1) & 127] & 0xffff);
-            if u64::from(base) >> 8 == SCRATCH_BASE >> 40 { ALL } else { NONE }
-        }
-        Form::Flat => {
-            let address = inst.args().iter().find(|arg| arg.access == Access::R && arg.dwords == 2);
-            let Some(v) = address.and_then(|arg| arg.operand.as_vgpr()) else { return NONE };
-            let half = |h: usize| {
-                let row = wave.vgpr.get(h * wave.vgprs + v + 1);
-                row.map_or(0, |row| {
-                    let lanes = row.iter().enumerate();
-                    lanes.fold(0, |mask, (l, &high)| {
-                        mask | u32::from(u64::from(high) == PRIVATE_BASE >> 32) << l
-                    })
-                })
-            };
-            [half(0), if wave.wave64 { half(1) } else { 0 }]
-        }
-        _ => NONE,
-    }
 }
 
 /// Writes a mask of lanes beside its result.

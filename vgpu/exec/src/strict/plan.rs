@@ -2,6 +2,7 @@
 //! what does not, or meets something undefined or under way, is looked at in full.
 
 use super::defined::{self, Rule};
+use super::memory;
 use super::pending::Pending;
 use wave32_isa::{Access, Inst, Operand};
 
@@ -26,6 +27,9 @@ pub struct RegisterUse {
     pub(super) sets_scc: bool,
     /// It starts something that a counter counts, or waits.
     pub(super) counted: bool,
+    /// It may load from LDS or store to it; it loads half a register then.
+    pub(super) lds: bool,
+    pub(super) half: bool,
     pub(super) rule: Rule,
     pub(super) src: [Span; 4],
     pub(super) dst: Span,
@@ -43,6 +47,8 @@ impl RegisterUse {
             sets: 0,
             sets_scc,
             counted: Pending::counts(inst),
+            lds: memory::moves_lds(inst),
+            half: memory::half_of_register(inst),
             rule: defined::rule(inst),
             src: [Span::default(); 4],
             dst: Span::default(),
