@@ -448,7 +448,8 @@ impl Watch<'_> {
         let plans = if self.check.is_some() { block.plans() } else { &[] };
         for (i, (inst, offset)) in block.insts.iter().enumerate() {
             let index = i as u16;
-            if let (Some(check), Some(plan)) = (self.check.as_deref_mut(), plans.get(i)) {
+            let mut watched = self.check.as_deref_mut().zip(plans.get(i));
+            if let Some((check, plan)) = &mut watched {
                 check.before(wave, inst, plan, env.lds).map_err(|fault| (index, fault))?;
             }
             if let Some(covered) = self.covered.get_mut(inst.op as usize) {
@@ -467,7 +468,7 @@ impl Watch<'_> {
                 };
                 done.map_err(|fault| (index, fault))?;
             }
-            if let (Some(check), Some(plan)) = (self.check.as_deref_mut(), plans.get(i)) {
+            if let Some((check, plan)) = watched {
                 check.after(wave, plan, env.lds);
             }
             if let Some(trace) = self.trace.as_deref_mut() {

@@ -3,7 +3,6 @@
 mod shadow;
 
 use crate::Finding;
-pub(crate) use shadow::Unwritten;
 use shadow::{Shadow, Wrong};
 
 /// LDS as dwords.
@@ -18,6 +17,24 @@ pub struct Lds {
     pub cu_mode: bool,
     /// With the strict card: who did what to each byte.
     shadow: Option<Box<Shadow>>,
+    /// What the instruction that is being run moves that is undefined: nothing, as a rule.
+    traffic: Option<Box<Traffic>>,
+}
+
+/// What an instruction moves that is undefined. Dwords count from 0 in each lane; of each the lanes, a mask for each half.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    stored: [[u32; 2]; 4],
+    /// Nobody had written what was loaded.
+    pub loaded: [[u32; 2]; 4],
+    /// Where, of each lane.
+    pub addresses: [Option<u32>; 64],
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self { stored: [[0; 2]; 4], loaded: [[0; 2]; 4], addresses: [None; 64] }
+    }
 }
 
 impl Lds {
@@ -117,41 +134,33 @@ impl Lds {
 
     /// In which lanes each dword that the next instruction stores is undefined.
     pub(crate) fn storing(&mut self, undefined: [[u32; 2]; 4]) {
-        if let Some(shadow) = &mut self.shadow {
-            shadow.traffic.stored = (undefined != [[0; 2]; 4]).then(|| Box::new(undefined));
+        if self.watched() && undefined != [[0; 2]; 4] {
+            self.traffic.get_or_insert_default().stored = undefined;
         }
     }
 
-    /// Whether the instruction stores anything undefined.
+    /// Whether the instruction moves anything undefined, as far as is known.
     #[inline(always)]
-    pub(crate) fn stores_undefined(&self) -> bool {
-        self.shadow.as_ref().is_some_and(|shadow| shadow.traffic.stored.is_some())
+    pub(crate) fn moves_undefined(&self) -> bool {
+        self.traffic.is_some()
     }
 
-    /// Whether the instruction's dword `dword` is defined in this lane.
+    /// Whether the dword that the instruction stores is defined in this lane.
     pub(crate) fn stores_defined(&self, dword: usize, half: usize, lane: usize) -> bool {
-        let stored = self.shadow.as_ref().and_then(|shadow| shadow.traffic.stored.as_deref());
-        stored.is_none_or(|stored| stored[dword][half] >> lane & 1 == 0)
+        self.traffic.as_ref().is_none_or(|traffic| traffic.stored[dword][half] >> lane & 1 == 0)
     }
 
-    /// Takes note that dword `dword` of what the instruction loads in this lane is undefined: nobody wrote `address`.
+    /// Takes note that a dword that the instruction loads in this lane is undefined: nobody wrote `address`.
     #[cold]
     pub(crate) fn found_unwritten(&mut self, dword: usize, half: usize, lane: usize, address: u32) {
-        if let Some(shadow) = &mut self.shadow {
-            let loaded = shadow.traffic.loaded.get_or_insert_default();
-            loaded.lanes[dword][half] |= 1 << lane;
-            loaded.addresses[32 * half + lane].get_or_insert(address);
-        }
+        let traffic = self.traffic.get_or_insert_default();
+        traffic.loaded[dword][half] |= 1 << lane;
+        traffic.addresses[32 * half + lane].get_or_insert(address);
     }
 
-    /// The instruction is done; what it loaded that nobody had written.
-    #[inline(always)]
-    pub(crate) fn settle(&mut self) -> Option<Box<Unwritten>> {
-        let traffic = &mut self.shadow.as_mut()?.traffic;
-        if traffic.stored.is_some() {
-            traffic.stored = None;
-        }
-        traffic.loaded.take()
+    /// The instruction is done; what it moved that is undefined.
+    pub(crate) fn settle(&mut self) -> Option<Box<Traffic>> {
+        self.traffic.take()
     }
 
     /// Takes note of `wave` reading `dwords` from each of `places`, which lie inside, unless the strict card objects, or

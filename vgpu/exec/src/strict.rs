@@ -43,9 +43,9 @@ impl WaveCheck {
     }
 
     /// Behind each instruction.
-    #[inline]
+    #[inline(always)]
     pub fn after(&mut self, wave: &Wave, plan: &RegisterUse, lds: &mut Lds) {
-        if plan.lds {
+        if plan.lds && (plan.half || lds.moves_undefined()) {
             self.defined.loaded(wave, plan, lds);
         }
     }

@@ -192,8 +192,8 @@ fn uninitialised_lds() {
         )
     };
     let (place, finding) = planted(&body(41), &body(64), buffer);
-    assert_eq!(finding, Finding::UninitialisedLds { address: 41 * 4 });
-    assert_eq!((place.wave, place.lane), (1, Some(9)));
+    assert!(matches!(finding, Finding::UninitialisedVgpr { lds: Some(164), .. }), "{finding:?}");
+    assert_eq!((mnemonic(&place), place.wave, place.lane), ("global_store_dword", 1, Some(9)));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn uninitialised_registers() {
         )
     };
     let (place, finding) = planted(&body(29), &body(64), buffer);
-    assert_eq!(finding, Finding::UninitialisedVgpr { register: 41 });
+    assert_eq!(finding, Finding::UninitialisedVgpr { register: 41, lds: None });
     assert_eq!(place.lane, Some(29));
 
     // A branch on a scalar.

@@ -9,8 +9,6 @@ use std::ops::Range;
 /// See the module. Waves count from 1; 0 is none.
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
-    /// Of the instruction that is being run.
-    pub(super) traffic: Traffic,
     initialised: Vec<u8>,
     /// Who wrote it since the last barrier.
     written: Vec<u8>,
@@ -19,28 +17,6 @@ pub(super) struct Shadow {
     other: Vec<u8>,
     /// All bytes used since the last barrier lie here.
     since: Range<usize>,
-}
-
-/// What an instruction moves that is undefined. Nothing, as a rule: `None`.
-#[derive(Debug, Default)]
-pub(super) struct Traffic {
-    pub(super) stored: Option<Box<[[u32; 2]; 4]>>,
-    pub(super) loaded: Option<Box<Unwritten>>,
-}
-
-/// What a load found that nobody had written.
-#[derive(Debug)]
-pub(crate) struct Unwritten {
-    /// The lanes of each half, for each dword that a lane loads.
-    pub lanes: [[u32; 2]; 4],
-    /// Where, of each lane.
-    pub addresses: [Option<u32>; 64],
-}
-
-impl Default for Unwritten {
-    fn default() -> Self {
-        Self { lanes: [[0; 2]; 4], addresses: [None; 64] }
-    }
 }
 
 /// Why an access is wrong.
@@ -55,7 +31,7 @@ pub(super) enum Wrong {
 impl Shadow {
     pub(super) fn new(bytes: usize) -> Self {
         let row = || vec![0; bytes];
-        Self { initialised: row(), written: row(), used: row(), other: row(), ..Self::default() }
+        Self { initialised: row(), written: row(), used: row(), other: row(), since: 0..0 }
     }
 
     pub(super) fn barrier(&mut self) {

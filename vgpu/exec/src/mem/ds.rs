@@ -114,7 +114,7 @@ fn store_quick<M, const N: usize>(
     };
     let src = usize::from(src);
     if env.lds.watched()
-        && (env.lds.stores_undefined()
+        && (env.lds.moves_undefined()
             || !places.admit_write::<M, N>(env, wave.exec(), quick::registers(wave, src)))
     {
         return false;

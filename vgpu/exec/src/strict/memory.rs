@@ -42,23 +42,20 @@ impl Defined {
         Ok(())
     }
 
-    /// Behind an instruction that may have loaded from LDS: what of it nothing had written.
-    #[inline]
+    /// Behind an instruction that loads from LDS half a register, or what nothing had written.
+    #[cold]
     pub(super) fn loaded(&mut self, wave: &Wave, plan: &RegisterUse, lds: &mut Lds) {
-        let loaded = lds.settle();
-        if loaded.is_none() && !plan.half {
-            return;
-        }
-        let undefined = loaded.as_ref().map_or([NONE; 4], |loaded| loaded.lanes);
+        let traffic = lds.settle();
+        let loaded = traffic.as_ref().map_or([NONE; 4], |traffic| traffic.loaded);
         let first = usize::from(plan.dst.first);
         let rows = self.vgprs.iter_mut().skip(first).take(usize::from(plan.dst.count));
-        for (row, undefined) in rows.zip(undefined) {
+        for (row, undefined) in rows.zip(loaded) {
             *row =
                 if plan.half { or(*row, without(active(wave), undefined)) } else { without(*row, undefined) };
         }
-        if let Some(loaded) = loaded {
+        if let Some(traffic) = traffic {
             let unwritten = self.unwritten.get_or_insert_with(|| Box::new([None; 64]));
-            for (to, from) in unwritten.iter_mut().zip(loaded.addresses) {
+            for (to, from) in unwritten.iter_mut().zip(traffic.addresses) {
                 *to = from.or(*to);
             }
         }
