@@ -11,7 +11,7 @@ mod plain;
 mod rows;
 mod swizzle;
 
-use crate::valu::{F16, F32, F64, Format, Mode, flushed, is_nan};
+use crate::valu::{F16, F64, Format, Mode, flushed, is_nan};
 use crate::{Args, Src, env::VectorFn};
 
 use plain::{plain, quick};
@@ -77,7 +77,10 @@ impl Kind {
     pub(crate) fn flush(self, x: u64) -> u64 {
         match self {
             Self::F16 => flushed::<F16>(x),
-            Self::F32 => flushed::<F32>(x),
+            // In 32 bits, or LLVM goes over to vectors of 64.
+            Self::F32 => {
+                u64::from(if x as u32 & 0x7f80_0000 == 0 { x as u32 & 0x8000_0000 } else { x as u32 })
+            }
             Self::F64 => flushed::<F64>(x),
             _ => x,
         }
@@ -88,7 +91,7 @@ impl Kind {
     pub(crate) fn nan(self, x: u64) -> u32 {
         u32::from(match self {
             Self::F16 => is_nan::<F16>(x),
-            Self::F32 => is_nan::<F32>(x),
+            Self::F32 => x as u32 & 0x7fff_ffff > 0x7f80_0000,
             Self::F64 => is_nan::<F64>(x),
             _ => false,
         })
