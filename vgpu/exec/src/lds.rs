@@ -110,9 +110,12 @@ impl Lds {
         let mut unwritten = None;
         let wrong = match access {
             Touch::Load | Touch::Use => {
+                shadow.note_use(all.clone(), wave);
+                if shadow.may_read(all.clone(), wave) {
+                    return Ok(None);
+                }
                 let race = shadow.race(all.clone(), wave);
-                unwritten = shadow.unwritten(all.clone());
-                shadow.note_use(all, wave);
+                unwritten = shadow.unwritten(all);
                 let used = unwritten.filter(|_| access == Touch::Use);
                 used.map(|byte| (byte, Wrong::Uninitialised)).or(race)
             }
