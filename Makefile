@@ -46,7 +46,7 @@ oracle:
 # The PyTorch device, from the tests' build.
 python: setup
 	cargo build $(EVERYTHING)
-	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
+	cp --remove-destination $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && PYTHONPATH=python \
 		WAVE32_VGPU=$(wildcard $(VGPU)/wave32-vgpu) WAVE32_RADV_ICD=$(RADV) "$$python" -m pytest -q python/tests
 
@@ -58,7 +58,7 @@ pytorch-tests:
 	@[ -n "$(CHECKOUT)" ] || { echo 'make pytorch-tests CHECKOUT=FOLDER [DEVICE=wave] [SAMPLE=1/20] [MAX_TESTS=100] [SEED=7] [FILES=test_nn.py] [JOBS=2] [MINUTES=30] [RESUME=1]'; exit 2; }
 	@$(MAKE) --no-print-directory setup
 	cargo build --release --package wave32-torch
-	cp $(TARGET)/release/lib_native.so python/wave32/_native.abi3.so
+	cp --remove-destination $(TARGET)/release/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis)" && \
 	PYTHONPATH=python "$$python" python/tests/upstream/run.py --checkout "$(CHECKOUT)" --device $(DEVICE) \
 		--sample $(SAMPLE) $(if $(MAX_TESTS),--max-tests $(MAX_TESTS)) $(if $(SEED),--seed $(SEED)) $(if $(FILES),--files $(FILES)) $(if $(JOBS),--jobs $(JOBS)) \
@@ -67,14 +67,14 @@ pytorch-tests:
 # Random calls on the PyTorch device against the CPU (docs/TESTING.md): SECONDS=3600 SEED=1 JOBS=8.
 fuzz-torch: setup
 	cargo build --package wave32-torch
-	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
+	cp --remove-destination $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy)" && PYTHONPATH=python:python/tests "$$python" -m differential \
 		--seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) --json $(TARGET)/fuzz-torch.json
 
 # A short set of these tests with the oldest and the newest torch that the device is made for (scripts/torch_matrix.sh).
 torch-matrix: setup
 	cargo build --package wave32-torch
-	cp $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
+	cp --remove-destination $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@scripts/torch_matrix.sh $(VERSIONS)
 
 # A short run of the convolutions in the tests' build: every type, every device.
@@ -175,7 +175,7 @@ model-ggml: vgpu-host
 # Whole networks, modelled, on RADV on it: docs/model_networks.md. About 45 minutes.
 model-networks: vgpu-host
 	cargo build --release --package wave32-torch
-	cp $(TARGET)/release/lib_native.so python/wave32/_native.abi3.so
+	cp --remove-destination $(TARGET)/release/lib_native.so python/wave32/_native.abi3.so
 	python=$$(scripts/python_env.sh numpy diffusers) && VK_DRIVER_FILES=$(RADV) PYTHONPATH=python $$python scripts/model_networks.py \
 	    --launcher $(VGPU)/wave32-vgpu --out docs/model_networks.md
 

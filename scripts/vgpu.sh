@@ -15,7 +15,7 @@ fi
 export CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=symbols
 mkdir -p "$folder/lib"
 cargo build --release --package wave32-vgpu --target-dir "$folder/build"
-cp "$folder/build/release/wave32-vgpu" "$folder/wave32-vgpu"
+cp --remove-destination "$folder/build/release/wave32-vgpu" "$folder/wave32-vgpu"
 rm -rf "$folder/lib/glibc-hwcaps"
 # The first, the lowest, serves whoever has no better.
 place=$folder/lib

@@ -1,5 +1,6 @@
 """The harness for PyTorch's own test files, on a file of ours written as those are: each kind of end is told right."""
 
+import concurrent.futures
 import json
 import pathlib
 import subprocess
@@ -118,11 +119,15 @@ EXPECTED = {
 }
 
 
+def checkout_of(folder, text=FILE):
+    (folder / "test").mkdir()
+    (folder / "test" / "test_tiny.py").write_text(text)
+    return folder
+
+
 @pytest.fixture
 def checkout(tmp_path):
-    (tmp_path / "test").mkdir()
-    (tmp_path / "test" / "test_tiny.py").write_text(FILE)
-    return tmp_path
+    return checkout_of(tmp_path)
 
 
 def harness(checkout, *options):
@@ -135,8 +140,31 @@ def harness(checkout, *options):
     return done, {line["id"].split("::")[2]: line for line in lines if "id" in line}, lines
 
 
-def test_every_end_is_told(checkout):
-    done, told, lines = harness(checkout, "--table", str(checkout / "table.md"))
+# A sample of one worker, as each takes seconds to load torch's testing modules.
+SAMPLE = ("--device", "cpu", "--jobs", "1", "--sample", "1/2", "--seed", "11", "--only", "add|falls_back|stand_in|type")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The longer runs, started at once, two side by side: name: (checkout, what `harness` returns, later)."""
+    ends = FILE.replace("        os.abort()", "        os.kill(os.getppid(), 9); os.abort()")
+    wanted = {
+        "every end": (FILE, ("--table", "table.md")),
+        "sample": (FILE, SAMPLE),
+        "its process ends": (ends, ("--device", "cpu", "--jobs", "1", "--only", "add|aborts|exits|type")),
+    }
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        started = {}
+        for name, (text, options) in wanted.items():
+            checkout = checkout_of(tmp_path_factory.mktemp("checkout"), text)
+            options = [str(checkout / option) if option == "table.md" else option for option in options]
+            started[name] = checkout, pool.submit(harness, checkout, *options)
+        yield started
+
+
+def test_every_end_is_told(runs):
+    checkout, run = runs["every end"]
+    done, told, lines = run.result()
     assert {name: line["outcome"] for name, line in told.items()} == EXPECTED, done.stdout + done.stderr
     assert done.returncode == 1
     assert told["test_aborts_DEVICE"]["reason"].startswith("SIGABRT")
@@ -153,15 +181,14 @@ def test_every_end_is_told(checkout):
     assert row == "| test_tiny.py | 17 of 17 | 14 | 10 | 1 | 2 | 1 | 0 | 4 | 2 | 3 | 0 | 71.4 % |"
 
 
-def test_slices_make_the_whole(checkout):
+def test_slices_make_the_whole(runs):
     """A sample in two slices is the sample at once; a cut line is run again."""
-    # One job: a worker takes seconds to load torch's testing modules.
-    options = ("--device", "cpu", "--jobs", "1", "--sample", "1/2", "--seed", "11", "--only", "add|falls_back|stand_in|type")
-    _, whole, _ = harness(checkout, *options)
+    checkout, run = runs["sample"]
+    _, whole, _ = run.result()
     path = checkout / "results"
     kept = path.read_text().splitlines()[:3]
     path.write_text("\n".join(kept) + '\n{"id": "cut o')
-    done, resumed, _ = harness(checkout, *options, "--resume")
+    done, resumed, _ = harness(checkout, *SAMPLE, "--resume")
     assert resumed.keys() == whole.keys() and 0 < len(whole) < 7, done.stdout + done.stderr
     done, _, _ = harness(checkout, "--sample", "1/2", "--seed", "12", "--resume")
     assert done.returncode == 2 and "of the sample 1/2 of seed 11" in done.stderr
@@ -243,12 +270,9 @@ def test_known_failures_are_well_formed():
     assert json.loads(table.KNOWN.read_text()) == table.known()
 
 
-def test_a_file_whose_process_ends_is_loaded_again(checkout):
+def test_a_file_whose_process_ends_is_loaded_again(runs):
     """A test that ends the process that its runner was forked from costs itself only."""
-    path = checkout / "test" / "test_tiny.py"
-    ends = "os.kill(os.getppid(), 9); os.abort()"
-    path.write_text(FILE.replace("        os.abort()", f"        {ends}"))
-    _, told, _ = harness(checkout, "--device", "cpu", "--jobs", "1", "--only", "add|aborts|exits|type")
+    _, told, _ = runs["its process ends"][1].result()
     names = {name: EXPECTED[name] for name in told}
     assert {name: line["outcome"] for name, line in told.items()} == names
     assert len(told) == 6
