@@ -19,7 +19,7 @@ const USUAL: &str = "rx5600xt";
 const LIBRARY: &str = "libwave32_vgpu.so";
 const WRONG_USE: u8 = 2;
 
-/// Runs programs with a virtual RDNA1 card: AMD's own HIP and ROCr, unmodified, over a stand-in for the kernel driver.
+/// Runs HIP and Vulkan programs on a virtual RDNA1 card, under AMD's own runtime or Mesa's own RADV, both unmodified.
 ///
 /// Results are those of a virtual card, never measurements of hardware.
 #[derive(Parser)]
