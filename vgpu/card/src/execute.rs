@@ -46,6 +46,7 @@ impl Executor {
             deadline: settings.deadline,
             strict: settings.strict,
             robust: settings.robust,
+            keep_going: settings.keep_going,
             count: report.wanted(),
             coverage: report.wanted(),
             resident_waves: settings.card.board.compute_units * WAVES_PER_CU,
@@ -124,6 +125,7 @@ impl Executor {
     fn ended(&self, name: String, outcome: Result<wave32_exec::Report, Stop>) -> Result<(), Failure> {
         match outcome {
             Ok(ran) => {
+                ran.findings.iter().for_each(|stop| drop(self.stopped(stop)));
                 if self.report.wanted() {
                     let name = if name.is_empty() { "(without a name)".to_owned() } else { name };
                     self.report.ran(name, &ran);

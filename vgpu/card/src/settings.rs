@@ -14,6 +14,8 @@ pub struct Settings {
     pub strict: bool,
     /// `ROBUST=1`: strict, but for accesses past a buffer's records.
     pub robust: bool,
+    /// `KEEP_GOING=1`: strict, but a finding does not stop the kernel.
+    pub keep_going: bool,
     /// `THREADS`: that run kernels; else as many as there are processors.
     pub threads: Option<usize>,
     /// `REPORT`: a JSON file, written when the process ends.
@@ -71,6 +73,7 @@ impl Settings {
             card,
             strict: flag("STRICT")?,
             robust: flag("ROBUST")?,
+            keep_going: flag("KEEP_GOING")?,
             threads: number("THREADS")?,
             report: set("REPORT").map(PathBuf::from),
             deadline,
@@ -104,6 +107,7 @@ mod tests {
         );
         assert_eq!(read("CARD", "rx5500xt").unwrap().card.target.name, "gfx1012");
         assert!(read("STRICT", "1").unwrap().strict && read("ROBUST", "1").unwrap().robust);
+        assert!(read("KEEP_GOING", "1").unwrap().keep_going && !read("STRICT", "1").unwrap().keep_going);
         assert_eq!(read("THREADS", "3").unwrap().threads, Some(3));
         assert_eq!(read("REPORT", "/x").unwrap().report, Some(PathBuf::from("/x")));
         assert_eq!(read("FOLDER", "/x").unwrap().folder, Some(PathBuf::from("/x")));

@@ -62,6 +62,9 @@ pub struct Options {
     pub strict: bool,
     /// Strict, but accesses past a buffer's records are what the program asked for: zeros, and nothing stored.
     pub robust: bool,
+    /// Strict, but a finding does not stop the kernel: it is kept in [`Report::findings`], and the instruction runs as on a
+    /// card. Of atomics it stops.
+    pub keep_going: bool,
     /// Count instructions by class.
     pub count: bool,
     /// Remember which operations ran.
@@ -81,6 +84,7 @@ impl Default for Options {
             deadline: Duration::from_secs(60),
             strict: false,
             robust: false,
+            keep_going: false,
             count: false,
             coverage: false,
             trace: None,
@@ -125,6 +129,8 @@ pub struct Report {
     pub counts: Counts,
     /// Operations executed, with [`Options::coverage`].
     pub coverage: BTreeSet<Opcode>,
+    /// With [`Options::keep_going`] the findings, one for each instruction, at most [`Report::MAX_FINDINGS`].
+    pub findings: Vec<crate::Stop>,
 }
 
 /// Instructions issued and lanes that were on, by class.
@@ -219,11 +225,27 @@ impl Counts {
 }
 
 impl Report {
+    /// Of one dispatch.
+    pub const MAX_FINDINGS: usize = 100;
+
+    /// Keeps a finding unless its instruction has one.
+    pub(crate) fn keep(&mut self, stop: crate::Stop) {
+        let offset = |stop: &crate::Stop| match stop {
+            crate::Stop::Strict { place, .. } => Some(place.offset),
+            _ => None,
+        };
+        let known = self.findings.iter().any(|kept| offset(kept) == offset(&stop));
+        if !known && self.findings.len() < Self::MAX_FINDINGS {
+            self.findings.push(stop);
+        }
+    }
+
     /// Adds another's figures.
     pub fn merge(&mut self, other: Report) {
         self.workgroups += other.workgroups;
         self.waves += other.waves;
         self.instructions += other.instructions;
+        other.findings.into_iter().for_each(|stop| self.keep(stop));
         for (mine, theirs) in self.counts.0.iter_mut().zip(other.counts.0) {
             mine.instructions += theirs.instructions;
             mine.lanes += theirs.lanes;

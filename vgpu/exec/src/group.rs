@@ -165,7 +165,13 @@ impl<'a, M: Memory> Runner<'a, M> {
                 if member.state == State::Ready || member.state == State::Sleeping {
                     member.state = State::Ready;
                     let mut turn = WAVE_TURN;
-                    self.turn(group, number, &mut turn)?;
+                    let mut found = Vec::new();
+                    let done = self.turn(group, number, &mut turn, &mut found);
+                    for (at, fault) in found {
+                        let stop = self.stop(group, number, at, *fault);
+                        self.report.keep(stop);
+                    }
+                    done?;
                     left -= WAVE_TURN - turn;
                 }
             }
@@ -190,8 +196,13 @@ impl<'a, M: Memory> Runner<'a, M> {
 
     /// The waves that have not ended have all come to a barrier.
     fn meet(&mut self, group: &mut Group) -> Result<(), Stop> {
-        if self.options.strict {
-            self.same_barrier(group)?;
+        if self.options.strict
+            && let Err(stop) = self.same_barrier(group)
+        {
+            if !self.options.keep_going {
+                return Err(stop);
+            }
+            self.report.keep(stop);
         }
         group.lds.barrier();
         for member in group.members.iter_mut().filter(|m| m.state == State::AtBarrier) {
@@ -220,8 +231,14 @@ impl<'a, M: Memory> Runner<'a, M> {
         }
     }
 
-    /// Runs a wave until it waits, ends, or has had its turn.
-    fn turn(&mut self, group: &mut Group, number: usize, turn: &mut i64) -> Result<(), Stop> {
+    /// Runs a wave until it waits, ends, or has had its turn. With [`Options::keep_going`] `found` has the findings.
+    fn turn(
+        &mut self,
+        group: &mut Group,
+        number: usize,
+        turn: &mut i64,
+        found: &mut Vec<(At, Box<Fault>)>,
+    ) -> Result<(), Stop> {
         let tracing = group.trace.is_some();
         let watched = self.options.strict || self.options.count || self.options.coverage || tracing;
         let member = &mut group.members[number];
@@ -255,6 +272,8 @@ impl<'a, M: Memory> Runner<'a, M> {
                     covered: &mut self.covered,
                     trace: group.trace.as_deref_mut(),
                     number: number as u32,
+                    block: id,
+                    found: self.options.keep_going.then_some(&mut *found),
                 };
                 watch.run(block, wave, &mut env)
             } else if wave.wave64 {
@@ -302,6 +321,8 @@ impl<'a, M: Memory> Runner<'a, M> {
                 }
                 End::Invalidate => {
                     self.code.forget();
+                    // Their places are no more.
+                    found.clear();
                     self.code.enter(env.regions, next)
                 }
                 // A breakpoint with no debugger there.
@@ -436,6 +457,22 @@ struct Watch<'a> {
     covered: &'a mut [bool],
     trace: Option<&'a mut (dyn GroupTrace + 'static)>,
     number: u32,
+    block: u32,
+    /// Where findings go that do not stop the kernel.
+    found: Option<&'a mut Vec<(At, Box<Fault>)>>,
+}
+
+/// Takes a finding, where findings do not stop the kernel.
+fn keep(found: &mut Option<&mut Vec<(At, Box<Fault>)>>, at: At, fault: Box<Fault>) -> Result<(), Box<Fault>> {
+    match found {
+        Some(found) if matches!(fault.kind, FaultKind::Strict(_)) => {
+            if found.iter().all(|(other, _)| *other != at) {
+                found.push((at, fault));
+            }
+            Ok(())
+        }
+        _ => Err(fault),
+    }
 }
 
 impl Watch<'_> {
@@ -449,8 +486,11 @@ impl Watch<'_> {
         for (i, (inst, offset)) in block.insts.iter().enumerate() {
             let index = i as u16;
             let mut watched = self.check.as_deref_mut().zip(plans.get(i));
-            if let Some((check, plan)) = &mut watched {
-                check.before(wave, inst, plan, env.lds).map_err(|fault| (index, fault))?;
+            if let Some((check, plan)) = &mut watched
+                && let Err(fault) = check.before(wave, inst, plan, env.lds)
+            {
+                keep(&mut self.found, (self.block, index), fault).map_err(|fault| (index, fault))?;
+                check.forgive(inst);
             }
             if let Some(covered) = self.covered.get_mut(inst.op as usize) {
                 *covered = true;
@@ -461,12 +501,24 @@ impl Watch<'_> {
                 report.counts.add(class, u64::from(lanes));
             }
             if let Some(step) = block.watched.get(i) {
-                let done = if wave.wave64 {
-                    execute::<M, true>(step.handler, wave, env, &step.args)
-                } else {
-                    execute::<M, false>(step.handler, wave, env, &step.args)
+                let run = |wave: &mut Wave, env: &mut Env<'_, M>| match wave.wave64 {
+                    true => execute::<M, true>(step.handler, wave, env, &step.args),
+                    false => execute::<M, false>(step.handler, wave, env, &step.args),
                 };
-                done.map_err(|fault| (index, fault))?;
+                if let Err(fault) = run(wave, env) {
+                    // Of an atomic some lanes are done.
+                    let mut done = Err(fault);
+                    if !inst.op.is_atomic() {
+                        done = done.or_else(|fault| keep(&mut self.found, (self.block, index), fault));
+                    }
+                    done.map_err(|fault| (index, fault))?;
+                    // Once more, as a card does it; what LDS holds is not known from now on.
+                    env.lds.unwatch();
+                    let strict = std::mem::replace(&mut env.strict, false);
+                    let done = run(wave, env);
+                    env.strict = strict;
+                    done.map_err(|fault| (index, fault))?;
+                }
             }
             if let Some((check, plan)) = watched {
                 check.after(wave, plan, env.lds);

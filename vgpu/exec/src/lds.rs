@@ -57,6 +57,11 @@ impl Lds {
         }
     }
 
+    /// The strict card looks away from now on.
+    pub(crate) fn unwatch(&mut self) {
+        self.shadow = None;
+    }
+
     /// Whether the strict card watches.
     pub(crate) fn watched(&self) -> bool {
         self.shadow.is_some()

@@ -42,6 +42,11 @@ impl WaveCheck {
         self.defined.before(wave, inst, plan, lds)
     }
 
+    /// A finding about this instruction was told; what it computes counts as defined.
+    pub fn forgive(&mut self, inst: &Inst) {
+        self.defined.forgive(inst);
+    }
+
     /// Behind each instruction.
     #[inline(always)]
     pub fn after(&mut self, wave: &Wave, plan: &RegisterUse, lds: &mut Lds) {

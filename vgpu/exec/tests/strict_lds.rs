@@ -326,3 +326,42 @@ fn races_of_undefined_values() {
     let beyond = run(&lines(&["v_mov_b32 v44, 0x1000", "ds_write_b32 v44, UNDEFINED"], "t"));
     assert!(matches!(beyond, Err((_, Finding::LdsOutOfBounds { address: 0x1000, bytes: 4 }))), "{beyond:?}");
 }
+
+#[test]
+fn what_keeps_going_tells_each_finding_and_computes_as_a_card() {
+    if !have(&["clang-19"]) {
+        return;
+    }
+    let run = |body: &str| {
+        let source = format!(
+            "extern \"C\" __global__ void k(uint *out) {{ __shared__ volatile uint s[1024]; uint t = tid; uint *o = out + t;
+             asm volatile(\"\" :: \"v\"(s) : \"v60\"); {body} o[0] = t + 5; }}\n"
+        );
+        let mut p = Program::new(&compile(&source, &["-O1"]), 1);
+        (p.options.strict, p.options.keep_going) = (true, true);
+        let out = p.memory.alloc_words(&[7; 1024]);
+        // Eight workgroups with the same findings, and the same results.
+        let report = p.run("k", [8 * u32::from(GROUP), 1, 1], [GROUP, 1, 1], &[out]);
+        (report, p.memory.load_words(out, GROUP.into()))
+    };
+    let body = "asm volatile(\"global_store_dword %0, v60, off\\ns_waitcnt_vscnt null, 0x0\" :: \"v\"(o) : \"memory\"); s[0] = t;";
+    let (report, out) = run(body);
+    let findings = report.expect("it goes on").findings;
+    let of = |wanted: fn(&Finding) -> bool| {
+        findings.iter().filter(|stop| matches!(stop, Stop::Strict { finding, .. } if wanted(finding))).count()
+    };
+    assert_eq!(
+        of(|finding| matches!(finding, Finding::UninitialisedVgpr { register: 60, .. })),
+        1,
+        "{findings:?}"
+    );
+    assert_eq!(of(|finding| matches!(finding, Finding::LdsRace { .. })), 1, "{findings:?}");
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    assert!(out.iter().enumerate().all(|(i, &word)| word == i as u32 + 5), "{out:?}");
+    // Some lanes of an atomic may be done.
+    let (stopped, _) = run(
+        "__hip_atomic_fetch_add(&((uint *)s)[t & 3], 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);",
+    );
+    let stop = stopped.expect_err("it stops");
+    assert!(matches!(stop, Stop::Strict { finding: Finding::UninitialisedLds { .. }, .. }), "{stop}");
+}

@@ -55,6 +55,9 @@ struct Run {
     /// With --strict: accesses past a Vulkan buffer's end are none of these, as Vulkan's robustBufferAccess allows them
     #[arg(long, requires = "strict")]
     robust: bool,
+    /// With --strict: tell what is found and go on, one finding for each instruction of a launch; atomics still stop
+    #[arg(long, requires = "strict")]
+    keep_going: bool,
     /// Threads that run kernels [default: as many as processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
@@ -167,6 +170,7 @@ fn start(run: &Run) -> Result<ExitCode> {
     command.env("WAVE32_VGPU_CARD", run.card.id());
     command.env("WAVE32_VGPU_STRICT", if run.strict { "1" } else { "0" });
     command.env("WAVE32_VGPU_ROBUST", if run.robust { "1" } else { "0" });
+    command.env("WAVE32_VGPU_KEEP_GOING", if run.keep_going { "1" } else { "0" });
     if run.strict && std::env::var_os("HSA_DISABLE_FRAGMENT_ALLOCATOR").is_none() {
         // Each allocation by itself, so that running out of one does not end in the next.
         command.env("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1");

@@ -69,6 +69,7 @@ fn wrong_uses_are_refused_with_the_reason() {
         (vec!["run"], "PROGRAM"),
         (vec!["run", "--threads", "0", "--", "true"], "--threads"),
         (vec!["run", "--robust", "--", "true"], "--strict"),
+        (vec!["run", "--keep-going", "--", "true"], "--strict"),
         (vec!["run", "--", "no-such-program"], "PATH"),
         (vec!["run", "--", plain], "cannot be executed"),
         (vec!["run", "--report", "/no/such/folder/report", "--", "true"], "cannot write the report"),

@@ -187,6 +187,10 @@ impl Defined {
         }
     }
 
+    pub fn forgive(&mut self, inst: &Inst) {
+        self.write_all(inst, ALL);
+    }
+
     /// Marks an instruction's results, in the lanes that are on, defined in those of `defined`.
     fn write_all(&mut self, inst: &Inst, defined: Lanes) {
         self.write(inst, ALL, defined);
