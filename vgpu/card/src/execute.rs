@@ -125,7 +125,9 @@ impl Executor {
     fn ended(&self, name: String, outcome: Result<wave32_exec::Report, Stop>) -> Result<(), Failure> {
         match outcome {
             Ok(ran) => {
-                ran.findings.iter().for_each(|stop| drop(self.stopped(stop)));
+                for stop in &ran.findings {
+                    self.stopped(stop);
+                }
                 if self.report.wanted() {
                     let name = if name.is_empty() { "(without a name)".to_owned() } else { name };
                     self.report.ran(name, &ran);
