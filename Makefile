@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup setup-demo demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -10,22 +10,28 @@ EVERYTHING = --workspace --all-targets --features wave32-torch/fault-injection
 
 help:
 	@echo 'make demo    install what is missing, train a small CNN with PyTorch on the best Vulkan device and on the CPU'
+	@echo 'make dist    the wheel, an archive and a Debian package, target/dist (docs/RELEASING.md)'
 	@echo 'make verify  install what is missing, build, prove the seed and network suites on every device here'
 	@echo 'make test    install what is missing, run every test'
 	@echo 'make rocm    build the drop-in for MIOpen, target/rocm/lib/libMIOpen.so.1, and a plugin for hipDNN'
 	@echo 'make vgpu    build the virtual RDNA1 card: AMD HIP programs run with no card (docs/vgpu.md)'
 	@echo 'make lint    rustfmt, clippy, rustdoc, ruff and shellcheck, warnings as errors'
 
+# System packages are installed after a question; YES=1 answers it.
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh test $(if $(YES),--yes)
+setup-demo:
+	@scripts/setup.sh demo $(if $(YES),--yes)
 
-demo: setup
-	@python="$$(scripts/python_env.sh scikit-learn matplotlib tqdm)" && \
-	echo 'building and installing wave32 into .venv' && \
+# cargo builds before pip does, so that it can show how far it is.
+demo: setup-demo
+	@python="$$(scripts/python_env.sh matplotlib tqdm)" && \
+	echo 'building wave32 and installing it into .venv' && \
+	cargo build --release --package wave32-torch --package wave32 && \
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) "$$python" -m pip install --quiet . && \
-	"$$python" scripts/demo.py --out $(TARGET)/demo
+	"$$(dirname "$$python")/wave32" demo --out $(TARGET)/demo
 
-verify: setup
+verify: setup-demo
 	cargo build --release
 	@mkdir -p $(TARGET)/demo
 	$(TARGET)/release/wave32 devices
@@ -98,7 +104,7 @@ rocm-hipdnn: setup
 # Coarse-grained memory for cards without PCIe atomics: docs/preload.md.
 rocm: rocm-preload
 rocm-preload: setup
-	CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=symbols cargo build --release --package wave32-preload
+	cargo build --release --package wave32-preload
 	@install -D -m 644 $(TARGET)/release/libwave32_preload.so $(TARGET)/rocm/lib/libwave32_preload.so
 
 VGPU = $(abspath $(TARGET))/vgpu

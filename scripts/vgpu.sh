@@ -11,8 +11,6 @@ if [ "$*" = host ]; then
     set -- "${level:-x86-64-v2}"
 fi
 
-# Nobody debugs these: a tenth of the size.
-export CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=symbols
 mkdir -p "$folder/lib"
 cargo build --release --package wave32-vgpu --target-dir "$folder/build"
 cp --remove-destination "$folder/build/release/wave32-vgpu" "$folder/wave32-vgpu"

@@ -10,8 +10,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use wave32_cards::targets::code_of;
 use wave32_kernelc::clang::{self, Clang};
-use wave32_kernelc::sibling::{code_of, retarget};
 use wave32_kernelc::{Source, Target, glsl, parallel, source};
 use wave32_params::variants::{self, Variant};
 
@@ -47,12 +47,12 @@ fn build() -> Result<(), String> {
             if std::env::var_os("CARGO_FEATURE_CODE_OBJECTS").is_some() {
                 println!("cargo::warning=no gfx code objects (the `rocm` route will be missing): {reason}");
             }
-            CodeObjects { built: Vec::new(), reason }
+            CodeObjects { built: Vec::new(), targets: Vec::new(), reason }
         }
     };
     cache.sweep()?;
     let rows = objects.built.iter().map(|(target, path)| row(target, path)).collect::<String>();
-    let names: Vec<_> = objects.built.iter().map(|(target, _)| *target).collect();
+    let names = &objects.targets;
     generated += &format!(
         "static CODE_OBJECTS: &[(&str, &[u8])] = &[{rows}];\nstatic TARGETS: &[&str] = &{names:?};\n\
          const LEFT_OUT: &str = {:?};\n",
@@ -99,6 +99,8 @@ struct Gfx {
 /// What was linked, and why other targets are not there.
 struct CodeObjects {
     built: Vec<(&'static str, PathBuf)>,
+    /// Of some the code is a sibling's.
+    targets: Vec<&'static str>,
     reason: String,
 }
 
@@ -155,7 +157,7 @@ impl Gfx {
         cache: &Cache,
         out: &Path,
     ) -> Result<CodeObjects, String> {
-        let sources: BTreeSet<&str> = self.targets.iter().map(|target| code_of(target)).collect();
+        let sources: BTreeSet<&'static str> = self.targets.iter().map(|target| code_of(target)).collect();
         let jobs: Vec<(&Variant, &str)> = all
             .iter()
             .flat_map(|v| sources.iter().map(move |&t| (v, t)))
@@ -179,19 +181,14 @@ impl Gfx {
             self.clang.link(&parts, &path).map_err(|e| format!("linking for {source}: {e}"))?;
         }
         let mut built = Vec::new();
-        for &target in &self.targets {
-            let source = code_of(target);
+        for &source in &sources {
             let (from, path) =
-                (self.scratch.join(format!("{source}.elf")), out.join(format!("{target}.elf")));
-            let mut code = fs::read(&from).map_err(|e| format!("{}: {e}", from.display()))?;
-            if source != target {
-                retarget(&mut code, source, target).map_err(|e| e.to_string())?;
-            }
-            save(&path, &code)?;
-            built.push((target, path));
+                (self.scratch.join(format!("{source}.elf")), out.join(format!("{source}.elf")));
+            fs::copy(&from, &path).map_err(|e| format!("{}: {e}", from.display()))?;
+            built.push((source, path));
         }
         let reason = format!("this build has code for {} only", self.targets.join(", "));
-        Ok(CodeObjects { built, reason })
+        Ok(CodeObjects { built, targets: self.targets.clone(), reason })
     }
 }
 

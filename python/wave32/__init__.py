@@ -5,6 +5,17 @@ Where torch's plug-in autoload is on (its default) and torch has no GPU of its o
 
 from __future__ import annotations
 
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "the device `wave` needs PyTorch 2.10 or newer, and its CPU build (200 MB) is enough: "
+        "pip install torch --index-url https://download.pytorch.org/whl/cpu",
+        name="torch",
+    ) from None
+
 from wave32 import _registration
 
 _registration.register()

@@ -6,6 +6,8 @@ mod bench;
 mod build_torch;
 mod check;
 mod consent;
+#[cfg(unix)]
+mod demo;
 mod devices;
 mod doctor;
 mod ending;
@@ -13,6 +15,7 @@ mod env;
 mod explain;
 mod miopen;
 mod output;
+mod pages;
 mod probe;
 mod progress;
 #[cfg(target_os = "linux")]
@@ -29,7 +32,7 @@ use std::process::ExitCode;
 /// Convolutions on AMD RDNA and any other Vulkan GPU: right, quick, and never hanging.
 #[derive(Debug, Parser)]
 #[command(
-    version,
+    version = pages::version(),
     arg_required_else_help = true,
     after_help = "Exit codes: 0 all well, 1 something failed its check, 2 wrong use, 3 no such device or route."
 )]
@@ -62,6 +65,9 @@ enum Command {
     /// An unmodified program on the best route: scripts that say `cuda` run on any Vulkan GPU
     #[cfg(target_os = "linux")]
     Run(run::Args),
+    /// Trains a small CNN with PyTorch on the best Vulkan device and on the CPU, and compares
+    #[cfg(unix)]
+    Demo(demo::Args),
     /// The environment that this card, stack and route need, for eval or to read
     Env(env::Args),
     /// Keeps that environment: shows the diff, asks, writes
@@ -79,6 +85,9 @@ enum Command {
     /// The child of `explain --model` on the virtual card.
     #[command(name = "__explain-child", hide = true)]
     ExplainChild(explain::aco::ChildArgs),
+    /// Writes the manual pages, the shells' completions and the reference that a release has.
+    #[command(name = "__pages", hide = true)]
+    Pages(pages::Args),
     /// The guarded child of `probe`.
     #[command(name = "__probe-child", hide = true)]
     ProbeChild,
@@ -121,12 +130,15 @@ fn main() -> ExitCode {
         Command::Check(args) => check::main(args),
         Command::Probe(args) => probe::main(args),
         Command::ExplainChild(args) => explain::aco::child(args),
+        Command::Pages(args) => pages::main(args, <Cli as clap::CommandFactory>::command()),
         Command::ProbeChild => {
             wave32_probe::child::serve();
             Ok(ExitCode::SUCCESS)
         }
         #[cfg(target_os = "linux")]
         Command::Run(args) => run::main(args),
+        #[cfg(unix)]
+        Command::Demo(args) => demo::main(args),
         Command::Env(args) => env::main(args),
         Command::Apply(args) => apply::main(args),
         Command::Miopen(args) => miopen::main(args),

@@ -5,6 +5,12 @@
 //! `wave32_params::variants`; its entry point is `main` in SPIR-V and the variant's name in a code object.
 #![forbid(unsafe_code)]
 
+pub mod sibling;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use wave32_cards::targets::code_of;
+
 /// Why there is no code object for a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no kernels for {target} in this build: {reason}")]
@@ -18,6 +24,9 @@ pub struct Missing {
 /// Aligned for what reads it: SPIR-V is 32-bit words, ELF headers want 8 bytes.
 #[repr(C, align(8))]
 struct Aligned<B: ?Sized>(B);
+
+/// Of an ELF header.
+const ALIGNMENT: usize = 8;
 
 /// The bytes of a file, aligned.
 macro_rules! embed {
@@ -44,8 +53,25 @@ pub fn modules() -> impl ExactSizeIterator<Item = (&'static str, &'static [u8])>
 /// # Errors
 /// [`Missing`] where this build has none for it, with the reason.
 pub fn code_object(target: &str) -> Result<&'static [u8], Missing> {
-    let found = CODE_OBJECTS.iter().find(|(name, _)| *name == target);
-    found.map(|(_, bytes)| *bytes).ok_or_else(|| Missing { target: target.to_string(), reason: LEFT_OUT })
+    let missing = || Missing { target: target.to_string(), reason: LEFT_OUT };
+    let target = TARGETS.iter().find(|name| **name == target).ok_or_else(missing)?;
+    let source = code_of(target);
+    let found = CODE_OBJECTS.iter().find(|(name, _)| *name == source);
+    let (_, code) = found.ok_or_else(missing)?;
+    if source == *target {
+        return Ok(code);
+    }
+    // The build embeds what siblings share once.
+    static RENAMED: Mutex<BTreeMap<&str, &[u8]>> = Mutex::new(BTreeMap::new());
+    let mut renamed = RENAMED.lock().unwrap_or_else(|e| e.into_inner());
+    Ok(renamed.entry(target).or_insert_with(|| {
+        let mut room = vec![0; code.len() + ALIGNMENT];
+        let skip = room.as_ptr().align_offset(ALIGNMENT);
+        let place = &mut room[skip..skip + code.len()];
+        place.copy_from_slice(code);
+        sibling::retarget(place, source, target).expect("the build made this code object for its target");
+        &room.leak()[skip..skip + code.len()]
+    }))
 }
 
 /// The gfx targets this build has code objects for; empty where it was built without clang.

@@ -3,8 +3,10 @@
 use rand::seq::IndexedRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use wave32_cards::targets::code_of;
 use wave32_kernelc::clang::Clang;
-use wave32_kernelc::{Target, elf, sibling, source};
+use wave32_kernelc::{Target, elf, source};
+use wave32_kernels::sibling;
 use wave32_params::variants;
 
 /// What a SPIR-V module declares of its interface.
@@ -111,7 +113,7 @@ fn siblings_are_what_clang_makes() {
     for variant in variants::all().choose_multiple(&mut rand::rng(), 3) {
         let code = made(variant, "gfx1010");
         for sibling in ["gfx1011", "gfx1012"] {
-            assert_eq!(sibling::code_of(sibling), "gfx1010");
+            assert_eq!(code_of(sibling), "gfx1010");
             let mut renamed = code.clone();
             sibling::retarget(&mut renamed, "gfx1010", sibling).expect("renames");
             assert!(renamed == made(variant, sibling), "{} for {sibling}", variant.name);

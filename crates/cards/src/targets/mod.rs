@@ -159,6 +159,12 @@ const OTHER_ELF: &[(u8, &str)] = &[
     (0x59, "gfx12-generic"),
 ];
 
+/// The target whose code is `target`'s as well: gfx1011 and gfx1012 run all that gfx1010 does, and differ by dot products
+/// of small integers and halves only, which no kernel uses ("User Guide for AMDGPU Backend", LLVM: `gfx10-1-generic`).
+pub fn code_of(target: &str) -> &str {
+    by_name(target).and_then(|target| target.code_of).unwrap_or(target)
+}
+
 /// The target with that name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Target> {

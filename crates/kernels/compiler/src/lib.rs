@@ -15,7 +15,6 @@ pub mod isa;
 pub mod parallel;
 #[cfg(feature = "readback")]
 pub mod readback;
-pub mod sibling;
 pub mod source;
 #[cfg(feature = "readback")]
 pub mod table;

@@ -1,20 +1,13 @@
 //! Targets that share their code.
 
-use crate::CompileError;
-use wave32_cards::targets;
-
-/// The target whose code is `target`'s as well: gfx1011 and gfx1012 run all that gfx1010 does, and differ by dot products
-/// of small integers and halves only, which no kernel uses ("User Guide for AMDGPU Backend", LLVM: `gfx10-1-generic`).
-pub fn code_of(target: &str) -> &str {
-    targets::by_name(target).and_then(|target| target.code_of).unwrap_or(target)
-}
+use wave32_cards::targets::{self, code_of};
 
 /// Names another target with the same code in a code object: the machine in the header's flags, and each kernel's note.
 ///
 /// # Errors
-/// [`CompileError::ReadBack`] where it is no code object of `from`, or one of the names is not known here.
-pub fn retarget(elf: &mut [u8], from: &str, to: &str) -> Result<(), CompileError> {
-    let bad = |reason: String| CompileError::ReadBack { what: format!("a code object of {from}"), reason };
+/// What is wrong, where it is no code object of `from`, or one of the names is not known here.
+pub fn retarget(elf: &mut [u8], from: &str, to: &str) -> Result<(), String> {
+    let bad = |reason: String| format!("a code object of {from}: {reason}");
     let machine = |target: &str| {
         let known = targets::by_name(target).filter(|known| known.code_of == Some(code_of(from)));
         known.map(|known| known.elf).ok_or_else(|| bad(format!("{target} has no such sibling")))
