@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo demo verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -195,6 +195,21 @@ vgpu-foreign: vgpu-host
 vgpu-newer: vgpu rocm-preload
 	cargo build --package wave32
 	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so $(abspath $(TARGET))/debug/wave32 $(SUITES)
+
+# A release: wheels, an archive, a Debian package, checksums (docs/RELEASING.md). About 20 minutes on two cores.
+dist: setup
+	@scripts/dist.sh $(TARGET)/dist
+
+# The wheel in clean Debian 12, 13 and sid, with the oldest and the newest torch. As root; 15 GB of network and disk.
+strangers:
+	@scripts/strangers.sh $(TARGET)/strangers $(TARGET)/dist/wave32-*.whl
+
+# The same steps with the tests' build and this machine's torch.
+stranger: setup
+	cargo build $(EVERYTHING)
+	@python="$$(scripts/python_env.sh hatchling)" && scripts/wheel_of_tests.sh "$$python" $(TARGET)/stranger $(TARGET)/debug && \
+	scripts/stranger.sh $(TARGET)/stranger/wave32-*.whl $(TARGET)/stranger/root \
+		"$$("$$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
 lint: lint-scripts doc
 	cargo fmt --all --check

@@ -1,7 +1,7 @@
 """Puts into the wheel what cargo made.
 
 `pip install .` builds the device and the command. `make dist` has built everything with other settings and names the
-folder in WAVE32_PARTS: `_native.abi3.so`, `bin/wave32`, `lib/wave32/*`, `sbom.json`.
+folder in WAVE32_PARTS: `bin/`, `lib/`, `_native.abi3.so`, `sbom.cdx.json`, `THIRD-PARTY-LICENSES.txt`.
 """
 
 import os
@@ -14,24 +14,37 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 class WheelHook(BuildHookInterface):
     def initialize(self, version, build_data):
-        root = Path(self.root)
         parts = os.environ.get("WAVE32_PARTS")
-        if parts:
-            parts = Path(parts)
-            native, command = parts / "_native.abi3.so", parts / "bin/wave32"
-            libraries = sorted(path for path in (parts / "lib/wave32").iterdir() if path.is_file())
-            build_data["sbom_files"] = [str(parts / "sbom.json")]
-        else:
-            built = self.cargo(root)
-            native, command, libraries = built / "lib_native.so", built / "wave32", []
-        build_data["pure_python"] = False
+        programs, libraries, native, papers = self.dist(Path(parts)) if parts else self.cargo(Path(self.root))
         platform = os.environ.get("WAVE32_PLATFORM") or sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["tag"] = f"cp310-abi3-{platform}"
-        build_data["force_include"][str(native)] = "wave32/_native.abi3.so"
-        build_data["shared_scripts"][str(command)] = "wave32"
+        python = "cp310-abi3" if native else "py3-none"
+        build_data["pure_python"] = False
+        build_data["tag"] = f"{python}-{platform}"
+        include = build_data["force_include"]
+        if native:
+            include[str(native)] = "wave32/_native.abi3.so"
+        for path, place in papers.items():
+            include[str(path)] = f"{self.metadata.name}-{self.metadata.version}.dist-info/{place}"
+        for program in programs:
+            build_data["shared_scripts"][str(program)] = program.name
         # The command looks in ../lib/wave32.
-        for library in libraries:
-            build_data["shared_data"][str(library)] = f"lib/wave32/{library.name}"
+        for library, place in libraries.items():
+            build_data["shared_data"][str(library)] = f"lib/wave32/{place}"
+
+    def dist(self, parts):
+        folder = parts / "lib"
+        libraries = {path: path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()}
+        papers = {
+            parts / "sbom.cdx.json": "sboms/wave32.cdx.json",
+            parts / "THIRD-PARTY-LICENSES.txt": "licenses/THIRD-PARTY-LICENSES.txt",
+        }
+        native = parts / "_native.abi3.so"
+        return (
+            sorted((parts / "bin").iterdir()),
+            libraries,
+            native if native.exists() else None,
+            {path: place for path, place in papers.items() if path.exists()},
+        )
 
     def cargo(self, root):
         target = Path(os.environ.get("CARGO_TARGET_DIR") or root / "target")
@@ -40,4 +53,5 @@ class WheelHook(BuildHookInterface):
             subprocess.run(command, cwd=root, check=True, env={**os.environ, "CARGO_TARGET_DIR": str(target)})
         except FileNotFoundError:
             raise SystemExit("wave32: building needs Rust: https://rustup.rs") from None
-        return target / "release"
+        built = target / "release"
+        return [built / "wave32"], {}, built / "lib_native.so", {}

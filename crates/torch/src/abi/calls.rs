@@ -93,9 +93,13 @@ macro_rules! table {
                     $($name: unsafe { find::<$type>(libraries, stringify!($name)) }
                         .ok_or(Error::MissingSymbol(stringify!($name)))?,)*
                     // SAFETY: as above; mangled names fix their own C++ signature.
-                    $($optional: unsafe { find::<$otype>(libraries, $symbol) },)*
+                    $($optional: if is_hidden($symbol) { None } else { unsafe { find::<$otype>(libraries, $symbol) } },)*
                 })
             }
+
+            /// What may be missing, of any torch from 2.10 on: everything outside its stable C ABI that is looked up.
+            #[cfg(feature = "fault-injection")]
+            pub const OPTIONAL: &[&str] = &[$($symbol,)*];
         }
     };
 }
@@ -274,6 +278,17 @@ pub fn load() -> Result<(), Error> {
 /// The functions.
 pub fn api() -> &'static Api {
     API.get().expect("the module's init loads the table before anything can call a kernel")
+}
+
+/// A test hides symbols, as if torch did not have them: WAVE32_TEST_WITHOUT=SYMBOL,... or `all`.
+#[cfg(feature = "fault-injection")]
+fn is_hidden(symbol: &str) -> bool {
+    let hidden = std::env::var("WAVE32_TEST_WITHOUT").unwrap_or_default();
+    hidden == "all" || hidden.split(',').any(|name| name == symbol)
+}
+#[cfg(not(feature = "fault-injection"))]
+const fn is_hidden(_: &str) -> bool {
+    false
 }
 
 /// # Safety

@@ -69,6 +69,13 @@ mod _native {
         (OLDEST, NEWEST)
     }
 
+    /// Symbols outside torch's stable C ABI that are looked up; WAVE32_TEST_WITHOUT hides some.
+    #[cfg(feature = "fault-injection")]
+    #[pyfunction]
+    fn optional_symbols() -> Vec<&'static str> {
+        calls::Api::OPTIONAL.to_vec()
+    }
+
     /// Takes the Python guard's place; for a torch of known layout.
     #[pyfunction]
     fn settle_guard() -> Result<(), Error> {

@@ -1,0 +1,97 @@
+#!/bin/sh
+# Installs the wheel as a stranger does, uses it, and takes it off again; nothing may be left.
+#
+#   scripts/stranger.sh WHEEL FOLDER [SITE]
+#
+# FOLDER gets a virtual environment of python3, and a home. PyTorch is the one in SITE, another environment's site-packages
+# folder; without SITE pip installs WAVE32_TORCH (default: torch) first. FULL=1 trains the whole demo too.
+set -eu
+
+wheel=$(realpath "$1")
+folder=$(realpath -m "$2")
+site=${3:-}
+rm -rf "$folder"
+mkdir -p "$folder/home"
+export HOME="$folder/home" XDG_CACHE_HOME="$folder/home/cache" XDG_STATE_HOME="$folder/home/state" PYTHONDONTWRITEBYTECODE=1
+unset PYTHONPATH CARGO_TARGET_DIR
+cd "$folder/home"
+
+step() {
+    echo "stranger: $*"
+}
+step a virtual environment with PyTorch
+python3 -m venv "$folder/venv"
+PATH=$folder/venv/bin:$PATH
+if [ -n "$site" ]; then
+    echo "$site" > "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+else
+    pip install --quiet --no-compile "${WAVE32_TORCH:-torch}"
+fi
+installed() {
+    find "$folder/venv" ! -type d | sort
+}
+installed > "$folder/before"
+
+step pip install "$(basename "$wheel")"
+pip install --quiet --no-index --no-deps "$wheel"
+wave32 --version
+libraries=$folder/venv/lib/wave32
+step what is here
+code=0
+wave32 doctor > doctor.txt || code=$?
+# 1: something is wrong on this machine, and the doctor says what.
+[ "$code" -le 1 ] || {
+    cat doctor.txt
+    exit 1
+}
+wave32 devices
+[ ! -e "$libraries/libMIOpen.so.1" ] || wave32 run --route rocm --dry-run -- true 2>&1 | sed -n 1,3p || true
+step the seeds
+wave32 verify seeds --max-gflop 0.0005 --dtype f32 > verify.txt || {
+    cat verify.txt
+    exit 1
+}
+tail -n 1 verify.txt
+step a training step
+python - <<'PYTHON'
+from copy import deepcopy
+import torch, wave32
+
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(),
+                            torch.nn.Linear(8 * 32 * 32, 10))
+image, label = torch.randn(4, 3, 32, 32), torch.tensor([1, 2, 3, 4])
+losses = {}
+for device in "cpu", "wave":
+    copy = deepcopy(model).to(device)
+    optimizer = torch.optim.SGD(copy.parameters(), 0.1)
+    losses[device] = []
+    for _ in range(3):
+        loss = torch.nn.functional.cross_entropy(copy(image.to(device)), label.to(device))
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        losses[device].append(loss.item())
+print(torch.__version__, torch.wave.get_device_name(), losses)
+assert all(abs(a - b) < 1e-3 for a, b in zip(losses["cpu"], losses["wave"])), losses
+assert not torch.wave.fallbacks(), torch.wave.fallbacks()
+PYTHON
+step an unmodified script that says cuda
+cat > script.py <<'PYTHON'
+import torch
+
+assert torch.cuda.is_available()
+layer = torch.nn.Conv2d(3, 4, 3).cuda()
+print("cuda:", torch.cuda.get_device_name(), layer(torch.ones(1, 3, 8, 8, device="cuda")).sum().item())
+PYTHON
+wave32 run -- python script.py
+if [ -n "${FULL:-}" ]; then
+    step the demo
+    wave32 demo
+fi
+step uninstall
+pip uninstall --quiet --yes wave32
+installed > "$folder/after"
+diff "$folder/before" "$folder/after" || {
+    echo 'stranger: pip left these' >&2
+    exit 1
+}
+echo 'stranger: all right'
