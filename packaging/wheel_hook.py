@@ -24,7 +24,7 @@ class WheelHook(BuildHookInterface):
         if native:
             include[str(native)] = "wave32/_native.abi3.so"
         for path, place in papers.items():
-            include[str(path)] = f"{self.metadata.name}-{self.metadata.version}.dist-info/{place}"
+            include[str(path)] = f"{self.metadata.name.replace('-', '_')}-{self.metadata.version}.dist-info/{place}"
         for program in programs:
             build_data["shared_scripts"][str(program)] = program.name
         # The command looks in ../lib/wave32.

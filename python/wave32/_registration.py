@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import warnings
 
 import torch
 
@@ -45,6 +46,10 @@ class _Guard(torch._C._acc.DeviceGuard):
     type_ = staticmethod(functools.partial(getattr, torch._C._autograd.DeviceType, "PrivateUse1"))
 
 
+def version(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers[:2]))
+
+
 def register() -> None:
     """Makes `wave` a device of this process. Opens nothing: that is the first use's business."""
     torch.utils.rename_privateuse1_backend(NAME)
@@ -55,6 +60,12 @@ def register() -> None:
     _native.register_kernels()
     oldest, newest = _native.torch_versions()
     known = oldest <= VERSION <= newest
+    if VERSION > newest:
+        warnings.warn(
+            f"wave32 was tried with torch {version(oldest)} to {version(newest)}, and this is {version(VERSION)}: it works "
+            "without what reaches into torch's insides; look for a newer wave32",
+            stacklevel=2,
+        )
     if known:
         _native.settle_guard()
     _fallback.register()
