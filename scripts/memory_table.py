@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Device memory of a training step and of inference on the device `wave`, by batch: `docs/memory.json`.
 
-    python scripts/memory_table.py [--models resnet18,unet] [--size 224] [--batches 1,2,4] [--out docs/memory.json]
+    python scripts/memory_table.py [--models resnet18,unet] [--size 64] [--batches 32,64] [--modes train,infer] [--out docs/memory.json]
 
 Each row is a process of its own. It does two training steps (forward, loss, backward, SGD with momentum) or two forward
 passes without gradients, and tells the most bytes that tensors held (`torch.wave.max_memory_allocated`) and that the heap
-held of the driver's memory (`torch.wave.max_memory_reserved`). Images are random: memory does not depend on values.
+held of the driver's memory (`torch.wave.max_memory_reserved`). Images are random: memory does not depend on values. The
+optimizer's state and the gradients are there beside the activations; with few images they decide, with many the activations.
 """
 
 import argparse
@@ -56,8 +57,9 @@ def one(name, mode, batch, size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="mobilenet_v2,resnet18,unet,efficientnet_b0,resnet50,densenet121")
-    parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--batches", default="1,2,4")
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--batches", default="32,64")
+    parser.add_argument("--modes", default="train,infer")
     parser.add_argument("--out", default=str(ROOT / "docs/memory.json"))
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -68,8 +70,8 @@ def main():
         return
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     rows = []
-    for name in options.models.split(","):
-        for mode in ("train", "infer"):
+    for mode in options.modes.split(","):
+        for name in options.models.split(","):
             for batch in options.batches.split(","):
                 command = [sys.executable, __file__, "--size", str(options.size), "--one", name, mode, batch]
                 done = subprocess.run(command, capture_output=True, text=True)
