@@ -72,3 +72,8 @@ def on_page_markdown(markdown, page, config, files):
         return f'<span title="{to}">{text}</span>'
 
     return LINK.sub(lead, markdown)
+
+
+def on_page_content(html, page, config, files):
+    # A bar in a table's code is written with a backslash, which GitHub takes away and Python-Markdown does not.
+    return re.sub(r"<code>[^<]*</code>", lambda code: code[0].replace("\\|", "|"), html)
