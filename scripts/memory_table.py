@@ -30,7 +30,6 @@ def build(name):
 def one(name, mode, batch, size):
     """One row, in this process."""
     import torch
-
     import wave32  # noqa: F401 (the device)
 
     model = build(name).to("wave")
