@@ -175,7 +175,8 @@ class Variables(unittest.TestCase):
         self.product, self.other = variables()
         self.page = [r for r in rows((DOCS / "variables.md").read_text()) if NAME.search(r[0])]
         tests = section((DOCS / "TESTING.md").read_text(), "## Variables of the tests")
-        self.tests = {name for row in rows(tests, 3) for name in NAME.findall(row[0])}
+        self.test_rows = [set(NAME.findall(row[0])) for row in rows(tests, 3) if NAME.search(row[0])]
+        self.tests = set().union(*self.test_rows)
 
     def test_the_sources_have_what_one_expects(self):
         for name in ("WAVE32_SOLVER", "WAVE32_CUDA", "WAVE32_VGPU_TRACE", "WAVE32_INJECT"):
@@ -194,7 +195,9 @@ class Variables(unittest.TestCase):
         for row in self.page:
             names = {name for cell in row[:2] for name in NAME.findall(cell)}
             self.assertTrue(names & known, f"{row[0]}: nothing reads it")
-        self.assertEqual(sorted(self.tests - known), [])
+        for names in self.test_rows:
+            # The last of a row may be an older name.
+            self.assertTrue(names & known, f"{names}: nothing reads it")
 
     def test_documents_name_no_other_variable(self):
         said = {name for row in self.page for cell in row[:2] for name in NAME.findall(cell)} | self.tests
