@@ -20,4 +20,4 @@ outside=$(grep -rlE '(src|@import)[= ]*"?https?://|<link[^>]+(stylesheet|preconn
     echo "docs: these load something from elsewhere: $outside" >&2
     exit 1
 }
-echo "docs: $site/index.html"
+echo "docs: $site/index.html (for the search: python3 -m http.server --directory $site)"
