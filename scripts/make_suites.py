@@ -99,7 +99,7 @@ def write_seeds():
                 body.append(line(q, label))
                 count += 1
     head = [
-        "# The shapes on which MIOpen hangs or crawls on RDNA1, and those beside them.",
+        "# The shapes on which MIOpen was reported to hang or crawl on RDNA1, and those beside them.",
         "# Made by scripts/make_suites.py seeds.",
         f"# problems {count}",
     ]

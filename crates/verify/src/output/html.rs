@@ -83,7 +83,10 @@ fn devices(report: &Report, out: &mut String) -> std::fmt::Result {
 }
 
 fn groups(report: &Report, out: &mut String) -> std::fmt::Result {
-    writeln!(out, "<h2>Summary</h2><table><thead><tr><th>Device<th>Type<th>Pass<th class=n>Passed")?;
+    writeln!(
+        out,
+        "<h2>Summary</h2><div class=\"scroll\"><table><thead><tr><th>Device<th>Type<th>Pass<th class=n>Passed"
+    )?;
     let shown = [
         Verdict::Wrong,
         Verdict::Crash,
@@ -109,7 +112,7 @@ fn groups(report: &Report, out: &mut String) -> std::fmt::Result {
             tally.worst.map_or(("-".into(), "-".into()), |(e, b)| (format!("{e:.1e}"), format!("{b:.1e}")));
         writeln!(out, "<td class=n>{error}<td class=n>{bound}</tr>")?;
     }
-    writeln!(out, "</tbody></table>")
+    writeln!(out, "</tbody></table></div>")
 }
 
 /// Bars: how many problems reached which share of their bound, on a logarithmic scale.
@@ -290,5 +293,15 @@ mod tests {
             assert!(!page.contains(outside), "the page refers to the outside: {outside}");
         }
         assert!(page.contains("FAILED") && page.contains("HANG") && page.contains("</html>"));
+    }
+
+    /// On a telephone a wide table scrolls in its own box, not the page.
+    #[test]
+    fn every_table_is_in_a_box_that_scrolls() {
+        let page = page(&report());
+        assert_eq!(page.matches("<table").count(), 2);
+        assert_eq!(page.matches("<div class=\"scroll\"><table").count(), 2);
+        assert_eq!(page.matches("</table></div>").count(), 2);
+        assert!(STYLE.contains(".scroll { overflow: auto;"));
     }
 }
