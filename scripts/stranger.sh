@@ -82,7 +82,8 @@ assert torch.cuda.is_available()
 layer = torch.nn.Conv2d(3, 4, 3).cuda()
 print("cuda:", torch.cuda.get_device_name(), layer(torch.ones(1, 3, 8, 8, device="cuda")).sum().item())
 PYTHON
-wave32 run -- python script.py
+# Its GPU may be the software driver.
+wave32 run --route vulkan -- python script.py
 if [ -n "${FULL:-}" ]; then
     step the demo
     wave32 demo

@@ -157,7 +157,7 @@ def main():
         prog="wave32 demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--epochs", type=int, help="default: 6, or 3 on a software driver")
-    parser.add_argument("--batch", type=int, default=48)
+    parser.add_argument("--batch", type=int, help="default: 48, or 32 on a software driver")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--devices", nargs="+", default=["wave", "cpu"], help="default: wave cpu")
     parser.add_argument("--out", type=Path, default=Path("wave32-demo"), help="folder of the plot and the figures")
@@ -166,9 +166,10 @@ def main():
         import wave32  # noqa: F401
 
         print(f"wave: {torch.wave.get_device_name()}")
-    if options.epochs is None:
-        software = "wave" in options.devices and torch.wave.get_device_properties().kind == "cpu"
-        options.epochs = 3 if software else 6
+    # A software driver takes as long as its machine has cores for.
+    software = "wave" in options.devices and torch.wave.get_device_properties().kind == "cpu"
+    options.epochs = options.epochs or (3 if software else 6)
+    options.batch = options.batch or (32 if software else 48)
     options.out.mkdir(parents=True, exist_ok=True)
     runs = {device: train(device, options.epochs, options.batch, options.seed) for device in options.devices}
     print()
