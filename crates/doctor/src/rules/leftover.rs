@@ -1,6 +1,6 @@
 //! What earlier attempts left behind.
 
-use super::manager::reinstall;
+use super::manager::{manager, reinstall};
 use crate::facts::{Facts, Leftover, LeftoverKind};
 use crate::finding::{Fix, Found, Rule, Severity};
 use wave32_profile::Route;
@@ -137,17 +137,30 @@ pub(super) const RULES: &[Rule] = &[
         id: "library-backup",
         severity: Severity::Note,
         routes: &[Route::Rocm],
-        meaning: "A copy beside a library is what a replacement by hand leaves; the library in use may still be the replacement.",
-        source: "https://man7.org/linux/man-pages/man8/ldconfig.8.html",
-        check: |facts| {
-            found(facts, LeftoverKind::Backup, "was put aside", |_, _| {
-                Fix::text(
-                    "compare it with the library in use before you remove either; reinstalling the package settles both",
-                )
-            })
-        },
+        meaning: "A copy beside a library is what a replacement by hand leaves. Either of the two may be the patched one: some \
+                  guides copy the new library to the backup's name before they install it. Only the package's checksum tells.",
+        source: "https://man7.org/linux/man-pages/man1/dpkg.1.html",
+        check: |facts| found(facts, LeftoverKind::Backup, "was put aside", backup),
     },
 ];
+
+/// Never the copy back: the package's own file.
+fn backup(facts: &Facts, leftover: &Leftover) -> Fix {
+    let base = |path: &str| path.split_once(".so").map(|(base, _)| base.to_string());
+    let library =
+        facts.rocm.iter().flat_map(|r| &r.libraries).find(|l| base(&l.path) == base(&leftover.path));
+    match (library.and_then(|l| l.package.as_deref()), manager(facts)) {
+        (Some(package), Some(manager)) => Fix::run(
+            "do not copy it back. The first command lists what differs from the package, the second one puts the package's \
+             files back; then remove the copy",
+            &[&manager.verify(package), &manager.reinstall(package)],
+        ),
+        _ => Fix::text(
+            "do not copy it back. Compare the library in use with its package (dpkg -V, rpm -V or pacman -Qkk and the \
+             package's name), install the package again if it differs, then remove the copy",
+        ),
+    }
+}
 
 fn remove(_: &Facts, leftover: &Leftover) -> Fix {
     Fix::RemoveLeftover { path: leftover.path.clone() }

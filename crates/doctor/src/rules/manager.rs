@@ -34,6 +34,15 @@ impl Manager {
         }
     }
 
+    /// Compares the files of packages with the checksums that the packages came with.
+    pub(super) fn verify(self, packages: &str) -> String {
+        match self {
+            Self::Apt => format!("dpkg -V {packages}"),
+            Self::Dnf | Self::Zypper => format!("rpm -V {packages}"),
+            Self::Pacman => format!("pacman -Qkk {packages}"),
+        }
+    }
+
     pub(super) fn reinstall(self, packages: &str) -> String {
         match self {
             Self::Apt => format!("sudo apt install --reinstall {packages}"),

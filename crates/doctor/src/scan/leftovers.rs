@@ -1,5 +1,6 @@
 //! What earlier attempts left behind: replaced libraries, shims, linked databases, caches, our own halves.
 
+use super::packages;
 use super::rocm::{LIBRARIES, database_folders};
 use crate::code_objects;
 use crate::facts::{Facts, Leftover, LeftoverKind, Library, Preloaded, Rocm};
@@ -33,7 +34,7 @@ pub(super) fn leftovers(system: &System, facts: &Facts, sources: &[String]) -> V
     half_applied(system, &mut add);
     for rocm in &facts.rocm {
         for library in &rocm.libraries {
-            replaced(system, library, &mut add);
+            replaced(system, rocm, library, &mut add);
         }
         side_install(rocm, &mut add);
         linked_databases(system, rocm, &mut add);
@@ -66,7 +67,7 @@ fn half_applied(system: &System, add: &mut Add) {
     }
 }
 
-fn replaced(system: &System, library: &Library, add: &mut Add) {
+fn replaced(system: &System, rocm: &Rocm, library: &Library, add: &mut Add) {
     if library.intact == Some(false) && library.ours.is_none() {
         let package = library.package.as_deref().unwrap_or("its package");
         add(
@@ -77,12 +78,43 @@ fn replaced(system: &System, library: &Library, add: &mut Add) {
     }
     let Some((folder, _)) = library.path.rsplit_once('/') else { return };
     for name in system.names(folder) {
-        let ours = LIBRARIES.iter().any(|(_, file)| name.starts_with(file));
-        if ours && BACKUP_ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+        let Some((kind, _)) = LIBRARIES.iter().find(|(_, file)| name.starts_with(file)) else { continue };
+        if BACKUP_ENDINGS.iter().any(|ending| name.ends_with(ending)) {
             let path = format!("{folder}/{name}");
-            add(LeftoverKind::Backup, &path, "a copy made before the library beside it was replaced".into());
+            let evidence = rocm.library(kind).and_then(|used| backup(system, &path, used));
+            let untold = "nothing tells whether it or the library in use is the package's";
+            add(LeftoverKind::Backup, &path, evidence.unwrap_or_else(|| untold.into()));
         }
     }
+}
+
+/// Whose contents a copy beside a library has, where that can be told.
+fn backup(system: &System, path: &str, used: &Library) -> Option<String> {
+    let size = system.size(path)?;
+    let known = packages::known_sum(system, &used.path);
+    let same_size = system.size(&used.path) == Some(size);
+    if (known.is_none() && !same_size) || !system.grant(size) {
+        return None;
+    }
+    let sum = packages::sum(system, path)?;
+    let name = used.path.rsplit('/').next().unwrap_or_default();
+    if let Some((package, packaged)) = &known
+        && *packaged == sum
+    {
+        return Some(format!("it is the file that package {package} has"));
+    }
+    let is_used = same_size && system.grant(size) && packages::sum(system, &used.path)? == sum;
+    Some(match (is_used, known) {
+        (true, Some((package, _))) => format!(
+            "it has the contents of {name}, which is in use, and that is not the file that package {package} has: the \
+             original is in neither"
+        ),
+        (true, None) => format!("it has the contents of {name}, which is in use: it saves nothing"),
+        (false, Some((package, _))) => {
+            format!("it is neither {name}, which is in use, nor the file that package {package} has")
+        }
+        (false, None) => return None,
+    })
 }
 
 /// A folder such as /opt/rocm-miopen-rdna1: packages make /opt/rocm and /opt/rocm-5.7.1.
