@@ -386,7 +386,8 @@ fn the_documentation_lists_every_rule() {
 fn a_backup_may_be_the_replacement() {
     let diagnosis = diagnose("backup-trap");
     let of = |name: &str| {
-        let found = |f: &&wave32_doctor::finding::Finding| f.rule == "library-backup" && f.what.contains(name);
+        let found =
+            |f: &&wave32_doctor::finding::Finding| f.rule == "library-backup" && f.what.contains(name);
         diagnosis.findings.iter().find(found).unwrap_or_else(|| panic!("{name}"))
     };
     for (name, evidence) in [

@@ -23,8 +23,7 @@ const INTERPOSED: &[&str] = &[
 ];
 const BACKUP_ENDINGS: &[&str] = &[".backup", ".bak", ".old", ".orig", ".original", ".save"];
 
-/// `sources` are those of the compute driver that were edited.
-pub(super) fn leftovers(system: &System, facts: &Facts, sources: &[String]) -> Vec<Leftover> {
+pub(super) fn leftovers(system: &System, facts: &Facts) -> Vec<Leftover> {
     let mut found = Vec::new();
     let mut add = |kind, path: &str, evidence: String| {
         if !found.iter().any(|l: &Leftover| l.kind == kind && l.path == path) {
@@ -40,7 +39,7 @@ pub(super) fn leftovers(system: &System, facts: &Facts, sources: &[String]) -> V
         linked_databases(system, rocm, &mut add);
     }
     preloads(system, facts, &mut add);
-    kernel_module(facts, sources, &mut add);
+    kernel_module(facts, &mut add);
     caches(system, facts, &mut add);
     found
 }
@@ -197,15 +196,33 @@ fn preloads(system: &System, facts: &Facts, add: &mut Add) {
     }
 }
 
-fn kernel_module(facts: &Facts, sources: &[String], add: &mut Add) {
+fn kernel_module(facts: &Facts, add: &mut Add) {
     let driver = &facts.driver;
-    if let [first, rest @ ..] = sources {
+    if let [first, rest @ ..] = driver.changed_sources.as_slice() {
         let others = if rest.is_empty() { String::new() } else { format!(", like {} others,", rest.len()) };
         add(
             LeftoverKind::DriverSources,
             first,
             format!("it{others} is not the file that package amdgpu-dkms has"),
         );
+    }
+    if let (Some(false), Some(version)) = (driver.dkms_packaged, driver.dkms.first()) {
+        let evidence =
+            "DKMS builds a module from it at every kernel update, and no package has it".to_string();
+        return add(LeftoverKind::KernelModule, &format!("/usr/src/amdgpu-{version}"), evidence);
+    }
+    if let Some(file) = &driver.file {
+        let built = file.is_of_dkms() && !driver.dkms.is_empty();
+        // A kernel that was built by hand has modules of no package, and nothing under them.
+        if file.owned == Some(false) && file.over && !built {
+            let evidence = "`modprobe amdgpu` loads it, and no package has it".to_string();
+            return add(LeftoverKind::KernelModule, &file.path, evidence);
+        }
+        if file.intact == Some(false) {
+            let package = file.package.as_deref().unwrap_or("its package");
+            let evidence = format!("it is not the file that package {package} has");
+            return add(LeftoverKind::KernelModule, &file.path, evidence);
+        }
     }
     let out_of_tree = driver.taint.as_deref().is_some_and(|t| t.contains('O'));
     if let (Some(loaded), Some(file)) = (&driver.srcversion, &driver.file_srcversion)

@@ -7,7 +7,7 @@ use crate::system::System;
 use md5::{Digest, Md5};
 use std::io::Read;
 
-const INFO: &str = "/var/lib/dpkg/info";
+pub(super) const INFO: &str = "/var/lib/dpkg/info";
 /// Beginnings of the names of packages that have such libraries, AMD's and Debian's.
 const PACKAGES: &[&str] = &[
     "hip-runtime-amd",
