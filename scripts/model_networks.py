@@ -113,7 +113,7 @@ def modelled(launcher, card, work):
         command = [launcher, "run", "--card", card, "--time", "--sample", "--report", report, "--", sys.executable]
         done = subprocess.run(
             [*command, "-c", NETWORK, name, str(batch), step, dtype],
-            capture_output=True, text=True, timeout=1800, check=False, env={**os.environ, "WAVE_TIMEOUT": "1800"},
+            capture_output=True, text=True, timeout=1800, check=False, env={**os.environ, "WAVE32_TIMEOUT": "1800"},
         )
         if done.returncode:
             print(done.stderr, file=sys.stderr)

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-os.environ.setdefault("WAVE_FALLBACK", "quiet")
+os.environ.setdefault("WAVE32_FALLBACK", "quiet")
 # A shell's background job ignores Ctrl-C, and so would every program started from these tests.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -20,10 +20,10 @@ from against_cpu import ran_on_cpu
 
 @pytest.fixture(autouse=True)
 def fresh_seed(request):
-    seed = int(os.environ.get("WAVE_TEST_SEED", torch.seed() % 2**31))
+    seed = int(os.environ.get("WAVE32_TEST_SEED", torch.seed() % 2**31))
     torch.manual_seed(seed)
     request.node.user_properties.append(("seed", seed))
-    print(f"WAVE_TEST_SEED={seed}")
+    print(f"WAVE32_TEST_SEED={seed}")
     return seed
 
 

@@ -21,7 +21,7 @@ import time
 import warnings
 import zlib
 
-os.environ.setdefault("WAVE_FALLBACK", "quiet")
+os.environ.setdefault("WAVE32_FALLBACK", "quiet")
 
 SECONDS = 120
 

@@ -159,16 +159,40 @@ def test_refused_fallback(run_python):
             print("refused natively", error)
         print(x.cpu().sum().item(), torch.wave.fallbacks())
         """,
-        WAVE_FALLBACK="error",
+        WAVE32_FALLBACK="error",
     )
     assert "refused " in out and "refused natively" in out and "aten::mode" in out and "3.0 {}" in out
 
 
 def test_fallback_is_told_once(run_python):
     out = run_python(
-        "x = torch.ones(3, device='wave')\nfor _ in range(3): torch.mode(x, 0)", WAVE_FALLBACK="warn"
+        "x = torch.ones(3, device='wave')\nfor _ in range(3): torch.mode(x, 0)", WAVE32_FALLBACK="warn"
     )
     assert out.count("aten::mode runs on the CPU") == 1
+
+
+def test_the_older_names_of_variables(run_python):
+    # An empty variable counts as unset; a variable's own name wins.
+    modes = """
+        x = torch.ones(3, device="wave")
+        try:
+            torch.mode(x, 0)
+            print("ran")
+        except NotImplementedError as error:
+            print("refused")
+        """
+    assert "refused" in run_python(modes, WAVE_FALLBACK="error", WAVE32_FALLBACK="")
+    assert "ran" in run_python(modes, WAVE_FALLBACK="error", WAVE32_FALLBACK="quiet")
+    index = """
+        try:
+            torch.ones(4, device="wave")[torch.tensor([9], device="wave")]
+            print("late")
+            torch.wave.synchronize()
+        except IndexError:
+            print("told")
+        """
+    assert "late" not in run_python(index, WAVE_LAUNCH_BLOCKING="1")
+    assert "late" in run_python(index, WAVE_LAUNCH_BLOCKING="1", WAVE32_LAUNCH_BLOCKING="0")
 
 
 def test_environment(run_python):
@@ -179,10 +203,18 @@ def test_environment(run_python):
         except torch.OutOfMemoryError as error:
             print("capped")
         """,
-        WAVE_MEMORY_CAP="32M",
+        WAVE32_MEMORY_CAP="32M",
     )
     assert "capped" in out
-    for name, value in [("WAVE_MEMORY_CAP", "much"), ("WAVE_VISIBLE_DEVICES", "x"), ("WAVE_TIMEOUT", "-1")]:
+    # Older names, which begin with WAVE_, are read too.
+    for name, value in [
+        ("WAVE32_MEMORY_CAP", "much"),
+        ("WAVE32_VISIBLE_DEVICES", "x"),
+        ("WAVE32_TIMEOUT", "-1"),
+        ("WAVE_MEMORY_CAP", "much"),
+        ("WAVE_VISIBLE_DEVICES", "x"),
+        ("WAVE_TIMEOUT", "-1"),
+    ]:
         out = run_python(
             """
             try:

@@ -69,7 +69,7 @@ def test_a_wait_past_its_deadline_raises_and_the_process_goes_on(run_python):
             torch.ones(3, device="wave")
         except RuntimeError as error:
             print("later:", error)
-        os.environ["WAVE_TIMEOUT"] = "60"
+        os.environ["WAVE32_TIMEOUT"] = "60"
         torch.wave.reopen()
         y = torch.ones(3, device="wave")
         try:
@@ -79,7 +79,7 @@ def test_a_wait_past_its_deadline_raises_and_the_process_goes_on(run_python):
         del x
         print(y.sum().item())
         """,
-        WAVE_TIMEOUT="0.000001",
+        WAVE32_TIMEOUT="0.000001",
     )
     assert "told: wave: the GPU did not finish" in out and "later:" in out and "gone:" in out and "3.0" in out
 

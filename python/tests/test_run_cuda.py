@@ -195,9 +195,17 @@ def test_checkpoints_are_those_of_cuda(run_lines, tmp_path):
 def test_a_process_takes_the_card_of_its_rank(run_lines):
     script = """
         import os
-        print("card", os.environ["WAVE_VISIBLE_DEVICES"], torch.ones(2, device=f"cuda:{os.environ['LOCAL_RANK']}").sum().item())
+        print("card", os.environ["WAVE32_VISIBLE_DEVICES"], torch.ones(2, device=f"cuda:{os.environ['LOCAL_RANK']}").sum().item())
     """
     assert "card 0 2.0" in run_lines(script, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2", WAVE32_CARDS="7,0")
+    # The user's own choice stays, under its older name too.
+    script = """
+        import os
+        print("card", os.environ.get("WAVE32_VISIBLE_DEVICES"), torch.ones(2, device="cuda").sum().item())
+    """
+    rank = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "WAVE32_CARDS": "7,7"}
+    assert "card 0 2.0" in run_lines(script, WAVE32_VISIBLE_DEVICES="0", **rank)
+    assert "card None 2.0" in run_lines(script, WAVE_VISIBLE_DEVICES="0", **rank)
 
 
 def test_without_the_variable_nothing_changes(run_lines):

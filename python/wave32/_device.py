@@ -33,7 +33,7 @@ def _forget() -> None:
 
 
 def device_count() -> int:
-    """1 where a Vulkan device can be used, else 0. `WAVE_VISIBLE_DEVICES` says which one it is."""
+    """1 where a Vulkan device can be used, else 0. `WAVE32_VISIBLE_DEVICES` says which one it is."""
     global _count
     if _is_in_bad_fork():
         return 0
@@ -68,7 +68,7 @@ def _index(device: Any) -> int:
         return 0
     index = device if isinstance(device, int) else torch.device(device).index
     if index not in (None, 0, -1):
-        raise RuntimeError(f"a process has one wave device, of index 0: {device} is none (see WAVE_VISIBLE_DEVICES)")
+        raise RuntimeError(f"a process has one wave device, of index 0: {device} is none (see WAVE32_VISIBLE_DEVICES)")
     return 0
 
 
@@ -96,7 +96,7 @@ class device:
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits for all work, at most `WAVE_TIMEOUT` seconds (60)."""
+    """Waits for all work, at most `WAVE32_TIMEOUT` seconds (60)."""
     _index(device)
     _native.synchronize()
 

@@ -1,6 +1,6 @@
 """`torch.distributed` for tensors of the wave device: gloo, with the data staged through the host.
 
-`torch.distributed.init_process_group("wave")`, one process a card (`WAVE_VISIBLE_DEVICES`). Tensors of the CPU may be
+`torch.distributed.init_process_group("wave")`, one process a card (`WAVE32_VISIBLE_DEVICES`). Tensors of the CPU may be
 used in the same group. Every operation is done when its call returns.
 """
 

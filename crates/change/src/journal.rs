@@ -75,6 +75,9 @@ pub struct Manifest {
     pub undoes: Option<u64>,
     /// In the order in which they are done.
     pub steps: Vec<Step>,
+    /// Commands that were to be run once all of it was done; they are no part of what is taken back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<String>,
 }
 
 impl Manifest {

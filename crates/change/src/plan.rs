@@ -29,18 +29,25 @@ pub struct ChangePlan {
     pub(super) title: String,
     pub(super) undoes: Option<u64>,
     pub(super) steps: Vec<Planned>,
+    pub(super) then: Vec<String>,
 }
 
 impl ChangePlan {
     /// Nothing to do? (To take back what somebody has taken back by hand is to be written down, at least.)
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.undoes.is_none()
+        self.steps.is_empty() && self.then.is_empty() && self.undoes.is_none()
     }
 
     /// The steps, for programs.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter().map(|planned| &planned.step)
+    }
+
+    /// Commands to run once the files are changed; whoever carries out the plan runs them.
+    #[must_use]
+    pub fn then(&self) -> &[String] {
+        &self.then
     }
 
     /// The changes as a unified diff, with paths and contents made safe for a terminal.
@@ -78,6 +85,9 @@ impl ChangePlan {
                 let _ = writeln!(out, "({note})");
             }
         }
+        for command in &self.then {
+            let _ = writeln!(out, "then run: {command}");
+        }
         out
     }
 }
@@ -93,7 +103,10 @@ impl<'r> Draft<'r> {
     /// An empty plan; `title` tells what it is for.
     #[must_use]
     pub fn new(root: &'r Root, title: impl Into<String>) -> Self {
-        Self { root, plan: ChangePlan { title: title.into(), undoes: None, steps: Vec::new() } }
+        Self {
+            root,
+            plan: ChangePlan { title: title.into(), undoes: None, steps: Vec::new(), then: Vec::new() },
+        }
     }
 
     /// Gives `path` the contents that `edit` makes of the present ones (none: no such file). Links are followed;
@@ -213,6 +226,13 @@ impl<'r> Draft<'r> {
         let step = Step::Move { from: real, to: PathBuf::new() };
         self.plan.steps.push(Planned { step, before: None, after: None, note: None });
         Ok(())
+    }
+
+    /// A command to run once the files are changed. One that is in the plan already comes last.
+    pub fn then(&mut self, command: impl Into<String>) {
+        let command = command.into();
+        self.plan.then.retain(|other| *other != command);
+        self.plan.then.push(command);
     }
 
     /// Puts a file with these contents in the place of `path`, which is kept as it is, to the inode, under the name

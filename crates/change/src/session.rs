@@ -73,6 +73,7 @@ impl Session<'_> {
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             undoes: plan.undoes,
             steps,
+            then: plan.then.clone(),
         };
         let done = self.prepare(id, &manifest, plan).and_then(|()| self.carry_out(id, &manifest, plan));
         let Err(cause) = done else { return Ok(Some(id)) };

@@ -28,6 +28,9 @@ pub struct Made {
     pub created: u64,
     /// Taken back since.
     pub undone: bool,
+    /// Commands that belonged to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<String>,
 }
 
 impl Store {
@@ -127,10 +130,10 @@ pub(super) fn history(journal: &Journal) -> Result<Vec<Made>, ChangeError> {
         if stage != Stage::Done {
             continue;
         }
-        let Manifest { title, created, undoes, .. } = journal.read(id, stage)?;
+        let Manifest { title, created, undoes, then, .. } = journal.read(id, stage)?;
         match undoes {
             Some(undone) => made.iter_mut().filter(|m| m.id == undone).for_each(|m| m.undone = true),
-            None => made.push(Made { id, title, created, undone: false }),
+            None => made.push(Made { id, title, created, undone: false, then }),
         }
     }
     Ok(made)

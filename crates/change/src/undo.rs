@@ -99,8 +99,12 @@ impl Session<'_> {
     pub fn plan_undo(&self, id: u64) -> Result<ChangePlan, ChangeError> {
         let history = super::store::history(&self.journal)?;
         let made = history.iter().find(|made| made.id == id).ok_or(ChangeError::NoSuchChange(id))?;
-        let mut plan =
-            ChangePlan { title: format!("undo: {}", made.title), undoes: Some(id), steps: Vec::new() };
+        let mut plan = ChangePlan {
+            title: format!("undo: {}", made.title),
+            undoes: Some(id),
+            steps: Vec::new(),
+            then: Vec::new(),
+        };
         if made.undone {
             plan.undoes = None;
             return Ok(plan);

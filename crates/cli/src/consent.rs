@@ -107,7 +107,8 @@ impl Consent {
     fn report(&self, plan: &ChangePlan, id: Option<u64>) -> Result<()> {
         if self.json {
             let steps: Vec<&Step> = plan.steps().collect();
-            let report = serde_json::json!({ "change": id, "steps": steps, "diff": plan.diff() });
+            let report =
+                serde_json::json!({ "change": id, "steps": steps, "then": plan.then(), "diff": plan.diff() });
             print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
         }
         Ok(())

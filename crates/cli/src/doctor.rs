@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use wave32_change::Root;
+use wave32_change::{Root, Store};
 use wave32_doctor::facts::{Facts, VulkanDevice};
 use wave32_doctor::repair::{self, Owner};
 use wave32_doctor::report;
+use wave32_doctor::restore;
 use wave32_doctor::scan::{self, Options};
 use wave32_doctor::system::System;
 use wave32_doctor::verdict::Diagnosis;
@@ -71,18 +72,22 @@ fn fix(args: &Args, diagnosis: &Diagnosis) -> Result<ExitCode> {
     let home = std::env::var("HOME").context("$HOME names no folder; set it to yours")?;
     let owner = if args.system { Owner::System } else { Owner::User(&home) };
     let store = store(root, args.system)?;
-    let by_hand = RefCell::new(Vec::new());
+    let (by_hand, then) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     let outcome = args.consent.carry_out(&store, false, |session| {
-        let repairs = repair::plan(session.store().root(), &diagnosis.findings, owner)?;
+        let repairs = repair::plan(session.store().root(), &diagnosis.findings, owner, diagnosis.facts.live)?;
         by_hand.replace(repairs.by_hand);
+        then.replace(repairs.plan.then().to_vec());
         Ok(repairs.plan)
     })?;
     match outcome {
         Outcome::Nothing => args.consent.say("nothing here that can be put right by changing these files")?,
         Outcome::Declined => args.consent.say("nothing was changed")?,
-        Outcome::Done(id) => args.consent.say(&format!(
-            "done (change {id}): it holds for shells started from now on; `wave32 undo` takes it back"
-        ))?,
+        Outcome::Done(id) => {
+            follow(args, &store, id, &then.into_inner())?;
+            args.consent.say(&format!(
+                "done (change {id}): it holds for shells started from now on; `wave32 undo` takes it back"
+            ))?;
+        }
     }
     let by_hand = by_hand.into_inner();
     if !by_hand.is_empty() {
@@ -92,6 +97,21 @@ fn fix(args: &Args, diagnosis: &Diagnosis) -> Result<ExitCode> {
         args.consent.say(&format!("  {line}"))?;
     }
     Ok(outcome.code())
+}
+
+/// Runs the commands of a change; where one fails, the change's files are put back.
+fn follow(args: &Args, store: &Store, id: u64, commands: &[String]) -> Result<()> {
+    let system = System::live();
+    for command in commands {
+        args.consent.say(&format!("running: {command}"))?;
+        let Err(error) = restore::run(&system, command) else { continue };
+        let session = args.consent.lock(store, false)?;
+        session.apply(&session.plan_undo(id)?)?;
+        return Err(error).with_context(|| {
+            format!("the files of change {id} are back where they were; commands before this one have run")
+        });
+    }
+    Ok(())
 }
 
 /// Reads the machine; on the running one the Vulkan drivers are asked meanwhile, in a guarded child.

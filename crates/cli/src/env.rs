@@ -98,7 +98,9 @@ impl Machine {
         if !self.card.is_empty() {
             situation.cards.clone_from(&self.card);
         }
-        situation.rocm = self.rocm.or(situation.rocm);
+        if self.rocm.is_some() {
+            (situation.rocm, situation.system) = (self.rocm, None);
+        }
         situation.vulkan_device = self.vulkan_device;
         if let Some(list) = &self.code_objects {
             situation.code_objects = Some(list.iter().cloned().collect::<BTreeSet<_>>());

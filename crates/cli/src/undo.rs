@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 use wave32_change::{Made, Root};
+use wave32_doctor::restore;
 
 /// Takes changes back, to the byte; what you edited since stays. Without a number: the last one.
 #[derive(Debug, clap::Args)]
@@ -68,7 +69,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         let outcome = args.consent.carry_out(&store, args.force, |session| session.plan_undo(id))?;
         match outcome {
             Outcome::Nothing => args.consent.say(&format!("nothing to do: change {id} is undone already"))?,
-            Outcome::Done(_) => args.consent.say(&format!("change {id} is undone"))?,
+            Outcome::Done(_) => {
+                args.consent.say(&format!("change {id} is undone"))?;
+                let history = store.history()?;
+                let made = history.iter().find(|made| made.id == id);
+                remains(args, made.map_or(&[][..], |made| &made.then))?;
+            }
             Outcome::Declined => {
                 args.consent.say("nothing was changed")?;
                 return Ok(outcome.code());
@@ -81,6 +87,19 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             .say(&format!("earlier changes that remain: {left} (`wave32 undo --list` shows them)"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the commands of a change did is not taken back by undoing its files.
+fn remains(args: &Args, then: &[String]) -> Result<()> {
+    let (again, done): (Vec<&String>, Vec<&String>) =
+        then.iter().partition(|command| restore::is_index(command));
+    for command in done {
+        args.consent.say(&format!("what this command did remains: {command}"))?;
+    }
+    for command in again {
+        args.consent.say(&format!("run it again, as root, now that the files are back: {command}"))?;
+    }
+    Ok(())
 }
 
 fn list(args: &Args, history: &[Made]) -> Result<ExitCode> {

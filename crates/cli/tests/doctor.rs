@@ -59,6 +59,39 @@ fn this_machine_is_told_quickly() {
     assert!(matches!(output.status.code(), Some(0 | 1)));
 }
 
+/// Machines that their owner described: the set under which each worked, and on the first not the one that hung there.
+#[test]
+fn a_spoof_that_is_asked_for_gets_what_worked_on_such_a_machine() {
+    for (name, gemm, implicit) in
+        [("rocm52-torch222", "0", "1"), ("rocm52-torch113", "0", "1"), ("rocm57-spoofed", "1", "0")]
+    {
+        let folder = recorded(name);
+        let env = |args: &[&str]| {
+            let mut command = wave32();
+            command.args(["env", "--route", "rocm", "--shell", "sh", "--root"]).arg(root(&folder)).args(args);
+            command.output().unwrap()
+        };
+        assert_eq!(env(&[]).status.code(), Some(3), "{name}: asked for by name only");
+        let output = env(&["--allow-spoof"]);
+        let text = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+        let exports = |name: &str, value: &str| {
+            text.lines().any(|line| line.replace('\'', "").starts_with(&format!("export {name}={value}")))
+        };
+        assert!(exports("HSA_OVERRIDE_GFX_VERSION", "10.3.0"), "{name}: {text}");
+        assert!(exports("MIOPEN_DEBUG_CONV_GEMM", gemm), "{name}: {text}");
+        assert!(exports("MIOPEN_DEBUG_CONV_IMPLICIT_GEMM", implicit), "{name}: {text}");
+        assert_eq!(exports("MIOPEN_DEBUG_CONV_WINOGRAD", "0"), gemm == "1", "{name}: {text}");
+    }
+    // What is said counts more than what is seen.
+    let folder = recorded("rocm52-torch222");
+    let mut command = wave32();
+    command.args(["env", "--route", "rocm", "--allow-spoof", "--rocm", "5.7", "--root"]).arg(root(&folder));
+    assert!(
+        stdout(&command.args(["--shell", "sh"]).output().unwrap()).contains("MIOPEN_DEBUG_CONV_WINOGRAD")
+    );
+}
+
 #[test]
 fn a_plan_is_printed_and_nothing_is_run() {
     let folder = recorded("rocm57-spoofed");

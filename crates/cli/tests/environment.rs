@@ -201,7 +201,7 @@ fn the_active_environment_is_the_place() {
     let script = home.file("script");
     std::fs::write(
         &script,
-        ". \"$1\"\necho \"$WAVE_VISIBLE_DEVICES\"\ndeactivate\necho \"${WAVE_VISIBLE_DEVICES-gone}\"\n",
+        ". \"$1\"\necho \"$WAVE32_VISIBLE_DEVICES\"\ndeactivate\necho \"${WAVE32_VISIBLE_DEVICES-gone}\"\n",
     )
     .unwrap();
     let shell = Command::new("sh").args([&script, &venv.join("bin/activate")]).output().unwrap();

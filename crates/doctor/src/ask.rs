@@ -115,7 +115,7 @@ fn end(child: &mut Child, deadline: Instant) -> Option<ExitStatus> {
 }
 
 /// The program's file in the folders of a PATH; folders relative to wherever we are do not count.
-fn find(program: &str, path: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str, path: &str) -> Option<PathBuf> {
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }

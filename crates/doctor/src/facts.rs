@@ -166,10 +166,41 @@ pub struct Driver {
     pub file_srcversion: Option<String>,
     /// The kernel's taint letters for the module: O is out of tree, E unsigned.
     pub taint: Option<String>,
+    /// The file of the module that would be loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<ModuleFile>,
     /// DKMS trees of amdgpu.
     pub dkms: Vec<String>,
+    /// Whether they are those of the package amdgpu-dkms; none if there are none, or no package manager's records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dkms_packaged: Option<bool>,
+    /// Files of the compute driver's sources that are not as their package has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed_sources: Vec<String>,
     /// Parameters that bear on compute.
     pub parameters: BTreeMap<String, String>,
+}
+
+/// A file of a kernel module.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ModuleFile {
+    /// Its path.
+    pub path: String,
+    /// Whether a package has it; none where that could not be asked.
+    pub owned: Option<bool>,
+    /// Which.
+    pub package: Option<String>,
+    /// Whether it is as the package has it; none if nobody could tell.
+    pub intact: Option<bool>,
+    /// It is loaded in the place of the kernel's own file, which is there too.
+    pub over: bool,
+}
+
+impl ModuleFile {
+    /// DKMS put it there (Debian's `updates/dkms`, others' `extra`, always with a tree of DKMS's).
+    pub fn is_of_dkms(&self) -> bool {
+        ["/updates/", "/extra/"].iter().any(|place| self.path.contains(place))
+    }
 }
 
 /// A device node.

@@ -59,6 +59,16 @@ pub enum Fix {
         /// Path inside the root.
         path: String,
     },
+    /// Put what belongs to a package back: files are moved away, then commands are run, of which each is a program and words
+    /// (as root, by `doctor --fix --system`).
+    Restore {
+        /// What for.
+        text: String,
+        /// Paths inside the root.
+        files: Vec<String>,
+        /// One command each.
+        commands: Vec<String>,
+    },
     /// Commands for the user to read and run.
     Run {
         /// What for.

@@ -10,6 +10,7 @@ pub mod miopen;
 pub mod native;
 pub mod repair;
 pub mod report;
+pub mod restore;
 pub mod rules;
 pub mod scan;
 pub mod situation;

@@ -37,11 +37,12 @@ pub struct Repairs {
     pub by_hand: Vec<String>,
 }
 
-/// Plans what can be put right by changing files of that owner.
+/// Plans what can be put right by changing files of that owner; on the running machine (`live`) also by its package
+/// manager.
 ///
 /// # Errors
 /// The file that cannot be read, and why.
-pub fn plan(root: &Root, findings: &[Finding], owner: Owner<'_>) -> Result<Repairs, ChangeError> {
+pub fn plan(root: &Root, findings: &[Finding], owner: Owner<'_>, live: bool) -> Result<Repairs, ChangeError> {
     let mut draft = Draft::new(root, "repairs by the doctor");
     let mut by_hand: Vec<String> = Vec::new();
     let mut seen: Vec<&FileLine> = Vec::new();
@@ -52,6 +53,14 @@ pub fn plan(root: &Root, findings: &[Finding], owner: Owner<'_>) -> Result<Repai
                     seen.push(place);
                     by_hand.extend(disable(&mut draft, name, place, owner)?);
                 }
+            }
+            Fix::Restore { files, commands, .. }
+                if live && owner == Owner::System && files.iter().all(|path| owner.owns(path)) =>
+            {
+                for path in files {
+                    draft.remove(Path::new(path))?;
+                }
+                commands.iter().for_each(|command| draft.then(command));
             }
             Fix::RemoveLeftover { path } if owner.owns(path) => draft.remove(Path::new(path))?,
             other => by_hand.push(step(other)),

@@ -43,7 +43,7 @@ pub fn text(diagnosis: &Diagnosis) -> String {
     }
     let changes = |f: &&Finding| match &f.fix {
         Fix::UnsetVariable { places, .. } => !places.is_empty(),
-        Fix::RemoveLeftover { .. } => true,
+        Fix::RemoveLeftover { .. } | Fix::Restore { .. } => true,
         _ => false,
     };
     if wrong.iter().any(changes) {
@@ -133,6 +133,20 @@ fn fix(fix: &Fix) -> String {
             out
         }
         Fix::RemoveLeftover { path } => wrapped("     do:    ", &format!("remove {path}"), 12),
+        Fix::Restore { text, files, commands } => {
+            let mut out = wrapped(
+                "     do:    ",
+                &format!("{text}. `sudo wave32 doctor --fix --system` does this:"),
+                12,
+            );
+            for file in files {
+                out += &format!("            move {file} away\n");
+            }
+            for command in commands {
+                out += &format!("            $ {command}\n");
+            }
+            out
+        }
         Fix::Run { text, commands } => {
             let mut out = wrapped("     do:    ", text, 12);
             for command in commands {

@@ -1,6 +1,6 @@
 //! What profiles depend on, from what a scan found.
 
-use crate::facts::{Facts, Torch};
+use crate::facts::{Facts, Rocm, Torch};
 use crate::scan::{Options, stack};
 use crate::system::System;
 use wave32_profile::Situation;
@@ -25,10 +25,17 @@ fn from_facts(facts: &Facts) -> Situation {
         Some(torch) => facts.loads(torch),
         None => facts.rocm.iter().find(|rocm| rocm.version.is_some()),
     };
+    let version = |rocm: &Rocm| rocm.version.as_deref()?.parse().ok();
+    let mut installed = facts.rocm.iter().filter(|rocm| matches!(rocm.kind, "opt" | "distribution"));
+    let system = match (installed.next(), installed.next()) {
+        (Some(one), None) => version(one),
+        _ => None,
+    };
     let objects = |torch: &Torch| torch.targets.iter().cloned().collect();
     Situation {
         cards,
-        rocm: rocm.and_then(|rocm| rocm.version.as_deref()?.parse().ok()),
+        rocm: rocm.and_then(version),
+        system,
         code_objects: torch.filter(|torch| torch.complete).map(objects),
         vulkan_device: None,
     }
@@ -60,6 +67,7 @@ mod tests {
         let found = seen(folder.path());
         assert_eq!(found.cards, ["gfx1010", "gfx1036"]);
         assert_eq!(found.rocm.unwrap().to_string(), "5.7");
+        assert_eq!(found.system, found.rocm);
         assert_eq!(found.code_objects, None, "there is no PyTorch");
         let empty = tempfile::tempdir().unwrap();
         assert_eq!(seen(empty.path()), Situation::default());

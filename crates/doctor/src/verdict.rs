@@ -188,6 +188,7 @@ pub fn step(fix: &Fix) -> String {
             None => format!("unset {name}"),
         },
         Fix::RemoveLeftover { path } => format!("remove {path}"),
+        Fix::Restore { text, .. } => format!("{text} (`sudo wave32 doctor --fix --system` does it)"),
         Fix::Run { commands, .. } if commands.len() == 1 => format!("`{}`", commands[0]),
         Fix::Run { text, .. } | Fix::Text { text } => text.clone(),
     }

@@ -242,7 +242,7 @@ fn edited_sources_of_the_driver() {
     assert_eq!(rules(&facts), ["driver-sources"], "{:?}", facts.gaps);
     assert_eq!(facts.leftovers[0].path, source);
     let text = report::text(&Diagnosis::of(facts));
-    assert!(text.contains("$ sudo dnf reinstall amdgpu-dkms"), "{text}");
+    assert!(text.contains("$ dnf --assumeyes reinstall amdgpu-dkms"), "{text}");
 }
 
 const PREEMPTION: &str = "[ 4711.000001] pc kernel: amdgpu 0000:03:00.0: amdgpu: MES failed to respond to msg=REMOVE_QUEUE\n\

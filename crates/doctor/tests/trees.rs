@@ -70,6 +70,13 @@ type Expected = (&'static str, [State; 2], Route, &'static [&'static str], bool)
 #[test]
 fn verdicts_are_what_a_friend_would_say() {
     let table: &[Expected] = &[
+        (
+            "backup-trap",
+            [State::Broken, State::Ready],
+            Route::Vulkan,
+            &["library-backup", "patched-library", "no-torch"],
+            false,
+        ),
         ("clean-native-debian", [State::Ready, State::Ready], Route::Vulkan, &["rdna1-miopen"], true),
         (
             "container-without-kfd",
@@ -89,6 +96,13 @@ fn verdicts_are_what_a_friend_would_say() {
             false,
         ),
         (
+            "rocm52-torch222",
+            [State::Risky, State::Ready],
+            Route::Vulkan,
+            &["torch-spoofed", "rocblas-spoofed", "spoof-across-families", "miopen-solvers-off"],
+            false,
+        ),
+        (
             "rocm57-spoofed",
             [State::Risky, State::Ready],
             Route::Vulkan,
@@ -97,6 +111,8 @@ fn verdicts_are_what_a_friend_would_say() {
                 "hip-unknown-variable",
                 "miopen-full-find",
                 "hsa-use-svm",
+                "hsa-xnack",
+                "miopen-quiet",
                 "stale-cache",
             ],
             false,
@@ -224,6 +240,23 @@ fn values_mean_what_the_sources_say() {
         ("CUDA_VISIBLE_DEVICES", "", Some("gpu-hidden")),
         ("PYTORCH_ROCM_ARCH", "gfx1030;gfx1100", Some("pytorch-rocm-arch")),
         ("PYTORCH_ROCM_ARCH", "gfx1010;gfx1030", None),
+        ("MIOPEN_DEBUG_FIND_ONLY_SOLVER", "ConvDirectNaiveConvFwd", Some("miopen-only-solver")),
+        ("MIOPEN_DEBUG_FIND_ONLY_SOLVER", "", None),
+        ("MIOPEN_ENABLE_LOGGING", "1", Some("miopen-logging")),
+        ("MIOPEN_ENABLE_LOGGING", "0", None),
+        ("MIOPEN_LOG_LEVEL", "6", Some("miopen-logging")),
+        ("MIOPEN_LOG_LEVEL", "3", Some("miopen-quiet")),
+        ("MIOPEN_LOG_LEVEL", "4", None),
+        ("MIOPEN_LOG_LEVEL", "0", None),
+        ("HSA_XNACK", "0", Some("hsa-xnack")),
+        ("HSA_XNACK", "1", Some("hsa-xnack")),
+        ("MIOPEN_USER_DB_PATH", "/home/ada/.config/miopen", Some("miopen-default-folder")),
+        ("MIOPEN_USER_DB_PATH", "~/.config/miopen/", Some("miopen-default-folder")),
+        ("MIOPEN_USER_DB_PATH", "/scratch/miopen", None),
+        ("USE_ROCM", "1", Some("pytorch-build-variable")),
+        ("USE_MIOPEN", "1", Some("pytorch-build-variable")),
+        ("HSA_ENABLE_SDMA", "0", Some("sdma-off")),
+        ("HSA_USE_SVM", "0", Some("hsa-use-svm")),
     ];
     let base = fired(&[]);
     for (name, value, rule) in table {
@@ -234,6 +267,11 @@ fn values_mean_what_the_sources_say() {
         ["DIRECT", "FFT", "GEMM", "IMPLICIT_GEMM", "WINOGRAD"].map(|f| format!("MIOPEN_DEBUG_CONV_{f}"));
     let all: Vec<(&str, &str)> = all.iter().map(|name| (name.as_str(), "0")).collect();
     assert!(fired(&all).contains(&"miopen-no-algorithm"));
+    // Of a card that is not RDNA nothing is said.
+    let old = Gpu { vendor: 0x1002, target: Some("gfx90a".into()), ..Gpu::default() };
+    let xnack = Variable { name: "HSA_XNACK".into(), now: Some("1".into()), ..Variable::default() };
+    let facts = Facts { gpus: vec![old], variables: vec![xnack], ..Facts::default() };
+    assert!(rules::findings(&facts).iter().all(|f| f.rule != "hsa-xnack"));
 }
 
 /// A processor's own graphics beside a card: the card's route stands by the card.
@@ -344,6 +382,26 @@ fn the_documentation_lists_every_rule() {
 }
 
 /// What Windows's subsystem for Linux lends decides which routes are there, and what is advised.
+#[test]
+fn a_backup_may_be_the_replacement() {
+    let diagnosis = diagnose("backup-trap");
+    let of = |name: &str| {
+        let found =
+            |f: &&wave32_doctor::finding::Finding| f.rule == "library-backup" && f.what.contains(name);
+        diagnosis.findings.iter().find(found).unwrap_or_else(|| panic!("{name}"))
+    };
+    for (name, evidence) in [
+        ("libhsa-runtime64.so.1.backup", "the original is in neither"),
+        ("libMIOpen.so.1.0.60204.orig", "it is the file that package miopen-hip has"),
+        ("librocblas.so.4.2.60204.old", "it is neither"),
+        ("libamdhip64.so.6.bak", "nothing tells"),
+    ] {
+        assert!(of(name).evidence[0].contains(evidence), "{name}: {:?}", of(name).evidence);
+    }
+    let fix = serde_json::to_string(&of("libhsa").fix).unwrap();
+    assert!(fix.contains("dpkg -V hsa-rocr") && fix.contains("--reinstall hsa-rocr"), "{fix}");
+}
+
 #[test]
 fn wsl_in_its_kinds() {
     let tree = fs::read_to_string(folder().join("wsl2/tree.txt")).unwrap();

@@ -49,6 +49,22 @@ fn every_kind_in_halves() {
     );
 }
 
+/// ComfyUI leaves MIOpen on for RDNA1 and RDNA2, and elsewhere with `COMFYUI_ENABLE_MIOPEN=1`.
+#[test]
+fn audio_models_in_halves_as_comfyui_runs_them() {
+    replay(
+        "audio.txt",
+        &[
+            "--torch 2.2 --dtype f16",
+            "--torch 2.2 --dtype f16 --oom",
+            "--torch 2.9 --dtype f16 --own-stream",
+            "--torch 2.9 --dtype f16 --immediate --deterministic",
+            "--torch 2.9 --dtype bf16 --benchmark",
+        ],
+        DEADLINE,
+    );
+}
+
 /// With a quarter of its channels, an eighth in halves: whole, it takes the strict card many minutes (`make miopen-resnet`
 /// has that).
 #[test]

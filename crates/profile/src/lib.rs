@@ -72,6 +72,8 @@ pub struct Situation {
     pub cards: Vec<String>,
     /// Of the MIOpen that PyTorch loads.
     pub rocm: Option<RocmVersion>,
+    /// Of the system's one ROCm: a wheel of PyTorch may bring another one.
+    pub system: Option<RocmVersion>,
     /// The gfx targets that PyTorch and its libraries have code objects for; nothing if nobody looked.
     pub code_objects: Option<BTreeSet<String>>,
     /// The card's number among the Vulkan devices, if it is not the one taken anyhow.
@@ -164,7 +166,12 @@ pub fn profile(situation: &Situation, route: Route, allow_spoof: bool) -> Result
             );
             if let Some(index) = situation.vulkan_device {
                 let why = "the Vulkan device to use, as `wave32 devices` numbers them";
-                settings.push(Setting::set("WAVE_VISIBLE_DEVICES", &index.to_string(), why, "docs/torch.md"));
+                settings.push(Setting::set(
+                    "WAVE32_VISIBLE_DEVICES",
+                    &index.to_string(),
+                    why,
+                    "docs/torch.md",
+                ));
             }
             Ok(Profile {
                 route,

@@ -68,7 +68,7 @@ pub(super) fn profile(situation: &Situation, allow_spoof: bool) -> Result<Profil
         objects.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
     );
     if allow_spoof {
-        return spoof(first, objects, *rocm, &why);
+        return spoof(first, objects, (*rocm, situation.system), &why);
     }
     Err(NoRoute {
         why,
@@ -126,7 +126,7 @@ fn harmful() -> [Setting; 3] {
 fn spoof(
     card: &str,
     objects: &BTreeSet<String>,
-    rocm: Option<RocmVersion>,
+    (rocm, system): (Option<RocmVersion>, Option<RocmVersion>),
     why: &str,
 ) -> Result<Profile, NoRoute> {
     let has = |target: &str| runs(target, objects);
@@ -145,16 +145,17 @@ fn spoof(
     if !targets::is_rdna1(card) || !has("gfx1030") {
         return refused(format!("{why}, and no card is known whose code {card} could be given instead"));
     }
-    let (switches, limits) = match rocm {
-        Some(RocmVersion { major: 5, minor: 2 }) => (switches_5_2(), LIMITS_5_2),
-        Some(RocmVersion { major: 5, minor: 7 }) => (switches_5_7(), LIMITS_5_7),
-        Some(version) => {
+    let (switches, limits) = match (rocm, system) {
+        (Some(V5_2), _) => (switches_5_2(SWITCHES_5_2), LIMITS_5_2),
+        (Some(V5_7), Some(V5_2)) => (switches_5_2(SWITCHES_5_7), LIMITS_5_7_ON_5_2),
+        (Some(V5_7), _) => (switches_5_7(), LIMITS_5_7),
+        (Some(version), _) => {
             return refused(format!(
                 "{card} posing as gfx1030 was seen to work with ROCm 5.2 and 5.7 only (from 6.0 on it hangs or \
                  crashes), and this is {version}"
             ));
         }
-        None => {
+        (None, _) => {
             let why =
                 format!("how {card} can pose as gfx1030 depends on the version of ROCm, which is not known");
             return Err(NoRoute { why, next: "say it: --rocm 5.7".into() });
@@ -171,16 +172,22 @@ fn spoof(
     Ok(Profile { route: Route::Rocm, title, settings, warnings })
 }
 
+const V5_2: RocmVersion = RocmVersion { major: 5, minor: 2 };
+const V5_7: RocmVersion = RocmVersion { major: 5, minor: 7 };
+
 const LIMITS_5_2: &str =
     "with these switches one owner of an RX 5600 XT saw sizes from 32x32 to 512x512 work";
 const LIMITS_5_7: &str = "with these switches one owner of an RX 5600 XT saw inputs up to 32x32 work, and these hang: \
-                          16->32 channels above 32x32, 32->64 above 48x48, 64->128 above 64x64";
+                          16->32 channels above 32x32, 32->64 above 48x48, 64->128 above 64x64; on a system with ROCm 5.2 \
+                          other switches worked with this PyTorch (--rocm 5.2 prints them)";
+const LIMITS_5_7_ON_5_2: &str = "this PyTorch brings ROCm 5.7, and the system has 5.2: on this mix one owner of an RX 5600 XT \
+                                 saw GEMM hang above 42x42, and with these switches sizes from 32x32 to 512x512 work";
 
-/// The set under which one RX 5600 XT worked on ROCm 5.2.
-fn switches_5_2() -> Vec<Setting> {
+/// The set under which one RX 5600 XT worked on a system with ROCm 5.2.
+fn switches_5_2(source: &'static str) -> Vec<Setting> {
     vec![
-        Setting::set(ALGORITHMS[0], "0", "GEMM hung above 42x42 under the spoof", SWITCHES_5_2),
-        Setting::set(ALGORITHMS[1], "1", "implicit GEMM did not (1 is what it is anyhow)", SWITCHES_5_2),
+        Setting::set(ALGORITHMS[0], "0", "GEMM hung above 42x42 under the spoof", source),
+        Setting::set(ALGORITHMS[1], "1", "implicit GEMM did not (1 is what it is anyhow)", source),
     ]
 }
 

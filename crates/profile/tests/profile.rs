@@ -12,6 +12,7 @@ fn situation(cards: &[&str], rocm: Option<&str>, objects: Option<&[&str]>) -> Si
     Situation {
         cards: cards.iter().map(ToString::to_string).collect(),
         rocm: rocm.map(|text| text.parse().unwrap()),
+        system: None,
         code_objects: objects.map(|list| list.iter().map(ToString::to_string).collect()),
         vulkan_device: None,
     }
@@ -79,6 +80,24 @@ fn the_spoof_needs_its_name_and_a_version_it_was_seen_with() {
     {
         assert_eq!(value(&new, &format!("MIOPEN_DEBUG_CONV_{switch}")), Some(&set(on)));
     }
+    assert!(new.warnings.iter().any(|line| line.contains("hang") && line.contains("--rocm 5.2")));
+    // One owner's PyTorch brought ROCm 5.7 to a system with 5.2, and worked with the other set.
+    let mixed = |rocm: &str, system: &str| {
+        let mut here = situation(&["gfx1010"], Some(rocm), Some(&["gfx900", "gfx1030"]));
+        here.system = Some(system.parse().unwrap());
+        profile(&here, Route::Rocm, true)
+    };
+    let mix = mixed("5.7.31921", "5.2.0").unwrap();
+    assert_eq!(
+        mix.settings.iter().map(|s| &s.name).collect::<Vec<_>>(),
+        old.settings.iter().map(|s| &s.name).collect::<Vec<_>>()
+    );
+    assert_eq!(value(&mix, "MIOPEN_DEBUG_CONV_IMPLICIT_GEMM"), Some(&set("1")));
+    assert_eq!(value(&mix, "MIOPEN_DEBUG_CONV_GEMM"), Some(&set("0")));
+    assert!(mix.warnings.iter().any(|line| line.contains("512x512")));
+    assert_eq!(mixed("5.7", "5.7").unwrap(), new);
+    assert_eq!(mixed("5.7", "6.2").unwrap(), new);
+    assert!(mixed("6.2", "5.2").is_err(), "what counts is what PyTorch loads");
     // Names that no library reads are not passed on.
     for name in ["HIP_FORCE_COARSE_GRAIN", "PYTORCH_ROCM_ARCH", "MIOPEN_WORKSPACE_LIMIT_MB"] {
         assert_eq!(value(&new, name), None);
@@ -97,7 +116,7 @@ fn other_routes() {
     let mut here = situation(&["gfx1010"], None, None);
     here.vulkan_device = Some(2);
     let vulkan = profile(&here, Route::Vulkan, false).unwrap();
-    assert_eq!(value(&vulkan, "WAVE_VISIBLE_DEVICES"), Some(&set("2")));
+    assert_eq!(value(&vulkan, "WAVE32_VISIBLE_DEVICES"), Some(&set("2")));
     assert_eq!(value(&vulkan, "HIP_VISIBLE_DEVICES"), Some(&set("-1")));
     let unknown = profile(&here, Route::Rocm, false).unwrap();
     assert!(unknown.warnings[0].contains("get_arch_list"));

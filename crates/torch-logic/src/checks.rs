@@ -45,7 +45,7 @@ impl Check {
 
     fn error(self) -> Wrong {
         let since = "in an operation on the wave device since the last wait for it";
-        let hint = "Run the code with WAVE_LAUNCH_BLOCKING=1 to see which operation it was";
+        let hint = "Run the code with WAVE32_LAUNCH_BLOCKING=1 to see which operation it was";
         match self {
             Self::Index => Wrong::Index(format!(
                 "index out of range {since}; what it should have read is 0, what it should have written is not. {hint}"

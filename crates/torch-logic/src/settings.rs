@@ -1,5 +1,19 @@
 //! What the environment's texts mean, and sizes for people.
 
+/// An environment variable of the device, `WAVE32_...`, with the name under which it is set: its own, or the older one
+/// that begins with `WAVE_`. Its own wins. An empty value counts as unset.
+pub fn variable(name: &str) -> Option<(String, String)> {
+    lookup(name, |name| std::env::var(name).ok())
+}
+
+fn lookup(name: &str, read: impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
+    let names = [name.to_string(), name.replacen("WAVE32_", "WAVE_", 1)];
+    names.into_iter().find_map(|name| {
+        let value = read(&name).filter(|value| !value.trim().is_empty())?;
+        Some((name, value))
+    })
+}
+
 /// `512M`, `2.5G`, `1000`.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim().trim_end_matches(['b', 'B']).trim_end_matches('i');
@@ -38,6 +52,21 @@ mod tests {
     use super::*;
     use crate::testing::seeded;
     use rand::Rng;
+
+    #[test]
+    fn the_older_name_of_a_variable_is_read_where_its_own_is_not_set() {
+        let seen = |set: &[(&str, &str)]| {
+            let read =
+                |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| value.to_string());
+            lookup("WAVE32_TIMEOUT", read)
+        };
+        let found = |name: &str, value: &str| Some((name.to_string(), value.to_string()));
+        assert_eq!(seen(&[("WAVE32_TIMEOUT", "5")]), found("WAVE32_TIMEOUT", "5"));
+        assert_eq!(seen(&[("WAVE_TIMEOUT", "7")]), found("WAVE_TIMEOUT", "7"));
+        assert_eq!(seen(&[("WAVE_TIMEOUT", "7"), ("WAVE32_TIMEOUT", "5")]), found("WAVE32_TIMEOUT", "5"));
+        assert_eq!(seen(&[("WAVE_TIMEOUT", "7"), ("WAVE32_TIMEOUT", " ")]), found("WAVE_TIMEOUT", "7"));
+        assert_eq!(seen(&[("TIMEOUT", "7"), ("WAVE_TIMEOUT", "")]), None);
+    }
 
     #[test]
     fn a_number_of_bytes_may_have_a_unit() {

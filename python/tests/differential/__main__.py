@@ -141,7 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = options_of(arguments)
     # Several children share this machine's processors, lavapipe's threads included.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("WAVE_FALLBACK", "quiet")
+    os.environ.setdefault("WAVE32_FALLBACK", "quiet")
     os.environ.setdefault("LP_NUM_THREADS", str(max(1, (os.cpu_count() or 2) // options.jobs)))
     import torch
 

@@ -28,7 +28,7 @@ def _child(pipe: Any, stage: Any, options: dict[str, Any], log: str) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.setdefault("WAVE_FALLBACK", "quiet")
+    os.environ.setdefault("WAVE32_FALLBACK", "quiet")
     import faulthandler
 
     import torch

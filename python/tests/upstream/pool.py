@@ -40,14 +40,14 @@ class Worker:
     def _start(self) -> None:
         self._control, theirs = socket.socketpair()
         environment = dict(
-            os.environ, PYTHONHASHSEED="0", WAVE_FALLBACK="quiet", OMP_NUM_THREADS="1",
+            os.environ, PYTHONHASHSEED="0", WAVE32_FALLBACK="quiet", OMP_NUM_THREADS="1",
             PYTORCH_PRINT_REPRO_ON_FAILURE="0",
             PYTHONPATH=os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
         )
         # Torch is to see no GPU of its own, as on a machine whose card it does not support.
         environment["CUDA_VISIBLE_DEVICES"] = ""
         # The run's deadline is what ends a test, not the device's.
-        environment.setdefault("WAVE_TIMEOUT", "600")
+        environment.setdefault("WAVE32_TIMEOUT", "600")
         # Only these are asked for; PyTorch's CI sets others that download lists.
         for name in ("CI", "PYTORCH_TEST_WITH_SLOW"):
             environment.pop(name, None)

@@ -86,7 +86,7 @@ SKIPPED = [
     (r"::test_(lobpcg|pca_lowrank|svd_lowrank)", "minutes of the CPU's linear algebra each"),
 ]
 
-# (pattern of ids, why): run as with WAVE_LAUNCH_BLOCKING=1.
+# (pattern of ids, why): run as with WAVE32_LAUNCH_BLOCKING=1.
 BLOCKING = [
     (r"::test_(advancedindex|trivial_fancy_out_of_bounds)_",
      "indices out of range are to raise where they are used; the files leave CUDA out, where they are told late too"),

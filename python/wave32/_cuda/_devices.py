@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from wave32 import _hooks
+from wave32._variables import variable
 
 _Device = torch.device
 # A device's type as torch has it.
@@ -34,7 +35,8 @@ def choose_card() -> None:
     """Under torchrun each process takes a card of its own, as long as there are enough (`WAVE32_CARDS`)."""
     rank, cards = max(ordinals()), os.environ.get("WAVE32_CARDS", "").split(",")
     if "LOCAL_RANK" in os.environ and rank < len(cards) and cards[rank]:
-        os.environ.setdefault("WAVE_VISIBLE_DEVICES", cards[rank])
+        if variable("WAVE32_VISIBLE_DEVICES") is None:
+            os.environ["WAVE32_VISIBLE_DEVICES"] = cards[rank]
 
 
 def _check(ordinal: int) -> None:

@@ -1,7 +1,7 @@
 //! What earlier attempts left behind.
 
-use super::manager::reinstall;
-use crate::facts::{Facts, Leftover, LeftoverKind};
+use super::manager::{manager, reinstall};
+use crate::facts::{Facts, Leftover, LeftoverKind, ModuleFile};
 use crate::finding::{Fix, Found, Rule, Severity};
 use wave32_profile::Route;
 
@@ -77,21 +77,10 @@ pub(super) const RULES: &[Rule] = &[
         id: "kernel-module",
         severity: Severity::Harmful,
         routes: &[Route::Rocm, Route::Vulkan],
-        meaning: "The amdgpu module in use is neither the kernel's nor one that a package keeps up to date.",
+        meaning: "The amdgpu module in use, or the one that is loaded next, is neither the kernel's nor one that a package keeps \
+                  up to date.",
         source: "https://docs.kernel.org/admin-guide/tainted-kernels.html",
-        check: |facts| {
-            found(facts, LeftoverKind::KernelModule, "is not the installed module", |_, _| {
-                Fix::run(
-                    "remove the amdgpu.ko that was put into /lib/modules by hand (modinfo shows which is loaded), and \
-                     make the boot image anew",
-                    &[
-                        "modinfo -n amdgpu",
-                        "sudo depmod -a",
-                        "sudo update-initramfs -u   # or: sudo dracut -f",
-                    ],
-                )
-            })
-        },
+        check: |facts| found(facts, LeftoverKind::KernelModule, "is not a package's module", module),
     },
     Rule {
         id: "driver-sources",
@@ -101,17 +90,13 @@ pub(super) const RULES: &[Rule] = &[
                   module that claims another memory model or target than the card has hangs it or faults.",
         source: "https://man7.org/linux/man-pages/man1/dpkg.1.html",
         check: |facts| {
-            found(facts, LeftoverKind::DriverSources, "was edited", |facts, _| {
-                match reinstall(facts, "amdgpu-dkms") {
-                    Fix::Run { mut commands, .. } => {
-                        commands.push("sudo reboot".into());
-                        Fix::Run {
-                            text: "install the package again, which builds the module anew".into(),
-                            commands,
-                        }
-                    }
-                    other => other,
-                }
+            found(facts, LeftoverKind::DriverSources, "was edited", |facts, _| match manager(facts) {
+                Some(manager) => Fix::Restore {
+                    text: "install the package again, which builds the module anew; then reboot".into(),
+                    files: facts.driver.changed_sources.clone(),
+                    commands: vec![manager.reinstall_unasked("amdgpu-dkms")],
+                },
+                None => reinstall(facts, "amdgpu-dkms"),
             })
         },
     },
@@ -137,17 +122,75 @@ pub(super) const RULES: &[Rule] = &[
         id: "library-backup",
         severity: Severity::Note,
         routes: &[Route::Rocm],
-        meaning: "A copy beside a library is what a replacement by hand leaves; the library in use may still be the replacement.",
-        source: "https://man7.org/linux/man-pages/man8/ldconfig.8.html",
-        check: |facts| {
-            found(facts, LeftoverKind::Backup, "was put aside", |_, _| {
-                Fix::text(
-                    "compare it with the library in use before you remove either; reinstalling the package settles both",
-                )
-            })
-        },
+        meaning: "A copy beside a library is what a replacement by hand leaves. Either of the two may be the patched one: some \
+                  guides copy the new library to the backup's name before they install it. Only the package's checksum tells.",
+        source: "https://man7.org/linux/man-pages/man1/dpkg.1.html",
+        check: |facts| found(facts, LeftoverKind::Backup, "was put aside", backup),
     },
 ];
+
+/// Away with what is nobody's, and the package's own file in the place of what was patched; then indexes and boot image.
+fn module(facts: &Facts, _: &Leftover) -> Fix {
+    let driver = &facts.driver;
+    let (Some(manager), Some(kernel)) = (manager(facts), facts.host.kernel.as_deref()) else {
+        return by_hand();
+    };
+    let indexes = [format!("depmod -a {kernel}"), manager.boot_image(kernel)];
+    let restore = |text: &str, files: Vec<String>, first: Vec<String>| Fix::Restore {
+        text: format!("{text}; then reboot"),
+        files,
+        commands: first.into_iter().chain(indexes.clone()).collect(),
+    };
+    if driver.dkms_packaged == Some(false) {
+        let remove = driver.dkms.iter().map(|version| format!("dkms remove amdgpu/{version} --all"));
+        return restore(
+            "take the module out of DKMS, so that the kernel's own is loaded",
+            vec![],
+            remove.collect(),
+        );
+    }
+    let built = |file: &&ModuleFile| file.is_of_dkms() && !driver.dkms.is_empty();
+    match &driver.file {
+        Some(file) if file.owned == Some(false) && file.over && !built(&file) => {
+            restore("move the file away, so that the kernel's own is loaded", vec![file.path.clone()], vec![])
+        }
+        Some(ModuleFile { path, package: Some(package), intact: Some(false), .. }) => {
+            let again = manager.reinstall_unasked(package);
+            restore("install the package again", vec![path.clone()], vec![again])
+        }
+        // The file is right, and what is loaded came from the boot image or from before.
+        Some(file) if file.owned == Some(true) || built(&file) => {
+            restore("make the boot image from the installed module", vec![], vec![])
+        }
+        _ => by_hand(),
+    }
+}
+
+fn by_hand() -> Fix {
+    Fix::run(
+        "remove the amdgpu.ko that was put into /lib/modules by hand (modinfo shows which is loaded), and make the boot image \
+         anew",
+        &["modinfo -n amdgpu", "sudo depmod -a", "sudo update-initramfs -u   # or: sudo dracut -f"],
+    )
+}
+
+/// Never the copy back: the package's own file.
+fn backup(facts: &Facts, leftover: &Leftover) -> Fix {
+    let base = |path: &str| path.split_once(".so").map(|(base, _)| base.to_string());
+    let library =
+        facts.rocm.iter().flat_map(|r| &r.libraries).find(|l| base(&l.path) == base(&leftover.path));
+    match (library.and_then(|l| l.package.as_deref()), manager(facts)) {
+        (Some(package), Some(manager)) => Fix::run(
+            "do not copy it back. The first command lists what differs from the package, the second one puts the package's \
+             files back; then remove the copy",
+            &[&manager.verify(package), &manager.reinstall(package)],
+        ),
+        _ => Fix::text(
+            "do not copy it back. Compare the library in use with its package (dpkg -V, rpm -V or pacman -Qkk and the \
+             package's name), install the package again if it differs, then remove the copy",
+        ),
+    }
+}
 
 fn remove(_: &Facts, leftover: &Leftover) -> Fix {
     Fix::RemoveLeftover { path: leftover.path.clone() }

@@ -34,12 +34,40 @@ impl Manager {
         }
     }
 
+    /// Compares the files of packages with the checksums that the packages came with.
+    pub(super) fn verify(self, packages: &str) -> String {
+        match self {
+            Self::Apt => format!("dpkg -V {packages}"),
+            Self::Dnf | Self::Zypper => format!("rpm -V {packages}"),
+            Self::Pacman => format!("pacman -Qkk {packages}"),
+        }
+    }
+
     pub(super) fn reinstall(self, packages: &str) -> String {
         match self {
             Self::Apt => format!("sudo apt install --reinstall {packages}"),
             Self::Dnf => format!("sudo dnf reinstall {packages}"),
             Self::Zypper => format!("sudo zypper install --force {packages}"),
             Self::Pacman => format!("sudo pacman -S {packages}"),
+        }
+    }
+
+    /// The same for a program to run: it asks nothing.
+    pub(super) fn reinstall_unasked(self, packages: &str) -> String {
+        match self {
+            Self::Apt => format!("apt-get install --reinstall --yes {packages}"),
+            Self::Dnf => format!("dnf --assumeyes reinstall {packages}"),
+            Self::Zypper => format!("zypper --non-interactive install --force {packages}"),
+            Self::Pacman => format!("pacman -S --noconfirm {packages}"),
+        }
+    }
+
+    /// Makes the image anew that the kernel of this release boots from.
+    pub(super) fn boot_image(self, kernel: &str) -> String {
+        match self {
+            Self::Apt => format!("update-initramfs -u -k {kernel}"),
+            Self::Dnf | Self::Zypper => format!("dracut --force --kver {kernel}"),
+            Self::Pacman => "mkinitcpio -P".into(),
         }
     }
 }

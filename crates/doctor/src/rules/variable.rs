@@ -1,6 +1,6 @@
 //! Environment variables of MIOpen, HIP and ROCr.
 
-use crate::facts::{Facts, Variable};
+use crate::facts::{Facts, Gpu, Variable};
 use crate::finding::{FileLine, Fix, Found, Rule, Severity};
 use wave32_cards::targets;
 use wave32_profile::Route;
@@ -43,6 +43,23 @@ pub(super) const RULES: &[Rule] = &[
         check: hidden,
     },
     Rule {
+        id: "miopen-only-solver",
+        severity: Severity::Harmful,
+        routes: &[Route::Rocm],
+        meaning: "MIOpen's find then knows this one solver (older versions: and GEMM and FFT). A shape or a pass that it cannot \
+                  do fails, and so does every find if no solver has that name: a solver of the forward pass breaks training.",
+        source: DEBUGGING,
+        check: |facts| {
+            let some = |v: &str| !v.is_empty();
+            set(
+                facts,
+                "MIOPEN_DEBUG_FIND_ONLY_SOLVER",
+                some,
+                "leaves MIOpen one solver for every shape and pass",
+            )
+        },
+    },
+    Rule {
         id: "miopen-search",
         severity: Severity::Costly,
         routes: &[Route::Rocm],
@@ -75,11 +92,20 @@ pub(super) const RULES: &[Rule] = &[
         routes: &[Route::Rocm],
         meaning: "Without its cache MIOpen compiles the same kernels again in every process.",
         source: "https://rocm.docs.amd.com/projects/MIOpen/en/latest/conceptual/cache.html",
+        check: |facts| set(facts, "MIOPEN_DISABLE_CACHE", is_on, "turns MIOpen's kernel cache off"),
+    },
+    Rule {
+        id: "miopen-logging",
+        severity: Severity::Costly,
+        routes: &[Route::Rocm],
+        meaning: "MIOpen then writes lines on standard error for each call, and at level 5 (Info) and above for each solver \
+                  that it considers. It is for a report of a fault, not for a training run.",
+        source: DEBUGGING,
         check: |facts| {
-            let on = |v: &str| {
-                matches!(v.to_lowercase().as_str(), "1" | "yes" | "on" | "true" | "enable" | "enabled")
-            };
-            set(facts, "MIOPEN_DISABLE_CACHE", on, "turns MIOpen's kernel cache off")
+            let calls = set(facts, "MIOPEN_ENABLE_LOGGING", is_on, "writes a line for each call");
+            let loud = |v: &str| v.trim().parse().is_ok_and(|level: u32| (5..=7).contains(&level));
+            [calls, set(facts, "MIOPEN_LOG_LEVEL", loud, "writes lines for each solver that is considered")]
+                .concat()
         },
     },
     Rule {
@@ -115,6 +141,52 @@ pub(super) const RULES: &[Rule] = &[
                   kernels do not use that, so it neither causes nor cures a hang.",
         source: "https://github.com/ROCm/ROCR-Runtime/blob/amd-staging/libhsakmt/src/openclose.c",
         check: |facts| set(facts, "HSA_USE_SVM", |v| v == "0", "does not bear on convolutions"),
+    },
+    Rule {
+        id: "hsa-xnack",
+        severity: Severity::Idle,
+        routes: &[Route::Rocm],
+        meaning: "It asks for memory that the GPU pages in on demand. Linux never grants that on RDNA cards (GC 10.1.1 and \
+                  newer), so neither 0 nor 1 changes anything here.",
+        source: "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdkfd/kfd_process.c",
+        check: xnack,
+    },
+    Rule {
+        id: "miopen-default-folder",
+        severity: Severity::Idle,
+        routes: &[Route::Rocm],
+        meaning: "MIOpen keeps what it found for each shape in this folder without being told.",
+        source: "https://rocm.docs.amd.com/projects/MIOpen/en/latest/conceptual/cache.html",
+        check: |facts| {
+            let own = |v: &str| v.trim_end_matches('/').ends_with("/.config/miopen");
+            set(facts, "MIOPEN_USER_DB_PATH", own, "names the folder that MIOpen takes anyway")
+        },
+    },
+    Rule {
+        id: "miopen-quiet",
+        severity: Severity::Note,
+        routes: &[Route::Rocm],
+        meaning: "The default level shows warnings (4). Below it MIOpen does not say that a workspace was too small, that a \
+                  database is missing, or that it compiles.",
+        source: DEBUGGING,
+        check: |facts| {
+            let quiet = |v: &str| v.trim().parse().is_ok_and(|level: u32| (1..=3).contains(&level));
+            set(facts, "MIOPEN_LOG_LEVEL", quiet, "hides MIOpen's warnings")
+        },
+    },
+    Rule {
+        id: "pytorch-build-variable",
+        severity: Severity::Idle,
+        routes: &[Route::Rocm],
+        meaning: "Only a build of PyTorch from source reads it. A PyTorch that is installed is for ROCm or is not.",
+        source: "https://github.com/pytorch/pytorch/blob/main/setup.py",
+        check: |facts| {
+            let names = ["USE_ROCM", "USE_MIOPEN"];
+            names
+                .iter()
+                .flat_map(|name| set(facts, name, |_| true, "is read by builds of PyTorch only"))
+                .collect()
+        },
     },
     Rule {
         id: "pytorch-rocm-arch",
@@ -204,6 +276,10 @@ fn full_find(facts: &Facts) -> Vec<Found> {
     set(facts, "MIOPEN_FIND_MODE", |v| word(v, MODES) == Some(1), "times every solver for every new shape")
 }
 
+fn is_on(value: &str) -> bool {
+    matches!(value.to_lowercase().as_str(), "1" | "yes" | "on" | "true" | "enable" | "enabled")
+}
+
 fn is_off(value: &str) -> bool {
     matches!(value.to_lowercase().as_str(), "0" | "no" | "off" | "false" | "disable" | "disabled")
 }
@@ -252,6 +328,16 @@ fn unknown_miopen(facts: &Facts) -> Vec<Found> {
         found
     });
     found.collect()
+}
+
+/// Does nothing if every card here is RDNA; targets of other cards are in no table.
+fn xnack(facts: &Facts) -> Vec<Found> {
+    let mut cards = facts.gpus.iter().filter(|gpu| gpu.is_amd()).peekable();
+    let rdna = |gpu: &Gpu| gpu.target.as_deref().and_then(targets::by_name).is_some();
+    match cards.peek().is_some() && cards.all(rdna) {
+        true => set(facts, "HSA_XNACK", |_| true, "does nothing on RDNA cards"),
+        false => Vec::new(),
+    }
 }
 
 fn build_targets(facts: &Facts) -> Vec<Found> {

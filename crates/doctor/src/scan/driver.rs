@@ -1,6 +1,6 @@
 //! The amdgpu kernel module and KFD.
 
-use super::module;
+use super::{module, modules};
 use crate::facts::{Driver, Kfd};
 use crate::system::System;
 use wave32_cards::sysfs::{self, Files as _};
@@ -42,8 +42,9 @@ pub(super) fn driver(system: &System, kernel: Option<&str>, gaps: &mut Vec<Strin
     }
     // It is only compared with what is loaded.
     let srcversion = at("srcversion");
-    let file = kernel.filter(|_| srcversion.is_some()).and_then(|release| module_file(system, release));
-    let file_srcversion = file.and_then(|path| match module::srcversion(system, &path) {
+    let file = kernel.and_then(|release| module_file(system, release));
+    let compared = file.as_deref().filter(|_| srcversion.is_some());
+    let file_srcversion = compared.and_then(|path| match module::srcversion(system, path) {
         Ok(found) => found,
         Err(why) => {
             gaps.push(format!("{path} was not compared with the loaded module: {why}"));
@@ -56,7 +57,10 @@ pub(super) fn driver(system: &System, kernel: Option<&str>, gaps: &mut Vec<Strin
         srcversion,
         file_srcversion,
         taint: at("taint"),
+        file: file.map(|path| modules::module_file(system, &path)),
+        dkms_packaged: (!dkms.is_empty()).then(|| modules::installed(system, "amdgpu-dkms")).flatten(),
         dkms,
+        changed_sources: Vec::new(),
         parameters: parameters.collect(),
     }
 }

@@ -26,8 +26,20 @@ const PREFIXES: &[&str] = &[
     "WAVE32_",
 ];
 /// Whole names that matter.
-const NAMES: &[&str] =
-    &["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTORCH_ROCM_ARCH", "WAVE_VISIBLE_DEVICES"];
+const NAMES: &[&str] = &[
+    "CUDA_VISIBLE_DEVICES",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PYTORCH_ROCM_ARCH",
+    "USE_MIOPEN",
+    "USE_ROCM",
+    // Older names, which the device `wave` still reads.
+    "WAVE_FALLBACK",
+    "WAVE_LAUNCH_BLOCKING",
+    "WAVE_MEMORY_CAP",
+    "WAVE_TIMEOUT",
+    "WAVE_VISIBLE_DEVICES",
+];
 
 fn matters(name: &str) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|p| name.starts_with(p))

@@ -1,5 +1,6 @@
 //! What earlier attempts left behind: replaced libraries, shims, linked databases, caches, our own halves.
 
+use super::packages;
 use super::rocm::{LIBRARIES, database_folders};
 use crate::code_objects;
 use crate::facts::{Facts, Leftover, LeftoverKind, Library, Preloaded, Rocm};
@@ -22,8 +23,7 @@ const INTERPOSED: &[&str] = &[
 ];
 const BACKUP_ENDINGS: &[&str] = &[".backup", ".bak", ".old", ".orig", ".original", ".save"];
 
-/// `sources` are those of the compute driver that were edited.
-pub(super) fn leftovers(system: &System, facts: &Facts, sources: &[String]) -> Vec<Leftover> {
+pub(super) fn leftovers(system: &System, facts: &Facts) -> Vec<Leftover> {
     let mut found = Vec::new();
     let mut add = |kind, path: &str, evidence: String| {
         if !found.iter().any(|l: &Leftover| l.kind == kind && l.path == path) {
@@ -33,13 +33,13 @@ pub(super) fn leftovers(system: &System, facts: &Facts, sources: &[String]) -> V
     half_applied(system, &mut add);
     for rocm in &facts.rocm {
         for library in &rocm.libraries {
-            replaced(system, library, &mut add);
+            replaced(system, rocm, library, &mut add);
         }
         side_install(rocm, &mut add);
         linked_databases(system, rocm, &mut add);
     }
     preloads(system, facts, &mut add);
-    kernel_module(facts, sources, &mut add);
+    kernel_module(facts, &mut add);
     caches(system, facts, &mut add);
     found
 }
@@ -66,7 +66,7 @@ fn half_applied(system: &System, add: &mut Add) {
     }
 }
 
-fn replaced(system: &System, library: &Library, add: &mut Add) {
+fn replaced(system: &System, rocm: &Rocm, library: &Library, add: &mut Add) {
     if library.intact == Some(false) && library.ours.is_none() {
         let package = library.package.as_deref().unwrap_or("its package");
         add(
@@ -77,12 +77,43 @@ fn replaced(system: &System, library: &Library, add: &mut Add) {
     }
     let Some((folder, _)) = library.path.rsplit_once('/') else { return };
     for name in system.names(folder) {
-        let ours = LIBRARIES.iter().any(|(_, file)| name.starts_with(file));
-        if ours && BACKUP_ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+        let Some((kind, _)) = LIBRARIES.iter().find(|(_, file)| name.starts_with(file)) else { continue };
+        if BACKUP_ENDINGS.iter().any(|ending| name.ends_with(ending)) {
             let path = format!("{folder}/{name}");
-            add(LeftoverKind::Backup, &path, "a copy made before the library beside it was replaced".into());
+            let evidence = rocm.library(kind).and_then(|used| backup(system, &path, used));
+            let untold = "nothing tells whether it or the library in use is the package's";
+            add(LeftoverKind::Backup, &path, evidence.unwrap_or_else(|| untold.into()));
         }
     }
+}
+
+/// Whose contents a copy beside a library has, where that can be told.
+fn backup(system: &System, path: &str, used: &Library) -> Option<String> {
+    let size = system.size(path)?;
+    let known = packages::known_sum(system, &used.path);
+    let same_size = system.size(&used.path) == Some(size);
+    if (known.is_none() && !same_size) || !system.grant(size) {
+        return None;
+    }
+    let sum = packages::sum(system, path)?;
+    let name = used.path.rsplit('/').next().unwrap_or_default();
+    if let Some((package, packaged)) = &known
+        && *packaged == sum
+    {
+        return Some(format!("it is the file that package {package} has"));
+    }
+    let is_used = same_size && system.grant(size) && packages::sum(system, &used.path)? == sum;
+    Some(match (is_used, known) {
+        (true, Some((package, _))) => format!(
+            "it has the contents of {name}, which is in use, and that is not the file that package {package} has: the \
+             original is in neither"
+        ),
+        (true, None) => format!("it has the contents of {name}, which is in use: it saves nothing"),
+        (false, Some((package, _))) => {
+            format!("it is neither {name}, which is in use, nor the file that package {package} has")
+        }
+        (false, None) => return None,
+    })
 }
 
 /// A folder such as /opt/rocm-miopen-rdna1: packages make /opt/rocm and /opt/rocm-5.7.1.
@@ -165,15 +196,33 @@ fn preloads(system: &System, facts: &Facts, add: &mut Add) {
     }
 }
 
-fn kernel_module(facts: &Facts, sources: &[String], add: &mut Add) {
+fn kernel_module(facts: &Facts, add: &mut Add) {
     let driver = &facts.driver;
-    if let [first, rest @ ..] = sources {
+    if let [first, rest @ ..] = driver.changed_sources.as_slice() {
         let others = if rest.is_empty() { String::new() } else { format!(", like {} others,", rest.len()) };
         add(
             LeftoverKind::DriverSources,
             first,
             format!("it{others} is not the file that package amdgpu-dkms has"),
         );
+    }
+    if let (Some(false), Some(version)) = (driver.dkms_packaged, driver.dkms.first()) {
+        let evidence =
+            "DKMS builds a module from it at every kernel update, and no package has it".to_string();
+        return add(LeftoverKind::KernelModule, &format!("/usr/src/amdgpu-{version}"), evidence);
+    }
+    if let Some(file) = &driver.file {
+        let built = file.is_of_dkms() && !driver.dkms.is_empty();
+        // A kernel that was built by hand has modules of no package, and nothing under them.
+        if file.owned == Some(false) && file.over && !built {
+            let evidence = "`modprobe amdgpu` loads it, and no package has it".to_string();
+            return add(LeftoverKind::KernelModule, &file.path, evidence);
+        }
+        if file.intact == Some(false) {
+            let package = file.package.as_deref().unwrap_or("its package");
+            let evidence = format!("it is not the file that package {package} has");
+            return add(LeftoverKind::KernelModule, &file.path, evidence);
+        }
     }
     let out_of_tree = driver.taint.as_deref().is_some_and(|t| t.contains('O'));
     if let (Some(loaded), Some(file)) = (&driver.srcversion, &driver.file_srcversion)

@@ -7,6 +7,7 @@ mod host;
 mod leftovers;
 mod log;
 mod module;
+mod modules;
 mod packages;
 mod rocm;
 mod rpm;
@@ -48,9 +49,9 @@ pub fn scan(system: &System, options: &Options) -> Facts {
     facts.variables = environment::variables(system);
     environment::check_names(system, &facts.rocm, &mut facts.variables);
     facts.missing = packages::check(system, &mut facts.rocm, &mut facts.gaps, options.thorough);
-    let sources = packages::changed_sources(system, &mut facts.gaps, options.thorough);
+    facts.driver.changed_sources = packages::changed_sources(system, &mut facts.gaps, options.thorough);
     facts.preloaded = leftovers::preloaded(system, &facts);
-    facts.leftovers = leftovers::leftovers(system, &facts, &sources);
+    facts.leftovers = leftovers::leftovers(system, &facts);
     for library in facts.rocm.iter().flat_map(|r| &r.libraries).filter(|l| !l.complete) {
         facts.gaps.push(format!("{}: not read to its end; --thorough takes the time", library.path));
     }

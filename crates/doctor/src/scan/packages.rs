@@ -7,7 +7,7 @@ use crate::system::System;
 use md5::{Digest, Md5};
 use std::io::Read;
 
-const INFO: &str = "/var/lib/dpkg/info";
+pub(super) const INFO: &str = "/var/lib/dpkg/info";
 /// Beginnings of the names of packages that have such libraries, AMD's and Debian's.
 const PACKAGES: &[&str] = &[
     "hip-runtime-amd",
@@ -90,6 +90,12 @@ fn listed(system: &System) -> Vec<Listed> {
     found
 }
 
+/// The package that has this library by dpkg's lists, and the sum that it came with.
+pub(super) fn known_sum(system: &System, path: &str) -> Option<(String, String)> {
+    let entry = listed(system).into_iter().find(|entry| entry.path == path)?;
+    Some((entry.package, entry.sum))
+}
+
 /// Files of the compute driver's sources that are not as the package amdgpu-dkms has them: what a module is
 /// patched in. Its other thousands of files are left alone.
 pub(super) fn changed_sources(system: &System, gaps: &mut Vec<String>, thorough: bool) -> Vec<String> {
@@ -106,7 +112,7 @@ pub(super) fn changed_sources(system: &System, gaps: &mut Vec<String>, thorough:
     changed.map(|(_, path)| format!("/{path}")).collect()
 }
 
-fn sum(system: &System, path: &str) -> Option<String> {
+pub(super) fn sum(system: &System, path: &str) -> Option<String> {
     let mut file = system.open(path)?;
     let mut digest = Md5::new();
     let mut buffer = vec![0; 1 << 20];

@@ -131,7 +131,7 @@ impl Handle {
     pub fn solutions(&self, problem: &ConvProblem) -> Outcome<Solutions> {
         self.with(|state| {
             let Engine { queue, planner, proven } = self.engine(state)?;
-            let proven = proven.as_ref().and_then(|tables| tables.of(problem));
+            let proven = proven.as_ref().map_or(&[][..], |tables| tables.of(problem));
             Solutions::new(planner, queue.caps(), proven, problem)
         })
     }

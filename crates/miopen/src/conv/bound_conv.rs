@@ -4,6 +4,7 @@ use crate::abi::entry::{Failure, Outcome};
 use crate::abi::ffi::{Data, DataType};
 use crate::conv::convolution::Convolution;
 use crate::layers::tensor::Tensor;
+use std::ffi::c_int;
 use wave32_ops::View;
 use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Layout};
 
@@ -120,6 +121,11 @@ impl BoundConv {
     pub fn is_packed(&self) -> bool {
         let layout = self.problem.spec().layout;
         self.tensors.iter().all(|tensor| tensor.is_packed_in(&order(layout)))
+    }
+
+    /// `miopenDataType_t` of the tensors.
+    pub fn dtype_code(&self) -> c_int {
+        self.tensors[0].dtype as c_int
     }
 
     /// Which of the three is written.

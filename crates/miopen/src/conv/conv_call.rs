@@ -6,6 +6,7 @@ use crate::abi::handle::{Engine, Handle};
 use crate::abi::log;
 use crate::conv::bound_conv::BoundConv;
 use crate::conv::convolution::{Convolution, convolution};
+use crate::conv::rewritten::Run;
 use crate::conv::solutions::{Solution, Solutions};
 use crate::layers::tensor::tensor_of;
 use crate::vendor::next::{Next, Written, next};
@@ -68,7 +69,9 @@ impl ConvCall {
     pub fn run(&self, solution: &Solution, data: [Data; 3], factors: [f32; 2], workspace: Data) -> Outcome {
         let views = self.bound.views(data)?;
         if solution.is_vendors() {
-            return match next().filter(|_| factors == [1.0, 0.0] && self.bound.is_packed()) {
+            // Padded copies begin where the probe's buffers did.
+            let aligned = solution.rewritten.is_none() || workspace.is_multiple_of(256);
+            return match next().filter(|_| factors == [1.0, 0.0] && self.bound.is_packed() && aligned) {
                 Some(next) => self.run_vendors(next, solution, data, workspace),
                 // Immediate mode knows no factors, and strides were not proven.
                 None => self.run(self.solutions.own()?, data, factors, 0),
@@ -96,6 +99,10 @@ impl ConvCall {
             dilations: &own.dilations[..spatial],
             groups: own.groups,
         };
+        if let Some((rewriting, wanted)) = solution.rewritten {
+            let (handle, bound, solver) = ((&*self.handle, handle), &self.bound, (solution.id, wanted));
+            return Run { handle, bound, rewriting, solver }.run(next, data, &convolution, workspace);
+        }
         let workspace = (workspace, solution.workspace());
         next.immediate(handle, self.direction, operands, &convolution, workspace, solution.id)
     }

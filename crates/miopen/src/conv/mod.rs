@@ -10,4 +10,5 @@ pub(crate) mod fusion_calls;
 pub(crate) mod immediate;
 pub mod proven;
 pub(crate) mod proven_table;
+pub mod rewritten;
 pub mod solutions;

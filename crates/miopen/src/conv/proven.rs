@@ -1,8 +1,8 @@
 //! The vendor's solvers that `wave32 probe` has proven on this very card, with this very library: docs/probe.md has the table.
 //!
 //! Asked for by `WAVE32_ROUTE=probe` only: the table's times were measured, ours are modelled, and until both are measured
-//! side by side "faster" is the user's bet, not ours. "Safe" is not: a row counts where its worst verdict is `works`, its bits
-//! repeated, and the problem was not rewritten.
+//! side by side "faster" is the user's bet, not ours. "Safe" is not: a row counts where its worst verdict is `works` and its bits
+//! repeated, on the problem itself or on a rewriting that [`crate::conv::rewritten`] can do.
 
 use crate::conv::proven_table::{Identity, read};
 use crate::vendor::next::{Next, next, runtime};

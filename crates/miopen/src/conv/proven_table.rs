@@ -1,5 +1,6 @@
 //! The probe's tables as they are read here: docs/probe.md has their format.
 
+use crate::conv::rewritten::Rewriting;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -23,6 +24,8 @@ pub struct Proven {
     pub milliseconds: f64,
     /// What it was given when it was proven.
     pub workspace_bytes: u64,
+    /// How the problem was rewritten.
+    pub rewriting: Rewriting,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,17 +63,19 @@ struct Row {
 
 impl Row {
     fn proven(self) -> Option<(String, Proven)> {
-        let safe = self.worst == "works" && self.rewrite.is_empty() && self.deterministic == Some(true);
+        let safe = self.worst == "works" && self.deterministic == Some(true);
+        let rewriting = Rewriting::read(&self.rewrite)?;
         let (id, algorithm) = (self.id.filter(|_| safe)?, self.algorithm?);
         let milliseconds = self.ms.filter(|ms| ms.is_finite() && *ms > 0.0)?;
         let workspace_bytes = self.workspace_bytes;
-        Some((self.problem, Proven { id, solver: self.solver, algorithm, milliseconds, workspace_bytes }))
+        let solver = format!("{}{rewriting}", self.solver);
+        Some((self.problem, Proven { id, solver, algorithm, milliseconds, workspace_bytes, rewriting }))
     }
 }
 
-/// The fastest proven solver of each problem.
+/// The proven solvers of each problem: the fastest as it is, and the fastest of each rewriting.
 #[derive(Debug, Default)]
-pub struct Tables(HashMap<String, Proven>);
+pub struct Tables(HashMap<String, Vec<Proven>>);
 
 impl Tables {
     /// Takes a table's rows, if they hold for that card, runtime and library.
@@ -82,15 +87,18 @@ impl Tables {
 
     fn add(&mut self, rows: Vec<Row>) {
         for (problem, row) in rows.into_iter().filter_map(Row::proven) {
-            if self.0.get(&problem).is_none_or(|best| row.milliseconds < best.milliseconds) {
-                self.0.insert(problem, row);
+            let known = self.0.entry(problem).or_default();
+            match known.iter_mut().find(|known| known.rewriting == row.rewriting) {
+                Some(best) if row.milliseconds < best.milliseconds => *best = row,
+                Some(_) => {}
+                None => known.push(row),
             }
         }
     }
 
-    /// The vendor's solver for a problem.
-    pub fn of(&self, problem: &ConvProblem) -> Option<&Proven> {
-        if self.0.is_empty() { None } else { self.0.get(&problem.to_string()) }
+    /// The vendor's solvers for a problem.
+    pub fn of(&self, problem: &ConvProblem) -> &[Proven] {
+        if self.0.is_empty() { &[] } else { self.0.get(&problem.to_string()).map_or(&[], Vec::as_slice) }
     }
 }
 
@@ -113,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_rows_that_are_safe_as_they_are_count() {
+    fn only_rows_that_are_safe_count() {
         let row = |solver: &str, ms: f64, change: &str| {
             let text = format!(
                 r#"{{"problem":"p","solver":"{solver}","id":7,"worst":"works","verdict":"works","detail":"","ms":{ms},
@@ -127,13 +135,17 @@ mod tests {
         table.add(vec![
             row("hangs", 0.1, "\"worst\":\"works\"=\"worst\":\"hang\""),
             row("varies", 0.2, "\"deterministic\":true=\"deterministic\":false"),
-            row("padded", 0.3, "\"id\":7=\"id\":7,\"rewrite\":[{\"kind\":\"batch\",\"n\":1}]"),
+            row("tiled", 0.3, "\"id\":7=\"id\":7,\"rewrite\":[{\"kind\":\"tiles\",\"h\":32,\"w\":32}]"),
+            row("cut", 0.7, "\"id\":7=\"id\":7,\"rewrite\":[{\"kind\":\"batch\",\"n\":1}]"),
             row("find", 0.4, "\"id\":7=\"id\":null"),
             row("slow", 0.9, ""),
             row("fast", 0.5, ""),
             row("unmeasured", 0.6, "\"ms\":0.6=\"ms\":null"),
         ]);
         assert_eq!(table.0.len(), 1);
-        assert_eq!((table.0["p"].solver.as_str(), table.0["p"].workspace_bytes), ("fast", 64));
+        let mut kept: Vec<_> =
+            table.0["p"].iter().map(|row| (row.solver.as_str(), row.workspace_bytes)).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [("cut in parts of 1", 64), ("fast", 64)]);
     }
 }

@@ -4,6 +4,7 @@
 use crate::abi::entry::{Failure, Outcome};
 use crate::abi::ffi::algorithm;
 use crate::conv::proven::Proven;
+use crate::conv::rewritten::Rewriting;
 use std::ffi::c_int;
 use std::sync::Arc;
 use wave32_ops::{Planner, PricedPlan};
@@ -42,6 +43,8 @@ pub struct Solution {
     pub milliseconds: f32,
     /// What runs.
     pub plan: Arc<Plan>,
+    /// The vendor's: how the problem is rewritten for it, and what it wants of the workspace itself.
+    pub rewritten: Option<(Rewriting, u64)>,
 }
 
 impl Solution {
@@ -51,16 +54,17 @@ impl Solution {
     }
 
     /// A solver of the vendor's, with its measured time.
-    fn proven(problem: &ConvProblem, proven: &Proven) -> Self {
+    fn proven(problem: &ConvProblem, proven: &Proven, milliseconds: f32) -> Self {
         let plan = Plan {
             problem: problem.clone().into(),
             solver: VENDOR,
             config: proven.solver.clone(),
-            workspace_bytes: proven.workspace_bytes,
+            workspace_bytes: proven.rewriting.workspace(problem, proven.workspace_bytes),
             launches: Vec::new(),
         };
-        let Proven { id, algorithm, milliseconds, .. } = *proven;
-        Self { id, algorithm, milliseconds: milliseconds as f32, plan: Arc::new(plan) }
+        let Proven { id, algorithm, rewriting, workspace_bytes, .. } = *proven;
+        let rewritten = rewriting.is_some().then_some((rewriting, workspace_bytes));
+        Self { id, algorithm, milliseconds, plan: Arc::new(plan), rewritten }
     }
 
     /// True where the vendor computes.
@@ -81,7 +85,7 @@ impl Solutions {
     pub fn new(
         planner: &mut Planner,
         caps: &DeviceCaps,
-        proven: Option<&Proven>,
+        proven: &[Proven],
         problem: &ConvProblem,
     ) -> Outcome<Self> {
         let mut ranked = planner.ranked(caps, problem, false)?.to_vec();
@@ -96,14 +100,25 @@ impl Solutions {
                 .iter()
                 .any(|solution| same(solution) && solution.workspace() == plan.workspace_bytes)
             {
-                solutions.push(Solution { id, algorithm, milliseconds: (seconds * 1e3) as f32, plan });
+                solutions.push(Solution {
+                    id,
+                    algorithm,
+                    milliseconds: (seconds * 1e3) as f32,
+                    plan,
+                    rewritten: None,
+                });
             }
         }
         solutions.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
-        if let (Some(proven), Some(best)) = (proven, solutions.first())
-            && (proven.milliseconds as f32) < best.milliseconds
+        let proven = proven.iter().filter(|proven| proven.rewriting.fits(problem)).map(|proven| {
+            let whole = proven.milliseconds + proven.rewriting.seconds(problem, caps) * 1e3;
+            (proven, whole as f32)
+        });
+        if let (Some((proven, whole)), Some(best)) =
+            (proven.min_by(|a, b| a.1.total_cmp(&b.1)), solutions.first())
+            && whole < best.milliseconds
         {
-            solutions.insert(0, Solution::proven(problem, proven));
+            solutions.insert(0, Solution::proven(problem, proven, whole));
         }
         Ok(Self(solutions))
     }
@@ -212,7 +227,7 @@ mod tests {
             for (r, pad) in [(1, 0), (3, 1), (5, 2)] {
                 let spec = ConvSpec { direction, r, s: r, pad: [pad, pad], ..base.clone() };
                 let problem = ConvProblem::new(spec).unwrap();
-                let solutions = Solutions::new(&mut planner, &caps, None, &problem).unwrap();
+                let solutions = Solutions::new(&mut planner, &caps, &[], &problem).unwrap();
                 for given in [0, 1, 4096, 1 << 20, solutions.workspace(), u64::MAX] {
                     let found = solutions.algorithms(given);
                     assert!(!found.is_empty() && found.iter().all(|solution| solution.workspace() <= given));

@@ -247,6 +247,18 @@ impl Next {
         Ok(id)
     }
 
+    /// Describes one.
+    ///
+    /// # Errors
+    /// The status that AMD's MIOpen returned, where its call fails.
+    pub fn set_tensor(&self, id: Id, dtype: c_int, sizes: &[i64], strides: &[i64]) -> Outcome {
+        let narrow = |values: &[i64]| values.iter().map(|&value| value as c_int).collect::<Vec<_>>();
+        let (rank, sizes, strides) = (sizes.len() as c_int, narrow(sizes), narrow(strides));
+        theirs!(self, c"miopenSetTensorDescriptor"(
+            id => Id, dtype => c_int, rank => c_int, sizes.as_ptr() => *const c_int, strides.as_ptr() => *const c_int
+        ))
+    }
+
     /// Ends one.
     ///
     /// # Errors

@@ -4,8 +4,8 @@
 
 mod run;
 
-pub use run::{DEADLINE, Ended, Run, launcher, run};
-use run::{hip, linked};
+use run::linked;
+pub use run::{DEADLINE, Ended, Run, hip, launcher, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;

@@ -196,7 +196,7 @@ mod _native {
         })
     }
 
-    /// Whether each operator waits for the device from now on, as with `WAVE_LAUNCH_BLOCKING=1`; whether they did.
+    /// Whether each operator waits for the device from now on, as with `WAVE32_LAUNCH_BLOCKING=1`; whether they did.
     #[pyfunction]
     fn block_launches(is_blocking: bool) -> bool {
         index_errors::block(is_blocking)

@@ -6,8 +6,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use wave32_torch_logic::settings;
 
-/// What to do about a call without a kernel (`WAVE_FALLBACK`).
+/// What to do about a call without a kernel (`WAVE32_FALLBACK`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
     Warn,
@@ -16,9 +17,9 @@ enum Policy {
 }
 
 fn policy() -> Policy {
-    match std::env::var("WAVE_FALLBACK").as_deref() {
-        Ok("error") => Policy::Refuse,
-        Ok("quiet") => Policy::Quiet,
+    match settings::variable("WAVE32_FALLBACK").as_ref().map(|(_, text)| text.trim()) {
+        Some("error") => Policy::Refuse,
+        Some("quiet") => Policy::Quiet,
         _ => Policy::Warn,
     }
 }
@@ -42,12 +43,12 @@ pub fn reset() {
 /// Counts one call of `name` (`aten::relu`); a text for the user where this is the first.
 ///
 /// # Errors
-/// `Refused` with `WAVE_FALLBACK=error`.
+/// `Refused` with `WAVE32_FALLBACK=error`.
 pub fn count(name: &str, why: &str) -> Result<Option<String>, Error> {
     let policy = policy();
     if policy == Policy::Refuse {
         return Err(Error::Refused(format!(
-            "{name}: {why}; WAVE_FALLBACK=error forbids to run it on the CPU"
+            "{name}: {why}; WAVE32_FALLBACK=error forbids to run it on the CPU"
         )));
     }
     let first = {

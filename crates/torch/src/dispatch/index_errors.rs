@@ -10,6 +10,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use wave32_ops::index::Errors;
 use wave32_ops::{ElementType, Elementwise, Op, Queue, View};
 use wave32_torch_logic::checks::{BYTES, Check};
+use wave32_torch_logic::settings;
 
 /// The words, for the life of the stream.
 static WORDS: Mutex<Option<u64>> = Mutex::new(None);
@@ -57,9 +58,9 @@ pub fn forget() {
     PENDING.store(false, Ordering::Relaxed);
 }
 
-/// `WAVE_LAUNCH_BLOCKING`, read once.
+/// `WAVE32_LAUNCH_BLOCKING`, read once.
 static BLOCKING: LazyLock<AtomicBool> = LazyLock::new(|| {
-    AtomicBool::new(std::env::var("WAVE_LAUNCH_BLOCKING").is_ok_and(|text| text.trim() == "1"))
+    AtomicBool::new(settings::variable("WAVE32_LAUNCH_BLOCKING").is_some_and(|(_, text)| text.trim() == "1"))
 });
 
 /// Whether operators wait for the device from now on, whatever the environment says; whether they did.

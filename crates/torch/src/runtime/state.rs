@@ -99,28 +99,28 @@ where
 }
 
 fn open() -> Result<VulkanQueue, DeviceError> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
     let wrong = |name: &str, text: &str, what: &str| {
         DeviceError::Unavailable(format!("{name}={text}: expected {what}"))
     };
-    let index = match variable("WAVE_VISIBLE_DEVICES") {
+    let index = match settings::variable("WAVE32_VISIBLE_DEVICES") {
         None => None,
-        Some(text) => Some(settings::first_index(&text).ok_or_else(|| {
-            wrong("WAVE_VISIBLE_DEVICES", &text, "the index of a device (`wave32 devices` lists them)")
-        })?),
+        Some((name, text)) => Some(
+            settings::first_index(&text)
+                .ok_or_else(|| wrong(&name, &text, "the index of a device (`wave32 devices` lists them)"))?,
+        ),
     };
     let set = CAP.load(Ordering::Relaxed);
-    let memory_cap = match variable("WAVE_MEMORY_CAP") {
+    let memory_cap = match settings::variable("WAVE32_MEMORY_CAP") {
         _ if set != u64::MAX => Some(set),
         None => None,
-        Some(text) => Some(
+        Some((name, text)) => Some(
             settings::parse_bytes(&text)
-                .ok_or_else(|| wrong("WAVE_MEMORY_CAP", &text, "bytes, or a number with K, M or G"))?,
+                .ok_or_else(|| wrong(&name, &text, "bytes, or a number with K, M or G"))?,
         ),
     };
     let mut queue = wave32_vulkan::open(index, Options { memory_cap, ..Options::default() })?;
-    if let Some(text) = variable("WAVE_TIMEOUT") {
-        let seconds = settings::seconds(&text).ok_or_else(|| wrong("WAVE_TIMEOUT", &text, "seconds"))?;
+    if let Some((name, text)) = settings::variable("WAVE32_TIMEOUT") {
+        let seconds = settings::seconds(&text).ok_or_else(|| wrong(&name, &text, "seconds"))?;
         queue.set_deadline(Duration::from_secs_f64(seconds));
     }
     Ok(queue)
@@ -148,7 +148,7 @@ pub fn alloc(bytes: u64) -> Result<u64, Error> {
         Err(Error::OutOfMemory(_)) => Err(Error::OutOfMemory(format!(
             "wave out of memory. Tried to allocate {}. {} is allocated by tensors, {} reserved by the device's heap \
              (caches were given back before this was raised). Use a smaller batch or smaller images, autocast, or \
-             gradient checkpointing; WAVE_MEMORY_CAP or torch.wave.set_memory_cap may be in force.",
+             gradient checkpointing; WAVE32_MEMORY_CAP or torch.wave.set_memory_cap may be in force.",
             readable(bytes),
             readable(left.allocated),
             readable(left.reserved),
