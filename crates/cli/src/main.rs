@@ -15,6 +15,7 @@ mod miopen;
 mod output;
 mod probe;
 mod progress;
+mod report;
 #[cfg(target_os = "linux")]
 mod run;
 mod signals;
@@ -53,6 +54,8 @@ enum Command {
     Verify(Box<verify::Args>),
     /// How fast, beside the floors; table, JSON, SVG
     Bench(Box<bench::Args>),
+    /// This machine in one file to share: devices, right or wrong, speed, temperatures; asks before it writes
+    Report(report::Args),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
     /// Will this network run here? Its convolutions with route, solver, modelled time and the owners' verdict
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::BuildTorch(args) => build_torch::main(args),
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
+        Command::Report(args) => report::main(args),
         Command::Explain(args) => explain::main(args),
         Command::Check(args) => check::main(args),
         Command::Probe(args) => probe::main(args),
