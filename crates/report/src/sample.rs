@@ -118,8 +118,7 @@ pub fn checks(quick: bool) -> Result<(String, Vec<Item>), SelectionError> {
     Ok((format!("seeds in all passes, f32 and f16; {NETS} problems of the networks of each type"), found))
 }
 
-/// The suite `shapes`: forward passes first, then the others. On a processor only what is small, with a batch of 1 where
-/// that makes it small.
+/// The suite `shapes`: forward passes first, then the others. On a processor only what is small, with a batch of 1.
 ///
 /// # Errors
 /// Never, with the suite that is embedded.
@@ -131,7 +130,7 @@ pub fn benches(class: Class, quick: bool) -> Result<Selection, SuiteError> {
     let mut entries = Vec::new();
     for entry in suites::load("shapes")? {
         let label = entry.label.clone();
-        let entry = if large(entry.problem.flops()) { entry.with_batch(1)? } else { entry };
+        let entry = if slow { entry.with_batch(1)? } else { entry };
         if large(entry.problem.flops()) {
             selection.too_large.push(label);
         } else {

@@ -78,7 +78,7 @@ impl Meter for GuardedMeter<'_> {
             repeats: settings.repeats,
             seed: settings.seed,
             // The child's own waits end before the parent's patience does, with a better text.
-            run_deadline_s: settings.deadline.min(self.limits.deadline.mul_f64(0.5)).as_secs_f64(),
+            run_deadline_s: settings.deadline.min(self.limits.deadline.mul_f64(0.8)).as_secs_f64(),
         };
         let rates = self.ready.caps.as_ref().map(Subject::modelled);
         let row = || Row::new(case, rates.as_ref());
