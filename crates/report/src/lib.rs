@@ -1,6 +1,7 @@
 //! A report of one machine, for its owner to read and to share: what is there, what computes right, how fast.
 //!
 //! - [`schema`]: the report as data. `reports/schema.json` describes the same to others.
+//! - [`verdict`]: what it says as a whole.
 //! - [`sample`]: which problems are verified and timed, and how time is shared out.
 //! - [`sensors`], [`kernel_log`]: what the kernel's files tell of temperatures, clocks and errors.
 //! - [`redact`]: one pass over all strings takes out names, home folders, serials and addresses.
@@ -15,6 +16,7 @@ pub mod sample;
 pub mod schema;
 pub mod sensors;
 pub mod summary;
+pub mod verdict;
 
 pub use schema::Report;
 

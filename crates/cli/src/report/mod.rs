@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use wave32_report::schema::Overall;
+use wave32_report::verdict::Overall;
 use wave32_report::{Report, page, project_page, sample, summary};
 
 /// What `reports/` takes.

@@ -2,8 +2,9 @@
 
 mod speed;
 
-use crate::schema::{CardReadings, Class, Device, Overall, Reading, Report, State};
+use crate::schema::{CardReadings, Class, Device, Reading, Report, State};
 use crate::sensors::highest;
+use crate::verdict::Overall;
 use std::fmt::{Result, Write};
 use wave32_verify::html::escape;
 use wave32_verify::sheet::duration;
