@@ -184,17 +184,17 @@ fn measure(meter: &mut dyn Meter, selection: &Selection, settings: &Settings, ar
         bar.set_position(done as u64);
         bar.set_message(selection.cases.get(done).map_or(String::new(), |c| c.label.clone()));
         if let Some(path) = file.filter(|_| saved.elapsed() > SAVE_EVERY) {
-            broken = report.save(path).err();
+            broken = output::save(path, &report.json()).err();
             saved = Instant::now();
         }
         broken.is_none() && !interrupted.load(Ordering::SeqCst)
     });
     bar.finish_and_clear();
     if let Some(error) = broken {
-        return Err(error.into());
+        return Err(error);
     }
     if let Some(path) = file {
-        report.save(path)?;
+        output::save(path, &report.json())?;
     }
     Ok(report)
 }

@@ -74,13 +74,13 @@ impl Consent {
             show(&plan.diff())?;
         }
         if !self.yes {
-            somebody_to_ask()?;
+            somebody_to_ask("changed")?;
             // Nobody should have to wait for the user's answer.
             drop(session);
             if self.json {
                 mutter(&plan.diff());
             }
-            if !asked()? {
+            if !asked("Do this?")? {
                 return Ok(Outcome::Declined);
             }
             session = self.lock(store, force)?;
@@ -133,14 +133,14 @@ impl Consent {
     }
 }
 
-/// Checks that somebody can answer a question.
+/// Checks that somebody can answer the question whether something is to be `done`.
 ///
 /// # Errors
 /// Standard input is no terminal, so nobody can answer.
-pub fn somebody_to_ask() -> Result<()> {
+pub fn somebody_to_ask(done: &str) -> Result<()> {
     if !std::io::stdin().is_terminal() {
-        let why = "nothing was changed: standard input is no terminal, so there is nobody to ask";
-        bail!("{why}; run it again with --yes");
+        let why = "standard input is no terminal, so there is nobody to ask";
+        bail!("nothing was {done}: {why}; run it again with --yes");
     }
     Ok(())
 }
@@ -149,8 +149,8 @@ pub fn somebody_to_ask() -> Result<()> {
 ///
 /// # Errors
 /// Standard input cannot be read.
-pub fn asked() -> Result<bool> {
-    mutter("Do this? [y/N] ");
+pub fn asked(question: &str) -> Result<bool> {
+    mutter(&format!("{question} [y/N] "));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))

@@ -1,6 +1,6 @@
 //! Errors as one line and an exit code.
 
-use crate::output::tell;
+use crate::output::{LostFile, tell};
 use std::process::ExitCode;
 use wave32_change::ChangeError;
 use wave32_device::DeviceError;
@@ -53,7 +53,11 @@ pub fn error(error: &anyhow::Error) -> ExitCode {
         if cause.is::<NoDevice>() || cause.is::<NoRoute>() {
             return Some(3);
         }
-        if cause.is::<ChangeError>() || cause.is::<LostOutput>() || cause.is::<NoThread>() {
+        if cause.is::<ChangeError>()
+            || cause.is::<LostOutput>()
+            || cause.is::<LostFile>()
+            || cause.is::<NoThread>()
+        {
             return Some(1);
         }
         if let Some(StartError::Spawn(_)) = cause.downcast_ref() {

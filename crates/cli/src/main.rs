@@ -18,6 +18,7 @@ mod output;
 mod pages;
 mod probe;
 mod progress;
+mod report;
 #[cfg(target_os = "linux")]
 mod run;
 mod signals;
@@ -56,6 +57,8 @@ enum Command {
     Verify(Box<verify::Args>),
     /// How fast, beside the floors; table, JSON, SVG
     Bench(Box<bench::Args>),
+    /// This machine in one file to share: devices, right or wrong, speed, temperatures; asks before it writes
+    Report(report::Args),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
     /// Will this network run here? Its convolutions with route, solver, modelled time and the owners' verdict
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         Command::BuildTorch(args) => build_torch::main(args),
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
+        Command::Report(args) => report::main(args),
         Command::Explain(args) => explain::main(args),
         Command::Check(args) => check::main(args),
         Command::Probe(args) => probe::main(args),

@@ -1,7 +1,7 @@
 //! Reports: on standard output, or in files that are either whole or not there.
 
-use anyhow::{Context, Result};
-use std::path::Path;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
 use wave32_host::file;
 
 pub use wave32_host::stream::{mutter, print, show, tell};
@@ -14,12 +14,31 @@ pub fn writable(path: &Path) -> Result<()> {
     file::writable(path).map_err(|why| anyhow::anyhow!("cannot write {}: {why}", path.display()))
 }
 
+/// A file that could not be written after the work: exit code 1.
+#[derive(Debug)]
+pub struct LostFile {
+    path: PathBuf,
+    why: std::io::Error,
+}
+
+impl std::fmt::Display for LostFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot write {}", self.path.display())
+    }
+}
+
+impl std::error::Error for LostFile {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.why)
+    }
+}
+
 /// Writes a file whole. Devices and pipes are written directly; a link is replaced.
 ///
 /// # Errors
-/// One line that names the file: the disk is full, or its folder is gone.
+/// [`LostFile`]: the disk is full, or its folder is gone.
 pub fn save(path: &Path, text: &str) -> Result<()> {
-    file::save(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+    Ok(file::save(path, text.as_bytes()).map_err(|why| LostFile { path: path.to_path_buf(), why })?)
 }
 
 /// True for `-`.

@@ -141,8 +141,8 @@ fn prune(args: &Args, stop: &AtomicBool) -> Result<ExitCode> {
     }
     found.iter().try_for_each(|old| show(&format!("{old}\n")))?;
     if !args.yes {
-        somebody_to_ask()?;
-        if !asked()? {
+        somebody_to_ask("changed")?;
+        if !asked("Do this?")? {
             return Ok(ExitCode::from(1));
         }
     }

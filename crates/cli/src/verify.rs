@@ -1,6 +1,6 @@
 //! `wave32 verify`: proof on this very machine.
 
-use crate::devices::{launcher, look};
+use crate::devices::{Found, launcher, look};
 use crate::ending::NoDevice;
 use crate::output::{is_stdout, mutter, print, save, show, tell, writable};
 use crate::progress::Progress;
@@ -204,10 +204,18 @@ fn options(args: &Args, seed: u64, policy: Policy) -> Result<Options> {
 
 /// The devices asked for, each once, in the order asked for.
 fn devices(names: &[String], stop: &AtomicBool) -> Result<Vec<Device>> {
-    let mut chosen: Vec<Device> = Vec::new();
     let found = if names.iter().any(|n| n != "cpu") { Some(look(stop)?) } else { None };
+    chosen(names, found.as_ref())
+}
+
+/// The devices of these names among those that were found; without a look around there is the CPU alone.
+///
+/// # Errors
+/// [`NoDevice`] for a name that is none of a device here.
+pub fn chosen(names: &[String], found: Option<&Found>) -> Result<Vec<Device>> {
+    let mut chosen: Vec<Device> = Vec::new();
     for name in names {
-        let named = match (name.as_str(), &found) {
+        let named = match (name.as_str(), found) {
             ("all", Some(found)) => {
                 let usable = found.usable();
                 if let (true, Some(why)) = (usable.len() == 1, &found.no_vulkan) {
@@ -239,13 +247,15 @@ fn devices(names: &[String], stop: &AtomicBool) -> Result<Vec<Device>> {
 }
 
 /// A bar, and a line for each failure as it happens.
-struct Watch {
-    progress: Progress,
+pub struct Watch {
+    /// The bar.
+    pub progress: Progress,
     failed: usize,
 }
 
 impl Watch {
-    fn new(forced: bool) -> Self {
+    /// A bar; `forced` shows it where standard error is no terminal too.
+    pub fn new(forced: bool) -> Self {
         Self {
             progress: Progress::new(forced, "{prefix:<10} {bar:30} {pos}/{len}  {eta} left  {wide_msg}"),
             failed: 0,

@@ -32,7 +32,7 @@ fn reports_into_folders_that_are_not_there_are_refused_and_make_none() {
 /// The last line is the error; there is no panic.
 fn ended_badly(output: &Output, words: &str) {
     let text = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
     let last = text.trim_end().lines().last().unwrap_or_default();
     assert!(last.starts_with("error: ") && last.contains(words), "{text}");
     assert!(!text.contains("internal error"), "{text}");

@@ -34,35 +34,42 @@ const KINDS: &[(&str, &[&[&str]])] = &[
 ];
 
 pub(super) fn log(system: &System, gaps: &mut Vec<String>) -> Log {
+    match text(system) {
+        Ok((source, text)) => kernel_log(&source, &text),
+        Err(why) => {
+            gaps.push(why);
+            Log::default()
+        }
+    }
+}
+
+/// The kernel's log since it was booted: where it was read, and its lines.
+///
+/// # Errors
+/// Why it cannot be read, and what to do, in a line.
+pub fn text(system: &System) -> Result<(String, String), String> {
     if system.live
         && let Some(text) = messages(system)
     {
-        return kernel_log("/dev/kmsg", &text);
+        return Ok(("/dev/kmsg".into(), text));
     }
     let files = ["/var/log/kern.log", "/var/log/dmesg", "/var/log/kern.log.1"];
     let found = files.iter().find_map(|path| Some((*path, tail(system, path)?)));
     if let Some((path, text)) = found {
         // Files go on over many boots.
         let start = text.rfind(BOOT).unwrap_or(0);
-        return kernel_log(path, &text[start..]);
+        return Ok((path.into(), text[start..].into()));
     }
     if !system.live {
-        gaps.push("the tree has no kernel log in /var/log/kern.log or /var/log/dmesg; a journal is read on the running machine only".into());
-        return Log::default();
+        return Err("the tree has no kernel log in /var/log/kern.log or /var/log/dmesg; a journal is read on the running machine only".into());
     }
-    match journal(system) {
-        Ok(text) => kernel_log("journalctl -k -b", &text),
-        Err(why) => {
-            let hint = match system.process.uid {
-                Some(0) => "outside the container `journalctl -k -b | grep amdgpu` shows what matters",
-                _ => "`sudo journalctl -k -b | grep amdgpu` shows what matters",
-            };
-            gaps.push(format!(
-                "the kernel's log: /dev/kmsg and /var/log/kern.log cannot be read, {why}; {hint}"
-            ));
-            Log::default()
-        }
-    }
+    journal(system).map(|text| ("journalctl -k -b".into(), text)).map_err(|why| {
+        let hint = match system.process.uid {
+            Some(0) => "outside the container `journalctl -k -b | grep amdgpu` shows what matters",
+            _ => "`sudo journalctl -k -b | grep amdgpu` shows what matters",
+        };
+        format!("the kernel's log: /dev/kmsg and /var/log/kern.log cannot be read, {why}; {hint}")
+    })
 }
 
 /// The journal of this boot, or why it says nothing.

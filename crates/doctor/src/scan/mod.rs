@@ -18,6 +18,7 @@ use crate::facts::Facts;
 use crate::system::System;
 use std::time::Duration;
 
+pub use log::text as kernel_log;
 pub(crate) use rocm::miopen_in;
 
 /// Read of large files, and time for it: libraries of gigabytes cost megabytes, since only headers are read.

@@ -1,7 +1,7 @@
 //! How fast: GPU time by the device's own clock, CPU time by the wall clock, beside the floor that
 //! arithmetic and memory set.
 //!
-//! A [`Meter`] times one problem on one device ([`GpuMeter`], [`CpuMeter`]); [`run`] walks the problems
+//! A [`Meter`] times one problem on one device ([`GpuMeter`], [`CpuMeter`], or either in a child: [`GuardedMeter`]); [`run`] walks the problems
 //! and fills a [`Report`], which prints as a table ([`table()`]), JSON and bars ([`svg()`]), and compares
 //! with another ([`compare()`]).
 
@@ -9,6 +9,7 @@ mod cases;
 mod compare;
 mod cpu;
 mod gpu;
+mod guarded;
 mod report;
 mod stats;
 mod svg;
@@ -20,7 +21,9 @@ pub use cases::{Case, Selection, Wish, select};
 pub use compare::{Comparison, Pair, compare};
 pub use cpu::CpuMeter;
 pub use gpu::GpuMeter;
+pub use guarded::{GuardedMeter, ended_a_child};
 pub use report::{BenchMode, Rates, Report, ReportError, Row, Subject, Times};
+pub use stats::geometric_mean;
 pub use svg::svg;
 pub use table::{comparison_table, table};
 

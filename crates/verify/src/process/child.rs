@@ -1,11 +1,14 @@
 //! The child's side: one device, problems from standard input, answers on standard output.
 
+use crate::bench::{Case, CpuMeter, GpuMeter, Meter, Settings};
 use crate::process::guard::{MORE, requests, say};
-use crate::process::protocol::{Device, Driver, Ready, Reply, Request};
+use crate::process::protocol::{Device, Driver, Ready, Reply, Request, TimeJob};
 use crate::proof::backend::{Backend, Opener};
 use crate::proof::check::check;
-use crate::proof::inject::Faults;
+use crate::proof::inject::{Fault, Faults};
+use std::time::Duration;
 use wave32_device::{DeviceError, DeviceInfo};
+use wave32_problem::Problem;
 use wave32_solve::DeviceCaps;
 
 /// Serves until standard input ends; `others` is asked first where a device is to be opened. Never returns an error: a parent that is gone ends the process.
@@ -36,12 +39,49 @@ pub fn serve(others: Opener) {
                 let outcome = check(backend, &job, &faults, &mut |stage| say(&Reply::Stage(stage.into())));
                 say(&Reply::Done(outcome));
             }
+            Ok(Request::Time(job)) => {
+                let Some(backend) = backend.as_mut() else {
+                    say(&Reply::NotOpen("no device was opened".into()));
+                    continue;
+                };
+                say(&Reply::Stage("timing it".into()));
+                say(&time(backend, &job, &faults));
+            }
             Err(error) => say(&Reply::NotOpen(format!("request not understood: {error}"))),
         }
     }
     // The device writes its pipeline cache now; where the driver hangs, the requests' thread ends this process.
     drop(backend);
     std::process::exit(0);
+}
+
+/// Times one problem.
+fn time(backend: &mut Backend, job: &TimeJob, faults: &Faults) -> Reply {
+    let problem = match Problem::try_from(job.spec.clone()) {
+        Ok(problem) => problem,
+        Err(error) => return Reply::NotOpen(error.to_string()),
+    };
+    let line = problem.to_string();
+    faults.inject(&line);
+    let case = Case { label: job.label.clone(), problem };
+    let settings = Settings {
+        policy: job.policy.clone(),
+        repeats: job.repeats,
+        seed: job.seed,
+        deadline: Duration::try_from_secs_f64(job.run_deadline_s).unwrap_or_default(),
+        ..Settings::default()
+    };
+    let mut rows = Vec::new();
+    let measured = match backend {
+        Backend::Cpu => CpuMeter::new(wave32_cpu::Options::default()).measure(&case, &settings, &mut rows),
+        Backend::Gpu(device) => GpuMeter::new(device.as_mut()).measure(&case, &settings, &mut rows),
+    };
+    let mut gone = measured.err().map(|gone| gone.0);
+    if faults.has(Fault::Lost, &line) {
+        rows.clear();
+        gone = Some(DeviceError::Lost("a planted fault".into()).to_string());
+    }
+    Reply::Timed { rows, gone }
 }
 
 /// The threads that compute references: asked for here, for where there are none the pool panics at its first use.

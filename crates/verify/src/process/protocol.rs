@@ -3,6 +3,7 @@
 //! A driver may print to the child's standard output too, so the child's lines carry [`MARK`]; the
 //! parent skips any other.
 
+use crate::bench::Row;
 use serde::{Deserialize, Serialize};
 use wave32_device::{DeviceError, DeviceInfo, DeviceKind};
 use wave32_problem::ProblemSpec;
@@ -21,6 +22,8 @@ pub enum Request {
     Open(String),
     /// Verify one problem on the open device; answered by [`Reply::Stage`]s, then [`Reply::Done`].
     Check(Box<Job>),
+    /// Time one problem on the open device; answered by a [`Reply::Stage`], then [`Reply::Timed`].
+    Time(Box<TimeJob>),
 }
 
 /// What GPUs are reached through.
@@ -66,6 +69,23 @@ pub struct Job {
     pub fold: bool,
 }
 
+/// One problem to time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TimeJob {
+    /// Name of its layer.
+    pub label: String,
+    /// The problem.
+    pub spec: ProblemSpec,
+    /// What the user allows.
+    pub policy: Policy,
+    /// Runs to time; as many as fill about a fifth of a second by default.
+    pub repeats: Option<u32>,
+    /// Seed of the operands.
+    pub seed: u64,
+    /// Longest wait for one plan, in seconds.
+    pub run_deadline_s: f64,
+}
+
 /// What the child answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Reply {
@@ -79,6 +99,13 @@ pub enum Reply {
     Stage(String),
     /// The problem's outcome.
     Done(Outcome),
+    /// The problem's times.
+    Timed {
+        /// One row, or none where the device was gone before.
+        rows: Vec<Row>,
+        /// Why the device cannot be used any more.
+        gone: Option<String>,
+    },
 }
 
 /// A device with what it can do.

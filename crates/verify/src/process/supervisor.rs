@@ -1,7 +1,8 @@
 //! The parent's side of a child that verifies: what [`protocol`](crate::process::protocol) says, over a [`Guarded`] child.
 
+use crate::bench::Row;
 use crate::process::guard::{Answer, Guarded};
-use crate::process::protocol::{Driver, Job, Outcome, Ready, Reply, Request, Verdict};
+use crate::process::protocol::{Driver, Failure, Job, Outcome, Ready, Reply, Request, TimeJob, Verdict};
 use std::sync::atomic::AtomicBool;
 
 pub use crate::process::guard::{Launcher, Limits, StartError, available_bytes, resident_bytes};
@@ -73,6 +74,28 @@ impl Worker {
                 let failure = no.failure(&child.stage, limits.deadline, limits.memory_cap)?;
                 Some(Outcome::early(failure.verdict, failure.detail))
             }
+        }
+    }
+
+    /// Times one problem: its rows, and why the device is gone where it is. After an error, or where it is gone, this
+    /// worker must be dropped.
+    ///
+    /// # Errors
+    /// How the child failed; `None` when the user stopped the run.
+    pub fn time(
+        &mut self,
+        job: &TimeJob,
+        limits: &Limits,
+        stop: &AtomicBool,
+    ) -> Result<(Vec<Row>, Option<String>), Option<Failure>> {
+        let Self(child) = self;
+        child.stage = "starting".into();
+        let request = Request::Time(Box::new(job.clone()));
+        match child.ask(&request, limits.deadline, limits.memory_cap, stop) {
+            Ok(Reply::Timed { rows, gone }) => Ok((rows, gone)),
+            Ok(Reply::NotOpen(text)) => Err(Some(Failure::new(Verdict::Error, text))),
+            Ok(_) => Err(Some(Failure::new(Verdict::Error, "the child answered another question"))),
+            Err(no) => Err(no.failure(&child.stage, limits.deadline, limits.memory_cap)),
         }
     }
 }
