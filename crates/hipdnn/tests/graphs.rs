@@ -305,7 +305,7 @@ fn mixed_up_graphs_are_refused_and_never_crash() {
         }
         match read(&graph) {
             // Whatever the solvers say of it.
-            Ok(pattern) => drop(Solutions::new(&mut planner, &caps, None, &pattern.bound.problem)),
+            Ok(pattern) => drop(Solutions::new(&mut planner, &caps, &[], &pattern.bound.problem)),
             Err(_) => refused += 1,
         }
     }

@@ -10,5 +10,6 @@ pub(crate) mod fusion_calls;
 pub(crate) mod immediate;
 pub mod proven;
 pub(crate) mod proven_table;
+pub mod rewriting;
 pub mod rewritten;
 pub mod solutions;

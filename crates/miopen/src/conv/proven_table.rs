@@ -1,6 +1,6 @@
 //! The probe's tables as they are read here: docs/probe.md has their format.
 
-use crate::conv::rewritten::Rewriting;
+use crate::conv::rewriting::Rewriting;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::ffi::c_int;

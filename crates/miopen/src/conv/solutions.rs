@@ -4,7 +4,7 @@
 use crate::abi::entry::{Failure, Outcome};
 use crate::abi::ffi::algorithm;
 use crate::conv::proven::Proven;
-use crate::conv::rewritten::Rewriting;
+use crate::conv::rewriting::Rewriting;
 use std::ffi::c_int;
 use std::sync::Arc;
 use wave32_ops::{Planner, PricedPlan};
