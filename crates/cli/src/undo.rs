@@ -108,7 +108,7 @@ fn list(args: &Args, history: &[Made]) -> Result<ExitCode> {
     } else if history.is_empty() {
         show("no changes\n")?;
     } else {
-        for Made { id, title, undone, created } in history {
+        for Made { id, title, undone, created, .. } in history {
             let undone = if *undone { "  (undone)" } else { "" };
             show(&format!("{id:>4}  {:<16}  {title}{undone}\n", ago(*created)))?;
         }
