@@ -5,8 +5,17 @@ use crate::finding::Fix;
 use serde::Serialize;
 use wave32_cards::targets;
 
-/// TheRock's index for every target, and where it is described.
-const INDEX: &str = "https://rocm.nightlies.amd.com/whl-multi-arch/";
+/// TheRock's index of releases.
+const STABLE: &str = "https://stable.repo.amd.com/rocm/whl-next/";
+/// Targets that are known to have packages there (ComfyUI's installation guide, AMD's index pages; for gfx1010 its owner's
+/// report below). For others the nightly index is named, whose extras RELEASES.md lists.
+const RELEASED: &[&str] =
+    &["gfx1010", "gfx1031", "gfx1032", "gfx1100", "gfx1101", "gfx1102", "gfx1151", "gfx1200", "gfx1201"];
+/// An RX 5600M with torch 2.12.0+rocm10.1.0 of that index, October 2026.
+const REPORT: &str =
+    "https://github.com/Comfy-Org/comfy-kitchen/blob/9c485ba/comfy_kitchen/backends/rdna1/README.md";
+/// TheRock's index of every night's builds for every target, and where it is described.
+const NIGHTLY: &str = "https://rocm.nightlies.amd.com/whl-multi-arch/";
 const RELEASES: &str = "https://github.com/ROCm/TheRock/blob/main/RELEASES.md";
 /// Targets older than RDNA with a `device-` extra there (RELEASES.md, August 2026).
 const OLDER: &[&str] = &["gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"];
@@ -48,16 +57,26 @@ fn for_card(facts: &Facts, card: &str) -> Vec<Way> {
     }
     let mut ways = Vec::new();
     if OLDER.contains(&card) || targets::by_name(card).is_some_and(|target| target.rocm_wheels) {
-        let note = "AMD's nightly wheels for every target, Python 3.11 to 3.14; they bring their own ROCm, so the ROCm of \
-                    the system is not used. For RDNA1 they are built and not tested on cards by AMD";
+        let released = RELEASED.contains(&card);
+        let (index, kind) = if released { (STABLE, "released") } else { (NIGHTLY, "nightly") };
+        let mut note = format!(
+            "AMD's {kind} wheels, Python 3.11 to 3.14; they bring their own ROCm, so the ROCm of the system is not used. For \
+             RDNA1 they are built and not tested on cards by AMD"
+        );
+        if card == "gfx1010" {
+            note += &format!("; an owner of an RX 5600M ran torch 2.12.0+rocm10.1.0 of them ({REPORT})");
+        }
+        if released {
+            note += &format!(". Newer builds: {NIGHTLY}");
+        }
         let commands = vec![
             "python3 -m venv torch-rocm".to_string(),
             format!(
-                "torch-rocm/bin/pip install --index-url {INDEX} \"torch[device-{card}]\" \"torchvision[device-{card}]\""
+                "torch-rocm/bin/pip install --index-url {index} \"torch[device-{card}]\" \"torchvision[device-{card}]\""
             ),
             "wave32 doctor --python torch-rocm/bin/python".to_string(),
         ];
-        ways.push(way("TheRock wheels", note.to_string(), commands, RELEASES));
+        ways.push(way("TheRock wheels", note, commands, RELEASES));
     }
     let ubuntu = facts.host.like.first().is_some_and(|id| id == "ubuntu");
     let release = facts.host.version.as_deref().and_then(|v| v.split('.').next()?.parse::<u32>().ok());

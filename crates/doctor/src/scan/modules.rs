@@ -41,7 +41,8 @@ fn kernels_own(path: &str) -> Option<String> {
 /// Is a package of this name installed? None where no package manager's records can be read.
 pub(super) fn installed(system: &System, package: &str) -> Option<bool> {
     if system.is_dir(DPKG) {
-        return Some(system.is_file(&format!("{DPKG}/{package}.list")));
+        let lists = [".list", ".md5sums", ":amd64.list"];
+        return Some(lists.iter().any(|list| system.is_file(&format!("{DPKG}/{package}{list}"))));
     }
     if system.is_dir(PACMAN) {
         return Some(system.names(PACMAN).iter().any(|name| pacman_name(name) == Some(package)));
