@@ -15,7 +15,8 @@ fn the_reference_is_what_the_command_says() {
     }
     let told = std::fs::read_to_string(&committed).unwrap();
     assert!(page == told, "docs/cli.md is another command's; WAVE32_BLESS=1 writes it anew");
-    for file in ["man/wave32.1", "man/wave32-verify.1", "bash/wave32.bash", "zsh/_wave32", "fish/wave32.fish"] {
+    for file in ["man/wave32.1", "man/wave32-verify.1", "bash/wave32.bash", "zsh/_wave32", "fish/wave32.fish"]
+    {
         let text = std::fs::read_to_string(folder.path().join(file)).unwrap();
         assert!(text.contains("wave32"), "{file}");
         assert!(!text.contains("verify-child"), "{file}: hidden commands are not for users");
