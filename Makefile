@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc docs deny msrv msrv-version torch-matrix
+.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits drivers model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc docs deny msrv msrv-version torch-matrix
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -198,6 +198,13 @@ vgpu-foreign: vgpu-host
 vgpu-newer: vgpu rocm-preload
 	cargo build --package wave32
 	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so $(abspath $(TARGET))/debug/wave32 $(SUITES)
+
+# What the RADV of Debian 12, 13 and sid makes of every kernel, and how long that takes: docs/drivers.md. About 20 minutes on two
+# cores, downloads 0.2 GB; RESUME=1 goes on.
+drivers: vgpu-host
+	cargo build --package wave32-kernelc --example drivers
+	python3 scripts/drivers.py --program $(TARGET)/debug/examples/drivers --launcher $(VGPU)/wave32-vgpu --folder $(VGPU)/newer \
+		--answers $(TARGET)/drivers $(if $(RESUME),--resume)
 
 # A release: wheels, an archive, a Debian package, checksums (docs/RELEASING.md). About 20 minutes on two cores.
 dist: setup

@@ -7,6 +7,8 @@ import re
 import unittest
 from pathlib import Path
 
+import drivers
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text()
@@ -101,7 +103,7 @@ class Readme(unittest.TestCase):
         table, lines = golden()
         self.assertFalse([r for r in table if r["vgpr_spills"] + r["sgpr_spills"] + r["scratch"] != "000"])
         text = re.sub(r"\s+", " ", self.measured)
-        self.assertIn("clang 19.1.7 and by RADV's compiler of Mesa 22.3.6", text)
+        self.assertIn("clang 19.1.7 and by RADV's compiler of Mesa 22.3.6,", text)
         head = "\n".join(lines[:3])
         self.assertTrue("19.1.7" in head and "Mesa 22.3.6" in head, head)
         tiles = [
@@ -117,6 +119,27 @@ class Readme(unittest.TestCase):
         for log in ("bench_torch_h200.md", "bench_h200.md", "verify_runs.txt", "models.md", "cpu_vs_torch.md", "model_networks.md"):
             self.assertIn(f"({log}", page)
             self.assertTrue((DOCS / log).is_file(), log)
+
+
+class Drivers(unittest.TestCase):
+    """docs/drivers.md is what its table says, and the front page what both say."""
+
+    def setUp(self):
+        self.rows = [row for row in drivers.table()[1] if row["chip"] in drivers.RDNA1]
+
+    def test_the_page_is_made_from_the_table(self):
+        self.assertEqual((DOCS / "drivers.md").read_text(), drivers.page(), "run: python3 scripts/drivers.py --page")
+
+    def test_no_spills(self):
+        self.assertEqual([row["kernel"] for row in self.rows if drivers.spilling(row) or not drivers.of_32_lanes(row)], [])
+        versions = sorted({re.match(r"Mesa ([\d.]+)", row["mesa"])[1] for row in self.rows})
+        self.assertEqual(len(self.rows) % (len(versions) * len(drivers.RDNA1)), 0)
+        self.assertIn(f"RADV's compiler of Mesa {', '.join(versions[:-1])} and {versions[-1]}.", re.sub(r"\s+", " ", README))
+
+    def test_first_use(self):
+        [row] = [r for r in rows((DOCS / "drivers.md").read_text(), 5) if r[0].startswith("resnet50, training")]
+        for seconds in map(float, row[2:]):
+            self.assertTrue(1 <= seconds <= 2, f"other pages say 1 to 2 s, not {seconds}")
 
 
 class Kernels(unittest.TestCase):

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::table::{Row, problems};
-use wave32_kernelc::{CompileError, Target, aco, glsl, parallel, readback, source};
+use wave32_kernelc::{CompileError, Target, aco, parallel, readback, source};
 use wave32_params::variants::{self, Variant};
 
 fn main() -> ExitCode {
@@ -148,9 +148,8 @@ fn isa(root: &Path, scratch: &Path, all: &[Variant], name: &str, target: &str) -
         all.iter().find(|v| v.name == name).ok_or_else(|| format!("no variant is called {name}"))?;
     let text = |e: CompileError| e.to_string();
     if target.starts_with("navi") {
-        let words = glsl::spirv(&source::source(root, variant, Target::Glsl).map_err(text)?).map_err(text)?;
-        let input = readback::aco_input(variant, words.iter().flat_map(|w| w.to_le_bytes()).collect());
-        let compiled = aco::compile(target, &[input]).map_err(text)?;
+        let input = readback::spirv(root, variant).map_err(text)?;
+        let compiled = aco::compile(target, &[input], &aco::Asked::default()).map_err(text)?;
         print!("{}", compiled.kernels[name].isa);
     } else {
         let clang = Clang::find().map_err(text)?;

@@ -70,13 +70,18 @@ pub fn code_object(
 /// # Errors
 /// The first source that does not compile, or [`CompileError::Tool`] without RADV.
 pub fn radv(root: &Path, variants: &[&Variant], family: &str) -> Result<(Vec<Row>, String), CompileError> {
-    let input = |&variant: &&Variant| {
-        let words = glsl::spirv(&source::source(root, variant, Target::Glsl)?)?;
-        let spirv = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        Ok(aco_input(variant, spirv))
-    };
-    let inputs = parallel::map(variants, input).into_iter().collect::<Result<Vec<_>, CompileError>>()?;
+    let inputs = parallel::map(variants, |variant| spirv(root, variant));
+    let inputs = inputs.into_iter().collect::<Result<Vec<_>, CompileError>>()?;
     radv_spirv(variants, &inputs, family)
+}
+
+/// A variant's SPIR-V, made from its source now.
+///
+/// # Errors
+/// What is wrong with the source.
+pub fn spirv(root: &Path, variant: &Variant) -> Result<aco::Input, CompileError> {
+    let words = glsl::spirv(&source::source(root, variant, Target::Glsl)?)?;
+    Ok(aco_input(variant, words.iter().flat_map(|w| w.to_le_bytes()).collect()))
 }
 
 /// As [`radv`], from SPIR-V that is there already: `inputs[i]` is `variants[i]`'s.
@@ -88,7 +93,7 @@ pub fn radv_spirv(
     inputs: &[aco::Input],
     family: &str,
 ) -> Result<(Vec<Row>, String), CompileError> {
-    let compiled = aco::compile(family, inputs)?;
+    let compiled = aco::compile(family, inputs, &aco::Asked::default())?;
     let row = |v: &&Variant| Row::aco(v, family, &compiled.kernels[&v.name]);
     Ok((variants.iter().map(row).collect::<Result<_, _>>()?, compiled.driver))
 }

@@ -44,9 +44,12 @@ pub struct Row {
     pub hot: LoopStats,
 }
 
-/// A target's SIMDs; of one that is not known, those of gfx1010, which have the fewest registers.
-fn simd(target: &str) -> Simd {
-    targets::by_name(target).unwrap_or(targets::TARGETS[0]).simd()
+/// The SIMDs of a target (`gfx1010`) or chip (`navi10`); of one that is not known, those of gfx1010, which have the fewest
+/// registers.
+fn simd(name: &str) -> Simd {
+    let chip = |target: &&&targets::Target| target.chip.is_some_and(|chip| chip.driver_name() == name);
+    let named = targets::by_name(name).or_else(|| targets::TARGETS.iter().find(chip).copied());
+    named.unwrap_or(targets::TARGETS[0]).simd()
 }
 
 /// LDS bytes of a work-group processor, shared by the workgroups on its four SIMDs.
@@ -108,7 +111,7 @@ impl Row {
             vgpr_spills: number(&["Spilled VGPRs"])?,
             sgpr_spills: number(&["Spilled SGPRs"])?,
             scratch_bytes: number(&["Scratch size", "Scratch Size", "Scratch"])?,
-            occupancy: occupancy("gfx1010", vgprs, lds_bytes, variant.threads),
+            occupancy: occupancy(family, vgprs, lds_bytes, variant.threads),
             code_bytes: number(&["Code size", "Code Size"])?,
             instructions: number(&["Instructions"])?,
             hot: hottest_loop(&compiled.isa),

@@ -8,10 +8,11 @@ mod driver;
 
 use crate::CompileError;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use wave32_cards::targets;
+use wave32_cards::{Board, targets};
 
 /// RADV's names of the chips read back, those of RDNA1 that this build makes code for: `navi10`, ...
 #[must_use]
@@ -21,11 +22,17 @@ pub fn families() -> Vec<String> {
     chips.map(|chip| chip.driver_name()).collect()
 }
 
-/// Longest that one family may take: 60 kernels take a few seconds.
+/// Longest that one family may take for compiling everything once; it takes half a minute.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The folder in which parent and child exchange files.
 const CHILD: &str = "WAVE32_ACO_CHILD";
+
+/// A folder with an unpacked Debian system (`scripts/debian_unpack.sh`) whose RADV is asked instead of this system's.
+const ROOT: &str = "WAVE32_RADV_ROOT";
+
+/// What an error says where RADV does not know a family.
+pub const UNKNOWN: &str = "Unknown family";
 
 /// One kernel to compile.
 #[derive(Debug, Clone)]
@@ -47,6 +54,10 @@ pub struct Compiled {
     pub statistics: BTreeMap<String, u64>,
     /// The final ISA as text.
     pub isa: String,
+    /// Lanes of a wave, as the driver says it compiled.
+    pub subgroup_size: u32,
+    /// Processor time of `vkCreateComputePipelines` without a cache; none where no time was asked for.
+    pub time: Option<Duration>,
 }
 
 /// What one family's compiler made.
@@ -83,17 +94,79 @@ pub fn icd_file() -> Result<PathBuf, CompileError> {
     ))
 }
 
+/// What is asked besides the code.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// How often each kernel is compiled to tell how long the quickest time took; 0 tells no time.
+    pub times: u32,
+    /// `wave32-vgpu`, on whose virtual card RADV then runs: RADV of Mesa 26 has no null device.
+    pub launcher: Option<PathBuf>,
+}
+
+/// The words that start a child which loads RADV as `family`, and RADV's ICD file.
+///
+/// Programs of an unpacked system need its C library: its dynamic loader starts them. Its ICD file may name the place
+/// where RADV would be installed, so one is written into `folder` that names the file.
+fn start(
+    folder: &Path,
+    family: &str,
+    launcher: Option<&Path>,
+) -> Result<(Vec<OsString>, PathBuf), CompileError> {
+    let program =
+        std::env::current_exe().map_err(|e| CompileError::Tool(format!("this program's path: {e}")))?;
+    let mut words: Vec<OsString> = Vec::new();
+    if let Some(launcher) = launcher {
+        let board = wave32_cards::rdna1().find(|board| chip_of(board).as_deref() == Some(family));
+        let board =
+            board.ok_or_else(|| CompileError::Tool(format!("{UNKNOWN}: no virtual card is {family}")))?;
+        words.extend([launcher.into(), "run".into(), "--card".into(), board.id().into(), "--".into()]);
+    }
+    let Some(root) = std::env::var_os(ROOT).filter(|v| !v.is_empty()) else {
+        words.push(program.into());
+        return Ok((words, icd_file()?));
+    };
+    let libraries = std::path::absolute(Path::new(&root).join("usr/lib/x86_64-linux-gnu"));
+    let libraries = libraries.map_err(|e| CompileError::Tool(format!("{ROOT}: {e}")))?;
+    let (loader, radv) = (libraries.join("ld-linux-x86-64.so.2"), libraries.join("libvulkan_radeon.so"));
+    if let Some(missing) = [&loader, &radv].into_iter().find(|path| !path.exists()) {
+        let path = missing.display();
+        return Err(CompileError::Tool(format!(
+            "{path} is not there: scripts/debian_unpack.sh unpacks mesa-vulkan-drivers and libvulkan1 for {ROOT}"
+        )));
+    }
+    let icd = folder.join("icd.json");
+    let text = format!(
+        r#"{{"file_format_version": "1.0.1", "ICD": {{"library_path": {:?}, "api_version": "1.3.0"}}}}"#,
+        radv.display().to_string()
+    );
+    std::fs::write(&icd, text).map_err(|e| CompileError::Tool(format!("{}: {e}", icd.display())))?;
+    let mut path = libraries.into_os_string();
+    // The virtual card's library is loaded by its name.
+    if let Some(beside) = launcher.and_then(Path::parent) {
+        path.push(":");
+        path.push(beside.join("lib"));
+    }
+    words.extend([loader.into(), "--library-path".into(), path, program.into()]);
+    Ok((words, icd))
+}
+
+fn chip_of(board: &Board) -> Option<String> {
+    Some(board.target().chip?.driver_name())
+}
+
 /// Compiles `inputs` as the card family `family` (see [`families`]) would.
 ///
 /// # Errors
-/// [`CompileError::Tool`] without RADV or where the child fails, with what it said.
-pub fn compile(family: &str, inputs: &[Input]) -> Result<Family, CompileError> {
-    let icd = icd_file()?;
+/// [`CompileError::Tool`] without RADV or where the child fails, with what it said; one that contains [`UNKNOWN`] where
+/// this RADV does not know the family.
+pub fn compile(family: &str, inputs: &[Input], asked: &Asked) -> Result<Family, CompileError> {
     let folder = Folder::new()?;
+    let (words, icd) = start(&folder.0, family, asked.launcher.as_deref())?;
+    let times = asked.times;
     let io = |path: &Path, e: std::io::Error| CompileError::Tool(format!("{}: {e}", path.display()));
     let mut list = String::new();
     for input in inputs {
-        list += &format!("{} {} {}\n", input.name, input.buffers, input.params);
+        list += &format!("{} {} {} {times}\n", input.name, input.buffers, input.params);
         let path = folder.0.join(format!("{}.spv", input.name));
         std::fs::write(&path, &input.spirv).map_err(|e| io(&path, e))?;
     }
@@ -101,29 +174,34 @@ pub fn compile(family: &str, inputs: &[Input]) -> Result<Family, CompileError> {
     std::fs::write(&path, list).map_err(|e| io(&path, e))?;
     let log_path = folder.0.join("log");
     let log = std::fs::File::create(&log_path).map_err(|e| io(&log_path, e))?;
-    let program =
-        std::env::current_exe().map_err(|e| CompileError::Tool(format!("this program's path: {e}")))?;
-    let mut child = Command::new(&program)
+    let program = PathBuf::from(&words[0]);
+    let mut command = Command::new(&program);
+    if asked.launcher.is_none() {
+        command.env("RADV_FORCE_FAMILY", family);
+    }
+    let mut child = command
+        .args(&words[1..])
         .env(CHILD, &folder.0)
-        .env("RADV_FORCE_FAMILY", family)
         .env("RADV_DEBUG", "nocache")
         .env("VK_ICD_FILENAMES", &icd)
         .env("VK_DRIVER_FILES", &icd)
+        // This system's layers are made for its own C library.
+        .env("VK_LOADER_LAYERS_DISABLE", "~implicit~")
         .env_remove("VK_INSTANCE_LAYERS")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
         .map_err(|e| io(&program, e))?;
-    let started = Instant::now();
+    let (started, deadline) = (Instant::now(), DEADLINE * (times + 1));
     let status = loop {
         match child.try_wait().map_err(|e| io(&program, e))? {
             Some(status) => break status,
-            None if started.elapsed() > DEADLINE => {
+            None if started.elapsed() > deadline => {
                 // It may be gone by now; then there is nothing to end.
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(CompileError::Tool(format!("RADV took more than {DEADLINE:?} for {family}")));
+                return Err(CompileError::Tool(format!("RADV took more than {deadline:?} for {family}")));
             }
             None => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -146,14 +224,18 @@ fn collect(folder: &Path, inputs: &[Input]) -> Result<Family, CompileError> {
     };
     let mut kernels = BTreeMap::new();
     for input in inputs {
-        let statistics = read(&format!("{}.stats", input.name))?;
-        let statistics = statistics
-            .lines()
-            .filter_map(|line| line.split_once('\t'))
-            .filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?)))
-            .collect();
-        let isa = read(&format!("{}.isa", input.name))?;
-        kernels.insert(input.name.clone(), Compiled { statistics, isa });
+        let numbers = |text: String| -> BTreeMap<String, u64> {
+            let lines = text.lines().filter_map(|line| line.split_once('\t'));
+            lines.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?))).collect()
+        };
+        let found = numbers(read(&format!("{}.found", input.name))?);
+        let compiled = Compiled {
+            statistics: numbers(read(&format!("{}.stats", input.name))?),
+            isa: read(&format!("{}.isa", input.name))?,
+            subgroup_size: found.get(driver::SUBGROUP_SIZE).map_or(0, |&size| size as u32),
+            time: found.get(driver::NANOSECONDS).map(|&time| Duration::from_nanos(time)),
+        };
+        kernels.insert(input.name.clone(), compiled);
     }
     Ok(Family { driver: read("driver")?, kernels })
 }
