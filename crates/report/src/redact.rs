@@ -269,7 +269,8 @@ fn shortened_home(found: &Captures<'_>) -> String {
 fn patterns() -> Vec<(Regex, &'static str)> {
     let hex = "[0-9A-Fa-f]";
     [
-        (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+".to_string(), "[address]"),
+        // Of mail, and of who built a kernel where: `(name@machine)`.
+        (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]*".to_string(), "[address]"),
         // Ids of devices as CUDA, HIP and Vulkan write them, and of file systems.
         (format!(r"(?:GPU-)?\b{hex}{{8}}-{hex}{{4}}-{hex}{{4}}-{hex}{{4}}-{hex}{{12}}\b"), "[uuid]"),
         (format!(r"\bGPU-{hex}{{8,}}\b"), "[uuid]"),
@@ -408,6 +409,7 @@ mod tests {
             ("SerialNumber: 4C530001231120115142", "SerialNumber: [serial]"),
             ("Serial Number = AB12CD, S/N: XX-99-12", "Serial Number = [serial], S/N: [serial]"),
             ("me@example.org wrote", "[address] wrote"),
+            ("Linux version 6.9 (grete@tower3) (gcc) #1 @0", "Linux version 6.9 ([address]) (gcc) #1 @0"),
         ] {
             assert_eq!(redaction.clean(text), clean, "{text}");
         }
