@@ -27,7 +27,7 @@ pub struct Args {
 /// The folder cannot be written.
 pub fn main(args: &Args, command: clap::Command) -> Result<ExitCode> {
     // With the commit each release's pages would differ; each page has its own help.
-    let command = command.version(env!("CARGO_PKG_VERSION")).disable_help_subcommand(true);
+    let command = visible(&command).version(env!("CARGO_PKG_VERSION")).disable_help_subcommand(true);
     let folder = |name: &str| {
         let path = args.folder.join(name);
         std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -41,4 +41,15 @@ pub fn main(args: &Args, command: clap::Command) -> Result<ExitCode> {
     let text = clap_markdown::help_markdown_command_custom(&command, &options);
     super::output::save(&args.folder.join("cli.md"), &text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shells would offer the hidden commands as well.
+fn visible(command: &clap::Command) -> clap::Command {
+    let text = |text: Option<&clap::builder::StyledStr>| text.cloned().unwrap_or_default();
+    clap::Command::new("wave32")
+        .about(text(command.get_about()))
+        .after_help(text(command.get_after_help()))
+        .args(command.get_arguments().cloned())
+        .subcommands(command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned())
+        .subcommand_required(true)
 }
