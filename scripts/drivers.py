@@ -175,6 +175,7 @@ def asked(args, release):
 def gather(args):
     lines, dates = [], []
     for release, name in RELEASES.items():
+        print(f"asking the RADV of {name}", file=sys.stderr)
         mesa, rows, date = asked(args, release)
         dates.append(date)
         for (kernel, *figures), found in sorted(rows.items()):
