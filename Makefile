@@ -199,7 +199,7 @@ vgpu-newer: vgpu rocm-preload
 	cargo build --package wave32
 	@scripts/vgpu_newer.sh $(VGPU) $(abspath $(TARGET))/rocm/lib/libwave32_preload.so $(abspath $(TARGET))/debug/wave32 $(SUITES)
 
-# What the RADV of Debian 12, 13 and sid makes of every kernel, and how long that takes: docs/drivers.md. About 20 minutes on two
+# What the RADV of Debian 12, 13 and sid makes of every kernel, and how long that takes: docs/drivers.md. About 15 minutes on two
 # cores, downloads 0.2 GB; RESUME=1 goes on.
 drivers: vgpu-host
 	cargo build --package wave32-kernelc --example drivers

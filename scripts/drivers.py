@@ -79,8 +79,8 @@ The share of multiply-adds in the hottest loop in %, and the occupancy. f32, NAV
 
 {loops}
 
-The newer releases use more registers, so fewer waves fit for some kernels. Mesa 26.2.6 also reads LDS by 64 bits where the older
-ones read by 128 (seen in `igemm_p64x64_f32`), which takes more instructions. The gate of 85 % for three kernels
+The newer releases use more registers, so fewer waves fit for some kernels. Mesa 26.2.6 also reads LDS by 64 bits at most where
+the older ones read by 128, which takes more instructions. The gate of 85 % for three kernels
 ([which](kernels.md#how-resources-are-gated)) holds with the first two, not with 26.2.6. Whether a card computes slower or faster by this was
 not measured. wave32's tiles are chosen for the code of Mesa 22.3.6.
 
@@ -175,6 +175,7 @@ def asked(args, release):
 def gather(args):
     lines, dates = [], []
     for release, name in RELEASES.items():
+        print(f"asking the RADV of {name}", file=sys.stderr)
         mesa, rows, date = asked(args, release)
         dates.append(date)
         for (kernel, *figures), found in sorted(rows.items()):
