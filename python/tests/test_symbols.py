@@ -17,7 +17,7 @@ from torch import nn
 try:
     import wave32
     torch.manual_seed(5)
-    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                           nn.Linear(8 * 64, 5))
     image, label = torch.randn(2, 3, 16, 16), torch.tensor([1, 4])
     nn.functional.cross_entropy(model(image), label).backward()
