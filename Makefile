@@ -147,6 +147,8 @@ vgpu-kernels: vgpu-host vgpu-submits
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --device hip --dtype f32,f16 --max-gflop 0.001
 	VK_DRIVER_FILES=$(RADV) VK_ICD_FILENAMES=$(RADV) $(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 \
 		verify seeds --device vulkan:0 --dtype f32,f16,bf16 --max-gflop 0.0005
+	VK_DRIVER_FILES=$(RADV) VK_ICD_FILENAMES=$(RADV) $(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 \
+		report --quick --yes --device vulkan:0 --out $(VGPU)/report.json
 	cargo build $(EVERYTHING)
 	@scripts/rocm.sh $(TARGET)/rocm-test $(TARGET)/debug/libwave32_miopen.a
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --max-gflop 0.0005 \

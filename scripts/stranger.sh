@@ -64,7 +64,7 @@ image, label = torch.randn(4, 3, 32, 32), torch.tensor([1, 2, 3, 4])
 losses = {}
 for device in "cpu", "wave":
     copy = deepcopy(model).to(device)
-    optimizer = torch.optim.SGD(copy.parameters(), 0.1)
+    optimizer = torch.optim.SGD(copy.parameters(), 1e-3)
     losses[device] = []
     for _ in range(3):
         loss = torch.nn.functional.cross_entropy(copy(image.to(device)), label.to(device))
