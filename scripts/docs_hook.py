@@ -1,8 +1,7 @@
 """What MkDocs does not do: README.md and its like as pages, and links that lead out of docs/.
 
 A link to a file of the repository that is no page becomes its name, or a link where mkdocs.yml says `repo_url`. One that
-leads nowhere is a warning, and warnings fail `make docs`. mkdocs.yml lists under `pages_to_come` what is not written yet:
-its entries in the navigation and the links to it are left out until the file is there.
+leads nowhere is a warning, and warnings fail `make docs`.
 """
 
 import logging
@@ -20,26 +19,6 @@ LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")
 SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:")
 
 log = logging.getLogger("mkdocs.hooks.docs")
-
-
-def to_come(config):
-    """Pages that are announced and not there."""
-    return {name for name in config.extra.get("pages_to_come", []) if not (Path(config.docs_dir) / name).exists()}
-
-
-def on_config(config):
-    missing = to_come(config)
-
-    def keep(entries):
-        for entry in entries:
-            [(title, inside)] = entry.items()
-            if isinstance(inside, list):
-                yield {title: list(keep(inside))}
-            elif inside not in missing:
-                yield entry
-
-    config.nav = list(keep(config.nav))
-    return config
 
 
 def on_files(files, config):
@@ -60,8 +39,6 @@ def on_page_markdown(markdown, page, config, files):
             return match[0]
         to = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         inside = PAGES.get(to) or (to.removeprefix("docs/") if to.startswith("docs/") else None)
-        if inside in to_come(config):
-            return text
         if inside is not None:
             # MkDocs itself says where that is, and whether it is there.
             return f"{mark}[{text}]({posixpath.relpath(inside, posixpath.dirname(at) or '.')}{hash_}{anchor})"
