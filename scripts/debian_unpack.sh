@@ -16,14 +16,7 @@ echo "unpacking $* of Debian $releases into $root"
 rm -rf "$root"
 mkdir -p "$root/apt/state/lists/partial" "$root/apt/cache/archives/partial" "$root/apt/parts"
 : > "$root/apt/status"
-# The mirror that this machine's own apt uses.
-# shellcheck disable=SC2016 # apt's own variables
-uris=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages')
-mirror=${VGPU_MIRROR:-$(echo "$uris" | grep debian | grep -v security | head -n 1)}
-[ -n "$mirror" ] || {
-    echo "debian_unpack: apt here names no mirror of Debian; set VGPU_MIRROR to one" >&2
-    exit 1
-}
+mirror=$("$(dirname "$0")/debian_mirror.sh")
 for release in $(echo "$releases" | tr , ' '); do
     echo "deb [arch=amd64] $mirror $release main"
 done > "$root/apt/sources.list"

@@ -33,13 +33,9 @@ export CXX_x86_64_unknown_linux_gnu="${CXX:-c++}" CXXSTDLIB_x86_64_unknown_linux
 echo "dist: wave32 $version ($WAVE32_COMMIT)"
 RUSTFLAGS=$remap cargo zigbuild --release --locked --target $triple.$glibc --target-dir "$build" --package wave32 \
     --package wave32-torch --package wave32-miopen --package wave32-hipdnn --package wave32-preload --package wave32-vgpu
-for level in x86-64-v2 x86-64-v3 x86-64-v4; do
-    RUSTFLAGS="$remap -C target-cpu=$level" cargo zigbuild --release --locked --target $triple.$glibc \
-        --target-dir "$build/$level" --package wave32-card
-done
 made=$build/$triple/release
 
-# Which shell script is a compiler: link.sh calls $CC.
+# scripts/link.sh calls $CC with no arguments of its own.
 printf '#!/bin/sh\nexec "%s" -m ziglang cc -target x86_64-linux-gnu.%s -s "$@"\n' "$python" $glibc > "$folder/zig-cc"
 chmod +x "$folder/zig-cc"
 rm -rf "$parts" "$folder/vgpu" "$folder/wheels"
@@ -51,6 +47,8 @@ install -m 755 "$made/wave32" "$parts/bin"
 install -m 755 "$made/lib_native.so" "$parts/_native.abi3.so"
 install -m 755 "$made/wave32-vgpu" "$folder/vgpu/bin"
 for level in x86-64-v2 x86-64-v3 x86-64-v4; do
+    RUSTFLAGS="$remap -C target-cpu=$level" cargo zigbuild --release --locked --target $triple.$glibc \
+        --target-dir "$build/$level" --package wave32-card
     # The lowest serves whoever has no better.
     place=$folder/vgpu/lib
     [ $level = x86-64-v2 ] || place=$place/glibc-hwcaps/$level

@@ -20,12 +20,7 @@ command -v mmdebstrap >/dev/null || {
     echo 'strangers: apt-get install mmdebstrap' >&2
     exit 1
 }
-bound() {
-    sed -n "s/^pub const $1: Version = (\([0-9]*\), \([0-9]*\));/\1.\2/p" crates/host/src/torch.rs
-}
-# shellcheck disable=SC2016 # apt's own variables
-uris=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages')
-mirror=$(echo "$uris" | grep debian | grep -v security | head -n 1)
+mirror=$(scripts/debian_mirror.sh)
 mkdir -p "$folder"
 failed=
 for system; do
@@ -40,14 +35,14 @@ for system; do
     for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
         [ ! -e "$file" ] || cp -L "$file" "$root$file"
     done
-    cp "$wheel" scripts/stranger.sh "$root/root/"
-    for torch in $(bound NEWEST) $(bound OLDEST); do
+    cp "$wheel" scripts/stranger.sh "$root/opt/"
+    for torch in $(scripts/torch_versions.sh); do
         echo "== Debian $system, torch $torch"
         # A process list and devices of its own; all of it ends with the command.
         unshare --mount --pid --fork sh -c "mount --bind '$root' '$root' && mount -t proc proc '$root/proc' && mount --bind /dev '$root/dev' &&
             exec chroot '$root' env PATH=/usr/bin:/bin:/usr/sbin FULL=1 WAVE32_TORCH='torch==$torch.*' \
-            sh /root/stranger.sh /root/$(basename "$wheel") /root/try" || failed="$failed $system/$torch"
-        rm -rf "$root/root/try"
+            sh /opt/stranger.sh /opt/$(basename "$wheel") /opt/try" || failed="$failed $system/$torch"
+        rm -rf "$root/opt/try"
     done
 done
 [ -z "$failed" ] || {

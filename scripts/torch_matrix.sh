@@ -6,11 +6,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-bound() {
-    sed -n "s/^pub const $1: Version = (\([0-9]*\), \([0-9]*\));/\1.\2/p" crates/host/src/torch.rs
-}
 # shellcheck disable=SC2046 # two versions
-[ $# -gt 0 ] || set -- $(bound OLDEST) $(bound NEWEST)
+[ $# -gt 0 ] || set -- $(scripts/torch_versions.sh)
 
 tests='device hooks tensors moves elementwise on_cpu errors'
 files=
