@@ -56,7 +56,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let there: Vec<u64> = store.history()?.iter().filter(|made| !made.undone).map(|made| made.id).collect();
+    let history = store.history()?;
+    let there: Vec<u64> = history.iter().filter(|made| !made.undone).map(|made| made.id).collect();
     let ids: Vec<u64> = match (args.id, args.all) {
         (Some(id), _) => vec![id],
         (None, true) => there.iter().rev().copied().collect(),
@@ -71,7 +72,6 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             Outcome::Nothing => args.consent.say(&format!("nothing to do: change {id} is undone already"))?,
             Outcome::Done(_) => {
                 args.consent.say(&format!("change {id} is undone"))?;
-                let history = store.history()?;
                 let made = history.iter().find(|made| made.id == id);
                 remains(args, made.map_or(&[][..], |made| &made.then))?;
             }

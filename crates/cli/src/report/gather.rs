@@ -31,7 +31,7 @@ const DOCTOR: Duration = Duration::from_secs(20);
 const LOG: Duration = Duration::from_secs(5);
 
 /// What is asked for.
-pub struct Wanted<'a> {
+pub struct Request<'a> {
     pub devices: &'a [String],
     pub quick: bool,
     pub limit: Duration,
@@ -42,22 +42,22 @@ pub struct Wanted<'a> {
 ///
 /// # Errors
 /// A device that was named is not here; the system gives no threads.
-pub fn gather(wanted: &Wanted<'_>, stop: &Arc<AtomicBool>) -> Result<Report> {
-    let clock = Clock::start(wanted.limit);
+pub fn gather(request: &Request<'_>, stop: &Arc<AtomicBool>) -> Result<Report> {
+    let clock = Clock::start(request.limit);
     let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     // Names are found out first: without them nothing may be told.
-    let system = System::at(wanted.root)?;
+    let system = System::at(request.root)?;
     let environment = System::live().process.env;
     let redaction = Redaction::of(&system, &[&system.process.env, &environment]);
     let is_virtual = environment.contains_key("WAVE32_VGPU_CARD");
     let mut work = Work { clock, stop: Arc::clone(stop), parts: Vec::new() };
-    let sampler = Sampler::start(wanted.root);
+    let sampler = Sampler::start(request.root);
 
-    let found = work.devices(wanted.devices)?;
-    let doctor = work.doctor(wanted.root);
-    let before = work.log(wanted.root, "kernel log, before");
+    let found = work.devices(request.devices)?;
+    let doctor = work.doctor(request.root);
+    let before = work.log(request.root, "kernel log, before");
 
-    let targets = targets(wanted.devices, found.as_ref(), is_virtual)?;
+    let targets = targets(request.devices, found.as_ref(), is_virtual)?;
     let has_card = targets.iter().any(|t| matches!(t.device.class, Class::Card | Class::VirtualCard));
     let weight = |t: &Target| {
         let (verify, bench) = weights(t.device.class, has_card);
@@ -72,7 +72,7 @@ pub fn gather(wanted: &Wanted<'_>, stop: &Arc<AtomicBool>) -> Result<Report> {
             sampler.iter().for_each(|s| s.phase(&name));
             let time = work.clock.share(verify, all);
             let Target { opened, device, .. } = target;
-            let (part, check) = parts::verify(opened, &device.id, device.class, wanted.quick, time, stop)?;
+            let (part, check) = parts::verify(opened, &device.id, device.class, request.quick, time, stop)?;
             work.parts.push(part);
             checks.push(check);
         }
@@ -87,13 +87,13 @@ pub fn gather(wanted: &Wanted<'_>, stop: &Arc<AtomicBool>) -> Result<Report> {
         } else if work.may_begin(&name) {
             sampler.iter().for_each(|s| s.phase(&name));
             let time = work.clock.share(bench, all);
-            let (part, bench) = parts::bench(&target.device, wanted.quick, time, stop)?;
+            let (part, bench) = parts::bench(&target.device, request.quick, time, stop)?;
             work.parts.push(part);
             benches.extend(bench);
         }
         all -= bench;
     }
-    let after = work.log(wanted.root, "kernel log, after");
+    let after = work.log(request.root, "kernel log, after");
     let log = match (before, after) {
         (_, Err(why)) => KernelLog { note: Some(why), ..KernelLog::default() },
         (before, Ok((source, now))) => {

@@ -72,13 +72,13 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     signals::watch(&stop)?;
     let limit = args.seconds.map(Duration::from_secs);
-    let wanted = gather::Wanted {
+    let request = gather::Request {
         devices: &args.device,
         quick: args.quick,
         limit: limit.unwrap_or(if args.quick { sample::QUICK } else { sample::LIMIT }),
         root: &args.root,
     };
-    let report = gather::gather(&wanted, &stop)?;
+    let report = gather::gather(&request, &stop)?;
     let files = Files {
         json: (json, serde_json::to_string_pretty(&report)? + "\n"),
         html: (html, page::page(&report)),
