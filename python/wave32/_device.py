@@ -17,7 +17,7 @@ __all__ = [
     "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
     "memory_allocated", "memory_reserved", "memory_stats", "profile", "reopen", "reset_fallbacks",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_memory_cap", "set_rng_state",
-    "set_rng_state_all", "stream", "synchronize",
+    "set_rng_state_all", "stream", "synchronize", "winograd",
 ]
 
 # Checkpointing saves and restores random states of a device that says so. They are there before it is opened.
@@ -201,6 +201,14 @@ def set_memory_cap(cap: int | str | None) -> None:
             raise ValueError(f"{cap!r} is no number of bytes, such as 2G, 512M or 1000000")
         cap = bytes_
     _native.set_memory_cap(cap)
+
+
+def winograd(is_allowed: bool | None = None) -> bool:
+    """Whether 3x3 convolutions may be transformed (Winograd) from now on; returns whether they could be.
+
+    Faster, and in f32 less exact: an error of up to 2e-5 of the result's norm, where direct convolution has 1.5e-6.
+    """
+    return _native.winograd(is_allowed)
 
 
 def fallbacks() -> dict[str, int]:

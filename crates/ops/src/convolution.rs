@@ -72,6 +72,24 @@ impl Planner {
         Self { policy, ..Self::default() }
     }
 
+    /// Whether the solver of that name may be chosen from now on; whether it could be.
+    pub fn allow(&mut self, solver: &str, is_allowed: bool) -> bool {
+        let could = self.allows(solver);
+        if could != is_allowed {
+            self.policy.skip.retain(|name| name != solver);
+            if !is_allowed {
+                self.policy.skip.push(solver.to_string());
+            }
+            (self.convs, self.matmuls) = Default::default();
+        }
+        could
+    }
+
+    /// Whether the solver of that name may be chosen.
+    pub fn allows(&self, solver: &str) -> bool {
+        !self.policy.skip.iter().any(|name| name == solver)
+    }
+
     /// Every solver's best plan for a device of these capabilities, fastest first; `frugal`: of those without workspace.
     ///
     /// # Errors

@@ -209,6 +209,8 @@ pub mod algorithm {
     pub const GEMM: c_int = 0;
     /// Direct.
     pub const DIRECT: c_int = 1;
+    /// Winograd.
+    pub const WINOGRAD: c_int = 3;
     /// Implicit matrix product.
     pub const IMPLICIT_GEMM: c_int = 5;
 }

@@ -8,6 +8,7 @@ mod im2col;
 mod matmul;
 mod skinny;
 mod tensors;
+mod winograd;
 mod wrw;
 
 use crate::Solver;
@@ -15,7 +16,14 @@ use wave32_problem::MatmulProblem;
 
 /// Every solver, in order of preference at equal cost.
 pub fn solvers() -> &'static [&'static dyn Solver] {
-    &[&igemm::Gemm1x1, &igemm::IgemmPacked, &igemm::Igemm, &im2col::Im2colGemm, &direct::Direct]
+    &[
+        &igemm::Gemm1x1,
+        &winograd::Winograd,
+        &igemm::IgemmPacked,
+        &igemm::Igemm,
+        &im2col::Im2colGemm,
+        &direct::Direct,
+    ]
 }
 
 /// Every solver of products of matrices, in order of preference at equal cost.

@@ -9,6 +9,7 @@ use crate::dispatch::index_errors;
 use crate::dispatch::register;
 use crate::dispatch::scalar;
 use crate::dispatch::tables;
+use crate::runtime::bridge;
 use crate::runtime::rng;
 use crate::runtime::state;
 use crate::tensors::memory_ops;
@@ -232,6 +233,13 @@ mod _native {
     #[pyfunction]
     fn set_memory_cap(cap: Option<u64>) -> Result<(), Error> {
         state::set_memory_cap(cap)
+    }
+
+    /// Whether convolutions may be transformed (Winograd) from now on, where that is said; whether they could be.
+    #[pyfunction]
+    #[pyo3(signature = (is_allowed=None))]
+    fn winograd(is_allowed: Option<bool>) -> bool {
+        bridge::winograd(is_allowed)
     }
 
     /// `512M` as a number.

@@ -3,7 +3,7 @@
 use crate::abi::error::Error;
 use crate::runtime::state;
 use crate::tensors::tensor::Tensor;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use wave32_device::DeviceError;
 use wave32_ops::{OpError, Planner, Queue, View};
 use wave32_torch_logic::ScalarType;
@@ -53,6 +53,11 @@ pub fn run<T>(work: impl FnOnce(&mut dyn Queue) -> Result<T, OpError>) -> Result
 /// # Errors
 /// As [`run`].
 pub fn planned<T>(work: impl FnOnce(&mut Planner, &mut dyn Queue) -> Result<T, OpError>) -> Result<T, Error> {
+    run(|queue| work(&mut planner(), queue))
+}
+
+/// The process' plans.
+fn planner() -> MutexGuard<'static, Planner> {
     static PLANNER: LazyLock<Mutex<Planner>> = LazyLock::new(|| {
         let policy = wave32_solve::Policy::from_env().unwrap_or_else(|error| {
             crate::stderr::write(&format!("wave: {error}; the environment's choice of solvers is ignored\n"));
@@ -60,9 +65,15 @@ pub fn planned<T>(work: impl FnOnce(&mut Planner, &mut dyn Queue) -> Result<T, O
         });
         Mutex::new(Planner::new(policy))
     });
-    run(|queue| {
-        // A panic leaves at worst a plan unmade.
-        let mut planner = PLANNER.lock().unwrap_or_else(PoisonError::into_inner);
-        work(&mut planner, queue)
-    })
+    // A panic leaves at worst a plan unmade.
+    PLANNER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether convolutions may be transformed (Winograd) from now on, where that is said; whether they could be.
+pub fn winograd(is_allowed: Option<bool>) -> bool {
+    let mut planner = planner();
+    match is_allowed {
+        Some(is_allowed) => planner.allow("winograd", is_allowed),
+        None => planner.allows("winograd"),
+    }
 }

@@ -1,6 +1,7 @@
 //! The checks of one problem on one backend.
 //!
-//! In order, for each solver: integer operands must come out exactly; uniform operands within the
+//! In order, for each solver: integer operands must come out exactly (of a transformed solver: to the nearest integer,
+//! which it must be within a quarter of); uniform operands within the
 //! promise, with no NaN or infinity; further runs from differently poisoned buffers bit for bit the
 //! same; guard bands and operands untouched throughout. Where the plan needs a workspace and the problem
 //! is small, the plan that does without is checked too.
@@ -12,7 +13,7 @@ use crate::proof::compare::{OutputShape, close, exact, first_not_finite};
 use crate::proof::data::Data;
 use crate::proof::inject::{Fault, Faults};
 use crate::proof::inputs::{Inputs, problem_seed};
-use crate::proof::tolerance::Tolerance;
+use crate::proof::tolerance::{Tolerance, is_transformed};
 use std::time::{Duration, Instant};
 use wave32_problem::Problem;
 use wave32_solve::Policy;
@@ -162,7 +163,17 @@ impl Checker<'_> {
         };
         let shape = OutputShape::of_output(&self.problem);
         let poison = [POISONS[0]; 4];
-        let checked = self.run(backend, candidate, &case.inputs, 0).and_then(|out| {
+        let checked = self.run(backend, candidate, &case.inputs, 0).and_then(|mut out| {
+            if is_transformed(&candidate.solver) {
+                let far = |(index, value)| {
+                    let at = shape.name(index as u64);
+                    Failure::new(
+                        Verdict::Wrong,
+                        format!("integer check: {value} at {at} is not near an integer"),
+                    )
+                };
+                out.round_to_integers().map_err(far)?;
+            }
             exact(&out, &case.reference, &shape, &poison).map_err(|text| Failure::new(Verdict::Wrong, text))
         });
         let Err(mut failure) = checked else {

@@ -13,12 +13,16 @@ pub struct Tolerance {
     pub typical: f64,
 }
 
+/// Does this solver multiply transformed numbers? Winograd trades accuracy for speed in f32, and its results on integers are
+/// only near to integers. It is known by its name.
+pub fn is_transformed(solver: &str) -> bool {
+    solver.contains("winograd")
+}
+
 /// The normwise promise for a storage type and a solver.
-///
-/// Winograd trades accuracy for speed in f32 and is known by its name.
 pub fn normwise(dtype: DType, solver: &str) -> f64 {
     match dtype {
-        DType::F32 if solver.contains("winograd") => 2e-5,
+        DType::F32 if is_transformed(solver) => 2e-5,
         DType::F32 => 1.5e-6,
         DType::F16 => 7e-3,
         DType::BF16 => 5.6e-2,

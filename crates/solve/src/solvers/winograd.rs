@@ -1,0 +1,485 @@
+//! Winograd F(4x4, 3x3) through memory: 3x3 filters with unit stride, a quarter of the multiplications.
+//!
+//! Pixels and filters are transformed to 36 planes, a product of matrices each (`kernels/igemm.kern`), and the products
+//! transformed back (`kernels/winograd.h` has the source). A few images at a time, so that the planes stay within the
+//! workspace cap. Everything between is f32, whatever the storage type.
+
+use super::build::{
+    Buffer, Builder, Cheapest, NewLaunch, Region, epilogue_flags, part, read, single_variant, unused, write,
+};
+use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather};
+use super::tensors::ConvShape;
+use crate::model::{SPLITS, chunk};
+use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
+use wave32_params::variants::{self, Variant};
+use wave32_params::winograd::WINO_PLANES as PLANES;
+use wave32_params::{
+    Along, Pair, Strides, igemm, winograd_data, winograd_filter, winograd_output, winograd_weights,
+};
+use wave32_problem::{ConvProblem, DType, Direction};
+
+/// Bytes of planes it asks for where no cap says less.
+const DEFAULT_PLANES: u64 = 256 << 20;
+/// Outputs of a tile along each side.
+const TILE: u32 = 4;
+/// The variants of igemm that multiply planes.
+const POINTWISE: i64 = 2;
+
+/// The solver.
+pub struct Winograd;
+
+impl Solver for Winograd {
+    fn name(&self) -> &'static str {
+        "winograd"
+    }
+
+    fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
+        Work::new(problem, caps).map(drop)
+    }
+
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
+        let work = Work::new(problem, caps)?;
+        let mut best = Cheapest::new(caps);
+        for variant in variants::of("igemm", DType::F32).filter(|v| v.define("MODE") == POINTWISE) {
+            let is_weights = problem.spec().direction == Direction::BackwardWeights;
+            for splits in SPLITS.into_iter().filter(|&s| s == 1 || is_weights) {
+                let config = Config { variant, splits };
+                if policy.config.as_ref().is_none_or(|name| *name == config.name()) {
+                    best.offer(work.plan(self.name(), &config, caps, policy));
+                }
+            }
+        }
+        best.plan()
+    }
+}
+
+/// One way to multiply the planes.
+struct Config {
+    variant: &'static Variant,
+    splits: u32,
+}
+
+impl Config {
+    fn name(&self) -> String {
+        format!("f4/{}/{}", self.variant.tag, self.splits)
+    }
+
+    fn define(&self, name: &str) -> u32 {
+        self.variant.define(name) as u32
+    }
+}
+
+/// What one product of the planes is.
+#[derive(Clone, Copy)]
+struct Product {
+    /// Rows and depth of the left operand, columns of the right one, as memory has them.
+    rows: u32,
+    depth: u32,
+    columns: u32,
+    /// Rows with their padding.
+    padded_rows: u32,
+}
+
+impl Product {
+    fn left_bytes(&self) -> u64 {
+        4 * u64::from(PLANES) * u64::from(self.depth) * u64::from(self.padded_rows)
+    }
+
+    fn right_bytes(&self) -> u64 {
+        4 * u64::from(PLANES) * u64::from(self.depth) * u64::from(self.columns)
+    }
+
+    fn result_bytes(&self) -> u64 {
+        4 * u64::from(PLANES) * u64::from(self.rows) * u64::from(self.columns)
+    }
+}
+
+/// An image tensor as tiles.
+#[derive(Clone, Copy)]
+struct Tiled {
+    role: Role,
+    channels: u32,
+    strides: Strides,
+    size: [u32; 2],
+    /// Position of the first tile's first pixel.
+    org: [i32; 2],
+}
+
+struct Work<'a> {
+    problem: &'a ConvProblem,
+    shape: ConvShape,
+    /// Tiles down and across an image of results.
+    tiles: [u32; 2],
+}
+
+impl<'a> Work<'a> {
+    fn new(problem: &'a ConvProblem, caps: &DeviceCaps) -> Result<Self, Refusal> {
+        let s = problem.spec();
+        if [s.r, s.s] != [3, 3] || s.stride != [1, 1] || s.dilation != [1, 1] {
+            return Err(Refusal::new("not-3x3", "takes 3x3 filters without stride and dilation"));
+        }
+        if s.groups != 1 {
+            return Err(Refusal::new("groups", format!("takes one group, not {}", s.groups)));
+        }
+        let shape = ConvShape::new(problem, caps)?;
+        let results = match s.direction {
+            Direction::BackwardData => [shape.h, shape.w],
+            _ => [shape.oh, shape.ow],
+        };
+        let multiple = match s.direction {
+            Direction::Forward => ("input channels", shape.cg, 8),
+            Direction::BackwardData => ("output channels", shape.kg, 8),
+            Direction::BackwardWeights => ("input channels", shape.cg, 4),
+        };
+        if !multiple.1.is_multiple_of(multiple.2) {
+            let detail = format!("{} {}, takes multiples of {}", multiple.1, multiple.0, multiple.2);
+            return Err(Refusal::new("odd-channels", detail));
+        }
+        Ok(Self { problem, shape, tiles: results.map(|v| v.div_ceil(TILE)) })
+    }
+
+    fn tiles_of(&self, images: u32) -> u32 {
+        images * self.tiles[0] * self.tiles[1]
+    }
+
+    /// Images a pass: as many as keep `bytes` of them within the cap and within what a kernel addresses.
+    fn images(&self, bytes: impl Fn(u32) -> u64, caps: &DeviceCaps, policy: &Policy) -> Result<u32, Refusal> {
+        let cap = policy.workspace_cap.unwrap_or(DEFAULT_PLANES).min(caps.max_range).min(4 << 30);
+        let n = self.shape.n;
+        let equal_passes = (1..=n).map(|passes| n.div_ceil(passes));
+        equal_passes.clone().find(|&images| bytes(images) <= cap).ok_or_else(|| {
+            let least = equal_passes.map(bytes).min().unwrap_or_default();
+            Refusal::new("workspace-cap", format!("the planes need {least} bytes at least, of {cap}"))
+        })
+    }
+
+    /// (first image, images) of each pass.
+    fn passes(&self, images: u32) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let n = self.shape.n;
+        (0..n).step_by(images as usize).map(move |first| (first, images.min(n - first)))
+    }
+
+    fn plan(
+        &self,
+        solver: &'static str,
+        config: &Config,
+        caps: &DeviceCaps,
+        policy: &Policy,
+    ) -> Result<Plan, Refusal> {
+        let mut builder = Builder::new(self.problem, caps);
+        match self.problem.spec().direction {
+            Direction::BackwardWeights => self.weights(&mut builder, config, policy)?,
+            Direction::Forward => self.images_of(&mut builder, config, policy, self.forward())?,
+            Direction::BackwardData => self.images_of(&mut builder, config, policy, self.backward_data())?,
+        }
+        builder.finish(solver, config.name(), policy.workspace_cap)
+    }
+
+    fn x(&self) -> Tiled {
+        let s = &self.shape;
+        Tiled { role: Role::X, channels: s.cg, strides: s.x, size: [s.h, s.w], org: s.pad.map(|p| -p) }
+    }
+
+    fn y(&self) -> Tiled {
+        let s = &self.shape;
+        Tiled { role: Role::Y, channels: s.kg, strides: s.y, size: [s.oh, s.ow], org: [0, 0] }
+    }
+
+    /// Source, result, and the filters as rows and depth.
+    fn forward(&self) -> (Tiled, Tiled, winograd_filter::Params) {
+        let s = &self.shape;
+        let filter = winograd_filter::Params {
+            rows: s.kg,
+            m4: 0,
+            kc: s.cg,
+            am: s.f.n.0,
+            ak: s.f.c.0,
+            at: s.f.h.0,
+            au: s.f.w.0,
+            a0: 0,
+            plane: 0,
+        };
+        (self.x(), self.y(), filter)
+    }
+
+    /// The same of backward-data: dx is the convolution of dy with the filters turned by half a circle.
+    fn backward_data(&self) -> (Tiled, Tiled, winograd_filter::Params) {
+        let s = &self.shape;
+        let source = Tiled { org: s.pad.map(|p| p - 2), ..self.y() };
+        let filter = winograd_filter::Params {
+            rows: s.cg,
+            m4: 0,
+            kc: s.kg,
+            am: s.f.c.0,
+            ak: s.f.n.0,
+            // Backwards from the last tap; indices wrap.
+            at: s.f.h.0.wrapping_neg(),
+            au: s.f.w.0.wrapping_neg(),
+            a0: 2 * s.f.h.0 + 2 * s.f.w.0,
+            plane: 0,
+        };
+        (source, Tiled { org: [0, 0], ..self.x() }, filter)
+    }
+
+    /// Forward and backward-data: `M[point][row][tile] = U[point][depth][row] V[point][depth][tile]`.
+    fn images_of(
+        &self,
+        builder: &mut Builder<'_>,
+        config: &Config,
+        policy: &Policy,
+        (source, result, filter): (Tiled, Tiled, winograd_filter::Params),
+    ) -> Result<(), Refusal> {
+        let caps = builder.caps();
+        let depth = source.channels;
+        if !depth.is_multiple_of(config.define("BK")) {
+            return Err(Refusal::new("odd-channels", "not a multiple of the slice"));
+        }
+        let product = |images: u32| Product {
+            rows: filter.rows,
+            depth,
+            columns: self.tiles_of(images).next_multiple_of(4),
+            padded_rows: filter.rows.next_multiple_of(config.define("BM")),
+        };
+        let align = caps.offset_alignment.max(256);
+        let bytes = |images: u32| {
+            let p = product(images);
+            [p.left_bytes(), p.right_bytes(), p.result_bytes()]
+                .map(|b| b.next_multiple_of(align))
+                .iter()
+                .sum()
+        };
+        let images = self.images(bytes, caps, policy)?;
+        let most = product(images);
+        let left = builder.reserve(most.left_bytes());
+        let right = builder.reserve(most.right_bytes());
+        let results = builder.reserve(most.result_bytes());
+        let plane = depth * most.padded_rows;
+        let filter = winograd_filter::Params { m4: most.padded_rows, plane, ..filter };
+        let variant = single_variant("winograd_filter", builder.dtype());
+        builder.launch::<winograd_filter::Kernel>(NewLaunch {
+            variant,
+            grid: [filter.m4.div_ceil(32), depth.div_ceil(variant.threads / 32), 1],
+            params: filter,
+            buffers: winograd_filter::Buffers { wgt: read(Role::W), packed: write(left) },
+            flops: 0,
+            bytes: most.left_bytes(),
+            model: Model::Stream { bytes: most.left_bytes() },
+        });
+        for (first, images) in self.passes(images) {
+            let product = product(images);
+            let planes = Planes { channels: depth, tiles: product.columns, channels_last: false };
+            self.transform(builder, (source, first, images), planes, right);
+            let buffers = [read(left), read(right), write(results)];
+            multiply(builder, config, product, buffers, 1);
+            self.untransform(builder, (result, first, images), product.columns, results);
+        }
+        Ok(())
+    }
+
+    /// Tiles of `images` images from `first` on, to planes.
+    fn transform(
+        &self,
+        builder: &mut Builder<'_>,
+        (from, first, images): (Tiled, u32, u32),
+        to: Planes,
+        region: Region,
+    ) {
+        let tag = match (to.channels_last, from.role) {
+            (false, _) => "tiles",
+            (true, Role::X) => "channels",
+            (true, _) => "gradients",
+        };
+        let variant = variants::of("winograd_data", builder.dtype()).find(|v| v.tag == tag);
+        let variant = variant.unwrap_or_else(|| unreachable!("the variants table has it (tested)"));
+        let tc = variant.define("TC") as u32;
+        let (by_channel, by_tile) = if to.channels_last { (1, to.channels) } else { (to.tiles, 1) };
+        let bytes = 4 * u64::from(PLANES) * u64::from(to.channels) * u64::from(to.tiles);
+        builder.launch::<winograd_data::Kernel>(NewLaunch {
+            variant,
+            grid: [to.tiles.div_ceil(variant.threads / tc), to.channels.div_ceil(tc), 1],
+            params: winograd_data::Params {
+                channels: from.channels,
+                all_channels: to.channels,
+                tiles: self.tiles_of(images),
+                all_tiles: to.tiles,
+                across: self.tiles[1],
+                per_image: self.tiles[0] * self.tiles[1],
+                src: from.strides,
+                h: from.size[0],
+                w: from.size[1],
+                org: Pair(from.org),
+                src0: first * from.strides.n.0,
+                plane: to.channels * to.tiles,
+                by_channel,
+                by_tile,
+            },
+            buffers: winograd_data::Buffers { src: read(from.role), planes: write(region) },
+            flops: 0,
+            bytes,
+            model: Model::Stream { bytes: bytes + bytes * builder.dtype().size() / 9 },
+        });
+    }
+
+    /// Planes of products to tiles of `images` images from `first` on.
+    fn untransform(
+        &self,
+        builder: &mut Builder<'_>,
+        (to, first, images): (Tiled, u32, u32),
+        columns: u32,
+        region: Region,
+    ) {
+        let variant = single_variant("winograd_output", builder.dtype());
+        let d = &to.strides;
+        let dst0 = first * d.n.0;
+        let vectors = d.w.0 == 1
+            && to.size[1].is_multiple_of(4)
+            && [d.n.0, d.c.0, d.h.0, dst0].iter().all(|v| v.is_multiple_of(4));
+        let bytes = 4 * u64::from(PLANES) * u64::from(to.channels) * u64::from(columns);
+        builder.launch::<winograd_output::Kernel>(NewLaunch {
+            variant,
+            grid: [columns.div_ceil(variant.threads / 4), to.channels.div_ceil(4), 1],
+            params: winograd_output::Params {
+                flags: epilogue_flags(self.problem) | if vectors { FLAG_VEC } else { 0 },
+                channels: to.channels,
+                tiles: self.tiles_of(images),
+                across: self.tiles[1],
+                per_image: self.tiles[0] * self.tiles[1],
+                dst: to.strides,
+                h: to.size[0],
+                w: to.size[1],
+                dst0,
+                plane: to.channels * columns,
+                by_channel: columns,
+            },
+            // Each pass writes images of its own.
+            buffers: winograd_output::Buffers {
+                planes: read(region),
+                dst: part(to.role),
+                bias: read(Role::Bias),
+            },
+            flops: 0,
+            bytes,
+            model: Model::Stream { bytes: bytes + bytes * builder.dtype().size() / 9 },
+        });
+    }
+
+    /// Backward-weights: `S[point][row][channel] = D[point][tile][row] V[point][tile][channel]`, over all tiles.
+    fn weights(&self, builder: &mut Builder<'_>, config: &Config, policy: &Policy) -> Result<(), Refusal> {
+        let (caps, s) = (builder.caps(), &self.shape);
+        let bk = config.define("BK");
+        let product = |images: u32| Product {
+            rows: s.kg,
+            depth: self.tiles_of(images).next_multiple_of(bk),
+            columns: s.cg,
+            padded_rows: s.kg.next_multiple_of(config.define("BM")),
+        };
+        if config.splits > 1 && config.splits * 2 > product(s.n).depth / bk {
+            return Err(Refusal::new("no-config", "more splits than slices"));
+        }
+        let align = caps.offset_alignment.max(256);
+        let bytes = |images: u32| {
+            let (p, passes) = (product(images), u64::from(s.n.div_ceil(images)));
+            let planes = [p.left_bytes(), p.right_bytes()].map(|b| b.next_multiple_of(align));
+            planes.iter().sum::<u64>() + passes * u64::from(config.splits) * p.result_bytes()
+        };
+        let images = self.images(bytes, caps, policy)?;
+        let most = product(images);
+        let left = builder.reserve(most.left_bytes());
+        let right = builder.reserve(most.right_bytes());
+        let parts = s.n.div_ceil(images) * config.splits;
+        let sums = builder.reserve(u64::from(parts) * most.result_bytes());
+        for (at, (first, images)) in (0u64..).zip(self.passes(images)) {
+            let product = product(images);
+            let gradients =
+                Planes { channels: product.padded_rows, tiles: product.depth, channels_last: true };
+            self.transform(builder, (self.y(), first, images), gradients, left);
+            let pixels = Planes { channels: s.cg, tiles: product.depth, channels_last: true };
+            self.transform(builder, (self.x(), first, images), pixels, right);
+            let size = u64::from(config.splits) * product.result_bytes();
+            let result = Region { offset: sums.offset + at * size, size };
+            multiply(builder, config, product, [read(left), read(right), write(result)], config.splits);
+        }
+        let variant = single_variant("winograd_weights", builder.dtype());
+        let plane = s.kg * s.cg;
+        builder.launch::<winograd_weights::Kernel>(NewLaunch {
+            variant,
+            grid: [plane.div_ceil(variant.threads), 1, 1],
+            params: winograd_weights::Params {
+                rows: s.kg,
+                kc: s.cg,
+                splits: parts,
+                part: PLANES * plane,
+                plane,
+                dst: s.f,
+            },
+            buffers: winograd_weights::Buffers { planes: read(sums), dst: write(Role::W) },
+            flops: 0,
+            bytes: sums.size,
+            model: Model::Stream { bytes: sums.size },
+        });
+        Ok(())
+    }
+}
+
+/// How transformed tiles lie: `[point][channel][tile]` or `[point][tile][channel]`.
+#[derive(Clone, Copy)]
+struct Planes {
+    channels: u32,
+    tiles: u32,
+    channels_last: bool,
+}
+
+/// The 36 products, each a group of a pointwise convolution over one image of one row.
+fn multiply(
+    builder: &mut Builder<'_>,
+    config: &Config,
+    product: Product,
+    [left, right, result]: [Buffer; 3],
+    splits: u32,
+) {
+    let [bm, bn, bk] = ["BM", "BN", "BK"].map(|d| config.define(d));
+    let Product { rows, depth, columns, padded_rows } = product;
+    let slices = (depth / bk).div_ceil(splits);
+    let flags = if splits > 1 { FLAG_PARTIAL } else { FLAG_VEC };
+    let params = Gather {
+        flags: gather::flags(flags, splits),
+        rows,
+        cols: columns,
+        pixels: columns,
+        jw: columns,
+        kc: depth,
+        taps: Pair([1, 1]),
+        src: Strides { n: Along(0), c: Along(columns), h: Along(0), w: Along(1) },
+        h: 1,
+        w: columns,
+        str: Pair([1, 1]),
+        org: Pair([0, 0]),
+        dil: Pair([0, 0]),
+        am: padded_rows,
+        ak: 0,
+        at: 0,
+        au: 0,
+        a0: 0,
+        ag: depth * padded_rows,
+        dst: Strides { n: Along(0), c: Along(columns), h: Along(0), w: Along(1) },
+        o0: 0,
+        src0: 0,
+        slices,
+        chunk: chunk(slices, bk, true),
+        partial: PLANES * rows * columns,
+    };
+    let (dst, sums) = match splits {
+        1 => (result, unused(result.place)),
+        _ => (unused(result.place), result),
+    };
+    let bytes = product.left_bytes() + product.right_bytes() + u64::from(splits) * product.result_bytes();
+    builder.launch::<igemm::Kernel>(NewLaunch {
+        variant: config.variant,
+        grid: [columns.div_ceil(bn), rows.div_ceil(bm), PLANES * splits],
+        params,
+        buffers: igemm::Buffers { src: right, wgt: left, dst, bias: unused(Role::W), part: sums },
+        flops: 2 * u64::from(PLANES) * u64::from(rows) * u64::from(columns) * u64::from(depth),
+        bytes,
+        model: Model::Tiles { depth: u64::from(slices) * u64::from(bk) },
+    });
+}
