@@ -101,7 +101,7 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
 }
 
 /// FMAs a clock that threads which make their results alone reach of the peak: loads, bounds and addresses take the rest.
-const SCALAR_EFFICIENCY: f64 = 0.12;
+pub const SCALAR_EFFICIENCY: f64 = 0.12;
 
 /// Seconds for multiply-adds spread over `threads`, and `bytes` through memory.
 fn scalar_seconds(multiply_adds: f64, threads: f64, bytes: u64, caps: &DeviceCaps) -> f64 {
@@ -141,7 +141,7 @@ fn launch_seconds(caps: &DeviceCaps) -> f64 {
 pub const LONGEST_CHAIN: u32 = 4096;
 
 /// Split counts tried along the reduction.
-pub const SPLITS: [u32; 13] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128];
+pub const SPLITS: [u32; 15] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512];
 
 /// Slices in a chunk: all of them, or so few that a chain stays short (f32 only, `exact` true).
 pub fn chunk(slices: u32, slice_depth: u32, exact: bool) -> u32 {

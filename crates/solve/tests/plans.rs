@@ -263,6 +263,7 @@ fn every_text_has_every_dtype_and_unique_names() {
         "reduce",
         "im2col",
         "col2im",
+        "few",
         "winograd_data",
         "winograd_filter",
         "winograd_output",

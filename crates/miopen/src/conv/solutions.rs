@@ -12,13 +12,14 @@ use wave32_problem::ConvProblem;
 use wave32_solve::{DeviceCaps, Plan};
 
 /// Each solver's number and algorithm. Numbers are for ever: programs keep them.
-const SOLVERS: [(&str, u64, c_int); 6] = [
+const SOLVERS: [(&str, u64, c_int); 7] = [
     ("gemm_1x1", 3_200_001, algorithm::GEMM),
     ("igemm_packed", 3_200_002, algorithm::IMPLICIT_GEMM),
     ("igemm", 3_200_003, algorithm::IMPLICIT_GEMM),
     ("im2col_gemm", 3_200_004, algorithm::GEMM),
     ("direct", 3_200_005, algorithm::DIRECT),
     ("winograd", 3_200_006, algorithm::WINOGRAD),
+    ("direct_few", 3_200_007, algorithm::DIRECT),
 ];
 
 /// The plan's solver where the vendor computes: its `config` is the vendor's solver, and it launches nothing of ours.

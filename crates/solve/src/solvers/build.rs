@@ -7,6 +7,10 @@ use wave32_params::variants::{self, Variant};
 use wave32_params::{Buffers, Kernel, Params, reduce};
 use wave32_problem::{Activation, ConvProblem, DType};
 
+/// From so many partial results on, of so few outputs, several threads share an output.
+const MANY_PARTS: u32 = 16;
+const MANY_OUTPUTS: u32 = 1 << 20;
+
 /// Grows a plan launch by launch.
 pub struct Builder<'a, P = ConvProblem> {
     problem: &'a P,
@@ -87,11 +91,14 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
     /// A second pass over partial results: sums `params.splits` of them. `weight`: what a byte of them costs.
     pub fn sum_parts(&mut self, part: Region, dst: Role, bias: Buffer, weight: u64, params: reduce::Params) {
         let dtype = self.dtype;
-        let variant = single_variant("reduce", dtype);
+        // Few outputs do not fill a device with a thread each.
+        let parts = if params.splits >= MANY_PARTS && params.total < MANY_OUTPUTS { 16 } else { 1 };
+        let variant = variants::of("reduce", dtype).find(|v| v.define("PARTS") == i64::from(parts));
+        let variant = variant.unwrap_or_else(|| unreachable!("the variants table has it (tested)"));
         let (total, splits) = (u64::from(params.total), u64::from(params.splits));
         self.launch::<reduce::Kernel>(NewLaunch {
             variant,
-            grid: [params.total.div_ceil(4 * variant.threads), 1, 1],
+            grid: [params.total.div_ceil(4 * variant.threads / parts), 1, 1],
             params,
             buffers: reduce::Buffers { part: read(part), dst: write(dst), bias },
             flops: splits * total,

@@ -2,6 +2,7 @@
 
 mod build;
 mod direct;
+mod few;
 mod gather;
 mod igemm;
 mod im2col;
@@ -22,6 +23,7 @@ pub fn solvers() -> &'static [&'static dyn Solver] {
         &igemm::IgemmPacked,
         &igemm::Igemm,
         &im2col::Im2colGemm,
+        &few::Few,
         &direct::Direct,
     ]
 }

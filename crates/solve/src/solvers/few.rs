@@ -1,0 +1,110 @@
+//! Direct convolution where an output sums few products (the first layer of a network, small groups) or where few channels
+//! come out (the first layer's gradient): `kernels/few.kern`, one launch, no workspace.
+
+use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, gather_flops, part, read};
+use super::gather::{self, Gather, Gathering};
+use super::tensors::ConvShape;
+use crate::model::SCALAR_EFFICIENCY;
+use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
+use wave32_params::few;
+use wave32_params::variants::{self, Variant};
+use wave32_problem::{ConvProblem, Direction};
+
+/// Most stride phases worth a launch each.
+const MAX_PHASES: u64 = 16;
+
+/// The solver.
+pub struct Few;
+
+impl Solver for Few {
+    fn name(&self) -> &'static str {
+        "direct_few"
+    }
+
+    fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
+        let (_, gathers) = gathers(problem, caps)?;
+        let fits = |v: &Variant| fits(v, &gathers);
+        if variants::of("few", problem.spec().dtype).any(fits) {
+            return Ok(());
+        }
+        let depth = gathers.iter().map(Gathering::depth).max().unwrap_or(0);
+        Err(Refusal::new(
+            "too-deep",
+            format!("{depth} products an output; no variant's filters take so many"),
+        ))
+    }
+
+    fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
+        let (shape, gathers) = gathers(problem, caps)?;
+        let mut best = Cheapest::new(caps);
+        for variant in variants::of("few", problem.spec().dtype).filter(|v| fits(v, &gathers)) {
+            if policy.config.as_ref().is_none_or(|name| *name == variant.tag) {
+                let mut builder = Builder::new(problem, caps);
+                emit(&mut builder, variant, &shape, &gathers, problem);
+                best.offer(builder.finish(self.name(), variant.tag.clone(), policy.workspace_cap));
+            }
+        }
+        best.plan()
+    }
+}
+
+fn gathers(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(ConvShape, Vec<Gather>), Refusal> {
+    let shape = ConvShape::new(problem, caps)?;
+    let all = match problem.spec().direction {
+        Direction::Forward => vec![gather::forward(&shape)],
+        Direction::BackwardData => {
+            let phases = gather::phase_count(&shape);
+            if phases > MAX_PHASES {
+                let detail = format!("{phases} stride phases, takes {MAX_PHASES}");
+                return Err(Refusal::new("too-many-phases", detail));
+            }
+            gather::backward_data(&shape)
+        }
+        Direction::BackwardWeights => {
+            return Err(Refusal::new("direction", "backward-weights is done by igemm and direct"));
+        }
+    };
+    Ok((shape, all))
+}
+
+/// The filters of a workgroup fit its LDS, and it is made for filters of this size.
+fn fits(variant: &Variant, gathers: &[Gather]) -> bool {
+    let kt = variant.define("KT") as i32;
+    gathers.iter().all(|g| {
+        i64::from(g.depth()) <= variant.define("DEPTH") && (kt == 0 || g.depth() == 0 || g.taps.0 == [kt, kt])
+    })
+}
+
+fn emit(
+    builder: &mut Builder<'_>,
+    variant: &'static Variant,
+    p: &ConvShape,
+    gathers: &[Gather],
+    problem: &ConvProblem,
+) {
+    let forward = problem.spec().direction == Direction::Forward;
+    let (source, role) = if forward { (Role::X, Role::Y) } else { (Role::Y, Role::X) };
+    let [oc, px, ks] = ["OC", "PX", "KS"].map(|d| variant.define(d) as u32);
+    let pixels = variant.threads / ks * px;
+    for g in gathers {
+        let params = Gather { flags: gather::flags(epilogue_flags(problem), 1), ..*g };
+        let padded = |size: u32, tile: u32| f64::from(size.next_multiple_of(tile)) / f64::from(size.max(1));
+        let flops = gather_flops(g, p.groups);
+        let share = SCALAR_EFFICIENCY * 100.0 / variant.define("EFF") as f64;
+        let macs = flops as f64 / 2.0 * padded(g.cols, pixels) * padded(g.rows, oc) * share;
+        builder.launch::<few::Kernel>(NewLaunch {
+            variant,
+            grid: [g.cols.div_ceil(pixels), g.rows.div_ceil(oc), p.groups],
+            params,
+            buffers: few::Buffers {
+                src: read(source),
+                wgt: read(Role::W),
+                dst: part(role),
+                bias: read(Role::Bias),
+            },
+            flops,
+            bytes: problem.bytes() / gathers.len() as u64,
+            model: Model::Scalar { multiply_adds: macs as u64 },
+        });
+    }
+}
