@@ -67,11 +67,13 @@ fn gathers(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(ConvShape, Vec<G
     Ok((shape, all))
 }
 
-/// The filters of a workgroup fit its LDS, and it is made for filters of this size.
+/// The filters of a workgroup fit its LDS, it is made for filters of this size, and its threads have work: channels to make
+/// and channels to sum.
 fn fits(variant: &Variant, gathers: &[Gather]) -> bool {
-    let kt = variant.define("KT") as i32;
+    let [oc, kt, ks, depth] = ["OC", "KT", "KS", "DEPTH"].map(|name| variant.define(name) as u32);
     gathers.iter().all(|g| {
-        i64::from(g.depth()) <= variant.define("DEPTH") && (kt == 0 || g.depth() == 0 || g.taps.0 == [kt, kt])
+        let size = kt == 0 || g.taps.0 == [kt as i32, kt as i32];
+        g.depth() == 0 || (size && g.depth() <= depth && 2 * g.rows > oc && g.kc >= ks)
     })
 }
 

@@ -60,7 +60,11 @@ impl Solver for IgemmPacked {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        gathers(problem, caps, Mode::Packed).map(drop)
+        let (_, gathers) = gathers(problem, caps, Mode::Packed)?;
+        if gathers.iter().all(Gathering::loads_vectors) {
+            return Err(Refusal::new("pointwise", "gemm_1x1 does the same with vector loads"));
+        }
+        Ok(())
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
