@@ -292,11 +292,15 @@ impl<'a> Work<'a> {
         let variant = variants::of("winograd_data", builder.dtype()).find(|v| v.tag == tag);
         let variant = variant.unwrap_or_else(|| unreachable!("the variants table has it (tested)"));
         let tc = variant.define("TC") as u32;
-        let (by_channel, by_tile) = if to.channels_last { (1, to.channels) } else { (to.tiles, 1) };
+        let (tiles, channels) = (to.tiles.div_ceil(variant.threads / tc), to.channels.div_ceil(tc));
+        let (grid, by_channel, by_tile) = match to.channels_last {
+            true => ([channels, tiles, 1], 1, to.channels),
+            false => ([tiles, channels, 1], to.tiles, 1),
+        };
         let bytes = 4 * u64::from(PLANES) * u64::from(to.channels) * u64::from(to.tiles);
         builder.launch::<winograd_data::Kernel>(NewLaunch {
             variant,
-            grid: [to.tiles.div_ceil(variant.threads / tc), to.channels.div_ceil(tc), 1],
+            grid,
             params: winograd_data::Params {
                 channels: from.channels,
                 all_channels: to.channels,
