@@ -154,6 +154,8 @@ fn shapes() -> Vec<ConvSpec> {
         // stride and dilation with phases that have no taps
         ConvSpec { stride: [2, 3], dilation: [2, 1], pad: [2, 0], h: 13, w: 11, ..base.clone() },
         ConvSpec { stride: [4, 4], r: 2, s: 2, pad: [0, 0], h: 14, w: 15, ..base.clone() },
+        // tiles of Winograd at every border, beyond the image on one side
+        ConvSpec { n: 3, h: 11, w: 6, pad: [0, 3], ..base.clone() },
         // 1x1: vector loads (4 | pixels), and without
         ConvSpec { r: 1, s: 1, pad: [0, 0], h: 8, w: 6, k: 70, ..base.clone() },
         ConvSpec { r: 1, s: 1, pad: [0, 0], h: 7, w: 7, c: 40, ..base.clone() },
@@ -204,9 +206,20 @@ fn check(dtype: DType) {
                 &caps,
                 &Policy { workspace_cap: Some(0), ..Policy::default() },
             ));
-            for config in
-                ["p64x64/3", "p64x64k8/2", "w64x64/2", "g64x64/3", "c64x64/4", "p128x128/1", "c128x128/2"]
-            {
+            let configs = [
+                "p64x64/3",
+                "p64x64k8/2",
+                "w64x64/2",
+                "g64x64/3",
+                "c64x64/4",
+                "p128x128/1",
+                "c128x128/2",
+                "g64x32/16",
+                "f4/w64x64/2",
+                "f4/w64x64k8/3",
+                "f4/w128x128/1",
+            ];
+            for config in configs {
                 let policy = Policy { config: Some(config.into()), ..Policy::default() };
                 plans.extend(wave32_solve::plans(&problem, &caps, &policy));
             }
@@ -274,16 +287,43 @@ fn every_solver_of_products_is_right() {
     assert!(failures.is_empty(), "{} wrong:\n{}", failures.len(), failures.join("\n"));
 }
 
+/// Under a workspace cap Winograd takes a few images at a time.
+#[test]
+fn winograd_in_passes_is_right() {
+    let Some(mut device) = open() else { return };
+    let mut rng = random();
+    let caps = device.caps().clone();
+    let spec = ConvSpec { n: 5, c: 16, h: 9, w: 14, k: 24, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
+    for problem in problems(&spec) {
+        let within = |workspace_cap| {
+            let policy = Policy { only: Some("winograd".into()), workspace_cap, ..Policy::default() };
+            wave32_solve::plan(&problem, &caps, &policy).expect("takes it")
+        };
+        let whole = within(None);
+        let capped = within(Some(whole.workspace_bytes - 1));
+        assert!(
+            capped.workspace_bytes < whole.workspace_bytes && capped.launches.len() > whole.launches.len()
+        );
+        for plan in [whole, capped] {
+            let error = error_of(device.as_mut(), &plan, &mut rng);
+            assert!(error <= limit(DType::F32, plan.solver), "{problem} {}: {error:e}", plan.config);
+        }
+    }
+}
+
 /// The cheapest plan over the shapes that launches each of the kernels, by kernel.
 fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&'static str, Plan> {
     let mut found: BTreeMap<&'static str, Plan> = BTreeMap::new();
     let flops = |plan: &Plan| plan.launches.iter().map(|launch| launch.flops).sum::<u64>();
-    let configs = |tag: &str| [tag.to_string(), format!("{tag}/1"), format!("{tag}/2"), format!("{tag}/3")];
+    let splits = |tag: &str| [1, 2, 3].map(|splits| format!("{tag}/{splits}"));
+    // With the last one, many partial results are added.
+    let configs =
+        |tag: &str| [vec![tag.to_string()], splits(tag).to_vec(), vec!["g64x64/16".into()]].concat();
     for spec in shapes() {
         for variant in kernels {
             for problem in problems(&ConvSpec { dtype: variant.dtype, ..spec.clone() }) {
-                let forced = configs(&variant.tag).map(Some);
-                for config in forced.into_iter().chain([None]) {
+                let forced = configs(&variant.tag).into_iter().map(Some);
+                for config in forced.chain([None]) {
                     let policy = Policy { config, ..Policy::default() };
                     for plan in wave32_solve::plans(&problem, device.caps(), &policy) {
                         let launches = plan.launches.iter().any(|launch| launch.kernel == variant.name);
