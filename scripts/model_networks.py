@@ -52,8 +52,7 @@ cards, for single kernels: {error} ([model_error.md](model_error.md)).
 - The time is that of the second step, by `torch.wave.profile`: the sum of its launches. The low end is at the boost clock,
   the high end at the game clock. Each launch that waits for the one before adds about 5 us, which is not in it.
 - *Measured with MIOpen* is public: an RX 5700, PyTorch 2.4.1, ROCm 6.1, MIOpen 3.1.0, host time of a step, median of 50
-  (lamikr/pytorch-gpu-benchmark; `vgpu/tests/published/found.tsv`). VGG16 in f32 runs there by Winograd, which wave32 does not
-  have.
+  (lamikr/pytorch-gpu-benchmark; `vgpu/tests/published/found.tsv`). VGG16 in f32 runs there by Winograd.
 - *Missing*: {missing}
 """
 NETWORK = """
