@@ -88,10 +88,8 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     let cus = f64::from(caps.compute_units);
     let per_cu = (work.groups as f64 / cus).ceil();
     let at_once = per_cu.min(resident);
-    // One wavefront a SIMD has enough independent accumulators to hide the latency of FMAs, two hide that of memory.
-    let simds = f64::from(caps.fma_per_clock) / 32.0;
-    let waves = at_once * threads / 32.0;
-    let filled = (waves / (2.0 * simds)).min(1.0);
+    // So many wavefronts keep enough loads in flight; their independent accumulators hide the latency of FMAs.
+    let filled = (at_once * threads / 32.0 / 4.6).min(1.0);
     let rate = f64::from(caps.fma_per_clock) * f64::from(caps.clock_mhz) * 1e6 * efficiency * filled;
     // Filling the pipeline, first loads and the stores of a workgroup: about 2000 clocks a round.
     let rounds = (per_cu / resident).ceil();

@@ -20,6 +20,8 @@ use wave32_problem::{ConvProblem, DType, Direction};
 
 /// Bytes of planes it asks for where no cap says less.
 const DEFAULT_PLANES: u64 = 256 << 20;
+/// Longest chain of additions of transformed products.
+const LONGEST_SUM: u32 = 1024;
 /// Outputs of a tile along each side.
 const TILE: u32 = 4;
 /// The variants of igemm that multiply planes.
@@ -469,7 +471,8 @@ fn multiply(
         o0: 0,
         src0: 0,
         slices,
-        chunk: chunk(slices, bk, true),
+        // Transformed numbers are larger than what comes out: their sums are kept short.
+        chunk: chunk(slices, bk, true).min((LONGEST_SUM / bk).max(1)),
         partial: PLANES * rows * columns,
     };
     let (dst, sums) = match splits {

@@ -157,6 +157,11 @@ impl Reference {
         }
     }
 
+    /// What an output is typically worth.
+    pub fn root_mean_square(&self) -> f64 {
+        (self.iter().map(|(_, v)| v * v).sum::<f64>() / self.len().max(1) as f64).sqrt()
+    }
+
     /// The largest expected magnitude.
     pub fn max_abs(&self) -> f64 {
         self.iter().fold(0.0, |m, (_, v)| m.max(v.abs()))

@@ -81,23 +81,6 @@ impl Data {
         })
     }
 
-    /// Rounds every element to the nearest integer.
-    ///
-    /// # Errors
-    /// The first element that is more than a quarter off, or not finite: where, and its value.
-    pub fn round_to_integers(&mut self) -> Result<(), (usize, f64)> {
-        let far = |v: f64| v.is_nan() || (v - v.round()).abs() > 0.25 || v.is_infinite();
-        if let Some(index) = self.position(far) {
-            return Err((index, self.get(index)));
-        }
-        match self {
-            Self::F32(v) => v.par_iter_mut().for_each(|v| *v = v.round()),
-            Self::F16(v) => v.par_iter_mut().for_each(|v| *v = f16::from_f32(v.to_f32().round())),
-            Self::BF16(v) => v.par_iter_mut().for_each(|v| *v = bf16::from_f32(v.to_f32().round())),
-        }
-        Ok(())
-    }
-
     /// `len` elements whose every byte is `byte`.
     ///
     /// # Errors

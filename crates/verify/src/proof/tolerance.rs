@@ -37,11 +37,16 @@ impl Tolerance {
     /// 10^9 normally distributed errors can be: 6 sigma, and for f32, whose error is a walk of many
     /// roundings rather than one, more.
     pub fn new(dtype: DType, solver: &str, reduction_len: u64, bias: bool) -> Self {
-        let normwise = normwise(dtype, solver);
         let typical = (reduction_len as f64).sqrt() / 3.0;
+        let of_one = Self::relative(dtype, solver, typical + if bias { 1.0 } else { 0.0 });
+        Self { typical, ..of_one }
+    }
+
+    /// Bounds for outputs that are typically worth so much.
+    pub fn relative(dtype: DType, solver: &str, typical: f64) -> Self {
+        let normwise = normwise(dtype, solver);
         let worst = if dtype == DType::F32 { 16.0 } else { 6.0 };
-        let scale = typical + if bias { 1.0 } else { 0.0 };
-        Self { normwise, element: worst * normwise * scale, typical }
+        Self { normwise, element: worst * normwise * typical, typical }
     }
 }
 
