@@ -17,6 +17,7 @@ for name in /usr/share/vulkan/icd.d/lvp_icd*.json; do
 done
 
 # Wine's Vulkan wants a display.
+rm -f display
 mkfifo display
 Xvfb -displayfd 3 -nolisten tcp 3>display 2>/dev/null &
 server=$!
@@ -83,6 +84,16 @@ says 'no answer within 6s' 'the child died of exception 0xc0000409 (abort)' 'FAI
 [ "$(($(date +%s) - begin))" -lt 60 ] || fail 'a planted hang did not end at its deadline'
 grep -q '"HANG"' report.json || fail 'the report lacks the hang'
 tail -n 1 output
+
+# A child whose parent is killed ends too; the last line here sees that.
+export WAVE32_INJECT='hang:-H 20'
+timeout -s KILL 10 wine "$program" verify "$(line 20)" --device vulkan --deadline 600 >output 2>&1 &
+killed=$!
+sleep 7
+children=$(pgrep -fc 'wave32.exe __verify-child') || true
+[ "$children" -gt 0 ] || fail 'no child works before its parent is killed'
+wait "$killed" 2>/dev/null || true
+unset WAVE32_INJECT
 
 run 2 verify no-such-suite
 run 2 no-such-command
