@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits drivers model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc docs deny msrv msrv-version torch-matrix
+.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits drivers model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc docs deny msrv msrv-version torch-matrix windows
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -207,6 +207,14 @@ drivers: vgpu-host
 	cargo build --package wave32-kernelc --example drivers
 	python3 scripts/drivers.py --program $(TARGET)/debug/examples/drivers --launcher $(VGPU)/wave32-vgpu --folder $(VGPU)/newer \
 		--answers $(TARGET)/drivers $(if $(RESUME),--resume)
+
+# wave32.exe under Wine, with Vulkan on lavapipe (docs/windows.md). It has no code objects: the ROCm route is Linux'.
+WINDOWS = x86_64-pc-windows-gnu
+windows:
+	@scripts/setup.sh windows $(if $(YES),--yes)
+	@[ -d "$$(rustc --print target-libdir --target $(WINDOWS))" ] || rustup target add $(WINDOWS)
+	WAVE32_GFX_TARGETS=none cargo build --release --target $(WINDOWS) --package wave32
+	@scripts/windows.sh $(TARGET)/$(WINDOWS)/release/wave32.exe $(TARGET)/windows
 
 # A release: wheels, an archive, a Debian package, checksums (docs/RELEASING.md). About 20 minutes on two cores.
 dist: setup

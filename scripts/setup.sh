@@ -1,18 +1,18 @@
 #!/bin/sh
 # Installs what is missing of a list of system packages, after asking; --yes does not ask.
 #
-#   scripts/setup.sh demo|test [--yes]
+#   scripts/setup.sh demo|test|windows [--yes]
 #
-# demo: a Vulkan driver, a C++ compiler, Python. test: also all that the tests and the code objects for ROCm use. Idempotent,
-# and quick where everything is there. Each distribution has its own names; a|b is a, or else b.
+# demo: a Vulkan driver, a C++ compiler, Python. test: also all that the tests and the code objects for ROCm use. windows:
+# also Wine and a compiler for Windows (Debian, Ubuntu). Idempotent, and quick where everything is there. Each distribution has its own names; a|b is a, or else b.
 set -eu
 
 list=${1:-test}
 yes=${2:-}
 case $list in
-demo | test) ;;
+demo | test | windows) ;;
 *)
-    echo 'setup: scripts/setup.sh demo|test [--yes]' >&2
+    echo 'setup: scripts/setup.sh demo|test|windows [--yes]' >&2
     exit 2
     ;;
 esac
@@ -29,8 +29,12 @@ if command -v dpkg-query >/dev/null 2>&1; then
     [ "$list" != test ] || packages="$packages vulkan-validationlayers clang-19|clang-18|clang-17|clang-16|clang-15
         lld-19|lld-18|lld-17|lld-16|lld-15 llvm-19|llvm-18|llvm-17|llvm-16|llvm-15 kmod xz-utils zstd hipcc rocminfo
         libamdhip64-dev libhsa-runtime-dev"
+    [ "$list" != windows ] || packages="$packages gcc-mingw-w64-x86-64 wine wine64 xvfb"
     has() { [ "$(dpkg-query -W -f '${Status}' "$1" 2>/dev/null || true)" = 'install ok installed' ]; }
     install='apt-get install -y -qq --no-install-recommends'
+elif [ "$list" = windows ]; then
+    echo 'setup: packages for Windows are known of Debian and Ubuntu alone' >&2
+    exit 1
 elif command -v dnf >/dev/null 2>&1; then
     packages='vulkan-loader mesa-vulkan-drivers gcc-c++ python3 python3-pip'
     [ "$list" != test ] || packages="$packages vulkan-validation-layers clang lld llvm kmod xz zstd hipcc rocminfo rocm-hip-devel"
@@ -100,5 +104,5 @@ for package in $missing; do
 done
 [ -z "$left" ] || {
     echo "setup: not installed:$left" >&2
-    [ "$list" = demo ] || echo 'setup: without clang (15 or newer) and lld code objects for Radeon cards are left out of the build; without Mesa only the CPU is verified; without hipcc nothing is tested on the virtual card' >&2
+    [ "$list" != test ] || echo 'setup: without clang (15 or newer) and lld code objects for Radeon cards are left out of the build; without Mesa only the CPU is verified; without hipcc nothing is tested on the virtual card' >&2
 }

@@ -2,11 +2,9 @@
 
 use crate::output::{LostFile, tell};
 use std::process::ExitCode;
-use wave32_change::ChangeError;
 use wave32_device::DeviceError;
 use wave32_host::stream::LostOutput;
 use wave32_host::text::shortened;
-use wave32_profile::NoRoute;
 use wave32_verify::guard::StartError;
 
 /// A device or route that was asked for and is not here: exit code 3.
@@ -50,14 +48,14 @@ pub fn error(error: &anyhow::Error) -> ExitCode {
     // One line, whatever the causes' texts hold.
     tell(&format!("error: {}", line(&format!("{error:#}"))));
     let code = error.chain().find_map(|cause| {
-        if cause.is::<NoDevice>() || cause.is::<NoRoute>() {
+        #[cfg(unix)]
+        if let Some(code) = crate::unix::exit_code(cause) {
+            return Some(code);
+        }
+        if cause.is::<NoDevice>() {
             return Some(3);
         }
-        if cause.is::<ChangeError>()
-            || cause.is::<LostOutput>()
-            || cause.is::<LostFile>()
-            || cause.is::<NoThread>()
-        {
+        if cause.is::<LostOutput>() || cause.is::<LostFile>() || cause.is::<NoThread>() {
             return Some(1);
         }
         if let Some(StartError::Spawn(_)) = cause.downcast_ref() {

@@ -1,29 +1,16 @@
 //! The `wave32` command.
 #![forbid(unsafe_code)]
 
-mod apply;
 mod bench;
-mod build_torch;
-mod check;
-mod consent;
-#[cfg(unix)]
-mod demo;
 mod devices;
-mod doctor;
 mod ending;
-mod env;
 mod explain;
-mod miopen;
 mod output;
 mod pages;
-mod probe;
 mod progress;
-mod report;
-#[cfg(target_os = "linux")]
-mod run;
 mod signals;
-mod undo;
-mod vendor;
+#[cfg(unix)]
+mod unix;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -49,36 +36,15 @@ struct Cli {
 enum Command {
     /// What could run convolutions here, by route
     Devices(devices::Args),
-    /// What is wrong on this machine, by route, and what to do
-    Doctor(doctor::Args),
-    /// A recipe for a PyTorch with this card's own code, with what it needs looked up here
-    BuildTorch(build_torch::Args),
     /// Right and hang-free? Each problem in a guarded child; table, JSON, HTML
     Verify(Box<verify::Args>),
     /// How fast, beside the floors; table, JSON, SVG
     Bench(Box<bench::Args>),
-    /// This machine in one file to share: devices, right or wrong, speed, temperatures; asks before it writes
-    Report(report::Args),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
-    /// Will this network run here? Its convolutions with route, solver, modelled time and the owners' verdict
-    Check(check::Args),
-    /// Which of the vendor's own MIOpen solvers are safe here, shape by shape; table, JSON
-    Probe(Box<probe::Args>),
-    /// An unmodified program on the best route: scripts that say `cuda` run on any Vulkan GPU
-    #[cfg(target_os = "linux")]
-    Run(run::Args),
-    /// Trains a small CNN with PyTorch on the best Vulkan device and on the CPU, and compares
     #[cfg(unix)]
-    Demo(demo::Args),
-    /// The environment that this card, stack and route need, for eval or to read
-    Env(env::Args),
-    /// Keeps that environment: shows the diff, asks, writes
-    Apply(Box<apply::Args>),
-    /// wave32's libMIOpen in the place of ROCm's, in a wheel's or a distribution's folder, and out of it again
-    Miopen(miopen::Args),
-    /// Takes back what `apply` changed, around what you edited since
-    Undo(undo::Args),
+    #[command(flatten)]
+    Unix(unix::Command),
     /// The guarded child of `verify` and `devices`: requests on standard input, answers on standard output.
     ///
     /// For tests only: WAVE32_INJECT=FAULT:SUBSTR,... makes problems whose line contains SUBSTR fail in
@@ -91,9 +57,6 @@ enum Command {
     /// Writes the manual pages, the shells' completions and the reference that a release has.
     #[command(name = "__pages", hide = true)]
     Pages(pages::Args),
-    /// The guarded child of `probe`.
-    #[command(name = "__probe-child", hide = true)]
-    ProbeChild,
 }
 
 fn main() -> ExitCode {
@@ -125,30 +88,18 @@ fn main() -> ExitCode {
         .init();
     let result = match &cli.command {
         Command::Devices(args) => devices::main(args),
-        Command::Doctor(args) => doctor::main(args),
-        Command::BuildTorch(args) => build_torch::main(args),
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
-        Command::Report(args) => report::main(args),
         Command::Explain(args) => explain::main(args),
-        Command::Check(args) => check::main(args),
-        Command::Probe(args) => probe::main(args),
         Command::ExplainChild(args) => explain::aco::child(args),
         Command::Pages(args) => pages::main(args, <Cli as clap::CommandFactory>::command()),
-        Command::ProbeChild => {
-            wave32_probe::child::serve();
-            Ok(ExitCode::SUCCESS)
-        }
-        #[cfg(target_os = "linux")]
-        Command::Run(args) => run::main(args),
         #[cfg(unix)]
-        Command::Demo(args) => demo::main(args),
-        Command::Env(args) => env::main(args),
-        Command::Apply(args) => apply::main(args),
-        Command::Miopen(args) => miopen::main(args),
-        Command::Undo(args) => undo::main(args),
+        Command::Unix(command) => unix::main(command),
         Command::VerifyChild => {
+            #[cfg(unix)]
             wave32_verify::child::serve(wave32_probe::device::open);
+            #[cfg(not(unix))]
+            wave32_verify::child::serve(|_| None);
             Ok(ExitCode::SUCCESS)
         }
     };

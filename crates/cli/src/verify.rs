@@ -18,7 +18,7 @@ use wave32_verify::campaign::{self, MaxFlops, Observer, Options};
 use wave32_verify::protocol::Device;
 use wave32_verify::report::Row;
 use wave32_verify::selection::{Filter, items};
-use wave32_verify::supervisor::{Limits, available_bytes};
+use wave32_verify::supervisor::{Limits, available_bytes, resident_bytes};
 use wave32_verify::{html, table};
 
 /// Time to spend on making a failing fuzz problem smaller.
@@ -170,6 +170,9 @@ fn options(args: &Args, seed: u64, policy: Policy) -> Result<Options> {
     let Some(deadline) = deadline else {
         bail!("--deadline {}: must be a number of seconds, 0.01 at least", args.deadline)
     };
+    if args.memory_cap.is_some() && resident_bytes(std::process::id()).is_none() {
+        bail!("--memory-cap: this system does not tell what a child holds; leave it out");
+    }
     let available = available_bytes().map_or(u64::MAX, |bytes| bytes / 5 * 4);
     let mut repro_flags = String::new();
     if args.all_solvers {

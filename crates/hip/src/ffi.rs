@@ -152,8 +152,12 @@ const NAMES: [&str; 3] = ["amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"];
 const FOLDER: &str = "/opt/rocm/lib";
 
 /// What to do where there is no runtime.
-const ADVICE: &str = "install ROCm's HIP runtime (Debian and Ubuntu: `libamdhip64-5` or newer), name the library \
-                      with WAVE32_HIP_LIBRARY, or use `--device vulkan`";
+const ADVICE: &str = if cfg!(windows) {
+    "use `--device vulkan`"
+} else {
+    "install ROCm's HIP runtime (Debian and Ubuntu: `libamdhip64-5` or newer), name the library with \
+     WAVE32_HIP_LIBRARY, or use `--device vulkan`"
+};
 
 /// The process that loaded a runtime first.
 static STARTED: OnceLock<u32> = OnceLock::new();

@@ -153,7 +153,8 @@ fn replace(path: &Path, bytes: &[u8], durably: bool) -> io::Result<()> {
         temporary.as_file().sync_all()?;
     }
     temporary.persist(path).map_err(|error| error.error)?;
-    if durably {
+    // The name must last too; Windows opens no folder.
+    if durably && cfg!(unix) {
         File::open(folder)?.sync_all()?;
     }
     Ok(())

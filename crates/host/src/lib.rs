@@ -5,5 +5,6 @@ pub mod file;
 #[cfg(unix)]
 pub mod own;
 pub mod stream;
+pub mod system;
 pub mod text;
 pub mod torch;

@@ -26,10 +26,13 @@ pub(crate) struct Instance {
 fn load() -> Result<ash::Entry, DeviceError> {
     // SAFETY: libvulkan's initialisers are those of the system's own loader; nothing else is loaded.
     unsafe { ash::Entry::load() }.map_err(|error| {
-        DeviceError::Unavailable(format!(
-            "the Vulkan loader is missing ({error}); install it (Debian, Ubuntu: `apt install libvulkan1 \
-             mesa-vulkan-drivers`; Fedora: `dnf install vulkan-loader mesa-vulkan-drivers`)"
-        ))
+        let how = if cfg!(windows) {
+            "the graphics card's driver, which has it"
+        } else {
+            "it (Debian, Ubuntu: `apt install libvulkan1 mesa-vulkan-drivers`; Fedora: `dnf install vulkan-loader \
+             mesa-vulkan-drivers`)"
+        };
+        DeviceError::Unavailable(format!("the Vulkan loader is missing ({error}); install {how}"))
     })
 }
 

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use wave32_host::system;
+
+pub use wave32_host::system::{available_bytes, resident_bytes};
 
 /// How often memory, clock and the stop flag are looked at while a child works.
 const TICK: Duration = Duration::from_millis(50);
@@ -158,9 +161,7 @@ impl<R: Answer> Guarded<R> {
             };
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Out of the terminal's group: Ctrl-C is the parent's to handle, and must not look like a crash.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        system::set_apart(&mut command);
         let mut child = command.spawn().map_err(|e| StartError::Spawn(e.to_string()))?;
         let (sender, replies) = mpsc::sync_channel(WAITING);
         let noise = Arc::new(Mutex::new(String::new()));
@@ -248,10 +249,10 @@ impl<R: Answer> Guarded<R> {
         let last = last.trim().to_string();
         let how = match status {
             None => "closed its output but still runs".to_string(),
-            Some(status) => describe(status),
+            Some(status) => system::describe(status),
         };
         let said = if last.is_empty() { how } else { format!("{how} (its last words: {last})") };
-        let starved = noise.contains(STARVED) || status.is_some_and(killed);
+        let starved = noise.contains(STARVED) || status.is_some_and(system::was_killed);
         NoAnswer::Died(said, if starved { Verdict::OutOfMemory } else { Verdict::Crash })
     }
 }
@@ -333,49 +334,6 @@ fn collect(mut pipe: impl Read, noise: &Mutex<String>) {
             text.drain(..cut);
         }
     }
-}
-
-#[cfg(unix)]
-fn describe(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match status.signal() {
-        Some(6) => "died of signal 6 (abort)".into(),
-        Some(9) => "was killed (signal 9), by the system's out-of-memory killer most likely".into(),
-        Some(11) => "died of signal 11 (segmentation fault)".into(),
-        Some(signal) => format!("died of signal {signal}"),
-        None => format!("ended with exit code {}", status.code().unwrap_or(-1)),
-    }
-}
-
-#[cfg(not(unix))]
-fn describe(status: ExitStatus) -> String {
-    format!("ended with exit code {}", status.code().unwrap_or(-1))
-}
-
-/// True where somebody else killed the child.
-#[cfg(unix)]
-fn killed(status: ExitStatus) -> bool {
-    std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
-}
-
-#[cfg(not(unix))]
-fn killed(_: ExitStatus) -> bool {
-    false
-}
-
-/// Resident bytes of a process; `None` where the system does not tell.
-pub fn resident_bytes(pid: u32) -> Option<u64> {
-    kib_of(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
-}
-
-/// Bytes of memory that can be had now without swapping; `None` where the system does not tell.
-pub fn available_bytes() -> Option<u64> {
-    kib_of(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
-}
-
-fn kib_of(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
 /// The child's side: the requests on standard input, one a line. The process ends when its parent does, whatever

@@ -7,6 +7,7 @@ use crate::proof::data::Data;
 use crate::proof::inputs::{Inputs, roles};
 use std::time::Duration;
 use wave32_device::{BufferId, DeviceError, DeviceKind, Operands, PlanDevice, Runner};
+use wave32_host::system;
 use wave32_problem::Problem;
 use wave32_solve::{Plan, Policy, Role};
 
@@ -139,20 +140,13 @@ impl Backend {
 
 /// The CPU as a device.
 pub fn cpu_device() -> DeviceReport {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let value = |text: &str, key: &str| {
-        let line = text.lines().find(|l| l.starts_with(key))?;
-        Some(line.split_once(':')?.1.trim().to_string())
-    };
-    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = value(&memory, "MemTotal").and_then(|v| v.split_whitespace().next()?.parse::<u64>().ok());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     DeviceReport {
         id: "cpu".into(),
-        name: value(&info, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_string()),
+        name: system::processor().unwrap_or_else(|| std::env::consts::ARCH.to_string()),
         driver: format!("wave32-cpu {}, {threads} threads", env!("CARGO_PKG_VERSION")),
         kind: DeviceKind::Cpu,
-        memory_bytes: kib.unwrap_or(0) * 1024,
+        memory_bytes: system::memory_bytes().unwrap_or(0),
         unusable: None,
     }
 }

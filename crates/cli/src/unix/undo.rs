@@ -1,8 +1,8 @@
 //! `wave32 undo`: what `wave32 apply` and `wave32 doctor --fix` changed, as it was.
 
-use crate::apply::store;
-use crate::consent::{Consent, Outcome};
 use crate::output::{print, show};
+use crate::unix::apply::store;
+use crate::unix::consent::{Consent, Outcome};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;

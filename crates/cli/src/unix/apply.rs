@@ -1,7 +1,7 @@
 //! `wave32 apply`: the environment of `wave32 env`, kept.
 
-use crate::consent::{Consent, Outcome};
-use crate::env::{Machine, users_shell};
+use crate::unix::consent::{Consent, Outcome};
+use crate::unix::env::{Machine, users_shell};
 use anyhow::{Context, Result, anyhow, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
 //! `wave32 doctor`: what is on this machine, what is wrong, what to do.
 
-use crate::apply::store;
-use crate::consent::{Consent, Outcome};
 use crate::devices::look_for_vulkan;
 use crate::ending::NoThread;
 use crate::output::{print, show};
+use crate::unix::apply::store;
+use crate::unix::consent::{Consent, Outcome};
 use anyhow::{Context, Result};
 use std::cell::RefCell;
 use std::path::PathBuf;

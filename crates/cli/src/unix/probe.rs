@@ -1,11 +1,11 @@
 //! `wave32 probe`: which of the vendor's own solvers are safe here, shape by shape.
 
-use crate::consent::{asked, somebody_to_ask};
 use crate::ending::NoDevice;
 use crate::output::{is_stdout, mutter, print, save, show, tell, writable};
 use crate::progress::Progress;
 use crate::signals;
-use crate::vendor::{self, Vendor, missing};
+use crate::unix::consent::{asked, somebody_to_ask};
+use crate::unix::vendor::{self, Vendor, missing};
 use crate::verify::{bytes, direction, dtype, fresh_seed};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! `wave32 miopen`: our libMIOpen in the vendor's place, in a folder of libraries.
 
-use crate::apply::store;
-use crate::consent::{Consent, Outcome};
 use crate::output::{print, show};
+use crate::unix::apply::store;
+use crate::unix::consent::{Consent, Outcome};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ mod text;
 
 use crate::explain::{Target, targets};
 use crate::output::{print, show};
-use crate::vendor::Vendor;
+use crate::unix::vendor::Vendor;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::path::Path;

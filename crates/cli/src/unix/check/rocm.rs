@@ -1,7 +1,7 @@
 //! What `wave32 probe` found of MIOpen on this machine.
 
 use crate::signals;
-use crate::vendor::{Vendor, children, missing};
+use crate::unix::vendor::{Vendor, children, missing};
 use anyhow::Result;
 use serde::Serialize;
 use std::path::PathBuf;

@@ -5,9 +5,9 @@ mod gather;
 mod parts;
 mod sampler;
 
-use crate::consent::{asked, somebody_to_ask};
 use crate::output::{is_stdout, mutter, print, save, show, tell, writable};
 use crate::signals;
+use crate::unix::consent::{asked, somebody_to_ask};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

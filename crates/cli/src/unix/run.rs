@@ -1,8 +1,8 @@
 //! `wave32 run`: an unmodified program on the best route.
 
 use crate::devices::{Found, STARTUP, look_for_vulkan};
-use crate::env::route;
 use crate::output::{mutter, show, tell};
+use crate::unix::env::route;
 use anyhow::Result;
 use std::ffi::OsString;
 use std::path::Path;
