@@ -130,3 +130,25 @@ def test_counts_are_told():
     torch.ones(1, device="wave").item()
     counts = dict(_native.counts())
     assert counts["segments"] >= 1 and counts["kernels"] >= 0 and counts["command_buffers"] >= 1
+
+
+def test_a_convolution_without_room_for_its_workspace_takes_a_smaller_plan():
+    gc.collect()
+    torch.wave.empty_cache()
+    x, w = torch.randn(8, 64, 56, 56), torch.randn(64, 64, 3, 3)
+    a, b = x.to("wave"), w.to("wave")
+    torch.wave.reset_peak_memory_stats()
+    room = nn.functional.conv2d(a, b, padding=1)
+    peak = torch.wave.max_memory_reserved()
+    torch.wave.synchronize()
+    workspace = peak - torch.wave.memory_allocated()
+    del room
+    gc.collect()
+    torch.wave.empty_cache()
+    try:
+        torch.wave.set_memory_cap(torch.wave.memory_reserved() + x.numel() * 4 + (1 << 20))
+        y = nn.functional.conv2d(a, b, padding=1)
+        assert torch.allclose(y.cpu(), nn.functional.conv2d(x, w, padding=1), rtol=1e-3, atol=1e-2)
+    finally:
+        torch.wave.set_memory_cap(None)
+    assert workspace > 1 << 20, "the fastest plan needs more than there was"

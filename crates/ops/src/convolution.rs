@@ -4,6 +4,7 @@ use crate::{ConvChain, ConvOperands, ElementType, OpError, Queue};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
+use wave32_device::DeviceError;
 use wave32_problem::{ConvProblem, MatmulProblem};
 use wave32_solve::{DeviceCaps, Plan, Policy, Solvable};
 
@@ -132,7 +133,8 @@ impl Planner {
         }
     }
 
-    /// Runs a chain by the fastest plan. The result operand (by the direction) is overwritten.
+    /// Runs a chain by the fastest plan; where memory runs out, by the fastest that needs less of it. The result operand (by the
+    /// direction) is overwritten.
     ///
     /// # Errors
     /// `no-plan` with every solver's reason; as [`ConvChain::run`].
@@ -142,7 +144,22 @@ impl Planner {
         chain: &ConvChain,
         operands: ConvOperands<'_>,
     ) -> Result<(), OpError> {
-        let ranked = self.ranked(queue.caps(), chain.problem(), false)?;
-        chain.run(queue, &ranked[0].plan, operands, None)
+        let caps = queue.caps().clone();
+        let mut least = u64::MAX;
+        let mut ran_out = None;
+        for frugal in [false, true] {
+            for PricedPlan { plan, .. } in self.ranked(&caps, chain.problem(), frugal)?.iter() {
+                if plan.workspace_bytes >= least {
+                    continue;
+                }
+                match chain.run(queue, plan, operands, None) {
+                    Err(OpError::Device(error @ DeviceError::OutOfMemory { .. })) => {
+                        (least, ran_out) = (plan.workspace_bytes, Some(error));
+                    }
+                    done => return done,
+                }
+            }
+        }
+        Err(ran_out.map_or_else(|| OpError::refused("no-plan", "no solver takes it"), OpError::Device))
     }
 }
