@@ -209,7 +209,7 @@ impl Checker<'_> {
         let tolerance = Tolerance::relative(self.problem.dtype(), &candidate.solver, typical);
         close(out, reference, &tolerance, shape)
             .map(drop)
-            .map_err(|(_, text)| wrong(format!("on integers, {text}")))
+            .map_err(|(_, text)| wrong(text.replacen("random check", "integer check", 1)))
     }
 
     fn random_check(
