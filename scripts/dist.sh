@@ -32,8 +32,16 @@ export CXX_x86_64_unknown_linux_gnu="${CXX:-c++}" CXXSTDLIB_x86_64_unknown_linux
 
 echo "dist: wave32 $version ($WAVE32_COMMIT)"
 RUSTFLAGS=$remap cargo zigbuild --release --locked --target $triple.$glibc --target-dir "$build" --package wave32 \
-    --package wave32-torch --package wave32-miopen --package wave32-hipdnn --package wave32-preload --package wave32-vgpu
+    --package wave32-miopen --package wave32-hipdnn --package wave32-preload --package wave32-vgpu
+# libtorch's C++ exceptions pass through the device's frames: both must have the system's unwinder. zig links one of its own in the
+# place of -lgcc_s, and an error then ends the process.
+RUSTFLAGS=$remap cargo-zigbuild rustc --release --locked --target $triple.$glibc --target-dir "$build" --package wave32-torch --lib \
+    -- -C "link-arg=$(${CC:-cc} -print-file-name=libgcc_s.so.1)"
 made=$build/$triple/release
+readelf --dynamic "$made/lib_native.so" | grep -q 'NEEDED.*libgcc_s.so.1' || {
+    echo "dist: $made/lib_native.so is not linked with libgcc_s.so.1" >&2
+    exit 1
+}
 
 # scripts/link.sh calls $CC with no arguments of its own.
 printf '#!/bin/sh\nexec "%s" -m ziglang cc -target x86_64-linux-gnu.%s -s "$@"\n' "$python" $glibc > "$folder/zig-cc"

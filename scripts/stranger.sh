@@ -73,6 +73,13 @@ for device in "cpu", "wave":
 print(torch.__version__, torch.wave.get_device_name(), losses)
 assert all(abs(a - b) < 1e-3 for a, b in zip(losses["cpu"], losses["wave"])), losses
 assert not torch.wave.fallbacks(), torch.wave.fallbacks()
+# An error of the device is a C++ exception on its way: it needs the system's unwinder.
+try:
+    torch.zeros(8, device="wave").view(3)
+except RuntimeError as error:
+    print("an error as it should be:", error)
+else:
+    raise AssertionError("8 elements were viewed as 3")
 PYTHON
 step an unmodified script that says cuda
 cat > script.py <<'PYTHON'
