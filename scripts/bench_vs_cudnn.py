@@ -4,8 +4,9 @@
     bench_vs_cudnn.py --wave32 target/release/wave32 --results run.json --out docs/bench_h200.md
 
 For each problem of suites/conv_shapes.json and each pass: cuDNN through PyTorch (TF32 off, autotuning on), then
-wave32 through Vulkan, then both again, --rounds times; a figure is the median over the rounds. cuDNN is timed twice:
-as a replayed CUDA graph (no launch gaps: the peer of wave32's command buffer) and as plain calls from Python.
+wave32 through Vulkan, then both again, --rounds times; a figure is the median over the rounds. cuDNN is timed as a
+replayed CUDA graph (no launch gaps: the peer of wave32's command buffer) in both layouts and, in NCHW, with
+deterministic algorithms alone; and as plain calls from Python.
 Needs PyTorch with CUDA and the wave32 binary. Results are written after every problem; --merge-only makes the
 table again from them, and --ours-json takes wave32's figures from files of `wave32 bench shapes --json` instead.
 """
@@ -24,7 +25,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PASSES = ("fwd", "bwd", "wrw")
-MODES = ("graph", "eager")
+# The peers: cuDNN's graph in its better layout, in NCHW, in channels_last, in NCHW with deterministic algorithms, and calls.
+MODES = ("best", "graph", "last", "fixed", "eager")
+TITLES = {"best": "graph, better layout", "graph": "graph, NCHW", "last": "graph, channels_last",
+          "fixed": "graph, NCHW, deterministic", "eager": "eager, NCHW"}  # fmt: skip
 
 
 # ---- pure: problems, merging, tables
@@ -44,8 +48,22 @@ def line(shape, dtype):
 def new_row(shape, direction, dtype):
     return {
         "name": shape["name"], "direction": direction, "dtype": dtype, "gflop": shape["gflop"],
-        "graph_ms": [], "eager_ms": [], "ours_ms": [], "solver": "", "config": "", "backend": "", "errors": [],
+        "class": class_of(shape), "graph_ms": [], "last_ms": [], "fixed_ms": [], "eager_ms": [], "ours_ms": [],
+        "solver": "", "config": "", "backend": "", "errors": [],
     }  # fmt: skip
+
+
+def class_of(s):
+    """What kind of layer it is, for means by class."""
+    if s["groups"] > 1:
+        return "depthwise" if s["groups"] == s["c"] else "grouped"
+    if s["c"] <= 4:
+        return "first layers, C <= 4"
+    if s["r"] == 1:
+        return "1x1"
+    if (s["r"], s["stride"], s["dilation"]) == (3, 1, 1):
+        return "3x3, batch 1" if s["n"] == 1 else "3x3"
+    return "strided, dilated, 5x5, 7x7"
 
 
 def add_ours(rows, report, note=None):
@@ -78,10 +96,17 @@ def geometric_mean(values):
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
+def theirs(row, mode):
+    """cuDNN's milliseconds as that peer."""
+    if mode == "best":
+        return min(filter(None, (theirs(row, "graph"), theirs(row, "last"))), default=None)
+    return middle(row[f"{mode}_ms"])
+
+
 def share(row, mode):
     """wave32's speed as a share of cuDNN's: above 1 wave32 is faster."""
-    theirs, ours = middle(row[f"{mode}_ms"]), middle(row["ours_ms"])
-    return theirs / ours if theirs and ours else None
+    peer, ours = theirs(row, mode), middle(row["ours_ms"])
+    return peer / ours if peer and ours else None
 
 
 def spread(row, key):
@@ -99,6 +124,11 @@ def figure(value, digits=3):
     return f"{value:.{decimals}f}"
 
 
+def weighted_mean(shares, weights):
+    """Geometric mean of shares, each as often as its weight says."""
+    return math.exp(sum(w * math.log(v) for v, w in zip(shares, weights)) / sum(weights))
+
+
 def means(rows):
     """(dtype, pass, mode) -> (geometric mean of the shares, how many problems)."""
     out = {}
@@ -112,6 +142,29 @@ def means(rows):
     return out
 
 
+def render_means(rows):
+    """The tables of means: over all problems and by class."""
+    titles = " | ".join(f"share of cuDNN, {TITLES[mode]}" for mode in MODES)
+    out = [f"| type | pass | problems | {titles} | better layout, weighted by FLOP | least, better layout |"]
+    out.append("|---|---|---:|" + "---:|" * (len(MODES) + 2))
+    mean = means(rows)
+    for dtype, direction in dict.fromkeys((d, p) for d, p, _ in mean):
+        found = [mean.get((dtype, direction, mode), (None, 0)) for mode in MODES]
+        of = [r for r in rows if (r["dtype"], r["direction"]) == (dtype, direction) and share(r, "best")]
+        shares = [share(r, "best") for r in of]
+        cells = [dtype, direction, str(max(count for _, count in found))] + [figure(value) for value, _ in found]
+        cells += [figure(weighted_mean(shares, [r["gflop"] for r in of])), figure(min(shares))] if of else ["-", "-"]
+        out.append("| " + " | ".join(cells) + " |")
+    out += ["", "By class, better layout:", "", "| class | type | problems | fwd | bwd | wrw |", "|---|---|---:|---:|---:|---:|"]
+    for kind in dict.fromkeys(r.get("class", "") for r in rows):
+        for dtype in dict.fromkeys(r["dtype"] for r in rows):
+            of = [r for r in rows if r.get("class", "") == kind and r["dtype"] == dtype]
+            mean = means(of)
+            cells = [figure(mean.get((dtype, direction, "best"), (None, 0))[0]) for direction in PASSES]
+            out.append(f"| {kind} | {dtype} | {len({r['name'] for r in of})} | " + " | ".join(cells) + " |")
+    return out
+
+
 def render(results):
     """The whole document."""
     meta, rows = results["meta"], results["rows"]
@@ -121,34 +174,30 @@ def render(results):
         "",
         "Made by `scripts/bench_vs_cudnn.py`: both timed in the same run, alternating per problem; medians over the",
         "rounds. *graph* is cuDNN replayed as a CUDA graph, without launch gaps, the peer of wave32's back-to-back",
-        "command buffer; *eager* is cuDNN called from Python as a script would. wave32 is timed by Vulkan timestamps.",
+        "command buffer; *eager* is cuDNN called from Python as a script would. *Better layout* is the faster of cuDNN's",
+        "graphs in NCHW and channels_last, problem by problem; wave32 always has NCHW. *Deterministic* lets cuDNN take only",
+        "algorithms that give the same bits each time, as wave32 always does. wave32 is timed by Vulkan timestamps.",
         "A share is wave32's speed over cuDNN's: above 1 wave32 is faster.",
         "",
         "## Geometric means of the shares",
         "",
-        "| type | pass | problems | share of cuDNN, graph | share of cuDNN, eager |",
-        "|---|---|---:|---:|---:|",
     ]
-    mean = means(rows)
-    for dtype, direction in dict.fromkeys((d, p) for d, p, _ in mean):
-        graph, count = mean.get((dtype, direction, "graph"), (None, 0))
-        eager, eager_count = mean.get((dtype, direction, "eager"), (None, 0))
-        out.append(f"| {dtype} | {direction} | {max(count, eager_count)} | {figure(graph)} | {figure(eager)} |")
+    out += render_means(rows)
     out += [
         "",
         "## Problems",
         "",
-        "| problem | type | pass | GFLOP | cuDNN graph ms | cuDNN eager ms | wave32 ms | wave32 TFLOPS | solver "
-        "| share, graph | share, eager |",
-        "|---|---|---|---:|---:|---:|---:|---:|---|---:|---:|",
+        "| problem | type | pass | GFLOP | cuDNN NCHW ms | channels_last ms | deterministic ms | eager ms | wave32 ms "
+        "| wave32 TFLOPS | solver | share, better layout | share, eager |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|",
     ]
     for r in rows:
         ours = middle(r["ours_ms"])
         solver = f"{r['solver']} {r['config']}".strip().replace("|", "/")
         cells = [r["name"], r["dtype"], r["direction"], figure(r["gflop"])]
-        cells += [figure(middle(r["graph_ms"])), figure(middle(r["eager_ms"])), figure(ours)]
+        cells += [figure(theirs(r, mode)) for mode in ("graph", "last", "fixed", "eager")] + [figure(ours)]
         cells += [figure(r["gflop"] / ours if ours else None), solver or "-"]
-        cells += [figure(share(r, "graph")), figure(share(r, "eager"))]
+        cells += [figure(share(r, "best")), figure(share(r, "eager"))]
         out.append("| " + " | ".join(cells) + " |")
     others = sorted({f"{r['backend']}: {r['name']} {r['direction']}" for r in rows if "Cudnn" not in r["backend"]})
     others = [o for o in others if not o.startswith(":")]
@@ -237,14 +286,15 @@ class Cudnn:
             "cuDNN": torch.backends.cudnn.version(),
         }
 
-    def calls(self, shape, dtype):
+    def calls(self, shape, dtype, channels_last=False):
         """(pass -> function that launches it once, backend that PyTorch takes)."""
         torch = self.torch
+        layout = torch.channels_last if channels_last else torch.contiguous_format
         kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
         n, c, h, w, k, r, s = (shape[f] for f in "nchwkrs")
         both = {f: [shape[f]] * 2 for f in ("stride", "pad", "dilation")}
-        x = torch.randn(n, c, h, w, device="cuda").to(kind)
-        weight = torch.randn(k, c // shape["groups"], r, s, device="cuda").to(kind)
+        x = torch.randn(n, c, h, w, device="cuda").to(kind).contiguous(memory_format=layout)
+        weight = torch.randn(k, c // shape["groups"], r, s, device="cuda").to(kind).contiguous(memory_format=layout)
         geometry = (both["stride"], both["pad"], both["dilation"])
 
         def forward():
@@ -277,7 +327,7 @@ class Cudnn:
         end.synchronize()
         return begin.elapsed_time(end)
 
-    def eager(self, call, fill_ms=100.0):
+    def eager(self, call, fill_ms=50.0):
         """Milliseconds a call, from Python, back to back."""
         for _ in range(3):
             call()  # autotunes, then warms up
@@ -293,7 +343,7 @@ class Cudnn:
         batches = int(min(max(fill_ms / (once * count), 5), 50))
         return statistics.median(self.elapsed(batch) / count for _ in range(batches))
 
-    def graph(self, call, once_ms, fill_ms=200.0):
+    def graph(self, call, once_ms, fill_ms=80.0):
         """Milliseconds a call within a replayed CUDA graph of many."""
         torch = self.torch
         count = int(min(max(4.0 / once_ms, 1), 100))
@@ -322,14 +372,22 @@ def measure_cudnn(cudnn, shape, rows):
         for row in rows:
             row["errors"].append(f"cuDNN: {first_line(error)}")
         return
+    settings = cudnn.torch.backends.cudnn
+    last, _ = cudnn.calls(shape, rows[0]["dtype"], channels_last=True)
     for row in rows:
+        row["backend"] = backend
+        direction = row["direction"]
         try:
-            row["backend"] = backend
-            eager = cudnn.eager(calls[row["direction"]])
+            eager = cudnn.eager(calls[direction])
             row["eager_ms"].append(eager)
-            row["graph_ms"].append(cudnn.graph(calls[row["direction"]], eager))
+            row["graph_ms"].append(cudnn.graph(calls[direction], eager))
+            row["last_ms"].append(cudnn.graph(last[direction], cudnn.eager(last[direction], 20.0)))
+            settings.deterministic = True
+            row["fixed_ms"].append(cudnn.graph(calls[direction], cudnn.eager(calls[direction], 20.0)))
         except RuntimeError as error:  # a pass that PyTorch refuses must not end the run
             row["errors"].append(f"cuDNN: {first_line(error)}")
+        finally:
+            settings.deterministic = False
     cudnn.torch.cuda.synchronize()
 
 
@@ -364,7 +422,7 @@ def measure(args, shapes, results):
                     for row in rows:
                         row["errors"].append(f"wave32: {first_line(error)}")
             cudnn.torch.cuda.empty_cache()
-            shares = " ".join(f"{r['direction']} {figure(share(r, 'graph'))}" for r in rows)
+            shares = " ".join(f"{r['direction']} {figure(share(r, 'best'))}" for r in rows)
             print(f"[{index + 1}/{len(shapes)} {time.monotonic() - began:.0f} s] {shape['name']} {dtype}: {shares}")
             sys.stdout.flush()
             save(args.results, json.dumps(results, indent=1))

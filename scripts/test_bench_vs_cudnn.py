@@ -80,6 +80,16 @@ class Pure(unittest.TestCase):
         self.assertEqual(count, 7)
         self.assertNotIn(("f32", "fwd", "eager"), bench.means(rows))
 
+    def test_weights_and_classes(self):
+        self.assertAlmostEqual(bench.weighted_mean([2.0, 0.5], [3.0, 1.0]), 2.0**0.5)
+        kinds = {
+            "grouped": {}, "depthwise": {"groups": 4}, "first layers, C <= 4": {"groups": 1}, "1x1": {"groups": 1, "c": 8, "r": 1},
+            "3x3": {"groups": 1, "c": 8, "stride": 1}, "3x3, batch 1": {"groups": 1, "c": 8, "stride": 1, "n": 1},
+            "strided, dilated, 5x5, 7x7": {"groups": 1, "c": 8},
+        }  # fmt: skip
+        for kind, change in kinds.items():
+            self.assertEqual(bench.class_of(SHAPE | change), kind)
+
     def test_figures(self):
         values = {0.012345: "0.0123", 1.0: "1.00", 12.345: "12.3", 123.45: "123", 99999.0: "99999", None: "-"}
         for value, text in values.items():
@@ -93,11 +103,17 @@ class Pure(unittest.TestCase):
         rows[1]["errors"].append("cuDNN: refused")
         text = bench.render({"meta": {"GPU": "H"}, "rows": rows})
         lines = text.splitlines()
-        self.assertIn("| f32 | fwd | 1 | 0.500 | 2.00 |", lines)
+        rows[0]["last_ms"], rows[0]["fixed_ms"] = [0.5, 0.5], [8.0]
+        lines = bench.render({"meta": {"GPU": "H"}, "rows": rows}).splitlines()
+        # The better layout is the faster one: 0.5 ms of 2 ms.
+        self.assertIn("| f32 | fwd | 1 | 0.250 | 0.500 | 0.250 | 4.00 | 2.00 | 0.250 | 0.250 |", lines)
+        self.assertIn("| grouped | f32 | 1 | 0.250 | - | - |", lines)
         row = next(line for line in lines if line.startswith("| layer | f32 | fwd"))
         cells = [c.strip() for c in row.strip("|").split("|")]
         # 0.5 GFLOP in 2 ms are 0.25 TFLOPS; the bar in the configuration must not split a cell.
-        self.assertEqual(cells[4:], ["1.00", "4.00", "2.00", "0.250", "igemm a/b", "0.500", "2.00"])
+        self.assertEqual(
+            cells[4:], ["1.00", "0.500", "8.00", "4.00", "2.00", "0.250", "igemm a/b", "0.250", "2.00"]
+        )
         header = next(line for line in lines if line.startswith("| problem"))
         self.assertEqual(header.count("|"), row.count("|"))
         self.assertIn("- layer bwd f32: cuDNN: refused", lines)
@@ -147,7 +163,7 @@ class Program(unittest.TestCase):
         words = ["--merge-only", "--results", str(self.path / "r.json"), "--ours-json", str(ours), "--out", str(out)]
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             bench.main(words)
-        self.assertIn("| f32 | bwd | 1 | 1.50 | - |", out.read_text())
+        self.assertIn("| f32 | bwd | 1 | 1.50 | 1.50 | - | - | - | 1.50 | 1.50 |", out.read_text())
         self.assertEqual(printed.getvalue().strip(), out.read_text().strip())
         ours.write_text(json.dumps(report([1.0, 2.0, 3.0], label="stranger")))
         with self.assertRaisesRegex(SystemExit, "no problem in common"):
