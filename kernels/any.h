@@ -25,6 +25,12 @@
 #define ANY_VIEW(b, T, name) layout(std430, set = 0, binding = b) buffer A##b##name { T name[]; };
 #define ANY(b, name) ANY_VIEW(b, uint8_t, name##_8) ANY_VIEW(b, uint16_t, name##_16) ANY_VIEW(b, float16_t, name##_h) \
   ANY_VIEW(b, uint, name##_32) ANY_VIEW(b, uvec2, name##_64)
+// The same, and four elements of a float type at once: WIDE_*(name, i) are elements 4 i to 4 i + 3.
+#define ANY_WIDE(b, name) ANY(b, name) ANY_VIEW(b, uvec4, name##_128)
+#define WIDE_F32(name, i) uintBitsToFloat(name##_128[i])
+#define WIDE_F16(name, i) vec4(unpackHalf2x16(name##_64[i].x), unpackHalf2x16(name##_64[i].y))
+#define WIDE_BF16(name, i) uintBitsToFloat(uvec4(name##_64[i].x << 16, name##_64[i].x & 0xffff0000u, name##_64[i].y << 16, \
+  name##_64[i].y & 0xffff0000u))
 #define LONG int64_t
 #define W8(name, i) name##_8[i]
 #define W16(name, i) name##_16[i]
@@ -46,6 +52,15 @@ uvec2 words_of(LONG v) { return uvec2(uint(v & LONG(0xffffffffu)), uint(v >> 32)
 #endif
 #else
 #define ANY(b, name) void* name
+#define ANY_WIDE(b, name) void* name
+typedef _Float16 half4 __attribute__((ext_vector_type(4)));
+typedef uint uint2 __attribute__((ext_vector_type(2)));
+#define WIDE_F32(name, i) element_at((vec4*)name, i)
+#define WIDE_F16(name, i) __builtin_convertvector(element_at((half4*)name, i), vec4)
+#define WIDE_BF16(name, i) wide_bf16(element_at((uint2*)name, i))
+FN vec4 wide_bf16(uint2 w) {
+  return vec4{AS_FLOAT(w.x << 16), AS_FLOAT(w.x & 0xffff0000u), AS_FLOAT(w.y << 16), AS_FLOAT(w.y & 0xffff0000u)};
+}
 #define LONG long
 #define W8(name, i) element_at((unsigned char*)name, i)
 #define W16(name, i) element_at((unsigned short*)name, i)

@@ -7,9 +7,10 @@
 #define SHARED_AT(name, i) name[i]
 #endif
 // lanes: bits 0 to 7 log2 of the outputs a group; LANES_ALONG: lanes of one output are neighbours (else: outputs are);
-// LANES_DEEP (reduction.kern): more than two reduced dimensions.
+// LANES_DEEP (reduction.kern): more than two reduced dimensions. LANES_WIDE (there): floats, counted and read by four.
 #define LANES_ALONG 256u
 #define LANES_DEEP 512u
+#define LANES_WIDE 1024u
 #define LANES_INIT \
   const uint tx = 1u << (p.lanes & 255u), ty = uint(THREADS) / tx; \
   const bool along = (p.lanes & LANES_ALONG) != 0u; \

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from wave32 import _compile
 from wave32._hooks import SETTLED, has_cuda
 from wave32._libraries import VERSION, library
 
@@ -223,3 +224,4 @@ def apply() -> None:
     _register_set()
     _register_lazy_copies()
     _register_pinning()
+    _compile.install()

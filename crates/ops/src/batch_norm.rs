@@ -67,6 +67,11 @@ fn parts(queue: &dyn Queue, shape: &Shape) -> u64 {
     wanted.min(shape.count.div_ceil(PART)).min(256)
 }
 
+/// Elements of a vector that loads take: four where rows are whole numbers of them and all begin at one.
+fn vector(shape: &Shape, ats: &[u64]) -> u64 {
+    if shape.length.is_multiple_of(4) && ats.iter().all(|at| at % 4 == 0) { 4 } else { 1 }
+}
+
 /// Launches the sums; `dy` and `mean` for the backward pass.
 fn sums(
     queue: &mut dyn Queue,
@@ -76,27 +81,35 @@ fn sums(
     parts: u64,
     part: u64,
 ) -> Result<(), OpError> {
-    let kernel = variant(if dy.is_some() { bn_sums::DY } else { bn_sums::X }, x.dtype)?;
     let bound = read(queue, x)?;
     let (bound_dy, mean) = match dy {
         Some((dy, mean)) => (read(queue, dy)?, read(queue, mean)?),
         None => (bound.unused(), bound.unused()),
     };
+    let ats = [bound, bound_dy].map(|bound| bound.at());
+    let vec = vector(shape, &ats);
+    let names = match (dy.is_some(), vec) {
+        (false, 4) => bn_sums::X4,
+        (false, _) => bn_sums::X1,
+        (true, 4) => bn_sums::DY4,
+        (true, _) => bn_sums::DY1,
+    };
+    let [x_at, dy_at] = fit_all(ats.map(|at| at / vec))?;
     let columns = u32::try_from(parts).unwrap_or(u32::MAX);
     let channels = u32::try_from(shape.channels).ok().filter(|&c| c <= queue.caps().max_groups[1]);
     let channels =
         channels.ok_or_else(|| OpError::refused("too-many-channels", format!("{}", shape.channels)))?;
     let reads = if dy.is_some() { 2 } else { 1 };
     Call {
-        kernel,
+        kernel: variant(names, x.dtype)?,
         params: bn_sums::Params {
             channels,
-            row: fit(shape.length)?,
-            count: fit(shape.count)?,
-            per_part: fit(shape.count.div_ceil(parts))?,
+            row: fit(shape.length / vec)?,
+            count: fit(shape.count / vec)?,
+            per_part: fit((shape.count / vec).div_ceil(parts))?,
             parts: columns,
-            x_at: fit(bound.at())?,
-            dy_at: fit(bound_dy.at())?,
+            x_at,
+            dy_at,
             mean_at: fit(mean.at())?,
         },
         buffers: bn_sums::Buffers {
@@ -127,7 +140,7 @@ fn apply(
         dst: write(queue, out)?,
     };
     let ats = [buffers.x, buffers.dy, buffers.dst].map(|bound| bound.at());
-    let vec = if shape.length.is_multiple_of(4) && ats.iter().all(|at| at % 4 == 0) { 4 } else { 1 };
+    let vec = vector(shape, &ats);
     let names = match (dy.is_some(), vec) {
         (false, 4) => bn_apply::X4,
         (false, _) => bn_apply::X1,
@@ -166,7 +179,7 @@ pub fn batch_norm(
     save: &View,
 ) -> Result<(), OpError> {
     let shape = shape(x)?;
-    variant(bn_sums::X, x.dtype)?;
+    variant(bn_sums::X1, x.dtype)?;
     if y.sizes() != x.sizes()
         || y.dtype != x.dtype
         || !y.is_contiguous()

@@ -182,7 +182,10 @@ impl Elementwise {
         operands: &[Operand],
         out: &View,
     ) -> Result<bool, OpError> {
-        let names = if self.op.is_hot() { ew_fast::HOT } else { FAST[self.op.family()] };
+        let (names, vectors) = match self.op.is_hot() {
+            true => (ew_fast::HOT, u64::from(ew_fast::HOT_VECTORS)),
+            false => (FAST[self.op.family()], 1),
+        };
         let Some(kernel) = by_float(names, out.dtype) else { return Ok(false) };
         let misplaced = |view: &View| !(view.address / view.dtype.size()).is_multiple_of(4);
         let indexes = matches!(self.op, Op::Arange | Op::Linspace);
@@ -249,7 +252,7 @@ impl Elementwise {
         };
         let buffers = ew_fast::Buffers { dst, a, b, c };
         Call { kernel, params, buffers, flops: self.flops(count), bytes: count * bytes }
-            .launch_items(queue, count, PER_GROUP)?;
+            .launch_items(queue, count, PER_GROUP * vectors)?;
         Ok(true)
     }
 

@@ -29,6 +29,7 @@ pub mod rearrange;
 mod reduce_pass;
 mod reduction;
 mod scan;
+mod rows;
 mod scratch;
 mod softmax;
 mod sort;

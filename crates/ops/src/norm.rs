@@ -3,6 +3,7 @@
 use crate::call::{Bound, Call, fit, flag, read, write};
 use crate::lanes::Lanes;
 use crate::reduction::inverse_deviation;
+use crate::rows::{Norm, Pass, Rows};
 use crate::scratch::scratch;
 use crate::{ElementType, Elementwise, Op, OpError, Operand, Queue, Reduce, View, reduce};
 use wave32_params::norm as kernel;
@@ -124,6 +125,10 @@ pub fn norm(
     if shape.elements() == 0 {
         return Ok(());
     }
+    let held = Norm { shape, weight, bias, statistics: [mean, rstd] };
+    if let Some(rows) = Rows::of_norm(&held, [Some(x), Some(y), None]) {
+        return rows.run(queue, Pass::Norm { norm: &held, eps }, x, None, y);
+    }
     let rows = View::contiguous(x.address, x.dtype, &[shape.rows, shape.row()])?;
     let [flat_mean, flat_rstd] = [flat(mean)?, flat(rstd)?];
     inverse_deviation(queue, &rows, &[1], eps, &flat_rstd, &flat_mean)?;
@@ -229,6 +234,11 @@ impl Backward<'_> {
             })?;
         }
         let Some(dx) = grads.x else { return Ok(()) };
+        let (weight, statistics) = (self.weight, [self.mean, self.rstd]);
+        let held = Norm { shape: self.shape, weight, bias: None, statistics };
+        if let Some(rows) = Rows::of_norm(&held, [Some(self.x), Some(self.dy), Some(dx)]) {
+            return rows.run(queue, Pass::NormBackward { norm: &held }, self.x, Some(self.dy), dx);
+        }
         let flags = flag(self.weight.is_some(), norm_sums::FLAG_WEIGHTED);
         let span = Span { outs: rows, count: channels, steps: [channels, 1], per: 1, flags };
         scratch(queue, ElementType::F32, &[2, rows], |queue, sums| {

@@ -3,8 +3,11 @@
 use crate::call::{Call, fit, fit_all, fit_inner, flag, read, write};
 use crate::lanes::Lanes;
 use crate::{Common, ElementType, Kind, OpError, Queue, View, copy};
-use wave32_params::group::LANES_DEEP;
+use wave32_params::group::{LANES_DEEP, LANES_WIDE};
 use wave32_params::{Name, reduction};
+
+/// Elements that a lane reads at once where they lie together.
+const LOT: u64 = 4;
 
 /// A mode of `kernels/reduction.kern`.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +36,11 @@ impl Family {
 
     pub fn plain(kind: Kind) -> Self {
         Self::new(kind, Mode::Plain, [reduction::F, reduction::I, reduction::D])
+    }
+
+    /// True where floats may be read by four.
+    fn takes_lots(&self) -> bool {
+        self.mode != Mode::Extreme && self.partial == ElementType::F32
     }
 
     /// Of floats: with elements to any power.
@@ -91,6 +99,7 @@ struct Pass<'a> {
     strides: [u64; 4],
     plane: u64,
     deep: bool,
+    wide: bool,
 }
 
 impl Job {
@@ -154,9 +163,10 @@ impl Job {
         let views = [outs[0], outs[outs.len() - 1]];
         self.kept.outer(4, |offsets| {
             let to = Side { views, offset: offsets[1], strides: self.kept.strides4(1) };
-            let lanes = self.lanes();
+            let wide = self.is_wide(family);
+            let lanes = self.lanes(wide);
             if lanes.splits == 1 {
-                return self.pass(ops.whole, lanes, offsets[0], to).launch(queue, family, self.scalar);
+                return self.pass(ops.whole, (lanes, wide), offsets[0], to).launch(queue, family, self.scalar);
             }
             let scratch = Scratch::new(queue, family, lanes.splits, self.inner())?;
             let done = self.part(queue, family, ops.part, offsets[0], &scratch).and_then(|()| {
@@ -181,7 +191,8 @@ impl Job {
             offset: 0,
             strides: contiguous(self.kept.sizes4()),
         };
-        let mut pass = self.pass(op, self.lanes(), offset, to);
+        let wide = self.is_wide(family);
+        let mut pass = self.pass(op, (self.lanes(wide), wide), offset, to);
         pass.plane = scratch.plane;
         pass.launch(queue, family, self.scalar)
     }
@@ -212,11 +223,32 @@ impl Job {
         done
     }
 
-    /// The threads' layout.
-    fn lanes(&self) -> Lanes {
+    /// The threads' layout, over lots of four where `wide`.
+    fn lanes(&self, wide: bool) -> Lanes {
+        let count = if wide { self.count / LOT } else { self.count };
+        Lanes::new(self.inner(), count, self.is_along())
+    }
+
+    /// True where neighbouring lanes read neighbouring reduced elements.
+    fn is_along(&self) -> bool {
         let stride = |common: &Common| common.strides[0].last().copied().unwrap_or(0);
-        let along = self.inner() == 1 || stride(&self.reduced) <= stride(&self.kept);
-        Lanes::new(self.inner(), self.count, along)
+        self.inner() == 1 || stride(&self.reduced) <= stride(&self.kept)
+    }
+
+    /// True where the reduced elements are floats that lie together in lots of four.
+    fn is_wide(&self, family: Family) -> bool {
+        let (input, sizes, strides) = (&self.input, self.reduced.sizes4(), self.reduced.strides4(0));
+        let lots = |number: u64| number.is_multiple_of(LOT);
+        let is_float = matches!(input.dtype, ElementType::F32 | ElementType::F16 | ElementType::BF16);
+        is_float
+            && family.takes_lots()
+            && self.is_along()
+            && self.reduced.sizes.len() <= 2
+            && strides[3] == 1
+            && lots(sizes[3])
+            && (sizes[2] == 1 || lots(strides[2]))
+            && self.kept.strides[0].iter().zip(&self.kept.sizes).all(|(&stride, &size)| size == 1 || lots(stride))
+            && (input.address / input.dtype.size()).is_multiple_of(LOT)
     }
 
     /// Results of one launch.
@@ -224,17 +256,23 @@ impl Job {
         self.kept.sizes4().iter().product()
     }
 
-    fn pass<'a>(&'a self, op: u32, lanes: Lanes, offset: u64, to: Side<'a>) -> Pass<'a> {
+    fn pass<'a>(&'a self, op: u32, (lanes, wide): (Lanes, bool), offset: u64, to: Side<'a>) -> Pass<'a> {
         let from = Side { views: [&self.input; 2], offset, strides: self.kept.strides4(0) };
+        let (mut count, mut sizes, mut strides) =
+            (self.count, self.reduced.sizes4(), self.reduced.strides4(0));
+        if wide {
+            (count, sizes[3], strides[3]) = (count / LOT, sizes[3] / LOT, LOT);
+        }
         Pass {
             op,
             lanes,
             kept: self.kept.sizes4(),
-            count: self.count,
+            count,
             from,
             to,
-            sizes: self.reduced.sizes4(),
-            strides: self.reduced.strides4(0),
+            sizes,
+            strides,
+            wide,
             plane: 0,
             deep: self.reduced.sizes.len() > 2,
         }
@@ -256,6 +294,7 @@ impl Pass<'_> {
         };
         let buffers = reduction::Buffers { src: read(queue, input)?, dst, dst2, src_places };
         let outs: u64 = self.kept.iter().product();
+        let elements = self.count * if self.wide { LOT } else { 1 };
         let groups = u32::try_from(self.lanes.groups).ok().filter(|_| outs < 1 << 31 && self.count < 1 << 31);
         let groups = groups
             .ok_or_else(|| OpError::refused("too-many-elements", format!("{outs} x {}", self.count)))?;
@@ -276,14 +315,14 @@ impl Pass<'_> {
                 o: fit_all(self.to.strides)?,
                 r: fit_inner(self.sizes.map(|size| size.max(1)))?,
                 b: fit_all(self.strides)?,
-                lanes: self.lanes.word | flag(self.deep, LANES_DEEP),
+                lanes: self.lanes.word | flag(self.deep, LANES_DEEP) | flag(self.wide, LANES_WIDE),
                 chunk: fit(self.lanes.chunk)?,
                 scalar,
                 plane: fit(plane)?,
             },
             buffers,
-            flops: outs * self.count * 4,
-            bytes: outs * self.count * input.dtype.size(),
+            flops: outs * elements * 4,
+            bytes: outs * elements * input.dtype.size(),
         }
         .launch(queue, [groups, self.lanes.splits as u32, 1])
     }
@@ -325,6 +364,7 @@ impl Scratch {
             strides: [0, 0, 0, self.outs],
             plane: self.plane,
             deep: false,
+            wide: false,
         }
     }
 }

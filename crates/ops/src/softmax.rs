@@ -2,6 +2,7 @@
 
 use crate::call::{Call, fit, fit_all, fit_inner, flag, read, write};
 use crate::lanes::Lanes;
+use crate::rows::{Pass, Rows};
 use crate::{Common, ElementType, OpError, Queue, View};
 use wave32_params::softmax as kernel;
 
@@ -48,6 +49,15 @@ fn launch(
         return Ok(());
     }
     let count = x.sizes()[dim];
+    if x.sizes()[dim + 1..].iter().all(|&size| size == 1) {
+        let tensors = [Some(x), z.map(|_| y), Some(sides[2])];
+        if let Some(rows) = Rows::new(x.elements() / count, count, &tensors) {
+            return match z {
+                None => rows.run(queue, Pass::Softmax { log }, x, None, y),
+                Some(z) => rows.run(queue, Pass::SoftmaxBackward { log }, y, Some(x), z),
+            };
+        }
+    }
     let rows = sides.map(|view| view.select(dim, 0));
     let common = Common::new(&rows.each_ref());
     let kept = common.sizes4();

@@ -77,28 +77,36 @@ fn layer_and_group_norm() {
         NormShape::group(3, 12, 35, 4),
         NormShape::group(2, 6, 1, 1),
         NormShape::group(1, 8, 4001, 8),
+        NormShape::layer(19, 64),
+        NormShape::layer(5, 768),
+        NormShape::layer(3, 4100),
+        NormShape::layer(2, 8192),
+        NormShape::group(2, 32, 36, 8),
+        NormShape::group(2, 8, 1, 2),
     ];
     for (dtype, tolerance) in
         [(ElementType::F32, 5e-6), (ElementType::F16, 2e-3), (ElementType::BF16, 1.5e-2)]
     {
         for shape in shapes {
-            for affine in [true, false] {
+            for weight_type in [Some(ElementType::F32), Some(dtype), None] {
+                let affine = weight_type.is_some();
+                let weight_type = weight_type.unwrap_or(dtype);
                 let row = shape.channels * shape.inner;
                 let (count, weights) = (shape.rows * row, shape.rows_per_item * shape.channels);
-                let what = format!("{dtype:?} {shape:?} affine {affine} seed {seed}");
+                let what = format!("{dtype:?} {shape:?} affine {affine} ({weight_type:?}) seed {seed}");
                 let data: Vec<f64> = values(&mut random, dtype, count, 2.0);
                 let data: Vec<f64> = data.iter().map(|v| rounded(dtype, v + 3.0)).collect();
                 let grads = values(&mut random, dtype, count, 2.0);
                 let (mut w, mut b) = (
-                    values(&mut random, ElementType::F32, weights, 2.0),
-                    values(&mut random, ElementType::F32, weights, 2.0),
+                    values(&mut random, weight_type, weights, 2.0),
+                    values(&mut random, weight_type, weights, 2.0),
                 );
                 let (x, dy) = (
                     put_plain(&mut stream, dtype, &[count], &data),
                     put_plain(&mut stream, dtype, &[count], &grads),
                 );
-                let wv = put_plain(&mut stream, ElementType::F32, &[weights], &w);
-                let bv = put_plain(&mut stream, ElementType::F32, &[weights], &b);
+                let wv = put_plain(&mut stream, weight_type, &[weights], &w);
+                let bv = put_plain(&mut stream, weight_type, &[weights], &b);
                 let (y, dx) = (room(&mut stream, dtype, &[count]), room(&mut stream, dtype, &[count]));
                 let mean = room(&mut stream, ElementType::F32, &[shape.rows]);
                 let rstd = room(&mut stream, ElementType::F32, &[shape.rows]);

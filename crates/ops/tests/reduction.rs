@@ -66,6 +66,12 @@ const SHAPES: &[(&[u64], &[usize])] = &[
     (&[2, 3, 2, 5, 3, 2, 3], &[1, 3, 5]),
     (&[2, 3, 2, 5, 3, 2, 3, 2], &[0, 2, 4, 5, 7]),
     (&[1, 4, 1], &[0, 2]),
+    // Read by four where they lie so.
+    (&[300_004], &[0]),
+    (&[9, 4], &[1]),
+    (&[3, 40_012], &[1]),
+    (&[5, 8, 12], &[0, 2]),
+    (&[3, 8, 12], &[1, 2]),
 ];
 
 #[test]
@@ -276,7 +282,9 @@ fn variance_is_sound_far_from_zero() {
             let count: u64 = sizes.iter().product();
             let data = values(&mut random, dtype, count, 3.0);
             let data: Vec<f64> = data.iter().map(|v| rounded(dtype, v + offset)).collect();
-            let strides = shuffled(&mut random, sizes, 3);
+            let plain = View::contiguous(0, dtype, sizes).unwrap();
+            let strides =
+                if random.random() { shuffled(&mut random, sizes, 3) } else { plain.strides().to_vec() };
             let input = put(&mut stream, dtype, sizes, &strides, &data);
             let groups = groups(sizes, dims, &data);
             let kept: Vec<u64> =
@@ -325,5 +333,23 @@ fn long_sums_of_one_sign_lose_nothing() {
         let data: Vec<f64> = data.iter().map(|v| v.abs()).collect();
         let input = put_plain(&mut stream, ElementType::F32, &sizes, &data);
         check(&mut stream, Reduce::Sum, &input, &dims, &data, ElementType::F32, 5e-7, seed);
+    }
+}
+
+#[test]
+fn types_of_sixteen_bits_by_four_and_not() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for (dtype, tolerance) in [(ElementType::F16, 1e-3), (ElementType::BF16, 8e-3)] {
+        for (columns, start) in [(4096, 0), (4096, 4), (4096, 1), (4099, 0)] {
+            let data = values(&mut random, dtype, 3 * 4100, 3.0);
+            let all = put_plain(&mut stream, dtype, &[3, 4100], &data);
+            let input = all.narrow(1, start, columns);
+            let part = |row: u64| (row * 4100 + start) as usize..(row * 4100 + start + columns) as usize;
+            let data: Vec<f64> = (0..3).flat_map(|row| data[part(row)].to_vec()).collect();
+            for how in [Reduce::Sum, Reduce::Max, Reduce::Norm(2.0)] {
+                check(&mut stream, how, &input, &[1], &data, dtype, tolerance, seed);
+            }
+        }
     }
 }

@@ -26,6 +26,14 @@ fn softmax_and_its_gradient() {
             (vec![5, 1001], vec![1003, 1], 1),
             (vec![67, 3], vec![4, 1], 0),
             (vec![2, 3, 2, 3, 2], vec![1, 300, 60, 7, 26], 3),
+            // Rows that registers hold: by vectors, by more of them, by elements; and one that is too long.
+            (vec![9, 64], vec![64, 1], 1),
+            (vec![3, 5, 1000], vec![5000, 1000, 1], 2),
+            (vec![2, 4100], vec![4100, 1], 1),
+            (vec![2, 8192], vec![8192, 1], 1),
+            (vec![70, 197], vec![197, 1], 1),
+            (vec![2, 3], vec![3, 1], 1),
+            (vec![2, 8196], vec![8196, 1], 1),
         ] {
             let count: u64 = sizes.iter().product();
             let data = values(&mut random, dtype, count, 6.0);
@@ -63,6 +71,18 @@ fn softmax_and_its_gradient() {
             }
         }
     }
+    // What does not begin at a vector.
+    let data = values(&mut random, ElementType::F32, 4 * 33, 6.0);
+    let all = put_plain(&mut stream, ElementType::F32, &[4 * 33], &data);
+    let x = View::contiguous(all.address + 4, ElementType::F32, &[4, 32]).unwrap();
+    let y = room(&mut stream, ElementType::F32, &[4, 32]);
+    softmax(&mut stream, false, &x, 1, &y).unwrap();
+    let expected = data[1..=128].chunks(32).flat_map(|row| {
+        let sum: f64 = row.iter().map(|v| v.exp()).sum();
+        row.iter().map(|v| v.exp() / sum).collect::<Vec<_>>()
+    });
+    close(&get(&mut stream, &y), &expected.collect::<Vec<_>>(), 2e-6, &format!("misplaced, seed {seed}"));
+
     let double = room(&mut stream, ElementType::F64, &[2, 2]);
     assert!(softmax(&mut stream, false, &double, 1, &double).is_err());
 }

@@ -241,7 +241,7 @@ fn elementwise(
     let variant = variant(ew_fast::HOT[dtype as usize]);
     builder.launch::<ew_fast::Kernel>(NewLaunch {
         variant,
-        grid: [(count as u32).div_ceil(4 * variant.threads), 1, 1],
+        grid: [(count as u32).div_ceil(4 * ew_fast::HOT_VECTORS * variant.threads), 1, 1],
         params: ew_fast::Params {
             count: count as u32,
             op,

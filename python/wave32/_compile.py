@@ -1,0 +1,165 @@
+"""`torch.compile` on the device: Dynamo and AOTAutograd take the graph, and it runs operator by operator as in eager mode.
+
+Dynamo finds the backend `wave32` by its entry point. Where the default backend, inductor, is asked for a graph with tensors
+of the device, for which it has no code generator, this backend takes the graph and says so once.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+
+_told = False
+
+
+def _on_device(values: Any) -> bool:
+    """A tensor of the device is among them, or the device itself."""
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.device.type == "wave":
+            return True
+        if isinstance(value, torch.device) and value.type == "wave":
+            return True
+        if isinstance(value, list | tuple) and _on_device(value):
+            return True
+    return False
+
+
+def _boxed(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+    """The graph as Python that frees an operand after its last use."""
+    from torch.fx.graph import _BoxedCodeGen
+
+    graph.graph.set_codegen(_BoxedCodeGen())
+    graph.recompile()
+    forward = graph.forward
+
+    def run(args: Any) -> Any:
+        return forward(args)
+
+    run._boxed_call = True
+    return run
+
+
+def backend(graph: torch.fx.GraphModule, inputs: list[Any], **options: Any) -> Any:
+    """The Dynamo backend `wave32`. It takes no options.
+
+    Raises TypeError where there are some.
+    """
+    if options:
+        raise TypeError(f"the backend wave32 takes no options, got {', '.join(sorted(options))}")
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+
+    _allow_random()
+    compiler = aot_autograd(
+        fw_compiler=_boxed,
+        bw_compiler=_boxed,
+        inference_compiler=_boxed,
+        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="aot_eager"),
+        keep_inference_input_mutations=True,
+    )
+    return compiler(graph, inputs)
+
+
+@functools.cache
+def _allow_random() -> None:
+    """What is computed again in a backward pass (checkpoints) draws the same random numbers.
+
+    Torch's operators for this have a fixed list of devices.
+    """
+    from torch._prims import rng_prims
+
+    def save(op: Any, *args: Any, **kwargs: Any) -> Any:
+        return torch.wave.get_rng_state(), op(*args, **kwargs)
+
+    def again(state: torch.Tensor, op: Any, *args: Any, **kwargs: Any) -> Any:
+        now = torch.wave.get_rng_state()
+        torch.wave.set_rng_state(state.cpu())
+        try:
+            return op(*args, **kwargs)
+        finally:
+            torch.wave.set_rng_state(now)
+
+    # Of fake tensors: a state of the right size, and no generator is touched.
+    size = torch.wave.get_rng_state().shape
+
+    def save_fake(op: Any, *args: Any, **kwargs: Any) -> Any:
+        return torch.empty(size, dtype=torch.uint8), op(*args, **kwargs)
+
+    def again_fake(_state: torch.Tensor, op: Any, *args: Any, **kwargs: Any) -> Any:
+        return op(*args, **kwargs)
+
+    for op, real, fake in [
+        (rng_prims.run_and_save_rng_state, save, save_fake),
+        (rng_prims.run_with_rng_state, again, again_fake),
+    ]:
+        op.py_kernels[DispatchKey.BackendSelect] = _by_device(op.py_kernels[DispatchKey.BackendSelect], real)
+        for table in _fake_tables(op):
+            key = op if op in table else torch._subclasses.FakeTensorMode
+            table[key] = _fake_by_device(table[key], fake, key is op)
+        op._dispatch_cache.clear()
+
+
+def _by_device(original: Any, ours: Any) -> Any:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (ours if _on_device([*args, *kwargs.values()]) else original)(*args, **kwargs)
+
+    return call
+
+
+def _fake_by_device(original: Any, ours: Any, plain: bool) -> Any:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # By a mode's table the mode itself comes first.
+        operands = args if plain else args[1:]
+        if not _on_device([*operands, *kwargs.values()]):
+            return original(*args, **kwargs)
+        if plain:
+            return ours(*operands, **kwargs)
+        with args[0]:
+            return ours(*operands, **kwargs)
+
+    return call
+
+
+def _fake_tables(op: Any) -> list[dict[Any, Any]]:
+    """Where this torch keeps what `op` does to fake tensors."""
+    from torch._subclasses import fake_tensor
+
+    tables = [getattr(fake_tensor, "registered_hop_fake_fns", {}), getattr(op, "python_key_table", {})]
+    mode = torch._subclasses.FakeTensorMode
+    return [table for table in tables if op in table or mode in table]
+
+
+def _patch_default() -> None:
+    """inductor's graphs with tensors of the device go to the backend above."""
+    wrapper = getattr(torch, "_TorchCompileInductorWrapper", None)
+    if wrapper is None:  # Another torch: `backend="wave32"` is still there.
+        return
+    original = wrapper.__call__
+
+    @functools.wraps(original)
+    def call(self: Any, model: Any, inputs: Any, **kwargs: Any) -> Any:
+        global _told
+        parts = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
+        if not _on_device([*inputs, *parts]):
+            return original(self, model, inputs, **kwargs)
+        if not _told:
+            _told = True
+            warnings.warn(
+                "wave32: inductor has no code generator for this device; the graph runs operator by operator "
+                '(backend="wave32")',
+                stacklevel=2,
+            )
+        return backend(model, inputs)
+
+    wrapper.__call__ = call
+
+
+def install() -> None:
+    """Makes `torch.compile` work on tensors of the device."""
+    _patch_default()
