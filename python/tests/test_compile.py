@@ -36,8 +36,8 @@ class Block(nn.Module):
         return self.head(nn.functional.gelu(x).mean(1))
 
 
-def step(model, call, x, seed):
-    torch.manual_seed(seed)
+def step(model, call, x, fresh_seed):
+    torch.manual_seed(fresh_seed)
     out = call(x)
     out.square().mean().backward()
     grads = [p.grad.clone() for p in model.parameters()]
@@ -47,8 +47,8 @@ def step(model, call, x, seed):
 
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("how", ["by default", "wave32"])
-def test_a_step_as_in_eager_mode(train, how, seed):
-    torch.manual_seed(seed)
+def test_a_step_as_in_eager_mode(train, how, fresh_seed):
+    torch.manual_seed(fresh_seed)
     model = Block().to("wave").train(train)
     twin = copy.deepcopy(model)
     x = torch.randn(2, 3, 6, 7, device="wave")
@@ -56,11 +56,11 @@ def test_a_step_as_in_eager_mode(train, how, seed):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compiled = torch.compile(model)
-            found = step(model, compiled, x, seed)
+            found = step(model, compiled, x, fresh_seed)
     else:
         compiled = torch.compile(model, backend=_compile.backend)
-        found = step(model, compiled, x, seed)
-    for got, want in zip(found, step(twin, twin, x, seed), strict=True):
+        found = step(model, compiled, x, fresh_seed)
+    for got, want in zip(found, step(twin, twin, x, fresh_seed), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 1
     if not train:
@@ -78,14 +78,14 @@ def test_the_default_says_once_what_it_does(monkeypatch):
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_a_checkpoint_drops_the_same_numbers_again(reentrant, seed):
-    torch.manual_seed(seed)
+def test_a_checkpoint_drops_the_same_numbers_again(reentrant, fresh_seed):
+    torch.manual_seed(fresh_seed)
     inner = nn.Sequential(nn.Linear(6, 32), nn.Dropout(0.5), nn.Linear(32, 6), nn.Dropout(0.3)).to("wave")
     model = lambda x: checkpoint(inner, x, use_reentrant=reentrant)  # noqa: E731
     x = torch.randn(4, 6, device="wave", requires_grad=True)
 
     def run(call):
-        torch.manual_seed(seed)
+        torch.manual_seed(fresh_seed)
         out = call(x)
         (grad,) = torch.autograd.grad(out.square().sum(), x)
         return out, grad
@@ -94,8 +94,8 @@ def test_a_checkpoint_drops_the_same_numbers_again(reentrant, seed):
         torch.testing.assert_close(got, want)
 
 
-def test_sizes_that_change(seed):
-    torch.manual_seed(seed)
+def test_sizes_that_change(fresh_seed):
+    torch.manual_seed(fresh_seed)
     model = nn.Sequential(nn.Linear(7, 9), nn.GELU(), nn.Linear(9, 3)).to("wave")
     compiled = torch.compile(model, backend=_compile.backend, dynamic=True)
     for rows in [2, 5, 11, 30]:
@@ -103,10 +103,10 @@ def test_sizes_that_change(seed):
         torch.testing.assert_close(compiled(x), model(x))
 
 
-def test_autocast_and_an_optimizer(seed):
+def test_autocast_and_an_optimizer(fresh_seed):
     results = []
     for compile in [False, True]:
-        torch.manual_seed(seed)
+        torch.manual_seed(fresh_seed)
         model = Block().to("wave")
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         call = torch.compile(model, backend=_compile.backend) if compile else model

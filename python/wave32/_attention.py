@@ -87,13 +87,129 @@ def _as_query(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dr
     return mask is None or (mask.dim() in (2, 4) and not (torch.is_grad_enabled() and mask.requires_grad))
 
 
+# Elements of scores that the backward pass has at a time.
+_SCORES = 1 << 24
+
+
+def _added(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+    """A mask as what is added to scores of (batch, head, query, key); strides of 0 repeat it."""
+    if mask is None:
+        return None
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(mask.logical_not(), -torch.inf)
+    return mask.expand(*query.shape[:3], key.shape[2])
+
+
+def _fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
+    """Whether the kernel takes it: plain tensors of one type and rank 4, heads of at most 256 elements in multiples of 4."""
+    tensors = [query, key, value, *([] if mask is None or mask.dtype == torch.bool else [mask])]
+    if dropout or query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return False
+    if mask is not None and (mask.requires_grad or mask.device != query.device or mask.dim() > 4):
+        return False
+    # What is traced or transformed is decomposed, for the tracer to see.
+    if torch._C._are_functorch_transforms_active() or any(type(x) not in (Tensor, torch.nn.Parameter) for x in tensors):
+        return False
+    if any(x.dtype != query.dtype or x.device.type != "wave" or x.is_neg() for x in tensors):
+        return False
+    if any(x.dim() != 4 or not x.numel() or x.shape[-1] % 4 or x.shape[-1] > 256 for x in (query, key, value)):
+        return False
+    shares = key.shape[:3] == value.shape[:3] and query.shape[0] == key.shape[0] and query.shape[3] == key.shape[3]
+    return shares and query.shape[1] % key.shape[1] == 0
+
+
+def _in_vectors(x: Tensor) -> Tensor:
+    """Itself where the kernel can read it by four elements, else a copy."""
+    strides = [stride for stride, size in zip(x.stride()[:3], x.shape[:3]) if size > 1]
+    plain = x.stride(3) == 1 and x.storage_offset() % 4 == 0 and all(stride % 4 == 0 for stride in strides)
+    return x if plain else x.contiguous()
+
+
+def _launch(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, wants_sums: bool
+) -> tuple[Tensor, Tensor]:
+    """The result, laid out as the query is, and the logarithms of the sums of each query, where wanted."""
+    batch, heads, queries, _ = query.shape
+    size = value.shape[3]
+    if query.stride(1) < query.stride(2):
+        out = query.new_empty(batch, queries, heads, size).transpose(1, 2)
+    else:
+        out = query.new_empty(batch, heads, queries, size)
+    sums = query.new_empty((batch, heads, queries) if wants_sums else 0, dtype=torch.float32)
+    query, key, value = map(_in_vectors, (query, key, value))
+    torch.ops.wave.attention(query, key, value, mask, out, sums, scale, causal)
+    return out, sums
+
+
+class _Fused(torch.autograd.Function):
+    """The kernel's result; gradients by products of a few heads at a time, so that memory does not grow with all scores."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+        out, sums = _launch(query, key, value, mask, causal, scale, True)
+        ctx.save_for_backward(query, key, value, mask, out, sums)
+        ctx.how = (causal, scale)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, mask, out, sums = ctx.saved_tensors
+        causal, scale = ctx.how
+        if torch.is_grad_enabled():
+            wanted = [x for x in (query, key, value) if x.requires_grad]
+            op = torch.ops.aten.scaled_dot_product_attention.default
+            again = op.decompose(query, key, value, mask, 0.0, causal, scale=scale)
+            made = iter(torch.autograd.grad(again, wanted, grad, create_graph=True))
+            return (*(next(made) if x.requires_grad else None for x in (query, key, value)), None, None, None)
+        return (*_gradients(query, key, value, mask, out, sums, grad, causal, scale), None, None, None)
+
+
+def _gradients(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor, grad: Tensor, causal: bool,
+    scale: float,
+) -> list[Tensor]:  # fmt: skip
+    batch, heads, queries, _ = query.shape
+    keys = key.shape[2]
+    q, k, v, o, g = (x.reshape(batch * heads, *x.shape[2:]) for x in (query, key, value, out, grad))
+    sums = sums.view(-1, queries, 1)
+    # A query that saw no key has weights of 0 for any finite number.
+    sums = torch.where(sums.isinf(), torch.zeros_like(sums), sums).to(query.dtype)
+    dots = (o * g).sum(-1, keepdim=True)
+    masks = None if mask is None else mask.reshape(batch * heads, queries, keys)
+    hidden = torch.ones(queries, keys, dtype=torch.bool, device=query.device).triu_(1) if causal else None
+    made = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
+    step = max(1, _SCORES // (queries * keys))
+    for at in range(0, batch * heads, step):
+        part = slice(at, at + step)
+        scores = torch.bmm(q[part], k[part].mT).mul_(scale)
+        if masks is not None:
+            scores.add_(masks[part])
+        if hidden is not None:
+            scores.masked_fill_(hidden, -torch.inf)
+        weights = scores.sub_(sums[part]).exp_()
+        made[2][part] = torch.bmm(weights.mT, g[part])
+        changes = torch.bmm(g[part], v[part].mT).sub_(dots[part]).mul_(weights).mul_(scale)
+        made[0][part] = torch.bmm(changes, k[part])
+        made[1][part] = torch.bmm(changes.mT, q[part])
+    return [x.view(like.shape) for x, like in zip(made, (query, key, value))]
+
+
 def _scaled_dot_product(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0, causal: bool = False,
-    **keywords: Any,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0, causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
-    """With what takes heads apart before, as `transpose` does, a view puts them together again."""
+    """By the kernel of its own, or decomposed. With what takes heads apart before, as `transpose` does, a view of the result
+    puts them together again."""
+    recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    shared = key.dim() == 4 and query.dim() == 4 and key.shape[1] != query.shape[1]
+    if _fits(query, key, value, mask, dropout) and not (causal and mask is not None) and (not shared or enable_gqa and not recorded):
+        factor = query.shape[-1] ** -0.5 if scale is None else scale
+        added = _added(mask, query, key)
+        if recorded:
+            return _Fused.apply(query, key, value, added, causal, factor)
+        return _launch(query, key, value, added, causal, factor, False)[0]
     op = torch.ops.aten.scaled_dot_product_attention.default
-    made = op.decompose(query, key, value, mask, dropout, causal, **keywords)
+    made = op.decompose(query, key, value, mask, dropout, causal, scale=scale, enable_gqa=enable_gqa)
     if query.is_contiguous() or made.shape != query.shape or not _as_query(query, key, value, mask, dropout):
         return made
     strides = torch.empty_like(query, device="meta").stride()

@@ -251,8 +251,11 @@ impl Elementwise {
             t,
         };
         let buffers = ew_fast::Buffers { dst, a, b, c };
-        Call { kernel, params, buffers, flops: self.flops(count), bytes: count * bytes }
-            .launch_items(queue, count, PER_GROUP * vectors)?;
+        Call { kernel, params, buffers, flops: self.flops(count), bytes: count * bytes }.launch_items(
+            queue,
+            count,
+            PER_GROUP * vectors,
+        )?;
         Ok(true)
     }
 

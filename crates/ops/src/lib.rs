@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activation;
+mod attention;
 mod batch_norm;
 mod call;
 mod chain;
@@ -28,8 +29,8 @@ pub mod random;
 pub mod rearrange;
 mod reduce_pass;
 mod reduction;
-mod scan;
 mod rows;
+mod scan;
 mod scratch;
 mod softmax;
 mod sort;
@@ -37,6 +38,7 @@ mod steps;
 pub mod upsample;
 mod view;
 
+pub use attention::{Attention, attention};
 pub use batch_norm::{BatchNorm, batch_norm, batch_norm_backward};
 pub use chain::{ConvChain, ConvOperands, PostOp};
 pub use convolution::{Planner, PricedPlan, storage};

@@ -166,7 +166,11 @@ impl Job {
             let wide = self.is_wide(family);
             let lanes = self.lanes(wide);
             if lanes.splits == 1 {
-                return self.pass(ops.whole, (lanes, wide), offsets[0], to).launch(queue, family, self.scalar);
+                return self.pass(ops.whole, (lanes, wide), offsets[0], to).launch(
+                    queue,
+                    family,
+                    self.scalar,
+                );
             }
             let scratch = Scratch::new(queue, family, lanes.splits, self.inner())?;
             let done = self.part(queue, family, ops.part, offsets[0], &scratch).and_then(|()| {
@@ -247,7 +251,10 @@ impl Job {
             && strides[3] == 1
             && lots(sizes[3])
             && (sizes[2] == 1 || lots(strides[2]))
-            && self.kept.strides[0].iter().zip(&self.kept.sizes).all(|(&stride, &size)| size == 1 || lots(stride))
+            && self.kept.strides[0]
+                .iter()
+                .zip(&self.kept.sizes)
+                .all(|(&stride, &size)| size == 1 || lots(stride))
             && (input.address / input.dtype.size()).is_multiple_of(LOT)
     }
 

@@ -1,9 +1,9 @@
-//! Softmax and norms of rows that the registers of one workgroup hold (`kernels/rows.kern`): each element is read and written once.
+//! Softmax and norms of rows that the registers of one workgroup hold (`kernels/persistent.kern`): each element is read and written once.
 
 use crate::call::{Call, by_float, fit, flag, read, write};
 use crate::norm::NormShape;
 use crate::{ElementType, OpError, Queue, View};
-use wave32_params::{Name, rows as kernel};
+use wave32_params::{Name, persistent as kernel};
 
 const THREADS: u64 = 256;
 
@@ -178,7 +178,13 @@ impl Rows {
         };
         let elements = self.rows * self.count;
         let sides = 2 + u64::from(dy.is_some());
-        Call { kernel: name, params, buffers, flops: elements * 40, bytes: elements * sides * self.dtype.size() }
-            .launch_items(queue, self.rows, THREADS >> self.lanes)
+        Call {
+            kernel: name,
+            params,
+            buffers,
+            flops: elements * 40,
+            bytes: elements * sides * self.dtype.size(),
+        }
+        .launch_items(queue, self.rows, THREADS >> self.lanes)
     }
 }

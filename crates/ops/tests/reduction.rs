@@ -3,6 +3,7 @@
 mod common;
 
 use common::{TestQueue, close, get, put, put_plain, random, room, rounded, stream, values};
+use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use wave32_ops::{ElementType, Reduce, View, extreme, reduce, variance};

@@ -2,6 +2,7 @@
 
 use crate::dispatch::register::Registration;
 use crate::dispatch::scalar::ScalarOp;
+use crate::ops::attention;
 use crate::ops::binary;
 use crate::ops::checks;
 use crate::ops::conv;
@@ -50,6 +51,7 @@ pub const ATEN: &[&[Registration]] = &[
 /// Schemas and kernels of this device's own operators, for its Python side.
 pub const OWN: &[(&[&str], &[Registration])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
+    (attention::SCHEMAS, attention::OWN),
     (conv::SCHEMAS, conv::OWN),
     (binary::SCHEMAS, binary::OWN),
     (index::SCHEMAS, index::OWN),

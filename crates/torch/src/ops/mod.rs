@@ -1,5 +1,6 @@
 //! The operators.
 
+pub(crate) mod attention;
 pub(crate) mod binary;
 pub(crate) mod checks;
 pub(crate) mod conv;

@@ -1,0 +1,167 @@
+//! Attention against sums in f64.
+
+mod common;
+
+use common::{close, get, put, random, room, stream, values};
+use rand::Rng;
+use wave32_ops::{Attention, ElementType, View, attention};
+
+/// Sizes of a case.
+struct Case {
+    n: u64,
+    heads: u64,
+    /// Heads of keys and values.
+    shared: u64,
+    queries: u64,
+    keys: u64,
+    e: u64,
+    ev: u64,
+}
+
+impl Case {
+    const fn new(n: u64, [heads, shared]: [u64; 2], [queries, keys]: [u64; 2], [e, ev]: [u64; 2]) -> Self {
+        Self { n, heads, shared, queries, keys, e, ev }
+    }
+}
+
+const CASES: [Case; 9] = [
+    Case::new(2, [3, 3], [5, 7], [8, 8]),
+    Case::new(1, [2, 2], [64, 64], [40, 40]),
+    Case::new(2, [4, 2], [65, 130], [64, 64]),
+    Case::new(1, [3, 1], [70, 33], [12, 72]),
+    Case::new(1, [1, 1], [1, 200], [80, 80]),
+    Case::new(1, [2, 2], [130, 129], [128, 128]),
+    Case::new(1, [1, 1], [67, 70], [160, 160]),
+    Case::new(1, [1, 1], [66, 90], [256, 256]),
+    Case::new(3, [1, 1], [17, 1], [4, 4]),
+];
+
+/// The result and the logarithms of the sums, by the definition. `mask` is added.
+fn reference(
+    case: &Case,
+    [q, k, v]: [&[f64]; 3],
+    mask: &dyn Fn(u64) -> f64,
+    scale: f64,
+) -> (Vec<f64>, Vec<f64>) {
+    let &Case { n, heads, shared, queries, keys, e, ev } = case;
+    let (mut out, mut sums) = (Vec::new(), Vec::new());
+    for row in 0..n * heads * queries {
+        let (item, head) = (row / queries / heads, row / queries % heads);
+        let of =
+            |key: u64, size: u64| (((item * shared + head / (heads / shared)) * keys + key) * size) as usize;
+        let scores: Vec<f64> = (0..keys)
+            .map(|key| {
+                let (a, b) = (&q[(row * e) as usize..], &k[of(key, e)..]);
+                (0..e as usize).map(|d| a[d] * b[d]).sum::<f64>() * scale + mask(row * keys + key)
+            })
+            .collect();
+        let most = scores.iter().fold(f64::NEG_INFINITY, |m, &s| m.max(s));
+        let weights: Vec<f64> =
+            scores.iter().map(|s| if most == f64::NEG_INFINITY { 0.0 } else { (s - most).exp() }).collect();
+        let sum: f64 = weights.iter().sum();
+        sums.push(if sum == 0.0 { f64::NEG_INFINITY } else { most + sum.ln() });
+        for d in 0..ev as usize {
+            let dot: f64 = (0..keys).map(|key| weights[key as usize] * v[of(key, ev) + d]).sum();
+            out.push(if sum == 0.0 { 0.0 } else { dot / sum });
+        }
+    }
+    (out, sums)
+}
+
+/// As `put`, at the start of a block: the kernel reads by vectors.
+fn put4(
+    stream: &mut common::TestQueue,
+    dtype: ElementType,
+    sizes: &[u64],
+    strides: &[u64],
+    data: &[f64],
+) -> View {
+    let mut data = data.to_vec();
+    data.resize(data.len().next_multiple_of(5), 0.0);
+    put(stream, dtype, sizes, strides, &data)
+}
+
+#[test]
+fn every_shape_mask_and_type() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    // An error of a score is one of its exponential: scores are sums of up to 256 products of at most 4, times 0.3.
+    for (dtype, tolerance) in [(ElementType::F32, 1e-5), (ElementType::F16, 1e-3), (ElementType::BF16, 8e-3)]
+    {
+        // The types differ in loads and stores alone: a few shapes are enough for the others.
+        for case in CASES.iter().filter(|case| dtype == ElementType::F32 || case.e <= 40) {
+            let &Case { n, heads, shared, queries, keys, e, ev } = case;
+            let of_q = [n, heads, queries, e];
+            let [q_data, k_data, v_data] = [[heads, queries, e], [shared, keys, e], [shared, keys, ev]]
+                .map(|[h, l, size]| values(&mut random, dtype, n * h * l * size, 2.0));
+            // Heads beside each other in a row, as layers of transformers leave them.
+            let q = put4(&mut stream, dtype, &of_q, &[queries * heads * e, e, heads * e, 1], &q_data);
+            let plain = |h: u64, l: u64, size: u64| [h * l * size, l * size, size, 1];
+            let k = put4(&mut stream, dtype, &[n, shared, keys, e], &plain(shared, keys, e), &k_data);
+            let v = put4(&mut stream, dtype, &[n, shared, keys, ev], &plain(shared, keys, ev), &v_data);
+            let mut added = values(&mut random, dtype, n * heads * queries * keys, 3.0);
+            added.iter_mut().for_each(|m| {
+                if random.random_bool(0.3) {
+                    *m = f64::NEG_INFINITY
+                }
+            });
+            // A query that sees nothing.
+            added[..keys as usize].fill(f64::NEG_INFINITY);
+            let full = [n, heads, queries, keys];
+            let mask = put(&mut stream, dtype, &full, &plain(heads, queries, keys), &added);
+            let of_row: Vec<f64> = added[added.len() - keys as usize..].to_vec();
+            let row = put(&mut stream, dtype, &full, &[0, 0, 0, 1], &of_row);
+            for (kind, mask) in
+                [("none", None), ("causal", None), ("whole", Some(&mask)), ("row", Some(&row))]
+            {
+                let causal = kind == "causal";
+                let what = format!(
+                    "{dtype:?} {n} x {heads}/{shared} x {queries} x {keys}, {e}, {ev}, mask {kind}, seed {seed}"
+                );
+                let of_mask = |at: u64| match kind {
+                    "whole" => added[at as usize],
+                    "row" => of_row[(at % keys) as usize],
+                    "causal" if at % keys > at / keys % queries => f64::NEG_INFINITY,
+                    _ => 0.0,
+                };
+                let (expected, expected_sums) =
+                    reference(case, [&q_data, &k_data, &v_data], &of_mask, f64::from(0.3f32));
+                let out = room(&mut stream, dtype, &[n, heads, queries, ev]);
+                let sums = room(&mut stream, ElementType::F32, &[n, heads, queries]);
+                let task = Attention { q: &q, k: &k, v: &v, mask, scale: 0.3, causal };
+                attention(&mut stream, &task, &out, Some(&sums)).unwrap();
+                close(&get(&mut stream, &out), &expected, tolerance, &what);
+                for (found, wanted) in get(&mut stream, &sums).iter().zip(&expected_sums) {
+                    let off = (found - wanted).abs();
+                    assert!(
+                        found == wanted || off <= 1e-5 * (1.0 + wanted.abs()),
+                        "{what}: {found}, not {wanted}"
+                    );
+                }
+                // The same bits again, without the sums.
+                let again = room(&mut stream, dtype, &[n, heads, queries, ev]);
+                attention(&mut stream, &task, &again, None).unwrap();
+                assert_eq!(get(&mut stream, &again), get(&mut stream, &out), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_it_does_not_take_is_refused() {
+    let Some(mut stream) = stream() else { return };
+    let make = |stream: &mut common::TestQueue, sizes: [u64; 4]| room(stream, ElementType::F32, &sizes);
+    let good = make(&mut stream, [1, 2, 8, 16]);
+    let refusal = |stream: &mut common::TestQueue, q: &View, k: &View, v: &View, out: &View| {
+        let task = Attention { q, k, v, mask: None, scale: 1.0, causal: false };
+        attention(stream, &task, out, None).unwrap_err().to_string()
+    };
+    let odd = make(&mut stream, [1, 2, 8, 6]);
+    assert!(refusal(&mut stream, &odd, &odd, &odd, &odd).starts_with("not-in-vectors"));
+    let large = make(&mut stream, [1, 2, 8, 260]);
+    assert!(refusal(&mut stream, &large, &large, &large, &large).starts_with("head-too-large"));
+    let heads = make(&mut stream, [1, 3, 8, 16]);
+    assert!(refusal(&mut stream, &good, &heads, &heads, &good).starts_with("different-sizes"));
+    let half = room(&mut stream, ElementType::F16, &[1, 2, 8, 16]);
+    assert!(refusal(&mut stream, &good, &half, &half, &good).starts_with("element-type"));
+}
