@@ -46,6 +46,7 @@ test: setup vgpu-host
 scripts:
 	python3 scripts/test_bench_vs_cudnn.py
 	python3 scripts/test_docs.py
+	python3 scripts/test_setup.py
 	@python="$$(scripts/python_env.sh jsonschema)" && "$$python" scripts/test_check_reports.py
 
 # The f64 oracle against PyTorch on fresh random problems; `cargo test` holds it against a committed set as well.
