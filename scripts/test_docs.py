@@ -347,6 +347,18 @@ class Expect(unittest.TestCase):
             self.assertEqual(row[4:], [source[7], source[8], source[9]])
 
 
+class Symbols(unittest.TestCase):
+    """What is looked up outside torch's stable ABI is in the table that says what happens without it."""
+
+    def test_every_symbol_is_told(self):
+        calls = (ROOT / "crates/torch/src/abi/calls.rs").read_text()
+        listed = re.findall(r'^ {8}(\w+) = "', calls[calls.index("    optional {\n") :], re.M)
+        self.assertGreater(len(listed), 40)
+        page = section((DOCS / "torch.md").read_text(), "## Outside of torch's stable ABI")
+        told = [name for row in rows(page, 3) for name in re.findall(r"`(\w+)`", row[0])]
+        self.assertEqual(sorted(told), sorted(listed))
+
+
 class Registries(unittest.TestCase):
     """Packages come from where the machine's own apt, pip and cargo look: nothing here names a registry's host."""
 
