@@ -156,7 +156,7 @@ vgpu-kernels: vgpu-host vgpu-submits
 		--dtype f32,f16,bf16 --device miopen:$(abspath $(TARGET))/rocm-test/lib/libMIOpen.so.1
 	@install -m 755 $(TARGET)/debug/wave32 $(TARGET)/rocm-test/lib/wave32
 	VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent $(VGPU)/wave32-vgpu run --strict -- $(TARGET)/rocm-test/lib/wave32 \
-		report --quick --yes --device all --out $(VGPU)/report-rocm.json
+		report --quick --seconds 300 --yes --device all --out $(VGPU)/report-rocm.json
 	@grep -q '"device": "miopen"' $(VGPU)/report-rocm.json || { echo 'vgpu-kernels: the report has no drop-in' >&2; exit 1; }
 
 # Random submit programs, strict, under RADV and on lavapipe: both must agree with each other and with a model
