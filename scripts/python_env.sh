@@ -1,7 +1,8 @@
 #!/bin/sh
 # Prints a Python that has PyTorch and the packages named: $WAVE32_PYTHON, which is used as it is, or one in .venv, made
-# and filled on first use. PyTorch comes from its CPU wheels where their index answers, else from PyPI (several GB: the
-# wheel for Linux brings CUDA's libraries along). WAVE32_TORCH=2.10.0 asks for that version.
+# and filled on first use. Packages come from the index that pip is configured for. Where none is, uv fetches PyTorch's
+# CPU build, whose index it knows; where that does not answer, PyTorch comes from PyPI (several GB: its wheel for Linux
+# brings CUDA's libraries along). WAVE32_TORCH=2.10.0 asks for that version.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -23,12 +24,12 @@ python="$PWD/.venv/bin/python"
     wanted="torch${WAVE32_TORCH:+==$WAVE32_TORCH}"
     has=$("$python" -c 'import torch; print(torch.__version__.split("+")[0])' 2>/dev/null || true)
     if [ -z "$has" ] || [ "${WAVE32_TORCH:-$has}" != "$has" ]; then
-        index=https://download.pytorch.org/whl/cpu
-        if "$python" -c 'import urllib.request as u; u.urlopen("'$index'/torch/", timeout=10)' 2>/dev/null; then
-            echo "python: installing $wanted (CPU wheels) into .venv"
-            "$python" -m pip install --quiet "$wanted" torchvision --index-url $index
+        configured=$("$python" -m pip config list 2>/dev/null | grep -E '[.:](extra-)?index-url' || true)
+        if [ -z "$configured" ] && "$python" -m pip install --quiet uv &&
+            UV_SYSTEM_CERTS=1 "$(dirname "$python")/uv" pip install --quiet --python "$python" --torch-backend=cpu "$wanted" torchvision; then
+            echo "python: $wanted (CPU build) is in .venv"
         else
-            echo "python: installing $wanted from PyPI into .venv: several GB, some minutes"
+            echo "python: installing $wanted into .venv from pip's index: several GB and some minutes where that is PyPI"
             "$python" -m pip install --quiet "$wanted" torchvision
         fi
     fi

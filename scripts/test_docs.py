@@ -347,5 +347,49 @@ class Expect(unittest.TestCase):
             self.assertEqual(row[4:], [source[7], source[8], source[9]])
 
 
+class Symbols(unittest.TestCase):
+    """What is looked up outside torch's stable ABI is in the table that says what happens without it."""
+
+    def test_every_symbol_is_told(self):
+        calls = (ROOT / "crates/torch/src/abi/calls.rs").read_text()
+        listed = re.findall(r'^ {8}(\w+) = "', calls[calls.index("    optional {\n") :], re.M)
+        self.assertGreater(len(listed), 40)
+        page = section((DOCS / "torch.md").read_text(), "## Outside of torch's stable ABI")
+        told = [name for row in rows(page, 3) for name in re.findall(r"`(\w+)`", row[0])]
+        self.assertEqual(sorted(told), sorted(listed))
+
+
+class Registries(unittest.TestCase):
+    """Packages come from where the machine's own apt, pip and cargo look: nothing here names a registry's host."""
+
+    HOSTS = re.compile(
+        r"download\.pytorch\.org|pypi\.org|pythonhosted\.org|crates\.io|\b(?:deb|ftp|snapshot|security)\.debian\.org"
+        r"|\b(?:archive|ports|security)\.ubuntu\.com|npmjs\.(?:org|com)|sh\.rustup\.rs|static\.rust-lang\.org|repo\.radeon\.com"
+        r"|nightlies\.amd\.com"
+    )
+    # AMD's builds for RDNA1 are nowhere else: people are told where, and no script fetches from there.
+    TOLD = {"README.md", "docs/coming_from.md", "crates/doctor/src/native.rs"}
+    SKIPPED = {".git", ".venv", "target", "trees", "__pycache__"}
+
+    def files(self, folder=ROOT):
+        for path in sorted(folder.iterdir()):
+            if path.name in self.SKIPPED or path.is_symlink():
+                continue
+            if path.is_dir():
+                yield from self.files(path)
+            elif path.name != "Cargo.lock" and path != Path(__file__).resolve():
+                yield path
+
+    def test_no_host_stands_in_the_tree(self):
+        found = set()
+        for path in self.files():
+            try:
+                text = path.read_text()
+            except UnicodeDecodeError:
+                continue
+            found |= {(str(path.relative_to(ROOT)), host) for host in self.HOSTS.findall(text)}
+        self.assertEqual(found, {(name, "nightlies.amd.com") for name in self.TOLD})
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A short set of the PyTorch device's tests with the oldest and the newest torch that the device is made for, or with the
 # versions named; each has a virtual environment of its own in target/torch-matrix. Packages come from where pip is
-# configured to look: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu spares the CUDA libraries of PyPI's torch.
+# configured to look: with PyTorch's CPU index in PIP_EXTRA_INDEX_URL they come without CUDA's libraries.
 # `make torch-matrix` builds the device first.
 set -eu
 cd "$(dirname "$0")/.."

@@ -7,6 +7,10 @@ import torch
 from torch import nn
 from wave32 import _native
 
+loses_devices = pytest.mark.skipif(
+    not hasattr(_native, "lose_after"), reason="losing a device needs a build with the feature fault-injection; a release has none"
+)
+
 
 def network():
     return nn.Sequential(
@@ -59,6 +63,7 @@ def test_caches_are_given_back_before_memory_runs_out(capped):
     assert kept.sum().item() == 15 << 20
 
 
+@loses_devices
 @pytest.mark.parametrize("submits", [0, 1, 4])
 def test_a_lost_device_raises_at_once_and_can_be_opened_anew(run_python, submits):
     out = run_python(
@@ -110,6 +115,7 @@ def test_a_lost_device_raises_at_once_and_can_be_opened_anew(run_python, submits
     assert "told: wave: the driver lost the device" in out and "torch.wave.reopen()" in out and "goes on:" in out
 
 
+@loses_devices
 def test_a_process_ends_cleanly_after_a_loss(run_python):
     out = run_python(
         """

@@ -12,7 +12,7 @@ except ModuleNotFoundError as missing:
         raise
     raise ModuleNotFoundError(
         "the device `wave` needs PyTorch 2.10 or newer, and its CPU build (200 MB) is enough: "
-        "pip install torch --index-url https://download.pytorch.org/whl/cpu",
+        "pip install uv, then uv pip install torch --torch-backend=cpu",
         name="torch",
     ) from None
 

@@ -296,7 +296,8 @@ fn too_old_for_wave(facts: &Facts) -> Vec<Found> {
             "in an environment of its own, from wave32's folder",
             &[
                 "python3 -m venv wave",
-                "wave/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu",
+                "wave/bin/pip install uv",
+                "wave/bin/uv pip install --python wave torch --torch-backend=cpu",
                 "wave/bin/pip install .",
             ],
         ),
