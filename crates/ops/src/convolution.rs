@@ -152,7 +152,7 @@ impl Planner {
                 if plan.workspace_bytes >= least {
                     continue;
                 }
-                match chain.run(queue, plan, operands, None) {
+                match chain.run_keeping(queue, plan, operands) {
                     Err(OpError::Device(error @ DeviceError::OutOfMemory { .. })) => {
                         (least, ran_out) = (plan.workspace_bytes, Some(error));
                     }

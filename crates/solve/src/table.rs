@@ -153,7 +153,11 @@ fn answers<P>(
 ) -> Vec<Row> {
     let only = policy.only.as_deref().filter(|only| table.iter().any(|solver| solver.name() == *only));
     let is_elsewhere = policy.only.is_some() && only.is_none();
-    let policy = &Policy { config: policy.config.clone().filter(|_| !is_elsewhere), ..policy.clone() };
+    let policy = &Policy {
+        config: policy.config.clone().filter(|_| !is_elsewhere),
+        workspace_cap: Some(policy.workspace_cap.unwrap_or_else(|| caps.workspace_cap())),
+        ..policy.clone()
+    };
     let answer = |solver: &&dyn Solver<P>| {
         let name = solver.name();
         if only.is_some_and(|only| only != name) || policy.skip.iter().any(|skipped| skipped == name) {
@@ -267,6 +271,13 @@ impl fmt::Display for Explanation {
             let [x, y, z] = launch.grid;
             let after = if waits { ", after the one before" } else { "" };
             writeln!(f, "  {} grid {x}x{y}x{z}{after}", launch.kernel)?;
+        }
+        if let Some(prepared) = plan.prepared.filter(|prepared| prepared.launches > 0) {
+            let (first, bytes) = (prepared.launches, prepared.bytes);
+            writeln!(
+                f,
+                "  the first {first} prepare the filters ({bytes} B): kept where those stay as they are"
+            )?;
         }
         let (compute, memory) = self.caps.floors(flops, bytes);
         writeln!(

@@ -67,9 +67,10 @@ fn check(plan: &Plan, caps: &DeviceCaps, cap: Option<u64>) {
             variants::find(&launch.kernel).unwrap_or_else(|| panic!("{about}: no {}", launch.kernel));
         assert_eq!(launch.params.len(), variant.params as usize, "{about}: {}", launch.kernel);
         assert_eq!(launch.bindings.len(), variant.buffers as usize, "{about}: {}", launch.kernel);
-        // Copies are by size, not by type; what goes from workspace to workspace has a type of its own.
+        // Copies are by size, not by type, and `ew` is told types; what goes from workspace to workspace has a type of its own.
         let of_tensors = |b: &Binding| b.role != Role::Workspace && b.access != Access::Unused;
-        let is_typed = variant.source != "copy" && launch.bindings.iter().any(of_tensors);
+        let is_typed =
+            !["copy", "ew"].contains(&variant.source.as_str()) && launch.bindings.iter().any(of_tensors);
         assert!(!is_typed || variant.dtype == plan.problem.dtype(), "{about}: {}", launch.kernel);
         assert_eq!(launch.params[0], 0, "{about}: a plan starts at workgroup 0");
         let [x, y, z] = launch.grid;
@@ -82,6 +83,19 @@ fn check(plan: &Plan, caps: &DeviceCaps, cap: Option<u64>) {
                 "{about}: {binding:?} of {whole}"
             );
             assert!(binding.offset.is_multiple_of(caps.offset_alignment), "{about}: {binding:?}");
+        }
+    }
+    if let Some(prepared) = plan.prepared {
+        let (first, rest) = plan.launches.split_at(prepared.launches);
+        let in_prepared = |b: &Binding| b.role == Role::Workspace && b.offset < prepared.bytes;
+        for binding in first.iter().flat_map(|launch| &launch.bindings) {
+            let is_filters = binding.role == Role::W && !binding.access.writes();
+            let is_made = in_prepared(binding) && binding.offset + binding.size <= prepared.bytes;
+            assert!(is_filters || is_made, "{about}: {binding:?} is no part of preparing filters");
+        }
+        for binding in rest.iter().flat_map(|launch| &launch.bindings) {
+            assert!(!in_prepared(binding) || !binding.access.writes(), "{about}: {binding:?} over filters");
+            assert!(!in_prepared(binding) || binding.offset + binding.size <= prepared.bytes, "{about}");
         }
     }
     let writes = |role| plan.launches.iter().any(|l| l.bindings.iter().any(|b| b.role == role));
