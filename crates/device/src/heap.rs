@@ -254,7 +254,7 @@ impl Retired {
     /// Blocks that rest at most.
     pub const MOST: usize = 3;
     /// Their bytes at most. Operations with more scratch memory take so long that waiting does not matter.
-    pub const MOST_BYTES: u64 = 16 << 20;
+    pub const MOST_BYTES: u64 = 4 << 20;
 
     /// Lets a block rest; answers those that have rested.
     pub fn push(&mut self, address: u64, bytes: u64) -> impl Iterator<Item = u64> {
@@ -273,6 +273,15 @@ impl Retired {
         }
         self.bytes = left;
         self.blocks.drain(..rested).map(|(address, _)| address)
+    }
+
+    /// What a heap holds without them: nobody uses them.
+    pub fn without(&self, stats: HeapStats) -> HeapStats {
+        HeapStats {
+            allocated: stats.allocated.saturating_sub(self.bytes),
+            blocks: stats.blocks.saturating_sub(self.blocks.len() as u64),
+            ..stats
+        }
     }
 
     /// All of them; none rests any more.

@@ -68,7 +68,7 @@ impl PostOp {
     }
 
     /// True where it reads memory that `to` covers.
-    fn reads(&self, to: &View) -> bool {
+    pub(crate) fn reads(&self, to: &View) -> bool {
         let end = |view: &View| view.address + view.extent() * view.dtype.size();
         matches!(self, Self::Add { beta, other, .. }
             if *beta != 0.0 && other.address < end(to) && to.address < end(other))
@@ -139,6 +139,11 @@ impl ConvChain {
     /// What is to be planned: its epilogue is what the kernels absorb.
     pub fn problem(&self) -> &ConvProblem {
         &self.problem
+    }
+
+    /// What follows it, in order.
+    pub(crate) fn post_ops(&self) -> &[PostOp] {
+        &self.post_ops
     }
 
     /// So many of the post-ops, from the first on, need no launch of their own.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activation;
+mod bands;
 mod batch_norm;
 mod call;
 mod chain;

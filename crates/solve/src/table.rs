@@ -112,7 +112,10 @@ pub trait Solvable {
 
 impl Solvable for ConvProblem {
     fn rows(&self, caps: &DeviceCaps, policy: &Policy) -> Vec<Row> {
-        answers(crate::solvers(), &self.to_plain(), caps, policy, |plan| to_callers_terms(plan, self))
+        let plain = self.to_plain();
+        crate::solvers::with_conv_solvers(&plain, caps, |table| {
+            answers(table, &plain, caps, policy, |plan| to_callers_terms(plan, self))
+        })
     }
 
     fn problem(&self) -> Problem {

@@ -253,7 +253,7 @@ fn policy_from_the_environment() {
 
 #[test]
 fn what_is_too_large_is_refused_by_name() {
-    let huge = ConvSpec { n: 64, c: 256, h: 512, w: 512, k: 8, ..ConvSpec::default() };
+    let huge = ConvSpec { n: 1, c: 256, h: 4096, w: 4096, k: 8, ..ConvSpec::default() };
     let problem = ConvProblem::new(huge).expect("a valid problem of 17 GB");
     let explanation = explain(&problem, &caps(), &Policy::default());
     assert!(explanation.chosen.is_none());
@@ -263,6 +263,36 @@ fn what_is_too_large_is_refused_by_name() {
     }
     let text = explanation.to_string();
     assert!(text.contains("tensor-too-large") && text.contains("no plan"), "{text}");
+}
+
+/// A batch of any size has plans, of parts that the device binds.
+#[test]
+fn a_batch_that_is_too_large_is_cut() {
+    let seed = rand::random();
+    println!("seed {seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (mut cut, mut whole) = (0, 0);
+    for _ in 0..300 {
+        let problem = random_problem(&mut rng);
+        let mut caps = caps();
+        caps.offset_alignment = [4, 16, 256][rng.random_range(0..3)];
+        caps.max_range = 1 << rng.random_range(14..24);
+        for plan in plans(&problem, &caps, &Policy::default()) {
+            check(&plan, &caps, Some(caps.workspace_cap()));
+            let most = plan.launches.iter().flat_map(|l| &l.bindings).map(|b| b.size).max();
+            assert!(most <= Some(caps.max_range), "seed {seed}: {problem} by {}: {most:?}", plan.solver);
+            *(if plan.config.contains(" in ") { &mut cut } else { &mut whole }) += 1;
+        }
+    }
+    assert!(cut > 50 && whole > 50, "{cut} cut, {whole} whole");
+    // 17 GB, on a real card's limits.
+    let huge = ConvSpec { n: 64, c: 256, h: 512, w: 512, k: 8, ..ConvSpec::default() };
+    for direction in Direction::ALL {
+        let problem = ConvProblem::new(ConvSpec { direction, ..huge.clone() }).unwrap();
+        let plan = plan(&problem, &caps(), &Policy::default()).unwrap();
+        check(&plan, &caps(), Some(512 << 20));
+        assert!(plan.config.contains(" in "), "{}", plan.config);
+    }
 }
 
 #[test]

@@ -98,6 +98,11 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
         self.prepared = Some(Prepared { launches: self.launches.len(), bytes });
     }
 
+    /// The first launches prepare the filters, as in a plan that was appended first. Nothing was reserved before it.
+    pub fn prepared_first(&mut self, prepared: Prepared) {
+        self.prepared = Some(prepared);
+    }
+
     /// A second pass over partial results: sums `params.splits` of them. `weight`: what a byte of them costs.
     pub fn sum_parts(&mut self, part: Region, dst: Role, bias: Buffer, weight: u64, params: reduce::Params) {
         let dtype = self.dtype;
@@ -155,6 +160,11 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
     /// this one.
     pub fn append(&mut self, plan: Plan, place: impl Fn(Role) -> BufferSource) {
         let workspace = if plan.workspace_bytes > 0 { self.reserve(plan.workspace_bytes).offset } else { 0 };
+        self.append_on(plan, workspace, place);
+    }
+
+    /// As [`Builder::append`], on a workspace that is reserved already, from that byte on.
+    pub fn append_on(&mut self, plan: Plan, workspace: u64, place: impl Fn(Role) -> BufferSource) {
         for mut launch in plan.launches {
             for binding in &mut launch.bindings {
                 let (role, start) = match place(binding.role) {

@@ -156,7 +156,7 @@ impl VulkanQueue {
 
     /// What the heap holds.
     pub fn heap_stats(&self) -> HeapStats {
-        self.parts.heap.stats()
+        self.parts.retired.without(self.parts.heap.stats())
     }
 
     /// Forgets the heap's past peaks.
