@@ -9,7 +9,7 @@
 //! ([`Heap::add`]) name bytes of segments and nothing else: they are not canonical on any processor we run on,
 //! so a host that dereferences one faults instead of corrupting memory. They are never reused.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sizes and addresses are multiples of this: more than any device's offset alignment.
@@ -151,6 +151,11 @@ impl<T: Copy> Heap<T> {
         }
     }
 
+    /// Bytes of the block in use at `address`; 0 where none is.
+    pub fn size(&self, address: u64) -> u64 {
+        self.blocks.get(&address).filter(|block| block.used).map_or(0, |block| block.size)
+    }
+
     /// Gives a block back; false where `address` is no block in use.
     pub fn give(&mut self, address: u64) -> bool {
         let Some(&Block { mut size, used: true, small, before }) = self.blocks.get(&address) else {
@@ -236,6 +241,56 @@ impl<T: Copy> Heap<T> {
     }
 }
 
+/// Blocks that were scratch memory of the last few operations: they rest before they are used again, so that an operation
+/// which does not depend on those need not wait for its scratch memory.
+#[derive(Debug, Default)]
+pub struct Retired {
+    /// Address and bytes, the oldest first.
+    blocks: VecDeque<(u64, u64)>,
+    bytes: u64,
+}
+
+impl Retired {
+    /// Blocks that rest at most.
+    pub const MOST: usize = 3;
+    /// Their bytes at most. Operations with more scratch memory take so long that waiting does not matter.
+    pub const MOST_BYTES: u64 = 4 << 20;
+
+    /// Lets a block rest; answers those that have rested.
+    pub fn push(&mut self, address: u64, bytes: u64) -> impl Iterator<Item = u64> {
+        let mut rested = 0;
+        if bytes > Self::MOST_BYTES {
+            self.blocks.push_front((address, 0));
+            rested = 1;
+        } else {
+            self.blocks.push_back((address, bytes));
+            self.bytes += bytes;
+        }
+        let mut left = self.bytes;
+        while self.blocks.len() - rested > Self::MOST || left > Self::MOST_BYTES {
+            left -= self.blocks[rested].1;
+            rested += 1;
+        }
+        self.bytes = left;
+        self.blocks.drain(..rested).map(|(address, _)| address)
+    }
+
+    /// What a heap holds without them: nobody uses them.
+    pub fn without(&self, stats: HeapStats) -> HeapStats {
+        HeapStats {
+            allocated: stats.allocated.saturating_sub(self.bytes),
+            blocks: stats.blocks.saturating_sub(self.blocks.len() as u64),
+            ..stats
+        }
+    }
+
+    /// All of them; none rests any more.
+    pub fn all(&mut self) -> impl Iterator<Item = u64> {
+        self.bytes = 0;
+        self.blocks.drain(..).map(|(address, _)| address)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,6 +339,19 @@ mod tests {
         let big = 11 << 20;
         assert_eq!(segment_size(big + 1), Some(12 << 20));
         assert_eq!(segment_size(2 << 20), Some(LARGE_SEGMENT));
+    }
+
+    #[test]
+    fn blocks_rest_a_while_and_large_ones_do_not() {
+        let mut retired = Retired::default();
+        let mut push = |address, bytes| retired.push(address, bytes).collect::<Vec<_>>();
+        assert!(push(1, 10).is_empty() && push(2, 10).is_empty() && push(3, 10).is_empty());
+        assert_eq!(push(4, 10), [1]);
+        assert_eq!(push(5, Retired::MOST_BYTES + 1), [5], "no room for it at all");
+        assert_eq!(push(6, Retired::MOST_BYTES), [2, 3, 4], "nor for others beside this one");
+        assert_eq!(push(7, 1), [6]);
+        assert_eq!(retired.all().collect::<Vec<_>>(), [7]);
+        assert!(retired.push(8, Retired::MOST_BYTES).next().is_none());
     }
 
     #[test]

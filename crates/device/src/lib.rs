@@ -15,12 +15,14 @@ pub mod check;
 pub mod conformance;
 mod deadline;
 pub mod heap;
+mod kept;
 mod queue;
 mod runner;
 
 pub use budget::Budget;
 pub use deadline::Deadline;
-pub use queue::{Arg, MAX_ARGS, MAX_PARAMS, Queue, Stamp, Work, execute};
+pub use kept::{Kept, Known};
+pub use queue::{Arg, MAX_ARGS, MAX_PARAMS, PreparedAt, Queue, Stamp, Work, execute, execute_prepared};
 pub use runner::{PlanDevice, Runner, Times, Timing};
 
 /// A device's identity, for people and caches.

@@ -1,9 +1,9 @@
 //! [`Queue`]: how a device runs work, and [`execute`], how a plan runs on one.
 
-use crate::{Deadline, DeviceError, DeviceInfo};
+use crate::{Deadline, DeviceError, DeviceInfo, Kept};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use wave32_solve::{Access, DeviceCaps, Launch, Plan};
+use wave32_solve::{Access, DeviceCaps, Launch, Plan, Role};
 
 /// Most buffers of a launch.
 pub const MAX_ARGS: usize = 8;
@@ -56,6 +56,17 @@ pub trait Queue {
 
     /// Gives a block back; work already launched may still use it. Unknown addresses are ignored.
     fn free(&mut self, address: u64);
+
+    /// Gives a block back that only a few launches used. It is handed out again a little later than a freed one, so that
+    /// work that does not depend on those launches gets other memory, and need not wait for them.
+    fn retire(&mut self, address: u64) {
+        self.free(address);
+    }
+
+    /// Prepared filters that the queue keeps; none where others than the queue may write to its memory.
+    fn kept(&mut self) -> Option<&mut Kept> {
+        None
+    }
 
     /// Makes a launch's kernel ready (pipeline, module) and checks what the launch asks of the device. Idempotent;
     /// launching does it too.
@@ -141,7 +152,29 @@ pub trait Queue {
 /// # Errors
 /// As [`Queue::launch`].
 pub fn execute(queue: &mut dyn Queue, plan: &Plan, addresses: &[u64; 5]) -> Result<(), DeviceError> {
-    execute_with(queue, plan, addresses, |_| Ok(()))
+    execute_with(queue, plan, addresses, None, |_| Ok(()))
+}
+
+/// Filters of a plan in memory of their own, outside of the workspace ([`wave32_solve::Prepared`]).
+#[derive(Debug, Clone, Copy)]
+pub struct PreparedAt {
+    /// Where.
+    pub address: u64,
+    /// They are there already: the launches that make them are left out.
+    pub is_made: bool,
+}
+
+/// As [`execute`], with the filters prepared at another place. The workspace is without the bytes that they would have there.
+///
+/// # Errors
+/// As [`Queue::launch`].
+pub fn execute_prepared(
+    queue: &mut dyn Queue,
+    plan: &Plan,
+    addresses: &[u64; 5],
+    filters: PreparedAt,
+) -> Result<(), DeviceError> {
+    execute_with(queue, plan, addresses, Some(filters), |_| Ok(()))
 }
 
 /// As [`execute`]; calls `after` behind each launch.
@@ -149,19 +182,27 @@ pub(crate) fn execute_with(
     queue: &mut dyn Queue,
     plan: &Plan,
     addresses: &[u64; 5],
+    filters: Option<PreparedAt>,
     mut after: impl FnMut(&mut dyn Queue) -> Result<(), DeviceError>,
 ) -> Result<(), DeviceError> {
     // Another number for each run: what two runs write in parts is the same memory.
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let mut args = [Arg::default(); MAX_ARGS];
-    for launch in &plan.launches {
+    let prepared = plan.prepared.zip(filters);
+    let made = prepared.map_or(0, |(prepared, at)| if at.is_made { prepared.launches } else { 0 });
+    let address = |role: Role, offset: u64| match prepared {
+        Some((prepared, at)) if role == Role::Workspace && offset < prepared.bytes => at.address + offset,
+        Some((prepared, _)) if role == Role::Workspace => addresses[role as usize] + offset - prepared.bytes,
+        _ => addresses[role as usize] + offset,
+    };
+    for launch in &plan.launches[made..] {
         let Some(args) = args.get_mut(..launch.bindings.len()) else {
             let text = format!("kernel `{}` with {} buffers", launch.kernel, launch.bindings.len());
             return Err(DeviceError::Misuse(text));
         };
         for (arg, binding) in args.iter_mut().zip(&launch.bindings) {
-            let address = addresses[binding.role as usize] + binding.offset;
+            let address = address(binding.role, binding.offset);
             *arg = Arg { address, bytes: binding.size, access: binding.access.of_run(run) };
         }
         let work = Work { flops: launch.flops, bytes: launch.bytes };

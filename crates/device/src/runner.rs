@@ -164,7 +164,7 @@ impl<Q: Queue> Runner<Q> {
         self.queue.synchronize()?;
         let before = self.queue.submits();
         let mut stamps = vec![self.queue.stamp()?];
-        execute_with(&mut self.queue, plan, addresses, |queue| {
+        execute_with(&mut self.queue, plan, addresses, None, |queue| {
             queue.stamp().map(|stamp| stamps.push(stamp))
         })?;
         let ends = self.queue.times(&stamps)?;

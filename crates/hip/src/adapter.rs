@@ -72,7 +72,7 @@ fn describe(
         _ if wave_size != 32 => Some(format!("its waves have {wave_size} lanes, the kernels are for 32")),
         _ => options.kernels.code(&reported).err(),
     };
-    Ok(Adapter { index, info, caps: caps(&reported, board, ask), target: reported, unusable })
+    Ok(Adapter { index, info, caps: caps(&reported, board, memory as u64, ask), target: reported, unusable })
 }
 
 /// The embedded code for a target: its own, or that of its family's generic target.
@@ -141,11 +141,17 @@ fn board(
 /// - Compute units: RDNA's runtime counts work group processors, which are two each.
 /// - Bandwidth: GDDR6 moves 16 bits a pin and memory clock as amdgpu counts them; where that gives nothing
 ///   plausible, 10 GB/s a compute unit.
-fn caps(target: &str, board: Option<&Board>, ask: impl Fn(Attribute) -> Option<u32>) -> DeviceCaps {
+fn caps(
+    target: &str,
+    board: Option<&Board>,
+    memory_bytes: u64,
+    ask: impl Fn(Attribute) -> Option<u32>,
+) -> DeviceCaps {
     let usual = usual_boards();
     let like = usual.iter().find(|board| board.target().name == target).unwrap_or(&usual[0]);
     let model = DeviceCaps::of(board.unwrap_or(like));
-    let rates = if board.is_some() { model.clone() } else { told(&model, &ask) };
+    let rates =
+        if board.is_some() { model.clone() } else { DeviceCaps { memory_bytes, ..told(&model, &ask) } };
     let limit = |attribute, most: u32| ask(attribute).filter(|&n| n > 0).map_or(most, |n| n.min(most));
     DeviceCaps {
         lds_per_group: limit(Attribute::MaxSharedMemoryPerBlock, model.lds_per_group),
@@ -223,11 +229,11 @@ mod tests {
 
     #[test]
     fn capabilities_are_plausible_even_where_the_runtime_says_nothing() {
-        let silent = caps("gfx1010", None, |_| None);
+        let silent = caps("gfx1010", None, 8 << 30, |_| None);
         assert_eq!((silent.compute_units, silent.max_groups[0]), (36, u32::MAX / 1024));
         assert!((silent.bandwidth_gbs - 360.0).abs() < 1.0);
         // An RX 5700 XT as amdgpu reports it.
-        let told = caps("gfx1010", None, |attribute| match attribute {
+        let told = caps("gfx1010", None, 8 << 30, |attribute| match attribute {
             Attribute::MultiprocessorCount => Some(20),
             Attribute::ClockRate => Some(2_100_000),
             Attribute::MemoryClockRate => Some(875_000),

@@ -37,6 +37,7 @@ fn plan(kernel: &str) -> Plan {
         config: String::new(),
         workspace_bytes: 0,
         launches: vec![launch],
+        prepared: None,
     }
 }
 

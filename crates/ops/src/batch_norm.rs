@@ -247,7 +247,7 @@ pub fn batch_norm(
         .launch_items(queue, shape.channels, 64)?;
         apply(queue, x, None, coef, y, &shape)
     })();
-    queue.free(scratch);
+    queue.retire(scratch);
     run
 }
 
@@ -316,6 +316,6 @@ pub fn batch_norm_backward(
             None => Ok(()),
         }
     })();
-    queue.free(scratch);
+    queue.retire(scratch);
     run
 }

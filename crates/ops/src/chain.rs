@@ -5,6 +5,8 @@ use crate::activation::{Activation, ActivationMode};
 use crate::convolution::storage;
 use crate::steps::Steps;
 use crate::{ElementType, Op, OpError, Queue, View, copy};
+use std::sync::Arc;
+use wave32_device::{Known, PreparedAt};
 use wave32_problem::{ConvProblem, Direction, Epilogue, Layout};
 use wave32_solve::{Plan, Role};
 
@@ -66,7 +68,7 @@ impl PostOp {
     }
 
     /// True where it reads memory that `to` covers.
-    fn reads(&self, to: &View) -> bool {
+    pub(crate) fn reads(&self, to: &View) -> bool {
         let end = |view: &View| view.address + view.extent() * view.dtype.size();
         matches!(self, Self::Add { beta, other, .. }
             if *beta != 0.0 && other.address < end(to) && to.address < end(other))
@@ -139,6 +141,11 @@ impl ConvChain {
         &self.problem
     }
 
+    /// What follows it, in order.
+    pub(crate) fn post_ops(&self) -> &[PostOp] {
+        &self.post_ops
+    }
+
     /// So many of the post-ops, from the first on, need no launch of their own.
     pub fn fused(&self) -> usize {
         self.fused
@@ -155,6 +162,72 @@ impl ConvChain {
         plan: &Plan,
         operands: ConvOperands<'_>,
         workspace: Option<u64>,
+    ) -> Result<(), OpError> {
+        self.run_on(queue, plan, operands, |steps, addresses, _| {
+            if let Some(workspace) = workspace {
+                addresses[Role::Workspace as usize] = workspace;
+            } else if plan.workspace_bytes > 0 {
+                let made = steps.make(ElementType::U8, &[plan.workspace_bytes])?;
+                addresses[Role::Workspace as usize] = made.address;
+            }
+            Ok(wave32_device::execute(steps.queue, plan, addresses)?)
+        })
+    }
+
+    /// As [`ConvChain::run`], with filters that are prepared once where they stay as they are and the queue knows that.
+    ///
+    /// # Errors
+    /// As [`ConvChain::run`].
+    pub fn run_keeping(
+        &self,
+        queue: &mut dyn Queue,
+        plan: &Arc<Plan>,
+        operands: ConvOperands<'_>,
+    ) -> Result<(), OpError> {
+        let Some(prepared) = plan.prepared.filter(|prepared| prepared.launches > 0) else {
+            return self.run(queue, plan, operands, None);
+        };
+        self.run_on(queue, plan, operands, |steps, addresses, filters_are_copied| {
+            let filters = addresses[Role::W as usize];
+            let source = (filters, filters + plan.role_bytes(Role::W));
+            let kept = steps.queue.kept().filter(|_| !filters_are_copied);
+            let at = match kept.map_or(Known::New, |kept| kept.ask(source, plan)) {
+                Known::At(address) => Some(PreparedAt { address, is_made: true }),
+                // Where memory is short nothing is kept.
+                Known::Again => {
+                    let address = steps.queue.alloc(prepared.bytes).ok();
+                    address.map(|address| PreparedAt { address, is_made: false })
+                }
+                Known::New | Known::NoRoom => None,
+            };
+            let room = plan.workspace_bytes.saturating_sub(at.map_or(0, |_| prepared.bytes));
+            let workspace =
+                if room > 0 { steps.make(ElementType::U8, &[room]).map(|view| view.address) } else { Ok(0) };
+            let done = workspace.and_then(|workspace| {
+                addresses[Role::Workspace as usize] = workspace;
+                Ok(match at {
+                    Some(at) => wave32_device::execute_prepared(steps.queue, plan, addresses, at),
+                    None => wave32_device::execute(steps.queue, plan, addresses),
+                }?)
+            });
+            if let Some(PreparedAt { address, is_made: false }) = at {
+                match steps.queue.kept().filter(|_| done.is_ok()) {
+                    Some(kept) => kept.keep(source, plan, address),
+                    None => steps.queue.free(address),
+                }
+            }
+            done
+        })
+    }
+
+    /// Places the operands, executes the plan by `execute`, which gets the addresses by role and whether the filters are a
+    /// copy, and launches the post-ops that are left.
+    fn run_on(
+        &self,
+        queue: &mut dyn Queue,
+        plan: &Plan,
+        operands: ConvOperands<'_>,
+        execute: impl FnOnce(&mut Steps<'_>, &mut [u64; 5], bool) -> Result<(), OpError>,
     ) -> Result<(), OpError> {
         let spec = self.problem.spec();
         let (result, target) = match spec.direction {
@@ -206,13 +279,8 @@ impl ConvChain {
                 }
             }
         }
-        if let Some(workspace) = workspace {
-            addresses[Role::Workspace as usize] = workspace;
-        } else if plan.workspace_bytes > 0 {
-            addresses[Role::Workspace as usize] =
-                steps.make(ElementType::U8, &[plan.workspace_bytes])?.address;
-        }
-        wave32_device::execute(steps.queue, plan, &addresses)?;
+        let filters_are_copied = addresses[Role::W as usize] != operands.w.address;
+        execute(&mut steps, &mut addresses, filters_are_copied)?;
         for (at, post_op) in rest.iter().enumerate() {
             let is_read_later = rest[at + 1..].iter().any(|later| later.reads(target));
             let to = if is_read_later { from } else { *target };

@@ -148,11 +148,17 @@ impl Planner {
         let mut least = u64::MAX;
         let mut ran_out = None;
         for frugal in [false, true] {
-            for PricedPlan { plan, .. } in self.ranked(&caps, chain.problem(), frugal)?.iter() {
+            let ranked = match self.ranked(&caps, chain.problem(), frugal) {
+                Err(refused) if ran_out.is_none() => {
+                    return self.convolve_in_bands(queue, chain, operands).unwrap_or(Err(refused));
+                }
+                ranked => ranked?,
+            };
+            for PricedPlan { plan, .. } in ranked.iter() {
                 if plan.workspace_bytes >= least {
                     continue;
                 }
-                match chain.run(queue, plan, operands, None) {
+                match chain.run_keeping(queue, plan, operands) {
                     Err(OpError::Device(error @ DeviceError::OutOfMemory { .. })) => {
                         (least, ran_out) = (plan.workspace_bytes, Some(error));
                     }

@@ -22,7 +22,7 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         return Ok(queue.copy(from.address, to.address, from.elements() * from.dtype.size())?);
     }
     let wider = if bytes(from) > bytes(to) { from } else { to };
-    if bytes(wider) > queue.caps().max_range {
+    if !wider.fits(queue.caps()) {
         // In halves of the dimension that reaches furthest.
         let reach = |&dim: &usize| (wider.sizes()[dim] - 1) * wider.strides()[dim];
         if let Some(dim) = (0..wider.rank()).filter(|&dim| wider.sizes()[dim] > 1).max_by_key(reach) {

@@ -8,6 +8,7 @@
 
 pub mod activation;
 mod attention;
+mod bands;
 mod batch_norm;
 mod call;
 mod chain;

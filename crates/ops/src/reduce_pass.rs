@@ -177,7 +177,7 @@ impl Job {
                 let pass = scratch.join(ops.last, self.kept.sizes4(), to);
                 pass.launch(queue, family, self.scalar)
             });
-            queue.free(scratch.values.address);
+            queue.retire(scratch.values.address);
             done
         })
     }
@@ -223,7 +223,7 @@ impl Job {
             let job = Self { scalar: self.scalar, ..Self::new(&plain, &self.dims, outs, true)? };
             job.run(queue, family, ops, outs)
         });
-        queue.free(address);
+        queue.retire(address);
         done
     }
 

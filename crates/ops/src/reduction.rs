@@ -5,7 +5,8 @@
 
 use crate::call::flag;
 use crate::reduce_pass::{Family, Job, Ops};
-use crate::{Kind, Number, OpError, Queue, View, fill};
+use crate::steps::{Steps, wide};
+use crate::{Kind, Number, Op, OpError, Queue, View, fill};
 use wave32_params::reduction::{
     EXTREME_LEAST, EXTREME_PARTS, EXTREME_PLACE, EXTREME_VALUE, MAX, MIN, MOMENT_FROM_PARTS,
     MOMENT_INVERSE_ROOT, MOMENT_MEAN, MOMENT_ROOT, MOMENT_TO_PARTS, MOMENT_VARIANCE, PROD, SUM,
@@ -55,6 +56,85 @@ impl Reduce {
     }
 }
 
+impl Reduce {
+    /// How results of parts of the elements become one; none where they cannot.
+    fn join(self) -> Option<Self> {
+        match self {
+            Self::Sum | Self::Mean | Self::CountNonzero => Some(Self::Sum),
+            Self::Prod | Self::Max | Self::Min | Self::Any | Self::All => Some(self),
+            Self::Norm(_) => None,
+        }
+    }
+}
+
+/// Where to cut an input that no launch binds: whether that dimension is kept, and which it is. The one that reaches
+/// furthest; what halves of two reduced elements gave would be no less than they.
+fn cut(queue: &dyn Queue, input: &View, dims: &[usize]) -> Option<(bool, usize)> {
+    if input.fits(queue.caps()) {
+        return None;
+    }
+    let reach = |&dim: &usize| (input.sizes()[dim] - 1) * input.strides()[dim];
+    let is_kept = |dim: &usize| !dims.contains(dim);
+    let helps = |dim: &usize| reach(dim) > 0 && (is_kept(dim) || input.sizes()[*dim] > 2);
+    let furthest = (0..input.rank()).filter(helps).max_by_key(reach)?;
+    Some((is_kept(&furthest), furthest))
+}
+
+/// Both halves of a kept dimension, one after the other.
+fn halves(
+    queue: &mut dyn Queue,
+    input: &View,
+    dims: &[usize],
+    dim: usize,
+    outs: &[&View],
+    mut each: impl FnMut(&mut dyn Queue, &View, &[View]) -> Result<(), OpError>,
+) -> Result<(), OpError> {
+    let size = input.sizes()[dim];
+    for (start, len) in [(0, size / 2), (size / 2, size - size / 2)] {
+        let narrow = |out: &&View| {
+            let keeps_dims = out.rank() == input.rank();
+            let at = if keeps_dims { dim } else { (0..dim).filter(|dim| !dims.contains(dim)).count() };
+            if out.sizes().get(at) == Some(&size) {
+                Ok(out.narrow(at, start, len))
+            } else {
+                let detail = format!("{:?} over {dims:?} into {:?}", input.sizes(), out.sizes());
+                Err(OpError::refused("different-sizes", detail))
+            }
+        };
+        let outs = outs.iter().map(narrow).collect::<Result<Vec<_>, _>>()?;
+        let part = input.narrow(dim, start, len);
+        each(&mut *queue, &part, &outs)?;
+    }
+    Ok(())
+}
+
+/// Both halves of a reduced dimension, then what they gave.
+fn in_two(
+    queue: &mut dyn Queue,
+    (how, join): (Reduce, Reduce),
+    input: &View,
+    dims: &[usize],
+    dim: usize,
+    out: &View,
+) -> Result<(), OpError> {
+    let dtype = if Kind::of([out.dtype]) == Kind::Int { out.dtype } else { wide(out.dtype) };
+    let mut steps = Steps::new(queue);
+    let parts = steps.make(dtype, &[&[2], out.sizes()].concat())?;
+    let how_of_parts = if how == Reduce::Mean { Reduce::Sum } else { how };
+    let size = input.sizes()[dim];
+    for (at, (start, len)) in [(0, size / 2), (size / 2, size - size / 2)].into_iter().enumerate() {
+        let part = input.narrow(dim, start, len);
+        reduce(steps.queue, how_of_parts, &part, dims, &parts.select(0, at as u64))?;
+    }
+    if how != Reduce::Mean {
+        return reduce(steps.queue, join, &parts, &[0], out);
+    }
+    let sum = steps.make(dtype, out.sizes())?;
+    reduce(steps.queue, join, &parts, &[0], &sum)?;
+    let count: u64 = dims.iter().map(|&dim| input.sizes()[dim]).product();
+    steps.run(Op::Div, &[(&sum).into(), (count as f64).into()], [0.0; 2], out)
+}
+
 /// Reduces `input` over `dims` into `out`, in the precision of the wider type (f32 at least for floats).
 ///
 /// # Errors
@@ -67,6 +147,16 @@ pub fn reduce(
     dims: &[usize],
     out: &View,
 ) -> Result<(), OpError> {
+    if let Some((kept, half)) = cut(queue, input, dims) {
+        if kept {
+            return halves(queue, input, dims, half, &[out], |queue, input, outs| {
+                reduce(queue, how, input, dims, &outs[0])
+            });
+        }
+        if let Some(join) = how.join() {
+            return in_two(queue, (how, join), input, dims, half, out);
+        }
+    }
     let mut job = Job::new(input, dims, &[out], false)?;
     let [map, combine, finish] = how.codes();
     let counts = matches!(how, Reduce::Any | Reduce::All | Reduce::CountNonzero);
@@ -113,6 +203,12 @@ pub fn extreme(
     places: Option<&View>,
 ) -> Result<(), OpError> {
     let (Some(first), Some(second)) = (values.or(places), places.or(values)) else { return Ok(()) };
+    if let Some((true, half)) = cut(queue, input, dims) {
+        return halves(queue, input, dims, half, &[first, second], |queue, input, outs| {
+            let [values, places] = [values.map(|_| &outs[0]), places.map(|_| &outs[1])];
+            extreme(queue, least, input, dims, values, places)
+        });
+    }
     let job = Job::new(input, dims, &[first, second], true)?;
     if job.count == 0 && job.outs > 0 {
         return Err(OpError::refused("empty-extreme", "of no elements"));
@@ -170,6 +266,12 @@ fn moments(
     second: Option<&View>,
 ) -> Result<(), OpError> {
     let (Some(one), Some(other)) = (first.or(second), second.or(first)) else { return Ok(()) };
+    if let Some((true, half)) = cut(queue, input, dims) {
+        return halves(queue, input, dims, half, &[one, other], |queue, input, outs| {
+            let [first, second] = [first.map(|_| &outs[0]), second.map(|_| &outs[1])];
+            moments(queue, input, dims, scalar, flags, first, second)
+        });
+    }
     let kind = Kind::of([input.dtype, one.dtype, other.dtype]);
     if kind == Kind::Int {
         return Err(OpError::refused("not-a-float", format!("variance of {:?}", input.dtype)));

@@ -12,6 +12,6 @@ pub(crate) fn scratch(
     let bytes = sizes.iter().product::<u64>() * dtype.size();
     let address = queue.alloc(bytes.max(4))?;
     let done = View::contiguous(address, dtype, sizes).and_then(|view| work(queue, &view));
-    queue.free(address);
+    queue.retire(address);
     done
 }

@@ -76,7 +76,7 @@ impl<'q> Steps<'q> {
 
 impl Drop for Steps<'_> {
     fn drop(&mut self) {
-        self.taken.drain(..).for_each(|address| self.queue.free(address));
+        self.taken.drain(..).for_each(|address| self.queue.retire(address));
     }
 }
 

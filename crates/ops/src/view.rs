@@ -80,7 +80,9 @@ impl View {
     /// True where a launch can bind all that it touches, whatever its address.
     pub fn fits(&self, caps: &DeviceCaps) -> bool {
         let slack = caps.offset_alignment.max(16) + 4;
-        self.extent().saturating_mul(self.dtype.size()).saturating_add(slack) <= caps.max_range
+        // Kernels count elements in 31 bits.
+        self.extent() < 1 << 31
+            && self.extent().saturating_mul(self.dtype.size()).saturating_add(slack) <= caps.max_range
     }
 
     /// True where its elements lie one after the other in order.

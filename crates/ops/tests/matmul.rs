@@ -2,12 +2,10 @@
 
 mod common;
 
-use common::{TestQueue, close, get, put, put_plain, random, room, stream, values};
+use common::{Narrow, close, get, put, put_plain, random, room, stream, values};
 use rand::Rng;
-use wave32_device::DeviceError;
-use wave32_ops::{Arg, ConvChain, ConvOperands, ElementType, Planner, PostOp, Queue, Work};
+use wave32_ops::{ConvChain, ConvOperands, ElementType, Planner, PostOp};
 use wave32_problem::{ConvProblem, ConvSpec, Direction};
-use wave32_solve::DeviceCaps;
 
 #[test]
 fn products_of_any_arrangement() {
@@ -102,32 +100,6 @@ fn convolutions_take_operands_at_any_address() {
     close(&get(&mut stream, &y), &expected, 1e-6, &format!("seed {seed}"));
 }
 
-/// A device that binds 16 KiB at most.
-struct Narrow {
-    stream: TestQueue,
-    caps: DeviceCaps,
-}
-
-impl Queue for Narrow {
-    fn caps(&self) -> &DeviceCaps {
-        &self.caps
-    }
-
-    fn launch(
-        &mut self,
-        kernel: &str,
-        grid: [u32; 3],
-        params: &[u32],
-        args: &[Arg],
-        work: Work,
-    ) -> Result<(), DeviceError> {
-        assert!(args.iter().all(|arg| arg.bytes <= self.caps.max_range), "{kernel} binds {args:?}");
-        Queue::launch(&mut self.stream, kernel, grid, params, args, work)
-    }
-
-    common::stream::rest_of_queue!(stream);
-}
-
 #[test]
 fn matrices_past_the_devices_range_are_cut() {
     let Some(mut stream) = stream() else { return };
@@ -143,8 +115,7 @@ fn matrices_past_the_devices_range_are_cut() {
             let strides = if turned { [k * n, 1, k] } else { [k * n, n, 1] };
             let vb = put(&mut stream, ElementType::F32, &[1, k, n], &strides, &b);
             let out = room(&mut stream, ElementType::F32, &[1, m, n]);
-            let caps = DeviceCaps { max_range: 16 << 10, ..stream.caps().clone() };
-            let mut narrow = Narrow { stream, caps };
+            let mut narrow = Narrow::new(stream, 16 << 10);
             planner.matmul(&mut narrow, &va, &vb, &out).unwrap();
             stream = narrow.stream;
             let mut expected = Vec::new();

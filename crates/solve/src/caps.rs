@@ -16,6 +16,8 @@ pub struct DeviceCaps {
     pub bandwidth_gbs: f64,
     /// Microseconds from the end of one dependent launch to the start of the next, for the model.
     pub launch_us: f64,
+    /// Bytes of memory on the device.
+    pub memory_bytes: u64,
     /// Lanes of a wavefront (subgroup) as kernels will run.
     pub wave_size: u32,
     /// Threads a compute unit keeps resident at best.
@@ -49,6 +51,13 @@ impl DeviceCaps {
         (flops as f64 / self.peak_flops(), bytes as f64 / (self.bandwidth_gbs * 1e9))
     }
 
+    /// Workspace bytes of a plan at most, where the policy says nothing: the smaller of 512 MiB and an eighth of the
+    /// device's memory. All of its memory counts, and not what is free now: a choice must not depend on what else runs.
+    /// Where memory is short a smaller plan runs.
+    pub fn workspace_cap(&self) -> u64 {
+        (self.memory_bytes / 8).min(512 << 20)
+    }
+
     /// Capabilities of a board as RADV reports them, with the rates of its specification: the boost clock and the memory's
     /// full bandwidth.
     ///
@@ -62,6 +71,7 @@ impl DeviceCaps {
             clock_mhz: board.clocks.boost,
             bandwidth_gbs: board.memory.bandwidth_gbs(),
             launch_us: 5.0,
+            memory_bytes: u64::from(board.memory.mib) << 20,
             wave_size: 32,
             threads_per_cu: 2 * simd.waves * 32,
             registers_per_cu: 2 * simd.registers * 32,

@@ -12,9 +12,9 @@ mod table;
 pub use caps::{DeviceCaps, usual_boards};
 pub use hazards::{Access, Hazards};
 pub use model::cost;
-pub use plan::{Binding, HasRoles, Launch, Model, Plan, Role};
+pub use plan::{Binding, HasRoles, Launch, Model, Plan, Prepared, Role};
 pub use policy::Policy;
-pub use solvers::{matmul_solvers, solvers};
+pub use solvers::{matmul_solvers, solvers, too_large};
 pub use table::{
     Candidate, Explanation, Outcome, Refusal, Row, Solvable, SolveError, Solver, explain, plan, plans, ranked,
 };

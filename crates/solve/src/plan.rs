@@ -99,6 +99,18 @@ impl Launch {
     }
 }
 
+/// What a plan makes of the filters before it uses them: packed or transformed ones.
+///
+/// Its launches come first in the plan. They read the filters and nothing else, and write the first bytes of the workspace,
+/// which no later launch writes. So who knows that the filters are as they were may keep those bytes, and skip the launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Prepared {
+    /// So many launches.
+    pub launches: usize,
+    /// So many bytes of the workspace, a multiple of 256; what comes later begins behind them.
+    pub bytes: u64,
+}
+
 /// How to compute one problem: printable, serialisable, free of any device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Plan {
@@ -112,6 +124,8 @@ pub struct Plan {
     pub workspace_bytes: u64,
     /// In order.
     pub launches: Vec<Launch>,
+    /// What of it prepares the filters.
+    pub prepared: Option<Prepared>,
 }
 
 impl Plan {

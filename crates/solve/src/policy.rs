@@ -2,14 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Limits on the choice of a plan. The default allows everything.
+/// Limits on the choice of a plan. The default allows every solver, and the device's usual workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Policy {
     /// Only this solver, by name; it holds for the problems that have such a solver.
     pub only: Option<String>,
     /// Never these, by name.
     pub skip: Vec<String>,
-    /// Most workspace bytes a plan may need; 0 is always possible, `None` is no cap.
+    /// Most workspace bytes a plan may need; 0 is always possible. `None` is the device's usual cap
+    /// ([`crate::DeviceCaps::workspace_cap`]).
     pub workspace_cap: Option<u64>,
     /// Only this configuration of the solver (as [`crate::Plan::config`] prints it).
     pub config: Option<String>,

@@ -112,7 +112,10 @@ pub trait Solvable {
 
 impl Solvable for ConvProblem {
     fn rows(&self, caps: &DeviceCaps, policy: &Policy) -> Vec<Row> {
-        answers(crate::solvers(), &self.to_plain(), caps, policy, |plan| to_callers_terms(plan, self))
+        let plain = self.to_plain();
+        crate::solvers::with_conv_solvers(&plain, caps, |table| {
+            answers(table, &plain, caps, policy, |plan| to_callers_terms(plan, self))
+        })
     }
 
     fn problem(&self) -> Problem {
@@ -153,7 +156,11 @@ fn answers<P>(
 ) -> Vec<Row> {
     let only = policy.only.as_deref().filter(|only| table.iter().any(|solver| solver.name() == *only));
     let is_elsewhere = policy.only.is_some() && only.is_none();
-    let policy = &Policy { config: policy.config.clone().filter(|_| !is_elsewhere), ..policy.clone() };
+    let policy = &Policy {
+        config: policy.config.clone().filter(|_| !is_elsewhere),
+        workspace_cap: Some(policy.workspace_cap.unwrap_or_else(|| caps.workspace_cap())),
+        ..policy.clone()
+    };
     let answer = |solver: &&dyn Solver<P>| {
         let name = solver.name();
         if only.is_some_and(|only| only != name) || policy.skip.iter().any(|skipped| skipped == name) {
@@ -267,6 +274,13 @@ impl fmt::Display for Explanation {
             let [x, y, z] = launch.grid;
             let after = if waits { ", after the one before" } else { "" };
             writeln!(f, "  {} grid {x}x{y}x{z}{after}", launch.kernel)?;
+        }
+        if let Some(prepared) = plan.prepared.filter(|prepared| prepared.launches > 0) {
+            let (first, bytes) = (prepared.launches, prepared.bytes);
+            writeln!(
+                f,
+                "  the first {first} prepare the filters ({bytes} B): kept where those stay as they are"
+            )?;
         }
         let (compute, memory) = self.caps.floors(flops, bytes);
         writeln!(

@@ -67,9 +67,10 @@ fn check(plan: &Plan, caps: &DeviceCaps, cap: Option<u64>) {
             variants::find(&launch.kernel).unwrap_or_else(|| panic!("{about}: no {}", launch.kernel));
         assert_eq!(launch.params.len(), variant.params as usize, "{about}: {}", launch.kernel);
         assert_eq!(launch.bindings.len(), variant.buffers as usize, "{about}: {}", launch.kernel);
-        // Copies are by size, not by type; what goes from workspace to workspace has a type of its own.
+        // Copies are by size, not by type, and `ew` is told types; what goes from workspace to workspace has a type of its own.
         let of_tensors = |b: &Binding| b.role != Role::Workspace && b.access != Access::Unused;
-        let is_typed = variant.source != "copy" && launch.bindings.iter().any(of_tensors);
+        let is_typed =
+            !["copy", "ew"].contains(&variant.source.as_str()) && launch.bindings.iter().any(of_tensors);
         assert!(!is_typed || variant.dtype == plan.problem.dtype(), "{about}: {}", launch.kernel);
         assert_eq!(launch.params[0], 0, "{about}: a plan starts at workgroup 0");
         let [x, y, z] = launch.grid;
@@ -82,6 +83,19 @@ fn check(plan: &Plan, caps: &DeviceCaps, cap: Option<u64>) {
                 "{about}: {binding:?} of {whole}"
             );
             assert!(binding.offset.is_multiple_of(caps.offset_alignment), "{about}: {binding:?}");
+        }
+    }
+    if let Some(prepared) = plan.prepared {
+        let (first, rest) = plan.launches.split_at(prepared.launches);
+        let in_prepared = |b: &Binding| b.role == Role::Workspace && b.offset < prepared.bytes;
+        for binding in first.iter().flat_map(|launch| &launch.bindings) {
+            let is_filters = binding.role == Role::W && !binding.access.writes();
+            let is_made = in_prepared(binding) && binding.offset + binding.size <= prepared.bytes;
+            assert!(is_filters || is_made, "{about}: {binding:?} is no part of preparing filters");
+        }
+        for binding in rest.iter().flat_map(|launch| &launch.bindings) {
+            assert!(!in_prepared(binding) || !binding.access.writes(), "{about}: {binding:?} over filters");
+            assert!(!in_prepared(binding) || binding.offset + binding.size <= prepared.bytes, "{about}");
         }
     }
     let writes = |role| plan.launches.iter().any(|l| l.bindings.iter().any(|b| b.role == role));
@@ -239,7 +253,7 @@ fn policy_from_the_environment() {
 
 #[test]
 fn what_is_too_large_is_refused_by_name() {
-    let huge = ConvSpec { n: 64, c: 256, h: 512, w: 512, k: 8, ..ConvSpec::default() };
+    let huge = ConvSpec { n: 1, c: 256, h: 4096, w: 4096, k: 8, ..ConvSpec::default() };
     let problem = ConvProblem::new(huge).expect("a valid problem of 17 GB");
     let explanation = explain(&problem, &caps(), &Policy::default());
     assert!(explanation.chosen.is_none());
@@ -249,6 +263,36 @@ fn what_is_too_large_is_refused_by_name() {
     }
     let text = explanation.to_string();
     assert!(text.contains("tensor-too-large") && text.contains("no plan"), "{text}");
+}
+
+/// A batch of any size has plans, of parts that the device binds.
+#[test]
+fn a_batch_that_is_too_large_is_cut() {
+    let seed = rand::random();
+    println!("seed {seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (mut cut, mut whole) = (0, 0);
+    for _ in 0..300 {
+        let problem = random_problem(&mut rng);
+        let mut caps = caps();
+        caps.offset_alignment = [4, 16, 256][rng.random_range(0..3)];
+        caps.max_range = 1 << rng.random_range(14..24);
+        for plan in plans(&problem, &caps, &Policy::default()) {
+            check(&plan, &caps, Some(caps.workspace_cap()));
+            let most = plan.launches.iter().flat_map(|l| &l.bindings).map(|b| b.size).max();
+            assert!(most <= Some(caps.max_range), "seed {seed}: {problem} by {}: {most:?}", plan.solver);
+            *(if plan.config.contains(" in ") { &mut cut } else { &mut whole }) += 1;
+        }
+    }
+    assert!(cut > 50 && whole > 50, "{cut} cut, {whole} whole");
+    // 17 GB, on a real card's limits.
+    let huge = ConvSpec { n: 64, c: 256, h: 512, w: 512, k: 8, ..ConvSpec::default() };
+    for direction in Direction::ALL {
+        let problem = ConvProblem::new(ConvSpec { direction, ..huge.clone() }).unwrap();
+        let plan = plan(&problem, &caps(), &Policy::default()).unwrap();
+        check(&plan, &caps(), Some(512 << 20));
+        assert!(plan.config.contains(" in "), "{}", plan.config);
+    }
 }
 
 #[test]

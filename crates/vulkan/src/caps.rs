@@ -112,6 +112,7 @@ pub(crate) fn model(
         clock_mhz,
         bandwidth_gbs,
         launch_us: if cpu { 20.0 } else { 4.0 },
+        memory_bytes,
         wave_size,
         threads_per_cu: match vendor.nv.shader_warps_per_sm {
             0 => 2 * 20 * 32,

@@ -35,6 +35,7 @@ fn plan(kernel: &str, count: u32, params: &[u32], roles: &[Role]) -> Plan {
         config: String::new(),
         workspace_bytes: 0,
         launches: vec![launch],
+        prepared: None,
     }
 }
 

@@ -63,6 +63,7 @@ impl Solution {
             config: proven.solver.clone(),
             workspace_bytes: proven.rewriting.workspace(problem, proven.workspace_bytes),
             launches: Vec::new(),
+            prepared: None,
         };
         let Proven { id, algorithm, rewriting, workspace_bytes, .. } = *proven;
         let rewritten = rewriting.is_some().then_some((rewriting, workspace_bytes));

@@ -3,7 +3,8 @@
 
 pub mod stream;
 
-pub use stream::{TestQueue, stream};
+#[allow(unused_imports)] // each test file uses a part
+pub use stream::{Narrow, TestQueue, stream};
 
 use half::{bf16, f16};
 use rand::rngs::StdRng;

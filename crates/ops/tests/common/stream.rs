@@ -20,6 +20,12 @@ macro_rules! rest_of_queue {
         fn free(&mut self, address: u64) {
             self.$inner.free(address);
         }
+        fn retire(&mut self, address: u64) {
+            self.$inner.retire(address);
+        }
+        fn kept(&mut self) -> Option<&mut wave32_device::Kept> {
+            self.$inner.kept()
+        }
         fn prepare(&mut self, launch: &wave32_solve::Launch) -> Result<(), DeviceError> {
             self.$inner.prepare(launch)
         }
@@ -149,4 +155,38 @@ impl Drop for TestQueue {
         // One write: tests run in threads, and in programs side by side.
         file.write_all(lines.as_bytes()).expect("WAVE32_TEST_KERNELS");
     }
+}
+
+/// A device that binds less at once.
+pub struct Narrow {
+    pub stream: TestQueue,
+    pub caps: DeviceCaps,
+}
+
+impl Narrow {
+    /// `most` bytes at most.
+    pub fn new(stream: TestQueue, most: u64) -> Self {
+        let caps = DeviceCaps { max_range: most, ..stream.caps().clone() };
+        Self { stream, caps }
+    }
+}
+
+impl Queue for Narrow {
+    fn caps(&self) -> &DeviceCaps {
+        &self.caps
+    }
+
+    fn launch(
+        &mut self,
+        kernel: &str,
+        grid: [u32; 3],
+        params: &[u32],
+        args: &[Arg],
+        work: Work,
+    ) -> Result<(), DeviceError> {
+        assert!(args.iter().all(|arg| arg.bytes <= self.caps.max_range), "{kernel} binds {args:?}");
+        Queue::launch(&mut self.stream, kernel, grid, params, args, work)
+    }
+
+    crate::common::stream::rest_of_queue!(stream);
 }

@@ -1,10 +1,13 @@
 //! Putting launches together: bindings, workspace regions, the passes around a GEMM.
 
-use super::gather::{FLAG_BIAS, FLAG_RELU, Gather, Gathering};
+use super::gather::{Box4, FLAG_BIAS, FLAG_RELU, Gather, Gathering};
+use super::matmul::variant;
 use super::tensors::ConvShape;
-use crate::{Access, Binding, DeviceCaps, HasRoles, Launch, Model, Plan, Refusal, Role, Solvable, cost};
+use crate::{
+    Access, Binding, DeviceCaps, HasRoles, Launch, Model, Plan, Prepared, Refusal, Role, Solvable, cost,
+};
 use wave32_params::variants::{self, Variant};
-use wave32_params::{Buffers, Kernel, Params, reduce};
+use wave32_params::{Buffers, Kernel, Params, ew, ew_ops, reduce};
 use wave32_problem::{Activation, ConvProblem, DType};
 
 /// From so many partial results on, of so few outputs, several threads share an output.
@@ -18,6 +21,7 @@ pub struct Builder<'a, P = ConvProblem> {
     caps: &'a DeviceCaps,
     launches: Vec<Launch>,
     workspace: u64,
+    prepared: Option<Prepared>,
 }
 
 /// A range of the workspace.
@@ -30,7 +34,7 @@ pub struct Region {
 impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
     pub fn new(problem: &'a P, caps: &'a DeviceCaps) -> Self {
         let dtype = problem.problem().dtype();
-        Self { problem, dtype, caps, launches: Vec::new(), workspace: 0 }
+        Self { problem, dtype, caps, launches: Vec::new(), workspace: 0, prepared: None }
     }
 
     /// What the plan is for.
@@ -88,6 +92,17 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
         });
     }
 
+    /// All launches so far prepare the filters, in all that was reserved so far.
+    pub fn filters_are_prepared(&mut self) {
+        let bytes = self.workspace.next_multiple_of(self.caps.offset_alignment.max(256));
+        self.prepared = Some(Prepared { launches: self.launches.len(), bytes });
+    }
+
+    /// The first launches prepare the filters, as in a plan that was appended first. Nothing was reserved before it.
+    pub fn prepared_first(&mut self, prepared: Prepared) {
+        self.prepared = Some(prepared);
+    }
+
     /// A second pass over partial results: sums `params.splits` of them. `weight`: what a byte of them costs.
     pub fn sum_parts(&mut self, part: Region, dst: Role, bias: Buffer, weight: u64, params: reduce::Params) {
         let dtype = self.dtype;
@@ -107,10 +122,49 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
         });
     }
 
+    /// Writes zeros to a box of a tensor that no other launch touches.
+    pub fn zero(&mut self, role: Role, to: &Box4) {
+        let variant = variant(ew::F0);
+        let count: u32 = to.sizes.iter().product();
+        let [_, size @ ..] = to.sizes;
+        let value = ew::T_VALUE;
+        let bytes = u64::from(count) * self.dtype.size();
+        self.launch::<ew::Kernel>(NewLaunch {
+            variant,
+            grid: [count.div_ceil(4 * variant.threads), 1, 1],
+            params: ew::Params {
+                count,
+                op: ew_ops::OP_IDENTITY,
+                types: self.dtype as u32 | value << 8 | value << 16 | value << 24,
+                o_at: to.first,
+                a_at: 0,
+                b_at: 0,
+                c_at: 0,
+                size,
+                o: to.strides,
+                a: [0; 4],
+                b: [0; 4],
+                c: [0; 4],
+                sw: 0,
+                tw: 0,
+            },
+            buffers: ew::Buffers { dst: part(role), a: unused(role), b: unused(role), c: unused(role) },
+            flops: 0,
+            bytes,
+            // Elements that do not lie side by side are written a sector each.
+            model: Model::Stream { bytes: bytes * u64::from(to.strides[3].min(2)) },
+        });
+    }
+
     /// The launches of another plan: `place` says where the tensor of each role lies here. Its workspace is made part of
     /// this one.
     pub fn append(&mut self, plan: Plan, place: impl Fn(Role) -> BufferSource) {
         let workspace = if plan.workspace_bytes > 0 { self.reserve(plan.workspace_bytes).offset } else { 0 };
+        self.append_on(plan, workspace, place);
+    }
+
+    /// As [`Builder::append`], on a workspace that is reserved already, from that byte on.
+    pub fn append_on(&mut self, plan: Plan, workspace: u64, place: impl Fn(Role) -> BufferSource) {
         for mut launch in plan.launches {
             for binding in &mut launch.bindings {
                 let (role, start) = match place(binding.role) {
@@ -152,6 +206,7 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
             config,
             workspace_bytes: self.workspace,
             launches: self.launches,
+            prepared: self.prepared,
         })
     }
 }

@@ -165,10 +165,38 @@ pub fn backward_data(p: &ConvShape) -> Vec<Gather> {
     phases
 }
 
+/// A strided box of a tensor, largest strides first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Box4 {
+    /// Its first element.
+    pub first: u32,
+    pub sizes: [u32; 4],
+    pub strides: [u32; 4],
+}
+
+/// The elements of dx that no tap reaches, of the phases of [`backward_data`]: they are 0. Rows that are all of such are one
+/// box.
+pub fn unreached(p: &ConvShape, phases: &[Gather]) -> Vec<Box4> {
+    let of = |g: &Gather, width: u32, step: u32| {
+        let sizes = [p.n, p.groups * p.cg, g.pixels / g.jw, width];
+        let strides = [g.dst.n.0, g.dst.c.0, g.dst.h.0, step];
+        let mut order = [0, 1, 2, 3];
+        order.sort_by_key(|&dim: &usize| std::cmp::Reverse(strides[dim]));
+        Box4 { first: g.o0, sizes: order.map(|dim| sizes[dim]), strides: order.map(|dim| strides[dim]) }
+    };
+    let is_empty = |g: &&Gather| g.depth() == 0;
+    let across = p.stride[1].min(p.w) as usize;
+    let boxes = |row: &[Gather]| match row {
+        [first, ..] if row.iter().all(|g| is_empty(&g)) => vec![of(first, p.w, p.x.w.0)],
+        _ => row.iter().filter(is_empty).map(|g| of(g, g.jw, g.dst.w.0)).collect(),
+    };
+    phases.chunks(across).flat_map(boxes).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wave32_problem::{ConvProblem, ConvSpec, Direction};
+    use wave32_problem::{ConvProblem, ConvSpec, Direction, Layout};
 
     /// Backward-data on one axis straight from its definition: which (position of dy, tap) each dx takes.
     fn definition(p: &ConvShape) -> Vec<Vec<(i64, i64)>> {
@@ -204,6 +232,58 @@ mod tests {
             }
         }
         takes.into_iter().map(|list| list.expect("every element is written")).collect()
+    }
+
+    /// Phases with taps and boxes without share dx out between them.
+    #[test]
+    fn what_no_tap_reaches_is_in_one_box() {
+        let caps = crate::DeviceCaps::of(crate::usual_boards()[0]);
+        let (mut boxes, mut phases) = (0, 0);
+        for layout in [Layout::Nchw, Layout::Nhwc] {
+            for (size, stride) in
+                [(1, [2, 2]), (1, [3, 2]), (2, [3, 3]), (1, [1, 2]), (1, [2, 1]), (3, [2, 2])]
+            {
+                for (h, w) in [(1, 1), (1, 7), (6, 2), (7, 9), (2, 1)] {
+                    let spec = ConvSpec {
+                        direction: Direction::BackwardData,
+                        layout,
+                        n: 2,
+                        c: 6,
+                        k: 4,
+                        groups: 2,
+                        h,
+                        w,
+                        r: size.min(h),
+                        s: size.min(w),
+                        stride,
+                        ..ConvSpec::default()
+                    };
+                    let problem = ConvProblem::new(spec).unwrap();
+                    let shape = ConvShape::new(&problem, &caps).unwrap();
+                    let all = backward_data(&shape);
+                    let found = unreached(&shape, &all);
+                    let full = all.iter().filter(|g| g.depth() > 0).map(|g| Box4 {
+                        first: g.o0,
+                        sizes: [shape.n, 6, g.pixels / g.jw, g.jw],
+                        strides: [g.dst.n.0, g.dst.c.0, g.dst.h.0, g.dst.w.0],
+                    });
+                    let mut written = vec![0; problem.x_elements() as usize];
+                    for Box4 { first, sizes, strides } in found.iter().copied().chain(full) {
+                        for i in 0..sizes.iter().product() {
+                            let (mut at, mut rest) = (first, i);
+                            for (size, stride) in sizes.iter().zip(strides).rev() {
+                                (at, rest) = (at + rest % size * stride, rest / size);
+                            }
+                            written[at as usize] += 1;
+                        }
+                    }
+                    assert!(written.iter().all(|&times| times == 1), "{problem}: {written:?}");
+                    boxes += found.len();
+                    phases += all.iter().filter(|g| g.depth() == 0).count();
+                }
+            }
+        }
+        assert!(0 < boxes && boxes < phases, "{boxes} boxes of {phases} phases");
     }
 
     #[test]

@@ -180,9 +180,13 @@ fn emit(
     let role = if spec.direction == Direction::Forward { Role::Y } else { Role::X };
     let source = if spec.direction == Direction::Forward { Role::X } else { Role::Y };
     let out = problem.output_elements();
+    // What no tap reaches is 0: partial results of it are summed like others, results are filled in.
+    let is_whole = config.splits == 1;
+    let unreached = if is_whole && role == Role::X { gather::unreached(shape, gathers) } else { Vec::new() };
+    let gathers: Vec<&Gather> = gathers.iter().filter(|g| g.depth() > 0 || !is_whole).collect();
     let mut packed = Vec::new();
     if mode != Mode::Generic {
-        for g in gathers {
+        for g in &gathers {
             // A phase without taps packs nothing but still binds a region.
             let region = builder.reserve(4 * packed_floats(g, shape.groups, bm).max(4));
             packed.push(region);
@@ -191,13 +195,14 @@ fn emit(
                 pack(builder, g, shape, (bm, bk), (region, read_bytes), spec.dtype);
             }
         }
+        builder.filters_are_prepared();
     }
     let stride = partial_stride(out);
     let partials =
         (config.splits > 1).then(|| builder.reserve(4 * u64::from(config.splits) * u64::from(stride)));
     for (index, g) in gathers.iter().enumerate() {
         let slices = g.depth().div_ceil(bk).div_ceil(config.splits);
-        let mut params = *g;
+        let mut params = **g;
         params.slices = slices.max(1);
         params.chunk = chunk(slices, bk, spec.dtype == DType::F32);
         params.partial = stride;
@@ -238,6 +243,9 @@ fn emit(
     }
     if let Some(partials) = partials {
         builder.reduce(partials, (config.splits, stride, PARTIAL_WEIGHT), role, shape);
+    }
+    for zeros in unreached {
+        builder.zero(role, &zeros);
     }
 }
 

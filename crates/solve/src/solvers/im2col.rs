@@ -14,7 +14,7 @@ use wave32_params::weights::Params as Weights;
 use wave32_params::{Along, Pair, Strides, col2im, igemm, im2col, wrw};
 use wave32_problem::{ConvProblem, DType, Direction, Layout};
 
-/// Column bytes it asks for where no cap says less.
+/// Column bytes it asks for where an image needs no more.
 const DEFAULT_COLUMNS: u64 = 256 << 20;
 
 /// im2col, GEMM, and for backward-data col2im.
@@ -85,7 +85,7 @@ impl<'a> Work<'a> {
             }
             _ => images * image_bytes,
         };
-        let cap = policy.workspace_cap.unwrap_or(DEFAULT_COLUMNS.max(need(1)));
+        let cap = policy.workspace_cap.unwrap_or(u64::MAX).min(DEFAULT_COLUMNS.max(need(1)));
         if need(1) > cap {
             let detail = format!("the columns of one image need {} bytes of {cap}", need(1));
             return Err(Refusal::new("workspace-cap", detail));

@@ -76,22 +76,32 @@ impl ConvShape {
     }
 }
 
+/// Bytes of a tensor that a kernel addresses.
+fn limit(caps: &DeviceCaps) -> u64 {
+    caps.max_range.min(u64::from(u32::MAX))
+}
+
+/// The first tensor that no kernel addresses, and its elements.
+pub fn too_large(problem: &ConvProblem, caps: &DeviceCaps) -> Option<(&'static str, u64)> {
+    let size = problem.spec().dtype.size();
+    // Indices are 32-bit, and so are byte offsets of f32 intermediates of the same shape.
+    let is_too_large = |elements: u64| elements.saturating_mul(size) > limit(caps) || elements > 1 << 30;
+    [("x", problem.x_elements()), ("w", problem.w_elements()), ("y", problem.y_elements())]
+        .into_iter()
+        .find(|&(_, elements)| is_too_large(elements))
+}
+
 fn check(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
     let s = problem.spec();
     let size = s.dtype.size();
     if size == 2 && !caps.storage_16bit {
         return Err(Refusal::new("no-16bit-storage", "the device has no 16-bit buffer access"));
     }
-    let limit = caps.max_range.min(u64::from(u32::MAX));
-    for (name, elements) in
-        [("x", problem.x_elements()), ("w", problem.w_elements()), ("y", problem.y_elements())]
-    {
-        // Indices are 32-bit, and so are byte offsets of f32 intermediates of the same shape.
-        if elements * size > limit || elements > 1 << 30 {
-            let detail =
-                format!("{name} has {elements} elements of {size} bytes; a kernel addresses {limit} bytes");
-            return Err(Refusal::new("tensor-too-large", detail));
-        }
+    if let Some((name, elements)) = too_large(problem, caps) {
+        let limit = limit(caps);
+        let detail =
+            format!("{name} has {elements} elements of {size} bytes; a kernel addresses {limit} bytes");
+        return Err(Refusal::new("tensor-too-large", detail));
     }
     for (name, value, limit) in [
         ("r", s.r, 0xffff),

@@ -18,7 +18,7 @@ use wave32_params::{
 };
 use wave32_problem::{ConvProblem, DType, Direction};
 
-/// Bytes of planes it asks for where no cap says less.
+/// Bytes of planes it asks for where a pass needs no more: larger ones gain nothing.
 const DEFAULT_PLANES: u64 = 256 << 20;
 /// Longest chain of additions of transformed products.
 const LONGEST_SUM: u32 = 1024;
@@ -146,10 +146,11 @@ impl<'a> Work<'a> {
 
     /// Images a pass: as many as keep `bytes` of them within the cap and within what a kernel addresses.
     fn images(&self, bytes: impl Fn(u32) -> u64, caps: &DeviceCaps, policy: &Policy) -> Result<u32, Refusal> {
-        let cap = policy.workspace_cap.unwrap_or(DEFAULT_PLANES).min(caps.max_range).min(4 << 30);
+        let cap = policy.workspace_cap.unwrap_or(u64::MAX).min(caps.max_range).min(4 << 30);
         let n = self.shape.n;
         let equal_passes = (1..=n).map(|passes| n.div_ceil(passes));
-        equal_passes.clone().find(|&images| bytes(images) <= cap).ok_or_else(|| {
+        let within = |most: u64| equal_passes.clone().find(|&images| bytes(images) <= most);
+        within(cap.min(DEFAULT_PLANES)).or_else(|| within(cap)).ok_or_else(|| {
             let least = equal_passes.map(bytes).min().unwrap_or_default();
             Refusal::new("workspace-cap", format!("the planes need {least} bytes at least, of {cap}"))
         })
@@ -253,8 +254,6 @@ impl<'a> Work<'a> {
         let images = self.images(bytes, caps, policy)?;
         let most = product(images);
         let left = builder.reserve(most.left_bytes());
-        let right = builder.reserve(most.right_bytes());
-        let results = builder.reserve(most.result_bytes());
         let plane = depth * most.padded_rows;
         let filter = winograd_filter::Params { m4: most.padded_rows, plane, ..filter };
         let variant = single_variant("winograd_filter", builder.dtype());
@@ -267,6 +266,9 @@ impl<'a> Work<'a> {
             bytes: most.left_bytes(),
             model: Model::Stream { bytes: most.left_bytes() },
         });
+        builder.filters_are_prepared();
+        let right = builder.reserve(most.right_bytes());
+        let results = builder.reserve(most.result_bytes());
         for (first, images) in self.passes(images) {
             let product = product(images);
             let planes = Planes { channels: depth, tiles: product.columns, channels_last: false };

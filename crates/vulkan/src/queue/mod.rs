@@ -29,8 +29,8 @@ use std::sync::PoisonError;
 use std::time::Duration;
 use transfer::Transfer;
 use wave32_device::check;
-use wave32_device::heap::Heap;
-use wave32_device::{Arg, Budget, BufferId, Deadline, DeviceError, DeviceInfo, Queue, Stamp, Work};
+use wave32_device::heap::{Heap, Retired};
+use wave32_device::{Arg, Budget, BufferId, Deadline, DeviceError, DeviceInfo, Kept, Queue, Stamp, Work};
 use wave32_solve::{Access, DeviceCaps, Hazards, Launch};
 
 /// How many things a queue holds, and what it recorded: whatever it holds that grows with the work done is a leak.
@@ -66,6 +66,8 @@ struct Parts {
     since: Since,
     barriers: u64,
     heap: Heap<Segment>,
+    kept: Kept,
+    retired: Retired,
     profile: Profile,
     /// Ticks of stamps whose submit is done.
     ticks: HashMap<Stamp, u64>,
@@ -117,6 +119,8 @@ impl VulkanQueue {
             since: Since::default(),
             barriers: 0,
             heap: Heap::default(),
+            kept: Kept::new(gpu.adapter.caps.workspace_cap()),
+            retired: Retired::default(),
             profile: Profile::default(),
             ticks: HashMap::new(),
             next_stamp: 0,
@@ -152,7 +156,7 @@ impl VulkanQueue {
 
     /// What the heap holds.
     pub fn heap_stats(&self) -> HeapStats {
-        self.parts.heap.stats()
+        self.parts.retired.without(self.parts.heap.stats())
     }
 
     /// Forgets the heap's past peaks.
@@ -191,6 +195,8 @@ impl VulkanQueue {
     /// # Errors
     /// `Timeout` where earlier work does not end in time; `Lost` where the device is lost.
     pub fn empty_cache(&mut self) -> Result<(), DeviceError> {
+        self.parts.kept.clear();
+        self.parts.keep_nothing();
         self.parts.release_unused()
     }
 
@@ -256,7 +262,13 @@ impl Queue for VulkanQueue {
         parts.gpu.guard()?;
         match parts.grow(bytes) {
             Err(DeviceError::OutOfMemory { .. }) => {
+                parts.kept.make_way();
+                parts.keep_nothing();
                 parts.release_unused()?;
+                // What was kept may have had the room.
+                if let Some(address) = parts.heap.take(bytes) {
+                    return Ok(address);
+                }
                 parts.grow(bytes)?;
             }
             other => other?,
@@ -268,7 +280,19 @@ impl Queue for VulkanQueue {
     }
 
     fn free(&mut self, address: u64) {
-        self.parts.heap.give(address);
+        self.parts.give(address);
+    }
+
+    fn retire(&mut self, address: u64) {
+        let parts = &mut *self.parts;
+        let bytes = parts.heap.size(address);
+        for address in parts.retired.push(address, bytes) {
+            parts.heap.give(address);
+        }
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.parts.kept)
     }
 
     fn launch(

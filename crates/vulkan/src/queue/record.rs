@@ -47,6 +47,28 @@ impl Parts {
         Err(out_of_memory)
     }
 
+    /// Gives a block back. What was made of filters there is of no use to anybody.
+    pub(super) fn give(&mut self, address: u64) {
+        self.kept.written((address, address + self.heap.size(address)));
+        self.heap.give(address);
+        self.give_dropped();
+    }
+
+    /// Gives back what is kept no longer. Work already recorded may still read it: it runs before the next owner's.
+    fn give_dropped(&mut self) {
+        for address in self.kept.dropped() {
+            self.heap.give(address);
+        }
+    }
+
+    /// Gives back all that is held for speed alone.
+    pub(super) fn keep_nothing(&mut self) {
+        self.give_dropped();
+        for address in self.retired.all() {
+            self.heap.give(address);
+        }
+    }
+
     pub(super) fn release_unused(&mut self) -> Result<(), DeviceError> {
         self.synchronize()?;
         for buffer in self.heap.remove_unused() {
@@ -106,6 +128,11 @@ impl Parts {
         ranges: impl Iterator<Item = (Range, Access)> + Clone,
         slot: usize,
     ) {
+        // Here passes all that writes to the device's memory.
+        for (range, _) in ranges.clone().filter(|(_, access)| access.writes()) {
+            self.kept.written(range);
+        }
+        self.give_dropped();
         let transfer = command == Command::Transfer;
         if self.hazards.conflict(ranges.clone()) || (transfer && self.since.kernel_barrier) {
             if transfer || self.since.transfer {
