@@ -17,6 +17,7 @@ mod deadline;
 pub mod heap;
 mod queue;
 mod runner;
+pub mod tuned;
 
 pub use budget::Budget;
 pub use deadline::Deadline;

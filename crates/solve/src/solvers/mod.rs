@@ -12,6 +12,8 @@ mod tensors;
 mod winograd;
 mod wrw;
 
+pub use build::offered;
+
 use crate::Solver;
 use wave32_problem::MatmulProblem;
 
