@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits drivers model-error model-networks model-miopen model-compilers model-ggml lint lint-scripts doc docs deny msrv msrv-version torch-matrix windows
+.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits drivers model-error model-networks model-miopen model-compilers model-ggml rates judge-rates lint lint-scripts doc docs deny msrv msrv-version torch-matrix windows
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -181,6 +181,14 @@ model-miopen: rocm vgpu-host
 model-compilers: vgpu-host
 	cargo build --release --package wave32
 	python3 scripts/model_compilers.py --launcher $(VGPU)/wave32-vgpu --wave32 $(TARGET)/release/wave32 --out docs/model_compilers.md
+
+# The table by which plans are chosen on RDNA1, and how good the choice is: docs/model.md. Each takes some 10 minutes on two cores;
+# launches that are known from before are not simulated again.
+RATES = $(TARGET)/debug/examples/rates
+rates judge-rates: vgpu-host
+	cargo build --package wave32-model --example rates
+	VK_DRIVER_FILES=$(RADV) VK_ICD_FILENAMES=$(RADV) $(RATES) $(if $(filter rates,$@),fit,judge) \
+		--launcher $(VGPU)/wave32-vgpu --cache $(TARGET)/rates.jsonl
 
 # ggml's own kernels on it beside published measurements: docs/model_ggml.md. Downloads 0.4 GB.
 model-ggml: vgpu-host

@@ -44,8 +44,27 @@ fn generate() -> Result<(), String> {
         .collect();
     writeln!(text, "pub(crate) const COUNTS: &[(&str, u32, u32)] = &[{counts}];")
         .map_err(|e| e.to_string())?;
+    writeln!(text, "/// A hash of all kernel sources and of their table.\npub const SOURCES: u64 = {:#x};", hash(&kernels)?)
+        .map_err(|e| e.to_string())?;
     let out = Path::new(&variable("OUT_DIR")?).join("kernels.rs");
     fs::write(&out, text).map_err(|e| format!("{}: {e}", out.display()))
+}
+
+/// FNV-1a of every file's name and text.
+fn hash(folder: &Path) -> Result<u64, String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
+    let entries = fs::read_dir(folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let mut files: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.sort();
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = fs::read(&file).map_err(failed)?;
+        for byte in name.bytes().chain([0]).chain(bytes).chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+    Ok(hash)
 }
 
 /// The names of a row's variants, by element type where there are several.

@@ -17,7 +17,7 @@ __all__ = [
     "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
     "memory_allocated", "memory_reserved", "memory_stats", "profile", "reopen", "reset_fallbacks",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_memory_cap", "set_rng_state",
-    "set_rng_state_all", "stream", "synchronize", "winograd",
+    "set_rng_state_all", "stream", "synchronize", "tuned", "winograd",
 ]
 
 # Checkpointing saves and restores random states of a device that says so. They are there before it is opened.
@@ -209,6 +209,12 @@ def winograd(is_allowed: bool | None = None) -> bool:
     Faster, and in f32 less exact: an error of up to 2e-5 of the result's norm, where direct convolution has 1.5e-6.
     """
     return _native.winograd(is_allowed)
+
+
+def tuned(device: Any = None) -> int:
+    """Problems for which `wave32 tune` measured the fastest configuration on this card; their plans are those."""
+    _index(device)
+    return _native.tuned()
 
 
 def fallbacks() -> dict[str, int]:

@@ -4,11 +4,13 @@ pub mod aco;
 
 use crate::devices::look;
 use crate::output::{print, show};
+use crate::tune::info;
 use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use wave32_cards::{Board, NameError};
 use wave32_model::{Effort, Model, ModelCard, PlanTime};
+use wave32_device::tuned;
 use wave32_problem::{Problem, parse_line};
 use wave32_solve::{DeviceCaps, Plan, Policy, explain, usual_boards};
 
@@ -157,8 +159,9 @@ pub fn targets(device: Option<&str>, card: Option<&str>) -> Result<Vec<Target>> 
         let found = look(&AtomicBool::new(false))?;
         let ready = found.gpu(name)?;
         let Some(caps) = &ready.caps else { bail!("{name} does not say what it can") };
+        let caps = DeviceCaps { tuned: tuned::load(&info(&ready.device)), ..caps.clone() };
         let name = format!("{} {}", ready.device.id, ready.device.name);
-        return Ok(vec![Target { name, caps: caps.clone(), board: None }]);
+        return Ok(vec![Target { name, caps, board: None }]);
     }
     if card.is_some_and(|card| card.trim().is_empty()) {
         bail!("--card names no card: it is empty; leave it away, or give it a name such as 'RX 5600 XT'");

@@ -9,6 +9,7 @@ mod output;
 mod pages;
 mod progress;
 mod signals;
+mod tune;
 #[cfg(unix)]
 mod unix;
 mod verify;
@@ -40,6 +41,8 @@ enum Command {
     Verify(Box<verify::Args>),
     /// How fast, beside the floors; table, JSON, SVG
     Bench(Box<bench::Args>),
+    /// Measure configurations on this device within a time limit, keep the fastest that was verified
+    Tune(Box<tune::Args>),
     /// Which solver takes a problem, why, which refused, and the modelled time on RDNA1 cards
     Explain(explain::Args),
     #[cfg(unix)]
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Devices(args) => devices::main(args),
         Command::Verify(args) => verify::main(args),
         Command::Bench(args) => bench::main(args),
+        Command::Tune(args) => tune::main(args),
         Command::Explain(args) => explain::main(args),
         Command::ExplainChild(args) => explain::aco::child(args),
         Command::Pages(args) => pages::main(args, <Cli as clap::CommandFactory>::command()),

@@ -21,6 +21,13 @@ pub struct LostFile {
     why: std::io::Error,
 }
 
+impl LostFile {
+    /// This file, for that reason.
+    pub fn new(path: &Path, why: std::io::Error) -> Self {
+        Self { path: path.to_path_buf(), why }
+    }
+}
+
 impl std::fmt::Display for LostFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "cannot write {}", self.path.display())
@@ -38,7 +45,7 @@ impl std::error::Error for LostFile {
 /// # Errors
 /// [`LostFile`]: the disk is full, or its folder is gone.
 pub fn save(path: &Path, text: &str) -> Result<()> {
-    Ok(file::save(path, text.as_bytes()).map_err(|why| LostFile { path: path.to_path_buf(), why })?)
+    Ok(file::save(path, text.as_bytes()).map_err(|why| LostFile::new(path, why))?)
 }
 
 /// True for `-`.

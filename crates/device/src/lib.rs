@@ -18,6 +18,7 @@ pub mod heap;
 mod kept;
 mod queue;
 mod runner;
+pub mod tuned;
 
 pub use budget::Budget;
 pub use deadline::Deadline;

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use wave32_cards::sysfs::{self, Files as _, ThisMachine};
 use wave32_cards::{Board, Seen, targets};
 use wave32_device::{DeviceError, DeviceInfo, DeviceKind};
-use wave32_solve::{DeviceCaps, usual_boards};
+use wave32_solve::{Compiler, DeviceCaps, usual_boards};
 
 /// Everything that is asked of a card, once.
 #[derive(Debug, Clone)]
@@ -162,6 +162,7 @@ fn caps(
             limit(Attribute::MaxGridDimY, model.max_groups[1]),
             limit(Attribute::MaxGridDimZ, model.max_groups[2]),
         ],
+        compiler: Compiler::of(target, Compiler::Llvm),
         ..rates
     }
 }

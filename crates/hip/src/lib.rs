@@ -126,7 +126,8 @@ pub fn list(options: &Options) -> Result<Vec<Listed>, DeviceError> {
 /// `NotFound` for an index that no device has; `Unavailable` where HIP or the device cannot be used; `Driver`.
 pub fn open(selector: Option<usize>, options: Options) -> Result<HipQueue, DeviceError> {
     let api = Api::load(options.library.as_deref())?;
-    let adapter = choose(&api, selector, &options)?;
+    let mut adapter = choose(&api, selector, &options)?;
+    adapter.caps.tuned = wave32_device::tuned::load(&adapter.info);
     let mut budget = Budget::new(&adapter.caps);
     if let Some(target) = options.submit_target {
         budget = budget.with_target(target);

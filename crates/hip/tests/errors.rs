@@ -35,6 +35,7 @@ fn plan(kernel: &str) -> Plan {
         problem: problem.into(),
         solver: "fixture",
         config: String::new(),
+        tuned: false,
         workspace_bytes: 0,
         launches: vec![launch],
         prepared: None,

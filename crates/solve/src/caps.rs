@@ -1,7 +1,21 @@
 //! What a solver may know of a device: numbers, never a card's name.
 
+use crate::Tuned;
 use serde::{Deserialize, Serialize};
 use wave32_cards::Board;
+
+/// Whose code the model has constants for (docs/model.md).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compiler {
+    /// Mesa's, on RDNA1: what RADV runs.
+    Aco,
+    /// LLVM's, on RDNA1: what HIP runs.
+    Llvm,
+    /// Any other, or any other card: constants measured on an H200.
+    #[default]
+    Other,
+}
 
 /// Capabilities and modelled rates of one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +52,19 @@ pub struct DeviceCaps {
     pub offset_alignment: u64,
     /// 16-bit loads and stores to buffers.
     pub storage_16bit: bool,
+    /// What compiles the device's code, for the model only.
+    #[serde(default)]
+    pub compiler: Compiler,
+    /// What was measured on the device; of no use to another process.
+    #[serde(skip)]
+    pub tuned: Tuned,
+}
+
+impl Compiler {
+    /// This compiler, if the model knows its code for the target.
+    pub fn of(target: &str, compiler: Self) -> Self {
+        if wave32_cards::targets::is_rdna1(target) { compiler } else { Self::Other }
+    }
 }
 
 impl DeviceCaps {
@@ -82,6 +109,8 @@ impl DeviceCaps {
             max_range: u64::from(u32::MAX),
             offset_alignment: 4,
             storage_16bit: true,
+            compiler: Compiler::of(board.target().name, Compiler::Aco),
+            tuned: Tuned::default(),
         }
     }
 }

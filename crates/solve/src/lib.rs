@@ -1,20 +1,25 @@
 //! From a problem to a plan: the solver table, its policy and cost model. Pure: no device, no compiler.
 #![forbid(unsafe_code)]
 
+mod candidates;
 mod caps;
 pub mod hazards;
 mod model;
 mod plan;
 mod policy;
+pub mod rates;
 mod solvers;
 mod table;
+mod tuned;
 
-pub use caps::{DeviceCaps, usual_boards};
+pub use candidates::candidates;
+pub use caps::{Compiler, DeviceCaps, usual_boards};
 pub use hazards::{Access, Hazards};
 pub use model::cost;
 pub use plan::{Binding, HasRoles, Launch, Model, Plan, Prepared, Role};
 pub use policy::Policy;
 pub use solvers::{matmul_solvers, solvers, too_large};
+pub use tuned::{Choice, Tuned, key as tuning_key};
 pub use table::{
     Candidate, Explanation, Outcome, Refusal, Row, Solvable, SolveError, Solver, explain, plan, plans, ranked,
 };

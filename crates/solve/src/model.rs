@@ -1,5 +1,8 @@
 //! The cost model: seconds that a plan should take, from counts and [`DeviceCaps`] alone.
 //!
+//! On RDNA1 the code of each compiler has a table of its own ([`crate::rates`]). What follows is for other devices, and for
+//! variants that the table lacks.
+//!
 //! A tile kernel is bound by arithmetic, by memory, or by having too few workgroups to fill the card. The
 //! constants were fitted to measurements (docs/model.md); they rank candidates and promise nothing.
 
@@ -21,6 +24,9 @@ struct Stage {
 
 /// Modelled seconds of a plan. Launches that do not wait for each other run side by side: their workgroups add up.
 pub fn cost(plan: &Plan, caps: &DeviceCaps) -> f64 {
+    if let Some(seconds) = crate::rates::cost(plan, caps) {
+        return seconds;
+    }
     let mut seconds = 0.0;
     let mut rest = plan.launches.as_slice();
     while let Some(first) = rest.first() {

@@ -120,6 +120,8 @@ pub struct Plan {
     pub solver: &'static str,
     /// The solver's choice of variant and split, for people.
     pub config: String,
+    /// Chosen since it was measured to be the best ([`crate::Tuned`]).
+    pub tuned: bool,
     /// Scratch bytes the launches need.
     pub workspace_bytes: u64,
     /// In order.

@@ -1,5 +1,6 @@
 //! The solver table and the choice among its rows.
 
+use crate::tuned::tuned;
 use crate::{DeviceCaps, Plan, Policy, Role, cost};
 use serde::Serialize;
 use std::fmt;
@@ -188,7 +189,7 @@ fn to_callers_terms(mut plan: Plan, problem: &ConvProblem) -> Plan {
     plan
 }
 
-/// Every applicable solver's best plan, cheapest first; ties keep the table's order.
+/// Every applicable solver's best plan, cheapest first; ties keep the table's order. What was measured comes before.
 pub fn plans<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) -> Vec<Plan> {
     ranked(problem, caps, policy).into_iter().map(|c| c.plan).collect()
 }
@@ -198,6 +199,11 @@ pub fn ranked<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) -> V
     let mut found: Vec<Candidate> =
         problem.rows(caps, policy).into_iter().filter_map(|(_, result)| result.ok()).collect();
     found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    if let Some(best) = tuned(problem, caps, policy) {
+        let other = |c: &Candidate| (c.plan.solver, &c.plan.config) != (best.plan.solver, &best.plan.config);
+        found.retain(other);
+        found.insert(0, best);
+    }
     found
 }
 
@@ -234,6 +240,9 @@ pub fn explain<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) -> 
         };
         rows.push((name, outcome));
     }
+    if let Some(Candidate { plan, cost }) = tuned(problem, caps, policy) {
+        chosen = Some((plan, cost));
+    }
     Explanation { problem: problem.problem(), rows, chosen, caps: caps.clone() }
 }
 
@@ -269,7 +278,8 @@ impl fmt::Display for Explanation {
         let Some((plan, cost)) = &self.chosen else {
             return writeln!(f, "no plan");
         };
-        writeln!(f, "plan: {} {}, workspace {} B", plan.solver, plan.config, plan.workspace_bytes)?;
+        let tuned = if plan.tuned { ", tuned: the fastest that `wave32 tune` measured" } else { "" };
+        writeln!(f, "plan: {} {}, workspace {} B{tuned}", plan.solver, plan.config, plan.workspace_bytes)?;
         for (launch, waits) in plan.launches.iter().zip(plan.waits()) {
             let [x, y, z] = launch.grid;
             let after = if waits { ", after the one before" } else { "" };

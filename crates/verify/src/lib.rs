@@ -16,3 +16,4 @@ pub use process::{campaign, child, guard, protocol, supervisor};
 mod output;
 pub use output::{fold, html, report, sheet, table};
 pub mod bench;
+pub mod tune;

@@ -4,11 +4,12 @@
 //! against each other and sizes the first submit, nothing depends on it for correctness.
 
 use ash::{amd, ext, nv, vk};
+use std::borrow::Cow;
 use std::ffi::CStr;
 use wave32_cards::Seen;
 use wave32_cards::sysfs::{AMD as AMD_PCI, Files, ThisMachine, revision_and_memory};
 use wave32_device::DeviceKind;
-use wave32_solve::DeviceCaps;
+use wave32_solve::{Compiler, DeviceCaps, Tuned};
 
 /// PCI vendor ids, for the meaning of "compute unit" only.
 pub(crate) const AMD: u32 = AMD_PCI as u32;
@@ -87,7 +88,8 @@ pub(crate) fn model(
     let limits = &properties.limits;
     if let Some(board) = board(&ThisMachine, properties, memory_bytes, vendor) {
         let of_board = DeviceCaps::of(board);
-        return DeviceCaps { storage_16bit, ..limited(of_board, limits, wave_size) };
+        let compiler = compiler(properties, board.target().name);
+        return DeviceCaps { storage_16bit, compiler, ..limited(of_board, limits, wave_size) };
     }
     let cpu = kind == DeviceKind::Cpu;
     let compute_units = match kind {
@@ -130,8 +132,19 @@ pub(crate) fn model(
         max_range: u64::MAX,
         offset_alignment: 1,
         storage_16bit,
+        compiler: if name(properties).contains("RADV NAVI1") { Compiler::Aco } else { Compiler::Other },
+        tuned: Tuned::default(),
     };
     limited(guessed, limits, wave_size)
+}
+
+fn name(properties: &vk::PhysicalDeviceProperties) -> Cow<'_, str> {
+    properties.device_name_as_c_str().unwrap_or_default().to_string_lossy()
+}
+
+/// RADV's is ACO. AMD's own drivers have compilers of their own, for which LLVM's code stands.
+fn compiler(properties: &vk::PhysicalDeviceProperties, target: &str) -> Compiler {
+    Compiler::of(target, if name(properties).contains("RADV") { Compiler::Aco } else { Compiler::Llvm })
 }
 
 /// What the driver limits, as it says.
@@ -156,7 +169,7 @@ fn board(
     memory_bytes: u64,
     vendor: &VendorProperties,
 ) -> Option<&'static wave32_cards::Board> {
-    let name = properties.device_name_as_c_str().ok()?.to_string_lossy();
+    let name = name(properties);
     let device = u16::try_from(properties.device_id).ok().filter(|_| properties.vendor_id == AMD)?;
     let (revision, memory_mhz) =
         vendor.address().map_or((None, None), |address| revision_and_memory(files, &address));

@@ -100,7 +100,8 @@ pub fn list() -> Result<Vec<Listed>, DeviceError> {
 /// `NotFound` for an index that no device has; `Unavailable` where Vulkan or the device cannot be used;
 /// `Driver`.
 pub fn open(selector: Option<usize>, options: Options) -> Result<VulkanQueue, DeviceError> {
-    let (instance, adapter) = choose(selector, &options)?;
+    let (instance, mut adapter) = choose(selector, &options)?;
+    adapter.caps.tuned = wave32_device::tuned::load(&adapter.info);
     VulkanQueue::new(instance, adapter, options)
 }
 

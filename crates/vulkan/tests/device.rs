@@ -33,6 +33,7 @@ fn plan(kernel: &str, count: u32, params: &[u32], roles: &[Role]) -> Plan {
         problem: ConvProblem::new(ConvSpec::default()).unwrap().into(),
         solver: "fixture",
         config: String::new(),
+        tuned: false,
         workspace_bytes: 0,
         launches: vec![launch],
         prepared: None,

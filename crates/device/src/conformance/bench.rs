@@ -68,6 +68,7 @@ pub(super) fn fixture_plan(launches: Vec<Launch>) -> Plan {
         problem: problem.into(),
         solver: "fixture",
         config: String::new(),
+        tuned: false,
         workspace_bytes: 0,
         launches,
         prepared: None,

@@ -61,6 +61,7 @@ impl Solution {
             problem: problem.clone().into(),
             solver: VENDOR,
             config: proven.solver.clone(),
+            tuned: false,
             workspace_bytes: proven.rewriting.workspace(problem, proven.workspace_bytes),
             launches: Vec::new(),
             prepared: None,

@@ -15,6 +15,7 @@ pub fn sample() -> Report {
         solver: "igemm".into(),
         config: "64x64".into(),
         chosen: true,
+        tuned: false,
         workspace_bytes: 0,
         flops: 1_000_000,
         bytes: 1000,

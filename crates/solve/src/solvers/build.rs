@@ -6,6 +6,8 @@ use super::tensors::ConvShape;
 use crate::{
     Access, Binding, DeviceCaps, HasRoles, Launch, Model, Plan, Prepared, Refusal, Role, Solvable, cost,
 };
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use wave32_params::variants::{self, Variant};
 use wave32_params::{Buffers, Kernel, Params, ew, ew_ops, reduce};
 use wave32_problem::{Activation, ConvProblem, DType};
@@ -204,6 +206,7 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
             problem: self.problem.problem(),
             solver,
             config,
+            tuned: false,
             workspace_bytes: self.workspace,
             launches: self.launches,
             prepared: self.prepared,
@@ -275,6 +278,18 @@ impl Builder<'_> {
     }
 }
 
+thread_local! {
+    /// The configurations that solvers of this thread offer, while somebody asks.
+    static OFFERED: RefCell<Option<BTreeSet<String>>> = const { RefCell::new(None) };
+}
+
+/// The configurations that solvers offer to [`Cheapest`] during `work`.
+pub fn offered(work: impl FnOnce()) -> BTreeSet<String> {
+    OFFERED.set(Some(BTreeSet::new()));
+    work();
+    OFFERED.take().unwrap_or_default()
+}
+
 /// The cheapest of the plans that a solver makes of its configurations.
 pub struct Cheapest<'a> {
     caps: &'a DeviceCaps,
@@ -292,6 +307,7 @@ impl<'a> Cheapest<'a> {
     pub fn offer(&mut self, plan: Result<Plan, Refusal>) {
         match plan {
             Ok(plan) => {
+                OFFERED.with_borrow_mut(|offered| offered.as_mut().map(|all| all.insert(plan.config.clone())));
                 let cost = cost(&plan, self.caps);
                 if self.best.as_ref().is_none_or(|(_, least)| cost < *least) {
                     self.best = Some((plan, cost));

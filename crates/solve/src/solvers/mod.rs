@@ -13,6 +13,7 @@ mod tensors;
 mod winograd;
 mod wrw;
 
+pub use build::offered;
 pub use tensors::too_large;
 
 use crate::{DeviceCaps, Solver};

@@ -242,6 +242,12 @@ mod _native {
         bridge::winograd(is_allowed)
     }
 
+    /// Problems for which `wave32 tune` measured the fastest configuration on this device.
+    #[pyfunction]
+    fn tuned(py: Python<'_>) -> Result<usize, Error> {
+        py.detach(|| state::with(|queue| Ok(queue.caps().tuned.len())))
+    }
+
     /// `512M` as a number.
     #[pyfunction]
     fn parse_bytes(text: &str) -> Option<u64> {

@@ -147,6 +147,7 @@ impl Meter for GpuMeter<'_> {
             solver: plan.solver.to_string(),
             config: plan.config.clone(),
             chosen: index == 0,
+            tuned: plan.tuned,
             workspace_bytes: plan.workspace_bytes,
             ..Row::new(case, Some(rates))
         };

@@ -71,6 +71,9 @@ pub struct Row {
     pub config: String,
     /// True where the solver table would run this one.
     pub chosen: bool,
+    /// Chosen since `wave32 tune` measured it to be the best.
+    #[serde(default)]
+    pub tuned: bool,
     /// Scratch bytes.
     pub workspace_bytes: u64,
     /// Floating-point operations.
@@ -119,6 +122,7 @@ impl Row {
             solver: String::new(),
             config: String::new(),
             chosen: true,
+            tuned: false,
             workspace_bytes: 0,
             flops: problem.flops(),
             bytes: problem.bytes(),

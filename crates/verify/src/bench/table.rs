@@ -31,7 +31,7 @@ pub fn table(report: &Report) -> String {
     for row in report.rows.iter().filter(|row| row.time.is_some()) {
         let solver = match row.config.as_str() {
             "" => row.solver.clone(),
-            config => format!("{} {config}", row.solver),
+            config => format!("{} {config}{}", row.solver, if row.tuned { " (tuned)" } else { "" }),
         };
         let numbers = [
             optional(row.median_ms()),

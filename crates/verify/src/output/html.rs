@@ -224,8 +224,10 @@ fn problems(report: &Report, out: &mut String) -> std::fmt::Result {
         } else {
             "quiet"
         };
-        let solvers: Vec<String> =
-            row.outcome.solvers.iter().map(|s| format!("{} {}", s.solver, s.config)).collect();
+        let tuned = |is_tuned: bool| if is_tuned { " (tuned)" } else { "" };
+        let solvers: Vec<String> = (row.outcome.solvers.iter())
+            .map(|s| format!("{} {}{}", s.solver, s.config, tuned(s.tuned)))
+            .collect();
         let error = row.worst_error().map_or("-".into(), |e| format!("{e:.1e}"));
         let scaled = match &row.scaled_from {
             Some(full) => format!("<br><span class=\"quiet\">scaled down from {}</span>", escape(full)),

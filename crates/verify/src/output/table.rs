@@ -58,6 +58,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     if failed.len() > SHOWN {
         writeln!(out, "  ... and {} more; --json or --html has them all", failed.len() - SHOWN)?;
     }
+    tuned(report, out)?;
     sampled(report, out)?;
     unsupported(report, out)?;
     writeln!(out, "\n{}", verdict(report))
@@ -84,6 +85,15 @@ fn failure(row: &Row, out: &mut String) -> std::fmt::Result {
         writeln!(out, "      smallest found: {shrunk}")?;
     }
     Ok(())
+}
+
+/// How many ran as `wave32 tune` had measured.
+fn tuned(report: &Report, out: &mut String) -> std::fmt::Result {
+    let count = report.rows.iter().filter(|row| row.outcome.solvers.iter().any(|s| s.tuned)).count();
+    if count == 0 {
+        return Ok(());
+    }
+    writeln!(out, "\n{count} ran tuned: as `wave32 tune` measured it to be the fastest (WAVE32_TUNE=0: as the model chooses)")
 }
 
 /// What was not compared output by output, and what that leaves, with one example.

@@ -61,7 +61,9 @@ fn time(backend: &mut Backend, job: &TimeJob, faults: &Faults) -> Reply {
         Ok(problem) => problem,
         Err(error) => return Reply::NotOpen(error.to_string()),
     };
-    let line = problem.to_string();
+    // Faults can be planted for one configuration, where one alone is asked for.
+    let words = [Some(problem.to_string()), job.policy.only.clone(), job.policy.config.clone()];
+    let line = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
     faults.inject(&line);
     let case = Case { label: job.label.clone(), problem };
     let settings = Settings {

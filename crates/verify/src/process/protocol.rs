@@ -240,6 +240,9 @@ pub struct SolverResult {
     pub config: String,
     /// Scratch bytes it used.
     pub workspace_bytes: u64,
+    /// Chosen since `wave32 tune` measured it to be the best.
+    #[serde(default)]
+    pub tuned: bool,
     /// Normwise error on random inputs, where that check was reached.
     pub error: Option<f64>,
     /// What the error had to stay below.

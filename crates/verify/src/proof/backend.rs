@@ -34,6 +34,8 @@ pub struct Candidate {
     pub config: String,
     /// Scratch bytes it needs, or may use on the CPU.
     pub workspace_bytes: u64,
+    /// Chosen since `wave32 tune` measured it to be the best.
+    pub tuned: bool,
     how: How,
 }
 
@@ -96,6 +98,7 @@ impl Backend {
                 solver: "cpu".into(),
                 config: format!("cap{cap}"),
                 workspace_bytes: cap,
+                tuned: false,
                 how: How::Cpu { cap },
             }]);
         };
@@ -109,6 +112,7 @@ impl Backend {
                 solver: plan.solver.to_string(),
                 config: plan.config.clone(),
                 workspace_bytes: plan.workspace_bytes,
+                tuned: plan.tuned,
                 how: How::Gpu(Box::new(plan)),
             })
             .collect())

@@ -155,6 +155,7 @@ impl Checker<'_> {
             solver: candidate.solver.clone(),
             config: candidate.config.clone(),
             workspace_bytes: candidate.workspace_bytes,
+            tuned: candidate.tuned,
             error: None,
             bound: crate::proof::tolerance::normwise(dtype, &candidate.solver),
             runs: 1,

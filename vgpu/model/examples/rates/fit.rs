@@ -1,0 +1,123 @@
+//! Four numbers for each variant, so that the table says what the instruction model says.
+
+use crate::Options;
+use crate::sample::sample;
+use crate::times::{Asked, Times, Told};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use wave32_solve::DeviceCaps;
+use wave32_solve::rates::{Rates, Shape};
+
+const HEAD: &str = "\
+# How long workgroups of each kernel variant take on RDNA1, modelled from the code that runs: `make rates` writes this file.
+# variant, compiler, workgroups a WGP holds; clocks of one alone, and for each unit of its work; of one among many, the same.
+";
+
+pub fn main(options: &Options) -> Result<(), String> {
+    let mut rows: BTreeMap<(String, &str), Rates> = BTreeMap::new();
+    for &(name, compiler) in &options.compilers {
+        let caps = options.caps(compiler);
+        let mut times = Times::new(options, compiler)?;
+        let sample = sample(options, &caps)?;
+        let asked: Vec<Asked> = sample.values().flatten().cloned().collect();
+        eprintln!("{name}: {} variants, {} launches", sample.len(), asked.len());
+        times.learn(&asked)?;
+        let mut errors = Vec::new();
+        for (variant, asked) in &sample {
+            let told: Vec<(Shape, Told)> = asked
+                .iter()
+                .filter_map(|one| Some((Shape::new(&one.launch, &caps), times.get(&one.launch)?)))
+                .collect();
+            let (rates, residuals) = fit(&told, &caps)?;
+            let worst = residuals.iter().map(|r| r.abs()).fold(0.0, f64::max);
+            let mean = (residuals.iter().map(|r| r * r).sum::<f64>() / residuals.len() as f64).sqrt();
+            eprintln!("{name} {variant:<28} {} launches, error {mean:.3}, worst {worst:.3}", told.len());
+            errors.extend(residuals);
+            rows.insert((variant.clone(), name), rates);
+        }
+        let mean = (errors.iter().map(|r| r * r).sum::<f64>() / errors.len().max(1) as f64).sqrt();
+        eprintln!("{name}: error of all (natural logarithm, root mean square) {mean:.3}");
+    }
+    let mut text = HEAD.to_string();
+    for ((variant, compiler), Rates { resident, alone: [a0, a1], busy: [b0, b1] }) in rows {
+        let cells = [a0, a1, b0, b1].map(rounded).join("\t");
+        writeln!(text, "{variant}\t{compiler}\t{resident}\t{cells}").map_err(|e| e.to_string())?;
+    }
+    let usual = Options::root().join("crates/solve/src/rates.tsv");
+    let path = options.out.as_ref().unwrap_or(&usual);
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Four digits.
+fn rounded(value: f64) -> String {
+    let digits = 3 - value.abs().max(1e-9).log10().floor() as i32;
+    format!("{value:.*}", digits.clamp(0, 6) as usize)
+}
+
+/// The rates of a variant, and the logarithms of what they say over what was told.
+fn fit(told: &[(Shape, Told)], caps: &DeviceCaps) -> Result<(Rates, Vec<f64>), String> {
+    let resident = told.iter().filter_map(|(_, told)| told.resident).max();
+    let resident = resident.ok_or("no launch told how many workgroups fit")? as u32;
+    let of = |p: &[f64; 4]| {
+        let [a0, a1, b0, b1] = p.map(f64::exp);
+        Rates { resident, alone: [a0, a1], busy: [b0, b1] }
+    };
+    let residuals = |rates: &Rates| -> Vec<f64> {
+        told.iter().map(|(shape, told)| (shape.seconds(rates, caps.clock_mhz) / told.seconds).ln()).collect()
+    };
+    // What no launch says something about: alone and busy are not orders of magnitude apart.
+    let usual = (f64::from(resident).min(4.0)).ln();
+    let loss = |p: &[f64; 4]| {
+        let near = [(p[0] - p[2] - usual) / 3.0, (p[1] - p[3] - usual) / 3.0];
+        residuals(&of(p)).iter().map(|r| r * r).sum::<f64>() + 0.002 * near.iter().map(|n| n * n).sum::<f64>()
+    };
+    let clock = f64::from(caps.clock_mhz) * 1e6;
+    let mean = |of: &dyn Fn(&(Shape, Told)) -> f64| {
+        (told.iter().map(|one| of(one).max(1e-12).ln()).sum::<f64>() / told.len() as f64).exp()
+    };
+    let clocks = mean(&|(shape, told)| told.seconds * clock / shape.part as f64);
+    let units = mean(&|(shape, _)| shape.units.max(1.0));
+    let mut best: Option<([f64; 4], f64)> = None;
+    for fixed in [0.02, 0.3, 0.9] {
+        let mut at = [
+            (clocks * fixed).ln() + usual,
+            (clocks * (1.0 - fixed) / units).ln() + usual,
+            (clocks * fixed).ln(),
+            (clocks * (1.0 - fixed) / units).ln(),
+        ];
+        let mut now = loss(&at);
+        let mut step = 1.0;
+        while step > 1e-3 {
+            let mut moved = false;
+            for direction in DIRECTIONS {
+                for sign in [step, -step] {
+                    let mut next = at;
+                    next.iter_mut().zip(direction).for_each(|(v, d)| *v += sign * d);
+                    let new = loss(&next);
+                    if new < now - 1e-12 {
+                        (at, now, moved) = (next, new, true);
+                    }
+                }
+            }
+            step *= if moved { 1.0 } else { 0.5 };
+        }
+        if best.as_ref().is_none_or(|(_, least)| now < *least) {
+            best = Some((at, now));
+        }
+    }
+    let rates = of(&best.ok_or("nothing to fit")?.0);
+    Ok((rates, residuals(&rates)))
+}
+
+/// Along which the fit looks: each number, and pairs that make up for each other.
+const DIRECTIONS: [[f64; 4]; 9] = [
+    [1.0, 0.0, 0.0, 0.0],
+    [0.0, 1.0, 0.0, 0.0],
+    [0.0, 0.0, 1.0, 0.0],
+    [0.0, 0.0, 0.0, 1.0],
+    [1.0, -0.3, 0.0, 0.0],
+    [0.0, 0.0, 1.0, -0.3],
+    [0.3, -1.0, 0.0, 0.0],
+    [0.0, 0.0, 0.3, -1.0],
+    [1.0, 1.0, 1.0, 1.0],
+];
