@@ -79,6 +79,14 @@ FN float m_exp(float x) {
   PRECISE float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
   return m_scale(FMA(exp_tail(r), r * r, r) + 1.0f, int(n));
 }
+// e^x of x <= 0; what is below 2^-126 is 0.
+FN float m_exp_down(float x) {
+  // Bounded: of what is out of an integer's range nothing can be told. NaN stays in r.
+  float n = RINT((x > -88.0f ? x : -88.0f) * 1.44269504f);
+  PRECISE float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float y = FMA(exp_tail(r), r * r, r) + 1.0f;
+  return x < -87.0f ? 0.0f : y * POWER_OF_2(int(n));
+}
 FN float m_expm1(float x) {
   if (FABS(x) < 0.3466f) return FMA(exp_tail(x), x * x, x);
   return m_exp(x) - 1.0f;

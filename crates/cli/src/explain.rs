@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use wave32_cards::{Board, NameError};
-use wave32_model::{Effort, Model, ModelCard, PlanTime};
 use wave32_device::tuned;
+use wave32_model::{Effort, Model, ModelCard, PlanTime};
 use wave32_problem::{Problem, parse_line};
 use wave32_solve::{DeviceCaps, Plan, Policy, explain, usual_boards};
 

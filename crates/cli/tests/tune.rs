@@ -85,10 +85,16 @@ fn what_was_measured_is_what_runs_and_damage_is_left_aside() {
     assert_eq!(said, "");
     let (row, said) = benched(&state, true);
     assert_eq!((&row["tuned"], said.as_str()), (&false.into(), ""), "{row:#}");
-    let output = at(&state).args(["verify", LINE, "--direction", "fwd", "--device", "vulkan"]).output().unwrap();
+    let output =
+        at(&state).args(["verify", LINE, "--direction", "fwd", "--device", "vulkan"]).output().unwrap();
     assert!(stdout(&output).contains("1 ran tuned"), "{}", stdout(&output));
-    let output = at(&state).args(["explain", &format!("{LINE} -F 1"), "--device", "vulkan"]).output().unwrap();
-    assert!(stdout(&output).contains("im2col_gemm g64x64x1") && stdout(&output).contains("tuned"), "{}", stdout(&output));
+    let output =
+        at(&state).args(["explain", &format!("{LINE} -F 1"), "--device", "vulkan"]).output().unwrap();
+    assert!(
+        stdout(&output).contains("im2col_gemm g64x64x1") && stdout(&output).contains("tuned"),
+        "{}",
+        stdout(&output)
+    );
 
     let driver = record["driver"].as_str().unwrap().to_string();
     let older = good.replace(&driver, "an older driver");
@@ -139,12 +145,14 @@ fn a_hang_costs_one_configuration_and_what_is_wrong_is_never_kept() {
     let output = at(&state).args(args).env("WAVE32_INJECT", "hang:im2col_gemm g64x64").output().unwrap();
     let told = report(&output);
     let failed = told["problems"][0]["failed"].as_array().unwrap();
-    let is_hang = |f: &&Value| f["verdict"] == "HANG" && f["plan"].as_str().unwrap().starts_with("im2col_gemm g64x64");
+    let is_hang =
+        |f: &&Value| f["verdict"] == "HANG" && f["plan"].as_str().unwrap().starts_with("im2col_gemm g64x64");
     assert_eq!((failed.iter().filter(is_hang).count(), failed.len()), (1, 1), "{told:#}");
     assert_eq!((&told["kept"], output.status.code()), (&1.into(), Some(1)), "{told:#}");
     assert!(told["problems"][0]["timed"].as_u64().unwrap() > 3, "{told:#}");
 
-    let output = at(&state).args(args).arg("--again").env("WAVE32_INJECT", "wrong:MIOpenDriver").output().unwrap();
+    let output =
+        at(&state).args(args).arg("--again").env("WAVE32_INJECT", "wrong:MIOpenDriver").output().unwrap();
     let told = report(&output);
     let problem = &told["problems"][0];
     let kept = format!("{} {}", problem["solver"].as_str().unwrap(), problem["config"].as_str().unwrap());

@@ -8,9 +8,11 @@ use wave32_params::{Name, attention as kernel};
 const BLOCK: u64 = 64;
 /// Elements that loads take at once.
 const VECTOR: u64 = 4;
+/// Most elements of a head.
+const MAX_HEAD: u64 = 192;
 /// Room for a head's size, and the variants.
-const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 4] =
-    [(64, kernel::D64), (128, kernel::D128), (192, kernel::D192), (256, kernel::D256)];
+const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 3] =
+    [(64, kernel::D64), (128, kernel::D128), (192, kernel::D192)];
 
 /// Tensors of rank 4: `[batch][head][query or key][element]`.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +58,7 @@ impl Rows {
 /// query's scores: `[batch][head][query]`, contiguous, f32. A query that sees no key gets zeros, and minus infinity there.
 ///
 /// # Errors
-/// `different-sizes`, `element-type`, `head-too-large` (more than 256 elements), `not-in-vectors` (sizes of heads and strides
+/// `different-sizes`, `element-type`, `head-too-large` (more than 192 elements), `not-in-vectors` (sizes of heads and strides
 /// must be multiples of four elements, the innermost dimension dense), `too-many-heads`, `too-many-elements`,
 /// `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn attention(
@@ -88,7 +90,7 @@ pub fn attention(
     if !e.is_multiple_of(VECTOR) || !ev.is_multiple_of(VECTOR) || e == 0 || keys == 0 {
         return refused("not-in-vectors", format!("heads of {e} and {ev} elements, {keys} keys"));
     }
-    let Some((_, names)) = VARIANTS.iter().find(|(room, _)| ev <= *room && e <= 256) else {
+    let Some((_, names)) = VARIANTS.iter().find(|(room, _)| ev <= *room && e <= MAX_HEAD) else {
         return refused("head-too-large", format!("heads of {e} and {ev} elements"));
     };
     let Some(name) = by_float(*names, q.dtype) else {

@@ -1,10 +1,15 @@
 //! Copies between strided views of any types.
 
-use crate::call::{Call, fit, fit_all, fit_inner, read, write};
+use crate::call::{Call, fit, fit_all, fit_inner, range, read, write};
 use crate::{Common, ElementType, Kind, OpError, Queue, View};
-use wave32_params::{Divisors, Name, copy as kernel};
+use wave32_params::{Divisors, Name, copy as kernel, copy_vectors};
+use wave32_solve::Access;
 
 const PER_GROUP: u64 = 256 * 4;
+/// What `kernels/copy_vectors.kern` moves at once.
+const VECTOR: u64 = 16;
+/// From so many bytes on a kernel copies; the device's own command is as good for less.
+const LARGE: u64 = 1 << 20;
 
 /// `to[i] = from[i]`, converted; both have the same sizes and do not overlap. Whole numbers and doubles are
 /// converted exactly; floats become integers by truncation.
@@ -19,7 +24,7 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         return Ok(());
     }
     if from.dtype == to.dtype && from.is_contiguous() && to.is_contiguous() {
-        return Ok(queue.copy(from.address, to.address, from.elements() * from.dtype.size())?);
+        return whole(queue, from, to);
     }
     let wider = if bytes(from) > bytes(to) { from } else { to };
     if !wider.fits(queue.caps()) {
@@ -61,6 +66,31 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         }
         .launch_items(queue, count, PER_GROUP)
     })
+}
+
+/// Both contiguous, of one type.
+fn whole(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError> {
+    let bytes = from.elements() * from.dtype.size();
+    let vectors = bytes / VECTOR;
+    let fits = bytes <= queue.caps().max_range - VECTOR && bytes.is_multiple_of(VECTOR);
+    let places = from.address.is_multiple_of(VECTOR) && to.address.is_multiple_of(VECTOR);
+    let apart = from.address.abs_diff(to.address) >= bytes;
+    if bytes < LARGE || !fits || !places || !apart {
+        return Ok(queue.copy(from.address, to.address, bytes)?);
+    }
+    let buffers = copy_vectors::Buffers {
+        src: range(queue, from.address, vectors, VECTOR, Access::Read)?,
+        dst: range(queue, to.address, vectors, VECTOR, Access::Write)?,
+    };
+    let (start, end) = (fit(buffers.src.at())?, fit(buffers.dst.at())?);
+    Call {
+        kernel: copy_vectors::T,
+        params: copy_vectors::Params { count: fit(vectors)?, from: start, to: end },
+        buffers,
+        flops: 0,
+        bytes: 2 * bytes,
+    }
+    .launch_items(queue, vectors, 256 * u64::from(copy_vectors::VECTORS))
 }
 
 fn bytes(view: &View) -> u64 {

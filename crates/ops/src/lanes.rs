@@ -27,7 +27,11 @@ impl Lanes {
     pub fn new(outs: u64, count: u64, along: bool) -> Self {
         let most = |wanted: u64, limit: u64| wanted.clamp(1, limit).next_power_of_two();
         let (across, down) = if along {
-            let down = most(count, THREADS);
+            let mut down = most(count, THREADS);
+            // Many short rows: a lane that reads more of one leaves less to join.
+            while down > 8 && count < 4 * down && outs / (2 * THREADS / down) >= GROUPS {
+                down /= 2;
+            }
             (THREADS / down, down)
         } else {
             let down = most(count, THREADS / most(outs, 64));

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{close, get, put, random, rounded, stream, values};
-use wave32_ops::{ElementType, copy};
+use rand::Rng;
+use wave32_ops::{ElementType, Queue, View, copy};
 
 #[test]
 fn every_pair_of_types_converts() {
@@ -31,4 +32,27 @@ fn sizes_must_match_and_empty_copies_do_nothing() {
     assert!(copy(&mut stream, &a, &b).unwrap_err().to_string().starts_with("different-sizes"));
     let empty = put(&mut stream, ElementType::F32, &[0, 2], &[2, 1], &[]);
     copy(&mut stream, &empty, &empty).unwrap();
+}
+
+#[test]
+fn large_copies_move_every_bit() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    // Whole vectors, and not; each from a start that is a vector's and one that is not.
+    for (elements, skip) in [(1u64 << 18, 0), ((1 << 18) + 12, 0), ((1 << 18) + 3, 0), (1 << 18, 1)] {
+        let bits: Vec<u8> = (0..4 * elements).map(|_| random.random()).collect();
+        let source = stream.alloc(4 * elements + 16).unwrap() + 4 * skip;
+        let target = stream.alloc(4 * elements + 32).unwrap() + 16;
+        Queue::upload(&mut stream, source, &bits).unwrap();
+        Queue::upload(&mut stream, target - 16, &vec![0xdb; 4 * elements as usize + 32]).unwrap();
+        let view = |address| View::contiguous(address, ElementType::F32, &[elements]).unwrap();
+        copy(&mut stream, &view(source), &view(target)).unwrap();
+        let mut found = vec![0; 4 * elements as usize + 32];
+        Queue::download(&mut stream, target - 16, &mut found).unwrap();
+        assert!(found[16..][..bits.len()] == bits, "{elements} elements, seed {seed}");
+        assert!(
+            found[..16].iter().chain(&found[16 + bits.len()..]).all(|&b| b == 0xdb),
+            "{elements}: past the end"
+        );
+    }
 }

@@ -109,10 +109,13 @@ pub fn by_time(
     stop: &AtomicBool,
 ) -> Result<(Vec<Case>, Device), StartError> {
     let (_, Ready { device, caps }) = Worker::open(&options.launcher, device, &options.limits, stop)?;
-    let none = || StartError::NotOpen(format!("{} has one way to compute each problem: nothing to tune", device.id));
+    let none =
+        || StartError::NotOpen(format!("{} has one way to compute each problem: nothing to tune", device.id));
     let caps = caps.ok_or_else(none)?;
     let seconds = |case: &Case| {
-        wave32_solve::explain(&case.problem, &caps, &options.policy).chosen.map_or(0.0, |(_, seconds)| seconds)
+        wave32_solve::explain(&case.problem, &caps, &options.policy)
+            .chosen
+            .map_or(0.0, |(_, seconds)| seconds)
     };
     let mut cases: Vec<(f64, Case)> = cases.into_iter().map(|case| (seconds(&case), case)).collect();
     cases.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -133,7 +136,10 @@ pub fn run(
     let begin = Instant::now();
     let (worker, Ready { device, caps }) = Worker::open(&options.launcher, device, &options.limits, stop)?;
     let Some(caps) = caps else {
-        return Err(StartError::NotOpen(format!("{} has one way to compute each problem: nothing to tune", device.id)));
+        return Err(StartError::NotOpen(format!(
+            "{} has one way to compute each problem: nothing to tune",
+            device.id
+        )));
     };
     let mut tuner = Tuner {
         options,
@@ -269,12 +275,7 @@ impl Tuner<'_> {
     }
 
     /// Verifies a configuration, then times it and the usual one once more.
-    fn verified(
-        &mut self,
-        case: &Case,
-        candidate: &Candidate,
-        usual: &Candidate,
-    ) -> Result<(f64, f64), No> {
+    fn verified(&mut self, case: &Case, candidate: &Candidate, usual: &Candidate) -> Result<(f64, f64), No> {
         let policy = self.only(candidate);
         let job = Job {
             spec: case.problem.spec(),
@@ -330,7 +331,9 @@ impl Tuner<'_> {
                 let row: Option<Row> = rows.into_iter().next_back();
                 match row {
                     Some(Row { time: Some(times), .. }) => Ok(times.median_ms),
-                    Some(Row { error: Some(error), .. }) => Err(No::Failed(Failure::new(Verdict::Error, error))),
+                    Some(Row { error: Some(error), .. }) => {
+                        Err(No::Failed(Failure::new(Verdict::Error, error)))
+                    }
                     _ => Err(No::Failed(Failure::new(Verdict::Error, "it was not timed"))),
                 }
             }

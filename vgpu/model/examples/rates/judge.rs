@@ -5,8 +5,8 @@ use crate::pool::{Named, name, plans, suite};
 use crate::times::{Asked, Times};
 use std::collections::HashSet;
 use wave32_problem::DType;
-use wave32_solve::rates::total;
 use wave32_solve::Candidate;
+use wave32_solve::rates::total;
 
 /// Plans further from the best one's price are not looked at.
 const SLOWER: f64 = 2.5;
@@ -37,7 +37,9 @@ pub fn main(options: &Options) -> Result<(), String> {
         times.learn(&asked)?;
         let mut ratios = Vec::new();
         let mut errors = Vec::new();
-        println!("| problem | pass | chosen | ms | best | ms | chosen / best |\n|---|---|---|---:|---|---:|---:|");
+        println!(
+            "| problem | pass | chosen | ms | best | ms | chosen / best |\n|---|---|---|---:|---|---:|---:|"
+        );
         for (named, plans) in &judged {
             let simulated = |candidate: &Candidate| {
                 total(&candidate.plan, &caps, |launch| Some(times.get(launch)?.seconds))
