@@ -119,7 +119,8 @@ fn plans_obey_their_limits_and_their_kernels() {
             let policy = Policy { workspace_cap: cap, ..Policy::default() };
             let all = plans(&problem, &caps, &policy);
             assert!(!all.is_empty(), "seed {seed}: {problem}: no plan under {cap:?}");
-            all.iter().for_each(|plan| check(plan, &caps, cap));
+            let most = cap.unwrap_or_else(|| caps.workspace_cap());
+            all.iter().for_each(|plan| check(plan, &caps, Some(most)));
             assert_eq!(all, plans(&problem, &caps, &policy), "seed {seed}: {problem}: two answers");
             let chosen = plan(&problem, &caps, &policy).expect("there are plans");
             assert_eq!(chosen, all[0], "seed {seed}: {problem}");
@@ -263,6 +264,23 @@ fn what_is_too_large_is_refused_by_name() {
     }
     let text = explanation.to_string();
     assert!(text.contains("tensor-too-large") && text.contains("no plan"), "{text}");
+}
+
+#[test]
+fn the_default_cap_is_an_eighth_of_the_memory_and_no_more_than_512_mib() {
+    let of = |memory_bytes: u64| DeviceCaps { memory_bytes, ..caps() };
+    assert_eq!(of(8 << 30).workspace_cap(), 512 << 20);
+    assert_eq!(of(2 << 30).workspace_cap(), 256 << 20);
+    let spec =
+        ConvSpec { n: 64, c: 256, h: 56, w: 56, k: 256, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
+    let problem = ConvProblem::new(spec).unwrap();
+    let most = |caps: &DeviceCaps, workspace_cap| {
+        let policy = Policy { workspace_cap, ..Policy::default() };
+        plans(&problem, caps, &policy).iter().map(|plan| plan.workspace_bytes).max().unwrap()
+    };
+    let (large, small) = (most(&of(8 << 30), None), most(&of(256 << 20), None));
+    assert!(small <= 32 << 20 && 32 << 20 < large && large <= 512 << 20, "{small}, {large}");
+    assert_eq!(most(&of(256 << 20), Some(512 << 20)), large, "what is asked for counts");
 }
 
 /// A batch of any size has plans, of parts that the device binds.
