@@ -135,7 +135,7 @@ fn a_hang_costs_one_configuration_and_what_is_wrong_is_never_kept() {
         return;
     }
     let state = folder("tune-faults");
-    let args = ["tune", "--json", LINE, "--direction", "fwd", "--time", "1", "--deadline", "4"];
+    let args = ["tune", "--json", LINE, "--direction", "fwd", "--time", "1.5", "--deadline", "12"];
     let output = at(&state).args(args).env("WAVE32_INJECT", "hang:im2col_gemm g64x64").output().unwrap();
     let told = report(&output);
     let failed = told["problems"][0]["failed"].as_array().unwrap();

@@ -13,6 +13,9 @@ const HEAD: &str = "\
 # variant, compiler, workgroups a WGP holds; clocks of one alone, and for each unit of its work; of one among many, the same.
 ";
 
+/// Logarithms of a price over the simulated time that are shown.
+const FAR: f64 = 0.3;
+
 pub fn main(options: &Options) -> Result<(), String> {
     let mut rows: BTreeMap<(String, &str), Rates> = BTreeMap::new();
     for &(name, compiler) in &options.compilers {
@@ -28,16 +31,29 @@ pub fn main(options: &Options) -> Result<(), String> {
                 .iter()
                 .filter_map(|one| Some((Shape::new(&one.launch, &caps), times.get(&one.launch)?)))
                 .collect();
-            let (rates, residuals) = fit(&told, &caps)?;
+            let Some(resident) = told.iter().filter_map(|(_, told)| told.resident).max() else {
+                eprintln!("{name} {variant}: left out, no launch told how many workgroups fit");
+                continue;
+            };
+            let (rates, residuals) = fit(&told, resident as u32, &caps)?;
             let worst = residuals.iter().map(|r| r.abs()).fold(0.0, f64::max);
             let mean = (residuals.iter().map(|r| r * r).sum::<f64>() / residuals.len() as f64).sqrt();
             eprintln!("{name} {variant:<28} {} launches, error {mean:.3}, worst {worst:.3}", told.len());
+            for ((shape, told), residual) in told.iter().zip(&residuals).filter(|(_, r)| r.abs() > FAR) {
+                eprintln!("    {residual:+.2}: {shape:?}, {:.1} us", told.seconds * 1e6);
+            }
             errors.extend(residuals);
             rows.insert((variant.clone(), name), rates);
         }
         let mean = (errors.iter().map(|r| r * r).sum::<f64>() / errors.len().max(1) as f64).sqrt();
         eprintln!("{name}: error of all (natural logarithm, root mean square) {mean:.3}");
     }
+    // A variant is priced for both or for none.
+    let counts = rows.keys().fold(BTreeMap::new(), |mut counts: BTreeMap<String, usize>, (variant, _)| {
+        *counts.entry(variant.clone()).or_default() += 1;
+        counts
+    });
+    rows.retain(|(variant, _), _| counts[variant] == options.compilers.len());
     let mut text = HEAD.to_string();
     for ((variant, compiler), Rates { resident, alone: [a0, a1], busy: [b0, b1] }) in rows {
         let cells = [a0, a1, b0, b1].map(rounded).join("\t");
@@ -55,9 +71,7 @@ fn rounded(value: f64) -> String {
 }
 
 /// The rates of a variant, and the logarithms of what they say over what was told.
-fn fit(told: &[(Shape, Told)], caps: &DeviceCaps) -> Result<(Rates, Vec<f64>), String> {
-    let resident = told.iter().filter_map(|(_, told)| told.resident).max();
-    let resident = resident.ok_or("no launch told how many workgroups fit")? as u32;
+fn fit(told: &[(Shape, Told)], resident: u32, caps: &DeviceCaps) -> Result<(Rates, Vec<f64>), String> {
     let of = |p: &[f64; 4]| {
         let [a0, a1, b0, b1] = p.map(f64::exp);
         Rates { resident, alone: [a0, a1], busy: [b0, b1] }

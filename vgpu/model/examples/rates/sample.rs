@@ -36,8 +36,10 @@ pub fn sample(options: &Options, caps: &DeviceCaps) -> Result<BTreeMap<String, V
     // The variants with the fewest launches choose first: a grid tells a variant only where no other has it.
     let mut order: Vec<_> = pool.into_iter().collect();
     order.sort_by_key(|(name, pool)| (pool.len(), name.clone()));
-    for (name, mut pool) in order {
-        pool.retain(|asked| taken.get(&asked.launch.grid).is_none_or(|other| *other == name));
+    for (name, pool) in order {
+        let is_free = |asked: &&Asked| taken.get(&asked.launch.grid).is_none_or(|other| *other == name);
+        let free: Vec<Asked> = pool.iter().filter(is_free).cloned().collect();
+        let pool = if free.is_empty() { pool } else { free };
         let chosen = spread(pool, caps);
         for asked in &chosen {
             taken.insert(asked.launch.grid, name.clone());
