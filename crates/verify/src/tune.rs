@@ -204,6 +204,11 @@ fn named(candidate: &Candidate) -> String {
     format!("{} {}", candidate.plan.solver, candidate.plan.config)
 }
 
+/// The kernel of most work.
+fn largest(candidate: &Candidate) -> Option<&str> {
+    candidate.plan.launches.iter().max_by_key(|launch| launch.flops).map(|launch| launch.kernel.as_str())
+}
+
 impl Tuner<'_> {
     fn problem(&mut self, case: &Case, share: Instant, tuning: &mut Tuning) -> Result<(), Ended> {
         let mut all = candidates(&case.problem, &self.caps, &self.options.policy);
@@ -225,7 +230,12 @@ impl Tuner<'_> {
         let mut least = usual_ms.unwrap_or(f64::INFINITY);
         let mut times = Vec::new();
         let mut over = None;
+        // What hangs or crashes once does it with other splits too.
+        let mut bad: Vec<&Candidate> = Vec::new();
         for candidate in &all[1..] {
+            if bad.iter().any(|bad| largest(bad) == largest(candidate)) {
+                continue;
+            }
             // Verifying takes time too: a third of the share is kept for it.
             let now = Instant::now();
             if now + share.saturating_duration_since(now) / 3 >= share {
@@ -236,7 +246,12 @@ impl Tuner<'_> {
                     times.push((ms, candidate));
                     least = least.min(ms);
                 }
-                Err(No::Failed(failure)) => note(candidate, failure),
+                Err(No::Failed(failure)) => {
+                    if failure.verdict.spoils_device() && failure.verdict != Verdict::Error {
+                        bad.push(candidate);
+                    }
+                    note(candidate, failure);
+                }
                 Err(No::Ended(Ended::TimeLimit)) => {
                     over = Some(Ended::TimeLimit);
                     break;
