@@ -44,8 +44,12 @@ fn generate() -> Result<(), String> {
         .collect();
     writeln!(text, "pub(crate) const COUNTS: &[(&str, u32, u32)] = &[{counts}];")
         .map_err(|e| e.to_string())?;
-    writeln!(text, "/// A hash of all kernel sources and of their table.\npub const SOURCES: u64 = {:#x};", hash(&kernels)?)
-        .map_err(|e| e.to_string())?;
+    writeln!(
+        text,
+        "/// A hash of all kernel sources and of their table.\npub const SOURCES: u64 = {:#x};",
+        hash(&kernels)?
+    )
+    .map_err(|e| e.to_string())?;
     let out = Path::new(&variable("OUT_DIR")?).join("kernels.rs");
     fs::write(&out, text).map_err(|e| format!("{}: {e}", out.display()))
 }

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use wave32_cards::{Board, NameError};
-use wave32_model::{Effort, Model, ModelCard, PlanTime};
 use wave32_device::tuned;
+use wave32_model::{Effort, Model, ModelCard, PlanTime};
 use wave32_problem::{Problem, parse_line};
 use wave32_solve::{Compiler, DeviceCaps, Plan, Policy, explain, usual_boards};
 
@@ -56,7 +56,10 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             let explanation = explain(problem, caps, &policy);
             let modelled = match (models.get(index), &explanation.chosen) {
                 (Some(model), Some((plan, _))) => {
-                    let llvms = DeviceCaps { compiler: Compiler::of(model.card().target, Compiler::Llvm), ..caps.clone() };
+                    let llvms = DeviceCaps {
+                        compiler: Compiler::of(model.card().target, Compiler::Llvm),
+                        ..caps.clone()
+                    };
                     let llvms = wave32_solve::plan(problem, &llvms, &policy)?;
                     Some(modelled(model, target, &args.line, number, [&llvms, plan])?)
                 }

@@ -84,7 +84,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let id = look(&stop)?.gpu(&args.device)?.device.id.clone();
     let (cases, device) = by_time(cases, &id, &options, &stop).map_err(ended_early)?;
     let info = info(&device);
-    let path = tuned::path(&info).context("neither XDG_STATE_HOME nor HOME is set: there is no place for the file")?;
+    let path = tuned::path(&info)
+        .context("neither XDG_STATE_HOME nor HOME is set: there is no place for the file")?;
     let _lock = lock(&path)?;
     let known = known(&path, &info);
     let all = cases.len();
@@ -124,7 +125,8 @@ fn ended_early(error: StartError) -> anyhow::Error {
 
 fn options(args: &Args) -> Result<Options> {
     let seconds = |name: &str, value: f64, most: f64| {
-        let found = Duration::try_from_secs_f64(value).ok().filter(|d| !d.is_zero() && d.as_secs_f64() <= most);
+        let found =
+            Duration::try_from_secs_f64(value).ok().filter(|d| !d.is_zero() && d.as_secs_f64() <= most);
         found.with_context(|| format!("{name}: must be a number above 0, at most a day"))
     };
     let deadline = seconds(&format!("--deadline {}", args.deadline), args.deadline, DAY)?;
@@ -171,7 +173,12 @@ fn network(path: &Path, batch: Option<i64>) -> Result<Vec<Entry>> {
     let found = layers::layers(&onnx::read(path)?, &Given { batch, ..Given::default() });
     let entry = |layer: layers::Layer| {
         let problem = layer.problem.ok()?;
-        Some(Entry { label: layer.name, layers: 1, problem: problem.into(), directions: vec![Direction::Forward] })
+        Some(Entry {
+            label: layer.name,
+            layers: 1,
+            problem: problem.into(),
+            directions: vec![Direction::Forward],
+        })
     };
     Ok(found.into_iter().filter_map(entry).collect())
 }
@@ -207,7 +214,9 @@ fn lock(path: &Path) -> Result<File> {
     let file = File::options().create(true).append(true).open(path.with_extension("lock")).map_err(lost)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => bail!("another `wave32 tune` measures this device now; wait until it has ended"),
+        Err(TryLockError::WouldBlock) => {
+            bail!("another `wave32 tune` measures this device now; wait until it has ended")
+        }
         Err(TryLockError::Error(error)) => Err(lost(error).into()),
     }
 }
@@ -244,9 +253,12 @@ fn text(report: &Report, path: &Path, kept: usize, skipped: usize) -> String {
         let best = if best == entry.usual { "the same".into() } else { best };
         let usual = entry.usual_ms.map_or("failed".into(), figure);
         let cells = [label.as_str(), pass, dtype, &entry.usual, &usual, &best, &figure(entry.ms)];
-        table.row(cells.map(String::from).into_iter().chain([gain.map_or("-".into(), |gain| format!("{gain:.2}"))]));
+        table.row(
+            cells.map(String::from).into_iter().chain([gain.map_or("-".into(), |gain| format!("{gain:.2}"))]),
+        );
     }
-    let mut text = format!("{} {} ({})\n\n{table}", report.device.id, report.device.name, report.device.driver);
+    let mut text =
+        format!("{} {} ({})\n\n{table}", report.device.id, report.device.name, report.device.driver);
     for Tuning { line, failed, .. } in &report.problems {
         for failure in failed {
             text += &format!("{} {}: {} on {line}\n", failure.verdict.name(), failure.plan, failure.detail);

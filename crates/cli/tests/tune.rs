@@ -83,14 +83,24 @@ fn what_was_measured_is_what_runs_and_damage_is_left_aside() {
     let good = record.to_string();
     std::fs::write(&path, &good).unwrap();
     let (row, said) = benched(&state, false);
-    assert_eq!((&row["solver"], &row["config"], &row["tuned"]), (&"direct".into(), &"o1t0".into(), &true.into()), "{row:#}");
+    assert_eq!(
+        (&row["solver"], &row["config"], &row["tuned"]),
+        (&"direct".into(), &"o1t0".into(), &true.into()),
+        "{row:#}"
+    );
     assert_eq!(said, "");
     let (row, said) = benched(&state, true);
     assert_eq!((&row["tuned"], said.as_str()), (&false.into(), ""), "{row:#}");
-    let output = at(&state).args(["verify", LINE, "--direction", "fwd", "--device", "vulkan"]).output().unwrap();
+    let output =
+        at(&state).args(["verify", LINE, "--direction", "fwd", "--device", "vulkan"]).output().unwrap();
     assert!(stdout(&output).contains("1 ran tuned"), "{}", stdout(&output));
-    let output = at(&state).args(["explain", &format!("{LINE} -F 1"), "--device", "vulkan"]).output().unwrap();
-    assert!(stdout(&output).contains("plan: direct o1t0") && stdout(&output).contains("tuned"), "{}", stdout(&output));
+    let output =
+        at(&state).args(["explain", &format!("{LINE} -F 1"), "--device", "vulkan"]).output().unwrap();
+    assert!(
+        stdout(&output).contains("plan: direct o1t0") && stdout(&output).contains("tuned"),
+        "{}",
+        stdout(&output)
+    );
 
     let driver = record["driver"].as_str().unwrap().to_string();
     let older = good.replace(&driver, "an older driver");
@@ -146,7 +156,8 @@ fn a_hang_costs_one_configuration_and_what_is_wrong_is_never_kept() {
     assert_eq!((&told["kept"], output.status.code()), (&1.into(), Some(1)), "{told:#}");
     assert!(told["problems"][0]["timed"].as_u64().unwrap() > 2, "{told:#}");
 
-    let output = at(&state).args(args).arg("--again").env("WAVE32_INJECT", "wrong:MIOpenDriver").output().unwrap();
+    let output =
+        at(&state).args(args).arg("--again").env("WAVE32_INJECT", "wrong:MIOpenDriver").output().unwrap();
     let told = report(&output);
     let problem = &told["problems"][0];
     let kept = format!("{} {}", problem["solver"].as_str().unwrap(), problem["config"].as_str().unwrap());

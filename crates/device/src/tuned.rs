@@ -81,7 +81,8 @@ impl Record {
             Err(error) => return Err(format!("it cannot be read: {error}")),
             Ok(bytes) => bytes,
         };
-        let record: Self = serde_json::from_slice(&bytes).map_err(|error| format!("it is damaged: {error}"))?;
+        let record: Self =
+            serde_json::from_slice(&bytes).map_err(|error| format!("it is damaged: {error}"))?;
         let here = Self::new(info);
         let differs = |what: &str, was: &str, is: &str| {
             Err(format!("it was measured with another {what} ({was}; here is {is}); run `wave32 tune` again"))
@@ -122,10 +123,12 @@ pub fn path(info: &DeviceInfo) -> Option<PathBuf> {
         absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))
     };
     let name: String = info.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let short: String = name.to_lowercase().split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-");
-    let hash = info.name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
+    let short: String =
+        name.to_lowercase().split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-");
+    let hash = info
+        .name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     let short: String = short.chars().take(48).collect();
     Some(base?.join("wave32/tuned").join(format!("{}-{short}-{:08x}.json", route(&info.id), hash as u32)))
 }
@@ -220,6 +223,9 @@ mod tests {
     fn names_make_files() {
         let Some(path) = path(&info()) else { return };
         let name = path.file_name().unwrap().to_str().unwrap();
-        assert!(name.starts_with("vulkan-amd-radeon-rx-5700-xt-radv-navi10-") && name.ends_with(".json"), "{name}");
+        assert!(
+            name.starts_with("vulkan-amd-radeon-rx-5700-xt-radv-navi10-") && name.ends_with(".json"),
+            "{name}"
+        );
     }
 }

@@ -35,7 +35,9 @@ pub fn candidates<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) 
     }
     found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     let is_first = |candidate: &Candidate| {
-        first.as_ref().is_some_and(|(_, (name, config))| (candidate.plan.solver, &candidate.plan.config) == (*name, config))
+        first.as_ref().is_some_and(|(_, (name, config))| {
+            (candidate.plan.solver, &candidate.plan.config) == (*name, config)
+        })
     };
     if let Some(at) = found.iter().position(is_first) {
         found[..=at].rotate_right(1);

@@ -166,9 +166,12 @@ mod tests {
     #[test]
     fn bad_rows_are_named() {
         assert_eq!(read("# head\na\taco\t1\t2\t3\t4\t5\n").unwrap()["a"][0].unwrap().busy, [4.0, 5.0]);
-        for bad in
-            ["a\taco\t1\t2\t3\t4", "a\tgcc\t1\t2\t3\t4\t5", "a\taco\t0\t2\t3\t4\t5", "a\taco\t1\tNaN\t3\t4\t5"]
-        {
+        for bad in [
+            "a\taco\t1\t2\t3\t4",
+            "a\tgcc\t1\t2\t3\t4\t5",
+            "a\taco\t0\t2\t3\t4\t5",
+            "a\taco\t1\tNaN\t3\t4\t5",
+        ] {
             assert!(read(bad).is_err_and(|error| error.contains(bad)), "{bad}");
         }
     }
@@ -176,7 +179,10 @@ mod tests {
     #[test]
     fn the_table_is_well_formed() {
         for (variant, both) in TABLE.iter() {
-            assert!(wave32_params::variants::find(variant).is_some(), "{variant} is no variant; `make rates`");
+            assert!(
+                wave32_params::variants::find(variant).is_some(),
+                "{variant} is no variant; `make rates`"
+            );
             assert!(both.iter().all(Option::is_some), "{variant} lacks a compiler; `make rates`");
         }
     }

@@ -62,7 +62,8 @@ pub fn tuned<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) -> Op
     let (only, config) = (Some(choice.solver.clone()), Some(choice.config.clone()));
     let rows = problem.rows(caps, &Policy { only, config, ..policy.clone() });
     // A solver or a configuration that is not there any more, or needs too much workspace, leaves the choice to the model.
-    let mut found = rows.into_iter().filter(|(name, _)| *name == choice.solver).find_map(|(_, row)| row.ok())?;
+    let mut found =
+        rows.into_iter().filter(|(name, _)| *name == choice.solver).find_map(|(_, row)| row.ok())?;
     found.plan.tuned = true;
     Some(found)
 }

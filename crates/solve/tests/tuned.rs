@@ -50,14 +50,21 @@ fn a_policy_and_what_is_not_there_any_more_leave_the_choice_to_the_model() {
         Policy { workspace_cap: Some(0), ..Policy::default() },
     ] {
         let plan = planned(&caps, &policy);
-        assert!(!plan.tuned && plan.workspace_bytes <= policy.workspace_cap.unwrap_or(u64::MAX), "{policy:?}");
+        assert!(
+            !plan.tuned && plan.workspace_bytes <= policy.workspace_cap.unwrap_or(u64::MAX),
+            "{policy:?}"
+        );
     }
 }
 
 #[test]
 fn candidates_are_all_configurations_the_chosen_first() {
     let caps = DeviceCaps::of(usual_boards()[1]);
-    for line in [LINE, "MIOpenDriver conv -n 1 -c 3 -H 33 -W 31 -k 8 -y 3 -x 3 -F 7", "MIOpenDriver gemm -m 64 -k 64 -n 64"] {
+    for line in [
+        LINE,
+        "MIOpenDriver conv -n 1 -c 3 -H 33 -W 31 -k 8 -y 3 -x 3 -F 7",
+        "MIOpenDriver gemm -m 64 -k 64 -n 64",
+    ] {
         for problem in parse_line(line).unwrap() {
             let all = candidates(&problem, &caps, &Policy::default());
             let chosen = plan(&problem, &caps, &Policy::default()).unwrap();
@@ -65,7 +72,11 @@ fn candidates_are_all_configurations_the_chosen_first() {
             let names: Vec<_> = all.iter().map(|c| (c.plan.solver, c.plan.config.clone())).collect();
             for (index, (solver, config)) in names.iter().enumerate() {
                 assert!(!names[..index].contains(&names[index]), "{problem}: {solver} {config} twice");
-                let policy = Policy { only: Some((*solver).into()), config: Some(config.clone()), ..Policy::default() };
+                let policy = Policy {
+                    only: Some((*solver).into()),
+                    config: Some(config.clone()),
+                    ..Policy::default()
+                };
                 assert_eq!(plan(&problem, &caps, &policy).unwrap(), all[index].plan, "{problem}");
             }
             for one in ranked(&problem, &caps, &Policy::default()) {

@@ -114,10 +114,13 @@ pub fn by_time(
     stop: &AtomicBool,
 ) -> Result<(Vec<Case>, Device), StartError> {
     let (_, Ready { device, caps }) = Worker::open(&options.launcher, device, &options.limits, stop)?;
-    let none = || StartError::NotOpen(format!("{} has one way to compute each problem: nothing to tune", device.id));
+    let none =
+        || StartError::NotOpen(format!("{} has one way to compute each problem: nothing to tune", device.id));
     let caps = caps.ok_or_else(none)?;
     let seconds = |case: &Case| {
-        wave32_solve::explain(&case.problem, &caps, &options.policy).chosen.map_or(0.0, |(_, seconds)| seconds)
+        wave32_solve::explain(&case.problem, &caps, &options.policy)
+            .chosen
+            .map_or(0.0, |(_, seconds)| seconds)
     };
     let mut cases: Vec<(f64, Case)> = cases.into_iter().map(|case| (seconds(&case), case)).collect();
     cases.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -138,7 +141,10 @@ pub fn run(
     let begin = Instant::now();
     let (worker, Ready { device, caps }) = Worker::open(&options.launcher, device, &options.limits, stop)?;
     let Some(caps) = caps else {
-        return Err(StartError::NotOpen(format!("{} has one way to compute each problem: nothing to tune", device.id)));
+        return Err(StartError::NotOpen(format!(
+            "{} has one way to compute each problem: nothing to tune",
+            device.id
+        )));
     };
     let mut tuner = Tuner {
         options,
@@ -338,7 +344,11 @@ impl Tuner<'_> {
     fn time(&mut self, case: &Case, candidate: &Candidate, least: f64) -> Result<f64, No> {
         let ms = self.time_runs(case, candidate, FEW)?;
         let runs = (FILL * 1e3 / ms.max(1e-6)) as u32;
-        if runs <= FEW || ms > NEAR * least { Ok(ms) } else { self.time_runs(case, candidate, runs.min(MANY)) }
+        if runs <= FEW || ms > NEAR * least {
+            Ok(ms)
+        } else {
+            self.time_runs(case, candidate, runs.min(MANY))
+        }
     }
 
     fn time_runs(&mut self, case: &Case, candidate: &Candidate, runs: u32) -> Result<f64, No> {
@@ -361,7 +371,9 @@ impl Tuner<'_> {
                 let row: Option<Row> = rows.into_iter().next_back();
                 match row {
                     Some(Row { time: Some(times), .. }) => Ok(times.median_ms),
-                    Some(Row { error: Some(error), .. }) => Err(No::Failed(Failure::new(Verdict::Error, error))),
+                    Some(Row { error: Some(error), .. }) => {
+                        Err(No::Failed(Failure::new(Verdict::Error, error)))
+                    }
                     _ => Err(No::Failed(Failure::new(Verdict::Error, "it was not timed"))),
                 }
             }

@@ -252,7 +252,8 @@ impl<'a> Cheapest<'a> {
     pub fn offer(&mut self, plan: Result<Plan, Refusal>) {
         match plan {
             Ok(plan) => {
-                OFFERED.with_borrow_mut(|offered| offered.as_mut().map(|all| all.insert(plan.config.clone())));
+                OFFERED
+                    .with_borrow_mut(|offered| offered.as_mut().map(|all| all.insert(plan.config.clone())));
                 let cost = cost(&plan, self.caps);
                 if self.best.as_ref().is_none_or(|(_, least)| cost < *least) {
                     self.best = Some((plan, cost));

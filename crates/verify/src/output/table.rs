@@ -93,7 +93,10 @@ fn tuned(report: &Report, out: &mut String) -> std::fmt::Result {
     if count == 0 {
         return Ok(());
     }
-    writeln!(out, "\n{count} ran tuned: as `wave32 tune` measured it to be the fastest (WAVE32_TUNE=0: as the model chooses)")
+    writeln!(
+        out,
+        "\n{count} ran tuned: as `wave32 tune` measured it to be the fastest (WAVE32_TUNE=0: as the model chooses)"
+    )
 }
 
 /// What was not compared output by output, and what that leaves, with one example.

@@ -67,7 +67,8 @@ pub fn main(options: &Options) -> Result<(), String> {
 
 /// Clocks of a WGP for a step of a tile's reduction at the peak rate; none for what is no tile.
 fn peak(variant: &str) -> Option<f64> {
-    let variant = variants::find(variant).filter(|v| ["BM", "BN", "BK"].iter().all(|d| v.defines.contains_key(*d)))?;
+    let variant =
+        variants::find(variant).filter(|v| ["BM", "BN", "BK"].iter().all(|d| v.defines.contains_key(*d)))?;
     // Two multiply-adds an instruction where f16 is packed.
     let packed = if variant.defines.contains_key("HALF") { 2.0 } else { 1.0 };
     Some((variant.define("BM") * variant.define("BN")) as f64 / 128.0 / packed)
@@ -80,7 +81,12 @@ fn rounded(value: f64) -> String {
 }
 
 /// The rates of a variant, and the logarithms of what they say over what was told.
-fn fit(told: &[(Shape, Told)], resident: u32, peak: Option<f64>, caps: &DeviceCaps) -> Result<(Rates, Vec<f64>), String> {
+fn fit(
+    told: &[(Shape, Told)],
+    resident: u32,
+    peak: Option<f64>,
+    caps: &DeviceCaps,
+) -> Result<(Rates, Vec<f64>), String> {
     let of = |p: &[f64; 4]| {
         let [a0, a1, b0, b1] = p.map(f64::exp);
         Rates { resident, alone: [a0, a1], busy: [b0, b1] }
@@ -97,7 +103,8 @@ fn fit(told: &[(Shape, Told)], resident: u32, peak: Option<f64>, caps: &DeviceCa
             let below = (peak.ln() - p[3]).max(peak.ln() - p[1]).max(0.0);
             10.0 * below * below + 0.02 * (p[3] - (peak / 0.75).ln()).powi(2)
         });
-        rate + residuals(&of(p)).iter().map(|r| r * r).sum::<f64>() + 0.002 * near.iter().map(|n| n * n).sum::<f64>()
+        rate + residuals(&of(p)).iter().map(|r| r * r).sum::<f64>()
+            + 0.002 * near.iter().map(|n| n * n).sum::<f64>()
     };
     let clock = f64::from(caps.clock_mhz) * 1e6;
     let mean = |of: &dyn Fn(&(Shape, Told)) -> f64| {

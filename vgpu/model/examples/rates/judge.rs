@@ -44,7 +44,9 @@ pub fn main(options: &Options) -> Result<(), String> {
         times.learn(&asked)?;
         let mut ratios = Vec::new();
         let mut errors = Vec::new();
-        println!("| problem | pass | chosen | ms | best | ms | chosen / best |\n|---|---|---|---:|---|---:|---:|");
+        println!(
+            "| problem | pass | chosen | ms | best | ms | chosen / best |\n|---|---|---|---:|---|---:|---:|"
+        );
         for (named, plans) in &judged {
             let simulated = |candidate: &Candidate| {
                 total(&candidate.plan, &caps, |launch| Some(times.get(launch)?.seconds))

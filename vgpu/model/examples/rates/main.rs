@@ -54,12 +54,13 @@ impl Options {
             words.get(at + 1).cloned()
         };
         let number = |name: &str, usual: usize| {
-            value(name).map_or(Ok(usual), |text| text.parse().map_err(|_| format!("{name} {text}: no number")))
+            value(name)
+                .map_or(Ok(usual), |text| text.parse().map_err(|_| format!("{name} {text}: no number")))
         };
         let id = value("--card").unwrap_or_else(|| "rx5700xt".into());
-        let compilers = COMPILERS.into_iter().filter(|(name, _)| {
-            value("--compiler").is_none_or(|wanted| wanted == *name)
-        });
+        let compilers = COMPILERS
+            .into_iter()
+            .filter(|(name, _)| value("--compiler").is_none_or(|wanted| wanted == *name));
         Ok(Self {
             launcher: value("--launcher").unwrap_or_else(|| "target/vgpu/wave32-vgpu".into()).into(),
             cache: value("--cache").unwrap_or_else(|| "target/rates.jsonl".into()).into(),
@@ -79,7 +80,10 @@ fn main() -> ExitCode {
         Some("fit") => Options::parse(&words).and_then(|options| fit::main(&options)),
         Some("judge") => Options::parse(&words).and_then(|options| judge::main(&options)),
         Some("__aco") if words.len() == 2 => times::aco_child(Path::new(&words[1])),
-        _ => Err("fit or judge, and --launcher, --cache, --card, --out, --compiler, --only, --most, --rivals".into()),
+        _ => {
+            Err("fit or judge, and --launcher, --cache, --card, --out, --compiler, --only, --most, --rivals"
+                .into())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

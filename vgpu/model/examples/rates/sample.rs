@@ -28,7 +28,8 @@ pub fn sample(options: &Options, caps: &DeviceCaps) -> Result<BTreeMap<String, V
             let all = plans(&named.problem, caps, SLOWER);
             if index % NEARBY.0 == NEARBY.1 {
                 for candidate in rivals(all.clone(), NEARBY.2) {
-                    for launch in candidate.plan.launches.iter().filter(|l| l.kernel.contains(&options.only)) {
+                    for launch in candidate.plan.launches.iter().filter(|l| l.kernel.contains(&options.only))
+                    {
                         let near = near.entry(launch.kernel.clone()).or_default();
                         if near.len() < EACH && instructions(launch) < 4.0 * MOST {
                             near.push(Asked::new(&candidate.plan, launch));
@@ -73,7 +74,9 @@ fn instructions(launch: &Launch) -> f64 {
             let tile = variants::find(&launch.kernel).map_or(1, |v| v.define("BM") * v.define("BN"));
             1.3 * depth as f64 * tile as f64 / 32.0
         }
-        Model::Scalar { multiply_adds } | Model::Rows { multiply_adds } => multiply_adds as f64 / groups / 4.0,
+        Model::Scalar { multiply_adds } | Model::Rows { multiply_adds } => {
+            multiply_adds as f64 / groups / 4.0
+        }
         Model::Stream { bytes } => bytes as f64 / groups / 8.0,
     }
 }

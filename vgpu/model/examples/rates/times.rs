@@ -53,7 +53,14 @@ impl Asked {
         // So small that the queue does not cut it.
         let launch = Launch { flops: 0, bytes: 0, ..self.launch.clone() };
         let config = self.launch.kernel.clone();
-        Ok(Plan { problem, solver: "", config, tuned: false, workspace_bytes: self.workspace, launches: vec![launch] })
+        Ok(Plan {
+            problem,
+            solver: "",
+            config,
+            tuned: false,
+            workspace_bytes: self.workspace,
+            launches: vec![launch],
+        })
     }
 }
 
@@ -116,7 +123,12 @@ impl<'a> Times<'a> {
             Compiler::Aco => aco(self.options, &all, &mut keep)?,
             _ => llvm(self.options, &all, &mut keep)?,
         }
-        eprintln!("{:?}: {} launches simulated in {:.0} s", self.compiler, all.len(), begin.elapsed().as_secs_f64());
+        eprintln!(
+            "{:?}: {} launches simulated in {:.0} s",
+            self.compiler,
+            all.len(),
+            begin.elapsed().as_secs_f64()
+        );
         Ok(())
     }
 }
@@ -183,7 +195,10 @@ fn aco(options: &Options, asked: &[Asked], keep: Keep<'_>) -> Result<(), String>
     let lines: Vec<String> = asked.iter().filter_map(|one| serde_json::to_string(one).ok()).collect();
     std::fs::write(&list, lines.join("\n")).map_err(|e| e.to_string())?;
     let mut command = Command::new(&options.launcher);
-    command.args(["run", "--time", "--sample", "--card", &options.board.id(), "--report"]).arg(&report).arg("--");
+    command
+        .args(["run", "--time", "--sample", "--card", &options.board.id(), "--report"])
+        .arg(&report)
+        .arg("--");
     command.arg(std::env::current_exe().map_err(|e| e.to_string())?).arg("__aco").arg(&list);
     command.env("XDG_CACHE_HOME", folder.path());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -206,7 +221,11 @@ fn aco(options: &Options, asked: &[Asked], keep: Keep<'_>) -> Result<(), String>
     }
     let status = child.wait().map_err(|e| e.to_string())?;
     if !status.success() || seconds.len() != asked.len() {
-        return Err(format!("the virtual card timed {} of {} launches ({status})", seconds.len(), asked.len()));
+        return Err(format!(
+            "the virtual card timed {} of {} launches ({status})",
+            seconds.len(),
+            asked.len()
+        ));
     }
     let text = std::fs::read(&report).map_err(|e| e.to_string())?;
     let report: Report = serde_json::from_slice(&text).map_err(|e| e.to_string())?;
@@ -229,7 +248,8 @@ pub fn aco_child(list: &Path) -> Result<(), String> {
     }
     for line in text.lines() {
         let asked: Asked = serde_json::from_str(line).map_err(|e| e.to_string())?;
-        let seconds = run(device.as_mut(), &asked.plan()?).map_err(|e| format!("{}: {e}", asked.launch.kernel))?;
+        let seconds =
+            run(device.as_mut(), &asked.plan()?).map_err(|e| format!("{}: {e}", asked.launch.kernel))?;
         println!("seconds {seconds:e}");
     }
     Ok(())
