@@ -19,7 +19,7 @@ pub use model::cost;
 pub use plan::{Binding, HasRoles, Launch, Model, Plan, Role};
 pub use policy::Policy;
 pub use solvers::{matmul_solvers, solvers};
+pub use tuned::{Choice, Tuned, key as tuning_key};
 pub use table::{
     Candidate, Explanation, Outcome, Refusal, Row, Solvable, SolveError, Solver, explain, plan, plans, ranked,
 };
-pub use tuned::{Choice, Tuned, key as tuning_key};

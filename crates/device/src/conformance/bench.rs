@@ -64,14 +64,7 @@ pub(super) fn to_bytes(words: &[u32]) -> Vec<u8> {
 /// A plan around fixture launches; its problem is a placeholder that they do not compute.
 pub(super) fn fixture_plan(launches: Vec<Launch>) -> Plan {
     let problem = ConvProblem::new(ConvSpec::default()).expect("the default is a valid problem");
-    Plan {
-        problem: problem.into(),
-        solver: "fixture",
-        config: String::new(),
-        tuned: false,
-        workspace_bytes: 0,
-        launches,
-    }
+    Plan { problem: problem.into(), solver: "fixture", config: String::new(), tuned: false, workspace_bytes: 0, launches }
 }
 
 pub(super) fn spin(fixture: &Fixture, rounds: u32) -> Launch {
