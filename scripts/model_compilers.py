@@ -21,7 +21,8 @@ HEAD = """# Both compilers' code, modelled
 problems of `shapes`. The HIP route runs LLVM's code, the Vulkan route what Mesa's RADV makes by ACO ({driver}). Each time
 is ms from the boost clock with VGPR banks hidden to the game clock with banks exposed. **Nothing was measured.**
 [model_vgpu.md](model_vgpu.md) says what is simulated. How far the model is from real cards, for single kernels: {error}
-([model_error.md](model_error.md)). The ratio is ACO / LLVM at the low ends: above 1, the Vulkan route is slower than the HIP route. Both routes take the same plan.
+([model_error.md](model_error.md)). The ratio is ACO / LLVM at the low ends: above 1, the Vulkan route is slower than the HIP route.
+Each route takes the plan that the table of its compiler makes the best ([model.md](model.md)); where LLVM's is another one, it stands behind ACO's.
 """
 
 
@@ -62,7 +63,10 @@ def main():
                 for which, value in zip(PASSES, told):
                     llvm, aco = value["modelled"]["llvm"], value["modelled"]["aco"]
                     plan = value["explanation"]["chosen"][0]
-                    row = f"| {name} | {which} | {plan['solver']} {plan['config']} | {ends(llvm)} |"
+                    both = f"{plan['solver']} {plan['config']}"
+                    other = value["modelled"]["llvm_plan"]
+                    both += "" if other == both else f" (LLVM: {other})"
+                    row = f"| {name} | {which} | {both} | {ends(llvm)} |"
                     if "missing" in aco:
                         rows.append(f"{row} {aco['missing']} | |")
                         continue

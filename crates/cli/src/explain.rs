@@ -12,7 +12,7 @@ use wave32_cards::{Board, NameError};
 use wave32_device::tuned;
 use wave32_model::{Effort, Model, ModelCard, PlanTime};
 use wave32_problem::{Problem, parse_line};
-use wave32_solve::{DeviceCaps, Plan, Policy, explain, usual_boards};
+use wave32_solve::{Compiler, DeviceCaps, Plan, Policy, explain, usual_boards};
 
 /// Shows the chain of refusals, the plan, bytes and FLOP, and the modelled time.
 #[derive(Debug, clap::Args)]
@@ -55,16 +55,23 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             let Target { name, caps, .. } = target;
             let explanation = explain(problem, caps, &policy);
             let modelled = match (models.get(index), &explanation.chosen) {
-                (Some(model), Some((plan, _))) => Some(modelled(model, target, &args.line, number, plan)?),
+                (Some(model), Some((plan, _))) => {
+                    let llvms = DeviceCaps {
+                        compiler: Compiler::of(model.card().target, Compiler::Llvm),
+                        ..caps.clone()
+                    };
+                    let llvms = wave32_solve::plan(problem, &llvms, &policy)?;
+                    Some(modelled(model, target, &args.line, number, [&llvms, plan])?)
+                }
                 _ => None,
             };
             let mut value = serde_json::json!({ "on": name, "explanation": explanation });
-            if let Some(Modelled { llvm, aco }) = &modelled {
+            if let Some(Modelled { llvm_plan, llvm, aco }) = &modelled {
                 let aco = match aco {
                     Ok(time) => serde_json::to_value(time)?,
                     Err(why) => serde_json::json!({ "missing": why }),
                 };
-                value["modelled"] = serde_json::json!({ "llvm": llvm, "aco": aco });
+                value["modelled"] = serde_json::json!({ "llvm": llvm, "llvm_plan": llvm_plan, "aco": aco });
             }
             values.push(value);
             // On the first device all of it; on the next what differs most: the modelled time.
@@ -83,11 +90,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 _ => format!("on {name}\n{explanation}"),
             };
             texts.push(text);
-            texts.extend(modelled.map(|Modelled { llvm, aco }| match aco {
-                Ok(aco) => format!("{llvm}{aco}  {}\n\n", wave32_model::STATED_ERROR),
+            texts.extend(modelled.map(|Modelled { llvm_plan, llvm, aco }| match aco {
+                Ok(aco) => format!("HIP route: {llvm_plan}\n{llvm}Vulkan route: the plan above\n{aco}  {}\n\n", wave32_model::STATED_ERROR),
                 Err(why) => {
                     format!(
-                        "{llvm}ACO's code (Vulkan route): not modelled, {why}\n  {}\n\n",
+                        "HIP route: {llvm_plan}\n{llvm}ACO's code (Vulkan route): not modelled, {why}\n  {}\n\n",
                         wave32_model::STATED_ERROR
                     )
                 }
@@ -107,16 +114,25 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 
 /// A plan's modelled time by each compiler.
 struct Modelled {
+    /// Solver and configuration that the HIP route takes; that of the Vulkan route is the explained one.
+    llvm_plan: String,
     llvm: PlanTime,
     /// Or why there is none.
     aco: Result<PlanTime, String>,
 }
 
-fn modelled(model: &Model, target: &Target, line: &str, number: usize, plan: &Plan) -> Result<Modelled> {
-    let llvm = model.plan(plan, Effort::SAMPLE)?;
+fn modelled(
+    model: &Model,
+    target: &Target,
+    line: &str,
+    number: usize,
+    [llvms, plan]: [&Plan; 2],
+) -> Result<Modelled> {
+    let llvm = model.plan(llvms, Effort::SAMPLE)?;
+    let llvm_plan = format!("{} {}", llvms.solver, llvms.config);
     let board = target.board.context("a modelled card has a board")?;
     let aco = aco::model(board, model.card(), line, number, plan).map_err(|error| format!("{error:#}"));
-    Ok(Modelled { llvm, aco })
+    Ok(Modelled { llvm_plan, llvm, aco })
 }
 
 /// A model for each card.

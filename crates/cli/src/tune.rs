@@ -248,12 +248,14 @@ fn text(report: &Report, path: &Path, kept: usize, skipped: usize) -> String {
     for Tuning { label, pass, dtype, entry, .. } in &report.problems {
         let Some(entry) = entry else { continue };
         let best = format!("{} {}", entry.solver, entry.config);
-        let gain = entry.usual_ms / entry.ms;
-        gains.push(gain);
+        let gain = entry.usual_ms.map(|usual| usual / entry.ms);
+        gains.extend(gain);
         let best = if best == entry.usual { "the same".into() } else { best };
-        let cells =
-            [label.as_str(), pass, dtype, &entry.usual, &figure(entry.usual_ms), &best, &figure(entry.ms)];
-        table.row(cells.map(String::from).into_iter().chain([format!("{gain:.2}")]));
+        let usual = entry.usual_ms.map_or("failed".into(), figure);
+        let cells = [label.as_str(), pass, dtype, &entry.usual, &usual, &best, &figure(entry.ms)];
+        table.row(
+            cells.map(String::from).into_iter().chain([gain.map_or("-".into(), |gain| format!("{gain:.2}"))]),
+        );
     }
     let mut text =
         format!("{} {} ({})\n\n{table}", report.device.id, report.device.name, report.device.driver);

@@ -25,6 +25,8 @@ fn vulkan() -> bool {
 fn at(state: &Path) -> Command {
     let mut command = with_drivers();
     command.env_remove("WAVE32_TUNE").env("XDG_STATE_HOME", state).env("XDG_CACHE_HOME", state.join("cache"));
+    // A software driver compiles the tiles' kernels for seconds.
+    command.env("WAVE32_SKIP", "gemm_1x1,winograd,igemm_packed,igemm,im2col_gemm");
     command
 }
 
@@ -67,7 +69,7 @@ fn what_was_measured_is_what_runs_and_damage_is_left_aside() {
     assert_eq!(output.status.code(), Some(0), "{told:#}{}", stderr(&output));
     assert_eq!((&told["kept"], &told["ended"]), (&1.into(), &"complete".into()), "{told:#}");
     let problem = &told["problems"][0];
-    assert!(problem["timed"].as_u64().unwrap() > 3 && problem["ms"].as_f64().unwrap() > 0.0, "{told:#}");
+    assert!(problem["timed"].as_u64().unwrap() > 2 && problem["ms"].as_f64().unwrap() > 0.0, "{told:#}");
     let path = file(&state);
     let mut record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let line = problem["line"].as_str().unwrap();
@@ -76,12 +78,16 @@ fn what_was_measured_is_what_runs_and_damage_is_left_aside() {
     assert_eq!(report(&tune(&state, &[LINE, "--direction", "fwd"]))["known_before"], 1);
 
     // Something that the model does not choose.
-    record["plans"][line]["solver"] = "im2col_gemm".into();
-    record["plans"][line]["config"] = "g64x64x1".into();
+    record["plans"][line]["solver"] = "direct".into();
+    record["plans"][line]["config"] = "o1t0".into();
     let good = record.to_string();
     std::fs::write(&path, &good).unwrap();
     let (row, said) = benched(&state, false);
-    assert_eq!((&row["solver"], &row["tuned"]), (&"im2col_gemm".into(), &true.into()), "{row:#}");
+    assert_eq!(
+        (&row["solver"], &row["config"], &row["tuned"]),
+        (&"direct".into(), &"o1t0".into(), &true.into()),
+        "{row:#}"
+    );
     assert_eq!(said, "");
     let (row, said) = benched(&state, true);
     assert_eq!((&row["tuned"], said.as_str()), (&false.into(), ""), "{row:#}");
@@ -91,7 +97,7 @@ fn what_was_measured_is_what_runs_and_damage_is_left_aside() {
     let output =
         at(&state).args(["explain", &format!("{LINE} -F 1"), "--device", "vulkan"]).output().unwrap();
     assert!(
-        stdout(&output).contains("im2col_gemm g64x64x1") && stdout(&output).contains("tuned"),
+        stdout(&output).contains("plan: direct o1t0") && stdout(&output).contains("tuned"),
         "{}",
         stdout(&output)
     );
@@ -141,15 +147,14 @@ fn a_hang_costs_one_configuration_and_what_is_wrong_is_never_kept() {
         return;
     }
     let state = folder("tune-faults");
-    let args = ["tune", "--json", LINE, "--direction", "fwd", "--time", "1", "--deadline", "4"];
-    let output = at(&state).args(args).env("WAVE32_INJECT", "hang:im2col_gemm g64x64").output().unwrap();
+    let args = ["tune", "--json", LINE, "--direction", "fwd", "--time", "1.5", "--deadline", "10"];
+    let output = at(&state).args(args).env("WAVE32_INJECT", "hang:direct o4t3").output().unwrap();
     let told = report(&output);
     let failed = told["problems"][0]["failed"].as_array().unwrap();
-    let is_hang =
-        |f: &&Value| f["verdict"] == "HANG" && f["plan"].as_str().unwrap().starts_with("im2col_gemm g64x64");
+    let is_hang = |f: &&Value| f["verdict"] == "HANG" && f["plan"] == "direct o4t3";
     assert_eq!((failed.iter().filter(is_hang).count(), failed.len()), (1, 1), "{told:#}");
     assert_eq!((&told["kept"], output.status.code()), (&1.into(), Some(1)), "{told:#}");
-    assert!(told["problems"][0]["timed"].as_u64().unwrap() > 3, "{told:#}");
+    assert!(told["problems"][0]["timed"].as_u64().unwrap() > 2, "{told:#}");
 
     let output =
         at(&state).args(args).arg("--again").env("WAVE32_INJECT", "wrong:MIOpenDriver").output().unwrap();

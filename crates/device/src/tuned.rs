@@ -27,8 +27,8 @@ pub struct Entry {
     pub ms: f64,
     /// The model's choice, solver and configuration.
     pub usual: String,
-    /// Its median.
-    pub usual_ms: f64,
+    /// Its median; none where it failed.
+    pub usual_ms: Option<f64>,
     /// Configurations that were timed.
     pub timed: usize,
 }
@@ -174,7 +174,7 @@ mod tests {
             config: "g64x64/1".into(),
             ms: 1.0,
             usual: "direct o4t3".into(),
-            usual_ms: 2.0,
+            usual_ms: Some(2.0),
             timed: 3,
         };
         Record { plans: BTreeMap::from([("MIOpenDriver conv".into(), entry)]), ..Record::new(&info()) }

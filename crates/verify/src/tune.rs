@@ -18,6 +18,11 @@ const MOST: usize = 40;
 const GAIN: f64 = 0.97;
 /// Device time that the runs of one configuration should fill, in seconds.
 const FILL: f64 = 0.03;
+/// Runs that show whether a configuration is worth more of them, and the most that it gets.
+const FEW: u32 = 5;
+const MANY: u32 = 100;
+/// How many times the least time is worth more runs.
+const NEAR: f64 = 1.3;
 /// Faster configurations that are verified, until one passes.
 const TRIES: usize = 3;
 /// What a problem needs at least.
@@ -205,6 +210,11 @@ fn named(candidate: &Candidate) -> String {
     format!("{} {}", candidate.plan.solver, candidate.plan.config)
 }
 
+/// The kernel of most work.
+fn largest(candidate: &Candidate) -> Option<&str> {
+    candidate.plan.launches.iter().max_by_key(|launch| launch.flops).map(|launch| launch.kernel.as_str())
+}
+
 impl Tuner<'_> {
     fn problem(&mut self, case: &Case, share: Instant, tuning: &mut Tuning) -> Result<(), Ended> {
         let mut all = candidates(&case.problem, &self.caps, &self.options.policy);
@@ -215,25 +225,39 @@ impl Tuner<'_> {
             tuning.failed.push(Failed { plan: named(candidate), verdict, detail });
         };
         let usual = &all[0];
-        let usual_ms = match self.time(case, usual) {
-            Ok(ms) => ms,
+        let usual_ms = match self.time(case, usual, f64::INFINITY) {
+            Ok(ms) => Some(ms),
             Err(No::Failed(failure)) => {
                 note(usual, failure);
-                return Ok(());
+                None
             }
             Err(No::Ended(why)) => return Err(why),
         };
-        let mut times = vec![(usual_ms, usual)];
+        let mut least = usual_ms.unwrap_or(f64::INFINITY);
+        let mut times = Vec::new();
         let mut over = None;
+        // What hangs or crashes once does it with other splits too.
+        let mut bad: Vec<&Candidate> = Vec::new();
         for candidate in &all[1..] {
+            if bad.iter().any(|bad| largest(bad) == largest(candidate)) {
+                continue;
+            }
             // Verifying takes time too: a third of the share is kept for it.
             let now = Instant::now();
             if now + share.saturating_duration_since(now) / 3 >= share {
                 break;
             }
-            match self.time(case, candidate) {
-                Ok(ms) => times.push((ms, candidate)),
-                Err(No::Failed(failure)) => note(candidate, failure),
+            match self.time(case, candidate, least) {
+                Ok(ms) => {
+                    times.push((ms, candidate));
+                    least = least.min(ms);
+                }
+                Err(No::Failed(failure)) => {
+                    if failure.verdict.spoils_device() && failure.verdict != Verdict::Error {
+                        bad.push(candidate);
+                    }
+                    note(candidate, failure);
+                }
                 Err(No::Ended(Ended::TimeLimit)) => {
                     over = Some(Ended::TimeLimit);
                     break;
@@ -241,23 +265,23 @@ impl Tuner<'_> {
                 Err(No::Ended(why)) => return Err(why),
             }
         }
-        let timed = times.len();
-        let mut faster: Vec<_> = times.into_iter().filter(|(ms, _)| *ms < GAIN * usual_ms).collect();
+        let timed = times.len() + usize::from(usual_ms.is_some());
+        let gains = |ms: f64, usual_ms: Option<f64>| usual_ms.is_none_or(|usual_ms| ms < GAIN * usual_ms);
+        let mut faster: Vec<_> = times.into_iter().filter(|(ms, _)| gains(*ms, usual_ms)).collect();
         faster.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut entry = Entry {
-            solver: usual.plan.solver.into(),
-            config: usual.plan.config.clone(),
-            ms: usual_ms,
+        let entry = |candidate: &Candidate, ms: f64, usual_ms: Option<f64>| Entry {
+            solver: candidate.plan.solver.into(),
+            config: candidate.plan.config.clone(),
+            ms,
             usual: named(usual),
             usual_ms,
             timed,
         };
+        let mut best = usual_ms.map(|ms| entry(usual, ms, usual_ms));
         for (ms, candidate) in faster.into_iter().take(TRIES) {
-            match self.verified(case, candidate, usual) {
-                Ok((again, usual_again)) if again.max(ms) < GAIN * usual_again.max(usual_ms) => {
-                    entry.solver = candidate.plan.solver.into();
-                    entry.config.clone_from(&candidate.plan.config);
-                    (entry.ms, entry.usual_ms) = (again, usual_again);
+            match self.verified(case, candidate, usual_ms.map(|_| usual)) {
+                Ok((again, usual_again)) if gains(again, usual_again) => {
+                    best = Some(entry(candidate, again.min(ms), usual_again));
                     break;
                 }
                 // Right, and no faster when timed again.
@@ -270,12 +294,17 @@ impl Tuner<'_> {
                 Err(No::Ended(why)) => return Err(why),
             }
         }
-        tuning.entry = Some(entry);
+        tuning.entry = best;
         over.map_or(Ok(()), Err)
     }
 
     /// Verifies a configuration, then times it and the usual one once more.
-    fn verified(&mut self, case: &Case, candidate: &Candidate, usual: &Candidate) -> Result<(f64, f64), No> {
+    fn verified(
+        &mut self,
+        case: &Case,
+        candidate: &Candidate,
+        usual: Option<&Candidate>,
+    ) -> Result<(f64, Option<f64>), No> {
         let policy = self.only(candidate);
         let job = Job {
             spec: case.problem.spec(),
@@ -298,8 +327,9 @@ impl Tuner<'_> {
             return Err(self.failed(Failure::new(outcome.verdict, outcome.detail)));
         }
         self.worker = Some(worker);
-        let again = self.time(case, candidate)?;
-        Ok((again, self.time(case, usual)?))
+        let again = self.time(case, candidate, f64::INFINITY)?;
+        let usual = usual.map(|usual| self.time(case, usual, f64::INFINITY)).transpose()?;
+        Ok((again, usual))
     }
 
     fn only(&self, candidate: &Candidate) -> Policy {
@@ -310,14 +340,24 @@ impl Tuner<'_> {
         }
     }
 
-    /// The median of a configuration, in milliseconds.
-    fn time(&mut self, case: &Case, candidate: &Candidate) -> Result<f64, No> {
+    /// The median of a configuration, in milliseconds: of few runs, and of more where these are near the least.
+    fn time(&mut self, case: &Case, candidate: &Candidate, least: f64) -> Result<f64, No> {
+        let ms = self.time_runs(case, candidate, FEW)?;
+        let runs = (FILL * 1e3 / ms.max(1e-6)) as u32;
+        if runs <= FEW || ms > NEAR * least {
+            Ok(ms)
+        } else {
+            self.time_runs(case, candidate, runs.min(MANY))
+        }
+    }
+
+    fn time_runs(&mut self, case: &Case, candidate: &Candidate, runs: u32) -> Result<f64, No> {
         let limits = self.limits()?;
         let job = TimeJob {
             label: case.label.clone(),
             spec: case.problem.spec(),
             policy: self.only(candidate),
-            repeats: Some(((FILL / candidate.cost.max(1e-9)) as u32).clamp(5, 200)),
+            repeats: Some(runs),
             seed: self.options.seed,
             // The child's own waits end before the parent's patience does, with a better text.
             run_deadline_s: limits.deadline.as_secs_f64() * 0.8,

@@ -5,6 +5,7 @@ use crate::sample::sample;
 use crate::times::{Asked, Times, Told};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use wave32_params::variants;
 use wave32_solve::DeviceCaps;
 use wave32_solve::rates::{Rates, Shape};
 
@@ -12,6 +13,9 @@ const HEAD: &str = "\
 # How long workgroups of each kernel variant take on RDNA1, modelled from the code that runs: `make rates` writes this file.
 # variant, compiler, workgroups a WGP holds; clocks of one alone, and for each unit of its work; of one among many, the same.
 ";
+
+/// Logarithms of a price over the simulated time that are shown.
+const FAR: f64 = 0.3;
 
 pub fn main(options: &Options) -> Result<(), String> {
     let mut rows: BTreeMap<(String, &str), Rates> = BTreeMap::new();
@@ -28,16 +32,29 @@ pub fn main(options: &Options) -> Result<(), String> {
                 .iter()
                 .filter_map(|one| Some((Shape::new(&one.launch, &caps), times.get(&one.launch)?)))
                 .collect();
-            let (rates, residuals) = fit(&told, &caps)?;
+            let Some(resident) = told.iter().filter_map(|(_, told)| told.resident).max() else {
+                eprintln!("{name} {variant}: left out, no launch told how many workgroups fit");
+                continue;
+            };
+            let (rates, residuals) = fit(&told, resident as u32, peak(variant), &caps)?;
             let worst = residuals.iter().map(|r| r.abs()).fold(0.0, f64::max);
             let mean = (residuals.iter().map(|r| r * r).sum::<f64>() / residuals.len() as f64).sqrt();
             eprintln!("{name} {variant:<28} {} launches, error {mean:.3}, worst {worst:.3}", told.len());
+            for ((shape, told), residual) in told.iter().zip(&residuals).filter(|(_, r)| r.abs() > FAR) {
+                eprintln!("    {residual:+.2}: {shape:?}, {:.1} us", told.seconds * 1e6);
+            }
             errors.extend(residuals);
             rows.insert((variant.clone(), name), rates);
         }
         let mean = (errors.iter().map(|r| r * r).sum::<f64>() / errors.len().max(1) as f64).sqrt();
         eprintln!("{name}: error of all (natural logarithm, root mean square) {mean:.3}");
     }
+    // A variant is priced for both or for none.
+    let counts = rows.keys().fold(BTreeMap::new(), |mut counts: BTreeMap<String, usize>, (variant, _)| {
+        *counts.entry(variant.clone()).or_default() += 1;
+        counts
+    });
+    rows.retain(|(variant, _), _| counts[variant] == options.compilers.len());
     let mut text = HEAD.to_string();
     for ((variant, compiler), Rates { resident, alone: [a0, a1], busy: [b0, b1] }) in rows {
         let cells = [a0, a1, b0, b1].map(rounded).join("\t");
@@ -48,6 +65,15 @@ pub fn main(options: &Options) -> Result<(), String> {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// Clocks of a WGP for a step of a tile's reduction at the peak rate; none for what is no tile.
+fn peak(variant: &str) -> Option<f64> {
+    let variant =
+        variants::find(variant).filter(|v| ["BM", "BN", "BK"].iter().all(|d| v.defines.contains_key(*d)))?;
+    // Two multiply-adds an instruction where f16 is packed.
+    let packed = if variant.defines.contains_key("HALF") { 2.0 } else { 1.0 };
+    Some((variant.define("BM") * variant.define("BN")) as f64 / 128.0 / packed)
+}
+
 /// Four digits.
 fn rounded(value: f64) -> String {
     let digits = 3 - value.abs().max(1e-9).log10().floor() as i32;
@@ -55,9 +81,12 @@ fn rounded(value: f64) -> String {
 }
 
 /// The rates of a variant, and the logarithms of what they say over what was told.
-fn fit(told: &[(Shape, Told)], caps: &DeviceCaps) -> Result<(Rates, Vec<f64>), String> {
-    let resident = told.iter().filter_map(|(_, told)| told.resident).max();
-    let resident = resident.ok_or("no launch told how many workgroups fit")? as u32;
+fn fit(
+    told: &[(Shape, Told)],
+    resident: u32,
+    peak: Option<f64>,
+    caps: &DeviceCaps,
+) -> Result<(Rates, Vec<f64>), String> {
     let of = |p: &[f64; 4]| {
         let [a0, a1, b0, b1] = p.map(f64::exp);
         Rates { resident, alone: [a0, a1], busy: [b0, b1] }
@@ -69,7 +98,13 @@ fn fit(told: &[(Shape, Told)], caps: &DeviceCaps) -> Result<(Rates, Vec<f64>), S
     let usual = (f64::from(resident).min(4.0)).ln();
     let loss = |p: &[f64; 4]| {
         let near = [(p[0] - p[2] - usual) / 3.0, (p[1] - p[3] - usual) / 3.0];
-        residuals(&of(p)).iter().map(|r| r * r).sum::<f64>() + 0.002 * near.iter().map(|n| n * n).sum::<f64>()
+        // No tile is faster than its multiply-adds at their peak rate; most reach three quarters of it.
+        let rate = peak.map_or(0.0, |peak| {
+            let below = (peak.ln() - p[3]).max(peak.ln() - p[1]).max(0.0);
+            10.0 * below * below + 0.02 * (p[3] - (peak / 0.75).ln()).powi(2)
+        });
+        rate + residuals(&of(p)).iter().map(|r| r * r).sum::<f64>()
+            + 0.002 * near.iter().map(|n| n * n).sum::<f64>()
     };
     let clock = f64::from(caps.clock_mhz) * 1e6;
     let mean = |of: &dyn Fn(&(Shape, Told)) -> f64| {

@@ -1,6 +1,7 @@
 //! Which launches are simulated for the table: few of each variant, far apart in size.
 
 use crate::Options;
+use crate::judge::rivals;
 use crate::pool::{plans, products, suite};
 use crate::times::Asked;
 use std::collections::BTreeMap;
@@ -10,7 +11,9 @@ use wave32_solve::rates::Shape;
 use wave32_solve::{DeviceCaps, Launch, Model};
 
 /// Launches of each variant.
-const EACH: usize = 8;
+const EACH: usize = 10;
+/// Of every ninth problem from this one on, the launches of so many plans near the best are simulated too.
+const NEARBY: (usize, usize, usize) = (9, 4, 4);
 /// Plans further from the best one's price are not what the choice is about.
 const SLOWER: f64 = 4.0;
 /// Instructions of a workgroup, about, that are worth simulating.
@@ -19,9 +22,22 @@ const MOST: f64 = 400_000.0;
 /// Variant names, each with the launches chosen.
 pub fn sample(options: &Options, caps: &DeviceCaps) -> Result<BTreeMap<String, Vec<Asked>>, String> {
     let mut pool: BTreeMap<String, Vec<Asked>> = BTreeMap::new();
+    let mut near: BTreeMap<String, Vec<Asked>> = BTreeMap::new();
     for dtype in [DType::F32, DType::F16] {
-        for named in suite(dtype)?.into_iter().chain(products(dtype)?) {
-            for candidate in plans(&named.problem, caps, SLOWER) {
+        for (index, named) in suite(dtype)?.into_iter().chain(products(dtype)?).enumerate() {
+            let all = plans(&named.problem, caps, SLOWER);
+            if index % NEARBY.0 == NEARBY.1 {
+                for candidate in rivals(all.clone(), NEARBY.2) {
+                    for launch in candidate.plan.launches.iter().filter(|l| l.kernel.contains(&options.only))
+                    {
+                        let near = near.entry(launch.kernel.clone()).or_default();
+                        if near.len() < EACH && instructions(launch) < 4.0 * MOST {
+                            near.push(Asked::new(&candidate.plan, launch));
+                        }
+                    }
+                }
+            }
+            for candidate in all {
                 for launch in &candidate.plan.launches {
                     if launch.kernel.contains(&options.only) && instructions(launch) < MOST {
                         let pool = pool.entry(launch.kernel.clone()).or_default();
@@ -36,13 +52,16 @@ pub fn sample(options: &Options, caps: &DeviceCaps) -> Result<BTreeMap<String, V
     // The variants with the fewest launches choose first: a grid tells a variant only where no other has it.
     let mut order: Vec<_> = pool.into_iter().collect();
     order.sort_by_key(|(name, pool)| (pool.len(), name.clone()));
-    for (name, mut pool) in order {
-        pool.retain(|asked| taken.get(&asked.launch.grid).is_none_or(|other| *other == name));
+    for (name, pool) in order {
+        let is_free = |asked: &&Asked| taken.get(&asked.launch.grid).is_none_or(|other| *other == name);
+        let free: Vec<Asked> = pool.iter().filter(is_free).cloned().collect();
+        let pool = if free.is_empty() { pool } else { free };
         let chosen = spread(pool, caps);
         for asked in &chosen {
             taken.insert(asked.launch.grid, name.clone());
         }
-        found.insert(name, chosen);
+        let near = near.remove(&name).unwrap_or_default();
+        found.insert(name, chosen.into_iter().chain(near).collect());
     }
     Ok(found)
 }

@@ -1,0 +1,43 @@
+//! The table of `rates.tsv` has what solvers launch.
+
+use std::collections::BTreeSet;
+use wave32_problem::{DType, parse_line};
+use wave32_solve::rates::find;
+use wave32_solve::{Compiler, DeviceCaps, Policy, candidates, usual_boards};
+
+/// Networks' usual layers: a stem, 3x3 of one and two strides, 1x1, grouped, depthwise, dilated; products.
+const LINES: [&str; 11] = [
+    "conv -n 4 -c 3 -H 224 -W 224 -k 64 -y 7 -x 7 -p 3 -q 3 -u 2 -v 2 -F 7",
+    "conv -n 1 -c 3 -H 64 -W 64 -k 64 -y 3 -x 3 -p 1 -q 1 -F 7",
+    "conv -n 4 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 7",
+    "conv -n 1 -c 256 -H 14 -W 14 -k 256 -y 3 -x 3 -p 1 -q 1 -u 2 -v 2 -F 7",
+    "conv -n 4 -c 256 -H 28 -W 28 -k 512 -y 1 -x 1 -F 7",
+    "conv -n 4 -c 128 -H 28 -W 28 -k 128 -y 3 -x 3 -p 1 -q 1 -g 32 -F 7",
+    "conv -n 4 -c 96 -H 56 -W 56 -k 96 -y 3 -x 3 -p 1 -q 1 -g 96 -F 7",
+    "conv -n 1 -c 128 -H 32 -W 32 -k 128 -y 3 -x 3 -p 2 -q 2 -l 2 -j 2 -F 7",
+    "gemm -m 512 -k 512 -n 512",
+    "gemm -m 512 -k 768 -n 768 -v 1",
+    "gemm -m 4 -k 2048 -n 1000 -v 1",
+];
+
+#[test]
+fn every_variant_that_may_be_chosen_has_rates_for_both_compilers() {
+    let mut missing = BTreeSet::new();
+    for line in LINES {
+        for problem in parse_line(&format!("MIOpenDriver {line}")).unwrap() {
+            for dtype in DType::ALL {
+                let problem = problem.with_dtype(dtype).unwrap();
+                for compiler in [Compiler::Aco, Compiler::Llvm] {
+                    let caps = DeviceCaps { compiler, ..DeviceCaps::of(usual_boards()[1]) };
+                    // Those near the best: what nobody would take may be left out.
+                    let all = candidates(&problem, &caps, &Policy::default());
+                    let least = all.iter().map(|c| c.cost).fold(f64::INFINITY, f64::min);
+                    let near = all.into_iter().filter(|candidate| candidate.cost < 1.5 * least);
+                    let kernels = near.flat_map(|candidate| candidate.plan.launches);
+                    missing.extend(kernels.map(|l| l.kernel).filter(|k| find(k, compiler).is_none()));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "rates.tsv lacks {missing:?}: `make rates` (docs/model.md)");
+}
