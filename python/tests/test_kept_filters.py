@@ -126,7 +126,8 @@ def test_other_memory_at_the_same_place(layer):
         places.add(w.data_ptr())
         del w
         w = torch.randn(64, 64, 3, 3, device="wave")
-    assert len(places) < 6, "no place was used twice"
+    places.add(w.data_ptr())
+    assert len(places) < 7, "no place was used twice"
 
 
 def test_training_keeps_nothing_and_evaluation_gives_back(layer):

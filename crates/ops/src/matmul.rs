@@ -2,7 +2,8 @@
 
 use crate::convolution::storage;
 use crate::steps::Steps;
-use crate::{Elementwise, Op, OpError, Planner, Queue, View, copy};
+use crate::{Elementwise, Op, OpError, Planner, PricedPlan, Queue, View, copy};
+use wave32_device::DeviceError;
 use wave32_problem::{Added, Factor, MatmulProblem, MatmulSpec, Matrices};
 use wave32_solve::Role;
 
@@ -120,13 +121,13 @@ impl Planner {
                 return self.in_pieces(queue, a, b, out).unwrap_or(Err(refused));
             }
         };
-        let plan = &ranked[0].plan;
-        let mut steps = Steps::new(queue);
-        if plan.workspace_bytes > 0 {
-            let workspace = steps.make(crate::ElementType::U8, &[plan.workspace_bytes])?;
-            addresses[Role::Workspace as usize] = workspace.address;
+        match run_first(queue, &ranked, &mut addresses) {
+            Err(OpError::Device(DeviceError::OutOfMemory { .. })) => {
+                let frugal = self.ranked(&queue.caps().clone(), &problem, true)?;
+                run_first(queue, &frugal, &mut addresses)
+            }
+            done => done,
         }
-        Ok(wave32_device::execute(steps.queue, plan, &addresses)?)
     }
 
     /// A product of matrices of which one is too large to bind, as two: half the rows of `a` each, else half the
@@ -163,6 +164,29 @@ impl Planner {
             self.matmul(steps.queue, &a, &b, out)
         }))
     }
+}
+
+/// Runs the fastest of the plans; where memory runs out, the fastest that needs less of it.
+fn run_first(queue: &mut dyn Queue, ranked: &[PricedPlan], addresses: &mut [u64; 5]) -> Result<(), OpError> {
+    let (mut least, mut ran_out) = (u64::MAX, None);
+    for PricedPlan { plan, .. } in ranked {
+        if plan.workspace_bytes >= least {
+            continue;
+        }
+        let mut steps = Steps::new(queue);
+        if plan.workspace_bytes > 0 {
+            match steps.make(crate::ElementType::U8, &[plan.workspace_bytes]) {
+                Ok(workspace) => addresses[Role::Workspace as usize] = workspace.address,
+                Err(OpError::Device(error @ DeviceError::OutOfMemory { .. })) => {
+                    (least, ran_out) = (plan.workspace_bytes, Some(error));
+                    continue;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        return Ok(wave32_device::execute(steps.queue, plan, addresses)?);
+    }
+    Err(ran_out.map_or_else(|| OpError::refused("no-plan", "no solver takes it"), OpError::Device))
 }
 
 /// The aligned byte in front of a view, and how its matrices lie from there.

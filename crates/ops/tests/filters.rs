@@ -11,7 +11,7 @@ use wave32_device::DeviceError;
 use wave32_ops::{
     Arg, ConvChain, ConvOperands, ElementType, Elementwise, Number, Op, Planner, Queue, View, Work, fill,
 };
-use wave32_problem::{ConvProblem, ConvSpec, Direction};
+use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Factor, MatmulProblem, MatmulSpec, Matrices};
 use wave32_solve::{DeviceCaps, Policy};
 use wave32_vulkan::{Options, VulkanQueue};
 
@@ -273,4 +273,52 @@ fn independent_work_does_not_wait_for_scratch_memory() {
     // One in each, between packing filters and using them.
     let barriers = queue.queue.counts().barriers - before;
     assert_eq!(barriers, 3, "seed {seed}");
+}
+
+/// A product whose plans want to copy an operand first, and one that does not.
+#[test]
+fn a_product_without_room_for_its_workspace_takes_a_smaller_plan() {
+    let (mut random, seed) = random();
+    let side = 600u64;
+    let bytes = side * side * 4;
+    // Room for the operands, one of which has gaps.
+    let Some(mut queue) = open(Options { memory_cap: Some(4 * bytes + 4096), ..Options::default() }) else {
+        return;
+    };
+    let (a, b) = (whole(&mut random, side * side), whole(&mut random, side * side));
+    let spread: Vec<f64> = a.iter().flat_map(|&value| [value, f64::NAN]).collect();
+    let addresses = [2 * bytes, bytes, bytes].map(|bytes| queue.alloc(bytes).unwrap());
+    queue.upload(addresses[0], &floats(&spread)).unwrap();
+    queue.upload(addresses[1], &floats(&b)).unwrap();
+    queue.fill(addresses[2], bytes, f32::NAN.to_bits()).unwrap();
+    let sizes = [1, side, side];
+    let va = View::new(addresses[0], ElementType::F32, &sizes, &[2 * side * side, 2 * side, 2]).unwrap();
+    let vb = View::contiguous(addresses[1], ElementType::F32, &sizes).unwrap();
+    let out = View::contiguous(addresses[2], ElementType::F32, &sizes).unwrap();
+    let mut planner = Planner::default();
+    let matrices = |strides: &[u64]| Matrices { first: 0, strides: [0, 1, 2].map(|at| strides[at] as i64) };
+    let spec = MatmulSpec {
+        dtype: DType::F32,
+        batch: 1,
+        m: side as i64,
+        k: side as i64,
+        n: side as i64,
+        a: matrices(va.strides()),
+        b: matrices(vb.strides()),
+        alpha: Factor(1.0),
+        added: None,
+    };
+    let fastest =
+        &planner.ranked(&queue.caps().clone(), &MatmulProblem::new(spec).unwrap(), false).unwrap()[0];
+    assert!(fastest.plan.workspace_bytes >= bytes, "it needs no workspace: nothing is put to the test");
+    planner.matmul(&mut queue, &va, &vb, &out).unwrap_or_else(|error| panic!("{error}, seed {seed}"));
+    let mut got = vec![0; bytes as usize];
+    queue.download(out.address, &mut got).unwrap();
+    let side = side as usize;
+    for at in (0..side * side).step_by(997) {
+        let (row, column) = (at / side, at % side);
+        let right: f64 = (0..side).map(|t| a[row * side + t] * b[t * side + column]).sum();
+        let b = &got[4 * at..];
+        assert_eq!(f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]])), right, "seed {seed}");
+    }
 }
