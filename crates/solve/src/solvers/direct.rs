@@ -39,14 +39,14 @@ impl Solver for Direct {
             Direction::BackwardData => gather::backward_data(&shape),
             Direction::BackwardWeights => {
                 let mut best = Cheapest::new(caps);
-                best.offer(weights(&shape, problem, caps, policy));
                 taps::offer((self.name(), "taps_wrw"), &mut best, problem, caps, policy, &shape);
+                best.offer(weights(&shape, problem, caps, policy));
                 return best.plan();
             }
         };
         let mut best = Cheapest::new(caps);
-        best.offer(gathering(&shape, &gathers, problem, caps, policy));
         window::offer(&mut best, problem, caps, policy, &shape);
+        best.offer(gathering(&shape, &gathers, problem, caps, policy));
         best.plan()
     }
 }

@@ -23,13 +23,16 @@ pub fn variants(problem: &ConvProblem, p: &ConvShape) -> impl Iterator<Item = &'
         Direction::BackwardWeights => "",
     };
     // One f32 chain sums all products of an output.
-    let sums = if problem.spec().direction == Direction::Forward { p.cg } else { p.kg };
+    let forward = problem.spec().direction == Direction::Forward;
+    let (sums, rows) = if forward { (p.cg, p.kg) } else { (p.kg, p.cg) };
     let taps = if source == "patch" { p.taps() } else { p.taps() / p.stride[0].pow(2) };
     let takes = u64::from(sums) * u64::from(taps) <= u64::from(LONGEST_CHAIN) && p.dilation == [1, 1];
     let (filter, stride) = ([p.r, p.s], p.stride);
     let known = move |v: &&'static Variant| {
         let [kt, s] = ["KT", "S"].map(|name| v.define(name) as u32);
-        takes && filter == [kt, kt] && stride == [s, s]
+        // A thread's channels are not most of them padding.
+        let channels = v.define(if source == "patch" { "OC" } else { "CB" }) as u32;
+        takes && 2 * rows > channels && filter == [kt, kt] && stride == [s, s]
     };
     variants::of(source, problem.spec().dtype).filter(known)
 }

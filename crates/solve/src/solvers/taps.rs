@@ -29,7 +29,7 @@ pub fn variants(
     let known = move |v: &&'static Variant| {
         let [kt, s] = ["KT", "S"].map(|name| v.define(name) as u32);
         let takes = match source {
-            "taps_wrw" => lines && (v.define("KB") == 1 || filters > 1),
+            "taps_wrw" => (v.define("LINES") == 0 || lines) && (v.define("KB") == 1 || filters > 1),
             _ => channels <= v.define("CS") as u32,
         };
         takes && plain && filter == [kt, kt] && stride == [s, s]
