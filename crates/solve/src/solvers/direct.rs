@@ -149,7 +149,7 @@ fn weights(
         flops: problem.flops(),
         bytes: problem.bytes() + partials.map_or(0, |_| partial(splits)),
         model: Model::Scalar {
-            multiply_adds: 2 * u64::from(columns * cb) * u64::from(channels) * u64::from(depth),
+            multiply_adds: 3 * u64::from(columns * cb) * u64::from(channels) * u64::from(depth),
         },
     });
     if let Some(partials) = partials {

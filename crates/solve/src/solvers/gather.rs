@@ -165,8 +165,8 @@ pub fn backward_data(p: &ConvShape) -> Vec<Gather> {
     phases
 }
 
-/// Backward-data in one launch for kernels with one filter: dy gathered by the filter turned, at stride 1. At larger strides
-/// the filter is as it lies, and the kernel knows the phases.
+/// Backward-data in one launch: at stride 1 dy gathered by the filter turned; at larger strides the filter is as it lies, and
+/// the kernel knows the phases.
 pub fn turned(p: &ConvShape) -> Gather {
     let g = forward(p);
     let pixels = p.h * p.w;

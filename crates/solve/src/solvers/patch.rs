@@ -17,8 +17,6 @@ const TILE: u32 = 32;
 pub fn variants(problem: &ConvProblem, p: &ConvShape) -> impl Iterator<Item = &'static Variant> {
     let source = match problem.spec().direction {
         Direction::Forward => "patch",
-        // The forward pass of the filter turned.
-        Direction::BackwardData if p.taps() == 1 && p.stride == [1, 1] => "patch",
         Direction::BackwardData => "phases",
         Direction::BackwardWeights => "",
     };
@@ -50,7 +48,7 @@ pub fn offer(
         if policy.config.as_ref().is_none_or(|name| *name == variant.tag) {
             let mut builder = Builder::new(problem, caps);
             if variant.source == "patch" {
-                gathering(&mut builder, variant, p, problem);
+                forward(&mut builder, variant, p, problem);
             } else {
                 backward_data(&mut builder, variant, p, problem);
             }
@@ -65,10 +63,8 @@ fn weighed(variant: &Variant, multiply_adds: f64) -> Model {
     Model::Scalar { multiply_adds: (multiply_adds * share) as u64 }
 }
 
-fn gathering(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, problem: &ConvProblem) {
-    let forward = problem.spec().direction == Direction::Forward;
-    let g = if forward { gather::forward(p) } else { gather::turned(p) };
-    let (source, role) = if forward { (Role::X, Role::Y) } else { (Role::Y, Role::X) };
+fn forward(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, problem: &ConvProblem) {
+    let g = gather::forward(p);
     let [oc, mg, th] = ["OC", "MG", "TH"].map(|name| variant.define(name) as u32);
     let vectors = stores_rows(&g) && g.jw.is_multiple_of(4);
     let bits = epilogue_flags(problem) | if vectors { FLAG_VEC } else { 0 };
@@ -80,9 +76,9 @@ fn gathering(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape
         grid,
         params: Gather { flags: gather::flags(bits, 1), ..g },
         buffers: patch::Buffers {
-            src: read(source),
+            src: read(Role::X),
             wgt: read(Role::W),
-            dst: part(role),
+            dst: part(Role::Y),
             bias: read(Role::Bias),
         },
         flops: gather_flops(&g, p.groups),
