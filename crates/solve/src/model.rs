@@ -53,7 +53,9 @@ fn stage_seconds(variant: Option<&Variant>, launches: &[Launch], caps: &DeviceCa
                 stage.bytes += launch.bytes;
             }
             Model::Scalar { multiply_adds } => {
-                let threads = groups as f64 * f64::from(variant.map_or(256, |v| v.threads));
+                // Threads with many independent sums hide latency with fewer wavefronts.
+                let waves = variant.and_then(|v| v.defines.get("WAVES")).map_or(4.0, |&waves| waves as f64);
+                let threads = groups as f64 * f64::from(variant.map_or(256, |v| v.threads)) * 4.0 / waves;
                 stage.scalar += scalar_seconds(multiply_adds as f64, threads, launch.bytes, caps);
             }
             Model::Rows { multiply_adds } => {

@@ -254,6 +254,84 @@ fn every_solver_is_right_in_bf16() {
     check(DType::BF16);
 }
 
+/// Of the kernels that are compiled for a filter and a stride, every variant on problems that it takes: borders, sizes with
+/// and without vectors, several groups, more channels than a workgroup takes, few and many parts.
+#[test]
+fn every_variant_of_known_filters_is_right() {
+    let Some(mut device) = open() else { return };
+    let mut rng = random();
+    let (mut failures, mut runs) = (Vec::new(), 0);
+    let passes = [
+        ("patch", "direct_few", vec![Direction::Forward]),
+        ("phases", "direct_few", vec![Direction::BackwardData]),
+        ("window", "direct", vec![Direction::Forward, Direction::BackwardData]),
+        ("taps_wrw", "direct", vec![Direction::BackwardWeights]),
+        ("patch_wrw", "direct_few", vec![Direction::BackwardWeights]),
+    ];
+    for (source, solver, directions) in passes {
+        for variant in wave32_params::variants::all().iter().filter(|v| v.source == source) {
+            let [kt, stride] = ["KT", "S"].map(|name| variant.define(name));
+            let mut done = 0;
+            for _ in 0..200 {
+                let mut spec = ConvSpec {
+                    direction: directions[rng.random_range(0..directions.len())],
+                    dtype: variant.dtype,
+                    layout: if rng.random_bool(0.2) { Layout::Nhwc } else { Layout::Nchw },
+                    n: rng.random_range(1..4),
+                    c: rng.random_range(1..6),
+                    h: rng.random_range(1..50),
+                    w: rng.random_range(1..80),
+                    k: rng.random_range(1..70),
+                    r: kt,
+                    s: kt,
+                    stride: [stride; 2],
+                    pad: [kt / 2; 2],
+                    ..ConvSpec::default()
+                };
+                if rng.random_bool(0.5) {
+                    spec.w = (spec.w + 7) / 8 * 8;
+                }
+                if rng.random_bool(0.2) {
+                    spec.pad = [rng.random_range(0..kt), rng.random_range(0..kt)];
+                }
+                if source == "window" || source == "taps_wrw" {
+                    let filters = rng.random_range(1..6);
+                    spec.groups = rng.random_range(1..5);
+                    (spec.c, spec.k) = (spec.groups * rng.random_range(1..3), spec.groups * filters);
+                } else if rng.random_bool(0.2) {
+                    spec.groups = 2;
+                    (spec.c, spec.k) = (2 * spec.c, 2 * spec.k);
+                }
+                if spec.direction == Direction::Forward {
+                    let activation = if rng.random() { Activation::Relu } else { Activation::None };
+                    spec.epilogue = Epilogue { bias: rng.random(), activation };
+                }
+                let Ok(problem) = ConvProblem::new(spec) else { continue };
+                let mut caps = device.caps().clone();
+                caps.compute_units = rng.random_range(1..9);
+                let config = Some(variant.tag.clone());
+                let policy = Policy { only: Some(solver.into()), config, ..Policy::default() };
+                let plans = wave32_solve::plans(&problem, &caps, &policy);
+                let Some(plan) = plans.first().filter(|p| p.launches[0].kernel == variant.name) else {
+                    continue;
+                };
+                let error = error_of(device.as_mut(), plan, &mut rng);
+                if error.is_nan() || error > limit(variant.dtype, solver) {
+                    failures.push(format!("{problem}: {solver} {}: error {error:.3e}", plan.config));
+                }
+                done += 1;
+                if done == 2 {
+                    break;
+                }
+            }
+            assert!(done > 0, "no problem for {}", variant.name);
+            runs += done;
+        }
+    }
+    println!("{runs} runs");
+    assert!(failures.is_empty(), "{} of {runs} wrong:\n{}", failures.len(), failures.join("\n"));
+}
+
 /// Products of matrices of any strides, by every solver and every configuration of `skinny`, with any workspace and none.
 #[test]
 fn every_solver_of_products_is_right() {

@@ -1,12 +1,12 @@
 //! Direct convolution: the choice for few channels a group, and the last row of the table.
 
 use super::build::{
-    Builder, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, read, single_variant, unused,
-    write,
+    Builder, Cheapest, NewLaunch, epilogue_flags, gather_flops, part, partial_stride, read, single_variant,
+    unused, write,
 };
 use super::gather::{self, Gather};
 use super::tensors::ConvShape;
-use super::wrw;
+use super::{taps, window, wrw};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
 use wave32_params::weights::FLAG_PARTIAL;
@@ -34,13 +34,20 @@ impl Solver for Direct {
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let shape = ConvShape::new(problem, caps)?;
-        match problem.spec().direction {
-            Direction::Forward => gathering(&shape, &[gather::forward(&shape)], problem, caps, policy),
-            Direction::BackwardData => {
-                gathering(&shape, &gather::backward_data(&shape), problem, caps, policy)
+        let gathers = match problem.spec().direction {
+            Direction::Forward => vec![gather::forward(&shape)],
+            Direction::BackwardData => gather::backward_data(&shape),
+            Direction::BackwardWeights => {
+                let mut best = Cheapest::new(caps);
+                taps::offer((self.name(), "taps_wrw"), &mut best, problem, caps, policy, &shape);
+                best.offer(weights(&shape, problem, caps, policy));
+                return best.plan();
             }
-            Direction::BackwardWeights => weights(&shape, problem, caps, policy),
-        }
+        };
+        let mut best = Cheapest::new(caps);
+        window::offer(&mut best, problem, caps, policy, &shape);
+        best.offer(gathering(&shape, &gathers, problem, caps, policy));
+        best.plan()
     }
 }
 
@@ -142,7 +149,7 @@ fn weights(
         flops: problem.flops(),
         bytes: problem.bytes() + partials.map_or(0, |_| partial(splits)),
         model: Model::Scalar {
-            multiply_adds: 2 * u64::from(columns * cb) * u64::from(channels) * u64::from(depth),
+            multiply_adds: 3 * u64::from(columns * cb) * u64::from(channels) * u64::from(depth),
         },
     });
     if let Some(partials) = partials {

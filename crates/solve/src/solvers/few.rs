@@ -1,9 +1,11 @@
 //! Direct convolution where an output sums few products (the first layer of a network, small groups) or where few channels
-//! come out (the first layer's gradient): `kernels/few.kern`, one launch, no workspace.
+//! come out (the first layer's gradient): `kernels/few.kern` for any geometry, one launch, no workspace; and for the filters and
+//! strides of usual first layers the kernels of [`super::patch`] and [`super::taps`].
 
 use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, gather_flops, part, read};
 use super::gather::{self, Gather, Gathering};
 use super::tensors::ConvShape;
+use super::{patch, taps};
 use crate::model::SCALAR_EFFICIENCY;
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::few;
@@ -22,9 +24,11 @@ impl Solver for Few {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        let (_, gathers) = gathers(problem, caps)?;
+        let (shape, gathers) = gathers(problem, caps)?;
         let fits = |v: &Variant| fits(v, &gathers);
-        if variants::of("few", problem.spec().dtype).any(fits) {
+        if variants::of("few", problem.spec().dtype).any(fits)
+            || patch::variants(problem, &shape).next().is_some()
+        {
             return Ok(());
         }
         let depth = gathers.iter().map(Gathering::depth).max().unwrap_or(0);
@@ -37,6 +41,11 @@ impl Solver for Few {
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let (shape, gathers) = gathers(problem, caps)?;
         let mut best = Cheapest::new(caps);
+        if problem.spec().direction == Direction::BackwardWeights {
+            taps::offer((self.name(), "patch_wrw"), &mut best, problem, caps, policy, &shape);
+            return best.plan();
+        }
+        patch::offer(self.name(), &mut best, problem, caps, policy, &shape);
         for variant in variants::of("few", problem.spec().dtype).filter(|v| fits(v, &gathers)) {
             if policy.config.as_ref().is_none_or(|name| *name == variant.tag) {
                 let mut builder = Builder::new(problem, caps);
@@ -60,9 +69,7 @@ fn gathers(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(ConvShape, Vec<G
             }
             gather::backward_data(&shape)
         }
-        Direction::BackwardWeights => {
-            return Err(Refusal::new("direction", "backward-weights is done by igemm and direct"));
-        }
+        Direction::BackwardWeights => Vec::new(),
     };
     Ok((shape, all))
 }

@@ -193,6 +193,38 @@ pub fn unreached(p: &ConvShape, phases: &[Gather]) -> Vec<Box4> {
     phases.chunks(across).flat_map(boxes).collect()
 }
 
+/// Backward-data in one launch: at stride 1 dy gathered by the filter turned; at larger strides the filter is as it lies, and
+/// the kernel knows the phases.
+pub fn turned(p: &ConvShape) -> Gather {
+    let g = forward(p);
+    let pixels = p.h * p.w;
+    let back = Gather {
+        rows: p.cg,
+        cols: p.n * pixels,
+        pixels,
+        jw: p.w,
+        kc: p.kg,
+        src: p.y,
+        h: p.oh,
+        w: p.ow,
+        am: p.f.c.0,
+        ak: p.f.n.0,
+        dst: p.x,
+        ..g
+    };
+    if p.stride != [1, 1] {
+        return back;
+    }
+    let reach = |taps: u32, dilation: i32| (taps as i32 - 1) * dilation;
+    Gather {
+        org: Pair([p.pad[0] - reach(p.r, p.dilation[0]), p.pad[1] - reach(p.s, p.dilation[1])]),
+        a0: (p.r - 1) * g.at + (p.s - 1) * g.au,
+        at: g.at.wrapping_neg(),
+        au: g.au.wrapping_neg(),
+        ..back
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,8 +8,11 @@ mod gather;
 mod igemm;
 mod im2col;
 mod matmul;
+mod patch;
 mod skinny;
+mod taps;
 mod tensors;
+mod window;
 mod winograd;
 mod wrw;
 

@@ -1,0 +1,99 @@
+//! Configurations of [`super::direct::Direct`] for depthwise convolutions, forward and backward-data: `kernels/window.kern`.
+//! One launch, no workspace.
+
+use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, part, read};
+use super::gather::{self, FLAG_VEC};
+use super::tensors::ConvShape;
+use crate::model::SCALAR_EFFICIENCY;
+use crate::{DeviceCaps, Model, Policy, Role};
+use wave32_params::variants::{self, Variant};
+use wave32_params::window::{self, FLAG_LINES};
+use wave32_params::{Pair, Strides};
+use wave32_problem::{ConvProblem, Direction};
+
+/// Offers a plan of the variant for this problem, if there is one.
+pub fn offer(
+    best: &mut Cheapest<'_>,
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    policy: &Policy,
+    p: &ConvShape,
+) {
+    let forward = problem.spec().direction == Direction::Forward;
+    let is_depthwise = p.cg == 1 && (forward || p.kg == 1);
+    let same = p.pad == [p.r as i32 / 2, p.s as i32 / 2];
+    if !is_depthwise || p.r != p.s || p.stride[0] != p.stride[1] || p.dilation != [1, 1] {
+        return;
+    }
+    // Backward-data at stride 1 is a forward pass over dy with the filter turned.
+    let back = !forward && p.stride[0] > 1;
+    let known = |v: &&Variant| {
+        let [kt, s, is_back] = ["KT", "S", "BACK"].map(|name| v.define(name) as u32);
+        p.r == kt && p.stride[0] == s && (is_back == 1) == back && (!back || same)
+    };
+    for variant in variants::of("window", problem.spec().dtype).filter(known) {
+        if policy.config.as_ref().is_none_or(|name| *name == variant.tag) {
+            let mut builder = Builder::new(problem, caps);
+            emit(&mut builder, variant, p, problem);
+            best.offer(builder.finish("direct", variant.tag.clone(), policy.workspace_cap));
+        }
+    }
+}
+
+fn emit(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, problem: &ConvProblem) {
+    let [kt, back, nx, ny] = ["KT", "BACK", "NX", "NY"].map(|name| variant.define(name) as u32);
+    let forward = problem.spec().direction == Direction::Forward;
+    let g = if forward { gather::forward(p) } else { gather::turned(p) };
+    let (source, role, oh, ow) =
+        if forward { (Role::X, Role::Y, p.oh, p.ow) } else { (Role::Y, Role::X, p.h, p.w) };
+    let aligned =
+        |s: &Strides, w: u32| s.w.0 == 1 && [w, s.n.0, s.c.0, s.h.0].iter().all(|v| v.is_multiple_of(4));
+    let half = kt as i32 / 2;
+    let lines = g.org == Pair([-half, -half]) && aligned(&g.src, g.w);
+    let lines = if back == 1 { aligned(&g.src, g.w) } else { lines };
+    let vectors = aligned(&g.dst, ow);
+    // Where the window starts beside the tile; the kernel computes the same.
+    let first = -((kt as i32 - 1 - half) / 2);
+    let flags =
+        epilogue_flags(problem) | if vectors { FLAG_VEC } else { 0 } | if lines { FLAG_LINES } else { 0 };
+    let (across, down, channels) = (ow.div_ceil(nx), oh.div_ceil(ny), p.groups * g.rows);
+    let total = across * down * channels * p.n;
+    // A thread's work is its loads and selections more than its sums.
+    let share = SCALAR_EFFICIENCY * 100.0 / variant.define("EFF") as f64;
+    let macs = f64::from(total) * f64::from(nx * ny) * f64::from(p.taps()) * share;
+    builder.launch::<window::Kernel>(NewLaunch {
+        variant,
+        grid: [total.div_ceil(variant.threads), 1, 1],
+        params: window::Params {
+            flags,
+            rows: g.rows,
+            channels,
+            across,
+            down,
+            total,
+            src: g.src,
+            h: g.h,
+            w: g.w,
+            org: if back == 1 { Pair([first, first]) } else { g.org },
+            am: g.am,
+            ag: g.ag,
+            at: g.at,
+            au: g.au,
+            a0: g.a0,
+            dst: g.dst,
+            oh,
+            ow,
+            src0: 0,
+            o0: 0,
+        },
+        buffers: window::Buffers {
+            src: read(source),
+            wgt: read(Role::W),
+            dst: part(role),
+            bias: read(Role::Bias),
+        },
+        flops: problem.flops(),
+        bytes: problem.bytes(),
+        model: Model::Scalar { multiply_adds: macs as u64 },
+    });
+}
