@@ -36,6 +36,12 @@ pub struct DeviceCaps {
     pub offset_alignment: u64,
     /// 16-bit loads and stores to buffers.
     pub storage_16bit: bool,
+    /// Arithmetic in f16, two numbers an instruction.
+    #[serde(default)]
+    pub float16_math: bool,
+    /// f16 multiply-adds that start in the time of an f32 one, for the model only.
+    #[serde(default)]
+    pub float16_rate: u32,
 }
 
 impl DeviceCaps {
@@ -72,6 +78,9 @@ impl DeviceCaps {
             max_range: u64::from(u32::MAX),
             offset_alignment: 4,
             storage_16bit: true,
+            // v_pk_fma_f16: since Vega.
+            float16_math: true,
+            float16_rate: 2,
         }
     }
 }
