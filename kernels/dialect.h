@@ -7,10 +7,7 @@
 //   IN(b, T, name) OUT(b, T, name)  storage buffer b of T; IN4/OUT4 also allow LOAD4/STORE4
 //   LOAD(name, i) STORE(name, i, v) one element of storage type (DTYPE) as float
 //   LOAD4(name, i) STORE4(name, i, v) elements 4*i .. 4*i+3
-//   SHARED4(name, n)                n vec4 of LDS;  LANE(name, i) is its float i, CELL(name, v, l) float l of its vec4 v: where l
-//                                   is not known, a constant added to v costs RADV nothing
-//   HALF (a define of an f16 variant): arithmetic in f16, two numbers an instruction: HALF2, HALF4, FMA2(a, b, c), SPLAT2(h),
-//     SHARED_HALF4(name, n) with HALF_CELL(name, v, l), ELEM_AT(name, i) (the stored element), BITS2 and HALF2_OF_BITS (as a uint)
+//   SHARED4(name, n)                n vec4 of LDS;  LANE(name, i) is its float i
 //   OPAQUE(v)                       hides from clang where the variable v comes from: what depends on it stays put
 //   UNIFORM(v)                      v, promised equal over the wavefront: lets AMD keep it scalar
 //   x0 is added to GROUP_X: a device may cut a launch along x.
@@ -45,20 +42,6 @@
 #endif
 #endif
 
-#ifdef HALF
-#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#define HALF2 f16vec2
-#define HALF4 f16vec4
-#define HALF2_OF(a, b) f16vec2(a, b)
-#define SPLAT2(h) f16vec2(h)
-#define FMA2(a, b, c) fma(a, b, c)
-#define BITS2(v) packFloat2x16(v)
-#define HALF2_OF_BITS(u) unpackFloat2x16(u)
-#define SHARED_HALF4(name, n) shared f16vec4 name[n];
-// acc + s * h. Mesa's compiler makes v_fma_mix_f32 of it.
-#define ADD_SCALED(acc, s, h) fma(float(s), float(h), acc)
-#endif
-
 #define IN(b, T, name) layout(std430, set = 0, binding = b) readonly buffer B##b##name { T name[]; };
 #define OUT(b, T, name) layout(std430, set = 0, binding = b) buffer B##b##name { T name[]; };
 #define IN4(b, T, T4, name) IN(b, T, name) layout(std430, set = 0, binding = b) readonly buffer V##b##name { T4 name##_v4[]; };
@@ -73,8 +56,6 @@
 #define KERNEL8(a, b, c, d, e, f, g, h) HEAD a b c d e f g h void main()
 #define SHARED4(name, n) shared vec4 name[n];
 #define LANE(name, i) name[(i) >> 2][(i) & 3]
-#define CELL(name, v, l) name[v][l]
-#define HALF_CELL(name, v, l) name[v][l]
 #define AT(name, i) name[i]
 #define BASE uint
 #define BASE_OF(name, u) (u)
@@ -120,18 +101,6 @@ typedef _Float16 ELEM4 __attribute__((ext_vector_type(4)));
 typedef unsigned short ELEM;
 typedef unsigned short ELEM4 __attribute__((ext_vector_type(4)));
 #endif
-#ifdef HALF
-typedef _Float16 HALF2 __attribute__((ext_vector_type(2)));
-typedef _Float16 HALF4 __attribute__((ext_vector_type(4)));
-#define HALF2_OF(a, b) HALF2{a, b}
-#define SPLAT2(h) HALF2{h, h}
-#define FMA2(a, b, c) __builtin_elementwise_fma(a, b, c)
-#define BITS2(v) __builtin_bit_cast(uint, v)
-#define HALF2_OF_BITS(u) __builtin_bit_cast(HALF2, u)
-#define SHARED_HALF4(name, n) static __attribute__((shared, aligned(16))) HALF4 name[n];
-#define HALF_CELL(name, v, l) ((__attribute__((address_space(3))) _Float16*)name)[(v) * 4 + (l)]
-#define ADD_SCALED(acc, s, h) __builtin_fmaf((float)(s), (float)(h), acc)
-#endif
 struct Params { PARAMS };
 #define IN(b, T, name) const T* name
 #define OUT(b, T, name) T* name
@@ -147,7 +116,6 @@ struct Params { PARAMS };
 #define KERNEL8(a, b, c, d, e, f, g, h) HEAD(a, b, c, d, e, f, g, h, Params p)
 #define SHARED4(name, n) static __attribute__((shared)) vec4 name[n];
 #define LANE(name, i) ((__attribute__((address_space(3))) float*)name)[i]
-#define CELL(name, v, l) LANE(name, (v) * 4 + (l))
 #define AT(name, i) element_at(name, i)
 #define BASE GlobalBase
 #define BASE_OF(name, u) base_of(name, u)
@@ -212,7 +180,6 @@ FN uint bf16_bits(float v) {
 }
 #endif
 
-#define ELEM_AT(name, i) AT(name, i)
 #define LOAD(name, i) TO_FLOAT(AT(name, i))
 // BASE b = BASE_OF(name, u), u the same over the wavefront; LOAD_BASE(name, b, i) is element u + i. HIP
 // keeps b in scalar registers and spends nothing on adding it.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 use wave32_problem::Direction;
 
-/// Which passes may sum short runs of products (8 to 32) in f16, where the operands are f16 (docs/precision.md).
+/// Which passes may sum short runs of products (8 to 32) in f16, where the operands are f16 (docs/performance.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fp16Accumulation {
@@ -18,6 +18,15 @@ pub enum Fp16Accumulation {
 }
 
 impl Fp16Accumulation {
+    /// As the variable `WAVE32_FP16_ACCUMULATION` says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Never => "0",
+            Self::Forward => "forward",
+            Self::Always => "1",
+        }
+    }
+
     /// May this pass?
     pub fn allows(self, direction: Direction) -> bool {
         self == Self::Always || self == Self::Forward && direction == Direction::Forward

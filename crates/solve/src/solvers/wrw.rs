@@ -75,7 +75,9 @@ pub fn plan(
 ) -> Result<Plan, Refusal> {
     let p = ConvShape::new(problem, caps)?;
     let mut best = Cheapest::new(caps);
-    for variant in usable("wrw", problem, caps, policy) {
+    // In f16, channels are read in twos.
+    let in_twos = p.kg.is_multiple_of(2) && p.cg.is_multiple_of(2);
+    for variant in usable("wrw", problem, caps, policy).filter(|v| in_twos || !v.is_half()) {
         for splits in SPLITS {
             let config = Config { variant, splits };
             let fits = splits == 1 || splits * 2 <= config.slices(&p);

@@ -242,6 +242,15 @@ mod _native {
         bridge::winograd(is_allowed)
     }
 
+    /// Which passes may sum in f16 from now on (`0`, `1`, `forward`), where that is said; which could.
+    #[pyfunction]
+    #[pyo3(signature = (which=None))]
+    fn fp16_accumulation(which: Option<&str>) -> PyResult<&'static str> {
+        let which = which.map(str::parse).transpose();
+        let which = which.map_err(|error| PyValueError::new_err(format!("{error}")))?;
+        Ok(bridge::fp16_accumulation(which).name())
+    }
+
     /// `512M` as a number.
     #[pyfunction]
     fn parse_bytes(text: &str) -> Option<u64> {
