@@ -41,7 +41,7 @@ pub struct DeviceCaps {
     pub float16_math: bool,
     /// f16 multiply-adds that start in the time of an f32 one, for the model only.
     #[serde(default)]
-    pub float16_rate: u32,
+    pub float16_rate: f64,
 }
 
 impl DeviceCaps {
@@ -80,7 +80,7 @@ impl DeviceCaps {
             storage_16bit: true,
             // v_pk_fma_f16: since Vega.
             float16_math: true,
-            float16_rate: 2,
+            float16_rate: 2.0,
         }
     }
 }

@@ -81,7 +81,7 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     let efficiency = variant.define("EFF") as f64 / 100.0;
     let (bm, bn, bk) =
         (variant.define("BM") as f64, variant.define("BN") as f64, variant.define("BK") as f64);
-    let (bytes, rate) = if variant.is_half() { (2.0, f64::from(caps.float16_rate)) } else { (4.0, 1.0) };
+    let (bytes, rate) = if variant.is_half() { (2.0, caps.float16_rate) } else { (4.0, 1.0) };
     let lds = 2.0 * bytes * bk * (bm + bn);
     let resident = (f64::from(caps.registers_per_cu) / (threads * registers(variant)))
         .min(f64::from(caps.threads_per_cu) / threads)
