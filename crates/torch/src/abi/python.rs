@@ -18,6 +18,7 @@ use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTy
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
 use wave32_host::torch::{NEWEST, OLDEST, Version};
+use wave32_solve::Fp16Accumulation;
 use wave32_torch_logic::settings;
 
 impl From<Error> for PyErr {
@@ -246,7 +247,7 @@ mod _native {
     #[pyfunction]
     #[pyo3(signature = (which=None))]
     fn fp16_accumulation(which: Option<&str>) -> PyResult<&'static str> {
-        let which = which.map(str::parse).transpose();
+        let which = which.map(str::parse::<Fp16Accumulation>).transpose();
         let which = which.map_err(|error| PyValueError::new_err(format!("{error}")))?;
         Ok(bridge::fp16_accumulation(which).name())
     }
