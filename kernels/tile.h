@@ -1,9 +1,14 @@
 // The tile machine shared by the GEMM-like kernels: a BM x BN tile of the result, TM x TN a thread, fed
 // from LDS a BK-deep slice at a time.
 //
-// Threads: a wavefront covers 8 columns x 4 rows of threads (LX x 4). A thread's TM rows are TM/4 runs
-// of four, BM/(TM/4) apart, and so its columns: every LDS read is a vec4 and neighbouring lanes read
-// neighbouring vec4s or the same one.
+// Threads: a wavefront covers 8 columns x 4 rows of threads (LX x 4). A thread's TM rows are runs of RUN,
+// BM/(TM/RUN) apart, and so its columns: every LDS read is 16 bytes and neighbouring lanes read neighbouring
+// 16 bytes or the same ones.
+//
+// HALF: operands lie in LDS as f16 and are multiplied two columns at a time. A slice's BK products of an output are
+// summed in f16; then the sum is scaled (ROW_SCALE) and added to the f32 sum.
+
+#include "half.h"
 
 #define TX (BN / TN)
 #define TY (BM / TM)
@@ -13,10 +18,16 @@
 #define LX 8
 #endif
 #define LY (32 / LX)
+// Vectors of four in a row of A and B.
 #define A4 (BM / 4 + APAD / 4)
 #define B4 (BN / 4 + BPAD / 4)
-#define ROW_OF(i) (((i) >> 2) * (BM / (TM / 4)) + ty * 4 + ((i) & 3))
-#define COL_OF(j) (((j) >> 2) * (BN / (TN / 4)) + tx * 4 + ((j) & 3))
+#ifdef HALF
+#define RUN 8
+#else
+#define RUN 4
+#endif
+#define ROW_OF(i) ((i) / RUN * (BM / (TM / RUN)) + ty * RUN + (i) % RUN)
+#define COL_OF(j) ((j) / RUN * (BN / (TN / RUN)) + tx * RUN + (j) % RUN)
 
 #define TILE_THREAD                                                     \
   const uint tid = LOCAL_ID;                                            \
@@ -28,13 +39,67 @@
 #define TILE_ZERO                                                       \
   UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++) acc[i][j] = 0.0f;
 
+// Row kk + 1 is loaded before row kk is used: RADV leaves loads where the text has them.
+#define TAKE_ROW                                                                       \
+  UNROLL for (int i = 0; i < TM / 4; i++) fa[i] = na[i];                               \
+  UNROLL for (int j = 0; j < TN / 4; j++) fb[j] = nb[j];
+#ifdef HALF
+#define LOAD_ROW(a0, b0, kk)                                                           \
+  {                                                                                    \
+    UNROLL for (int i = 0; i < TM / 4; i++) na[i] = sa[(a0) + ty * 2 + ((kk) * A4 + A_RUN(i))]; \
+    UNROLL for (int j = 0; j < TN / 4; j++) nb[j] = sb[(b0) + tx * 2 + ((kk) * B4 + B_RUN(j))]; \
+  }
+#else
+#define LOAD_ROW(a0, b0, kk)                                                           \
+  {                                                                                    \
+    UNROLL for (int i = 0; i < TM / 4; i++) na[i] = sa[(a0) + ty + ((kk) * A4 + i * (BM / TM))]; \
+    UNROLL for (int j = 0; j < TN / 4; j++) nb[j] = sb[(b0) + tx + ((kk) * B4 + j * (BN / TN))]; \
+  }
+#endif
+#ifdef HALF
+// Where a thread's vector of four i lies in a row, but for its own place.
+#define A_RUN(i) ((i) / 2 * (BM / (TM / RUN) / 4) + (i) % 2)
+#define B_RUN(j) ((j) / 2 * (BN / (TN / RUN) / 4) + (j) % 2)
+// Of each run of four pairs, pair i of row kk of a slice lies at i ^ SWAP(kk).
+#ifndef SWAP
+#define SWAP(kk) 0
+#endif
+// acc[i][j] += ROW_SCALE(i) * (A^T B)[i][j] over the slice that starts at vector `a0` of sa and `b0` of sb.
+#define TILE_FMA(a0, b0)                                                               \
+  {                                                                                    \
+    HALF2 sum[TM][TN / 2];                                                             \
+    HALF4 na[TM / 4];                                                                  \
+    HALF4 nb[TN / 4];                                                                  \
+    LOAD_ROW(a0, b0, 0)                                                                \
+    UNROLL for (int kk = 0; kk < BK; kk++) {                                           \
+      HALF4 fa[TM / 4];                                                                \
+      HALF4 fb[TN / 4];                                                                \
+      TAKE_ROW                                                                         \
+      if (kk + 1 < BK) LOAD_ROW(a0, b0, kk + 1)                                        \
+      UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN / 2; j++) {    \
+        const int ia = i ^ SWAP(kk) * 2, jb = j ^ SWAP(kk);                            \
+        const HALF2 a = SPLAT2(fa[ia >> 2][ia & 3]);                                   \
+        const HALF2 b = HALF2_OF(fb[jb >> 1][jb % 2 * 2], fb[jb >> 1][jb % 2 * 2 + 1]); \
+        if (kk == 0) sum[i][j] = a * b; else sum[i][j] = FMA2(a, b, sum[i][j]);        \
+      }                                                                                \
+    }                                                                                  \
+    UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++)            \
+        acc[i][j] = ADD_SCALED(acc[i][j], ROW_SCALE(i), sum[i][j >> 1][j & 1]);        \
+  }
+#else
 // acc += A^T B over the slice that starts at vec4 `a0` of sa and `b0` of sb.
 #define TILE_FMA(a0, b0)                                                               \
+  {                                                                                    \
+  vec4 na[TM / 4];                                                                     \
+  vec4 nb[TN / 4];                                                                     \
+  LOAD_ROW(a0, b0, 0)                                                                  \
   UNROLL for (int kk = 0; kk < BK; kk++) {                                             \
     vec4 fa[TM / 4];                                                                   \
     vec4 fb[TN / 4];                                                                   \
-    UNROLL for (int i = 0; i < TM / 4; i++) fa[i] = sa[(a0) + kk * A4 + i * (BM / TM) + ty]; \
-    UNROLL for (int j = 0; j < TN / 4; j++) fb[j] = sb[(b0) + kk * B4 + j * (BN / TN) + tx]; \
+    TAKE_ROW                                                                           \
+    if (kk + 1 < BK) LOAD_ROW(a0, b0, kk + 1)                                          \
     UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++)            \
         acc[i][j] = FMA(fa[i >> 2][i & 3], fb[j >> 2][j & 3], acc[i][j]);              \
+  }                                                                                    \
   }
+#endif

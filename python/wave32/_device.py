@@ -11,7 +11,7 @@ from wave32 import _native
 from wave32._profile import profile
 
 __all__ = [
-    "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache", "fallbacks",
+    "DeviceProperties", "Event", "Stream", "allow_fp16_accumulation", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache", "fallbacks",
     "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties",
     "get_rng_state", "get_rng_state_all", "initial_seed", "is_available", "is_bf16_supported", "is_initialized",
     "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
@@ -215,6 +215,19 @@ def tuned(device: Any = None) -> int:
     """Problems for which `wave32 tune` measured the fastest configuration on this card; their plans are those."""
     _index(device)
     return _native.tuned()
+
+
+def allow_fp16_accumulation(which: bool | str | None = None) -> bool | str:
+    """Which passes of f16 convolutions may sum runs of up to 32 products in f16 from now on; returns which could.
+
+    `"forward"` (the default): forward passes. `True`: gradients and products of matrices too. `False`: none. Faster where the
+    GPU computes two f16 numbers at a time; docs/performance.md tells for which numbers it is safe.
+    """
+    words = {False: "0", True: "1", "forward": "forward", None: None}
+    if which not in words:
+        raise ValueError(f"{which!r} is none of True, False, 'forward'")
+    before = _native.fp16_accumulation(words[which])
+    return {"0": False, "1": True}.get(before, before)
 
 
 def fallbacks() -> dict[str, int]:

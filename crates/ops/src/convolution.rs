@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use wave32_device::DeviceError;
 use wave32_problem::{ConvProblem, MatmulProblem};
-use wave32_solve::{DeviceCaps, Plan, Policy, Solvable};
+use wave32_solve::{DeviceCaps, Fp16Accumulation, Plan, Policy, Solvable};
 
 /// Problems with more are all forgotten: a program with that many shapes repeats none.
 const MAX_PROBLEMS: usize = 4096;
@@ -89,6 +89,16 @@ impl Planner {
     /// Whether the solver of that name may be chosen.
     pub fn allows(&self, solver: &str) -> bool {
         !self.policy.skip.iter().any(|name| name == solver)
+    }
+
+    /// Which passes may sum in f16 from now on, where that is said; which could.
+    pub fn fp16_accumulation(&mut self, which: Option<Fp16Accumulation>) -> Fp16Accumulation {
+        let before = self.policy.fp16_accumulation;
+        if let Some(which) = which.filter(|&which| which != before) {
+            self.policy.fp16_accumulation = which;
+            (self.convs, self.matmuls) = Default::default();
+        }
+        before
     }
 
     /// Every solver's best plan for a device of these capabilities, fastest first; `frugal`: of those without workspace.

@@ -40,6 +40,11 @@ impl Variant {
         wave32_cards::targets::is_rdna1(target) || !self.defines.contains_key("RDNA1")
     }
 
+    /// Does it sum in f16?
+    pub fn is_half(&self) -> bool {
+        self.defines.contains_key("HALF")
+    }
+
     /// The value of the dialect's `DTYPE` macro: 0 f32, 1 f16, 2 bf16.
     pub fn dtype_code(&self) -> i64 {
         match self.dtype {

@@ -58,6 +58,12 @@ pub struct DeviceCaps {
     /// What was measured on the device; of no use to another process.
     #[serde(skip)]
     pub tuned: Tuned,
+    /// Arithmetic in f16, two numbers an instruction.
+    #[serde(default)]
+    pub float16_math: bool,
+    /// f16 multiply-adds that start in the time of an f32 one, for the model only.
+    #[serde(default)]
+    pub float16_rate: f64,
 }
 
 impl Compiler {
@@ -111,6 +117,9 @@ impl DeviceCaps {
             storage_16bit: true,
             compiler: Compiler::of(board.target().name, Compiler::Aco),
             tuned: Tuned::default(),
+            // v_pk_fma_f16: since Vega.
+            float16_math: true,
+            float16_rate: 2.0,
         }
     }
 }

@@ -17,7 +17,7 @@ pub use caps::{Compiler, DeviceCaps, usual_boards};
 pub use hazards::{Access, Hazards};
 pub use model::cost;
 pub use plan::{Binding, HasRoles, Launch, Model, Plan, Prepared, Role};
-pub use policy::Policy;
+pub use policy::{Fp16Accumulation, Policy};
 pub use solvers::{matmul_solvers, solvers, too_large};
 pub use table::{
     Candidate, Explanation, Outcome, Refusal, Row, Solvable, SolveError, Solver, explain, plan, plans, ranked,

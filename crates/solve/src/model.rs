@@ -78,7 +78,9 @@ fn stage_seconds(variant: Option<&Variant>, launches: &[Launch], caps: &DeviceCa
 /// Registers a thread of a tile kernel needs, about: accumulators, fragments, staging, addresses.
 fn registers(variant: &Variant) -> f64 {
     let (tm, tn) = (variant.define("TM") as f64, variant.define("TN") as f64);
-    tm * tn + tm + tn + 44.0
+    // Sums in f16 come on top, two a register.
+    let sums = if variant.is_half() { 1.5 } else { 1.0 };
+    tm * tn * sums + tm + tn + 44.0
 }
 
 /// Seconds of one launch of a tile kernel, launch overhead left out.
@@ -87,7 +89,8 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     let efficiency = variant.define("EFF") as f64 / 100.0;
     let (bm, bn, bk) =
         (variant.define("BM") as f64, variant.define("BN") as f64, variant.define("BK") as f64);
-    let lds = 8.0 * bk * (bm + bn);
+    let (bytes, rate) = if variant.is_half() { (2.0, caps.float16_rate) } else { (4.0, 1.0) };
+    let lds = 2.0 * bytes * bk * (bm + bn);
     let resident = (f64::from(caps.registers_per_cu) / (threads * registers(variant)))
         .min(f64::from(caps.threads_per_cu) / threads)
         .min(f64::from(caps.lds_per_cu) / lds)
@@ -98,7 +101,7 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     let at_once = per_cu.min(resident);
     // So many wavefronts keep enough loads in flight; their independent accumulators hide the latency of FMAs.
     let filled = (at_once * threads / 32.0 / 4.6).min(1.0);
-    let rate = f64::from(caps.fma_per_clock) * f64::from(caps.clock_mhz) * 1e6 * efficiency * filled;
+    let rate = rate * f64::from(caps.fma_per_clock) * f64::from(caps.clock_mhz) * 1e6 * efficiency * filled;
     // Filling the pipeline, first loads and the stores of a workgroup: about 2000 clocks a round.
     let rounds = (per_cu / resident).ceil();
     let latency = rounds * 2000.0 / (f64::from(caps.clock_mhz) * 1e6);

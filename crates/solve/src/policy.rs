@@ -1,6 +1,58 @@
 //! What the caller allows: forced and skipped solvers, workspace cap.
 
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+use wave32_problem::Direction;
+
+/// Which passes may sum short runs of products (8 to 32) in f16, where the operands are f16 (docs/performance.md).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fp16Accumulation {
+    /// None: every sum is f32.
+    Never,
+    /// Forward passes of convolutions. Gradients may be so small that their products vanish in f16.
+    #[default]
+    Forward,
+    /// All passes, and products of matrices.
+    Always,
+}
+
+impl Fp16Accumulation {
+    /// As the variable `WAVE32_FP16_ACCUMULATION` says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Never => "0",
+            Self::Forward => "forward",
+            Self::Always => "1",
+        }
+    }
+
+    /// May this pass?
+    pub fn allows(self, direction: Direction) -> bool {
+        self == Self::Always || self == Self::Forward && direction == Direction::Forward
+    }
+
+    /// The same for a product of matrices, which does not tell whether it is of a forward pass.
+    #[must_use]
+    pub fn of_product(self) -> Self {
+        if self == Self::Always { self } else { Self::Never }
+    }
+}
+
+impl FromStr for Fp16Accumulation {
+    type Err = crate::SolveError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "0" => Ok(Self::Never),
+            "forward" => Ok(Self::Forward),
+            "1" => Ok(Self::Always),
+            _ => Err(crate::SolveError::Policy(format!(
+                "WAVE32_FP16_ACCUMULATION={text}: must be 0, 1 or forward"
+            ))),
+        }
+    }
+}
 
 /// Limits on the choice of a plan. The default allows every solver, and the device's usual workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,11 +66,14 @@ pub struct Policy {
     pub workspace_cap: Option<u64>,
     /// Only this configuration of the solver (as [`crate::Plan::config`] prints it).
     pub config: Option<String>,
+    /// Where sums may be f16.
+    #[serde(default)]
+    pub fp16_accumulation: Fp16Accumulation,
 }
 
 impl Policy {
     /// From the environment: `WAVE32_SOLVER` (name), `WAVE32_SKIP` (names, comma-separated),
-    /// `WAVE32_WORKSPACE` (bytes), `WAVE32_CONFIG`.
+    /// `WAVE32_WORKSPACE` (bytes), `WAVE32_CONFIG`, `WAVE32_FP16_ACCUMULATION`.
     ///
     /// # Errors
     /// [`crate::SolveError::Policy`] for a name that no solver has or a number that is none.
@@ -44,6 +99,8 @@ impl Policy {
             skip: skip.split(',').map(str::trim).filter(|s| !s.is_empty()).map(String::from).collect(),
             workspace_cap,
             config: get("WAVE32_CONFIG"),
+            fp16_accumulation: get("WAVE32_FP16_ACCUMULATION")
+                .map_or(Ok(Fp16Accumulation::default()), |text| text.parse())?,
         };
         policy.check()?;
         Ok(policy)

@@ -244,9 +244,12 @@ fn policy_from_the_environment() {
     let policy = Policy::from_vars(vars(&[("WAVE32_SKIP", "direct, igemm"), ("WAVE32_WORKSPACE", "4096")]));
     let policy = policy.expect("both are right");
     assert_eq!((policy.skip.len(), policy.workspace_cap), (2, Some(4096)));
-    for pairs in
-        [&[("WAVE32_SOLVER", "winograd9000")], &[("WAVE32_WORKSPACE", "lots")], &[("WAVE32_SKIP", "x")]]
-    {
+    for pairs in [
+        &[("WAVE32_FP16_ACCUMULATION", "yes")],
+        &[("WAVE32_SOLVER", "winograd9000")],
+        &[("WAVE32_WORKSPACE", "lots")],
+        &[("WAVE32_SKIP", "x")],
+    ] {
         let error = Policy::from_vars(vars(pairs)).expect_err("wrong").to_string();
         assert!(error.contains(pairs[0].1), "{error}");
     }

@@ -12,7 +12,7 @@ use wave32_cpu::{Inputs, oracle};
 use wave32_device::{DeviceError, Operands, PlanDevice, Runner};
 use wave32_params::variants::{self, Variant};
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
-use wave32_solve::{Plan, Policy, Role};
+use wave32_solve::{Fp16Accumulation, Plan, Policy, Role};
 use wave32_verify::backend::Backend;
 use wave32_verify::fuzz;
 
@@ -91,6 +91,11 @@ fn roles(direction: Direction) -> [Role; 3] {
 
 /// Runs the plan on fresh random operands; returns the normwise error against the oracle.
 fn error_of(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) -> f64 {
+    error_on(device, plan, &mut |_, _| rng.random_range(-1.0..1.0))
+}
+
+/// The same on operands of `value(role, index)`.
+fn error_on(device: &mut dyn PlanDevice, plan: &Plan, value: &mut dyn FnMut(Role, u64) -> f64) -> f64 {
     let p = &plan.problem;
     let dtype = p.dtype();
     let [a, b, out] = roles(p.conv().map_or(Direction::Forward, |p| p.spec().direction));
@@ -104,7 +109,7 @@ fn error_of(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) -> f64 {
         }
         let buffer = device.alloc(bytes).expect("device memory");
         if role == a || role == b || role == Role::Bias {
-            let values: Vec<f64> = (0..bytes / dtype.size()).map(|_| rng.random_range(-1.0..1.0)).collect();
+            let values: Vec<f64> = (0..bytes / dtype.size()).map(|index| value(role, index)).collect();
             let (encoded, values) = encode(&values, dtype);
             device.write(buffer, 0, &encoded).expect("write");
             exact.push((role, values));
@@ -169,6 +174,9 @@ fn shapes() -> Vec<ConvSpec> {
         // long reduction: chunks and splits
         ConvSpec { n: 1, c: 600, h: 6, w: 6, k: 9, ..base.clone() },
         ConvSpec { n: 3, c: 3, h: 40, w: 44, k: 5, ..base.clone() },
+        // whole slices of 32 in every pass, more than one tile
+        ConvSpec { n: 1, c: 64, k: 96, h: 12, w: 12, ..base.clone() },
+        ConvSpec { n: 3, c: 64, k: 96, h: 8, w: 6, r: 1, s: 1, pad: [0, 0], ..base.clone() },
         // a single pixel
         ConvSpec { n: 1, c: 1, h: 1, w: 1, k: 1, r: 1, s: 1, pad: [0, 0], ..base.clone() },
         // transposed, with output padding
@@ -196,6 +204,7 @@ fn check(dtype: DType) {
     let Some(mut device) = open() else { return };
     let mut rng = random();
     let caps = device.caps().clone();
+    let fp16_accumulation = Fp16Accumulation::Always;
     let mut failures = Vec::new();
     let mut runs = 0;
     for spec in shapes() {
@@ -215,12 +224,20 @@ fn check(dtype: DType) {
                 "p128x128/1",
                 "c128x128/2",
                 "g64x32/16",
+                "hp128x128/1",
+                "hp64x64/3",
+                "hp64x64k16/1",
+                "hp64x64k8/2",
+                "hw64x128/1",
+                "hw64x64k8/3",
+                "hc64x64/4",
+                "hc128x64/2",
                 "f4/w64x64/2",
                 "f4/w64x64k8/3",
                 "f4/w128x128/1",
             ];
             for config in configs {
-                let policy = Policy { config: Some(config.into()), ..Policy::default() };
+                let policy = Policy { config: Some(config.into()), fp16_accumulation, ..Policy::default() };
                 plans.extend(wave32_solve::plans(&problem, &caps, &policy));
             }
             plans.sort_by(|a, b| (a.solver, &a.config).cmp(&(b.solver, &b.config)));
@@ -389,6 +406,118 @@ fn winograd_in_passes_is_right() {
     }
 }
 
+/// Does a launch of the plan sum in f16?
+fn sums_in_half(plan: &Plan) -> bool {
+    let variants = plan.launches.iter().filter_map(|launch| variants::find(&launch.kernel));
+    variants.into_iter().any(Variant::is_half)
+}
+
+/// Numbers of every size: sums in f16 stay finite and near where docs/performance.md says so, and sums in f32 everywhere.
+#[test]
+fn f16_sums_are_right_in_their_range() {
+    let Some(mut device) = open() else { return };
+    if !device.caps().float16_math {
+        return eprintln!("skipped: no f16 arithmetic");
+    }
+    let mut rng = random();
+    let spec = ConvSpec {
+        n: 2,
+        c: 64,
+        h: 8,
+        w: 8,
+        k: 64,
+        r: 3,
+        s: 3,
+        pad: [1, 1],
+        dtype: DType::F16,
+        ..ConvSpec::default()
+    };
+    // (what, its images' or gradients' size, its filters' or pixels' size, one sign)
+    let forward = [
+        ("usual", 1.0, 1.0, false),
+        ("the largest filters", 1e-3, 6e4, false),
+        ("subnormal filters", 1000.0, 1e-6, false),
+        ("the largest pixels, all of one sign", 1023.0, 0.06, true),
+        ("small pixels", 1e-3, 0.05, false),
+    ];
+    let backward = [
+        ("usual", 1.0, 1.0, false),
+        ("the largest gradients, all of one sign", 63.0, 0.9, true),
+        ("subnormal gradients", 2e-5, 0.1, false),
+    ];
+    let weights = [
+        ("usual", 1.0, 1.0, false),
+        ("the largest products, all of one sign", 60.0, 2.0, true),
+        ("subnormal gradients", 2e-5, 1.0, false),
+    ];
+    let (mut failures, mut runs) = (Vec::new(), 0);
+    for (direction, cases) in Direction::ALL.into_iter().zip([&forward[..], &backward, &weights]) {
+        let problem = ConvProblem::new(ConvSpec { direction, ..spec.clone() }).expect("valid by hand");
+        for &(what, first, second, one_sign) in cases {
+            for config in ["hp64x64/1", "hc64x64/2", "p64x64/1", "c64x64/2"] {
+                let fp16_accumulation = match config.starts_with('h') {
+                    true => Fp16Accumulation::Always,
+                    false => Fp16Accumulation::Never,
+                };
+                let policy = Policy { config: Some(config.into()), fp16_accumulation, ..Policy::default() };
+                // Some solvers have no configurations.
+                let plans = wave32_solve::plans(&problem, device.caps(), &policy);
+                for plan in plans.into_iter().filter(|plan| plan.config == config) {
+                    assert_eq!(sums_in_half(&plan), config.starts_with('h'), "{}", plan.config);
+                    runs += 1;
+                    let error = error_on(device.as_mut(), &plan, &mut |role, _| {
+                        let size = match (direction, role) {
+                            (Direction::Forward, Role::X) | (_, Role::Y) => first,
+                            _ => second,
+                        };
+                        size * if one_sign { rng.random_range(0.9..1.0) } else { rng.random_range(-1.0..1.0) }
+                    });
+                    println!("{} {what}: {} {error:.1e}", direction.name(), plan.config);
+                    // Sums in f32 are only rounded once; subnormal results have fewer bits.
+                    if error.is_nan() || error > 7e-3 {
+                        failures.push(format!("{problem} {}: {what}: {error:.1e}", plan.config));
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(runs, 2 * (forward.len() + backward.len() + weights.len()), "each case on both kinds of sums");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// A switch: by default only forward passes may sum in f16; where it is off, none.
+#[test]
+fn the_policy_says_which_passes_sum_in_f16() {
+    let caps = wave32_solve::DeviceCaps::of(wave32_solve::usual_boards()[1]);
+    let lacking = wave32_solve::DeviceCaps { float16_math: false, ..caps.clone() };
+    let spec = ConvSpec {
+        n: 8,
+        c: 128,
+        h: 28,
+        w: 28,
+        k: 128,
+        r: 3,
+        s: 3,
+        pad: [1, 1],
+        dtype: DType::F16,
+        ..ConvSpec::default()
+    };
+    let skip = vec!["winograd".to_string()];
+    for direction in Direction::ALL {
+        let problem = ConvProblem::new(ConvSpec { direction, ..spec.clone() }).expect("valid by hand");
+        for (fp16_accumulation, expected) in [
+            (Fp16Accumulation::Never, false),
+            (Fp16Accumulation::Forward, direction == Direction::Forward),
+            (Fp16Accumulation::Always, true),
+        ] {
+            let policy = Policy { skip: skip.clone(), fp16_accumulation, ..Policy::default() };
+            let chosen = |caps| sums_in_half(&wave32_solve::plan(&problem, caps, &policy).expect("a plan"));
+            assert_eq!(chosen(&caps), expected, "{} {fp16_accumulation:?}", direction.name());
+            assert!(!chosen(&lacking), "{}", direction.name());
+        }
+    }
+}
+
 /// The cheapest plan over the shapes that launches each of the kernels, by kernel.
 fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&'static str, Plan> {
     let mut found: BTreeMap<&'static str, Plan> = BTreeMap::new();
@@ -402,7 +531,8 @@ fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&
             for problem in problems(&ConvSpec { dtype: variant.dtype, ..spec.clone() }) {
                 let forced = configs(&variant.tag).into_iter().map(Some);
                 for config in forced.chain([None]) {
-                    let policy = Policy { config, ..Policy::default() };
+                    let fp16_accumulation = Fp16Accumulation::Always;
+                    let policy = Policy { config, fp16_accumulation, ..Policy::default() };
                     for plan in wave32_solve::plans(&problem, device.caps(), &policy) {
                         let launches = plan.launches.iter().any(|launch| launch.kernel == variant.name);
                         let better =

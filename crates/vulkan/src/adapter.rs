@@ -184,7 +184,7 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
         heap_bytes: memory_bytes,
     };
     let wave = features.require_wave.unwrap_or(p11.subgroup_size.max(1));
-    let caps = caps::model(&basic, kind, memory_bytes, wave, &vendor, features.storage16);
+    let caps = caps::model(&basic, kind, memory_bytes, wave, &vendor, &features);
     // SAFETY: as above.
     let families = unsafe { instance.raw.get_physical_device_queue_family_properties(physical) };
     let family = if api < vk::API_VERSION_1_2 {

@@ -3,6 +3,7 @@
 //! Vulkan tells limits but no speeds. What no query answers is a documented guess by kind; it ranks plans
 //! against each other and sizes the first submit, nothing depends on it for correctness.
 
+use crate::adapter::Features;
 use ash::{amd, ext, nv, vk};
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -83,13 +84,14 @@ pub(crate) fn model(
     memory_bytes: u64,
     wave_size: u32,
     vendor: &VendorProperties,
-    storage_16bit: bool,
+    features: &Features,
 ) -> DeviceCaps {
+    let (storage_16bit, float16_math) = (features.storage16, features.storage16 && features.float16);
     let limits = &properties.limits;
     if let Some(board) = board(&ThisMachine, properties, memory_bytes, vendor) {
         let of_board = DeviceCaps::of(board);
         let compiler = compiler(properties, board.target().name);
-        return DeviceCaps { storage_16bit, compiler, ..limited(of_board, limits, wave_size) };
+        return DeviceCaps { storage_16bit, float16_math, compiler, ..limited(of_board, limits, wave_size) };
     }
     let cpu = kind == DeviceKind::Cpu;
     let compute_units = match kind {
@@ -134,6 +136,15 @@ pub(crate) fn model(
         storage_16bit,
         compiler: if name(properties).contains("RADV NAVI1") { Compiler::Aco } else { Compiler::Other },
         tuned: Tuned::default(),
+        float16_math,
+        float16_rate: match properties.vendor_id {
+            _ if cpu => 1.0,
+            AMD => 2.0,
+            // The specification says 2 for Hopper; kernels measured there reach 1.1 to 1.5 of f32's. Compute capability 8.6, 8.9 and
+            // 12.0 have 48 warps and no faster f16 ("CUDA C++ Programming Guide").
+            NVIDIA if vendor.nv.shader_warps_per_sm != 48 => 1.3,
+            _ => 1.0,
+        },
     };
     limited(guessed, limits, wave_size)
 }
@@ -207,7 +218,7 @@ mod tests {
     fn caps_of(name: &str, device: u32, units: u32, gib: u64) -> DeviceCaps {
         let mut vendor = VendorProperties::default();
         vendor.amd2.active_compute_unit_count = units;
-        model(&recorded(name, device), DeviceKind::Discrete, gib << 30, 32, &vendor, true)
+        model(&recorded(name, device), DeviceKind::Discrete, gib << 30, 32, &vendor, &half())
     }
 
     #[test]
@@ -262,7 +273,7 @@ mod tests {
         assert_eq!((unknown.compute_units, unknown.clock_mhz), (10, 1700), "no board has 10");
         let mut other = recorded("NVIDIA H200", 0x731f);
         other.vendor_id = NVIDIA;
-        let caps = model(&other, DeviceKind::Discrete, 141 << 30, 32, &VendorProperties::default(), true);
+        let caps = model(&other, DeviceKind::Discrete, 141 << 30, 32, &VendorProperties::default(), &half());
         assert_eq!((caps.fma_per_clock, caps.compute_units), (128, 32), "an id of AMD's is none of others'");
     }
 }

@@ -4,7 +4,8 @@ use super::gather::{Box4, FLAG_BIAS, FLAG_RELU, Gather, Gathering};
 use super::matmul::variant;
 use super::tensors::ConvShape;
 use crate::{
-    Access, Binding, DeviceCaps, HasRoles, Launch, Model, Plan, Prepared, Refusal, Role, Solvable, cost,
+    Access, Binding, DeviceCaps, HasRoles, Launch, Model, Plan, Policy, Prepared, Refusal, Role, Solvable,
+    cost,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -385,6 +386,18 @@ pub struct NewLaunch<K: Kernel> {
 pub fn single_variant(source: &str, dtype: DType) -> &'static Variant {
     let found = variants::of(source, dtype).next();
     found.unwrap_or_else(|| unreachable!("the variants table has {source} in every dtype (tested)"))
+}
+
+/// The variants of a kernel that this device and this policy allow for the problem.
+pub fn usable(
+    source: &'static str,
+    problem: &ConvProblem,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> impl Iterator<Item = &'static Variant> {
+    let spec = problem.spec();
+    let half = caps.float16_math && policy.fp16_accumulation.allows(spec.direction);
+    variants::of(source, spec.dtype).filter(move |variant| half || !variant.is_half())
 }
 
 /// Epilogue of the problem as kernel flags.

@@ -3,16 +3,16 @@
 
 use super::build::{
     Builder, Cheapest, NewLaunch, Region, epilogue_flags, gather_flops, part, partial_stride, read,
-    single_variant, unused, write,
+    single_variant, unused, usable, write,
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
 use super::tensors::ConvShape;
 use super::wrw;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
-use wave32_params::variants::{self, Variant};
-use wave32_params::{igemm, pack};
-use wave32_problem::{ConvProblem, DType, Direction};
+use wave32_params::variants::Variant;
+use wave32_params::{igemm, pack, pack_half};
+use wave32_problem::{ConvProblem, ConvSpec, DType, Direction};
 
 /// Most stride phases worth a launch each.
 const MAX_PHASES: u64 = 64;
@@ -144,7 +144,7 @@ fn best(
 ) -> Result<Plan, Refusal> {
     let (shape, gathers) = gathers(problem, caps, mode)?;
     let mut best = Cheapest::new(caps);
-    for variant in variants::of("igemm", problem.spec().dtype).filter(|v| v.define("MODE") == mode as i64) {
+    for variant in usable("igemm", problem, caps, policy).filter(|v| v.define("MODE") == mode as i64) {
         let bk = variant.define("BK") as u32;
         if mode != Mode::Generic && gathers.iter().any(|g| !g.kc.is_multiple_of(bk)) {
             continue;
@@ -162,9 +162,11 @@ fn best(
     best.plan()
 }
 
-/// Floats of the packed filters of one phase.
-fn packed_floats(g: &Gather, groups: u32, bm: u32) -> u64 {
-    u64::from(groups) * u64::from(g.depth()) * u64::from(g.rows.next_multiple_of(bm))
+/// Elements of a group's packed filters of one phase, and bytes of one. In f16, a row of scales is behind each slice.
+fn packed_elements(g: &Gather, variant: &Variant) -> (u32, u64) {
+    let [bm, bk] = ["BM", "BK"].map(|name| variant.define(name) as u32);
+    let rows = if variant.is_half() { g.depth() / bk * (bk + 1) } else { g.depth() };
+    (rows * g.rows.next_multiple_of(bm), if variant.is_half() { 2 } else { 4 })
 }
 
 fn emit(
@@ -188,11 +190,12 @@ fn emit(
     if mode != Mode::Generic {
         for g in &gathers {
             // A phase without taps packs nothing but still binds a region.
-            let region = builder.reserve(4 * packed_floats(g, shape.groups, bm).max(4));
+            let (elements, size) = packed_elements(g, v);
+            let region = builder.reserve(size * (u64::from(shape.groups) * u64::from(elements)).max(8));
             packed.push(region);
             if g.depth() > 0 {
                 let read_bytes = problem.w_elements() * spec.dtype.size() / gathers.len() as u64;
-                pack(builder, g, shape, (bm, bk), (region, read_bytes), spec.dtype);
+                pack(builder, g, shape, v, (region, read_bytes), spec);
             }
         }
         builder.filters_are_prepared();
@@ -208,7 +211,7 @@ fn emit(
         params.partial = stride;
         if mode != Mode::Generic {
             params.am = g.rows.next_multiple_of(bm);
-            params.ag = g.depth() * params.am;
+            params.ag = packed_elements(g, v).0;
         }
         let flags = match partials {
             Some(_) => FLAG_PARTIAL,
@@ -249,23 +252,42 @@ fn emit(
     }
 }
 
+/// Where the filters of a slice are scaled to, in f16: the power of two of their largest. Gradients are small numbers.
+fn top(direction: Direction) -> i32 {
+    if direction == Direction::Forward { 0 } else { 4 }
+}
+
 fn pack(
     builder: &mut Builder<'_>,
     g: &Gather,
     shape: &ConvShape,
-    (bm, bk): (u32, u32),
+    variant: &Variant,
     (region, read_bytes): (Region, u64),
-    dtype: DType,
+    spec: &ConvSpec,
 ) {
+    let [bm, bk] = ["BM", "BK"].map(|name| variant.define(name) as u32);
     let m4 = g.rows.next_multiple_of(bm);
     let &Gather { rows, kc, taps, am, ak, at, au, a0, ag, .. } = g;
+    let (bytes, model) = (region.size * 2, Model::Stream { bytes: region.size + read_bytes });
+    if variant.is_half() {
+        let top = top(spec.direction);
+        return builder.launch::<pack_half::Kernel>(NewLaunch {
+            variant: single_variant("pack_half", spec.dtype),
+            grid: [g.depth() / bk, m4.div_ceil(32), shape.groups],
+            params: pack_half::Params { rows, m4, bk, kc, taps, am, ak, at, au, a0, ag, top },
+            buffers: pack_half::Buffers { wgt: read(Role::W), packed: write(region) },
+            flops: 0,
+            bytes,
+            model,
+        });
+    }
     builder.launch::<pack::Kernel>(NewLaunch {
-        variant: single_variant("pack", dtype),
+        variant: single_variant("pack", spec.dtype),
         grid: [g.depth().div_ceil(64), m4.div_ceil(32), shape.groups],
         params: pack::Params { rows, m4, bk, kc, taps, am, ak, at, au, a0, ag },
         buffers: pack::Buffers { wgt: read(Role::W), packed: write(region) },
         flops: 0,
-        bytes: region.size * 2,
-        model: Model::Stream { bytes: region.size + read_bytes },
+        bytes,
+        model,
     });
 }

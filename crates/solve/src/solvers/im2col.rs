@@ -105,6 +105,7 @@ impl<'a> Work<'a> {
         }
         let source = if spec.direction == Direction::BackwardWeights { "wrw" } else { "igemm" };
         let variant = variants::of(source, spec.dtype)
+            .filter(|v| !v.is_half())
             .filter(|v| v.define("MODE") == 0 && policy.config.as_ref().is_none_or(|c| c.starts_with(&v.tag)))
             .find(|v| p.kg.min(p.cg * p.taps()) >= v.define("BM") as u32 || v.tag == "g64x64")
             .ok_or_else(|| Refusal::new("no-config", "the configuration asked for does not fit"))?;

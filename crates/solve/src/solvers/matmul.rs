@@ -56,7 +56,9 @@ impl AsConv {
         // What is packed leaves the rest of the workspace to the convolution.
         let packed = builder.workspace();
         let left = policy.workspace_cap.map(|cap| cap.saturating_sub(packed));
-        let plan = self.0.plan(&conv, caps, &Policy { workspace_cap: left, ..policy.clone() })?;
+        let fp16_accumulation = policy.fp16_accumulation.of_product();
+        let policy_left = Policy { workspace_cap: left, fp16_accumulation, ..policy.clone() };
+        let plan = self.0.plan(&conv, caps, &policy_left)?;
         let config = plan.config.clone();
         let out = BufferSource::Tensor(Role::Y);
         let [x, w, y] = match pass.direction {

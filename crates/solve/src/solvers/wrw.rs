@@ -1,11 +1,11 @@
 //! Implicit GEMM of backward-weights (`kernels/wrw.kern`): the plan of [`super::igemm::Igemm`] for that
 //! direction. The reduction runs over all output pixels of the batch, so it is nearly always split.
 
-use super::build::{Builder, Cheapest, NewLaunch, partial_stride, read, unused, write};
+use super::build::{Builder, Cheapest, NewLaunch, partial_stride, read, unused, usable, write};
 use super::tensors::ConvShape;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role};
-use wave32_params::variants::{self, Variant};
+use wave32_params::variants::Variant;
 use wave32_params::weights::{self, FLAG_PARTIAL};
 use wave32_params::{Pair, wrw};
 use wave32_problem::{ConvProblem, DType};
@@ -75,7 +75,9 @@ pub fn plan(
 ) -> Result<Plan, Refusal> {
     let p = ConvShape::new(problem, caps)?;
     let mut best = Cheapest::new(caps);
-    for variant in variants::of("wrw", problem.spec().dtype) {
+    // In f16, channels are read in twos.
+    let in_twos = p.kg.is_multiple_of(2) && p.cg.is_multiple_of(2);
+    for variant in usable("wrw", problem, caps, policy).filter(|v| in_twos || !v.is_half()) {
         for splits in SPLITS {
             let config = Config { variant, splits };
             let fits = splits == 1 || splits * 2 <= config.slices(&p);

@@ -18,6 +18,7 @@ use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTy
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
 use wave32_host::torch::{NEWEST, OLDEST, Version};
+use wave32_solve::Fp16Accumulation;
 use wave32_torch_logic::settings;
 
 impl From<Error> for PyErr {
@@ -246,6 +247,15 @@ mod _native {
     #[pyfunction]
     fn tuned(py: Python<'_>) -> Result<usize, Error> {
         py.detach(|| state::with(|queue| Ok(queue.caps().tuned.len())))
+    }
+
+    /// Which passes may sum in f16 from now on (`0`, `1`, `forward`), where that is said; which could.
+    #[pyfunction]
+    #[pyo3(signature = (which=None))]
+    fn fp16_accumulation(which: Option<&str>) -> PyResult<&'static str> {
+        let which = which.map(str::parse::<Fp16Accumulation>).transpose();
+        let which = which.map_err(|error| PyValueError::new_err(format!("{error}")))?;
+        Ok(bridge::fp16_accumulation(which).name())
     }
 
     /// `512M` as a number.

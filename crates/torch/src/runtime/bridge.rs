@@ -6,6 +6,7 @@ use crate::tensors::tensor::Tensor;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use wave32_device::DeviceError;
 use wave32_ops::{OpError, Planner, Queue, View};
+use wave32_solve::Fp16Accumulation;
 use wave32_torch_logic::ScalarType;
 
 impl From<OpError> for Error {
@@ -76,4 +77,9 @@ pub fn winograd(is_allowed: Option<bool>) -> bool {
         Some(is_allowed) => planner.allow("winograd", is_allowed),
         None => planner.allows("winograd"),
     }
+}
+
+/// Which passes may sum in f16 from now on, where that is said; which could.
+pub fn fp16_accumulation(which: Option<Fp16Accumulation>) -> Fp16Accumulation {
+    planner().fp16_accumulation(which)
 }
