@@ -8,10 +8,10 @@ use wave32_problem::Direction;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fp16Accumulation {
-    /// None: every sum is f32.
+    /// None: every sum is f32, so that no result is infinite whose f32 sum is not.
+    #[default]
     Never,
     /// Forward passes of convolutions. Gradients may be so small that their products vanish in f16.
-    #[default]
     Forward,
     /// All passes, and products of matrices.
     Always,
