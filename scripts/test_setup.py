@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/setup.sh on systems that are not here: a stand-in takes each package manager's place. `python3 scripts/test_setup.py`."""
+"""scripts/setup.sh and python_env.sh on systems that are not here: stand-ins take the place of each package manager, of pip
+and of uv. `python3 scripts/test_setup.py`."""
 
 import os
 import shutil
@@ -31,6 +32,21 @@ SYSTEMS = {
     "arch": (["pacman"], {"vulkan-icd-loader", "vulkan-radeon", "vulkan-swrast"}),
     "opensuse": (["zypper", "rpm"], {"libvulkan1", "libvulkan_radeon", "libvulkan_lvp"}),
 }
+
+# A Python without torch, and its uv; `config` is what pip is configured for, `uv-works` says whether uv can.
+PYTHON = """#!/bin/sh
+here=$(dirname "$0")
+case "$*" in
+*'import torch'*) exit 1 ;;
+*'pip config list'*) cat "$here/config" ;;
+*) echo "$*" >> "$here/log" ;;
+esac
+"""
+UV = """#!/bin/sh
+here=$(dirname "$0")
+echo "uv $*" >> "$here/log"
+[ -e "$here/uv-works" ]
+"""
 
 
 class Setup(unittest.TestCase):
@@ -92,6 +108,39 @@ class Setup(unittest.TestCase):
         done = self.setup_sh(self.system([]), "demo", "--yes")
         self.assertEqual(done.returncode, 0)
         self.assertIn("this package manager is not known", done.stderr)
+
+
+class PythonEnv(unittest.TestCase):
+    def calls(self, config="", uv_works=True):
+        """What a fresh environment is filled with."""
+        with tempfile.TemporaryDirectory() as folder:
+            scripts, programs = Path(folder) / "scripts", Path(folder) / ".venv/bin"
+            scripts.mkdir()
+            programs.mkdir(parents=True)
+            shutil.copy(SETUP.with_name("python_env.sh"), scripts)
+            for name, text in {"python": PYTHON, "uv": UV}.items():
+                (programs / name).write_text(text)
+                (programs / name).chmod(0o755)
+            (programs / "config").write_text(config)
+            if uv_works:
+                (programs / "uv-works").touch()
+            environment = {name: value for name, value in os.environ.items() if not name.startswith(("WAVE32_", "PIP_"))}
+            done = subprocess.run(
+                [scripts / "python_env.sh", "numpy"], env=environment, capture_output=True, text=True, timeout=60
+            )
+            self.assertEqual((done.returncode, done.stdout), (0, f"{programs / 'python'}\n"), done.stderr)
+            return (programs / "log").read_text().replace(str(programs), "").splitlines()
+
+    def test_an_index_of_the_machine_is_taken(self):
+        for config in ["global.index-url='https://mirror.example/simple'", ":env:.extra-index-url='https://mirror.example/cpu'"]:
+            self.assertEqual(self.calls(config), ["-m pip install --quiet torch torchvision", "-m pip install --quiet numpy"])
+
+    def test_else_uv_fetches_the_build_for_the_cpu(self):
+        uv = "uv pip install --quiet --python /python --torch-backend=cpu torch torchvision"
+        numpy = "-m pip install --quiet numpy"
+        self.assertEqual(self.calls("global.cert='/x'"), ["-m pip install --quiet uv", uv, numpy])
+        pip = "-m pip install --quiet torch torchvision"
+        self.assertEqual(self.calls(uv_works=False), ["-m pip install --quiet uv", uv, pip, numpy])
 
 
 if __name__ == "__main__":
