@@ -43,11 +43,6 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
         self.dtype
     }
 
-    /// Bytes of workspace reserved so far.
-    pub fn workspace(&self) -> u64 {
-        self.workspace
-    }
-
     /// Reserves `bytes` of workspace, aligned for every device's bindings.
     pub fn reserve(&mut self, bytes: u64) -> Region {
         let offset = self.workspace.next_multiple_of(self.caps.offset_alignment.max(256));
@@ -105,24 +100,6 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
             bytes: total * (4 * splits + dtype.size()),
             model: Model::Stream { bytes: total * (4 * splits * weight + dtype.size()) },
         });
-    }
-
-    /// The launches of another plan: `place` says where the tensor of each role lies here. Its workspace is made part of
-    /// this one.
-    pub fn append(&mut self, plan: Plan, place: impl Fn(Role) -> BufferSource) {
-        let workspace = if plan.workspace_bytes > 0 { self.reserve(plan.workspace_bytes).offset } else { 0 };
-        for mut launch in plan.launches {
-            for binding in &mut launch.bindings {
-                let (role, start) = match place(binding.role) {
-                    _ if binding.role == Role::Workspace => (Role::Workspace, workspace),
-                    BufferSource::Tensor(role) => (role, 0),
-                    BufferSource::Range(role, range) => (role, range.offset),
-                    BufferSource::Region(region) => (Role::Workspace, region.offset),
-                };
-                (binding.role, binding.offset) = (role, start + binding.offset);
-            }
-            self.launches.push(launch);
-        }
     }
 
     /// The plan, unless it breaks a limit.
