@@ -7,7 +7,7 @@
 //   IN(b, T, name) OUT(b, T, name)  storage buffer b of T; IN4/OUT4 also allow LOAD4/STORE4
 //   LOAD(name, i) STORE(name, i, v) one element of storage type (DTYPE) as float
 //   LOAD4(name, i) STORE4(name, i, v) elements 4*i .. 4*i+3
-//   SHARED4(name, n)                n vec4 of LDS;  LANE(name, i) is its float i
+//   SHARED4(name, n)                n vec4 of LDS;  LANE(name, i) is its float i, LANE_OF(name, v, c) part c of vec4 v
 //   OPAQUE(v)                       hides from clang where the variable v comes from: what depends on it stays put
 //   UNIFORM(v)                      v, promised equal over the wavefront: lets AMD keep it scalar
 //   x0 is added to GROUP_X: a device may cut a launch along x.
@@ -56,6 +56,7 @@
 #define KERNEL8(a, b, c, d, e, f, g, h) HEAD a b c d e f g h void main()
 #define SHARED4(name, n) shared vec4 name[n];
 #define LANE(name, i) name[(i) >> 2][(i) & 3]
+#define LANE_OF(name, v, c) name[v][c]
 #define AT(name, i) name[i]
 #define BASE uint
 #define BASE_OF(name, u) (u)
@@ -116,6 +117,7 @@ struct Params { PARAMS };
 #define KERNEL8(a, b, c, d, e, f, g, h) HEAD(a, b, c, d, e, f, g, h, Params p)
 #define SHARED4(name, n) static __attribute__((shared)) vec4 name[n];
 #define LANE(name, i) ((__attribute__((address_space(3))) float*)name)[i]
+#define LANE_OF(name, v, c) LANE(name, (v) * 4 + (c))
 #define AT(name, i) element_at(name, i)
 #define BASE GlobalBase
 #define BASE_OF(name, u) base_of(name, u)
@@ -148,6 +150,7 @@ FN GlobalBase base_of(const ELEM* all, uint u) {
 FN ELEM4& vec4_ref(ELEM* base, uint i) { return element_at((ELEM4*)base, i); }
 FN const ELEM4& vec4_ref(const ELEM* base, uint i) { return element_at((const ELEM4*)base, i); }
 #if DTYPE != DTYPE_F32
+FN vec4& vec4_ref(float* base, uint i) { return element_at((vec4*)base, i); }
 FN const vec4& vec4_ref(const float* base, uint i) { return element_at((const vec4*)base, i); }
 #endif
 FN void group_barrier() {

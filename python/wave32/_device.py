@@ -220,7 +220,7 @@ def tuned(device: Any = None) -> int:
 def allow_fp16_accumulation(which: bool | str | None = None) -> bool | str:
     """Which passes of f16 convolutions may sum runs of up to 32 products in f16 from now on; returns which could.
 
-    `False` (the default): none. `"forward"`: forward passes. `True`: gradients and products of matrices too. Faster where the
+    `False` (the default): none. `"forward"`: forward passes. `True`: gradients too. Faster where the
     GPU computes two f16 numbers at a time; docs/performance.md tells for which numbers it is safe.
     """
     words = {False: "0", True: "1", "forward": "forward", None: None}

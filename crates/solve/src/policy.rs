@@ -13,7 +13,7 @@ pub enum Fp16Accumulation {
     Never,
     /// Forward passes of convolutions. Gradients may be so small that their products vanish in f16.
     Forward,
-    /// All passes, and products of matrices.
+    /// All passes.
     Always,
 }
 
@@ -30,12 +30,6 @@ impl Fp16Accumulation {
     /// May this pass?
     pub fn allows(self, direction: Direction) -> bool {
         self == Self::Always || self == Self::Forward && direction == Direction::Forward
-    }
-
-    /// The same for a product of matrices, which does not tell whether it is of a forward pass.
-    #[must_use]
-    pub fn of_product(self) -> Self {
-        if self == Self::Always { self } else { Self::Never }
     }
 }
 

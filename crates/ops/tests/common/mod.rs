@@ -1,6 +1,7 @@
 //! What the tests share: a queue, and tensors whose elements are seen as f64 from here.
 #![allow(dead_code)] // each test file uses a part
 
+pub mod products;
 pub mod stream;
 
 #[allow(unused_imports)] // each test file uses a part

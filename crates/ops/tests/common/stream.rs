@@ -85,7 +85,9 @@ pub fn stream() -> Option<TestQueue> {
         }
         false => {
             let opened = wave32_vulkan::open(None, wave32_vulkan::Options::default());
-            let opened = opened.map(|stream| {
+            let opened = opened.map(|mut stream| {
+                // A busy processor that stands in for a GPU translates a large kernel for longer than a minute.
+                stream.set_deadline(std::time::Duration::from_secs(300));
                 let float64 = stream.has_float64();
                 made(Box::new(stream), float64)
             });

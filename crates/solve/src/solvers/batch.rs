@@ -3,8 +3,7 @@
 //! Images are independent of each other in forward and backward-data. Backward-weights adds up what the parts give, in
 //! order, in the storage type.
 
-use super::build::{BufferSource, Builder, NewLaunch, Region, read, write};
-use super::matmul::variant;
+use super::build::{BufferSource, Builder, NewLaunch, Region, read, variant, write};
 use super::tensors::too_large;
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::{ew_fast, ew_ops};
@@ -148,7 +147,7 @@ fn add(builder: &mut Builder<'_>, part: Region, elements: u64) {
     let bytes = 3 * elements * dtype.size();
     builder.launch::<ew_fast::Kernel>(NewLaunch {
         variant,
-        grid: [(elements as u32).div_ceil(4 * variant.threads), 1, 1],
+        grid: [(elements as u32).div_ceil(4 * ew_fast::HOT_VECTORS * variant.threads), 1, 1],
         params: ew_fast::Params {
             count: elements as u32,
             op: ew_ops::OP_ADD,

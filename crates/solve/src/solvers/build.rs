@@ -1,7 +1,6 @@
 //! Putting launches together: bindings, workspace regions, the passes around a GEMM.
 
 use super::gather::{Box4, FLAG_BIAS, FLAG_RELU, Gather, Gathering};
-use super::matmul::variant;
 use super::tensors::ConvShape;
 use crate::{
     Access, Binding, DeviceCaps, HasRoles, Launch, Model, Plan, Policy, Prepared, Refusal, Role, Solvable,
@@ -10,7 +9,7 @@ use crate::{
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use wave32_params::variants::{self, Variant};
-use wave32_params::{Buffers, Kernel, Params, ew, ew_ops, reduce};
+use wave32_params::{Buffers, Kernel, Name, Params, ew, ew_ops, reduce};
 use wave32_problem::{Activation, ConvProblem, DType};
 
 /// From so many partial results on, of so few outputs, several threads share an output.
@@ -159,14 +158,8 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
         });
     }
 
-    /// The launches of another plan: `place` says where the tensor of each role lies here. Its workspace is made part of
-    /// this one.
-    pub fn append(&mut self, plan: Plan, place: impl Fn(Role) -> BufferSource) {
-        let workspace = if plan.workspace_bytes > 0 { self.reserve(plan.workspace_bytes).offset } else { 0 };
-        self.append_on(plan, workspace, place);
-    }
-
-    /// As [`Builder::append`], on a workspace that is reserved already, from that byte on.
+    /// The launches of another plan, on a workspace that is reserved from that byte on: `place` says where the tensor of each role
+    /// lies here.
     pub fn append_on(&mut self, plan: Plan, workspace: u64, place: impl Fn(Role) -> BufferSource) {
         for mut launch in plan.launches {
             for binding in &mut launch.bindings {
@@ -380,6 +373,12 @@ pub struct NewLaunch<K: Kernel> {
     pub flops: u64,
     pub bytes: u64,
     pub model: Model,
+}
+
+/// The variant of that name.
+pub fn variant<K: Kernel>(name: Name<K>) -> &'static Variant {
+    let found = variants::find(name.as_str());
+    found.unwrap_or_else(|| unreachable!("the variants table has {name:?}: it was made from it"))
 }
 
 /// The only variant of a one-variant source.

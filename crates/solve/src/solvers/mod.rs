@@ -5,9 +5,9 @@ mod build;
 mod direct;
 mod few;
 mod gather;
+mod gemm;
 mod igemm;
 mod im2col;
-mod matmul;
 mod patch;
 mod skinny;
 mod taps;
@@ -49,11 +49,5 @@ pub fn with_conv_solvers<T>(
 
 /// Every solver of products of matrices, in order of preference at equal cost.
 pub fn matmul_solvers() -> &'static [&'static dyn Solver<MatmulProblem>] {
-    &[
-        &matmul::AsConv(&igemm::Gemm1x1),
-        &matmul::AsConv(&igemm::IgemmPacked),
-        &matmul::AsConv(&igemm::Igemm),
-        &matmul::AsConv(&direct::Direct),
-        &skinny::Skinny,
-    ]
+    &[&gemm::Gemm, &skinny::Skinny]
 }

@@ -1,9 +1,13 @@
 //! Products of matrices with a small side (`kernels/skinny.kern`). Reading or writing the one large operand limits their
-//! time; tiles of 64 x 64 would be mostly padding. Any strides, so it is also what is left where nothing may be packed.
+//! time; tiles of 64 x 64 would be mostly padding. Any strides; matrices
+//! that a launch cannot bind are cut.
 
-use super::build::{BufferSource, Builder, Cheapest, NewLaunch, Region, part, partial_stride, read, unused};
-use super::matmul::{is_in_order, pack, variant};
+use super::build::{
+    BufferSource, Builder, Cheapest, NewLaunch, Region, part, partial_stride, read, unused, variant,
+};
+use super::gemm::Gemm;
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
+
 use wave32_params::{Name, reduce, skinny};
 use wave32_problem::{DType, MatmulProblem, Matrices};
 
@@ -39,7 +43,7 @@ impl Solver<MatmulProblem> for Skinny {
 
     fn plan(&self, problem: &MatmulProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let mut best = Cheapest::new(caps);
-        for product in Product::ways(problem) {
+        for product in Product::ways(problem, caps) {
             let splits = |splits: &u64| product.form != Form::Outer && product.depth() / splits >= SHORTEST;
             for splits in SPLITS.into_iter().filter(|number| *number == 1 || splits(number)) {
                 let config = format!("{}/{splits}", product.tag());
@@ -69,13 +73,6 @@ impl Tensor {
         Self { source: role.into(), first: matrices.first as u64, sizes, strides }
     }
 
-    /// Dense matrices in memory that `reserve` finds.
-    pub fn dense(sizes: [u64; 3], reserve: impl FnOnce(u64) -> BufferSource, dtype: DType) -> Self {
-        let [batch, rows, columns] = sizes;
-        let source = reserve(batch * rows * columns * dtype.size());
-        Self { source, first: 0, sizes, strides: [rows * columns, columns, 1] }
-    }
-
     /// a and b.
     pub fn operands(problem: &MatmulProblem) -> [Self; 2] {
         let s = problem.spec();
@@ -90,8 +87,9 @@ impl Tensor {
         }
     }
 
-    fn result(problem: &MatmulProblem) -> Self {
-        Self::dense(problem.out_sizes(), |_| Role::Y.into(), problem.spec().dtype)
+    pub fn result(problem: &MatmulProblem) -> Self {
+        let sizes @ [_, rows, columns] = problem.out_sizes();
+        Self { source: Role::Y.into(), first: 0, sizes, strides: [rows * columns, columns, 1] }
     }
 
     fn transposed(self) -> Self {
@@ -100,7 +98,7 @@ impl Tensor {
     }
 
     /// `count` indices of a dimension, from `at` on.
-    fn narrow(mut self, dim: usize, at: u64, count: u64) -> Self {
+    pub fn narrow(mut self, dim: usize, at: u64, count: u64) -> Self {
         self.first += at * self.strides[dim];
         self.sizes[dim] = count;
         self
@@ -111,7 +109,7 @@ impl Tensor {
     }
 
     /// True where a launch can bind all that it touches.
-    fn fits(&self, caps: &DeviceCaps, size: u64) -> bool {
+    pub fn fits(&self, caps: &DeviceCaps, size: u64) -> bool {
         let slack = caps.offset_alignment.max(16);
         self.extent().saturating_mul(size).saturating_add(slack) <= caps.max_range && self.extent() < 1 << 31
     }
@@ -194,7 +192,7 @@ struct Split {
 
 impl Product {
     /// Either side may be the small one, in every form that can read the other.
-    fn ways(problem: &MatmulProblem) -> Vec<Self> {
+    fn ways(problem: &MatmulProblem, caps: &DeviceCaps) -> Vec<Self> {
         let s = problem.spec();
         let [small, b] = Tensor::operands(problem);
         let added = s.added.map(|_| Tensor::added(problem));
@@ -209,14 +207,16 @@ impl Product {
             added: added.map(Tensor::transposed),
             ..plain
         };
-        // Without a workspace nothing can be packed: then one of these has to take whatever is not in order.
-        let is_needed = !is_in_order(problem);
+        // One of these has to take what tiles do not.
+        let is_needed = Gemm.applicable(problem, caps).is_err();
         let mut ways = Vec::new();
         let sides = if s.m <= s.n { [plain, turned] } else { [turned, plain] };
         for (at, product) in sides.into_iter().enumerate() {
             let rows = product.small.sizes[1];
             if rows <= MAX_ROWS || (at == 0 && is_needed) {
-                ways.push(Self { form: Form::Rows, ..product });
+                if product.large.strides[2] == 1 || product.depth() == 1 {
+                    ways.push(Self { form: Form::Rows, ..product });
+                }
                 ways.push(Self { form: Form::Columns, ..product });
             }
             if product.depth() <= MAX_SMALL && !problem.has_epilogue() && product.out.strides[2] == 1 {
@@ -246,12 +246,7 @@ impl Product {
         policy: &Policy,
     ) -> Result<Plan, Refusal> {
         let mut builder = Builder::new(problem, caps);
-        let mut product = *self;
-        if self.form == Form::Rows && self.large.strides[2] != 1 && self.depth() > 1 {
-            let source = pack(&mut builder, &self.large)?;
-            product.large = Tensor::dense(self.large.sizes, |_| source, problem.spec().dtype);
-        }
-        product.emit(&mut builder, problem, splits, policy)?;
+        self.emit(&mut builder, problem, splits, policy)?;
         builder.finish(solver, config, policy.workspace_cap)
     }
 
