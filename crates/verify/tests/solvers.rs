@@ -323,6 +323,12 @@ fn every_variant_of_known_filters_is_right() {
                     let activation = if rng.random() { Activation::Relu } else { Activation::None };
                     spec.epilogue = Epilogue { bias: rng.random(), activation };
                 }
+                // A transposed forward pass is a backward-data with bias and activation.
+                if spec.direction == Direction::BackwardData && rng.random() {
+                    let epilogue = Epilogue { bias: true, activation: Activation::Relu };
+                    (spec.c, spec.k) = (spec.k, spec.c);
+                    spec = ConvSpec { direction: Direction::Forward, transposed: true, epilogue, ..spec };
+                }
                 let Ok(problem) = ConvProblem::new(spec) else { continue };
                 let mut caps = device.caps().clone();
                 caps.compute_units = rng.random_range(1..9);

@@ -106,6 +106,7 @@ fn backward_data(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvS
         variant,
         grid,
         params: phases::Params {
+            flags: epilogue_flags(problem),
             rows: p.cg,
             kc: p.kg,
             src: p.y,
@@ -124,7 +125,12 @@ fn backward_data(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvS
             down,
             total,
         },
-        buffers: phases::Buffers { src: read(Role::Y), wgt: read(Role::W), dst: part(Role::X) },
+        buffers: phases::Buffers {
+            src: read(Role::Y),
+            wgt: read(Role::W),
+            dst: part(Role::X),
+            bias: read(Role::Bias),
+        },
         flops: problem.flops(),
         bytes: problem.bytes(),
         model: weighed(variant, threads * f64::from(cb * nr * nb * kt * kt) * f64::from(p.kg)),
