@@ -188,7 +188,7 @@ RATES = $(TARGET)/debug/examples/rates
 rates judge-rates: vgpu-host
 	cargo build --package wave32-model --example rates
 	VK_DRIVER_FILES=$(RADV) VK_ICD_FILENAMES=$(RADV) $(RATES) $(if $(filter rates,$@),fit,judge) \
-		--launcher $(VGPU)/wave32-vgpu --cache $(TARGET)/rates.jsonl
+		--launcher $(VGPU)/wave32-vgpu --cache $(TARGET)/rates.jsonl --most 30
 
 # ggml's own kernels on it beside published measurements: docs/model_ggml.md. Downloads 0.4 GB.
 model-ggml: vgpu-host
