@@ -39,19 +39,22 @@
 #define TILE_ZERO                                                       \
   UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++) acc[i][j] = 0.0f;
 
-// Row kk + 1 is loaded before row kk is used: RADV leaves loads where the text has them.
+// A row is loaded before the one above it is used: RADV leaves loads where the text has them. `a0` and `b0` of TILE_FMA may
+// depend on the row's number kk.
 #define TAKE_ROW                                                                       \
   UNROLL for (int i = 0; i < TM / 4; i++) fa[i] = na[i];                               \
   UNROLL for (int j = 0; j < TN / 4; j++) fb[j] = nb[j];
 #ifdef HALF
-#define LOAD_ROW(a0, b0, kk)                                                           \
+#define LOAD_ROW(a0, b0, row)                                                          \
   {                                                                                    \
+    const int kk = row;                                                                \
     UNROLL for (int i = 0; i < TM / 4; i++) na[i] = sa[(a0) + ty * 2 + ((kk) * A4 + A_RUN(i))]; \
     UNROLL for (int j = 0; j < TN / 4; j++) nb[j] = sb[(b0) + tx * 2 + ((kk) * B4 + B_RUN(j))]; \
   }
 #else
-#define LOAD_ROW(a0, b0, kk)                                                           \
+#define LOAD_ROW(a0, b0, row)                                                          \
   {                                                                                    \
+    const int kk = row;                                                                \
     UNROLL for (int i = 0; i < TM / 4; i++) na[i] = sa[(a0) + ty + ((kk) * A4 + i * (BM / TM))]; \
     UNROLL for (int j = 0; j < TN / 4; j++) nb[j] = sb[(b0) + tx + ((kk) * B4 + j * (BN / TN))]; \
   }
@@ -71,16 +74,16 @@
     HALF4 na[TM / 4];                                                                  \
     HALF4 nb[TN / 4];                                                                  \
     LOAD_ROW(a0, b0, 0)                                                                \
-    UNROLL for (int kk = 0; kk < BK; kk++) {                                           \
+    UNROLL for (int at = 0; at < BK; at++) {                                           \
       HALF4 fa[TM / 4];                                                                \
       HALF4 fb[TN / 4];                                                                \
       TAKE_ROW                                                                         \
-      if (kk + 1 < BK) LOAD_ROW(a0, b0, kk + 1)                                        \
+      if (at + 1 < BK) LOAD_ROW(a0, b0, at + 1)                                        \
       UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN / 2; j++) {    \
-        const int ia = i ^ SWAP(kk) * 2, jb = j ^ SWAP(kk);                            \
+        const int ia = i ^ SWAP(at) * 2, jb = j ^ SWAP(at);                            \
         const HALF2 a = SPLAT2(fa[ia >> 2][ia & 3]);                                   \
         const HALF2 b = HALF2_OF(fb[jb >> 1][jb % 2 * 2], fb[jb >> 1][jb % 2 * 2 + 1]); \
-        if (kk == 0) sum[i][j] = a * b; else sum[i][j] = FMA2(a, b, sum[i][j]);        \
+        if (at == 0) sum[i][j] = a * b; else sum[i][j] = FMA2(a, b, sum[i][j]);        \
       }                                                                                \
     }                                                                                  \
     UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++)            \
@@ -93,11 +96,11 @@
   vec4 na[TM / 4];                                                                     \
   vec4 nb[TN / 4];                                                                     \
   LOAD_ROW(a0, b0, 0)                                                                  \
-  UNROLL for (int kk = 0; kk < BK; kk++) {                                             \
+  UNROLL for (int at = 0; at < BK; at++) {                                             \
     vec4 fa[TM / 4];                                                                   \
     vec4 fb[TN / 4];                                                                   \
     TAKE_ROW                                                                           \
-    if (kk + 1 < BK) LOAD_ROW(a0, b0, kk + 1)                                          \
+    if (at + 1 < BK) LOAD_ROW(a0, b0, at + 1)                                          \
     UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++)            \
         acc[i][j] = FMA(fa[i >> 2][i & 3], fb[j >> 2][j & 3], acc[i][j]);              \
   }                                                                                    \
