@@ -61,7 +61,7 @@ class Readme(unittest.TestCase):
         self.assertIn("Batch 32, 224x224, f32; wave: NVIDIA H200", (DOCS / "bench_torch_h200.md").read_text())
 
     def test_convolutions_beside_cudnn(self):
-        log = [r for r in rows((DOCS / "bench_h200.md").read_text(), 5) if r[0] == "f32"]
+        log = [r for r in rows((DOCS / "bench_h200.md").read_text(), 10) if r[0] == "f32"]
         self.assertEqual([(r[1], r[2]) for r in log], [("fwd", "31"), ("bwd", "31"), ("wrw", "31")])
         self.assertEqual(self.numbers_of("convolutions alone"), [f"{float(r[3]):.2f}" for r in log])
         self.assertIn("31 problems", self.figures["convolutions alone"][0])

@@ -215,6 +215,11 @@ mod tests {
         properties
     }
 
+    /// What RADV offers of 16 bits.
+    fn half() -> Features {
+        Features { storage16: true, float16: true, ..Features::default() }
+    }
+
     fn caps_of(name: &str, device: u32, units: u32, gib: u64) -> DeviceCaps {
         let mut vendor = VendorProperties::default();
         vendor.amd2.active_compute_unit_count = units;

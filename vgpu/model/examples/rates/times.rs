@@ -60,6 +60,7 @@ impl Asked {
             tuned: false,
             workspace_bytes: self.workspace,
             launches: vec![launch],
+            prepared: None,
         })
     }
 }
