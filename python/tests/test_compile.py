@@ -77,11 +77,10 @@ def test_the_default_says_once_what_it_does(monkeypatch):
         torch.compile(torch.cos)(torch.ones(3, device="wave"))
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_a_checkpoint_drops_the_same_numbers_again(reentrant, fresh_seed):
+def test_a_checkpoint_drops_the_same_numbers_again(fresh_seed):
     torch.manual_seed(fresh_seed)
     inner = nn.Sequential(nn.Linear(6, 32), nn.Dropout(0.5), nn.Linear(32, 6), nn.Dropout(0.3)).to("wave")
-    model = lambda x: checkpoint(inner, x, use_reentrant=reentrant)  # noqa: E731
+    model = lambda x: checkpoint(inner, x, use_reentrant=False)  # noqa: E731
     x = torch.randn(4, 6, device="wave", requires_grad=True)
 
     def run(call):
