@@ -9,10 +9,9 @@ const BLOCK: u64 = 64;
 /// Elements that loads take at once.
 const VECTOR: u64 = 4;
 /// Most elements of a head.
-const MAX_HEAD: u64 = 192;
+const MAX_HEAD: u64 = 128;
 /// Room for a head's size, and the variants.
-const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 3] =
-    [(64, kernel::D64), (128, kernel::D128), (192, kernel::D192)];
+const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 2] = [(64, kernel::D64), (128, kernel::D128)];
 
 /// Tensors of rank 4: `[batch][head][query or key][element]`.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +57,7 @@ impl Rows {
 /// query's scores: `[batch][head][query]`, contiguous, f32. A query that sees no key gets zeros, and minus infinity there.
 ///
 /// # Errors
-/// `different-sizes`, `element-type`, `head-too-large` (more than 192 elements), `not-in-vectors` (sizes of heads and strides
+/// `different-sizes`, `element-type`, `head-too-large` (more than 128 elements), `not-in-vectors` (sizes of heads and strides
 /// must be multiples of four elements, the innermost dimension dense), `too-many-heads`, `too-many-elements`,
 /// `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn attention(

@@ -24,15 +24,13 @@ impl Case {
     }
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 7] = [
     Case::new(2, [3, 3], [5, 7], [8, 8]),
     Case::new(1, [2, 2], [64, 64], [40, 40]),
     Case::new(2, [4, 2], [65, 130], [64, 64]),
     Case::new(1, [3, 1], [70, 33], [12, 72]),
     Case::new(1, [1, 1], [1, 200], [80, 80]),
     Case::new(1, [2, 2], [130, 129], [128, 128]),
-    Case::new(1, [1, 1], [67, 70], [160, 160]),
-    Case::new(1, [1, 1], [66, 90], [192, 192]),
     Case::new(3, [1, 1], [17, 1], [4, 4]),
 ];
 
@@ -158,7 +156,7 @@ fn what_it_does_not_take_is_refused() {
     };
     let odd = make(&mut stream, [1, 2, 8, 6]);
     assert!(refusal(&mut stream, &odd, &odd, &odd, &odd).starts_with("not-in-vectors"));
-    let large = make(&mut stream, [1, 2, 8, 196]);
+    let large = make(&mut stream, [1, 2, 8, 132]);
     assert!(refusal(&mut stream, &large, &large, &large, &large).starts_with("head-too-large"));
     let heads = make(&mut stream, [1, 3, 8, 16]);
     assert!(refusal(&mut stream, &good, &heads, &heads, &good).starts_with("different-sizes"));
