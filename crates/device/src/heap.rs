@@ -252,14 +252,14 @@ pub struct Retired {
 
 impl Retired {
     /// Blocks that rest at most.
-    pub const MOST: usize = 3;
+    pub const MAX_BLOCKS: usize = 3;
     /// Their bytes at most. Operations with more scratch memory take so long that waiting does not matter.
-    pub const MOST_BYTES: u64 = 4 << 20;
+    pub const MAX_BYTES: u64 = 4 << 20;
 
     /// Lets a block rest; answers those that have rested.
     pub fn push(&mut self, address: u64, bytes: u64) -> impl Iterator<Item = u64> {
         let mut rested = 0;
-        if bytes > Self::MOST_BYTES {
+        if bytes > Self::MAX_BYTES {
             self.blocks.push_front((address, 0));
             rested = 1;
         } else {
@@ -267,7 +267,7 @@ impl Retired {
             self.bytes += bytes;
         }
         let mut left = self.bytes;
-        while self.blocks.len() - rested > Self::MOST || left > Self::MOST_BYTES {
+        while self.blocks.len() - rested > Self::MAX_BLOCKS || left > Self::MAX_BYTES {
             left -= self.blocks[rested].1;
             rested += 1;
         }
@@ -347,11 +347,11 @@ mod tests {
         let mut push = |address, bytes| retired.push(address, bytes).collect::<Vec<_>>();
         assert!(push(1, 10).is_empty() && push(2, 10).is_empty() && push(3, 10).is_empty());
         assert_eq!(push(4, 10), [1]);
-        assert_eq!(push(5, Retired::MOST_BYTES + 1), [5], "no room for it at all");
-        assert_eq!(push(6, Retired::MOST_BYTES), [2, 3, 4], "nor for others beside this one");
+        assert_eq!(push(5, Retired::MAX_BYTES + 1), [5], "no room for it at all");
+        assert_eq!(push(6, Retired::MAX_BYTES), [2, 3, 4], "nor for others beside this one");
         assert_eq!(push(7, 1), [6]);
         assert_eq!(retired.all().collect::<Vec<_>>(), [7]);
-        assert!(retired.push(8, Retired::MOST_BYTES).next().is_none());
+        assert!(retired.push(8, Retired::MAX_BYTES).next().is_none());
     }
 
     #[test]

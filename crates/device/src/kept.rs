@@ -52,10 +52,9 @@ pub struct Kept {
     clock: u64,
 }
 
-/// Do both plans make the same of the filters?
-fn same(a: &Arc<Plan>, b: &Arc<Plan>) -> bool {
-    let first = |plan: &Arc<Plan>| plan.prepared.map_or(0, |prepared| prepared.launches);
-    Arc::ptr_eq(a, b) || (a.prepared == b.prepared && a.launches[..first(a)] == b.launches[..first(b)])
+/// The usual case, the very same plan, needs no comparison.
+fn makes_same(a: &Arc<Plan>, b: &Arc<Plan>) -> bool {
+    Arc::ptr_eq(a, b) || a.prepares_as(b)
 }
 
 impl Kept {
@@ -74,7 +73,8 @@ impl Kept {
         let Some(prepared) = plan.prepared else { return Known::New };
         self.clock += 1;
         let key = (source.0, source.1 - source.0);
-        let found = self.entries.get_mut(&key).and_then(|all| all.iter_mut().find(|e| same(&e.plan, plan)));
+        let found =
+            self.entries.get_mut(&key).and_then(|all| all.iter_mut().find(|e| makes_same(&e.plan, plan)));
         if let Some(entry) = found {
             entry.used = self.clock;
             return match entry.made.map(|(address, _)| address) {
@@ -97,7 +97,7 @@ impl Kept {
     pub fn keep(&mut self, source: Range, plan: &Arc<Plan>, address: u64) {
         let bytes = plan.prepared.map_or(0, |prepared| prepared.bytes);
         let noted = self.entries.get_mut(&(source.0, source.1 - source.0));
-        match noted.and_then(|all| all.iter_mut().find(|e| same(&e.plan, plan) && e.made.is_none())) {
+        match noted.and_then(|all| all.iter_mut().find(|e| makes_same(&e.plan, plan) && e.made.is_none())) {
             Some(entry) => {
                 entry.made = Some((address, bytes));
                 self.bytes += bytes;

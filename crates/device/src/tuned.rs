@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use wave32_host::file::fnv1a;
 use wave32_solve::{Choice, Tuned};
 
 /// Version of the file's form.
@@ -125,10 +126,7 @@ pub fn path(info: &DeviceInfo) -> Option<PathBuf> {
     let name: String = info.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let short: String =
         name.to_lowercase().split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-");
-    let hash = info
-        .name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = fnv1a(info.name.as_bytes());
     let short: String = short.chars().take(48).collect();
     Some(base?.join("wave32/tuned").join(format!("{}-{short}-{:08x}.json", route(&info.id), hash as u32)))
 }

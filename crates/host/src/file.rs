@@ -191,6 +191,13 @@ fn access(path: &Path) -> Result<(), String> {
     if found.permissions().readonly() { Err("it is read-only; choose another place".into()) } else { Ok(()) }
 }
 
+/// FNV-1a, 64 bits: tells content and names apart; against accidents, not against attackers.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

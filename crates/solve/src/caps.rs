@@ -91,6 +91,11 @@ impl DeviceCaps {
         (self.memory_bytes / 8).min(512 << 20)
     }
 
+    /// Where ranges of the workspace begin, in bytes: at multiples of this.
+    pub fn region_alignment(&self) -> u64 {
+        self.offset_alignment.max(256)
+    }
+
     /// Capabilities of a board as RADV reports them, with the rates of its specification: the boost clock and the memory's
     /// full bandwidth.
     ///

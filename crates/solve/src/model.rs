@@ -109,8 +109,14 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     arithmetic.max(stream_seconds(work.bytes, caps))
 }
 
+/// The multiply-adds of a kernel whose variants say their rate (EFF), as [`Model::Scalar`] weighs them.
+pub fn at_rate(variant: &Variant, multiply_adds: f64) -> Model {
+    let share = SCALAR_EFFICIENCY * 100.0 / variant.define("EFF") as f64;
+    Model::Scalar { multiply_adds: (multiply_adds * share) as u64 }
+}
+
 /// FMAs a clock that threads which make their results alone reach of the peak: loads, bounds and addresses take the rest.
-pub const SCALAR_EFFICIENCY: f64 = 0.12;
+const SCALAR_EFFICIENCY: f64 = 0.12;
 
 /// Seconds for multiply-adds spread over `threads`, and `bytes` through memory.
 fn scalar_seconds(multiply_adds: f64, threads: f64, bytes: u64, caps: &DeviceCaps) -> f64 {

@@ -131,6 +131,16 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The launches that prepare the filters.
+    pub fn preparing(&self) -> &[Launch] {
+        &self.launches[..self.prepared.map_or(0, |prepared| prepared.launches)]
+    }
+
+    /// True where both plans make the same of the filters, if anything.
+    pub fn prepares_as(&self, other: &Self) -> bool {
+        self.prepared == other.prepared && self.preparing() == other.preparing()
+    }
+
     /// For each launch, whether it must wait for an earlier one; those that need not may run side by side.
     pub fn waits(&self) -> Vec<bool> {
         // Each role's bytes are apart from the others'.

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use wave32_host::file;
+use wave32_host::file::{self, fnv1a};
 
 /// Start of the file; the digit is the format's version.
 const MAGIC: &[u8; 8] = b"w32pc\x001\n";
@@ -69,7 +69,7 @@ impl DiskCache {
         let fields = words.iter().flat_map(|w| w.to_le_bytes());
         let uuids = identity.driver_uuid.into_iter().chain(identity.device_uuid).chain(identity.cache_uuid);
         bytes.iter_mut().zip(fields.chain(uuids)).for_each(|(to, from)| *to = from);
-        let path = dir.join(format!("vulkan-pipelines-{:016x}.bin", checksum(&bytes)));
+        let path = dir.join(format!("vulkan-pipelines-{:016x}.bin", fnv1a(&bytes)));
         Self { path, identity: bytes }
     }
 
@@ -119,7 +119,7 @@ impl DiskCache {
         if number(0) != payload.len() as u64 {
             return Err("it is truncated");
         }
-        if number(8) != checksum(payload) {
+        if number(8) != fnv1a(payload) {
             return Err("its checksum is wrong");
         }
         Ok(payload)
@@ -153,18 +153,11 @@ impl DiskCache {
                 "something else is in its place; remove it",
             ));
         }
-        let numbers = [payload.len() as u64, checksum(payload)].map(u64::to_le_bytes);
+        let numbers = [payload.len() as u64, fnv1a(payload)].map(u64::to_le_bytes);
         let content = [&MAGIC[..], &self.identity, &numbers[0], &numbers[1], payload].concat();
         // Some file systems report a full disk only where it is made durable.
         file::save_durably(&self.path, &content)
     }
-}
-
-/// FNV-1a, 64 bits: against accidents, not against attackers, whom the folder's rights keep out.
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Images are independent of each other in forward and backward-data. Backward-weights adds up what the parts give, in
 //! order, in the storage type.
 
-use super::build::{BufferSource, Builder, NewLaunch, Region, read, variant, write};
+use super::build::{BufferSource, Builder, NewLaunch, Region, read, unused, variant, write};
 use super::tensors::too_large;
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::{ew_fast, ew_ops};
@@ -78,7 +78,7 @@ impl Solver for InParts<'_> {
             let bytes = problem.w_elements() * problem.spec().dtype.size();
             builder.reserve(bytes)
         });
-        let workspace = builder.workspace().next_multiple_of(caps.offset_alignment.max(256));
+        let workspace = builder.workspace().next_multiple_of(caps.region_alignment());
         let cap = policy.workspace_cap.map(|cap| cap.saturating_sub(workspace));
         let plan_of = |n: i64, config: Option<String>| {
             let problem = part(problem, n).ok_or_else(no_part)?;
@@ -100,11 +100,8 @@ impl Solver for InParts<'_> {
         let count = (n + images - 1) / images;
         let config = format!("{} in {count} parts", whole.config);
         // Each part finds the filters as the first prepared them.
-        let begins_alike = |plan: &Plan| {
-            let first = plan.prepared.map_or(0, |prepared| prepared.launches);
-            plan.prepared == whole.prepared && plan.launches[..first] == whole.launches[..first]
-        };
-        let is_prepared_once = whole.prepared.is_some() && last.as_ref().is_none_or(begins_alike);
+        let is_prepared_once =
+            whole.prepared.is_some() && last.as_ref().is_none_or(|last| last.prepares_as(&whole));
         let share = last.iter().fold(whole.workspace_bytes, |most, plan| most.max(plan.workspace_bytes));
         if share > 0 {
             builder.reserve(share);
@@ -113,7 +110,7 @@ impl Solver for InParts<'_> {
         for (at, first) in (0..n).step_by(usize::try_from(images).unwrap_or(usize::MAX)).enumerate() {
             let mut plan = last.as_ref().filter(|_| n - first < images).unwrap_or(&whole).clone();
             if at > 0 && is_prepared_once {
-                plan.launches.drain(..plan.prepared.map_or(0, |prepared| prepared.launches));
+                plan.launches.drain(..plan.preparing().len());
             }
             let from = |role, bytes: u64| {
                 BufferSource::Range(role, Region { offset: first.unsigned_abs() * bytes, size: 0 })
@@ -169,7 +166,7 @@ fn add(builder: &mut Builder<'_>, part: Region, elements: u64) {
             dst: write(Role::W),
             a: read(Role::W),
             b: read(part),
-            c: super::build::unused(Role::W),
+            c: unused(Role::W),
         },
         flops: elements,
         bytes,

@@ -16,6 +16,9 @@ use wave32_problem::{Activation, ConvProblem, DType};
 const MANY_PARTS: u32 = 16;
 const MANY_OUTPUTS: u32 = 1 << 20;
 
+/// Launches of a product's plan at most.
+pub const MAX_LAUNCHES: u64 = 4096;
+
 /// Grows a plan launch by launch.
 pub struct Builder<'a, P = ConvProblem> {
     problem: &'a P,
@@ -56,7 +59,7 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
 
     /// Reserves `bytes` of workspace, aligned for every device's bindings.
     pub fn reserve(&mut self, bytes: u64) -> Region {
-        let offset = self.workspace.next_multiple_of(self.caps.offset_alignment.max(256));
+        let offset = self.workspace.next_multiple_of(self.caps.region_alignment());
         self.workspace = offset + bytes;
         Region { offset, size: bytes }
     }
@@ -96,7 +99,7 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
 
     /// All launches so far prepare the filters, in all that was reserved so far.
     pub fn filters_are_prepared(&mut self) {
-        let bytes = self.workspace.next_multiple_of(self.caps.offset_alignment.max(256));
+        let bytes = self.workspace.next_multiple_of(self.caps.region_alignment());
         self.prepared = Some(Prepared { launches: self.launches.len(), bytes });
     }
 
@@ -122,6 +125,24 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
             bytes: total * (4 * splits + dtype.size()),
             model: Model::Stream { bytes: total * (4 * splits * weight + dtype.size()) },
         });
+    }
+
+    /// As [`Builder::sum_parts`] for a whole result that lies as its parts do, without a bias.
+    pub fn sum_results(&mut self, part: Region, (total, splits, stride): (u32, u32, u32), weight: u64) {
+        let params = reduce::Params {
+            flags: 0,
+            total,
+            splits,
+            stride,
+            bias_div: 1,
+            bias_mod: 1,
+            inner: 1,
+            middle: 1,
+            si: 0,
+            sm: 0,
+            so: 0,
+        };
+        self.sum_parts(part, Role::Y, unused(Role::Y), weight, params);
     }
 
     /// Writes zeros to a box of a tensor that no other launch touches.

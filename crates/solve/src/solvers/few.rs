@@ -6,8 +6,8 @@ use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, gather_flops, p
 use super::gather::{self, Gather, Gathering};
 use super::tensors::ConvShape;
 use super::{patch, taps};
-use crate::model::SCALAR_EFFICIENCY;
-use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
+use crate::model::at_rate;
+use crate::{DeviceCaps, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::few;
 use wave32_params::variants::{self, Variant};
 use wave32_problem::{ConvProblem, Direction};
@@ -99,8 +99,7 @@ fn emit(
         let params = Gather { flags: gather::flags(epilogue_flags(problem), 1), ..*g };
         let padded = |size: u32, tile: u32| f64::from(size.next_multiple_of(tile)) / f64::from(size.max(1));
         let flops = gather_flops(g, p.groups);
-        let share = SCALAR_EFFICIENCY * 100.0 / variant.define("EFF") as f64;
-        let macs = flops as f64 / 2.0 * padded(g.cols, pixels) * padded(g.rows, oc) * share;
+        let macs = flops as f64 / 2.0 * padded(g.cols, pixels) * padded(g.rows, oc);
         builder.launch::<few::Kernel>(NewLaunch {
             variant,
             grid: [g.cols.div_ceil(pixels), g.rows.div_ceil(oc), p.groups],
@@ -113,7 +112,7 @@ fn emit(
             },
             flops,
             bytes: problem.bytes() / gathers.len() as u64,
-            model: Model::Scalar { multiply_adds: macs as u64 },
+            model: at_rate(variant, macs),
         });
     }
 }

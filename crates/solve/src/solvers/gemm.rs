@@ -1,19 +1,18 @@
 //! Products of matrices in tiles (`kernels/gemm.kern`): operands are read where they lie, factors and what is added are
 //! part of the launch.
 
-use super::build::{Builder, Cheapest, NewLaunch, Region, part, partial_stride, read, unused};
+use super::build::{Builder, Cheapest, MAX_LAUNCHES, NewLaunch, Region, part, partial_stride, read, unused};
 use super::skinny::Tensor;
+use super::tensors::check_storage;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
+use wave32_params::gemm;
 use wave32_params::gemm::{FLAG_ADD, FLAG_LHS_K, FLAG_PARTIAL, FLAG_RHS_K, FLAG_WIDE};
 use wave32_params::variants::{self, Variant};
-use wave32_params::{gemm, reduce};
 use wave32_problem::{DType, MatmulProblem};
 
 /// What a byte of a partial result costs: it is written, read by a pass of its own, and nothing overlaps.
 const PARTIAL_WEIGHT: u64 = 3;
-/// Launches of a plan.
-const MAX_LAUNCHES: u64 = 4096;
 
 /// Tiles of the result; any sizes and strides.
 pub struct Gemm;
@@ -24,9 +23,7 @@ impl Solver<MatmulProblem> for Gemm {
     }
 
     fn applicable(&self, problem: &MatmulProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        if problem.spec().dtype.size() == 2 && !caps.storage_16bit {
-            return Err(Refusal::new("no-16bit-storage", "the device has no 16-bit buffer access"));
-        }
+        check_storage(problem.spec().dtype, caps)?;
         Product::new(problem, caps).map(drop)
     }
 
@@ -157,20 +154,8 @@ impl Product {
             piece.launch(builder, variant, splits, partials, problem)?;
         }
         if let Some(part) = partials {
-            let params = reduce::Params {
-                flags: 0,
-                total: problem.output_elements() as u32,
-                splits,
-                stride: stride as u32,
-                bias_div: 1,
-                bias_mod: 1,
-                inner: 1,
-                middle: 1,
-                si: 0,
-                sm: 0,
-                so: 0,
-            };
-            builder.sum_parts(part, Role::Y, unused(Role::Y), PARTIAL_WEIGHT, params);
+            let total = problem.output_elements() as u32;
+            builder.sum_results(part, (total, splits, stride as u32), PARTIAL_WEIGHT);
         }
         Ok(())
     }

@@ -81,7 +81,7 @@ impl<'a> Work<'a> {
         let sums = 4 * u64::from(partial_stride(problem.w_elements()));
         let need = |images: u64| match spec.direction {
             Direction::BackwardWeights => {
-                (images * image_bytes).next_multiple_of(caps.offset_alignment.max(256)) + sums
+                (images * image_bytes).next_multiple_of(caps.region_alignment()) + sums
             }
             _ => images * image_bytes,
         };

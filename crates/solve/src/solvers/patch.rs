@@ -3,9 +3,9 @@
 
 use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, gather_flops, part, read};
 use super::gather::{self, FLAG_VEC, Gather, Gathering};
-use super::tensors::ConvShape;
-use crate::model::{LONGEST_CHAIN, SCALAR_EFFICIENCY};
-use crate::{DeviceCaps, Model, Policy, Role};
+use super::tensors::{ConvShape, has_rows_of_vectors};
+use crate::model::{LONGEST_CHAIN, at_rate};
+use crate::{DeviceCaps, Policy, Role};
 use wave32_params::variants::{self, Variant};
 use wave32_params::{Pair, patch, phases};
 use wave32_problem::{ConvProblem, Direction};
@@ -57,16 +57,10 @@ pub fn offer(
     }
 }
 
-/// Multiply-adds as the model weighs them: at the variant's rate, which counts those of padding too.
-fn weighed(variant: &Variant, multiply_adds: f64) -> Model {
-    let share = SCALAR_EFFICIENCY * 100.0 / variant.define("EFF") as f64;
-    Model::Scalar { multiply_adds: (multiply_adds * share) as u64 }
-}
-
 fn forward(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, problem: &ConvProblem) {
     let g = gather::forward(p);
     let [oc, mg, th] = ["OC", "MG", "TH"].map(|name| variant.define(name) as u32);
-    let vectors = stores_rows(&g) && g.jw.is_multiple_of(4);
+    let vectors = has_rows_of_vectors(&g.dst, [g.jw, g.o0]);
     let bits = epilogue_flags(problem) | if vectors { FLAG_VEC } else { 0 };
     let grid =
         [g.jw.div_ceil(TILE) * (g.pixels / g.jw).div_ceil(th) * p.n, g.rows.div_ceil(oc * mg), p.groups];
@@ -83,14 +77,8 @@ fn forward(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, 
         },
         flops: gather_flops(&g, p.groups),
         bytes: problem.bytes(),
-        model: weighed(variant, outputs * f64::from(g.depth())),
+        model: at_rate(variant, outputs * f64::from(g.depth())),
     });
-}
-
-/// A row of dst starts at a multiple of four, so that four neighbouring pixels of it are a vector.
-fn stores_rows(g: &Gather) -> bool {
-    let d = &g.dst;
-    d.w.0 == 1 && [d.n.0, d.c.0, d.h.0, g.o0].iter().all(|v| v.is_multiple_of(4))
 }
 
 fn backward_data(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, problem: &ConvProblem) {
@@ -133,6 +121,6 @@ fn backward_data(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvS
         },
         flops: problem.flops(),
         bytes: problem.bytes(),
-        model: weighed(variant, threads * f64::from(cb * nr * nb * kt * kt) * f64::from(p.kg)),
+        model: at_rate(variant, threads * f64::from(cb * nr * nb * kt * kt) * f64::from(p.kg)),
     });
 }

@@ -3,20 +3,19 @@
 //! that a launch cannot bind are cut.
 
 use super::build::{
-    BufferSource, Builder, Cheapest, NewLaunch, Region, part, partial_stride, read, unused, variant,
+    BufferSource, Builder, Cheapest, MAX_LAUNCHES, NewLaunch, Region, part, partial_stride, read, unused,
+    variant,
 };
 use super::gemm::Gemm;
+use super::tensors::check_storage;
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
-
-use wave32_params::{Name, reduce, skinny};
+use wave32_params::{Name, skinny};
 use wave32_problem::{DType, MatmulProblem, Matrices};
 
 /// The largest size of the small side that a launch takes.
 const MAX_SMALL: u64 = 16;
 /// Rows of the small side beyond which the operands are read too often, if there is another way.
 const MAX_ROWS: u64 = 64;
-/// Launches of a plan.
-const MAX_LAUNCHES: u64 = 4096;
 /// In how many parts the sum may be split.
 const SPLITS: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /// Shortest part of a sum.
@@ -31,9 +30,7 @@ impl Solver<MatmulProblem> for Skinny {
     }
 
     fn applicable(&self, problem: &MatmulProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        if problem.spec().dtype.size() == 2 && !caps.storage_16bit {
-            return Err(Refusal::new("no-16bit-storage", "the device has no 16-bit buffer access"));
-        }
+        check_storage(problem.spec().dtype, caps)?;
         let elements = [problem.a_elements(), problem.b_elements(), problem.output_elements()];
         if elements.iter().any(|&elements| elements > u64::from(u32::MAX) << 8) {
             return Err(Refusal::new("tensor-too-large", format!("operands of {elements:?} elements")));
@@ -292,20 +289,8 @@ impl Product {
             self.pieces(builder, &split)?;
         }
         if let Some((part, stride)) = split.parts {
-            let params = reduce::Params {
-                flags: 0,
-                total: problem.output_elements() as u32,
-                splits: depth.div_ceil(split.chunk) as u32,
-                stride: stride as u32,
-                bias_div: 1,
-                bias_mod: 1,
-                inner: 1,
-                middle: 1,
-                si: 0,
-                sm: 0,
-                so: 0,
-            };
-            builder.sum_parts(part, Role::Y, unused(Role::Y), 1, params);
+            let (total, splits) = (problem.output_elements() as u32, depth.div_ceil(split.chunk) as u32);
+            builder.sum_results(part, (total, splits, stride as u32), 1);
         }
         Ok(())
     }

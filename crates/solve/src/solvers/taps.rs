@@ -2,13 +2,13 @@
 //! group (configurations of [`super::direct::Direct`]), `kernels/patch_wrw.kern` for first layers (of [`super::few::Few`]).
 
 use super::build::{Builder, Cheapest, NewLaunch, partial_stride, read, unused, write};
-use super::tensors::ConvShape;
+use super::tensors::{ConvShape, has_rows_of_vectors};
 use super::wrw;
-use crate::model::{LONGEST_CHAIN, SCALAR_EFFICIENCY};
-use crate::{DeviceCaps, Model, Policy, Role};
+use crate::model::{LONGEST_CHAIN, at_rate};
+use crate::{DeviceCaps, Policy, Role};
 use wave32_params::variants::{self, Variant};
 use wave32_params::weights::{self, FLAG_PARTIAL};
-use wave32_params::{Strides, patch_wrw, taps_wrw};
+use wave32_params::{patch_wrw, taps_wrw};
 use wave32_problem::ConvProblem;
 
 /// The variants of `source` for this filter and stride.
@@ -19,9 +19,8 @@ pub fn variants(
 ) -> impl Iterator<Item = &'static Variant> {
     let (filter, stride, plain) = ([p.r, p.s], p.stride, p.dilation == [1, 1]);
     let half = p.r as i32 / 2;
-    let aligned =
-        |s: &Strides, w: u32| [w, s.n.0, s.c.0, s.h.0].iter().all(|v| v.is_multiple_of(4)) && s.w.0 == 1;
-    let lines = aligned(&p.x, p.w) && aligned(&p.y, p.ow) && p.pad == [half, half];
+    let lines =
+        has_rows_of_vectors(&p.x, [p.w]) && has_rows_of_vectors(&p.y, [p.ow]) && p.pad == [half, half];
     let (channels, filters) = (p.cg, p.kg);
     let known = move |v: &&'static Variant| {
         let [kt, s] = ["KT", "S"].map(|name| v.define(name) as u32);
@@ -145,9 +144,8 @@ fn emit(builder: &mut Builder<'_>, work: &Work, splits: u32, p: &ConvShape, prob
         w: end(p.w, p.ow, 1, p.s),
         ..wrw::params(p)
     };
-    let share = SCALAR_EFFICIENCY * 100.0 / variant.define("EFF") as f64;
     let uneven = f64::from(splits * work.units.div_ceil(splits)) / f64::from(work.units.max(1));
-    let model = Model::Scalar { multiply_adds: (work.multiply_adds * uneven * share) as u64 };
+    let model = at_rate(variant, work.multiply_adds * uneven);
     let [y, z] = work.grid;
     let (grid, flops) = ([splits, y, z], problem.flops());
     let bytes = problem.bytes() + partials.map_or(0, |_| partial);
@@ -156,8 +154,7 @@ fn emit(builder: &mut Builder<'_>, work: &Work, splits: u32, p: &ConvShape, prob
         let buffers = taps_wrw::Buffers { dy: read(Role::Y), src: read(Role::X), dst: dw, part: sums };
         builder.launch::<taps_wrw::Kernel>(NewLaunch { variant, grid, params, buffers, flops, bytes, model });
     } else {
-        let y = &p.y;
-        let lines = y.w.0 == 1 && [p.ow, y.n.0, y.c.0, y.h.0].iter().all(|v| v.is_multiple_of(4));
+        let lines = has_rows_of_vectors(&p.y, [p.ow]);
         let flags = params.flags | if lines { patch_wrw::FLAG_LINES } else { 0 };
         let params = weights::Params { flags, ..params };
         let buffers = patch_wrw::Buffers { dy: read(Role::Y), src: read(Role::X), dst: dw, part: sums };

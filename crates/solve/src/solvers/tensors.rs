@@ -2,7 +2,7 @@
 
 use crate::{DeviceCaps, Refusal};
 use wave32_params::Strides;
-use wave32_problem::{ConvProblem, Layout};
+use wave32_problem::{ConvProblem, DType, Layout};
 
 /// A tensor's strides.
 fn strides(layout: Layout, channels: i64, height: i64, width: i64) -> Strides {
@@ -11,6 +11,12 @@ fn strides(layout: Layout, channels: i64, height: i64, width: i64) -> Strides {
         Layout::Nchw => Strides::new(c * h * w, h * w, w, 1),
         Layout::Nhwc => Strides::new(c * h * w, 1, w * c, c),
     }
+}
+
+/// Rows are dense and begin at multiples of four elements, and so do these lengths and places: four neighbours are a vector.
+pub fn has_rows_of_vectors<const N: usize>(strides: &Strides, others: [u32; N]) -> bool {
+    let starts = [strides.n.0, strides.c.0, strides.h.0];
+    strides.w.0 == 1 && starts.iter().chain(&others).all(|v| v.is_multiple_of(4))
 }
 
 /// A plain problem's sizes as kernels want them: 32-bit indices and 16-bit geometry.
@@ -91,12 +97,18 @@ pub fn too_large(problem: &ConvProblem, caps: &DeviceCaps) -> Option<(&'static s
         .find(|&(_, elements)| is_too_large(elements))
 }
 
+/// Kernels can read and write the type.
+pub fn check_storage(dtype: DType, caps: &DeviceCaps) -> Result<(), Refusal> {
+    if dtype.size() == 2 && !caps.storage_16bit {
+        return Err(Refusal::new("no-16bit-storage", "the device has no 16-bit buffer access"));
+    }
+    Ok(())
+}
+
 fn check(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
     let s = problem.spec();
     let size = s.dtype.size();
-    if size == 2 && !caps.storage_16bit {
-        return Err(Refusal::new("no-16bit-storage", "the device has no 16-bit buffer access"));
-    }
+    check_storage(s.dtype, caps)?;
     if let Some((name, elements)) = too_large(problem, caps) {
         let limit = limit(caps);
         let detail =

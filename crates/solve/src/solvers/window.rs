@@ -3,12 +3,12 @@
 
 use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, part, read};
 use super::gather::{self, FLAG_VEC};
-use super::tensors::ConvShape;
-use crate::model::SCALAR_EFFICIENCY;
-use crate::{DeviceCaps, Model, Policy, Role};
+use super::tensors::{ConvShape, has_rows_of_vectors};
+use crate::model::at_rate;
+use crate::{DeviceCaps, Policy, Role};
+use wave32_params::Pair;
 use wave32_params::variants::{self, Variant};
 use wave32_params::window::{self, FLAG_LINES};
-use wave32_params::{Pair, Strides};
 use wave32_problem::{ConvProblem, Direction};
 
 /// Offers a plan of the variant for this problem, if there is one.
@@ -46,12 +46,9 @@ fn emit(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, pro
     let g = if forward { gather::forward(p) } else { gather::turned(p) };
     let (source, role, oh, ow) =
         if forward { (Role::X, Role::Y, p.oh, p.ow) } else { (Role::Y, Role::X, p.h, p.w) };
-    let aligned =
-        |s: &Strides, w: u32| s.w.0 == 1 && [w, s.n.0, s.c.0, s.h.0].iter().all(|v| v.is_multiple_of(4));
     let half = kt as i32 / 2;
-    let lines = g.org == Pair([-half, -half]) && aligned(&g.src, g.w);
-    let lines = if back == 1 { aligned(&g.src, g.w) } else { lines };
-    let vectors = aligned(&g.dst, ow);
+    let lines = (back == 1 || g.org == Pair([-half, -half])) && has_rows_of_vectors(&g.src, [g.w]);
+    let vectors = has_rows_of_vectors(&g.dst, [ow]);
     // Where the window starts beside the tile; the kernel computes the same.
     let first = -((kt as i32 - 1 - half) / 2);
     let flags =
@@ -59,8 +56,7 @@ fn emit(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, pro
     let (across, down, channels) = (ow.div_ceil(nx), oh.div_ceil(ny), p.groups * g.rows);
     let total = across * down * channels * p.n;
     // A thread's work is its loads and selections more than its sums.
-    let share = SCALAR_EFFICIENCY * 100.0 / variant.define("EFF") as f64;
-    let macs = f64::from(total) * f64::from(nx * ny) * f64::from(p.taps()) * share;
+    let macs = f64::from(total) * f64::from(nx * ny) * f64::from(p.taps());
     builder.launch::<window::Kernel>(NewLaunch {
         variant,
         grid: [total.div_ceil(variant.threads), 1, 1],
@@ -94,6 +90,6 @@ fn emit(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, pro
         },
         flops: problem.flops(),
         bytes: problem.bytes(),
-        model: Model::Scalar { multiply_adds: macs as u64 },
+        model: at_rate(variant, macs),
     });
 }

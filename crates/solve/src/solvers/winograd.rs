@@ -8,7 +8,7 @@ use super::build::{
     Buffer, Builder, Cheapest, NewLaunch, Region, epilogue_flags, part, read, single_variant, unused, write,
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather};
-use super::tensors::ConvShape;
+use super::tensors::{ConvShape, has_rows_of_vectors};
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
@@ -243,7 +243,7 @@ impl<'a> Work<'a> {
             columns: self.tiles_of(images).next_multiple_of(4),
             padded_rows: filter.rows.next_multiple_of(config.define("BM")),
         };
-        let align = caps.offset_alignment.max(256);
+        let align = caps.region_alignment();
         let bytes = |images: u32| {
             let p = product(images);
             [p.left_bytes(), p.right_bytes(), p.result_bytes()]
@@ -337,11 +337,8 @@ impl<'a> Work<'a> {
         region: Region,
     ) {
         let variant = single_variant("winograd_output", builder.dtype());
-        let d = &to.strides;
-        let dst0 = first * d.n.0;
-        let vectors = d.w.0 == 1
-            && to.size[1].is_multiple_of(4)
-            && [d.n.0, d.c.0, d.h.0, dst0].iter().all(|v| v.is_multiple_of(4));
+        let dst0 = first * to.strides.n.0;
+        let vectors = has_rows_of_vectors(&to.strides, [to.size[1], dst0]);
         let bytes = 4 * u64::from(PLANES) * u64::from(to.channels) * u64::from(columns);
         builder.launch::<winograd_output::Kernel>(NewLaunch {
             variant,
@@ -384,7 +381,7 @@ impl<'a> Work<'a> {
         if config.splits > 1 && config.splits * 2 > product(s.n).depth / bk {
             return Err(Refusal::new("no-config", "more splits than slices"));
         }
-        let align = caps.offset_alignment.max(256);
+        let align = caps.region_alignment();
         let bytes = |images: u32| {
             let (p, passes) = (product(images), u64::from(s.n.div_ceil(images)));
             let planes = [p.left_bytes(), p.right_bytes()].map(|b| b.next_multiple_of(align));
