@@ -19,7 +19,11 @@ const FAR: f64 = 0.3;
 
 pub fn main(options: &Options) -> Result<(), String> {
     let mut rows: BTreeMap<(String, &str), Rates> = BTreeMap::new();
-    for &(name, compiler) in &options.compilers {
+    // How many workgroups LLVM's code lets a WGP hold. ACO's is seen only where no other variant has the same grid; its
+    // workgroups have the same size and local memory, and about as many registers.
+    let mut held: BTreeMap<String, u64> = BTreeMap::new();
+    // LLVM's comes first.
+    for &(name, compiler) in options.compilers.iter().rev() {
         let caps = options.caps(compiler);
         let mut times = Times::new(options, compiler)?;
         let sample = sample(options, &caps)?;
@@ -32,10 +36,12 @@ pub fn main(options: &Options) -> Result<(), String> {
                 .iter()
                 .filter_map(|one| Some((Shape::new(&one.launch, &caps), times.get(&one.launch)?)))
                 .collect();
-            let Some(resident) = told.iter().filter_map(|(_, told)| told.resident).max() else {
+            let resident = told.iter().filter_map(|(_, told)| told.resident).max();
+            let Some(resident) = resident.or_else(|| held.get(variant).copied()) else {
                 eprintln!("{name} {variant}: left out, no launch told how many workgroups fit");
                 continue;
             };
+            held.entry(variant.clone()).or_insert(resident);
             let (rates, residuals) = fit(&told, resident as u32, peak(variant), &caps)?;
             let worst = residuals.iter().map(|r| r.abs()).fold(0.0, f64::max);
             let mean = (residuals.iter().map(|r| r * r).sum::<f64>() / residuals.len() as f64).sqrt();
