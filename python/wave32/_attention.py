@@ -173,7 +173,7 @@ def _gradients(
     q, k, v, o, g = (x.reshape(batch * heads, *x.shape[2:]) for x in (query, key, value, out, grad))
     sums = sums.view(-1, queries, 1)
     # A query that saw no key has weights of 0 for any finite number.
-    sums = torch.where(sums.isinf(), torch.zeros_like(sums), sums).to(query.dtype)
+    sums = torch.where(sums.isinf(), torch.zeros_like(sums), sums)
     dots = (o * g).sum(-1, keepdim=True)
     masks = None if mask is None else mask.reshape(batch * heads, queries, keys)
     hidden = torch.ones(queries, keys, dtype=torch.bool, device=query.device).triu_(1) if causal else None
@@ -186,7 +186,8 @@ def _gradients(
             scores.add_(masks[part])
         if hidden is not None:
             scores.masked_fill_(hidden, -torch.inf)
-        weights = scores.sub_(sums[part]).exp_()
+        # In f32: the sums of 16-bit types would be off by more than their weights may be.
+        weights = scores.float().sub_(sums[part]).exp_().to(query.dtype)
         made[2][part] = torch.bmm(weights.mT, g[part])
         changes = torch.bmm(g[part], v[part].mT).sub_(dots[part]).mul_(weights).mul_(scale)
         made[0][part] = torch.bmm(changes, k[part])

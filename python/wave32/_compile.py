@@ -86,20 +86,23 @@ def _allow_random() -> None:
     # Of fake tensors: a state of the right size, and no generator is touched.
     size = torch.wave.get_rng_state().shape
 
-    def save_fake(op: Any, *args: Any, **kwargs: Any) -> Any:
-        return torch.empty(size, dtype=torch.uint8), op(*args, **kwargs)
+    def save_fake(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return torch.empty(size, dtype=torch.uint8), op(*args, **kwargs)
 
-    def again_fake(_state: torch.Tensor, op: Any, *args: Any, **kwargs: Any) -> Any:
-        return op(*args, **kwargs)
+    def again_fake(mode: Any, _state: torch.Tensor, op: Any, *args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return op(*args, **kwargs)
 
     for op, real, fake in [
         (rng_prims.run_and_save_rng_state, save, save_fake),
         (rng_prims.run_with_rng_state, again, again_fake),
     ]:
-        op.py_kernels[DispatchKey.BackendSelect] = _by_device(op.py_kernels[DispatchKey.BackendSelect], real)
-        for table in _fake_tables(op):
-            key = op if op in table else torch._subclasses.FakeTensorMode
-            table[key] = _fake_by_device(table[key], fake, key is op)
+        for table, key, ours in [
+            (op.py_kernels, DispatchKey.BackendSelect, real),
+            (op.python_key_table, torch._subclasses.FakeTensorMode, fake),
+        ]:
+            table[key] = _by_device(table[key], ours)
         op._dispatch_cache.clear()
 
 
@@ -111,32 +114,8 @@ def _by_device(original: Any, ours: Any) -> Any:
     return call
 
 
-def _fake_by_device(original: Any, ours: Any, plain: bool) -> Any:
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        # By a mode's table the mode itself comes first.
-        operands = args if plain else args[1:]
-        if not _on_device([*operands, *kwargs.values()]):
-            return original(*args, **kwargs)
-        if plain:
-            return ours(*operands, **kwargs)
-        with args[0]:
-            return ours(*operands, **kwargs)
-
-    return call
-
-
-def _fake_tables(op: Any) -> list[dict[Any, Any]]:
-    """Where this torch keeps what `op` does to fake tensors."""
-    from torch._subclasses import fake_tensor
-
-    tables = [getattr(fake_tensor, "registered_hop_fake_fns", {}), getattr(op, "python_key_table", {})]
-    mode = torch._subclasses.FakeTensorMode
-    return [table for table in tables if op in table or mode in table]
-
-
-def _patch_default() -> None:
-    """inductor's graphs with tensors of the device go to the backend above."""
+def install() -> None:
+    """Makes `torch.compile` work on the device by default: inductor's graphs with tensors of it go to the backend above."""
     wrapper = getattr(torch, "_TorchCompileInductorWrapper", None)
     if wrapper is None:  # Another torch: `backend="wave32"` is still there.
         return
@@ -158,8 +137,3 @@ def _patch_default() -> None:
         return backend(model, inputs)
 
     wrapper.__call__ = call
-
-
-def install() -> None:
-    """Makes `torch.compile` work on tensors of the device."""
-    _patch_default()
