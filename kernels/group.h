@@ -6,6 +6,10 @@
 #define SHARED_OF(T, name, n) static __attribute__((shared)) T name[n];
 #define SHARED_AT(name, i) name[i]
 #endif
+// How values are combined. The larger one; NaN if one is (needs math.h).
+#define LARGER(a, b) ((a > b || ISNAN(a)) ? a : b)
+#define ADDED(a, b) (a + b)
+
 // lanes: bits 0 to 7 log2 of the outputs a group; LANES_ALONG: lanes of one output are neighbours (else: outputs are);
 // LANES_DEEP (reduction.kern): more than two reduced dimensions. LANES_WIDE (there): floats, counted and read by four.
 #define LANES_ALONG 256u

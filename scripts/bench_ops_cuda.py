@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from bench_torch_cuda import synchronize
 
 
 def cases(device, dtype, mib):
@@ -71,20 +72,19 @@ def cases(device, dtype, mib):
 
 def milliseconds(device, call, seconds):
     """A call, back to back: the median of batches."""
-    sync = getattr(torch, device).synchronize if device != "cpu" else (lambda: None)
     for _ in range(3):
         call()
-    sync()
+    synchronize(device)
     start = time.perf_counter()
     call()
-    sync()
+    synchronize(device)
     count = max(1, min(50, int(0.01 / max(time.perf_counter() - start, 1e-6))))
     times, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
         start = time.perf_counter()
         for _ in range(count):
             call()
-        sync()
+        synchronize(device)
         times.append((time.perf_counter() - start) / count * 1e3)
     return statistics.median(times)
 

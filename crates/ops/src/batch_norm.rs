@@ -72,6 +72,17 @@ fn vector(shape: &Shape, ats: &[u64]) -> u64 {
     if shape.length.is_multiple_of(4) && ats.iter().all(|at| at % 4 == 0) { 4 } else { 1 }
 }
 
+/// Of the variants for x and for dy, each by elements and by vectors of four.
+fn one_of<K>(names: [[Name<K>; 3]; 4], of_dy: bool, vector: u64) -> [Name<K>; 3] {
+    let [x1, x4, dy1, dy4] = names;
+    match (of_dy, vector) {
+        (false, 4) => x4,
+        (false, _) => x1,
+        (true, 4) => dy4,
+        (true, _) => dy1,
+    }
+}
+
 /// Launches the sums; `dy` and `mean` for the backward pass.
 fn sums(
     queue: &mut dyn Queue,
@@ -88,12 +99,7 @@ fn sums(
     };
     let ats = [bound, bound_dy].map(|bound| bound.at());
     let vec = vector(shape, &ats);
-    let names = match (dy.is_some(), vec) {
-        (false, 4) => bn_sums::X4,
-        (false, _) => bn_sums::X1,
-        (true, 4) => bn_sums::DY4,
-        (true, _) => bn_sums::DY1,
-    };
+    let names = one_of([bn_sums::X1, bn_sums::X4, bn_sums::DY1, bn_sums::DY4], dy.is_some(), vec);
     let [x_at, dy_at] = fit_all(ats.map(|at| at / vec))?;
     let columns = u32::try_from(parts).unwrap_or(u32::MAX);
     let channels = u32::try_from(shape.channels).ok().filter(|&c| c <= queue.caps().max_groups[1]);
@@ -141,12 +147,7 @@ fn apply(
     };
     let ats = [buffers.x, buffers.dy, buffers.dst].map(|bound| bound.at());
     let vec = vector(shape, &ats);
-    let names = match (dy.is_some(), vec) {
-        (false, 4) => bn_apply::X4,
-        (false, _) => bn_apply::X1,
-        (true, 4) => bn_apply::DY4,
-        (true, _) => bn_apply::DY1,
-    };
+    let names = one_of([bn_apply::X1, bn_apply::X4, bn_apply::DY1, bn_apply::DY4], dy.is_some(), vec);
     let [x_at, dy_at, out_at] = fit_all(ats.map(|at| at / vec))?;
     let count = x.elements() / vec;
     Call {

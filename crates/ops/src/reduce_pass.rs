@@ -102,6 +102,14 @@ struct Pass<'a> {
     wide: bool,
 }
 
+/// How threads share the elements.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    lanes: Lanes,
+    /// The reduced elements are counted and read in lots of four.
+    wide: bool,
+}
+
 impl Job {
     /// `outs` share sizes and strides. `in_order` keeps the reduced elements' order, which otherwise becomes
     /// that of memory.
@@ -161,44 +169,26 @@ impl Job {
             return self.run_plain(queue, family, ops, outs);
         }
         let views = [outs[0], outs[outs.len() - 1]];
+        let layout = self.layout(family);
         self.kept.outer(4, |offsets| {
             let to = Side { views, offset: offsets[1], strides: self.kept.strides4(1) };
-            let wide = self.is_wide(family);
-            let lanes = self.lanes(wide);
-            if lanes.splits == 1 {
-                return self.pass(ops.whole, (lanes, wide), offsets[0], to).launch(
-                    queue,
-                    family,
-                    self.scalar,
-                );
+            if layout.lanes.splits == 1 {
+                return self.pass(ops.whole, layout, offsets[0], to).launch(queue, family, self.scalar);
             }
-            let scratch = Scratch::new(queue, family, lanes.splits, self.inner())?;
-            let done = self.part(queue, family, ops.part, offsets[0], &scratch).and_then(|()| {
+            let scratch = Scratch::new(queue, family, layout.lanes.splits, self.inner())?;
+            let part = Side {
+                views: [&scratch.values, &scratch.places],
+                offset: 0,
+                strides: contiguous(self.kept.sizes4()),
+            };
+            let parts = Pass { plane: scratch.plane, ..self.pass(ops.part, layout, offsets[0], part) };
+            let done = parts.launch(queue, family, self.scalar).and_then(|()| {
                 let pass = scratch.join(ops.last, self.kept.sizes4(), to);
                 pass.launch(queue, family, self.scalar)
             });
             queue.retire(scratch.values.address);
             done
         })
-    }
-
-    fn part(
-        &self,
-        queue: &mut dyn Queue,
-        family: Family,
-        op: u32,
-        offset: u64,
-        scratch: &Scratch,
-    ) -> Result<(), OpError> {
-        let to = Side {
-            views: [&scratch.values, &scratch.places],
-            offset: 0,
-            strides: contiguous(self.kept.sizes4()),
-        };
-        let wide = self.is_wide(family);
-        let mut pass = self.pass(op, (self.lanes(wide), wide), offset, to);
-        pass.plane = scratch.plane;
-        pass.launch(queue, family, self.scalar)
     }
 
     /// On a copy of the input whose reduced dimensions merge.
@@ -227,10 +217,10 @@ impl Job {
         done
     }
 
-    /// The threads' layout, over lots of four where `wide`.
-    fn lanes(&self, wide: bool) -> Lanes {
+    fn layout(&self, family: Family) -> Layout {
+        let wide = self.is_wide(family);
         let count = if wide { self.count / LOT } else { self.count };
-        Lanes::new(self.inner(), count, self.is_along())
+        Layout { lanes: Lanes::new(self.inner(), count, self.is_along()), wide }
     }
 
     /// True where neighbouring lanes read neighbouring reduced elements.
@@ -263,7 +253,8 @@ impl Job {
         self.kept.sizes4().iter().product()
     }
 
-    fn pass<'a>(&'a self, op: u32, (lanes, wide): (Lanes, bool), offset: u64, to: Side<'a>) -> Pass<'a> {
+    fn pass<'a>(&'a self, op: u32, layout: Layout, offset: u64, to: Side<'a>) -> Pass<'a> {
+        let Layout { lanes, wide } = layout;
         let from = Side { views: [&self.input; 2], offset, strides: self.kept.strides4(0) };
         let (mut count, mut sizes, mut strides) =
             (self.count, self.reduced.sizes4(), self.reduced.strides4(0));

@@ -83,7 +83,7 @@ fn put4(
 fn every_shape_mask_and_type() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    // An error of a score is one of its exponential: scores are sums of up to 256 products of at most 4, times 0.3.
+    // An error of a score is one of its exponential: scores are sums of up to 128 products of at most 4, times 0.3.
     for (dtype, tolerance) in [(ElementType::F32, 1e-5), (ElementType::F16, 1e-3), (ElementType::BF16, 8e-3)]
     {
         // The types differ in loads and stores alone: a few shapes are enough for the others.
