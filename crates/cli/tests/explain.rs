@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use wave32_solve::{Compiler, DeviceCaps, Policy};
 
 const LINE: &str = "MIOpenDriver conv -n 1 -c 16 -H 16 -W 16 -k 16 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1";
 
@@ -43,7 +44,8 @@ fn code_of_both_compilers_is_modelled() {
     command.env("WAVE32_VGPU", launcher);
     // All three passes; backward by data has several launches.
     let line = LINE.replace("-F 1", "-F 0");
-    command.args(["explain", &line, "--model", "--card", "rx5700xt", "--json"]);
+    // A route may choose a plan of its own, but of this solver both choose the same one.
+    command.args(["explain", &line, "--model", "--card", "rx5700xt", "--solver", "igemm", "--json"]);
     let output = command.output().expect("wave32 runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -111,18 +113,31 @@ fn the_plan_that_is_explained_for_a_card_is_the_one_that_it_runs() {
         eprintln!("skipped: no virtual card (`make vgpu`), or no HIP");
         return;
     };
+    let problem = &wave32_problem::parse_line(LINE).expect("a line")[0];
     for card in ["rx5600xt", "rx5600xt14gbps", "rx5700", "rx5700xt", "rx5500xt4gb", "prov520"] {
-        let named = explained(Command::new(env!("CARGO_BIN_EXE_wave32")), &["--card", card]);
-        let mut virtual_card = Command::new(&launcher);
-        virtual_card.args(["run", "--card", card, "--", env!("CARGO_BIN_EXE_wave32")]);
-        let seen = explained(virtual_card, &["--device", "hip:0"]);
+        let on_virtual_card = |device: &str| {
+            let mut command = Command::new(&launcher);
+            command.args(["run", "--card", card, "--", env!("CARGO_BIN_EXE_wave32")]);
+            command.env_remove("VK_DRIVER_FILES").env_remove("VK_ICD_FILENAMES");
+            explained(command, &["--device", device])
+        };
         let explanation = |value: Result<serde_json::Value, String>| {
             let mut value = value.unwrap_or_else(|error| panic!("{card}: {error}"))[0]["explanation"].take();
-            // A dispatch of HIP counts work items in 32 bits, RADV's workgroups: 4194303 of 1024 against 4294967295.
+            // RADV told 65535 before Mesa 23, then 4294967295; a dispatch of HIP counts work items: 4194303 groups of 1024.
             value["caps"]["max_groups"][0].take();
             value
         };
         // Capabilities, solver, config, refusals and the modelled time.
-        assert_eq!(explanation(seen), explanation(named), "{card}");
+        let named = explained(Command::new(env!("CARGO_BIN_EXE_wave32")), &["--card", card]);
+        assert_eq!(explanation(on_virtual_card("vulkan")), explanation(named), "{card}");
+
+        // HIP runs LLVM's code.
+        let board = wave32_cards::by_id(card).expect("a card");
+        let caps = DeviceCaps { compiler: Compiler::Llvm, ..DeviceCaps::of(board) };
+        let llvms = wave32_solve::explain(problem, &caps, &Policy::default());
+        // Through text, as the command's.
+        let text = serde_json::to_string(&[serde_json::json!({ "explanation": llvms })]).expect("JSON");
+        let llvms = Ok(serde_json::from_str(&text).expect("JSON"));
+        assert_eq!(explanation(on_virtual_card("hip:0")), explanation(llvms), "{card}");
     }
 }

@@ -30,7 +30,8 @@ pub struct DeviceCaps {
     pub bandwidth_gbs: f64,
     /// Microseconds from the end of one dependent launch to the start of the next, for the model.
     pub launch_us: f64,
-    /// Bytes of memory on the device.
+    /// Bytes of memory on the device; 0 in what an earlier release wrote, which did not say.
+    #[serde(default)]
     pub memory_bytes: u64,
     /// Lanes of a wavefront (subgroup) as kernels will run.
     pub wave_size: u32,
@@ -88,7 +89,8 @@ impl DeviceCaps {
     /// device's memory. All of its memory counts, and not what is free now: a choice must not depend on what else runs.
     /// Where memory is short a smaller plan runs.
     pub fn workspace_cap(&self) -> u64 {
-        (self.memory_bytes / 8).min(512 << 20)
+        let most = 512 << 20;
+        if self.memory_bytes == 0 { most } else { (self.memory_bytes / 8).min(most) }
     }
 
     /// Where ranges of the workspace begin, in bytes: at multiples of this.

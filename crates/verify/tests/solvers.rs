@@ -5,7 +5,7 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::Duration;
 use wave32_cpu::{Inputs, oracle};
@@ -182,6 +182,31 @@ fn shapes() -> Vec<ConvSpec> {
         // transposed, with output padding
         ConvSpec { transposed: true, stride: [2, 2], output_pad: [1, 0], c: 24, k: 8, ..base },
     ]
+}
+
+/// Where the kernel may run: shapes of its filter and stride, few channels and depthwise, if it is compiled for these.
+fn shapes_for(variant: &Variant) -> Vec<ConvSpec> {
+    let known = ["KT", "S"].map(|name| variant.defines.contains_key(name));
+    if known != [true, true] {
+        return shapes();
+    }
+    let [kt, stride] = ["KT", "S"].map(|name| variant.define(name));
+    let few = ConvSpec {
+        n: 2,
+        c: 3,
+        h: 21,
+        w: 24,
+        k: 24,
+        r: kt,
+        s: kt,
+        stride: [stride; 2],
+        pad: [kt / 2; 2],
+        ..ConvSpec::default()
+    };
+    let depthwise = ConvSpec { groups: 8, c: 8, k: 8, ..few.clone() };
+    let several = ConvSpec { k: 32, ..depthwise.clone() };
+    let narrow = ConvSpec { w: 9, ..depthwise.clone() };
+    vec![few, depthwise, several, narrow]
 }
 
 fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
@@ -529,11 +554,11 @@ fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&
     let mut found: BTreeMap<&'static str, Plan> = BTreeMap::new();
     let flops = |plan: &Plan| plan.launches.iter().map(|launch| launch.flops).sum::<u64>();
     let splits = |tag: &str| [1, 2, 3].map(|splits| format!("{tag}/{splits}"));
-    // With the last one, many partial results are added.
-    let configs =
-        |tag: &str| [vec![tag.to_string()], splits(tag).to_vec(), vec!["g64x64/16".into()]].concat();
-    for spec in shapes() {
-        for variant in kernels {
+    // With the last ones, many partial results are added, and filters are prepared for sums in f16.
+    let others = ["g64x64/16", "hp64x64/1"].map(String::from);
+    let configs = |tag: &str| [vec![tag.to_string()], splits(tag).to_vec(), others.to_vec()].concat();
+    for variant in kernels {
+        for spec in shapes_for(variant) {
             for problem in problems(&ConvSpec { dtype: variant.dtype, ..spec.clone() }) {
                 let forced = configs(&variant.tag).into_iter().map(Some);
                 for config in forced.chain([None]) {
@@ -554,14 +579,17 @@ fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&
     found
 }
 
+/// Sources, and solvers, of the kernels that only products use.
+const OF_PRODUCTS: [&str; 2] = ["gemm", "skinny"];
+
 /// Each kernel that convolutions use at least once. Kernels that gave right results are added to the file
 /// `WAVE32_TEST_KERNELS`, if that is set.
 #[test]
 fn every_kernel_of_convolutions_is_right() {
     let Some(mut device) = open() else { return };
     // What is compiled for RDNA1 only is for operations besides convolution.
-    let kernels: Vec<&Variant> =
-        variants::all().iter().filter(|v| !v.defines.contains_key("RDNA1")).collect();
+    let of_others = |v: &Variant| v.defines.contains_key("RDNA1") || OF_PRODUCTS.contains(&v.source.as_str());
+    let kernels: Vec<&Variant> = variants::all().iter().filter(|v| !of_others(v)).collect();
     let plans = cheapest(&kernels, device.as_ref());
     let missing: Vec<&str> =
         kernels.iter().map(|v| v.name.as_str()).filter(|name| !plans.contains_key(name)).collect();
@@ -592,17 +620,23 @@ fn all_right(device: &mut dyn PlanDevice, plans: &BTreeMap<&'static str, Plan>) 
 #[test]
 fn every_kernel_of_products_is_right() {
     let Some(mut device) = open() else { return };
-    let configs = ["rows", "columns", "outer"].map(|form| ["a", "b"].map(|side| format!("{form}-{side}/1")));
+    let skinny = ["rows", "columns", "outer"].map(|form| ["a", "b"].map(|side| format!("{form}-{side}/1")));
+    let tiles = variants::all().iter().filter(|v| v.source == "gemm").map(|v| format!("{}/1", v.tag));
+    let configs = skinny.as_flattened().iter().cloned().chain(tiles).collect::<BTreeSet<_>>();
     let mut plans = BTreeMap::new();
     // Few rows or terms and up to 16; rows of a length for vectors, and odd ones.
     for [m, n, k] in [[3, 68, 36], [13, 72, 40], [13, 67, 37], [68, 72, 3], [68, 72, 13], [67, 71, 13]] {
-        for (word, transposed) in ["gemm", "gemmfp16", "gemmbfp16"].into_iter().flat_map(|w| [(w, 0), (w, 1)])
+        for (word, u, v) in ["gemm", "gemmfp16", "gemmbfp16"]
+            .into_iter()
+            .flat_map(|word| [(word, 0, 0), (word, 0, 1), (word, 1, 0)])
         {
-            let line = format!("MIOpenDriver {word} -m {m} -n {n} -k {k} -u 0 -v {transposed}");
+            let line = format!("MIOpenDriver {word} -m {m} -n {n} -k {k} -u {u} -v {v}");
             for problem in wave32_problem::parse_line(&line).unwrap() {
-                for config in configs.as_flattened() {
-                    let only = Some("skinny".into());
-                    let policy = Policy { only, config: Some(config.clone()), ..Policy::default() };
+                for (only, config) in
+                    OF_PRODUCTS.into_iter().flat_map(|only| configs.iter().map(move |c| (only, c)))
+                {
+                    let policy =
+                        Policy { only: Some(only.into()), config: Some(config.clone()), ..Policy::default() };
                     for plan in wave32_solve::plans(&problem, device.caps(), &policy) {
                         let kernels = plan.launches.iter().map(|launch| launch.kernel.clone());
                         for kernel in kernels.collect::<Vec<_>>() {
@@ -615,8 +649,9 @@ fn every_kernel_of_products_is_right() {
             }
         }
     }
-    let skinny = variants::all().iter().map(|v| v.name.as_str()).filter(|name| name.starts_with("skinny_"));
-    let missing: Vec<&str> = skinny.filter(|name| !plans.contains_key(name)).collect();
+    let kernels = variants::all().iter().filter(|v| OF_PRODUCTS.contains(&v.source.as_str()));
+    let missing: Vec<&str> =
+        kernels.map(|v| v.name.as_str()).filter(|name| !plans.contains_key(name)).collect();
     assert!(missing.is_empty(), "no plan launches {missing:?}");
     all_right(device.as_mut(), &plans);
 }
