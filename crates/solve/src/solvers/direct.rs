@@ -155,5 +155,10 @@ fn weights(
     if let Some(partials) = partials {
         builder.reduce(partials, (splits, stride, 1), Role::W, p);
     }
-    builder.finish("direct", format!("{}/{splits}", variant.tag), policy.workspace_cap)
+    let name = format!("{}/{splits}", variant.tag);
+    // A variant's name alone leaves the number of parts open.
+    if policy.config.as_ref().is_some_and(|wanted| ![&name, &variant.tag].contains(&wanted)) {
+        return Err(Refusal::new("no-config", "the configuration asked for does not fit"));
+    }
+    builder.finish("direct", name, policy.workspace_cap)
 }
