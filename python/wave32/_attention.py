@@ -128,13 +128,13 @@ def _in_vectors(x: Tensor) -> Tensor:
 def _launch(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, wants_sums: bool
 ) -> tuple[Tensor, Tensor]:
-    """The result, laid out as the query is, and the logarithms of the sums of each query, where wanted."""
+    """The result, and the logarithms of the sums of each query, where wanted."""
     batch, heads, queries, _ = query.shape
-    size = value.shape[3]
-    if query.stride(1) < query.stride(2):
-        out = query.new_empty(batch, queries, heads, size).transpose(1, 2)
-    else:
-        out = query.new_empty(batch, heads, queries, size)
+    out = query.new_empty(batch, heads, queries, value.shape[3])
+    if _as_query(query, key, value, mask, 0.0):
+        like_query = torch.empty_like(query)
+        # The kernel writes heads of contiguous elements; a query that is expanded may have others.
+        out = like_query if like_query.stride(3) == 1 else out
     sums = query.new_empty((batch, heads, queries) if wants_sums else 0, dtype=torch.float32)
     query, key, value = map(_in_vectors, (query, key, value))
     torch.ops.wave.attention(query, key, value, mask, out, sums, scale, causal)
