@@ -99,18 +99,6 @@ fn a_signal_leaves_a_partial_bench_report() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// True where a Vulkan device can be used; `WAVE32_REQUIRE_VULKAN` makes its absence a failure.
-fn vulkan() -> bool {
-    let output = with_drivers().args(["devices", "--json"]).output().unwrap();
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let usable = found["vulkan"].as_array().unwrap().iter().any(|d| d["device"]["unusable"].is_null());
-    assert!(usable || std::env::var_os("WAVE32_REQUIRE_VULKAN").is_none(), "{found:#}");
-    if !usable {
-        eprintln!("skipped: no Vulkan device");
-    }
-    usable
-}
-
 /// Verifies one problem on the best Vulkan device, the pipeline cache under `cache`.
 fn on_vulkan(cache: &Path) -> Command {
     let mut command = with_drivers();

@@ -5,7 +5,7 @@ mod common;
 #[path = "../../doctor/tests/common/mod.rs"]
 mod tree;
 
-use common::{folder, refused, stderr, stdout, wave32};
+use common::{folder, refused, stderr, stdout, vulkan, wave32, with_drivers};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 
 /// A report of the processor alone, within so many seconds.
 fn report(seconds: &str, files: &Path) -> Command {
-    let mut command = wave32();
-    command.args(["report", "--device", "cpu", "--seconds", seconds, "--out"]).arg(files.join("r.json"));
+    with(wave32(), "cpu", seconds, files)
+}
+
+fn with(mut command: Command, device: &str, seconds: &str, files: &Path) -> Command {
+    command.args(["report", "--device", device, "--seconds", seconds, "--out"]).arg(files.join("r.json"));
     command.arg("--html").arg(files.join("r.html"));
     command
 }
@@ -31,16 +34,30 @@ fn part<'a>(report: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn a_hang_and_a_lost_device_are_rows_and_the_rest_goes_on() {
-    let files = folder("report-faults");
+    faults(&wave32, "cpu", "14");
+}
+
+#[test]
+fn a_hang_and_a_lost_device_on_vulkan_are_rows_and_the_rest_goes_on() {
+    if vulkan() {
+        faults(&with_drivers, "vulkan", "40");
+    }
+}
+
+fn faults(program: &dyn Fn() -> Command, device: &str, seconds: &str) {
+    let files = folder(&format!("report-faults-{device}"));
     let begin = Instant::now();
     // The first seed, of which a shape that is timed is the same; the second, scaled down to what the processor gets.
     let rest = "-k 64 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1";
     let plant = format!("hang:conv -n 1 -c 3 -H 32 -W 32 {rest},lost:conv -n 1 -c 3 -H 34 -W 34 {rest}");
-    let output = report("14", &files).arg("--yes").env("WAVE32_INJECT", plant).output().unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(22), "took {:?}", begin.elapsed());
+    let output =
+        with(program(), device, seconds, &files).arg("--yes").env("WAVE32_INJECT", plant).output().unwrap();
+    let most = Duration::from_secs(seconds.parse::<u64>().unwrap() + 8);
+    assert!(begin.elapsed() < most, "took {:?}", begin.elapsed());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let (report, page) = read(&files);
-    let verify = part(&report, "verify cpu");
+    let name = report["checks"][0]["device"].as_str().unwrap();
+    let verify = part(&report, &format!("verify {name}"));
     assert_eq!(verify["state"], "hung", "{verify}");
     assert!(verify["note"].as_str().unwrap().contains("HANG at MIOpenDriver conv "), "{verify}");
     let failures = report["checks"][0]["failures"].as_array().unwrap();
@@ -49,7 +66,7 @@ fn a_hang_and_a_lost_device_are_rows_and_the_rest_goes_on() {
     let passed: u64 =
         report["checks"][0]["groups"].as_array().unwrap().iter().map(|g| g["passed"].as_u64().unwrap()).sum();
     assert!(passed > 5, "{passed}");
-    let bench = part(&report, "bench cpu");
+    let bench = part(&report, &format!("bench {name}"));
     assert_eq!(bench["state"], "hung", "{bench}");
     let rows = report["benches"][0]["rows"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["error"].is_null() && row["time"]["median_ms"].as_f64() > Some(0.0)));

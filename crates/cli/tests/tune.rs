@@ -9,18 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// True where a Vulkan device can be used; `WAVE32_REQUIRE_VULKAN` makes its absence a failure.
-fn vulkan() -> bool {
-    let output = with_drivers().args(["devices", "--json"]).output().unwrap();
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let usable = found["vulkan"].as_array().unwrap().iter().any(|d| d["device"]["unusable"].is_null());
-    assert!(usable || std::env::var_os("WAVE32_REQUIRE_VULKAN").is_none(), "{found:#}");
-    if !usable {
-        eprintln!("skipped: no Vulkan device");
-    }
-    usable
-}
-
 /// The binary with its state and cache in a folder.
 fn at(state: &Path) -> Command {
     let mut command = with_drivers();

@@ -39,6 +39,9 @@ pub struct Facts {
     /// wave32's own libraries that every program loads, by LD_PRELOAD or `/etc/ld.so.preload`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preloaded: Vec<Preloaded>,
+    /// wave32's own libraries for ROCm that lie beside the command.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_libraries: Vec<String>,
     /// What earlier attempts left behind.
     pub leftovers: Vec<Leftover>,
     /// What could not be read, and why.

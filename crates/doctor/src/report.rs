@@ -178,6 +178,9 @@ fn found(facts: &Facts) -> String {
     if facts.torches.is_empty() {
         out += "  no PyTorch in reach\n";
     }
+    for path in &facts.own_libraries {
+        out += &wrapped("  ", &format!("wave32's {path}, for `wave32 run --route rocm`"), 4);
+    }
     for device in facts.vulkan.devices.iter().flatten() {
         out += &wrapped("  ", &format!("Vulkan device {} ({})", device.name, device.driver), 4);
     }

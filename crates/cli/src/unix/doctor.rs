@@ -19,6 +19,7 @@ use wave32_doctor::restore;
 use wave32_doctor::scan::{self, Options};
 use wave32_doctor::system::System;
 use wave32_doctor::verdict::Diagnosis;
+use wave32_host::own;
 
 /// Time for Vulkan drivers to load and say what they have; the doctor does not wait for a hanging one.
 const STARTUP: Duration = Duration::from_secs(5);
@@ -139,5 +140,8 @@ pub fn examine(system: &System, options: &Options) -> Facts {
         Ok(Err(error)) => facts.vulkan.failure = Some(format!("{error:#}")),
         Err(_) => facts.vulkan.failure = Some("the thread that asks for devices failed".into()),
     }
+    let folders = own::folders();
+    let libraries = [own::MIOPEN, own::PRELOAD].into_iter().filter_map(|name| own::find(&folders, name));
+    facts.own_libraries = libraries.map(|path| path.display().to_string()).collect();
     facts
 }

@@ -106,3 +106,15 @@ pub fn signal_twice(name: &str, pid: u32) {
         signal(name, pid);
     }
 }
+
+/// True where a Vulkan device can be used; `WAVE32_REQUIRE_VULKAN` makes its absence a failure.
+pub fn vulkan() -> bool {
+    let output = with_drivers().args(["devices", "--json"]).output().unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let usable = found["vulkan"].as_array().unwrap().iter().any(|d| d["device"]["unusable"].is_null());
+    assert!(usable || std::env::var_os("WAVE32_REQUIRE_VULKAN").is_none(), "{found:#}");
+    if !usable {
+        eprintln!("skipped: no Vulkan device");
+    }
+    usable
+}

@@ -105,7 +105,7 @@ pub fn gather(request: &Request<'_>, stop: &Arc<AtomicBool>) -> Result<Report> {
     let sensors = sampler.map_or_else(Sensors::default, Sampler::finish);
     let report = Report {
         schema: SCHEMA,
-        wave32: env!("CARGO_PKG_VERSION").into(),
+        wave32: crate::pages::version().into(),
         unix_time,
         seconds: work.clock.elapsed().as_secs_f64(),
         limit_s: work.clock.limit().as_secs_f64(),
