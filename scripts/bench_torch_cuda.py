@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from bench_vs_cudnn import made
 
 
 def synchronize(device):
@@ -153,7 +154,7 @@ def main():
     title = options.peer.upper()
     print(
         f"Batch {options.batch}, {options.size}x{options.size}, f32; wave: {wave['name']}; {title}: {peer['name']}, PyTorch "
-        f"{torch.__version__}, eager, TF32 off, cudnn.benchmark on.\n\n"
+        f"{torch.__version__}, eager, TF32 off, cudnn.benchmark on. Made on {made()}.\n\n"
         f"| model | pass | wave images/s | {title} images/s | ratio | GPU idle | largest difference | fallbacks |\n"
         "|---|---|---|---|---|---|---|---|"
     )

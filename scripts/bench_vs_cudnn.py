@@ -31,6 +31,23 @@ TITLES = {"best": "graph, better layout", "graph": "graph, NCHW", "last": "graph
           "fixed": "graph, NCHW, deterministic", "eager": "eager, NCHW"}  # fmt: skip
 
 
+def commit():
+    """The checkout's commit in short, with `-dirty` where a file differs from it; why there is none."""
+    if not (ROOT / ".git").exists():
+        return "not a checkout"
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        found = ""
+    return found or "not known"
+
+
+def made():
+    """When and of which commit a table is, for its head."""
+    return f"{datetime.date.today().isoformat()}, commit: {commit()}"
+
+
 # ---- pure: problems, merging, tables
 
 
@@ -468,7 +485,8 @@ def main(argv=None):
         shapes = [s for s in read_json(args.shapes) if args.only in s["name"]]
         if not shapes:
             sys.exit(f"error: no problem of {args.shapes} contains `{args.only}`")
-        results = {"meta": {"date": datetime.date.today().isoformat(), "rounds": args.rounds}, "rows": []}
+        meta = {"date": datetime.date.today().isoformat(), "commit": commit(), "rounds": args.rounds}
+        results = {"meta": meta, "rows": []}
         try:
             measure(args, shapes, results)
         except KeyboardInterrupt:

@@ -18,6 +18,8 @@ import subprocess
 import sys
 import time
 
+from bench_vs_cudnn import made
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIRECTIONS = {"fwd": "Forward", "bwd": "BackwardData", "wrw": "BackwardWeights"}
 
@@ -125,7 +127,7 @@ def main():
         head = ["# The CPU backend beside PyTorch", "",
                 f"Written by `scripts/cpu_vs_torch.py`: f32, NCHW, batch <= {args.batch}, {args.threads} threads each, "
                 f"alternating in one run, medians of {args.rounds} rounds, OpenMP waiting {os.environ['OMP_WAIT_POLICY'].lower()}. PyTorch {torch.__version__} "
-                f"({torch.backends.cpu.get_cpu_capability()}), {cpu}. Ratio is PyTorch's time over ours; above 1 we are faster. Each call allocates its result, on both sides.",
+                f"({torch.backends.cpu.get_cpu_capability()}), {cpu}. Made on {made()}. Ratio is PyTorch's time over ours; above 1 we are faster. Each call allocates its result, on both sides.",
                 "", f"Geometric mean of the ratios: **{summary}**.", ""]
         pathlib.Path(args.out).write_text("\n".join(head + lines) + "\n")
     return 1 if "fwd" in means and means["fwd"] < args.want else 0

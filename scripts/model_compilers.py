@@ -11,7 +11,7 @@ import os
 import pathlib
 import subprocess
 
-from bench_vs_cudnn import geometric_mean, line
+from bench_vs_cudnn import geometric_mean, line, made
 from model_error import stated
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
@@ -23,6 +23,7 @@ is ms from the boost clock with VGPR banks hidden to the game clock with banks e
 [model_vgpu.md](model_vgpu.md) says what is simulated. How far the model is from real cards, for single kernels: {error}
 ([model_error.md](model_error.md)). The ratio is ACO / LLVM at the low ends: above 1, the Vulkan route is slower than the HIP route.
 Each route takes the plan that the table of its compiler makes the best ([model.md](model.md)); where LLVM's is another one, it stands behind ACO's.
+Made on {made}.
 """
 
 
@@ -78,7 +79,7 @@ def main():
         for which, found in ratios.items():
             parts.append(f"- {which}: geometric mean of ACO / LLVM {geometric_mean(found):.2f}, from {min(found):.2f} to {max(found):.2f}, {len(found)} problems")
         parts += ["", "| problem | pass | plan | LLVM ms | ACO ms | ratio |", "|---|---|---|---:|---:|---:|", *rows, ""]
-    args.out.write_text("\n".join([HEAD.format(card=args.card, driver=driver, error=stated()), *parts]), encoding="utf-8")
+    args.out.write_text("\n".join([HEAD.format(card=args.card, driver=driver, error=stated(), made=made()), *parts]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from bench_vs_cudnn import geometric_mean, line
+from bench_vs_cudnn import geometric_mean, line, made
 from model_error import stated
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
@@ -30,6 +30,7 @@ algorithm that came first, twice; the second call counts. AMD's MIOpen 7.2.4 of 
 ([miopen_real.md](miopen_real.md)). Both run on the virtual {card}, whose clock is modelled from the instructions that their
 kernels execute (`wave32-vgpu run --time --sample`, [vgpu.md](vgpu.md)). **Nothing here was measured.** How far the model is from
 real cards, for single kernels: {error} ([model_error.md](model_error.md)).
+Made on {made}.
 
 - Times are ms of one call, f32, between two events: launches, without what lies between them. MIOpen / wave32 above 1: wave32
   is faster. **Bold: wave32 is slower.**
@@ -137,7 +138,7 @@ def main():
             f"{slower}; all convolutions of ResNet-50: {a:.1f} ms and {b:.1f} ms."
         )
     head = "| layer | " + " | ".join(f"{p}: MIOpen | wave32 | ratio" for p in PASSES) + " |"
-    text = [HEAD.format(card=args.card, batch=args.batch, limit=args.limit, error=stated()), *summary, "", head, "|---|" + "---:|" * 9, *rows, ""]
+    text = [HEAD.format(card=args.card, batch=args.batch, limit=args.limit, error=stated(), made=made()), *summary, "", head, "|---|" + "---:|" * 9, *rows, ""]
     args.out.write_text("\n".join(text), encoding="utf-8")
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from bench_vs_cudnn import made
 from torch import nn
 
 
@@ -218,7 +219,7 @@ def main():
     device = torch.wave.get_device_name()
     print(
         f"Relative to the same step in f64 on {options.judge}; batch {options.batch}, on {device}, "
-        f"PyTorch {torch.__version__}.\n\n"
+        f"PyTorch {torch.__version__}. Made on {made()}.\n\n"
         f"| model | image | outputs: wave | {own} | gradients: wave | {own} | weights after a step | fallbacks |\n"
         "|---|---|---|---|---|---|---|---|",
         file=options.out,

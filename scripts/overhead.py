@@ -7,6 +7,7 @@ import time
 import torch
 import torch.nn.functional as F
 import wave32  # noqa: F401
+from bench_vs_cudnn import made
 
 
 def operations(device):
@@ -53,7 +54,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="*", help="default: all")
     options = parser.parse_args()
-    print(f"PyTorch {torch.__version__}, {torch.wave.get_device_name()}\n\n| operation | cpu | wave | beyond |\n|---|---|---|---|")
+    print(
+        f"PyTorch {torch.__version__}, {torch.wave.get_device_name()}. Made on {made()}.\n\n"
+        "| operation | cpu | wave | beyond |\n|---|---|---|---|"
+    )
     wave, cpu = operations("wave"), operations("cpu")
     for name in options.only or wave:
         ours, theirs = microseconds(wave[name]), microseconds(cpu[name])
