@@ -328,7 +328,7 @@ fn doctor(report: &Report, out: &mut String) -> Result {
     writeln!(out, "</tbody></table>")?;
     let findings = list("findings");
     if !findings.is_empty() {
-        writeln!(out, "<details><summary>{} findings</summary><table><tbody>", findings.len())?;
+        writeln!(out, "<details><summary>Findings: {}</summary><table><tbody>", findings.len())?;
         for finding in findings {
             writeln!(out, "<tr><td>{}<td>{}</tr>", text(&finding["severity"]), text(&finding["what"]))?;
         }
