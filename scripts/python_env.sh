@@ -16,6 +16,9 @@ if [ -n "${WAVE32_PYTHON:-}" ]; then
 fi
 
 python="$PWD/.venv/bin/python"
+# A person sees how far the gigabytes are.
+quiet=1
+[ ! -t 2 ] || quiet=
 {
     [ -x "$python" ] || python3 -m venv .venv || {
         echo 'python: no virtual environment could be made; on Debian apt-get install python3-venv, or set WAVE32_PYTHON' >&2
@@ -26,11 +29,11 @@ python="$PWD/.venv/bin/python"
     if [ -z "$has" ] || [ "${WAVE32_TORCH:-$has}" != "$has" ]; then
         configured=$("$python" -m pip config list 2>/dev/null | grep -E '[.:](extra-)?index-url' || true)
         if [ -z "$configured" ] && "$python" -m pip install --quiet uv &&
-            UV_SYSTEM_CERTS=1 "$(dirname "$python")/uv" pip install --quiet --python "$python" --torch-backend=cpu "$wanted" torchvision; then
+            UV_SYSTEM_CERTS=1 "$(dirname "$python")/uv" pip install ${quiet:+--quiet} --python "$python" --torch-backend=cpu "$wanted" torchvision; then
             echo "python: $wanted (CPU build) is in .venv"
         else
             echo "python: installing $wanted into .venv from pip's index: several GB and some minutes where that is PyPI"
-            "$python" -m pip install --quiet "$wanted" torchvision
+            "$python" -m pip install ${quiet:+--quiet} "$wanted" torchvision
         fi
     fi
     [ $# -eq 0 ] || "$python" -m pip install --quiet "$@"

@@ -3,18 +3,18 @@
 #
 #   scripts/stranger.sh WHEEL FOLDER [SITE]
 #
-# FOLDER gets a virtual environment of python3, and a home. PyTorch is the one in SITE, another environment's site-packages
-# folder; without SITE pip installs WAVE32_TORCH (default: torch) first. FULL=1 trains the whole demo too.
+# FOLDER gets a virtual environment of python3, a home and a folder to work in. PyTorch is the one in SITE, another environment's
+# site-packages folder; without SITE pip installs WAVE32_TORCH (default: torch) first. FULL=1 trains the whole demo too.
 set -eu
 
 wheel=$(realpath "$1")
 folder=$(realpath -m "$2")
 site=${3:-}
 rm -rf "$folder"
-mkdir -p "$folder/home"
+mkdir -p "$folder/home" "$folder/work"
 export HOME="$folder/home" XDG_CACHE_HOME="$folder/home/cache" XDG_STATE_HOME="$folder/home/state" PYTHONDONTWRITEBYTECODE=1
 unset PYTHONPATH CARGO_TARGET_DIR
-cd "$folder/home"
+cd "$folder/work"
 
 step() {
     echo "stranger: $*"
@@ -31,6 +31,10 @@ installed() {
     find "$folder/venv" ! -type d | sort
 }
 installed > "$folder/before"
+written() {
+    (cd "$folder" && find home work ! -type d | sort)
+}
+written > "$folder/written-before"
 
 step pip install "$(basename "$wheel")"
 pip install --quiet --no-index --no-deps "$wheel"
@@ -45,7 +49,26 @@ wave32 doctor > doctor.txt || code=$?
     exit 1
 }
 wave32 devices
-[ ! -e "$libraries/libMIOpen.so.1" ] || wave32 run --route rocm --dry-run -- true 2>&1 | sed -n 1,3p || true
+if [ -e "$libraries/libMIOpen.so.1" ]; then
+    grep -qF "$libraries/libMIOpen.so.1" doctor.txt
+    step "MIOpen's place, and out of it again"
+    rocm=$folder/rocm
+    mkdir "$rocm"
+    # To the command a library is what begins as one.
+    printf '\177ELF of AMD' > "$rocm/libMIOpen.so.1.0.1"
+    ln -s libMIOpen.so.1.0.1 "$rocm/libMIOpen.so.1"
+    vendors() {
+        find "$rocm" -mindepth 1 -printf '%P %l %i %M %u %T@\n' | sort
+        sha256sum "$rocm"/*
+    }
+    vendors > "$folder/rocm-before"
+    wave32 miopen install --yes --into "$rocm"
+    cmp "$libraries/libMIOpen.so.1" "$rocm/libMIOpen.so.1"
+    wave32 miopen status --into "$rocm" | tee status.txt
+    grep -q "wave32's .*; the vendor's is kept as " status.txt
+    wave32 miopen uninstall --yes --into "$rocm"
+    vendors | diff "$folder/rocm-before" -
+fi
 step the seeds
 wave32 verify seeds --max-gflop 0.0005 --dtype f32 > verify.txt || {
     cat verify.txt
@@ -100,6 +123,14 @@ pip uninstall --quiet --yes wave32
 installed > "$folder/after"
 diff "$folder/before" "$folder/after" || {
     echo 'stranger: pip left these' >&2
+    exit 1
+}
+# What docs/install.md says stays, what Vulkan drivers keep, and this script's files.
+left=$(written | comm -13 "$folder/written-before" - | grep -v -e '^home/cache/wave32/' -e '^home/state/wave32/changes/' \
+    -e '^work/wave32-demo/' -e '^home/cache/mesa_shader_cache' -e '^home/cache/nvidia/' -e '^work/\(doctor\|verify\|status\)\.txt$' \
+    -e '^work/script\.py$' || true)
+[ -z "$left" ] || {
+    printf 'stranger: these are left:\n%s\n' "$left" >&2
     exit 1
 }
 echo 'stranger: all right'

@@ -74,11 +74,11 @@ class Readme(unittest.TestCase):
     def test_verify(self):
         passed, failed = self.numbers_of("`verify seeds nets fuzz:300`")
         runs = (DOCS / "verify_runs.txt").read_text().split("\nwave32 verify ")
-        command = "seeds nets fuzz:300 --device vulkan --dtype f32,f16 --max-gflop none"
+        command = "seeds nets fuzz:300 --device vulkan --dtype f32,f16,bf16 --max-gflop none"
         run = next(run for run in runs if run.startswith(command)).split("\nthe same")[0]
         self.assertIn(f"ALL RIGHT: {passed} passed, {failed} failed", run)
-        self.assertIn("NVIDIA H100", run)
-        self.assertEqual(self.figures["`verify seeds nets fuzz:300`"][1], "H100")
+        self.assertIn("NVIDIA H200", run)
+        self.assertEqual(self.figures["`verify seeds nets fuzz:300`"][1], "H200")
 
     def test_errors_of_training_steps(self):
         log = [r for r in rows((DOCS / "models.md").read_text(), 8) if r[0] != "model"]
@@ -129,6 +129,14 @@ class Drivers(unittest.TestCase):
 
     def test_the_page_is_made_from_the_table(self):
         self.assertEqual((DOCS / "drivers.md").read_text(), drivers.page(), "run: python3 scripts/drivers.py --page")
+
+    def test_it_has_each_kernel(self):
+        today = {row["variant"] for row in golden()[0]}
+        compiled = {}
+        for row in self.rows:
+            compiled.setdefault((row["mesa"], row["chip"]), set()).add(row["kernel"])
+        for where, kernels in compiled.items():
+            self.assertEqual(kernels ^ today, set(), f"{where}: run `make drivers`")
 
     def test_no_spills(self):
         self.assertEqual([row["kernel"] for row in self.rows if drivers.spilling(row) or not drivers.of_32_lanes(row)], [])
@@ -356,7 +364,17 @@ class Symbols(unittest.TestCase):
         self.assertGreater(len(listed), 40)
         page = section((DOCS / "torch.md").read_text(), "## Outside of torch's stable ABI")
         told = [name for row in rows(page, 3) for name in re.findall(r"`(\w+)`", row[0])]
+        # C++'s operators new and delete: required, and in no ABI of torch's.
+        listed += re.findall(r"^ {8}(_Z\w+): ", calls[: calls.index("    optional {\n")], re.M)
         self.assertEqual(sorted(told), sorted(listed))
+
+    def test_every_copied_table_is_told(self):
+        folder = ROOT / "crates/torch/src"
+        readers = [p.relative_to(folder).as_posix() for p in folder.rglob("*.rs") if "Table::of(" in p.read_text()]
+        self.assertGreater(len(readers), 2)
+        page = section((DOCS / "torch.md").read_text(), "## Outside of torch's stable ABI")
+        told = [file for row in rows(page, 3) for file in re.findall(r"`(\w+/\w+\.rs)`", row[0])]
+        self.assertEqual(sorted(told), sorted(readers))
 
 
 class Registries(unittest.TestCase):

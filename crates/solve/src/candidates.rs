@@ -20,7 +20,7 @@ pub fn candidates<P: Solvable>(problem: &P, caps: &DeviceCaps, policy: &Policy) 
         }
         let only = Policy { only: Some(name.into()), ..policy.clone() };
         let mut configs = offered(|| drop(problem.rows(caps, &only)));
-        if policy.config.is_none() && configs.is_empty() {
+        if policy.config.is_none() {
             let tags = BY_RULE.iter().flat_map(|source| variants::of(source, problem.problem().dtype()));
             configs.extend(tags.map(|variant| variant.tag.clone()));
         }

@@ -1,0 +1,7 @@
+#!/bin/sh
+# Prints the checkout's commit and its day: what `wave32 --version` tells.
+set -eu
+cd "$(dirname "$0")/.."
+
+commit=$(git describe --always --dirty --abbrev=12 --exclude '*')
+echo "$commit $(git log -1 --format=%cs)"
