@@ -4,7 +4,7 @@
 //! touches; in the target folder rather than OUT_DIR, so that debug, release and test builds, which have
 //! an OUT_DIR each, compile them once.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -51,26 +51,40 @@ fn build() -> Result<(), String> {
         }
     };
     cache.sweep()?;
-    let rows = objects.built.iter().map(|(target, path)| row(target, path)).collect::<String>();
-    let names = &objects.targets;
+    let pack_one = |(target, path): &(&str, PathBuf)| {
+        let code = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(format!("({target:?}, {}),\n", packed(&code, &path.with_extension("zst"))?))
+    };
+    let rows: Result<Vec<String>, String> = parallel::map(&objects.built, pack_one).into_iter().collect();
+    let (rows, names) = (rows?.concat(), &objects.targets);
     generated += &format!(
-        "static CODE_OBJECTS: &[(&str, &[u8])] = &[{rows}];\nstatic TARGETS: &[&str] = &{names:?};\n\
+        "static CODE_OBJECTS: [(&str, Packed); {}] = [{rows}];\nstatic TARGETS: &[&str] = &{names:?};\n\
          const LEFT_OUT: &str = {:?};\n",
+        objects.built.len(),
         objects.reason
     );
     save(&out.join("embedded.rs"), generated.as_bytes())
 }
 
-/// One row of an embedded table.
-fn row(name: &str, path: &Path) -> String {
-    format!("({name:?}, embed!({:?})),\n", path.display().to_string())
+/// Compresses into a file; returns the expression that embeds it. Kernels resemble each other: a tenth of their size is left.
+fn packed(bytes: &[u8], path: &Path) -> Result<String, String> {
+    // All of what is compressed together is in the window.
+    const WINDOW_LOG: u32 = 24;
+    let compress = || {
+        let mut compressor = zstd::bulk::Compressor::new(19)?;
+        compressor.set_parameter(zstd::zstd_safe::CParameter::WindowLog(WINDOW_LOG))?;
+        compressor.compress(bytes)
+    };
+    let small = compress().map_err(|e| format!("{}: {e}", path.display()))?;
+    save(path, &small)?;
+    Ok(format!("Packed::new(include_bytes!({:?}), {})", path.display().to_string(), bytes.len()))
 }
 
 fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
     fs::write(path, bytes).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Compiles all SPIR-V; returns the table, sorted by name.
+/// Compiles all SPIR-V, which is compressed by source; returns the tables, that of the variants sorted by name.
 fn spirv(kernels: &Path, all: &[Variant], cache: &Cache, out: &Path) -> Result<String, String> {
     let compile = |variant: &Variant| {
         let source = source::source(kernels, variant, Target::Glsl).map_err(|e| e.to_string())?;
@@ -78,15 +92,30 @@ fn spirv(kernels: &Path, all: &[Variant], cache: &Cache, out: &Path) -> Result<S
             let words = glsl::spirv(&source).map_err(|e| e.to_string())?;
             save(path, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>())
         })?;
-        // A copy: what is embedded must not go when the cache is swept.
-        let copy = out.join(format!("{}.spv", variant.name));
-        fs::copy(&made, &copy).map_err(|e| format!("{}: {e}", copy.display()))?;
-        Ok(row(&variant.name, &copy))
+        fs::read(&made).map_err(|e| format!("{}: {e}", made.display()))
     };
-    let rows: Result<Vec<String>, String> = parallel::map(all, compile).into_iter().collect();
-    let mut rows = rows?;
-    rows.sort();
-    Ok(format!("static SPIRV: &[(&str, &[u8])] = &[{}];\n", rows.concat()))
+    let modules: Result<Vec<Vec<u8>>, String> = parallel::map(all, compile).into_iter().collect();
+    let mut sources: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+    let mut places = Vec::new();
+    for (variant, module) in all.iter().zip(modules?) {
+        let source = sources.entry(&variant.source).or_default();
+        places.push((&variant.name, &variant.source, source.len(), module.len()));
+        source.extend(module);
+    }
+    places.sort();
+    let sources: Vec<(&str, Vec<u8>)> = sources.into_iter().collect();
+    let pack_one = |(name, bytes): &(&str, Vec<u8>)| packed(bytes, &out.join(format!("{name}.spv.zst")));
+    let embedded: Result<Vec<String>, String> = parallel::map(&sources, pack_one).into_iter().collect();
+    let row = |(name, source, start, length): (&String, &String, usize, usize)| {
+        let index = sources.iter().position(|(other, _)| other == source).expect("was added above");
+        format!("({name:?}, {index}, {start}, {length}),\n")
+    };
+    let rows: String = places.into_iter().map(row).collect();
+    let (count, embedded) = (sources.len(), embedded?.join(",\n"));
+    Ok(format!(
+        "static SOURCES: [Packed; {count}] = [{embedded}];\n\
+         static MODULES: &[(&str, usize, usize, usize)] = &[{rows}];\n"
+    ))
 }
 
 /// The clang to use and the targets to build for.

@@ -8,7 +8,7 @@
 pub mod sibling;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use wave32_cards::targets::code_of;
 
 /// Why there is no code object for a target.
@@ -22,30 +22,51 @@ pub struct Missing {
 }
 
 /// Aligned for what reads it: SPIR-V is 32-bit words, ELF headers want 8 bytes.
-#[repr(C, align(8))]
-struct Aligned<B: ?Sized>(B);
-
-/// Of an ELF header.
 const ALIGNMENT: usize = 8;
 
-/// The bytes of a file, aligned.
-macro_rules! embed {
-    ($path:literal) => {{
-        static ALIGNED: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
-        &ALIGNED.0
-    }};
+/// Zeros that stay for the program's life, aligned.
+fn room(length: usize) -> &'static mut [u8] {
+    let room = vec![0; length + ALIGNMENT].leak();
+    let skip = room.as_ptr().align_offset(ALIGNMENT);
+    &mut room[skip..skip + length]
+}
+
+/// Embedded bytes, compressed by zstd until somebody wants them.
+struct Packed {
+    small: &'static [u8],
+    length: usize,
+    bytes: OnceLock<&'static [u8]>,
+}
+
+impl Packed {
+    const fn new(small: &'static [u8], length: usize) -> Self {
+        Self { small, length, bytes: OnceLock::new() }
+    }
+
+    fn bytes(&self) -> &'static [u8] {
+        self.bytes.get_or_init(|| {
+            let room = room(self.length);
+            let found = zstd::bulk::decompress_to_buffer(self.small, room);
+            assert_eq!(found.ok(), Some(self.length), "what the build compressed");
+            room
+        })
+    }
 }
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// The SPIR-V 1.3 module of the variant called `name`: little-endian words, at an address divisible by 4.
 pub fn spirv(name: &str) -> Option<&'static [u8]> {
-    SPIRV.binary_search_by_key(&name, |(n, _)| n).ok().map(|index| SPIRV[index].1)
+    MODULES.binary_search_by_key(&name, |(n, ..)| n).ok().map(|index| module(MODULES[index]))
+}
+
+fn module((_, source, start, length): (&str, usize, usize, usize)) -> &'static [u8] {
+    &SOURCES[source].bytes()[start..start + length]
 }
 
 /// Every variant's name with its SPIR-V, sorted by name.
 pub fn modules() -> impl ExactSizeIterator<Item = (&'static str, &'static [u8])> {
-    SPIRV.iter().copied()
+    MODULES.iter().map(|found| (found.0, module(*found)))
 }
 
 /// The code object (ELF, version 4) that holds every variant for `target`, e.g. `gfx1010`.
@@ -58,6 +79,7 @@ pub fn code_object(target: &str) -> Result<&'static [u8], Missing> {
     let source = code_of(target);
     let found = CODE_OBJECTS.iter().find(|(name, _)| *name == source);
     let (_, code) = found.ok_or_else(missing)?;
+    let code = code.bytes();
     if source == *target {
         return Ok(code);
     }
@@ -65,12 +87,10 @@ pub fn code_object(target: &str) -> Result<&'static [u8], Missing> {
     static RENAMED: Mutex<BTreeMap<&str, &[u8]>> = Mutex::new(BTreeMap::new());
     let mut renamed = RENAMED.lock().unwrap_or_else(|e| e.into_inner());
     Ok(renamed.entry(target).or_insert_with(|| {
-        let mut room = vec![0; code.len() + ALIGNMENT];
-        let skip = room.as_ptr().align_offset(ALIGNMENT);
-        let place = &mut room[skip..skip + code.len()];
+        let place = room(code.len());
         place.copy_from_slice(code);
         sibling::retarget(place, source, target).expect("the build made this code object for its target");
-        &room.leak()[skip..skip + code.len()]
+        place
     }))
 }
 
