@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{LINE, folder, nowhere, refused, stderr, stdout, wave32, with_drivers};
+use common::{LINE, folder, nowhere, refused, stderr, stdout, vulkan, wave32, with_drivers};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

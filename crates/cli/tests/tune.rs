@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{LINE, folder, in_environment_of, stderr, stdout, with_drivers};
+use common::{LINE, folder, in_environment_of, stderr, stdout, vulkan, with_drivers};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
