@@ -140,7 +140,12 @@ fn repeated_operands() {
         let rows = b.chunks_exact(n as usize);
         let all_b: Vec<f64> = rows.flat_map(|row| row.repeat(k as usize)).collect();
         let what = format!("{g} of {m}x{k}x{n}, seed {seed}");
-        close(&get(&mut stream, &out), &product(&all_a, &all_b, [g, m, k, n]), 1e-6, &what);
+        close(
+            &get(&mut stream, &out),
+            &product(&all_a, &all_b, [g, m, k, n]),
+            tolerance(ElementType::F32),
+            &what,
+        );
     }
 }
 
@@ -200,7 +205,6 @@ fn long_sums_repeat_bit_for_bit() {
         }
         let what = format!("{m}x{k}x{n} {how:?}, seed {seed}");
         assert_eq!(made[0], made[1], "{what}");
-        // Chains of up to 4096 terms: within 1.5e-6 on the whole, a single element of many within twice that.
-        close(&made[0], &expected, 3e-6, &what);
+        close(&made[0], &expected, tolerance(ElementType::F32), &what);
     }
 }

@@ -105,7 +105,7 @@ fn products_are_scaled_and_added_to() {
                 }
             }
             let what = format!("{g}x{m}x{k}x{n}, {alpha}, {beta} of {sizes:?}, seed {seed}");
-            close(&get(&mut stream, &out), &expected, 1e-6, &what);
+            close(&get(&mut stream, &out), &expected, tolerance(ElementType::F32), &what);
         }
     }
 }
@@ -126,7 +126,8 @@ fn long_sums_are_cut_and_repeat_bit_for_bit() {
             made.push(get(&mut stream, &out));
         }
         assert_eq!(made[0], made[1], "{m}x{k}x{n}, seed {seed}");
-        close(&made[0], &product(&a, &b, [1, m, k, n]), 1e-6, &format!("{m}x{k}x{n}, seed {seed}"));
+        let what = format!("{m}x{k}x{n}, seed {seed}");
+        close(&made[0], &product(&a, &b, [1, m, k, n]), tolerance(ElementType::F32), &what);
     }
 }
 
@@ -149,7 +150,12 @@ fn infinities_stay_where_they_are() {
             let out = room(&mut stream, ElementType::F32, &[1, m, n]);
             planner.matmul(&mut stream, &va, &vb, &out).unwrap();
             let what = format!("{m}x{k}x{n}, arrangement {how}, seed {seed}");
-            close(&get(&mut stream, &out), &product(&a, &b, [1, m, k, n]), 1e-6, &what);
+            close(
+                &get(&mut stream, &out),
+                &product(&a, &b, [1, m, k, n]),
+                tolerance(ElementType::F32),
+                &what,
+            );
         }
     }
 }
