@@ -32,12 +32,9 @@ TITLES = {"best": "graph, better layout", "graph": "graph, NCHW", "last": "graph
 
 
 def commit():
-    """The checkout's commit in short, with `-dirty` where a file differs from it; why there is none."""
-    if not (ROOT / ".git").exists():
-        return "not a checkout"
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
+    """The checkout's commit and its day, `-dirty` where a file differs from it."""
     try:
-        found = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        found = subprocess.run([ROOT / "packaging/commit.sh"], capture_output=True, text=True).stdout.strip()
     except OSError:
         found = ""
     return found or "not known"

@@ -4,7 +4,7 @@
 //! touches; in the target folder rather than OUT_DIR, so that debug, release and test builds, which have
 //! an OUT_DIR each, compile them once.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ fn build() -> Result<(), String> {
     let cache = Cache::open(shared.join("wave32-kernel-objects"))?;
     let mut generated = spirv(&kernels, all, &cache, &out)?;
     let objects = match Gfx::choose(&out)? {
-        Ok(gfx) => gfx.build(&kernels, all, &cache, &out)?,
+        Ok(gfx) => gfx.build(&kernels, all, &cache)?,
         Err(reason) => {
             if std::env::var_os("CARGO_FEATURE_CODE_OBJECTS").is_some() {
                 println!("cargo::warning=no gfx code objects (the `rocm` route will be missing): {reason}");
@@ -53,7 +53,7 @@ fn build() -> Result<(), String> {
     cache.sweep()?;
     let pack_one = |(target, path): &(&str, PathBuf)| {
         let code = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(format!("({target:?}, {}),\n", packed(&code, &path.with_extension("zst"))?))
+        Ok(format!("({target:?}, {}),\n", packed(&code, &out.join(format!("{target}.zst")))?))
     };
     let rows: Result<Vec<String>, String> = parallel::map(&objects.built, pack_one).into_iter().collect();
     let (rows, names) = (rows?.concat(), &objects.targets);
@@ -95,23 +95,21 @@ fn spirv(kernels: &Path, all: &[Variant], cache: &Cache, out: &Path) -> Result<S
         fs::read(&made).map_err(|e| format!("{}: {e}", made.display()))
     };
     let modules: Result<Vec<Vec<u8>>, String> = parallel::map(all, compile).into_iter().collect();
-    let mut sources: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
-    let mut places = Vec::new();
-    for (variant, module) in all.iter().zip(modules?) {
-        let source = sources.entry(&variant.source).or_default();
-        places.push((&variant.name, &variant.source, source.len(), module.len()));
-        source.extend(module);
+    let modules = modules?;
+    let sources: BTreeSet<&str> = all.iter().map(|variant| variant.source.as_str()).collect();
+    let (mut joined, mut rows) = (Vec::new(), Vec::new());
+    for (index, source) in sources.into_iter().enumerate() {
+        let mut bytes = Vec::new();
+        for (variant, module) in all.iter().zip(&modules).filter(|(variant, _)| variant.source == source) {
+            rows.push(format!("({:?}, {index}, {}, {}),\n", variant.name, bytes.len(), module.len()));
+            bytes.extend(module);
+        }
+        joined.push((source, bytes));
     }
-    places.sort();
-    let sources: Vec<(&str, Vec<u8>)> = sources.into_iter().collect();
+    rows.sort();
     let pack_one = |(name, bytes): &(&str, Vec<u8>)| packed(bytes, &out.join(format!("{name}.spv.zst")));
-    let embedded: Result<Vec<String>, String> = parallel::map(&sources, pack_one).into_iter().collect();
-    let row = |(name, source, start, length): (&String, &String, usize, usize)| {
-        let index = sources.iter().position(|(other, _)| other == source).expect("was added above");
-        format!("({name:?}, {index}, {start}, {length}),\n")
-    };
-    let rows: String = places.into_iter().map(row).collect();
-    let (count, embedded) = (sources.len(), embedded?.join(",\n"));
+    let embedded: Result<Vec<String>, String> = parallel::map(&joined, pack_one).into_iter().collect();
+    let (count, embedded, rows) = (joined.len(), embedded?.join(",\n"), rows.concat());
     Ok(format!(
         "static SOURCES: [Packed; {count}] = [{embedded}];\n\
          static MODULES: &[(&str, usize, usize, usize)] = &[{rows}];\n"
@@ -179,13 +177,7 @@ impl Gfx {
         Ok(Ok(Self { clang, targets, scratch }))
     }
 
-    fn build(
-        &self,
-        kernels: &Path,
-        all: &[Variant],
-        cache: &Cache,
-        out: &Path,
-    ) -> Result<CodeObjects, String> {
+    fn build(&self, kernels: &Path, all: &[Variant], cache: &Cache) -> Result<CodeObjects, String> {
         let sources: BTreeSet<&'static str> = self.targets.iter().map(|target| code_of(target)).collect();
         let jobs: Vec<(&Variant, &str)> = all
             .iter()
@@ -203,17 +195,12 @@ impl Gfx {
         };
         let objects: Result<Vec<PathBuf>, String> = parallel::map(&jobs, compile).into_iter().collect();
         let objects = objects?;
+        let mut built = Vec::new();
         for &source in &sources {
             let parts = jobs.iter().zip(&objects).filter(|((_, t), _)| *t == source);
             let parts: Vec<PathBuf> = parts.map(|(_, object)| object.clone()).collect();
             let path = self.scratch.join(format!("{source}.elf"));
             self.clang.link(&parts, &path).map_err(|e| format!("linking for {source}: {e}"))?;
-        }
-        let mut built = Vec::new();
-        for &source in &sources {
-            let (from, path) =
-                (self.scratch.join(format!("{source}.elf")), out.join(format!("{source}.elf")));
-            fs::copy(&from, &path).map_err(|e| format!("{}: {e}", from.display()))?;
             built.push((source, path));
         }
         let reason = format!("this build has code for {} only", self.targets.join(", "));
