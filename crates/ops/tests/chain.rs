@@ -136,7 +136,7 @@ fn check(queue: &mut Counting, spec: &ConvSpec, dtype: ElementType, steps: &[Ste
     // With two factors there is one more.
     let sums = steps.iter().filter(|step| matches!(step, Sum)).count();
     assert_eq!(queue.elementwise, steps.len() - fused + sums, "{what}");
-    let tolerance = if dtype == ElementType::F32 { 1e-5 } else { 4e-3 };
+    let tolerance = if dtype == ElementType::F32 { 1e-6 } else { 4e-3 };
     close(&get(&mut queue.stream, &views[result]), &expected, tolerance, &what);
 }
 
