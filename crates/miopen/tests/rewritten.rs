@@ -116,25 +116,65 @@ fn a_rewritten_problem_has_the_problems_result() {
             (problem(weights, layout, 1), 1, json!([pad(1)])),
             (problem(forward, layout, 2), 3, json!([pad(2), batch])),
             (problem(data, layout, 2), 1, json!([pad(2)])),
-            // Sums of parts are not made: ours computes.
-            (problem(weights, layout, 2), 2, json!([batch])),
         ]);
         let calls = machine.replay(&launcher, &format!("{ONE}{PAIR}"), option);
         assert_eq!(
             calls,
             [
-                "vendor: Forward by 1: 2 images, 129 to 65 channels",
-                "vendor: Forward by 3: 1 images, 258 to 130 channels",
-                "vendor: BackwardData by 1: 2 images, 258 to 130 channels",
-                "vendor: BackwardData by 2: 1 images, 128 to 64 channels",
-                "vendor: BackwardWeights by 1: 2 images, 129 to 65 channels",
+                "vendor: Forward by 1: 2 images of 8x16, 129 to 65 channels",
+                "vendor: Forward by 3: 1 images of 8x16, 258 to 130 channels",
+                "vendor: BackwardData by 1: 2 images of 8x16, 258 to 130 channels",
+                "vendor: BackwardData by 2: 1 images of 8x16, 128 to 64 channels",
+                "vendor: BackwardWeights by 1: 2 images of 8x16, 129 to 65 channels",
             ],
             "{option}"
         );
     }
 }
 
-/// Tiles are not made here, and no row makes the vendor compute the problem as it is.
+/// An image wider than a tile: two tiles of 32 columns, 28 results of each. Weights' gradients are sums of pieces.
+#[test]
+fn tiles_make_the_image() {
+    let Some(launcher) = launcher() else { return };
+    let machine = installed(&launcher);
+    let (batch, tiles) = (json!({"kind": "batch", "n": 1}), json!({"kind": "tiles", "h": 32, "w": 32}));
+    let pad = json!({"kind": "pad-channels", "c": 129, "k": 129});
+    for (layout, option, rows, expected) in [
+        (
+            Layout::Nchw,
+            "--torch 2.2 --once",
+            [(4, json!([tiles])), (5, json!([pad, tiles])), (6, json!([tiles, batch]))],
+            [
+                "vendor: Forward by 4: 2 images of 20x32, 128 to 128 channels",
+                "vendor: BackwardData by 5: 2 images of 24x32, 129 to 129 channels",
+                "vendor: BackwardWeights by 6: 1 images of 20x32, 128 to 128 channels",
+            ],
+        ),
+        (
+            Layout::Nhwc,
+            "--torch 2.9 --immediate --channels-last --once",
+            [(7, json!([pad, tiles, batch])), (4, json!([tiles])), (2, json!([batch]))],
+            [
+                "vendor: Forward by 7: 1 images of 20x32, 129 to 129 channels",
+                "vendor: BackwardData by 4: 2 images of 24x32, 128 to 128 channels",
+                "vendor: BackwardWeights by 2: 1 images of 16x40, 128 to 128 channels",
+            ],
+        ),
+    ] {
+        let problem = |direction| {
+            let spec = problem(direction, layout, 1).spec().clone();
+            ConvProblem::new(ConvSpec { k: 128, h: 16, w: 40, ..spec }).unwrap()
+        };
+        let rows = Direction::ALL.into_iter().zip(rows);
+        machine.table(
+            &rows.map(|(direction, (id, rewrite))| (problem(direction), id, rewrite)).collect::<Vec<_>>(),
+        );
+        let calls = machine.replay(&launcher, "conv 2 128 16 40 128 5 5 2 2 1 1 1 1 1\n", option);
+        assert_eq!(calls, expected, "{option}");
+    }
+}
+
+/// No row makes the vendor compute the problem as it is where its rewrite is not understood or does not fit.
 #[test]
 fn what_is_not_done_is_computed_by_ours() {
     let Some(launcher) = launcher() else { return };
@@ -143,11 +183,11 @@ fn what_is_not_done_is_computed_by_ours() {
     let tiles = json!({"kind": "tiles", "h": 32, "w": 32});
     // The one that can be done is there to show that the table is read; 9 aborts.
     machine.table(&[
-        forward(9, json!([tiles])),
-        forward(9, json!([pad(1), tiles])),
+        forward(9, json!([tiles, pad(1)])),
+        forward(9, json!([{"kind": "tiles", "h": 4, "w": 4}])),
         forward(9, json!([{"kind": "pad-channels", "c": 100, "k": 65}])),
         (problem(Direction::BackwardData, Layout::Nchw, 1), 1, json!([pad(1)])),
     ]);
     let calls = machine.replay(&launcher, ONE, "--torch 2.2 --once");
-    assert_eq!(calls, ["vendor: BackwardData by 1: 2 images, 129 to 65 channels"]);
+    assert_eq!(calls, ["vendor: BackwardData by 1: 2 images of 8x16, 129 to 65 channels"]);
 }

@@ -2,11 +2,11 @@
 
 use crate::memory::Memory;
 use crate::protocol::{Attempt, Finding, SolverVerdict, Way};
-use crate::rewrite::{Rewrite, RewriteError};
+use crate::rewrite::{RewriteError, Split};
 use crate::vendor::Vendor;
 use crate::vendor_conv::{Run, VendorConv};
 use std::collections::HashMap;
-use wave32_problem::{ConvProblem, Problem};
+use wave32_problem::{ConvProblem, Problem, Rewrite};
 use wave32_verify::cases::{Case, POISONS, fits_memory};
 use wave32_verify::compare::{OutputShape, close, exact};
 use wave32_verify::data::{Data, NoMemory};
@@ -145,7 +145,7 @@ impl Runner<'_, '_> {
         let Some((first, rest)) = rewrites.split_first() else {
             return self.plain(p, inputs, stage);
         };
-        let split = first.split(p)?;
+        let split = Split::new(*first, p)?;
         split.compute(p, inputs, &mut |sub, part| self.rewritten(sub, part, rest, stage))
     }
 

@@ -4,7 +4,7 @@ use crate::known::{Key, Known, KnownError, Row, Store};
 use crate::lane::Lane;
 use crate::protocol::{Attempt, Finding, Identity, SolverVerdict, Way};
 use crate::quarantine::Quarantine;
-use crate::rewrite::{self, Rewrite};
+use crate::rewrite;
 use crate::solvers;
 use crate::superseded::{QUARANTINE, Superseded, TABLES, superseded};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use wave32_problem::{ConvProblem, ConvSpec, Epilogue};
+use wave32_problem::{ConvProblem, ConvSpec, Epilogue, Rewrite};
 use wave32_verify::guard::StartError;
 
 pub use crate::lane::{Children, Stop};

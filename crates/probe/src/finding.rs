@@ -1,42 +1,6 @@
-//! What is found out, about which MIOpen, and with what rewriting: the words that tables on disk and lines of children are
-//! made of.
+//! What is found out, and about which MIOpen: the words that tables on disk and lines of children are made of.
 
 use serde::{Deserialize, Serialize};
-
-/// One rewriting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Rewrite {
-    /// Channels filled up with zeros to these numbers.
-    PadChannels {
-        /// Input channels then.
-        c: i64,
-        /// Output channels then.
-        k: i64,
-    },
-    /// The image cut into tiles whose input has this size at most, halo included; padding becomes part of them.
-    Tiles {
-        /// Rows.
-        h: i64,
-        /// Columns.
-        w: i64,
-    },
-    /// The batch cut into parts of this many images.
-    Batch {
-        /// Images.
-        n: i64,
-    },
-}
-
-impl std::fmt::Display for Rewrite {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::PadChannels { c, k } => write!(f, "channels padded to {c} and {k}"),
-            Self::Tiles { h, w } => write!(f, "tiles of {h}x{w}"),
-            Self::Batch { n } => write!(f, "{n} image at a time"),
-        }
-    }
-}
 
 /// What results hold for: the same card, driver and MIOpen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The known-good table: what came of every attempt, for one card, driver and MIOpen. docs/probe.md has its format.
 
-use crate::finding::{Finding, Identity, Rewrite, SolverVerdict};
+use crate::finding::{Finding, Identity, SolverVerdict};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wave32_host::file;
+use wave32_problem::Rewrite;
 
 /// The format's number; a reader refuses another.
 pub const FORMAT: u32 = 1;

@@ -1,9 +1,8 @@
 //! What the parent and the guarded child that holds MIOpen say to each other: one JSON object a line.
 
-use crate::rewrite::Rewrite;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use wave32_problem::ConvSpec;
+use wave32_problem::{ConvSpec, Rewrite};
 use wave32_verify::guard::Answer;
 use wave32_verify::protocol::Failure;
 

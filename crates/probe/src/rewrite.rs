@@ -5,11 +5,9 @@
 //! what is cut overlaps by the filter's reach, and sums that were cut are added up again in f64.
 
 use std::ops::Range;
-use wave32_problem::{ConvProblem, ConvSpec, Direction, Layout, ProblemError};
+use wave32_problem::{ConvProblem, ConvSpec, Direction, Layout, ProblemError, Rewrite, Tiles};
 use wave32_verify::data::{Data, NoMemory};
 use wave32_verify::inputs::Inputs;
-
-pub use crate::finding::Rewrite;
 
 /// Largest tile of the input, halo included, in rows and columns: the size up to which the cards' owners saw no hang.
 pub const TILE: i64 = 32;
@@ -133,7 +131,7 @@ pub fn candidates(p: &ConvProblem) -> Vec<Vec<Rewrite>> {
         (s.h > TILE || s.w > TILE).then_some(Rewrite::Tiles { h: TILE, w: TILE }),
         (s.n > 1).then_some(Rewrite::Batch { n: 1 }),
     ];
-    let single: Vec<Rewrite> = all.into_iter().flatten().filter(|r| r.split(p).is_ok()).collect();
+    let single: Vec<Rewrite> = all.into_iter().flatten().filter(|r| Split::new(*r, p).is_ok()).collect();
     let mut found: Vec<Vec<Rewrite>> = single.iter().map(|r| vec![*r]).collect();
     if single.len() > 1 {
         found.push(single);
@@ -152,113 +150,6 @@ pub enum RewriteError {
     NotFor(Rewrite),
 }
 
-impl Rewrite {
-    /// Applies it to a plain problem.
-    ///
-    /// # Errors
-    /// [`RewriteError`] where the rewrite does not apply to the problem.
-    pub fn split(&self, p: &ConvProblem) -> Result<Split, RewriteError> {
-        let s = p.spec();
-        let not_for = || RewriteError::NotFor(*self);
-        match *self {
-            Self::PadChannels { c, k } => {
-                let fits = |new: i64, old: i64| new >= old && new % s.groups == 0;
-                if !fits(c, s.c) || !fits(k, s.k) {
-                    return Err(not_for());
-                }
-                let sub = ConvProblem::new(ConvSpec { c, k, ..s.clone() })?;
-                let ([x, w, y], [px, pw, py]) = (dims(p), dims(&sub));
-                let whole = |all, part| Window::moved(all, part, [0; 4], s.layout);
-                let windows = [
-                    whole(x, px).grouped(1, s.groups, c),
-                    whole(w, pw).grouped(0, s.groups, k),
-                    whole(y, py).grouped(1, s.groups, k),
-                ];
-                Ok(Split { sub, pieces: vec![Piece::ordered(windows, s.direction)], adds: false })
-            }
-            Self::Batch { n } => {
-                if n < 1 || n >= s.n {
-                    return Err(not_for());
-                }
-                let sub = ConvProblem::new(ConvSpec { n, ..s.clone() })?;
-                let ([x, w, y], [px, pw, py]) = (dims(p), dims(&sub));
-                let piece = |first: i64| {
-                    let images = |all, part| Window::moved(all, part, [first, 0, 0, 0], s.layout);
-                    let filters = Window::moved(w, pw, [0; 4], s.layout);
-                    Piece::ordered([images(x, px), filters, images(y, py)], s.direction)
-                };
-                let pieces = (0..s.n).step_by(n as usize).map(piece).collect();
-                Ok(Split { sub, pieces, adds: s.direction == Direction::BackwardWeights })
-            }
-            Self::Tiles { h, w } => {
-                let cuts = [Cut::new(p, 0, h).ok_or_else(not_for)?, Cut::new(p, 1, w).ok_or_else(not_for)?];
-                let [rows, columns] = &cuts;
-                let sub =
-                    ConvProblem::new(ConvSpec { h: rows.input, w: columns.input, pad: [0, 0], ..s.clone() })?;
-                let ([x, wd, y], [px, pw, py]) = (dims(p), dims(&sub));
-                let mut pieces = Vec::new();
-                for &p0 in &rows.starts {
-                    for &q0 in &columns.starts {
-                        let at = [0, 0, p0 * s.stride[0] - s.pad[0], q0 * s.stride[1] - s.pad[1]];
-                        let image = Window::moved(x, px, at, s.layout);
-                        let filters = Window::moved(wd, pw, [0; 4], s.layout);
-                        let result = Window::moved(y, py, [0, 0, p0, q0], s.layout);
-                        let image = match s.direction {
-                            // Of a gradient's tile only what has all of its terms.
-                            Direction::BackwardData => image.only(2, &rows.whole).only(3, &columns.whole),
-                            Direction::Forward | Direction::BackwardWeights => image,
-                        };
-                        pieces.push(Piece::ordered([image, filters, result], s.direction));
-                    }
-                }
-                Ok(Split { sub, pieces, adds: s.direction == Direction::BackwardWeights })
-            }
-        }
-    }
-}
-
-/// How one axis is cut: outputs a tile, the input that they take, where tiles start (in outputs).
-struct Cut {
-    input: i64,
-    starts: Vec<i64>,
-    /// Backward-data: the input indices of a tile whose gradient is complete.
-    whole: Range<i64>,
-}
-
-impl Cut {
-    fn new(p: &ConvProblem, axis: usize, limit: i64) -> Option<Self> {
-        let s = p.spec();
-        let span = ([s.r, s.s][axis] - 1) * s.dilation[axis] + 1;
-        let (size, outputs) = ([s.h, s.w][axis], [p.out_h(), p.out_w()][axis]);
-        let (stride, pad) = (s.stride[axis], s.pad[axis]);
-        if span > limit {
-            return None;
-        }
-        let backward = s.direction == Direction::BackwardData;
-        let most = (limit - span) / stride + 1;
-        let tile = if backward { most } else { most.min(outputs) };
-        let input = (tile - 1) * stride + span;
-        if !backward {
-            return Some(Self {
-                input,
-                starts: (0..outputs).step_by(tile as usize).collect(),
-                whole: 0..input,
-            });
-        }
-        // Input i of a tile has terms from the outputs (i - span, i] / stride: all of them are the tile's own
-        // from `first` on, up to the stride's worth behind its last output.
-        let first = (span - stride).max(0);
-        let step = tile - (first + stride - 1) / stride;
-        if step < 1 {
-            return None;
-        }
-        let start = (pad - first).div_euclid(stride);
-        let covers = |p0: &i64| p0 * stride - pad + first < size;
-        let starts = (0..).map(|i| start + i * step).take_while(covers).collect();
-        Some(Self { input, starts, whole: first..first + step * stride })
-    }
-}
-
 impl Piece {
     /// Windows of x, w, y as first operand, second operand, result of the pass.
     fn ordered([x, w, y]: [Window; 3], direction: Direction) -> Self {
@@ -271,6 +162,60 @@ impl Piece {
 }
 
 impl Split {
+    /// Applies a rewrite to a plain problem.
+    ///
+    /// # Errors
+    /// [`RewriteError`] where the rewrite does not apply to the problem.
+    pub fn new(rewrite: Rewrite, p: &ConvProblem) -> Result<Self, RewriteError> {
+        let s = p.spec();
+        let not_for = || RewriteError::NotFor(rewrite);
+        match rewrite {
+            Rewrite::PadChannels { c, k } => {
+                let sub = p.with_channels(c, k).ok_or_else(not_for)?;
+                let ([x, w, y], [px, pw, py]) = (dims(p), dims(&sub));
+                let whole = |all, part| Window::moved(all, part, [0; 4], s.layout);
+                let windows = [
+                    whole(x, px).grouped(1, s.groups, c),
+                    whole(w, pw).grouped(0, s.groups, k),
+                    whole(y, py).grouped(1, s.groups, k),
+                ];
+                Ok(Self { sub, pieces: vec![Piece::ordered(windows, s.direction)], adds: false })
+            }
+            Rewrite::Batch { n } => {
+                if n < 1 || n >= s.n {
+                    return Err(not_for());
+                }
+                let sub = ConvProblem::new(ConvSpec { n, ..s.clone() })?;
+                let ([x, w, y], [px, pw, py]) = (dims(p), dims(&sub));
+                let piece = |first: i64| {
+                    let images = |all, part| Window::moved(all, part, [first, 0, 0, 0], s.layout);
+                    let filters = Window::moved(w, pw, [0; 4], s.layout);
+                    Piece::ordered([images(x, px), filters, images(y, py)], s.direction)
+                };
+                let pieces = (0..s.n).step_by(n as usize).map(piece).collect();
+                Ok(Self { sub, pieces, adds: s.direction == Direction::BackwardWeights })
+            }
+            Rewrite::Tiles { h, w } => {
+                let Tiles { sub, axes: [rows, columns] } = Tiles::new(p, [h, w]).ok_or_else(not_for)?;
+                let ([x, wd, y], [px, pw, py]) = (dims(p), dims(&sub));
+                let mut pieces = Vec::new();
+                for &[x0, y0] in rows.starts() {
+                    for &[x1, y1] in columns.starts() {
+                        let image = Window::moved(x, px, [0, 0, x0, x1], s.layout);
+                        let filters = Window::moved(wd, pw, [0; 4], s.layout);
+                        let result = Window::moved(y, py, [0, 0, y0, y1], s.layout);
+                        let image = match s.direction {
+                            Direction::BackwardData => image.only(2, rows.whole()).only(3, columns.whole()),
+                            Direction::Forward | Direction::BackwardWeights => image,
+                        };
+                        pieces.push(Piece::ordered([image, filters, result], s.direction));
+                    }
+                }
+                Ok(Self { sub, pieces, adds: s.direction == Direction::BackwardWeights })
+            }
+        }
+    }
+
     /// Launches that it takes.
     pub fn pieces(&self) -> usize {
         self.pieces.len()

@@ -3,8 +3,8 @@
 use crate::campaign::FIND;
 use crate::known::Known;
 use crate::protocol::SolverVerdict;
-use crate::rewrite::Rewrite;
 use serde::Serialize;
+use wave32_problem::Rewrite;
 
 /// A way through MIOpen that was never seen to fail.
 #[derive(Debug, Clone, PartialEq, Serialize)]

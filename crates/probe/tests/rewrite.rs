@@ -2,8 +2,8 @@
 
 use rand::{Rng, SeedableRng};
 use wave32_cpu::oracle;
-use wave32_probe::rewrite::{Rewrite, candidates};
-use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Layout};
+use wave32_probe::rewrite::{Split, candidates};
+use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Layout, Rewrite};
 use wave32_verify::data::{Data, NoMemory};
 use wave32_verify::inputs::{Inputs, Kind};
 
@@ -16,7 +16,7 @@ fn oracle(p: &ConvProblem, inputs: &Inputs) -> Result<Data, NoMemory> {
 
 fn through(p: &ConvProblem, inputs: &Inputs, rewrites: &[Rewrite]) -> Result<Data, NoMemory> {
     let Some((first, rest)) = rewrites.split_first() else { return oracle(p, inputs) };
-    first.split(p).unwrap().compute(p, inputs, &mut |sub, part| through(sub, part, rest))
+    Split::new(*first, p).unwrap().compute(p, inputs, &mut |sub, part| through(sub, part, rest))
 }
 
 fn agree(spec: ConvSpec, rewrites: &[Rewrite]) {
@@ -102,7 +102,7 @@ fn tiles_are_no_larger_than_asked_and_channels_no_powers_of_two() {
     for rewrites in candidates(&p) {
         let mut sub = p.clone();
         for rewrite in &rewrites {
-            sub = rewrite.split(&sub).unwrap().sub;
+            sub = Split::new(*rewrite, &sub).unwrap().sub;
         }
         let s = sub.spec();
         for rewrite in &rewrites {
@@ -121,6 +121,6 @@ fn tiles_are_no_larger_than_asked_and_channels_no_powers_of_two() {
 fn what_cannot_be_cut_says_so() {
     let wide = ConvSpec { h: 100, w: 100, r: 33, s: 33, ..ConvSpec::default() };
     let p = ConvProblem::new(wide).unwrap();
-    assert!(Rewrite::Tiles { h: 32, w: 32 }.split(&p).is_err() && candidates(&p).is_empty());
-    assert!(Rewrite::Batch { n: 1 }.split(&p).is_err());
+    assert!(Split::new(Rewrite::Tiles { h: 32, w: 32 }, &p).is_err() && candidates(&p).is_empty());
+    assert!(Split::new(Rewrite::Batch { n: 1 }, &p).is_err());
 }

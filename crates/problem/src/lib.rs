@@ -6,6 +6,7 @@ mod error;
 mod line;
 mod matmul;
 mod problem;
+mod rewrite;
 mod types;
 
 pub use any::{Problem, ProblemSpec};
@@ -13,4 +14,5 @@ pub use error::ProblemError;
 pub use line::{parse_line, parse_lines};
 pub use matmul::{Added, Factor, MatmulProblem, MatmulSpec, Matrices, MatrixOrder};
 pub use problem::{ConvProblem, ConvSpec};
+pub use rewrite::{Rewrite, TiledAxis, Tiles};
 pub use types::{Activation, DType, Direction, Epilogue, Layout};

@@ -1,6 +1,6 @@
 //! What all calls about a convolution share: a pass, its operands in the order of the call, the choice that answers.
 
-use crate::abi::entry::Outcome;
+use crate::abi::entry::{Failure, Outcome};
 use crate::abi::ffi::{Data, Id};
 use crate::abi::handle::{Engine, Handle};
 use crate::abi::log;
@@ -101,7 +101,9 @@ impl ConvCall {
         };
         if let Some((rewriting, wanted)) = solution.rewritten {
             let (handle, bound, solver) = ((&*self.handle, handle), &self.bound, (solution.id, wanted));
-            return Run { handle, bound, rewriting, solver }.run(next, data, &convolution, workspace);
+            let pieces = rewriting.pieces(&bound.problem);
+            let pieces = &pieces.ok_or_else(|| Failure::bad("the rewriting does not fit"))?;
+            return Run { handle, bound, pieces, solver }.run(next, data, &convolution, workspace);
         }
         let workspace = (workspace, solution.workspace());
         next.immediate(handle, self.direction, operands, &convolution, workspace, solution.id)

@@ -2,7 +2,7 @@
 //!
 //! Asked for by `WAVE32_ROUTE=probe` only: the table's times were measured, ours are modelled, and until both are measured
 //! side by side "faster" is the user's bet, not ours. "Safe" is not: a row counts where its worst verdict is `works` and its bits
-//! repeated, on the problem itself or on a rewriting that [`crate::conv::rewritten`] can do.
+//! repeated, on the problem itself or on a rewriting of it ([`crate::conv::rewritten`]).
 
 use crate::conv::proven_table::{Identity, read};
 use crate::vendor::next::{Next, next, runtime};

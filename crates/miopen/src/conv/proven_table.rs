@@ -146,6 +146,6 @@ mod tests {
         let mut kept: Vec<_> =
             table.0["p"].iter().map(|row| (row.solver.as_str(), row.workspace_bytes)).collect();
         kept.sort_unstable();
-        assert_eq!(kept, [("cut in parts of 1", 64), ("fast", 64)]);
+        assert_eq!(kept, [("cut in parts of 1", 64), ("fast", 64), ("tiled in tiles of 32x32", 64)]);
     }
 }

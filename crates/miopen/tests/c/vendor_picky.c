@@ -1,5 +1,6 @@
-/* A MIOpen to stand behind ours on the virtual card. It computes, in f64 on the processor, and its solvers are picky: 1 takes
-   no channels by a power of two, 2 one image at a time, 3 neither; others abort. It says what it was asked for. */
+/* A MIOpen to stand behind ours on the virtual card. It computes, in f64 on the processor, and its solvers are picky: of their
+   numbers' bits, 1 takes no channels by a power of two, 2 one image at a time, 4 no image above 32x32; others abort. It says
+   what it was asked for. */
 #include "abi.h"
 
 #include <stdio.h>
@@ -66,8 +67,11 @@ static int compute(const char *pass, int result, const Tensor *t[3], const void 
                    size_t bytes, uint64_t solution) {
     const Tensor *x = t[0], *w = t[1], *y = t[2];
     bool narrow = power_of_two(x->sizes[1] / c->groups) || power_of_two(y->sizes[1] / c->groups);
-    printf("vendor: %s by %d: %d images, %d to %d channels\n", pass, (int)solution, x->sizes[0], x->sizes[1], y->sizes[1]);
-    if (solution < 1 || solution > 3 || (solution & 1 && narrow) || (solution & 2 && x->sizes[0] > 1) || x->type != miopenFloat)
+    printf("vendor: %s by %d: %d images of %dx%d, %d to %d channels\n", pass, (int)solution, x->sizes[0], x->sizes[2], x->sizes[3],
+           x->sizes[1], y->sizes[1]);
+    bool large = x->sizes[2] > 32 || x->sizes[3] > 32;
+    if (solution < 1 || solution > 7 || (solution & 1 && narrow) || (solution & 2 && x->sizes[0] > 1) || (solution & 4 && large) ||
+        x->type != miopenFloat)
         abort();
     /* Its own part of the workspace, and no more. */
     if (bytes != 1000 || hipMemset(space, 0xee, bytes)) abort();
