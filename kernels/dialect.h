@@ -10,6 +10,7 @@
 //   SHARED4(name, n)                n vec4 of LDS;  LANE(name, i) is its float i, LANE_OF(name, v, c) part c of vec4 v
 //   OPAQUE(v)                       hides from clang where the variable v comes from: what depends on it stays put
 //   UNIFORM(v)                      v, promised equal over the wavefront: lets AMD keep it scalar
+//   EXP2(x)                         the device's own 2^x: a few units in the last place; 0 for what is below 2^-126
 //   x0 is added to GROUP_X: a device may cut a launch along x.
 
 // Groups of parameters; each is one field in Rust.
@@ -75,6 +76,7 @@
 #define AS_UINT(f) floatBitsToUint(f)
 #define AS_FLOAT(u) uintBitsToFloat(u)
 #define FMA(a, b, c) fma(a, b, c)
+#define EXP2(x) exp2(x)
 #if DTYPE == DTYPE_BF16
 #define TO_FLOAT(e) AS_FLOAT(uint(e) << 16)
 #define FROM_FLOAT(v) uint16_t(bf16_bits(v))
@@ -136,6 +138,7 @@ struct Params { PARAMS };
 #define AS_UINT(f) __builtin_bit_cast(uint, (float)(f))
 #define AS_FLOAT(u) __builtin_bit_cast(float, (uint)(u))
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
+#define EXP2(x) __builtin_amdgcn_exp2f(x)
 #define FN static inline __attribute__((device, always_inline))
 // Addresses are base + 32-bit byte offset, the form that global_load takes with a scalar base
 // ("RDNA 1.0 ISA", section 9: SADDR). Every buffer is under 4 GiB, which the planner guarantees.

@@ -101,7 +101,7 @@ def _added(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
 
 
 def _fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
-    """Whether the kernel takes it: plain tensors of one type and rank 4, heads of at most 128 elements in multiples of 4."""
+    """Whether the kernel takes it: plain tensors of one type and rank 4, heads of at most 256 elements in multiples of 4."""
     tensors = [query, key, value, *([] if mask is None or mask.dtype == torch.bool else [mask])]
     if dropout or query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return False
@@ -112,7 +112,7 @@ def _fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropou
         return False
     if any(x.dtype != query.dtype or x.device.type != "wave" or x.is_neg() for x in tensors):
         return False
-    if any(x.dim() != 4 or not x.numel() or x.shape[-1] % 4 or x.shape[-1] > 128 for x in (query, key, value)):
+    if any(x.dim() != 4 or not x.numel() or x.shape[-1] % 4 or x.shape[-1] > 256 for x in (query, key, value)):
         return False
     shares = key.shape[:3] == value.shape[:3] and query.shape[0] == key.shape[0] and query.shape[3] == key.shape[3]
     return shares and query.shape[1] % key.shape[1] == 0

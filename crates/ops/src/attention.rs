@@ -9,9 +9,10 @@ const BLOCK: u64 = 64;
 /// Elements that loads take at once.
 const VECTOR: u64 = 4;
 /// Most elements of a head.
-const MAX_HEAD: u64 = 128;
-/// Room for a head's size, and the variants.
-const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 2] = [(64, kernel::D64), (128, kernel::D128)];
+const MAX_HEAD: u64 = 256;
+/// Room for elements of a head's values, and the variants. More take a launch for each part of the elements.
+const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 4] =
+    [(40, kernel::D40), (64, kernel::D64), (80, kernel::D80), (128, kernel::D128)];
 
 /// Tensors of rank 4: `[batch][head][query or key][element]`.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +58,7 @@ impl Rows {
 /// query's scores: `[batch][head][query]`, contiguous, f32. A query that sees no key gets zeros, and minus infinity there.
 ///
 /// # Errors
-/// `different-sizes`, `element-type`, `head-too-large` (more than 128 elements), `not-in-vectors` (sizes of heads and strides
+/// `different-sizes`, `element-type`, `head-too-large` (more than 256 elements), `not-in-vectors` (sizes of heads and strides
 /// must be multiples of four elements, the innermost dimension dense), `too-many-heads`, `too-many-elements`,
 /// `range-too-large`; [`OpError::Device`] where the device fails.
 pub fn attention(
@@ -89,15 +90,24 @@ pub fn attention(
     if !e.is_multiple_of(VECTOR) || !ev.is_multiple_of(VECTOR) || e == 0 || keys == 0 {
         return refused("not-in-vectors", format!("heads of {e} and {ev} elements, {keys} keys"));
     }
-    let Some((_, names)) = VARIANTS.iter().find(|(room, _)| ev <= *room && e <= MAX_HEAD) else {
+    if e > MAX_HEAD || ev > MAX_HEAD {
         return refused("head-too-large", format!("heads of {e} and {ev} elements"));
+    }
+    if out.elements() == 0 {
+        return Ok(());
+    }
+    let Some((_, names)) = VARIANTS.iter().find(|(room, _)| ev <= *room) else {
+        // In equal parts.
+        let part = ev.div_ceil(ev.div_ceil(VARIANTS[VARIANTS.len() - 1].0)).next_multiple_of(VECTOR);
+        for first in (0..ev).step_by(part as usize) {
+            let of = |view: &View| view.narrow(3, first, part.min(ev - first));
+            attention(queue, &Attention { v: &of(v), ..*task }, &of(out), sums)?;
+        }
+        return Ok(());
     };
     let Some(name) = by_float(*names, q.dtype) else {
         return refused("element-type", format!("{:?}", q.dtype));
     };
-    if out.elements() == 0 {
-        return Ok(());
-    }
     let [_, most_y, most_z] = queue.caps().max_groups;
     let (Some(y), Some(z)) =
         (u32::try_from(heads).ok().filter(|&y| y <= most_y), u32::try_from(n).ok().filter(|&z| z <= most_z))
@@ -143,7 +153,7 @@ pub fn attention(
             o_at: o_rows.start,
             m_at: fit(buffers.mask.at())?,
             sums_at: fit(buffers.sums.at())?,
-            scale,
+            scale: scale * std::f32::consts::LOG2_E,
             q_n,
             q_h,
             q_l,

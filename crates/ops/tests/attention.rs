@@ -24,7 +24,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 11] = [
     Case::new(2, [3, 3], [5, 7], [8, 8]),
     Case::new(1, [2, 2], [64, 64], [40, 40]),
     Case::new(2, [4, 2], [65, 130], [64, 64]),
@@ -32,6 +32,11 @@ const CASES: [Case; 7] = [
     Case::new(1, [1, 1], [1, 200], [80, 80]),
     Case::new(1, [2, 2], [130, 129], [128, 128]),
     Case::new(3, [1, 1], [17, 1], [4, 4]),
+    // Between the variants' sizes, and more elements than one launch has room for.
+    Case::new(2, [2, 2], [70, 65], [36, 44]),
+    Case::new(1, [1, 1], [66, 90], [52, 76]),
+    Case::new(1, [2, 1], [33, 70], [160, 160]),
+    Case::new(1, [1, 1], [66, 65], [256, 252]),
 ];
 
 /// The result and the logarithms of the sums, by the definition. `mask` is added.
@@ -83,7 +88,7 @@ fn put4(
 fn every_shape_mask_and_type() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    // An error of a score is one of its exponential: scores are sums of up to 128 products of at most 4, times 0.3.
+    // An error of a score is one of its exponential: scores are sums of up to 256 products of at most 4, times 0.3.
     for (dtype, tolerance) in [(ElementType::F32, 1e-5), (ElementType::F16, 1e-3), (ElementType::BF16, 8e-3)]
     {
         // The types differ in loads and stores alone: a few shapes are enough for the others.
@@ -156,7 +161,7 @@ fn what_it_does_not_take_is_refused() {
     };
     let odd = make(&mut stream, [1, 2, 8, 6]);
     assert!(refusal(&mut stream, &odd, &odd, &odd, &odd).starts_with("not-in-vectors"));
-    let large = make(&mut stream, [1, 2, 8, 132]);
+    let large = make(&mut stream, [1, 2, 8, 260]);
     assert!(refusal(&mut stream, &large, &large, &large, &large).starts_with("head-too-large"));
     let heads = make(&mut stream, [1, 3, 8, 16]);
     assert!(refusal(&mut stream, &good, &heads, &heads, &good).starts_with("different-sizes"));

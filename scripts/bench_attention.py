@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""`scaled_dot_product_attention` on the wave device beside PyTorch's CUDA device (eager) on one GPU in one run. Prints Markdown.
+
+The error is that of one head against f64 on the CPU, relative to the largest value. Each device has a process of its own, as in
+bench_torch_cuda.py.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from bench_ops_cuda import milliseconds
+from bench_vs_cudnn import made
+
+# Batch, heads, queries, keys, elements of a head, causal, gradients too; of which network.
+CASES = [
+    (2, 8, 4096, 4096, 40, False, False, "SD 1.5, 64x64, itself"),
+    (2, 8, 4096, 77, 40, False, False, "SD 1.5, 64x64, text"),
+    (2, 8, 1024, 1024, 80, False, False, "SD 1.5, 32x32, itself"),
+    (2, 8, 256, 256, 160, False, False, "SD 1.5, 16x16, itself"),
+    (2, 10, 4096, 4096, 64, False, False, "SDXL, 64x64, itself"),
+    (1, 1, 4096, 4096, 256, False, False, "heads of 256"),
+    (16, 12, 197, 197, 64, False, False, "ViT-B"),
+    (16, 3, 197, 197, 64, False, True, "ViT-Ti, training"),
+    (4, 12, 1024, 1024, 64, True, False, "GPT-2, causal"),
+    (4, 12, 1024, 1024, 64, True, True, "GPT-2, causal, training"),
+    (1, 32, 2048, 2048, 128, True, False, "heads of 128, causal"),
+]
+
+
+def measure(device, options):
+    if device == "wave":
+        import wave32  # noqa: F401
+    if device == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = False
+    rows = []
+    for dtype in (torch.float32, torch.float16):
+        for n, heads, queries, keys, size, causal, trains, _ in CASES[: options.cases]:
+            torch.manual_seed(3)
+            sizes = [(n, heads, length, size) for length in (queries, keys, keys)]
+            host = [torch.randn(shape).to(dtype) for shape in sizes]
+            q, k, v = (x.to(device).requires_grad_(trains) for x in host)
+            grad = torch.randn(sizes[0]).to(dtype).to(device)
+
+            def call(q=q, k=k, v=v, causal=causal, trains=trains, grad=grad):
+                out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                return torch.autograd.grad(out, (q, k, v), grad) if trains else out
+
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)[-1, -1].detach().cpu().double()
+            want = F.scaled_dot_product_attention(*(x[-1:, -1:].double() for x in host), is_causal=causal)[0, 0]
+            error = ((out - want).abs().max() / want.abs().max()).item()
+            rows.append([milliseconds(device, call, options.seconds), error])
+            print(f"{device} {dtype} {sizes[0]}: {rows[-1]}", file=sys.stderr, flush=True)
+    name = getattr(torch, device).get_device_name() if device != "cpu" else "CPU"
+    return {"name": name, "rows": rows, "fallbacks": dict(torch.wave.fallbacks()) if device == "wave" else {}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of timing, each")
+    parser.add_argument("--cases", type=int, default=len(CASES), help="only the first so many")
+    parser.add_argument("--peer", default="cuda", help="the device to compare with: cuda, or cpu to try the script")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        options.out.write_text(json.dumps(measure(options.only, options)))
+        return
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for device in ("wave", options.peer):
+            out = Path(folder) / f"{device}.json"
+            command = [sys.executable, __file__, *sys.argv[1:], "--only", device, "--out", str(out)]
+            subprocess.run(command, check=True, timeout=600)
+            found[device] = json.loads(out.read_text())
+    wave, peer = found["wave"], found[options.peer]
+    title = options.peer.upper()
+    print(f"wave: {wave['name']}; {title}: {peer['name']}, PyTorch {torch.__version__}, TF32 off. Made on {made()}.\n")
+    print(f"| attention | batch, heads, queries, keys, elements | type | wave ms | {title} ms | speed beside {title} | error | {title} error |")
+    print("|---|---|---|---:|---:|---:|---:|---:|")
+    cases = [(dtype, case) for dtype in ("f32", "f16") for case in CASES[: options.cases]]
+    for (dtype, case), (ms, error), (theirs, their_error) in zip(cases, wave["rows"], peer["rows"]):
+        sizes = ", ".join(map(str, case[:5]))
+        print(f"| {case[7]} | {sizes} | {dtype} | {ms:.3f} | {theirs:.3f} | {theirs / ms:.2f} | {error:.1e} | {their_error:.1e} |")
+    print(f"\nOn the CPU: {', '.join(wave['fallbacks']) or 'nothing'}.")
+
+
+if __name__ == "__main__":
+    main()
