@@ -98,7 +98,7 @@ def main():
     print("\n".join(f"{key}: {value}" for key, value in head.items()), end="\n\n")
     print(f"| operation | {columns[0]} | {columns[1]} | beyond |\n|---|---|---|---|")
     for name in before:
-        print(f"| {name} | {before[name]:.1f} | {after[name]:.1f} | {after[name] - before[name]:.1f} |")
+        print(f"| {name} | {before[name]:.1f} | {after[name]:.1f} | {round(after[name] - before[name], 1) + 0:.1f} |")
     if options.json:
         rows = [{"operation": n, columns[0]: round(before[n], 2), columns[1]: round(after[n], 2)} for n in before]
         with open(options.json, "w") as file:
