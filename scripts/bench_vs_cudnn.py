@@ -16,6 +16,8 @@ import datetime
 import json
 import math
 import os
+import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -43,6 +45,13 @@ def commit():
 def made():
     """When and of which commit a table is, for its head."""
     return f"{datetime.date.today().isoformat()}, commit: {commit()}"
+
+
+def about(script):
+    """What one has to know of a run, for the head of its log; the machine with how busy it is."""
+    found = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.M)
+    machine = f"{os.cpu_count()} cores, {found[1] if found else platform.machine()}, load {os.getloadavg()[0]:.1f}"
+    return {"script": script, "date": datetime.date.today().isoformat(), "commit": commit(), "machine": machine}
 
 
 # ---- pure: problems, merging, tables

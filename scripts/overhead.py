@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""CPU microseconds of small operations on the wave device beside PyTorch's CPU device, best of many runs (Markdown)."""
+"""CPU microseconds of small operations on the wave device beside PyTorch's CPU device, best of many runs (Markdown).
+
+With --cuda: of calls on `wave`, and of the same on `cuda` once scripts' `cuda` is `wave`, as under `wave32 run`.
+"""
 
 import argparse
+import json
 import time
 
 import torch
 import torch.nn.functional as F
 import wave32  # noqa: F401
-from bench_vs_cudnn import made
+from bench_vs_cudnn import about
 
 
 def operations(device):
@@ -38,7 +42,22 @@ def operations(device):
     }
 
 
-def microseconds(call, calls=50, runs=100):
+def translated(device):
+    """Calls in which `wave32 run` translates names, and one in which it does not (`relu`)."""
+    x, module = torch.randn(4, device=device), torch.nn.Linear(2, 2, device=device)
+    return {
+        "relu": lambda: torch.relu(x),
+        "empty": lambda: torch.empty(4, device=device),
+        "zeros": lambda: torch.zeros(4, device=device),
+        "x.to, where it is": lambda: x.to(device),
+        "module.to, where it is": lambda: module.to(device),
+        "x.device": lambda: x.device,
+        "x.device.type": lambda: x.device.type,
+        "x.is_cuda": lambda: x.is_cuda,
+    }
+
+
+def microseconds(call, runs, calls=50):
     """The fastest run's time of a call; what was launched is waited for between runs."""
     best = float("inf")
     for _ in range(runs):
@@ -50,18 +69,41 @@ def microseconds(call, calls=50, runs=100):
     return best / calls * 1e6
 
 
+def times(calls, options):
+    return {name: microseconds(calls[name], options.runs) for name in options.only or calls}
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("only", nargs="*", help="default: all")
+    parser.add_argument("--cuda", action="store_true", help="what `cuda` for `wave` costs")
+    parser.add_argument("--runs", type=int, default=100, help="runs of 50 calls (100)")
+    parser.add_argument("--json", help="where to write the same")
     options = parser.parse_args()
-    print(
-        f"PyTorch {torch.__version__}, {torch.wave.get_device_name()}. Made on {made()}.\n\n"
-        "| operation | cpu | wave | beyond |\n|---|---|---|---|"
-    )
-    wave, cpu = operations("wave"), operations("cpu")
-    for name in options.only or wave:
-        ours, theirs = microseconds(wave[name]), microseconds(cpu[name])
-        print(f"| {name} | {theirs:.1f} | {ours:.1f} | {ours - theirs:.1f} |", flush=True)
+    head = about("scripts/overhead.py" + " --cuda" * options.cuda)
+    head |= {"device": torch.wave.get_device_name(), "torch": torch.__version__, "runs": options.runs}
+    if options.cuda:
+        columns = ("wave", "cuda")
+        before = times(translated("wave"), options)
+        from wave32._cuda import enable
+
+        enable()
+        after = times(translated("cuda"), options)
+    else:
+        columns = ("cpu", "wave")
+        # By turns, so that a busy minute falls on both.
+        before, after, calls = {}, {}, {device: operations(device) for device in columns}
+        for name in options.only or calls["cpu"]:
+            before[name], after[name] = (microseconds(calls[device][name], options.runs) for device in columns)
+    print("\n".join(f"{key}: {value}" for key, value in head.items()), end="\n\n")
+    print(f"| operation | {columns[0]} | {columns[1]} | beyond |\n|---|---|---|---|")
+    for name in before:
+        print(f"| {name} | {before[name]:.1f} | {after[name]:.1f} | {round(after[name] - before[name], 1) + 0:.1f} |")
+    if options.json:
+        rows = [{"operation": n, columns[0]: round(before[n], 2), columns[1]: round(after[n], 2)} for n in before]
+        with open(options.json, "w") as file:
+            json.dump({**head, "unit": "us", "rows": rows}, file, indent=1)
+            file.write("\n")
 
 
 if __name__ == "__main__":

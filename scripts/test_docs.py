@@ -120,6 +120,17 @@ class Readme(unittest.TestCase):
             self.assertIn(f"({log}", page)
             self.assertTrue((DOCS / log).is_file(), log)
 
+    def test_logs_say_their_runs(self):
+        page = (DOCS / "figures.md").read_text()
+        logs = sorted((DOCS / "logs").iterdir())
+        self.assertEqual({log.name for log in logs}, set(re.findall(r"\(logs/([^)]+)\)", page)))
+        for log in logs:
+            text = log.read_text()
+            for what in ("date", "machine", "commit"):
+                self.assertRegex(text[:2000], rf'(?m)^ *"?{what}"?: ', log.name)
+            self.assertNotRegex(text, r"(?<!\w)/(root|home|work)/", log.name)
+            self.assertLess(len(text), 200_000, log.name)
+
 
 class Drivers(unittest.TestCase):
     """docs/drivers.md is what its table says, and the front page what both say."""
