@@ -167,6 +167,13 @@ def test_bad_indices_raise_and_touch_nothing():
     assert F.cross_entropy(scores, torch.tensor([0, -100, 2]).to("wave")).isfinite().item()
     with pytest.raises(IndexError):
         x.index_select(3, torch.tensor([0]).to("wave"))
+    # Places count even where there is nothing to take.
+    empty = torch.zeros(0, 3).to("wave")
+    assert empty.index_select(1, torch.tensor([2, 0]).to("wave")).shape == (0, 2)
+    torch.wave.synchronize()
+    with pytest.raises(IndexError, match="out of range"):
+        empty.index_select(1, torch.tensor([0, 3]).to("wave"))
+        torch.wave.synchronize()
 
 
 def test_blocking_operators_raise_their_own_errors():

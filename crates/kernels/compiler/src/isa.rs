@@ -186,7 +186,7 @@ pub fn hottest_loop(isa: &str) -> LoopStats {
     let heat = |&(first, last): &(usize, usize), fma: u32| {
         let around =
             loops.iter().filter(|&&(f, l)| f <= first && last <= l && (f, l) != (first, last)).count();
-        u64::from(fma) * u64::from(TURNS).saturating_pow(around as u32)
+        u64::from(fma).saturating_mul(u64::from(TURNS).saturating_pow(around as u32))
     };
     let all: Vec<_> = loops.iter().map(|l| (own(l), l)).collect();
     let hottest = all.iter().max_by_key(|(stats, l)| heat(l, stats.fma)).map_or(0, |(stats, _)| stats.fma);

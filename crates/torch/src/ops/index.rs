@@ -95,6 +95,19 @@ fn selected_sizes(x: &Tensor, dim: i64, index: &Tensor) -> Result<Dims, Error> {
 fn select_into(x: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Result<(), Error> {
     let (from, names, to) = (bits(x)?, view(index)?, bits(out)?);
     let (dim, word) = (wrap(dim, x.sizes().len())?, index_errors::word()?);
+    if out.numel() == 0
+        && index.numel() > 0
+        && let Some(&size) = x.sizes().get(dim)
+    {
+        // Nothing is copied, but places are checked: those of one number, repeated.
+        let (number, chosen) =
+            (Tensor::empty(&[1], ScalarType::I32)?, Tensor::empty(&[index.numel()], ScalarType::I32)?);
+        let (number, chosen) = (view(&number)?, view(&chosen)?);
+        return run(|queue| {
+            let repeated = View::new(number.address, number.dtype, &[size as u64], &[0])?;
+            index::select(queue, &repeated, 0, &names, &chosen, word)
+        });
+    }
     run(|queue| index::select(queue, &from, dim, &names, &to, word))
 }
 
