@@ -222,7 +222,7 @@ vgpu-newer: vgpu rocm-preload
 drivers: vgpu-host
 	cargo build --package wave32-kernelc --example drivers
 	python3 scripts/drivers.py --program $(TARGET)/debug/examples/drivers --launcher $(VGPU)/wave32-vgpu --folder $(VGPU)/newer \
-		--answers $(TARGET)/drivers $(if $(RESUME),--resume)
+		--answers $(TARGET)/drivers $(if $(RESUME),--resume) $(if $(ONLY),--only $(ONLY))
 
 # wave32.exe under Wine, with Vulkan on lavapipe (docs/windows.md). It has no code objects: the ROCm route is Linux'.
 WINDOWS = x86_64-pc-windows-gnu

@@ -157,7 +157,9 @@ def asked(args, release):
         environment["WAVE32_RADV_ROOT"] = str(root)
     if release in ON_VIRTUAL_CARD:
         more = ["--launcher", args.launcher]
-    answer = args.answers / f"{release or 'installed'}.tsv"
+    if args.only:
+        more += ["--only", args.only]
+    answer = args.answers / f"{release or 'installed'}{args.only and '-' + args.only}.tsv"
     if not (args.resume and answer.exists()):
         command = [args.program, "--times", str(args.times), *more]
         text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout
@@ -181,6 +183,10 @@ def gather(args):
         for (kernel, *figures), found in sorted(rows.items()):
             chips, times = zip(*found)
             lines.append([name, mesa, kernel, ",".join(chips), *figures, ",".join(f"{ms:.1f}" for ms in times)])
+        if args.only:
+            known = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()]
+            lines += [row for row in known if row[:2] == [name, mesa] and args.only not in row[2]]
+            lines.sort(key=lambda row: (list(RELEASES.values()).index(row[0]), row[2], *row[4:-1]))
     head = [
         "# Made by `make drivers`. Chips with the same figures share a row; ms has a time for each of them: processor time of",
         f"# vkCreateComputePipelines without any cache, the quickest of {args.times}.",
@@ -341,6 +347,7 @@ def main():
     parser.add_argument("--times", type=int, default=2, help="how often each kernel is compiled; the quickest counts")
     parser.add_argument("--answers", type=pathlib.Path, help="where the answers of each release are kept")
     parser.add_argument("--resume", action="store_true", help="do not ask those again whose answers are there")
+    parser.add_argument("--only", default="", help="only kernels with this in their names; of the others the table's rows stay")
     parser.add_argument("--page", action="store_true", help="only the page, from the table")
     parser.add_argument("--networks", action="store_true", help="only the networks' kernels")
     args = parser.parse_args()

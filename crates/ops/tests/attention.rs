@@ -24,7 +24,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     Case::new(2, [3, 3], [5, 7], [8, 8]),
     Case::new(1, [2, 2], [64, 64], [40, 40]),
     Case::new(2, [4, 2], [65, 130], [64, 64]),
@@ -32,6 +32,8 @@ const CASES: [Case; 11] = [
     Case::new(1, [1, 1], [1, 200], [80, 80]),
     Case::new(1, [2, 2], [130, 129], [128, 128]),
     Case::new(3, [1, 1], [17, 1], [4, 4]),
+    // A causal mask ends behind the last key.
+    Case::new(1, [1, 1], [150, 100], [16, 16]),
     // Between the variants' sizes, and more elements than one launch has room for.
     Case::new(2, [2, 2], [70, 65], [36, 44]),
     Case::new(1, [1, 1], [66, 90], [52, 76]),
