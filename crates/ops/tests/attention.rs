@@ -24,7 +24,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     Case::new(2, [3, 3], [5, 7], [8, 8]),
     Case::new(1, [2, 2], [64, 64], [40, 40]),
     Case::new(2, [4, 2], [65, 130], [64, 64]),
@@ -37,6 +37,7 @@ const CASES: [Case; 12] = [
     // Between the variants' sizes, and more elements than one launch has room for.
     Case::new(2, [2, 2], [70, 65], [36, 44]),
     Case::new(1, [1, 1], [66, 90], [52, 76]),
+    Case::new(1, [2, 2], [66, 70], [12, 100]),
     Case::new(1, [2, 1], [33, 70], [160, 160]),
     Case::new(1, [1, 1], [66, 65], [256, 252]),
 ];
