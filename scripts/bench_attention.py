@@ -6,15 +6,11 @@ bench_torch_cuda.py.
 """
 
 import argparse
-import json
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from bench_ops_cuda import milliseconds
+from bench_ops_cuda import in_children, milliseconds
 from bench_vs_cudnn import made
 
 # Batch, heads, queries, keys, elements of a head, causal, gradients too; of which network.
@@ -64,24 +60,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.3, help="of timing, each")
     parser.add_argument("--cases", type=int, default=len(CASES), help="only the first so many")
-    parser.add_argument("--peer", default="cuda", help="the device to compare with: cuda, or cpu to try the script")
-    parser.add_argument("--only", help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.only:
-        options.out.write_text(json.dumps(measure(options.only, options)))
-        return
-    found = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for device in ("wave", options.peer):
-            out = Path(folder) / f"{device}.json"
-            command = [sys.executable, __file__, *sys.argv[1:], "--only", device, "--out", str(out)]
-            subprocess.run(command, check=True, timeout=600)
-            found[device] = json.loads(out.read_text())
-    wave, peer = found["wave"], found[options.peer]
+    options, wave, peer = in_children(parser, measure)
     title = options.peer.upper()
     print(f"wave: {wave['name']}; {title}: {peer['name']}, PyTorch {torch.__version__}, TF32 off. Made on {made()}.\n")
-    print(f"| attention | batch, heads, queries, keys, elements | type | wave ms | {title} ms | speed beside {title} | error | {title} error |")
+    sizes = "batch, heads, queries, keys, elements"
+    print(f"| attention | {sizes} | type | wave ms | {title} ms | speed beside {title} | error | {title} error |")
     print("|---|---|---|---:|---:|---:|---:|---:|")
     cases = [(dtype, case) for dtype in ("f32", "f16") for case in CASES[: options.cases]]
     for (dtype, case), (ms, error), (theirs, their_error) in zip(cases, wave["rows"], peer["rows"]):

@@ -102,26 +102,31 @@ def measure(device, options):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mib", type=int, default=256, help="MiB of a tensor")
-    parser.add_argument("--dtypes", default="float32,float16")
-    parser.add_argument("--seconds", type=float, default=0.15, help="of timing, each")
+def in_children(parser, measure):
+    """The options, and what `measure` finds on either device, each in a process of its own. A child ends here."""
     parser.add_argument("--peer", default="cuda", help="the device to compare with: cuda, or cpu to try the script")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
         options.out.write_text(json.dumps(measure(options.only, options)))
-        return
+        raise SystemExit
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for device in ("wave", options.peer):
             out = Path(folder) / f"{device}.json"
-            command = [sys.executable, __file__, *sys.argv[1:], "--only", device, "--out", str(out)]
+            command = [sys.executable, sys.argv[0], *sys.argv[1:], "--only", device, "--out", str(out)]
             subprocess.run(command, check=True, timeout=600)
             found[device] = json.loads(out.read_text())
-    wave, peer = found["wave"], found[options.peer]
+    return options, found["wave"], found[options.peer]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mib", type=int, default=256, help="MiB of a tensor")
+    parser.add_argument("--dtypes", default="float32,float16")
+    parser.add_argument("--seconds", type=float, default=0.15, help="of timing, each")
+    options, wave, peer = in_children(parser, measure)
     title = options.peer.upper()
     print(f"Tensors of {options.mib} MiB; wave: {wave['name']}; {title}: {peer['name']}, PyTorch {torch.__version__}, eager.\n")
     print(f"| operation | type | reads, writes | wave ms | GB/s | of copy | {title} ms | GB/s | speed beside {title} |")

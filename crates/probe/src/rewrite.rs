@@ -111,12 +111,6 @@ fn inside(index: i64, size: i64) -> Option<usize> {
     if (0..size).contains(&index) { usize::try_from(index).ok() } else { None }
 }
 
-/// The dimensions of x, w and y in logical order.
-fn dims(p: &ConvProblem) -> [[i64; 4]; 3] {
-    let s = p.spec();
-    [[s.n, s.c, s.h, s.w], [s.k, s.c / s.groups, s.r, s.s], [s.n, s.k, p.out_h(), p.out_w()]]
-}
-
 /// The next number of channels that is no power of two.
 fn odd_one(channels: i64) -> i64 {
     if channels > 1 && channels & (channels - 1) == 0 { channels + 1 } else { channels }
@@ -172,7 +166,7 @@ impl Split {
         match rewrite {
             Rewrite::PadChannels { c, k } => {
                 let sub = p.with_channels(c, k).ok_or_else(not_for)?;
-                let ([x, w, y], [px, pw, py]) = (dims(p), dims(&sub));
+                let ([x, w, y], [px, pw, py]) = (p.shapes(), sub.shapes());
                 let whole = |all, part| Window::moved(all, part, [0; 4], s.layout);
                 let windows = [
                     whole(x, px).grouped(1, s.groups, c),
@@ -186,7 +180,7 @@ impl Split {
                     return Err(not_for());
                 }
                 let sub = ConvProblem::new(ConvSpec { n, ..s.clone() })?;
-                let ([x, w, y], [px, pw, py]) = (dims(p), dims(&sub));
+                let ([x, w, y], [px, pw, py]) = (p.shapes(), sub.shapes());
                 let piece = |first: i64| {
                     let images = |all, part| Window::moved(all, part, [first, 0, 0, 0], s.layout);
                     let filters = Window::moved(w, pw, [0; 4], s.layout);
@@ -197,7 +191,7 @@ impl Split {
             }
             Rewrite::Tiles { h, w } => {
                 let Tiles { sub, axes: [rows, columns] } = Tiles::new(p, [h, w]).ok_or_else(not_for)?;
-                let ([x, wd, y], [px, pw, py]) = (dims(p), dims(&sub));
+                let ([x, wd, y], [px, pw, py]) = (p.shapes(), sub.shapes());
                 let mut pieces = Vec::new();
                 for &[x0, y0] in rows.starts() {
                     for &[x1, y1] in columns.starts() {

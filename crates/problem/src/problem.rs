@@ -179,6 +179,12 @@ impl ConvProblem {
         self.out[1]
     }
 
+    /// Sizes of x, w and y in the order N C H W.
+    pub fn shapes(&self) -> [[i64; 4]; 3] {
+        let s = &self.spec;
+        [[s.n, s.c, s.h, s.w], [s.k, s.c / s.groups, s.r, s.s], [s.n, s.k, self.out_h(), self.out_w()]]
+    }
+
     /// Elements of x (or dx): n*c*h*w.
     pub fn x_elements(&self) -> u64 {
         let s = &self.spec;

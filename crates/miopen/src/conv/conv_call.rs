@@ -1,6 +1,6 @@
 //! What all calls about a convolution share: a pass, its operands in the order of the call, the choice that answers.
 
-use crate::abi::entry::{Failure, Outcome};
+use crate::abi::entry::Outcome;
 use crate::abi::ffi::{Data, Id};
 use crate::abi::handle::{Engine, Handle};
 use crate::abi::log;
@@ -99,10 +99,8 @@ impl ConvCall {
             dilations: &own.dilations[..spatial],
             groups: own.groups,
         };
-        if let Some((rewriting, wanted)) = solution.rewritten {
-            let (handle, bound, solver) = ((&*self.handle, handle), &self.bound, (solution.id, wanted));
-            let pieces = rewriting.pieces(&bound.problem);
-            let pieces = &pieces.ok_or_else(|| Failure::bad("the rewriting does not fit"))?;
+        if let Some((pieces, wanted)) = &solution.rewritten {
+            let (handle, bound, solver) = ((&*self.handle, handle), &self.bound, (solution.id, *wanted));
             return Run { handle, bound, pieces, solver }.run(next, data, &convolution, workspace);
         }
         let workspace = (workspace, solution.workspace());

@@ -53,11 +53,6 @@ impl Rewriting {
         *self != Self::default()
     }
 
-    /// Can it be done for this problem?
-    pub fn fits(&self, problem: &ConvProblem) -> bool {
-        self.pieces(problem).is_some()
-    }
-
     /// The problem in pieces; none where it does not fit.
     pub fn pieces(&self, problem: &ConvProblem) -> Option<Pieces> {
         let spec = problem.spec();
@@ -76,29 +71,6 @@ impl Rewriting {
         }
         let sub = ConvProblem::new(ConvSpec { n: images, ..sub.spec().clone() }).ok()?;
         Some(Pieces { own: problem.clone(), sub, axes, pads: self.channels.is_some() })
-    }
-
-    /// Workspace for a solver that wants so much.
-    pub fn workspace(&self, problem: &ConvProblem, solver: u64) -> u64 {
-        match self.pieces(problem).map_or(0, |pieces| pieces.buffers().iter().sum()) {
-            0 => solver,
-            buffers => solver.next_multiple_of(ALIGNED) + buffers,
-        }
-    }
-
-    /// Modelled seconds of what the probe's time leaves out: copies, and gaps between launches.
-    pub fn seconds(&self, problem: &ConvProblem, caps: &DeviceCaps) -> f64 {
-        let Some(pieces) = self.pieces(problem) else { return f64::INFINITY };
-        let (count, [x, w, y, sums]) = (pieces.count(), pieces.buffers());
-        let weights = problem.spec().direction == Direction::BackwardWeights;
-        let [images, filter, _] = pieces.copied();
-        let fetched = if weights { filter } else { images };
-        // An operand is filled and copied; a result copied, or read and added to sums that are read and written.
-        let operands = if weights { 2 } else { 1 };
-        let launches = count * (1 + if images { 2 * operands } else { 0 } + u64::from(fetched)) - 1
-            + if filter && !weights { 2 } else { u64::from(sums > 0) };
-        let bytes = count * 3 * (x + y) + if weights { count * 3 * w + 2 * sums } else { 3 * w };
-        caps.floors(0, bytes).1 + launches as f64 * caps.launch_us * 1e-6
     }
 }
 
@@ -127,12 +99,6 @@ pub struct Overlap {
 /// One piece: its images, rows and columns (axes 0, 2 and 3) of x, and of y.
 pub type Piece = [[Overlap; 3]; 2];
 
-/// x, w and y in the order N C H W.
-pub fn shapes(problem: &ConvProblem) -> [[i64; 4]; 3] {
-    let s = problem.spec();
-    [[s.n, s.c, s.h, s.w], [s.k, s.c / s.groups, s.r, s.s], [s.n, s.k, problem.out_h(), problem.out_w()]]
-}
-
 /// Indices `part` of a piece that begins at index `start` of an axis of so many.
 fn overlap(start: i64, part: &Range<i64>, size: i64) -> Overlap {
     let first = part.start.max(-start);
@@ -141,6 +107,28 @@ fn overlap(start: i64, part: &Range<i64>, size: i64) -> Overlap {
 }
 
 impl Pieces {
+    /// Workspace for a solver that wants so much.
+    pub fn workspace(&self, solver: u64) -> u64 {
+        match self.buffers().iter().sum::<u64>() {
+            0 => solver,
+            buffers => solver.next_multiple_of(ALIGNED) + buffers,
+        }
+    }
+
+    /// Modelled seconds of what the probe's time leaves out: copies, and gaps between launches.
+    pub fn seconds(&self, caps: &DeviceCaps) -> f64 {
+        let (count, [x, w, y, sums]) = (self.count(), self.buffers());
+        let weights = self.own.spec().direction == Direction::BackwardWeights;
+        let [images, filter, _] = self.copied();
+        let fetched = if weights { filter } else { images };
+        // An operand is filled and copied; a result copied, or read and added to sums that are read and written.
+        let operands = if weights { 2 } else { 1 };
+        let launches = count * (1 + if images { 2 * operands } else { 0 } + u64::from(fetched)) - 1
+            + if filter && !weights { 2 } else { u64::from(sums > 0) };
+        let bytes = count * 3 * (x + y) + if weights { count * 3 * w + 2 * sums } else { 3 * w };
+        caps.floors(0, bytes).1 + launches as f64 * caps.launch_us * 1e-6
+    }
+
     /// How many.
     pub fn count(&self) -> u64 {
         let tiles: usize = self.axes.iter().flatten().map(|axis| axis.starts().len()).product();
@@ -154,7 +142,7 @@ impl Pieces {
 
     /// Which of x, w and y a piece has a copy of; of the others it has a part as it lies.
     pub fn copied(&self) -> [bool; 3] {
-        let (sub, size) = (shapes(&self.sub), self.sub.spec().dtype.size());
+        let (sub, size) = (self.sub.shapes(), self.sub.spec().dtype.size());
         let unaligned = |at: usize| !(sub[at].iter().product::<i64>() as u64 * size).is_multiple_of(ALIGNED);
         let cut = self.sub.spec().n < self.own.spec().n;
         let images = self.pads || self.axes.is_some() || (cut && (unaligned(0) || unaligned(2)));
@@ -166,14 +154,14 @@ impl Pieces {
         let bytes = |shape: [i64; 4], size: u64| {
             (shape.iter().product::<i64>() as u64 * size).next_multiple_of(ALIGNED)
         };
-        let (sub, copied, size) = (shapes(&self.sub), self.copied(), self.sub.spec().dtype.size());
+        let (sub, copied, size) = (self.sub.shapes(), self.copied(), self.sub.spec().dtype.size());
         let [x, w, y] = [0, 1, 2].map(|at| if copied[at] { bytes(sub[at], size) } else { 0 });
-        [x, w, y, if self.adds() { bytes(shapes(&self.own)[1], 4) } else { 0 }]
+        [x, w, y, if self.adds() { bytes(self.own.shapes()[1], 4) } else { 0 }]
     }
 
     /// Each of them.
     pub fn each(&self) -> impl Iterator<Item = Piece> + '_ {
-        let (own, sub) = (shapes(&self.own), shapes(&self.sub));
+        let (own, sub) = (self.own.shapes(), self.sub.shapes());
         let starts = |axis: usize| self.axes.as_ref().map_or(&[[0, 0]][..], |axes| axes[axis].starts());
         let is_gradient = self.own.spec().direction == Direction::BackwardData;
         // Of a gradient's tile only what has all of its terms.
@@ -232,17 +220,19 @@ mod tests {
             problem(ConvSpec { n: 4, direction: Direction::BackwardWeights, ..ConvSpec::default() });
         let pairs = problem(ConvSpec { n: 4, groups: 2, ..ConvSpec::default() });
         for rewriting in [pad, batch, all] {
-            assert!(rewriting.fits(&forward) && rewriting.fits(&weights));
+            assert!(rewriting.pieces(&forward).is_some() && rewriting.pieces(&weights).is_some());
         }
-        assert!(!pad.fits(&pairs), "17 channels are no two groups");
+        assert!(pad.pieces(&pairs).is_none(), "17 channels are no two groups");
+        let workspace =
+            |rewriting: Rewriting, of: &ConvProblem, solver| rewriting.pieces(of).unwrap().workspace(solver);
         // x: 4*17*64, w: 33*17*9, y: 4*33*64 floats, each at a multiple of 256 bytes.
-        assert_eq!(pad.workspace(&forward, 100), 256 + 17408 + 20224 + 33792);
-        assert_eq!(batch.workspace(&forward, 100), 100, "parts as they lie");
+        assert_eq!(workspace(pad, &forward, 100), 256 + 17408 + 20224 + 33792);
+        assert_eq!(workspace(batch, &forward, 100), 100, "parts as they lie");
         // Sums: 32*16*9 floats of a part's result, and of all.
-        assert_eq!(batch.workspace(&weights, 100), 256 + 2 * 18432);
+        assert_eq!(workspace(batch, &weights, 100), 256 + 2 * 18432);
         let odd = ConvSpec { n: 2, c: 3, h: 5, ..forward.spec().clone() };
         let odd = ConvProblem::new(odd).unwrap();
-        assert_eq!(batch.workspace(&odd, 0), 512 + 5120, "nothing was proven at odd addresses: copies");
+        assert_eq!(workspace(batch, &odd, 0), 512 + 5120, "nothing was proven at odd addresses: copies");
     }
 
     /// Every result once, every operand that counts, lines as lines.
@@ -264,7 +254,7 @@ mod tests {
                 assert_eq!(pieces.each().count() as u64, pieces.count());
                 // The tensor that is cut without overlap: the result's, or the gradient that weights' sums run over.
                 let (at, side) = if direction == Direction::BackwardData { (0, 0) } else { (2, 1) };
-                let shape = shapes(&own)[at];
+                let shape = own.shapes()[at];
                 let mut seen = vec![0; (shape[0] * shape[2] * shape[3]) as usize];
                 for piece in pieces.each() {
                     let [images, rows, columns] = piece[side];

@@ -9,7 +9,7 @@ use crate::abi::entry::Outcome;
 use crate::abi::ffi::{Data, Id};
 use crate::abi::handle::{Engine, Handle};
 use crate::conv::bound_conv::BoundConv;
-use crate::conv::rewriting::{ALIGNED, Overlap, Piece, Pieces, shapes};
+use crate::conv::rewriting::{ALIGNED, Overlap, Piece, Pieces};
 use crate::vendor::next::{Next, Written};
 use wave32_ops::{ElementType, Elementwise, Number, Op, View, copy, fill};
 use wave32_problem::{Direction, Layout};
@@ -58,7 +58,7 @@ const Y: usize = 2;
 
 impl Run<'_> {
     /// Computes into the result. The workspace begins at a multiple of 256 bytes, and is as long as
-    /// [`crate::conv::rewriting::Rewriting::workspace`] says.
+    /// [`Pieces::workspace`] says.
     ///
     /// # Errors
     /// Bad parameter for what is no memory of the card; the card's; the vendor's.
@@ -69,7 +69,7 @@ impl Run<'_> {
         let rank = convolution.pads.len() + 2;
         let describe = |at: usize| -> Outcome<Described<'_>> {
             let tensor = Described(next, next.create_tensor()?, Next::destroy_tensor);
-            let shape = shapes(&self.pieces.sub)[at];
+            let shape = self.pieces.sub.shapes()[at];
             let (sizes, strides) = with_rank(shape, strides(shape, sub.layout), rank);
             next.set_tensor(tensor.1, self.bound.dtype_code(), &sizes, &strides)?;
             Ok(tensor)
@@ -122,7 +122,7 @@ impl Run<'_> {
 
     fn tensors(&self, data: [Data; 3], workspace: Data) -> Outcome<Tensors> {
         let own = self.bound.views(data)?;
-        let (shapes, layout) = (shapes(&self.pieces.sub), self.pieces.sub.spec().layout);
+        let (shapes, layout) = (self.pieces.sub.shapes(), self.pieces.sub.spec().layout);
         let (copied, buffers) = (self.pieces.copied(), self.pieces.buffers());
         let mut address = workspace as u64 + self.solver.1.next_multiple_of(ALIGNED);
         let mut piece = own;
@@ -139,7 +139,7 @@ impl Run<'_> {
 
     /// With the groups' channels apart; of padded channels only those that there were.
     fn grouped(&self, view: &View, tensor: usize) -> Outcome<View> {
-        let own = shapes(&self.bound.problem)[tensor].map(|size| size as u64);
+        let own = self.bound.problem.shapes()[tensor].map(|size| size as u64);
         grouped(view, tensor, self.bound.problem.spec().groups as u64, &own)
     }
 

@@ -4,7 +4,7 @@
 use crate::abi::entry::{Failure, Outcome};
 use crate::abi::ffi::algorithm;
 use crate::conv::proven::Proven;
-use crate::conv::rewriting::Rewriting;
+use crate::conv::rewriting::Pieces;
 use std::ffi::c_int;
 use std::sync::Arc;
 use wave32_ops::{Planner, PricedPlan};
@@ -45,8 +45,8 @@ pub struct Solution {
     pub milliseconds: f32,
     /// What runs.
     pub plan: Arc<Plan>,
-    /// The vendor's: how the problem is rewritten for it, and what it wants of the workspace itself.
-    pub rewritten: Option<(Rewriting, u64)>,
+    /// The vendor's: the pieces of the problem rewritten for it, and what it wants of the workspace itself.
+    pub rewritten: Option<(Arc<Pieces>, u64)>,
 }
 
 impl Solution {
@@ -56,18 +56,18 @@ impl Solution {
     }
 
     /// A solver of the vendor's, with its measured time.
-    fn proven(problem: &ConvProblem, proven: &Proven, milliseconds: f32) -> Self {
+    fn proven(problem: &ConvProblem, proven: &Proven, pieces: Pieces, milliseconds: f32) -> Self {
         let plan = Plan {
             problem: problem.clone().into(),
             solver: VENDOR,
             config: proven.solver.clone(),
             tuned: false,
-            workspace_bytes: proven.rewriting.workspace(problem, proven.workspace_bytes),
+            workspace_bytes: pieces.workspace(proven.workspace_bytes),
             launches: Vec::new(),
             prepared: None,
         };
         let Proven { id, algorithm, rewriting, workspace_bytes, .. } = *proven;
-        let rewritten = rewriting.is_some().then_some((rewriting, workspace_bytes));
+        let rewritten = rewriting.is_some().then(|| (Arc::new(pieces), workspace_bytes));
         Self { id, algorithm, milliseconds, plan: Arc::new(plan), rewritten }
     }
 
@@ -114,15 +114,16 @@ impl Solutions {
             }
         }
         solutions.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
-        let proven = proven.iter().filter(|proven| proven.rewriting.fits(problem)).map(|proven| {
-            let whole = proven.milliseconds + proven.rewriting.seconds(problem, caps) * 1e3;
-            (proven, whole as f32)
+        let proven = proven.iter().filter_map(|proven| {
+            let pieces = proven.rewriting.pieces(problem)?;
+            let whole = proven.milliseconds + pieces.seconds(caps) * 1e3;
+            Some((proven, pieces, whole as f32))
         });
-        if let (Some((proven, whole)), Some(best)) =
-            (proven.min_by(|a, b| a.1.total_cmp(&b.1)), solutions.first())
+        if let (Some((proven, pieces, whole)), Some(best)) =
+            (proven.min_by(|a, b| a.2.total_cmp(&b.2)), solutions.first())
             && whole < best.milliseconds
         {
-            solutions.insert(0, Solution::proven(problem, proven, whole));
+            solutions.insert(0, Solution::proven(problem, proven, pieces, whole));
         }
         Ok(Self(solutions))
     }
