@@ -87,10 +87,6 @@ def _as_query(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dr
     return mask is None or (mask.dim() in (2, 4) and not (torch.is_grad_enabled() and mask.requires_grad))
 
 
-# Elements of scores that the backward pass has at a time.
-_SCORES = 1 << 24
-
-
 def _added(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
     """A mask as what is added to scores of (batch, head, query, key); strides of 0 repeat it."""
     if mask is None:
@@ -128,71 +124,64 @@ def _in_vectors(x: Tensor) -> Tensor:
 def _launch(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, wants_sums: bool
 ) -> tuple[Tensor, Tensor]:
-    """The result, and the logarithms of the sums of each query, where wanted."""
+    """The result; and where wanted, for each query the logarithm of the sum, and room for the backward pass's number."""
     batch, heads, queries, _ = query.shape
     out = query.new_empty(batch, heads, queries, value.shape[3])
     if _as_query(query, key, value, mask, 0.0):
         like_query = torch.empty_like(query)
         # The kernel writes heads of contiguous elements; a query that is expanded may have others.
         out = like_query if like_query.stride(3) == 1 else out
-    sums = query.new_empty((batch, heads, queries) if wants_sums else 0, dtype=torch.float32)
+    stats = query.new_empty((2, batch, heads, queries) if wants_sums else (1, 0), dtype=torch.float32)
     query, key, value = map(_in_vectors, (query, key, value))
-    torch.ops.wave.attention(query, key, value, mask, out, sums, scale, causal)
-    return out, sums
+    torch.ops.wave.attention(query, key, value, mask, out, stats[0], scale, causal)
+    return out, stats
 
 
 class _Fused(torch.autograd.Function):
-    """The kernel's result; gradients by products of a few heads at a time, so that memory does not grow with all scores."""
+    """Attention and its gradients by kernels that never have the matrix of scores."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-        out, sums = _launch(query, key, value, mask, causal, scale, True)
-        ctx.save_for_backward(query, key, value, mask, out, sums)
+        out, stats = _launch(query, key, value, mask, causal, scale, True)
+        ctx.save_for_backward(query, key, value, mask, out, stats)
         ctx.how = (causal, scale)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, mask, out, sums = ctx.saved_tensors
+        query, key, value, mask, out, stats = ctx.saved_tensors
         causal, scale = ctx.how
+        wanted = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():
-            wanted = [x for x in (query, key, value) if x.requires_grad]
+            inputs = [x for x, wants in zip((query, key, value), wanted) if wants]
             op = torch.ops.aten.scaled_dot_product_attention.default
-            again = op.decompose(query, key, value, mask, 0.0, causal, scale=scale)
-            made = iter(torch.autograd.grad(again, wanted, grad, create_graph=True))
-            return (*(next(made) if x.requires_grad else None for x in (query, key, value)), None, None, None)
-        return (*_gradients(query, key, value, mask, out, sums, grad, causal, scale), None, None, None)
+            shared = key.shape[1] != query.shape[1]
+            again = op.decompose(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=shared)
+            made = iter(torch.autograd.grad(again, inputs, grad, create_graph=True))
+            return (*(next(made) if wants else None for wants in wanted), None, None, None)
+        made = _gradients(query, key, value, mask, out, stats, grad, causal, scale, wanted[1] or wanted[2])
+        return (*(one if wants else None for one, wants in zip(made, wanted)), None, None, None)
+
+
+def _dense_like(x: Tensor, rows_first: bool) -> Tensor:
+    """Unwritten, contiguous or with heads behind rows in memory."""
+    if rows_first:
+        return x.new_empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3]).transpose(1, 2)
+    return x.new_empty(x.shape)
 
 
 def _gradients(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor, grad: Tensor, causal: bool,
-    scale: float,
-) -> list[Tensor]:  # fmt: skip
-    batch, heads, queries, _ = query.shape
-    keys = key.shape[2]
-    q, k, v, o, g = (x.reshape(batch * heads, *x.shape[2:]) for x in (query, key, value, out, grad))
-    sums = sums.view(-1, queries, 1)
-    # A query that saw no key has weights of 0 for any finite number.
-    sums = torch.where(sums.isinf(), torch.zeros_like(sums), sums)
-    dots = (o * g).sum(-1, keepdim=True)
-    masks = None if mask is None else mask.reshape(batch * heads, queries, keys)
-    hidden = torch.ones(queries, keys, dtype=torch.bool, device=query.device).triu_(1) if causal else None
-    made = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
-    step = max(1, _SCORES // (queries * keys))
-    for at in range(0, batch * heads, step):
-        part = slice(at, at + step)
-        scores = torch.bmm(q[part], k[part].mT).mul_(scale)
-        if masks is not None:
-            scores.add_(masks[part])
-        if hidden is not None:
-            scores.masked_fill_(hidden, -torch.inf)
-        # In f32: the sums of 16-bit types would be off by more than their weights may be.
-        weights = scores.float().sub_(sums[part]).exp_().to(query.dtype)
-        made[2][part] = torch.bmm(weights.mT, g[part])
-        changes = torch.bmm(g[part], v[part].mT).sub_(dots[part]).mul_(weights).mul_(scale)
-        made[0][part] = torch.bmm(changes, k[part])
-        made[1][part] = torch.bmm(changes.mT, q[part])
-    return [x.view(like.shape) for x, like in zip(made, (query, key, value))]
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, stats: Tensor, grad: Tensor, causal: bool,
+    scale: float, of_keys: bool,
+) -> list[Tensor | None]:  # fmt: skip
+    """Laid out as the operands, so that what took heads apart puts the gradients together again without a copy."""
+    if grad.stride() != out.stride() or grad.storage_offset() % 4:
+        grad = torch.empty_like(out).copy_(grad)
+    q, k, v = map(_in_vectors, (query, key, value))
+    dq = _dense_like(query, query.stride(1) < query.stride(2))
+    dk, dv = (_dense_like(x, key.stride(1) < key.stride(2)) if of_keys else None for x in (key, value))
+    torch.ops.wave.attention_back(q, k, v, mask, out, grad, stats, dq, dk, dv, scale, causal)
+    return [dq, dk, dv]
 
 
 def _scaled_dot_product(
@@ -203,7 +192,7 @@ def _scaled_dot_product(
     puts them together again."""
     recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     shared = key.dim() == 4 and query.dim() == 4 and key.shape[1] != query.shape[1]
-    if _fits(query, key, value, mask, dropout) and not (causal and mask is not None) and (not shared or enable_gqa and not recorded):
+    if _fits(query, key, value, mask, dropout) and not (causal and mask is not None) and (not shared or enable_gqa):
         factor = query.shape[-1] ** -0.5 if scale is None else scale
         added = _added(mask, query, key)
         if recorded:

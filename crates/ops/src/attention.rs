@@ -1,8 +1,9 @@
-//! Scaled dot product attention in one launch, without the matrix of scores (`kernels/attention.kern`).
+//! Scaled dot product attention without the matrix of scores: a launch forward (`kernels/attention.kern`), two back
+//! (`kernels/attention_back.kern`).
 
-use crate::call::{Bound, Call, by_float, fit, flag, read, write};
+use crate::call::{Bound, Call, by_float, fit, fit_all, flag, read, write};
 use crate::{ElementType, OpError, Queue, View};
-use wave32_params::{Name, attention as kernel};
+use wave32_params::{Name, attention as kernel, attention_back as back};
 
 /// Queries of a workgroup.
 const BLOCK: u64 = 64;
@@ -13,6 +14,8 @@ const MAX_HEAD: u64 = 256;
 /// Room for elements of a head's values, and the variants. More take a launch for each part of the elements.
 const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 4] =
     [(40, kernel::D40), (64, kernel::D64), (80, kernel::D80), (128, kernel::D128)];
+const BACK_VARIANTS: [(u64, [Name<back::Kernel>; 3]); 4] =
+    [(40, back::D40), (64, back::D64), (80, back::D80), (128, back::D128)];
 
 /// Tensors of rank 4: `[batch][head][query or key][element]`.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +34,88 @@ pub struct Attention<'a> {
     pub causal: bool,
 }
 
+/// Sizes of a task.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    n: u64,
+    /// Heads of the queries, and of the keys.
+    heads: u64,
+    shared: u64,
+    queries: u64,
+    keys: u64,
+    e: u64,
+    ev: u64,
+}
+
+impl Sizes {
+    /// # Errors
+    /// `different-sizes`, `element-type`, `head-too-large`, `not-in-vectors`.
+    fn of(task: &Attention<'_>) -> Result<Self, OpError> {
+        let &Attention { q, k, v, mask, .. } = task;
+        let refused = |name: &'static str, detail: String| Err(OpError::refused(name, detail));
+        let (&[n, heads, queries, e], &[kn, shared, keys, ke]) = (q.sizes(), k.sizes()) else {
+            return refused("different-sizes", format!("{:?} and {:?}", q.sizes(), k.sizes()));
+        };
+        let ev = v.sizes().last().copied().unwrap_or(0);
+        let is_whole = shared > 0 && heads.is_multiple_of(shared);
+        if (kn, ke) != (n, e) || v.sizes() != [n, shared, keys, ev] || !is_whole {
+            return refused("different-sizes", format!("{:?}, {:?}, {:?}", q.sizes(), k.sizes(), v.sizes()));
+        }
+        if mask.is_some_and(|mask| mask.sizes() != [n, heads, queries, keys]) {
+            return refused("different-sizes", "of the mask".to_string());
+        }
+        if [Some(k), Some(v), mask].into_iter().flatten().any(|view| view.dtype != q.dtype) {
+            return refused("element-type", format!("{:?}, and other types beside it", q.dtype));
+        }
+        if !e.is_multiple_of(VECTOR) || !ev.is_multiple_of(VECTOR) || e == 0 || keys == 0 {
+            return refused("not-in-vectors", format!("heads of {e} and {ev} elements, {keys} keys"));
+        }
+        if e > MAX_HEAD || ev > MAX_HEAD {
+            return refused("head-too-large", format!("heads of {e} and {ev} elements"));
+        }
+        Ok(Self { n, heads, shared, queries, keys, e, ev })
+    }
+
+    /// How many heads of the queries have the same keys.
+    fn share(self) -> u64 {
+        self.heads / self.shared
+    }
+
+    /// Elements in each part of `size`, equal parts that some variant has room for.
+    fn part(size: u64) -> u64 {
+        let most = VARIANTS[VARIANTS.len() - 1].0;
+        size.div_ceil(size.div_ceil(most)).next_multiple_of(VECTOR)
+    }
+
+    /// Products of all queries with all keys, of which a causal mask leaves a half.
+    fn flops(self, elements: u64, causal: bool) -> u64 {
+        2 * self.n * self.heads * self.queries * self.keys * elements / if causal { 2 } else { 1 }
+    }
+}
+
+/// As groups along y and z.
+///
+/// # Errors
+/// `too-many-heads`.
+fn grid(queue: &dyn Queue, heads: u64, n: u64) -> Result<[u32; 2], OpError> {
+    let [_, most_y, most_z] = queue.caps().max_groups;
+    let (y, z) = (u32::try_from(heads).ok(), u32::try_from(n).ok());
+    match (y.filter(|&y| y <= most_y), z.filter(|&z| z <= most_z)) {
+        (Some(y), Some(z)) => Ok([y, z]),
+        _ => Err(OpError::refused("too-many-heads", format!("{n} x {heads}"))),
+    }
+}
+
+/// Strides of a mask; none has zeros.
+///
+/// # Errors
+/// `too-many-elements`.
+fn mask_strides(mask: Option<&View>) -> Result<[u32; 4], OpError> {
+    fit_all(mask.map_or([0; 4], |mask| <[u64; 4]>::try_from(mask.strides()).unwrap_or_default()))
+}
+
 /// A tensor's strides of batch, head and row, and its start, in vectors of four.
+#[derive(Debug, Clone, Copy)]
 struct Rows {
     start: u32,
     strides: [u32; 3],
@@ -69,36 +153,21 @@ pub fn attention(
 ) -> Result<(), OpError> {
     let &Attention { q, k, v, mask, scale, causal } = task;
     let refused = |name: &'static str, detail: String| Err(OpError::refused(name, detail));
-    let (&[n, heads, queries, e], &[kn, shared, keys, ke]) = (q.sizes(), k.sizes()) else {
-        return refused("different-sizes", format!("{:?} and {:?}", q.sizes(), k.sizes()));
-    };
-    let ev = v.sizes().last().copied().unwrap_or(0);
-    let is_whole = shared > 0 && heads.is_multiple_of(shared);
-    if (kn, ke) != (n, e) || v.sizes() != [n, shared, keys, ev] || !is_whole {
-        return refused("different-sizes", format!("{:?}, {:?}, {:?}", q.sizes(), k.sizes(), v.sizes()));
-    }
+    let sizes = Sizes::of(task)?;
+    let Sizes { n, heads, queries, keys, e, ev, .. } = sizes;
     if out.sizes() != [n, heads, queries, ev]
-        || mask.is_some_and(|mask| mask.sizes() != [n, heads, queries, keys])
         || sums.is_some_and(|sums| sums.elements() != n * heads * queries || !sums.is_contiguous())
     {
-        return refused("different-sizes", "of the result, the mask or the sums".to_string());
+        return refused("different-sizes", "of the result or the sums".to_string());
     }
-    let same = [Some(k), Some(v), mask, Some(out)].into_iter().flatten().all(|view| view.dtype == q.dtype);
-    if !same || sums.is_some_and(|sums| sums.dtype != ElementType::F32) {
+    if out.dtype != q.dtype || sums.is_some_and(|sums| sums.dtype != ElementType::F32) {
         return refused("element-type", format!("{:?}, and other types beside it", q.dtype));
-    }
-    if !e.is_multiple_of(VECTOR) || !ev.is_multiple_of(VECTOR) || e == 0 || keys == 0 {
-        return refused("not-in-vectors", format!("heads of {e} and {ev} elements, {keys} keys"));
-    }
-    if e > MAX_HEAD || ev > MAX_HEAD {
-        return refused("head-too-large", format!("heads of {e} and {ev} elements"));
     }
     if out.elements() == 0 {
         return Ok(());
     }
     let Some((_, names)) = VARIANTS.iter().find(|(room, _)| ev <= *room) else {
-        // In equal parts.
-        let part = ev.div_ceil(ev.div_ceil(VARIANTS[VARIANTS.len() - 1].0)).next_multiple_of(VECTOR);
+        let part = Sizes::part(ev);
         for first in (0..ev).step_by(part as usize) {
             let of = |view: &View| view.narrow(3, first, part.min(ev - first));
             attention(queue, &Attention { v: &of(v), ..*task }, &of(out), sums)?;
@@ -108,12 +177,7 @@ pub fn attention(
     let Some(name) = by_float(*names, q.dtype) else {
         return refused("element-type", format!("{:?}", q.dtype));
     };
-    let [_, most_y, most_z] = queue.caps().max_groups;
-    let (Some(y), Some(z)) =
-        (u32::try_from(heads).ok().filter(|&y| y <= most_y), u32::try_from(n).ok().filter(|&z| z <= most_z))
-    else {
-        return refused("too-many-heads", format!("{n} x {heads}"));
-    };
+    let [y, z] = grid(queue, heads, n)?;
     let bound = read(queue, q)?;
     let buffers = kernel::Buffers {
         q: bound,
@@ -127,13 +191,9 @@ pub fn attention(
     let k_rows = Rows::new("keys", k, buffers.k)?;
     let v_rows = Rows::new("values", v, buffers.v)?;
     let o_rows = Rows::new("the result", out, buffers.dst)?;
-    let [m_n, m_h, m_l, m_s] = match mask {
-        Some(mask) => <[u64; 4]>::try_from(mask.strides()).unwrap_or_default().map(fit),
-        None => [Ok(0), Ok(0), Ok(0), Ok(0)],
-    };
+    let [m_n, m_h, m_l, m_s] = mask_strides(mask)?;
     let ([q_n, q_h, q_l], [k_n, k_h, k_l]) = (q_rows.strides, k_rows.strides);
     let ([v_n, v_h, v_l], [o_n, o_h, o_l]) = (v_rows.strides, o_rows.strides);
-    let products = n * heads * queries * keys * (e + ev);
     let elements = [q, k, v, out].map(View::elements).iter().sum::<u64>();
     Call {
         kernel: name,
@@ -142,7 +202,7 @@ pub fn attention(
                 | flag(mask.is_some(), kernel::FLAG_MASK)
                 | flag(sums.is_some(), kernel::FLAG_SUMS),
             heads: y,
-            share: fit(heads / shared)?,
+            share: fit(sizes.share())?,
             queries: fit(queries)?,
             keys: fit(keys)?,
             e4: fit(e / VECTOR)?,
@@ -166,14 +226,220 @@ pub fn attention(
             o_n,
             o_h,
             o_l,
-            m_n: m_n?,
-            m_h: m_h?,
-            m_l: m_l?,
-            m_s: m_s?,
+            m_n,
+            m_h,
+            m_l,
+            m_s,
         },
         buffers,
-        flops: 2 * products / if causal { 2 } else { 1 },
+        flops: sizes.flops(e + ev, causal),
         bytes: elements * q.dtype.size(),
     }
     .launch(queue, [fit(queries.div_ceil(BLOCK))?, y, z])
+}
+
+/// What gradients are computed from, beside the task.
+#[derive(Debug, Clone, Copy)]
+pub struct Attended<'a> {
+    /// The forward pass's result.
+    pub out: &'a View,
+    /// Its gradient, with the same strides.
+    pub grad: &'a View,
+    /// `[2][batch][head][query]`, contiguous, f32: first the logarithms of the sums that [`attention`] wrote; the second half
+    /// is written.
+    pub stats: &'a View,
+}
+
+/// `dq` gets the gradient of the queries, `dkv` those of keys and values, where wanted; of keys that several heads share, the
+/// sum over these heads in order. Each is dense: contiguous, or `[batch][row][head][element]` in memory.
+///
+/// # Errors
+/// As [`attention`]; `layout` where a result is laid out otherwise, `different-layouts` where `out` and `grad` or both of
+/// `dkv` are.
+pub fn attention_back(
+    queue: &mut dyn Queue,
+    task: &Attention<'_>,
+    made: &Attended<'_>,
+    dq: &View,
+    dkv: Option<[&View; 2]>,
+) -> Result<(), OpError> {
+    let &Attention { q, k, v, .. } = task;
+    let &Attended { out, grad, stats } = made;
+    let sizes = Sizes::of(task)?;
+    let Sizes { n, heads, queries, ev, .. } = sizes;
+    let of_result = [n, heads, queries, ev];
+    let mut views = vec![(out, &of_result[..]), (grad, &of_result), (dq, q.sizes())];
+    views.extend(dkv.into_iter().flat_map(|[dk, dv]| [(dk, k.sizes()), (dv, v.sizes())]));
+    if views.iter().any(|(view, sizes)| view.sizes() != *sizes)
+        || stats.elements() != 2 * n * heads * queries
+        || !stats.is_contiguous()
+    {
+        return Err(OpError::refused("different-sizes", "of a result, a gradient or the sums".to_string()));
+    }
+    if views.iter().any(|(view, _)| view.dtype != q.dtype) || stats.dtype != ElementType::F32 {
+        return Err(OpError::refused("element-type", format!("{:?}, and other types beside it", q.dtype)));
+    }
+    // A word has room for both numbers of heads.
+    if heads > u64::from(u16::MAX) {
+        return Err(OpError::refused("too-many-heads", format!("{n} x {heads}")));
+    }
+    if out.elements() == 0 {
+        return Ok(());
+    }
+    pass(queue, task, sizes, made, Side::Queries(dq))?;
+    dkv.map_or(Ok(()), |dkv| pass(queue, task, sizes, made, Side::Keys(dkv)))
+}
+
+/// Whose gradients a launch computes.
+#[derive(Debug, Clone, Copy)]
+enum Side<'a> {
+    Queries(&'a View),
+    Keys([&'a View; 2]),
+}
+
+/// Is the view dense with heads behind rows, and not in front of them?
+///
+/// # Errors
+/// `layout` where it is dense in neither way.
+fn rows_first(view: &View) -> Result<bool, OpError> {
+    let &[_, heads, rows, size] = view.sizes() else { return Ok(false) };
+    let used: Vec<(u64, u64)> = view
+        .sizes()
+        .iter()
+        .zip(view.strides())
+        .filter(|(size, _)| **size > 1)
+        .map(|(&n, &s)| (n, s))
+        .collect();
+    let is = |strides: [u64; 4]| {
+        let all = view.sizes().iter().zip(strides).filter(|(size, _)| **size > 1).map(|(&n, s)| (n, s));
+        all.eq(used.iter().copied())
+    };
+    if is([heads * rows * size, rows * size, size, 1]) {
+        Ok(false)
+    } else if is([heads * rows * size, size, heads * size, 1]) {
+        Ok(true)
+    } else {
+        Err(OpError::refused("layout", format!("a gradient of strides {:?}", view.strides())))
+    }
+}
+
+fn pass(
+    queue: &mut dyn Queue,
+    task: &Attention<'_>,
+    sizes: Sizes,
+    made: &Attended<'_>,
+    side: Side<'_>,
+) -> Result<(), OpError> {
+    let &Attention { q, k, v, mask, scale, causal } = task;
+    let &Attended { out, grad, stats } = made;
+    let Sizes { n, heads, shared, queries, keys, e, ev } = sizes;
+    // The longest of a row's results, in parts that a launch has room for.
+    let (of_keys, longest) = match side {
+        Side::Queries(_) => (false, e),
+        Side::Keys(_) => (true, e.max(ev)),
+    };
+    let part = Sizes::part(longest);
+    let names = BACK_VARIANTS.iter().find(|(room, _)| part <= *room).map(|(_, names)| *names);
+    let Some(name) = names.and_then(|names| by_float(names, q.dtype)) else {
+        return Err(OpError::refused("element-type", format!("{:?}", q.dtype)));
+    };
+    let ([a1, a2], [b1, b2]) = if of_keys { ([k, v], [q, grad]) } else { ([q, grad], [k, v]) };
+    let ((rows, row_heads), cols) =
+        if of_keys { ((keys, shared), queries) } else { ((queries, heads), keys) };
+    let [y, z] = grid(queue, row_heads, n)?;
+    let bound = read(queue, a1)?;
+    let (dst, other) = match side {
+        Side::Queries(dq) => (dq, read(queue, out)?),
+        Side::Keys([dk, dv]) => (dk, write(queue, dv)?),
+    };
+    let buffers = back::Buffers {
+        a1: bound,
+        a2: read(queue, a2)?,
+        b1: read(queue, b1)?,
+        b2: read(queue, b2)?,
+        mask: mask.map_or(Ok(bound.unused()), |mask| read(queue, mask))?,
+        stats: write(queue, stats)?,
+        dst: write(queue, dst)?,
+        other,
+    };
+    let is_rows_first = rows_first(dst)?;
+    let other_start = match side {
+        Side::Queries(_) => {
+            let (of_out, of_grad) =
+                (Rows::new("the result", out, other)?, Rows::new("its gradient", grad, buffers.a2)?);
+            if of_out.strides != of_grad.strides {
+                let detail = format!("strides {:?} and {:?}", out.strides(), grad.strides());
+                return Err(OpError::refused("different-layouts", detail));
+            }
+            of_out.start
+        }
+        Side::Keys([_, dv]) => {
+            if rows_first(dv)? != is_rows_first {
+                return Err(OpError::refused(
+                    "different-layouts",
+                    "of gradients of keys and values".to_string(),
+                ));
+            }
+            Rows::new("values' gradient", dv, other)?.start
+        }
+    };
+    let [a1_rows, a2_rows, b1_rows, b2_rows] = [
+        ("an operand", a1, buffers.a1),
+        ("an operand", a2, buffers.a2),
+        ("an operand", b1, buffers.b1),
+        ("an operand", b2, buffers.b2),
+    ]
+    .map(|(what, view, bound)| Rows::new(what, view, bound));
+    let (a1_rows, a2_rows, b1_rows, b2_rows) = (a1_rows?, a2_rows?, b1_rows?, b2_rows?);
+    let ([a1_n, a1_h, a1_l], [a2_n, a2_h, a2_l]) = (a1_rows.strides, a2_rows.strides);
+    let ([b1_n, b1_h, b1_l], [b2_n, b2_h, b2_l]) = (b1_rows.strides, b2_rows.strides);
+    let [m_n, m_h, m_l, m_s] = mask_strides(mask)?;
+    let dst_at = Rows::new("a gradient", dst, buffers.dst)?.start;
+    for first in (0..longest).step_by(part as usize) {
+        Call {
+            kernel: name,
+            params: back::Params {
+                flags: flag(causal, back::FLAG_CAUSAL)
+                    | flag(mask.is_some(), back::FLAG_MASK)
+                    | flag(of_keys, back::FLAG_KEYS)
+                    | flag(is_rows_first, back::FLAG_ROWS_FIRST),
+                heads_share: fit(heads | (sizes.share() << 16))?,
+                rows: fit(rows)?,
+                cols: fit(cols)?,
+                sizes: fit((e / VECTOR) | ((ev / VECTOR) << 8) | ((first / VECTOR) << 16))?,
+                a1_at: a1_rows.start,
+                a2_at: a2_rows.start,
+                b1_at: b1_rows.start,
+                b2_at: b2_rows.start,
+                m_at: fit(buffers.mask.at())?,
+                sums_at: fit(buffers.stats.at())?,
+                dots_at: fit(n * heads * queries)?,
+                dst_at,
+                other_at: other_start,
+                scale: scale * std::f32::consts::LOG2_E,
+                a1_n,
+                a1_h,
+                a1_l,
+                a2_n,
+                a2_h,
+                a2_l,
+                b1_n,
+                b1_h,
+                b1_l,
+                b2_n,
+                b2_h,
+                b2_l,
+                m_n,
+                m_h,
+                m_l,
+                m_s,
+            },
+            buffers,
+            flops: sizes
+                .flops(e + ev + if of_keys { part.min(e) + part.min(ev) } else { part.min(e) }, causal),
+            bytes: [q, k, v, grad, dst].map(View::elements).iter().sum::<u64>() * q.dtype.size(),
+        }
+        .launch(queue, [fit(rows.div_ceil(BLOCK))?, y, z])?;
+    }
+    Ok(())
 }

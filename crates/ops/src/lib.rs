@@ -39,7 +39,7 @@ mod steps;
 pub mod upsample;
 mod view;
 
-pub use attention::{Attention, attention};
+pub use attention::{Attended, Attention, attention, attention_back};
 pub use batch_norm::{BatchNorm, batch_norm, batch_norm_backward};
 pub use chain::{ConvChain, ConvOperands, PostOp};
 pub use convolution::{Planner, PricedPlan, storage};

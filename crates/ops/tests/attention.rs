@@ -4,7 +4,7 @@ mod common;
 
 use common::{close, get, put, random, room, stream, values};
 use rand::Rng;
-use wave32_ops::{Attention, ElementType, View, attention};
+use wave32_ops::{Attended, Attention, ElementType, View, attention, attention_back};
 
 /// Sizes of a case.
 struct Case {
@@ -74,6 +74,53 @@ fn reference(
     (out, sums)
 }
 
+/// The gradients of q, k and v for that of the result, by the definition, each with the sum of the magnitudes of its terms.
+fn reference_back(
+    case: &Case,
+    [q, k, v, grad]: [&[f64]; 4],
+    mask: &dyn Fn(u64) -> f64,
+    scale: f64,
+) -> [Vec<(f64, f64)>; 3] {
+    let &Case { n, heads, shared, queries, keys, e, ev } = case;
+    let (out, sums) = reference(case, [q, k, v], mask, scale);
+    let mut made = [q, k, v].map(|of| vec![(0.0, 0.0); of.len()]);
+    let add = |to: &mut (f64, f64), term: f64, size: f64| *to = (to.0 + term, to.1 + size.abs());
+    let (e, ev) = (e as usize, ev as usize);
+    for row in 0..(n * heads * queries) as usize {
+        let (item, head) = (row as u64 / queries / heads, row as u64 / queries % heads);
+        let of_out = row * ev..(row + 1) * ev;
+        let dot: f64 = out[of_out.clone()].iter().zip(&grad[of_out.clone()]).map(|(a, b)| a * b).sum();
+        for key in 0..keys {
+            let at = ((item * shared + head / (heads / shared)) * keys + key) as usize;
+            let (of_q, of_k, of_v) = (row * e, at * e, at * ev);
+            let score = (0..e).map(|d| q[of_q + d] * k[of_k + d]).sum::<f64>() * scale
+                + mask(row as u64 * keys + key);
+            if sums[row] == f64::NEG_INFINITY {
+                continue;
+            }
+            let weight = (score - sums[row]).exp();
+            let product: f64 = of_out.clone().map(|o| grad[o] * v[of_v + o - row * ev]).sum();
+            let change = weight * (product - dot) * scale;
+            let size = weight * (product.abs() + dot.abs()) * scale;
+            for d in 0..e {
+                add(&mut made[0][of_q + d], change * k[of_k + d], size * k[of_k + d]);
+                add(&mut made[1][of_k + d], change * q[of_q + d], size * q[of_q + d]);
+            }
+            for d in 0..ev {
+                let term = weight * grad[row * ev + d];
+                add(&mut made[2][of_v + d], term, term);
+            }
+        }
+    }
+    made
+}
+
+/// Room with heads behind rows in memory.
+fn rows_first(stream: &mut common::TestQueue, dtype: ElementType, [n, h, l, e]: [u64; 4]) -> View {
+    let plain = room(stream, dtype, &[n, l, h, e]);
+    View::new(plain.address, dtype, &[n, h, l, e], &[l * h * e, e, h * e, 1]).unwrap()
+}
+
 /// As `put`, at the start of a block: the kernel reads by vectors.
 fn put4(
     stream: &mut common::TestQueue,
@@ -105,6 +152,9 @@ fn every_shape_mask_and_type() {
             let plain = |h: u64, l: u64, size: u64| [h * l * size, l * size, size, 1];
             let k = put4(&mut stream, dtype, &[n, shared, keys, e], &plain(shared, keys, e), &k_data);
             let v = put4(&mut stream, dtype, &[n, shared, keys, ev], &plain(shared, keys, ev), &v_data);
+            let grad_data = values(&mut random, dtype, n * heads * queries * ev, 2.0);
+            let grad_strides = [queries * heads * ev, ev, heads * ev, 1];
+            let grad = put4(&mut stream, dtype, &[n, heads, queries, ev], &grad_strides, &grad_data);
             let mut added = values(&mut random, dtype, n * heads * queries * keys, 3.0);
             added.iter_mut().for_each(|m| {
                 if random.random_bool(0.3) {
@@ -144,6 +194,37 @@ fn every_shape_mask_and_type() {
                         "{what}: {found}, not {wanted}"
                     );
                 }
+                let all = [&q_data[..], &k_data, &v_data, &grad_data];
+                let gradients = reference_back(case, all, &of_mask, f64::from(0.3f32));
+                let stats = room(&mut stream, ElementType::F32, &[2, n, heads, queries]);
+                let out = rows_first(&mut stream, dtype, [n, heads, queries, ev]);
+                attention(&mut stream, &task, &out, Some(&stats.narrow(0, 0, 1))).unwrap();
+                let made = Attended { out: &out, grad: &grad, stats: &stats };
+                let found: Vec<[Vec<f64>; 3]> = [true, false]
+                    .map(|plain| {
+                        let mut gradient = |sizes: [u64; 4]| {
+                            if plain {
+                                room(&mut stream, dtype, &sizes)
+                            } else {
+                                rows_first(&mut stream, dtype, sizes)
+                            }
+                        };
+                        let [dq, dk, dv] =
+                            [[n, heads, queries, e], [n, shared, keys, e], [n, shared, keys, ev]]
+                                .map(&mut gradient);
+                        attention_back(&mut stream, &task, &made, &dq, Some([&dk, &dv])).unwrap();
+                        [dq, dk, dv].map(|view| get(&mut stream, &view))
+                    })
+                    .into();
+                for ((name, found), wanted) in ["dq", "dk", "dv"].iter().zip(&found[0]).zip(&gradients) {
+                    // Products of elements, and dots with a rounded result, are in the terms.
+                    let largest = wanted.iter().fold(0.0, |most: f64, (_, size)| most.max(*size));
+                    for (i, (f, (e, size))) in found.iter().zip(wanted).enumerate() {
+                        let bound = 2.0 * tolerance * (size + 0.1 * largest) + 1e-6;
+                        assert!((f - e).abs() <= bound, "{name} {i} of {what}: {f}, not {e}, {size}");
+                    }
+                }
+                assert_eq!(found[0], found[1], "{what}: as laid out, and again");
                 // The same bits again, without the sums.
                 let again = room(&mut stream, dtype, &[n, heads, queries, ev]);
                 attention(&mut stream, &task, &again, None).unwrap();
@@ -169,5 +250,17 @@ fn what_it_does_not_take_is_refused() {
     let heads = make(&mut stream, [1, 3, 8, 16]);
     assert!(refusal(&mut stream, &good, &heads, &heads, &good).starts_with("different-sizes"));
     let half = room(&mut stream, ElementType::F16, &[1, 2, 8, 16]);
+    let stats = room(&mut stream, ElementType::F32, &[2, 1, 2, 8]);
+    let turned = rows_first(&mut stream, ElementType::F32, [1, 2, 8, 16]);
+    let back = |stream: &mut common::TestQueue, grad: &View, stats: &View, dq: &View| {
+        let task = Attention { q: &good, k: &good, v: &good, mask: None, scale: 1.0, causal: false };
+        let made = Attended { out: &good, grad, stats };
+        attention_back(stream, &task, &made, dq, None).unwrap_err().to_string()
+    };
+    assert!(back(&mut stream, &turned, &stats, &good).starts_with("different-layouts"));
+    assert!(back(&mut stream, &good, &stats.narrow(0, 0, 1), &good).starts_with("different-sizes"));
+    assert!(back(&mut stream, &half, &stats, &good).starts_with("element-type"));
+    let wide = room(&mut stream, ElementType::F32, &[1, 2, 8, 32]).narrow(3, 0, 16);
+    assert!(back(&mut stream, &good, &stats, &wide).starts_with("layout"));
     assert!(refusal(&mut stream, &good, &half, &half, &good).starts_with("element-type"));
 }
