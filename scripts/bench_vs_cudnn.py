@@ -34,12 +34,12 @@ TITLES = {"best": "graph, better layout", "graph": "graph, NCHW", "last": "graph
 
 
 def commit():
-    """The checkout's commit and its day, `-dirty` where a file differs from it."""
+    """The checkout's commit and its day, `-dirty` where a file differs from it; of a copy without git, `WAVE32_COMMIT`."""
     try:
         found = subprocess.run([ROOT / "packaging/commit.sh"], capture_output=True, text=True).stdout.strip()
     except OSError:
         found = ""
-    return found or "not known"
+    return found or os.environ.get("WAVE32_COMMIT") or "not known"
 
 
 def made():
@@ -52,6 +52,12 @@ def about(script):
     found = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.M)
     machine = f"{os.cpu_count()} cores, {found[1] if found else platform.machine()}, load {os.getloadavg()[0]:.1f}"
     return {"script": script, "date": datetime.date.today().isoformat(), "commit": commit(), "machine": machine}
+
+
+def heading(script, device):
+    """The same as lines of a page, with the device in front of the machine."""
+    run = about(script)
+    return [f"- command: `{script}`", f"- date: {run['date']}", f"- machine: {device}; {run['machine']}", f"- commit: {run['commit']}"]
 
 
 # ---- pure: problems, merging, tables

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
 """Times the CPU backend beside PyTorch's on the same shapes, alternating, and prints a table.
 
-    python3 scripts/cpu_vs_torch.py [suites/conv_shapes.json] [--threads 2] [--rounds 5] [--out docs/cpu_vs_torch.md]
+    python3 scripts/cpu_vs_torch.py [suites/conv_shapes.json] [--threads 2] [--rounds 5] [--program FILE] [--out docs/cpu_vs_torch.md]
 
 f32, NCHW, batch at most --batch. Each round times a burst of ours, then a burst of PyTorch's; the figure is
 the median over rounds of each burst's best, so that other load on the machine hits both alike. Exit code 1
-if the forward's geometric mean of torch_time / our_time is below --want.
+if the forward's geometric mean of torch_time / our_time is below --want. What times ours is the example
+`time_shapes` of `wave32-cpu`, built for release here, or --program.
 """
 import argparse
 import json
 import math
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
 import time
 
-from bench_vs_cudnn import made
+from bench_vs_cudnn import heading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIRECTIONS = {"fwd": "Forward", "bwd": "BackwardData", "wrw": "BackwardWeights"}
@@ -50,6 +50,14 @@ def torch_pass(torch, s, direction):
         dy, x, w, None, *args, False, [0, 0], s["groups"], mask)
 
 
+def built():
+    """The program that times ours."""
+    build = ["cargo", "build", "--release", "-q", "-p", "wave32-cpu", "--example", "time_shapes",
+             "--message-format=json"]
+    told = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return next(m["executable"] for m in map(json.loads, told.splitlines()) if m.get("executable"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shapes", nargs="?", default=str(ROOT / "suites/conv_shapes.json"))
@@ -59,6 +67,8 @@ def main():
     parser.add_argument("--only", help="shapes whose name contains this")
     parser.add_argument("--directions", default="fwd,bwd,wrw")
     parser.add_argument("--want", type=float, default=0.6)
+    parser.add_argument("--program", help="time_shapes, built for release; default: cargo builds it")
+    parser.add_argument("--shared", action="store_true", help="the page says that other programs ran too")
     parser.add_argument("--out", help="also write the table to this Markdown file")
     args = parser.parse_args()
     # On a busy machine PyTorch's spinning waiters lose whole time slices at each barrier (13 ms instead of
@@ -67,10 +77,10 @@ def main():
     import torch
 
     torch.set_num_threads(args.threads)
-    build = ["cargo", "build", "--release", "-q", "-p", "wave32-cpu", "--example", "time_shapes",
-             "--message-format=json"]
-    built = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    binary = next(m["executable"] for m in map(json.loads, built.splitlines()) if m.get("executable"))
+    binary = args.program or built()
+    # Now: a page of the checkout, once written, makes it `-dirty`.
+    where = f"{'shared machine; ' * args.shared}PyTorch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()})"
+    about = heading("scripts/cpu_vs_torch.py" + " --shared" * args.shared, where)
     ours = subprocess.Popen([binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def time_ours(s, repeats):
@@ -118,16 +128,13 @@ def main():
     ours.stdin.close()
     ours.wait()
     means = {d: math.exp(statistics.fmean(map(math.log, r))) for d, r in ratios.items()}
-    info = pathlib.Path("/proc/cpuinfo")
-    named = [row for row in info.read_text().splitlines() if row.startswith("model name")] if info.exists() else []
-    cpu = named[0].split(":", 1)[1].strip() if named else platform.processor()
     summary = ", ".join(f"{d} {m:.2f}" for d, m in means.items())
     print(f"\ngeometric mean of torch time / our time: {summary}")
     if args.out:
-        head = ["# The CPU backend beside PyTorch", "",
-                f"Written by `scripts/cpu_vs_torch.py`: f32, NCHW, batch <= {args.batch}, {args.threads} threads each, "
-                f"alternating in one run, medians of {args.rounds} rounds, OpenMP waiting {os.environ['OMP_WAIT_POLICY'].lower()}. PyTorch {torch.__version__} "
-                f"({torch.backends.cpu.get_cpu_capability()}), {cpu}. Made on {made()}. Ratio is PyTorch's time over ours; above 1 we are faster. Each call allocates its result, on both sides.",
+        head = ["# The CPU backend beside PyTorch", "", *about, "",
+                f"f32, NCHW, batch <= {args.batch}, {args.threads} threads each, alternating in one run, medians of "
+                f"{args.rounds} rounds, OpenMP waiting {os.environ['OMP_WAIT_POLICY'].lower()}. Ratio is PyTorch's time "
+                "over ours; above 1 we are faster. Each call allocates its result, on both sides.",
                 "", f"Geometric mean of the ratios: **{summary}**.", ""]
         pathlib.Path(args.out).write_text("\n".join(head + lines) + "\n")
     return 1 if "fwd" in means and means["fwd"] < args.want else 0

@@ -3,7 +3,7 @@
 
 Stock PyTorch runs each network on the device `wave`, on Mesa's RADV, on the virtual card with `--time --sample`. The card's
 clock is then the modelled one, so that the profiler of the program tells modelled time. Nothing is measured. Writes a Markdown
-table, beside what was measured on a real RX 5700 with MIOpen where that is public.
+table, beside what was measured on a real RX 5700 with MIOpen where that is public. The page is written after each cell.
 """
 import argparse
 import csv
@@ -11,10 +11,12 @@ import json
 import math
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 import tempfile
 
+from bench_vs_cudnn import heading
 from model_error import stated
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
@@ -47,6 +49,7 @@ for the card, and the virtual card models each launch from the instructions that
 (`wave32-vgpu run --time --sample`, [vgpu.md](vgpu.md)). **Nothing here was measured by us.** How far the model is from real
 cards, for single kernels: {error} ([model_error.md](model_error.md)).
 
+{run}
 - Images are 224x224. `sd15_unet` is the UNet of Stable Diffusion 1.5 on 64x64 latents, batch 2 (one step of a 512x512 image
   with guidance). Weights are random. Training is forward, loss, backward and SGD with momentum.
 - The time is that of the second step, by `torch.wave.profile`: the sum of its launches. The low end is at the boost clock,
@@ -92,7 +95,8 @@ with torch.wave.profile() as profiler:
     one()
 kernels = profiler.by_kernel()
 print(json.dumps({"ms": sum(seconds for *_, seconds in kernels) * 1e3, "launches": sum(count for _, count, _ in kernels),
-                  "first": kernels[:3], "fallbacks": torch.wave.fallbacks()}))
+                  "first": kernels[:3], "fallbacks": torch.wave.fallbacks(), "torch": torch.__version__,
+                  "driver": torch.wave.get_device_properties().driver}))
 """
 
 
@@ -105,7 +109,7 @@ def measured():
 
 
 def modelled(launcher, card, work):
-    """Low and high ms of the second step, or why there is none."""
+    """What the program tells, with low and high ms of the second step; or why there is none."""
     name, batch, step, dtype = work
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
@@ -124,7 +128,42 @@ def modelled(launcher, card, work):
         return "in part on the CPU"
     # The clock goes on by the middle of both ends.
     middle = (ends["low"] + ends["high"]) / 2
-    return [told["ms"] * ends[end] / middle for end in ("low", "high")]
+    return told | {"times": [told["ms"] * ends[end] / middle for end in ("low", "high")]}
+
+
+def page(found, cards, run):
+    """The page of what is known so far."""
+    real = measured()
+    lines, missing = [], []
+    for work in WORK:
+        name, batch, step, dtype = work
+        cells = []
+        for card in cards:
+            told = found.get((work, card), "not run")
+            times = None if isinstance(told, str) else told["times"]
+            if not times:
+                missing.append(f"{name} {dtype} {step} on {CARDS[card]} ({told})")
+            cells.append(f"{times[0]:.1f} - {times[1]:.1f}" if times else "-")
+            if card == "rx5700":
+                known = real.get((name, step, dtype))
+                ratio = f"{known / math.sqrt(times[0] * times[1]):.2f}" if known and times else ""
+                cells += [f"{known:.1f}" if known else "", ratio]
+        lines.append(f"| {name} | {batch} | {step} | {dtype} | {' | '.join(cells)} |")
+    columns = []
+    for card in cards:
+        columns.append(f"{CARDS[card]}, ms")
+        columns += ["measured with MIOpen, ms", "MIOpen's time / ours"] if card == "rx5700" else []
+    device = next((f"{told['driver']}, PyTorch {told['torch']}" for told in found.values() if isinstance(told, dict)), "-")
+    missing = "; ".join(missing) + "." if missing else "nothing."
+    return "\n".join(
+        [
+            HEAD.format(run="\n".join(run).format(device=device), missing=missing, error=stated()),
+            f"| network | batch | step | type | {' | '.join(columns)} |",
+            "|---|---:|---|---|" + "---:|" * len(columns),
+            *lines,
+            "",
+        ]
+    )
 
 
 def main():
@@ -133,38 +172,14 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True, help="Markdown file")
     parser.add_argument("--cards", nargs="+", choices=CARDS, default=list(CARDS))
     args = parser.parse_args()
-    real = measured()
-    lines, missing = [], []
+    # Before the page is written: that makes the checkout `-dirty`.
+    run = heading("scripts/model_networks.py", "the virtual cards; {device}, Python " + platform.python_version())
+    found = {}
     for work in WORK:
-        name, batch, step, dtype = work
-        cells = []
         for card in args.cards:
-            times = modelled(args.launcher, card, work)
-            if isinstance(times, str):
-                missing.append(f"{name} {dtype} on {CARDS[card]} ({times})")
-                cells.append("-")
-            else:
-                cells.append(f"{times[0]:.1f} - {times[1]:.1f}")
-            if card == "rx5700":
-                known = real.get((name, step, dtype))
-                ratio = f"{known / math.sqrt(times[0] * times[1]):.2f}" if known and not isinstance(times, str) else ""
-                cells += [f"{known:.1f}" if known else "", ratio]
-            print(name, dtype, step, card, cells[-1] or times, file=sys.stderr, flush=True)
-        lines.append(f"| {name} | {batch} | {step} | {dtype} | {' | '.join(cells)} |")
-    columns = []
-    for card in args.cards:
-        columns.append(f"{CARDS[card]}, ms")
-        columns += ["measured with MIOpen, ms", "MIOpen's time / ours"] if card == "rx5700" else []
-    text = "\n".join(
-        [
-            HEAD.format(missing="; ".join(missing) + "." if missing else "nothing.", error=stated()),
-            f"| network | batch | step | type | {' | '.join(columns)} |",
-            "|---|---:|---|---|" + "---:|" * len(columns),
-            *lines,
-            "",
-        ]
-    )
-    args.out.write_text(text, encoding="utf-8")
+            found[work, card] = told = modelled(args.launcher, card, work)
+            print(*work, card, told if isinstance(told, str) else told["times"], file=sys.stderr, flush=True)
+            args.out.write_text(page(found, args.cards, run), encoding="utf-8")
 
 
 if __name__ == "__main__":

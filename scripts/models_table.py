@@ -4,7 +4,7 @@
 Prints a table (Markdown) of the largest error of each against the same step in f64, relative to the largest value of
 the same tensor, beside PyTorch's own error in f32, and of operations that fell back to the CPU. PyTorch's own device is
 the CPU, or CUDA with `--judge cuda`, for full sizes (in a second process: torch serves one accelerator each).
-`--out FILE` writes the table to a file.
+`--out FILE` writes the table to a file. Above it stand command, date, machine and commit.
 
 Outputs are those of the model as it is. For gradients and updated weights its ReLUs are replaced by SiLU: where a
 pre-activation lies within rounding of zero, two right computations disagree about a whole gradient, and in deep
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from bench_vs_cudnn import made
+from bench_vs_cudnn import heading
 from torch import nn
 
 
@@ -207,8 +207,8 @@ def main():
     parser.add_argument("--size", type=int, help="image size of every model; default: small, by model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tolerance", type=float, default=1e-4, help="allowed relative to f64 (or 4x the judge's own error)")
-    parser.add_argument("--judge", default="cpu", help="PyTorch's own device to compare with: cpu or cuda")
-    parser.add_argument("--out", type=argparse.FileType("w"), default=sys.stdout)
+    parser.add_argument("--judge", default="cpu", choices=("cpu", "cuda"), help="PyTorch's own device to compare with")
+    parser.add_argument("--out", type=Path, help="default: standard output")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -216,14 +216,18 @@ def main():
     import wave32  # noqa: F401
 
     failed, own = [], f"{options.judge} f32"
-    device = torch.wave.get_device_name()
+    device = torch.wave.get_device_properties()
+    command = ["scripts/models_table.py", *(word for word in sys.argv[1:] if word not in ("--out", str(options.out)))]
+    # Before the file is opened: writing a page of the checkout makes it `-dirty`.
+    head = heading(" ".join(command), f"{device.name}, {device.driver}, PyTorch {torch.__version__}")
+    file = options.out.open("w") if options.out else sys.stdout
     print(
-        f"Relative to the same step in f64 on {options.judge}; batch {options.batch}, on {device}, "
-        f"PyTorch {torch.__version__}. Made on {made()}.\n\n"
+        *head,
+        f"\nRelative to the same step in f64 on {options.judge}; batch {options.batch}.\n\n"
         f"| model | image | outputs: wave | {own} | gradients: wave | {own} | weights after a step | fallbacks |\n"
         "|---|---|---|---|---|---|---|---|",
-        file=options.out,
-    )
+        sep="\n", file=file, flush=True,
+    )  # fmt: skip
     names = options.models or models()
     for name, fallbacks, seconds, (out, grad, own_out, own_grad, updated) in judged(names, options):
         right = all(e <= max(options.tolerance, 4 * c) for e, c in [(out, own_out), (grad, own_grad)])
@@ -232,7 +236,7 @@ def main():
         print(
             f"| {name} | {options.size or models()[name][1]} | {out:.1e} | {own_out:.1e} | {grad:.1e} | {own_grad:.1e} "
             f"| {updated:.1e} | {', '.join(sorted(fallbacks)) or 'none'} |",
-            file=options.out, flush=True,
+            file=file, flush=True,
         )  # fmt: skip
         print(f"{name}: {'right' if right else 'WRONG'}, {seconds:.1f} s", file=sys.stderr, flush=True)
     if failed:

@@ -53,13 +53,18 @@ class Readme(unittest.TestCase):
         self.assertLessEqual(len(README.splitlines()), 130)
 
     def test_networks_beside_cuda(self):
-        page = (DOCS / "bench_torch_h200.md").read_text().split("## On an NVIDIA H100")[0]
-        log = {(r[0], r[1]): r for r in rows(page, 8)}
+        text = (DOCS / "logs/bench_torch_h100.txt").read_text()
+        page, other = (DOCS / "bench_torch_h200.md").read_text().split("## On an NVIDIA H100")
+        log, before = ({(r[0], r[1]): r for r in rows(of, 8)} for of in (text, page))
         for name, model in (("ResNet-50", "resnet50"), ("VGG16-BN", "vgg16_bn"), ("MobileNetV2", "mobilenet_v2")):
             expected = [log[model, step][column] for step in ("forward", "train") for column in (2, 4)]
-            row = next(r for r in rows(self.measured, 3) if r[0].startswith(name) and r[1] == "H200")
-            self.assertEqual(numbers(row[2]), expected, name)
-        self.assertIn("Batch 32, 224x224, f32; wave: NVIDIA H200", page)
+            row = next(r for r in rows(self.measured, 3) if r[0].startswith(name) and r[1] == "H100")
+            said = re.sub(r"; on an H200 the day before, ([\d.]+)", "", row[2])
+            self.assertEqual(numbers(said), expected, name)
+            for ratio in re.findall(r"the day before, ([\d.]+)", row[2]):
+                self.assertEqual(ratio, before[model, "forward"][4])
+            self.assertEqual([r[2:] for r in rows(other, 8) if r[0] == model], [log[model, s][2:] for s in ("forward", "train")])
+        self.assertIn("Batch 32, 224x224, f32; wave: NVIDIA H100", text)
 
     def test_convolutions_beside_cudnn(self):
         log = [r for r in rows((DOCS / "bench_h200.md").read_text(), 10) if r[0] == "f32"]
