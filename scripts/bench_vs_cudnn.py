@@ -34,12 +34,14 @@ TITLES = {"best": "graph, better layout", "graph": "graph, NCHW", "last": "graph
 
 
 def commit():
-    """The checkout's commit and its day, `-dirty` where a file differs from it; of a copy without git, `WAVE32_COMMIT`."""
+    """`WAVE32_COMMIT`; else the checkout's commit and its day, `-dirty` where a file differs from it."""
+    if said := os.environ.get("WAVE32_COMMIT"):
+        return said
     try:
         found = subprocess.run([ROOT / "packaging/commit.sh"], capture_output=True, text=True).stdout.strip()
     except OSError:
         found = ""
-    return found or os.environ.get("WAVE32_COMMIT") or "not known"
+    return found or "not known"
 
 
 def made():

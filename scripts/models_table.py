@@ -6,9 +6,10 @@ the same tensor, beside PyTorch's own error in f32, and of operations that fell 
 the CPU, or CUDA with `--judge cuda`, for full sizes (in a second process: torch serves one accelerator each).
 `--out FILE` writes the table to a file. Above it stand command, date, machine and commit.
 
-Outputs are those of the model as it is. For gradients and updated weights its ReLUs are replaced by SiLU: where a
-pre-activation lies within rounding of zero, two right computations disagree about a whole gradient, and in deep
-networks at small batches one always does (PyTorch's CPU disagrees with itself in f64 by 10 % and more).
+Outputs are those of the model as it is. For gradients and updated weights its ReLUs are replaced by SiLU, its max pools by
+average pools: where a pre-activation lies within rounding of zero, or two values of a window of each other, two right
+computations disagree about a whole gradient, and in deep networks at small batches one always does (PyTorch's CPU
+disagrees with itself in f64 by 10 % and more).
 """
 
 import argparse
@@ -40,6 +41,7 @@ class UNet(nn.Module):
             )  # fmt: skip
 
         self.down = nn.ModuleList([block(3, width), block(width, 2 * width), block(2 * width, 4 * width)])
+        self.pool = nn.MaxPool2d(2)
         self.bottom = block(4 * width, 8 * width)
         self.up = nn.ModuleList([nn.ConvTranspose2d(2 * w, w, 2, 2) for w in (4 * width, 2 * width, width)])
         self.join = nn.ModuleList([block(2 * w, w) for w in (4 * width, 2 * width, width)])
@@ -50,7 +52,7 @@ class UNet(nn.Module):
         for block in self.down:
             x = block(x)
             skips.append(x)
-            x = F.max_pool2d(x, 2)
+            x = self.pool(x)
         x = self.bottom(x)
         for up, join, skip in zip(self.up, self.join, reversed(skips)):
             x = join(torch.cat([skip, up(x)], 1))
@@ -101,6 +103,8 @@ def smooth(model):
         for name, child in module.named_children():
             if isinstance(child, (nn.ReLU, nn.ReLU6, nn.Hardswish, nn.Hardsigmoid)):
                 setattr(module, name, nn.Sigmoid() if isinstance(child, nn.Hardsigmoid) else nn.SiLU())
+            if isinstance(child, nn.MaxPool2d):
+                setattr(module, name, nn.AvgPool2d(child.kernel_size, child.stride, child.padding, child.ceil_mode))
     return model
 
 
