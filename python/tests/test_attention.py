@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 MASKS = ["none", "padding", "causal", "per_head", "both"]
@@ -110,3 +111,75 @@ def test_a_mask_that_is_not_checked_is_refused():
     encoder = nn.TransformerEncoder(layer, 1, mask_check=False).eval().to("wave")
     with torch.no_grad(), pytest.raises(NotImplementedError, match="enable_nested_tensor=False"):
         encoder(torch.randn(1, 3, 16, device="wave"), src_key_padding_mask=torch.zeros(1, 3, device="wave").bool())
+
+
+def attended(leaves, heads, mask, causal, grad, device, dtype):
+    """The result and the leaves' gradients; one leaf is queries, keys and values side by side, as vision transformers have it."""
+    inputs = [leaf.to(device, dtype).requires_grad_(leaf.requires_grad) for leaf in leaves]
+    q, k, v = inputs if len(inputs) == 3 else inputs[0].unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+    mask = mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
+    made = F.scaled_dot_product_attention(
+        q, k, v, to_wave(mask) if device == "wave" else mask, is_causal=causal, enable_gqa=True
+    )
+    wanted = [x for x in inputs if x.requires_grad]
+    return [made.detach(), *torch.autograd.grad(made, wanted, grad.to(device, dtype).expand_as(made))]
+
+
+@pytest.mark.parametrize("dtype, bound", [(torch.float32, 3e-6), (torch.float16, 2e-3), (torch.bfloat16, 1.5e-2)])
+def test_gradients(dtype, bound):
+    def heads_behind_rows(*sizes):
+        return torch.randn(sizes[0], sizes[2], sizes[1], sizes[3]).transpose(1, 2)
+
+    n, heads, rows = 2, 4, int(torch.randint(60, 140, ()))
+    shared = [torch.randn(n, h, length, 40) for h, length in ((heads, rows), (2, 77), (2, 77))]
+    behind = [heads_behind_rows(n, heads, rows, size) for size in (24, 24, 160)]
+    repeated = [torch.randn(1, heads, rows, 80).expand(3, -1, -1, -1) for _ in range(3)]
+    some = [x.clone().requires_grad_(wants) for x, wants in zip(behind, (False, True, False))]
+    hidden = torch.rand(rows, 77) < 0.6
+    hidden[3] = False
+    hidden[:, 5] |= hidden.any(1).logical_not() & (torch.arange(rows) != 3)
+    # Leaves, mask, causal, the result's gradient.
+    cases = {
+        "side by side": ([torch.randn(n, rows, 3 * heads * 64)], None, False, torch.randn(n, heads, rows, 64)),
+        "shared, masked": (shared, torch.randn(n, 1, rows, 77), False, torch.randn(n, heads, rows, 40)),
+        "shared, hidden": (shared, hidden, False, torch.randn(n, heads, rows, 40)),
+        "causal, behind rows": (behind, None, True, heads_behind_rows(n, heads, rows, 160)),
+        "repeated": (repeated, None, False, torch.randn(3, heads, rows, 80)),
+        "of keys alone": (some, None, False, torch.randn(n, heads, rows, 160)),
+        "one number": ([torch.randn(1, 2, rows, 128) for _ in range(3)], None, False, torch.randn(())),
+    }
+    torch.wave.reset_fallbacks()
+    for name, (leaves, mask, causal, grad) in cases.items():
+        leaves = [x.to(dtype).detach().requires_grad_(x.requires_grad or name != "of keys alone") for x in leaves]
+        grad, mask = grad.to(dtype), mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
+        found = attended(leaves, heads, mask, causal, grad, "wave", dtype)
+        expected = attended(leaves, heads, mask, causal, grad, "cpu", torch.float64)
+        for one, other in zip(found, expected, strict=True):
+            # A query that sees no key: zeros here, NaN by the CPU's formula.
+            other = other.nan_to_num()
+            error = (one.cpu().double() - other).norm() / other.norm()
+            assert error < bound, f"{name}: {error}"
+    assert torch.wave.fallbacks() == {}
+
+
+def test_gradients_need_no_matrix_of_scores():
+    q, k, v = (torch.randn(1, 4, 1024, 16, device="wave", requires_grad=True) for _ in range(3))
+    torch.wave.reset_peak_memory_stats()
+    before = torch.wave.memory_allocated()
+    F.scaled_dot_product_attention(q, k, v).sum().backward()
+    # The scores have 16 MiB; an operand has 256 KiB.
+    assert torch.wave.max_memory_allocated() - before < 4 << 20
+
+
+def test_gradients_of_gradients():
+    leaves = [torch.randn(2, 2, 5, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    found = []
+    for device, dtype in (("cpu", torch.float64), ("wave", torch.float32)):
+        inputs = [leaf.detach().to(device, dtype).requires_grad_() for leaf in leaves]
+        # Of its fused attention, the CPU has no second derivative.
+        with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
+            made = F.scaled_dot_product_attention(*inputs)
+        grads = torch.autograd.grad(made.square().sum(), inputs, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in grads), inputs))
+    for expected, one in zip(*found):
+        torch.testing.assert_close(one.cpu().double(), expected, rtol=1e-4, atol=1e-4)

@@ -141,7 +141,9 @@ class _Fused(torch.autograd.Function):
     """Attention and its gradients by kernels that never have the matrix of scores."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+    ) -> Tensor:
         out, stats = _launch(query, key, value, mask, causal, scale, True)
         ctx.save_for_backward(query, key, value, mask, out, stats)
         ctx.how = (causal, scale)
