@@ -345,3 +345,13 @@ def test_elementwise(number):
         "like": lambda a, b, c: torch.ones_like(a),
     }.items():
         same(function(x, y, z), function(a, b, c), f"{name} {what}", 1e-2 if name == "types" else 1e-4)
+
+
+def test_patches_are_rearranged_in_few_launches():
+    # Five dimensions that do not merge, as mobile vision transformers have them; kernels address four.
+    x = torch.randn(2, 64, 8, 2, 6, 2)
+    moved = x.to("wave")
+    with torch.wave.profile() as profiler:
+        found = moved.permute(0, 1, 3, 5, 2, 4).contiguous() + 1
+    assert sum(count for _, count, _ in profiler.by_kernel()) <= 3
+    assert torch.equal(found.cpu(), x.permute(0, 1, 3, 5, 2, 4).contiguous() + 1)

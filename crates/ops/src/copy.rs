@@ -42,7 +42,7 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         Kind::Int => kernel::I,
         Kind::Double => kernel::D,
     };
-    let common = Common::new(&[from, to]);
+    let common = Common::new(&[from, to]).with_small_outer(4);
     let sizes = common.sizes4();
     let count: u64 = sizes.iter().product();
     common.outer(4, |offsets| {

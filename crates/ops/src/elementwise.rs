@@ -287,7 +287,7 @@ impl Elementwise {
                 }
             }
         }
-        let common = Common::new(&views.each_ref());
+        let common = Common::new(&views.each_ref()).with_small_outer(4);
         let sizes = common.sizes4();
         let count: u64 = sizes.iter().product();
         let bytes: u64 = views.iter().map(|view| view.dtype.size()).sum();

@@ -59,7 +59,7 @@ fn launch(
         }
     }
     let rows = sides.map(|view| view.select(dim, 0));
-    let common = Common::new(&rows.each_ref());
+    let common = Common::new(&rows.each_ref()).with_small_outer(4);
     let kept = common.sizes4();
     let outs: u64 = kept.iter().product();
     let along = outs == 1 || x.strides()[dim] <= common.strides4(0)[3];

@@ -197,6 +197,19 @@ impl Common {
         common
     }
 
+    /// The same elements in another order of dimensions, in which [`outer`](Self::outer) has the fewest calls: in front of
+    /// the last `inner` dimensions are the smallest. The last dimension stays.
+    pub fn with_small_outer(mut self, inner: usize) -> Self {
+        for front in 0..self.sizes.len().saturating_sub(inner) {
+            let last = self.sizes.len() - 1;
+            if let Some(smallest) = (front..last).min_by_key(|&dim| self.sizes[dim]) {
+                let all = std::iter::once(&mut self.sizes).chain(&mut self.strides);
+                all.for_each(|values| values[front..=smallest].rotate_right(1));
+            }
+        }
+        self
+    }
+
     /// Number of elements.
     pub fn elements(&self) -> u64 {
         self.sizes.iter().product()
@@ -287,6 +300,18 @@ mod tests {
             })
             .unwrap();
         assert_eq!(seen, [0, 1, 2, 1000, 1001, 1002]);
+    }
+
+    #[test]
+    fn the_smallest_dimensions_are_walked() {
+        let patches = view(&[128, 2, 3, 16, 5], &[1100, 500, 3, 31, 1]);
+        let common = Common::new(&[&patches]).with_small_outer(4);
+        assert_eq!(common.sizes, [2, 128, 3, 16, 5]);
+        assert_eq!(common.strides, [[500, 1100, 3, 31, 1]]);
+        let common = Common::new(&[&patches]).with_small_outer(3);
+        assert_eq!(common.sizes, [2, 3, 128, 16, 5]);
+        let four = Common::new(&[&patches]).with_small_outer(5);
+        assert_eq!(four, Common::new(&[&patches]));
     }
 
     #[test]
