@@ -1,8 +1,11 @@
-"""Convolution, batch norm and ReLU in one launch, for inference."""
+"""`wave32.fuse`: for inference convolution, batch norm and ReLU in one launch; in training a batch norm and what follows it in one
+pass each way."""
 
 from __future__ import annotations
 
 import copy
+import operator
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -36,12 +39,157 @@ class ConvReLU(nn.Module):
 
 
 def fuse(model: nn.Module) -> nn.Module:
-    """A copy of `model` for inference: batch norms are folded into the convolutions before them, and ReLUs into those.
+    """A copy of `model` whose results differ by rounding only; `model` must be one that `torch.fx` can trace.
 
-    `model` must be in evaluation mode and one that `torch.fx` can trace; its results change by rounding only.
+    In evaluation mode: batch norms are folded into the convolutions before them, and ReLUs into those. In training mode: a
+    batch norm and its ReLU, ReLU6 or SiLU run in one pass forward and back, ReLU and ReLU6 with an addition before them too.
+    Parameters keep their names. Make the optimizer from the copy's parameters.
     """
-    if model.training:
-        raise ValueError("only a model in evaluation mode can be fused: call .eval() first")
+    return _fused_training(model) if model.training else _fused_inference(model)
+
+
+class _Normed(torch.autograd.Function):
+    """`act(batch_norm(x) + added)` with statistics of the batch. `act`: 0 ReLU, below `most` if that is given, 1 SiLU."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor | None, bias: torch.Tensor | None,
+        mean: torch.Tensor | None, variance: torch.Tensor | None, momentum: float, eps: float, act: int, most: float | None,
+    ) -> torch.Tensor:  # fmt: skip
+        made = torch.ops.wave.batch_norm_act(x, added, weight, bias, mean, variance, momentum, eps, act, most)
+        y, save, coefficients = made
+        # The activation's operand is computed again from x; of a sum the result tells enough.
+        ctx.save_for_backward(x, weight, save, coefficients if added is None else y)
+        ctx.how = (eps, act, most, added is not None)
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, weight, save, kept = ctx.saved_tensors
+        eps, act, most, adds = ctx.how
+        channels = x.shape[1]
+        of_added = None
+        if adds:
+            most = torch.inf if most is None else most
+            of_added = torch.ops.aten.hardtanh_backward(grad, kept, 0.0, most)
+            mean, deviation = save[:channels], save[channels:]
+            dx, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
+                of_added, x, weight, None, None, mean, deviation, True, eps, [True] * 3
+            )
+        else:
+            back = torch.ops.wave.batch_norm_act_backward
+            dx, grads = back(grad.contiguous(), x, weight, save, kept, eps, act, most)
+            of_weight, of_bias = grads[:channels], grads[channels:]
+        needs = ctx.needs_input_grad
+        return dx, of_added, of_weight if needs[2] else None, of_bias if needs[3] else None, *[None] * 6
+
+
+class _WithActivation:
+    """A batch norm that was given an activation. It is one of `_NORMED`, and has the attributes of the class that it had."""
+
+    act: int
+    most: float | None
+
+    def _fits(self, x: torch.Tensor, added: torch.Tensor | None) -> bool:
+        own = [t for t in (self.weight, self.bias, self.running_mean, self.running_var) if t is not None]
+        if not self.training or x.device.type != "wave" or torch.compiler.is_compiling():
+            return False
+        if torch._C._are_functorch_transforms_active() or x.dim() < 2 or not x.is_contiguous():
+            return False
+        if x.dtype not in (torch.float32, torch.float16, torch.bfloat16) or x.numel() <= x.shape[1]:
+            return False
+        if added is not None:
+            alike = added.device == x.device and added.dtype == x.dtype and added.shape == x.shape
+            if self.act or not alike or not added.is_contiguous():
+                return False
+        return all(t.device == x.device and t.dtype == torch.float32 and t.is_contiguous() for t in own)
+
+    def forward(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
+        if self._fits(x, added):
+            momentum = 0.0 if self.momentum is None else self.momentum
+            if self.num_batches_tracked is not None:
+                self.num_batches_tracked.add_(1)
+                if self.momentum is None:
+                    momentum = 1.0 / float(self.num_batches_tracked)
+            own = (self.weight, self.bias, self.running_mean, self.running_var)
+            return _Normed.apply(x, added, *own, momentum, self.eps, self.act, self.most)
+        y = super().forward(x)
+        y = y if added is None else y + added
+        if self.act:
+            return nn.functional.silu(y)
+        return torch.relu(y) if self.most is None else nn.functional.hardtanh(y, 0.0, self.most)
+
+
+class BatchNorm1dActivation(_WithActivation, nn.BatchNorm1d):
+    """See `fuse`."""
+
+
+class BatchNorm2dActivation(_WithActivation, nn.BatchNorm2d):
+    """See `fuse`."""
+
+
+class BatchNorm3dActivation(_WithActivation, nn.BatchNorm3d):
+    """See `fuse`."""
+
+
+_NORMED = {
+    nn.BatchNorm1d: BatchNorm1dActivation, nn.BatchNorm2d: BatchNorm2dActivation, nn.BatchNorm3d: BatchNorm3dActivation,
+}  # fmt: skip
+# Of modules, functions and methods: act and most.
+_RELU, _RELU6, _SILU = (0, None), (0, 6.0), (1, None)
+_ACTIVATIONS = {
+    nn.ReLU: _RELU, nn.ReLU6: _RELU6, nn.SiLU: _SILU, **dict.fromkeys(_RELUS, _RELU), "relu": _RELU, "relu_": _RELU,
+    nn.functional.relu6: _RELU6, nn.functional.silu: _SILU,
+}  # fmt: skip
+_IN_PLACE = (operator.iadd, "add_")
+_SUMS = (operator.add, torch.add, "add", *_IN_PLACE)
+
+
+def _fused_training(model: nn.Module) -> nn.Module:
+    traced = fx.symbolic_trace(copy.deepcopy(model))
+    # What a model decides by its mode is decided while it is traced.
+    if str(traced.graph) != str(fx.symbolic_trace(copy.deepcopy(model).eval()).graph):
+        raise ValueError("the model computes something else in evaluation mode: it cannot be fused for training")
+    modules, graph = dict(traced.named_modules()), traced.graph
+    calls = [node.target for node in graph.nodes if node.op == "call_module"]
+
+    def is_norm(node: Any) -> bool:
+        """A batch norm that nothing else uses, and whose module has no other use."""
+        if not isinstance(node, fx.Node) or node.op != "call_module" or len(node.users) != 1 or len(node.args) != 1:
+            return False
+        return type(modules[node.target]) in _NORMED and calls.count(node.target) == 1
+
+    for node in list(graph.nodes):
+        kind = type(modules[node.target]) if node.op == "call_module" else node.target
+        calls_it = node.op in ("call_module", "call_function", "call_method") and kind in _ACTIVATIONS
+        if not calls_it or not node.args or not isinstance(node.args[0], fx.Node):
+            continue
+        act, most = _ACTIVATIONS[kind]
+        before, others = node.args[0], []
+        norm = before if is_norm(before) else None
+        plain = before.target in _SUMS and len(before.users) == 1 and len(before.args) == 2 and not before.kwargs
+        if norm is None and plain and not act:
+            # What is written in place must be the norm's result, which nothing else sees.
+            candidates = before.args[:1] if before.target in _IN_PLACE else before.args
+            norm = next((arg for arg in candidates if is_norm(arg)), None)
+            others = [arg for arg in before.args if arg is not norm]
+        if norm is None or any(not isinstance(arg, fx.Node) for arg in others) or len(others) > 1:
+            continue
+        module = modules[norm.target]
+        module.__class__, module.act, module.most = _NORMED[type(module)], act, most
+        with graph.inserting_before(node):
+            made = graph.call_module(norm.target, (norm.args[0], *others))
+        node.replace_all_uses_with(made)
+        for gone in (node, before, norm):
+            if gone in graph.nodes and not gone.users:
+                graph.erase_node(gone)
+    traced.delete_all_unused_submodules()
+    traced.recompile()
+    return traced
+
+
+def _fused_inference(model: nn.Module) -> nn.Module:
     traced = fx.symbolic_trace(copy.deepcopy(model))
     modules = dict(traced.named_modules())
 

@@ -2,9 +2,9 @@
 //!
 //! Each channel's sums are split over workgroups and added in a fixed order, so results repeat bit for bit.
 
-use crate::call::{Call, by_float, fit, fit_all, flag, range, read, write};
+use crate::call::{Bound, Call, by_float, fit, fit_all, flag, range, read, write};
 use crate::{ElementType, OpError, Queue, View};
-use wave32_params::{Name, bn_apply, bn_finish, bn_finish_back, bn_sums};
+use wave32_params::{Name, bn_apply, bn_finish, bn_finish_back, bn_sums, norm_act};
 use wave32_solve::Access;
 
 /// Elements that one workgroup sums at least: fewer cost more in launches than they gain in parallelism.
@@ -26,6 +26,40 @@ pub struct BatchNorm<'a> {
     pub momentum: f32,
     /// Added to the variance.
     pub eps: f32,
+}
+
+/// What a batch norm's pass computes behind it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum NormActivation {
+    /// Nothing.
+    #[default]
+    None,
+    /// ReLU, with an upper bound where there is one.
+    Relu(Option<f32>),
+    /// x times its sigmoid.
+    Silu,
+}
+
+impl NormActivation {
+    /// As parameters of the kernels.
+    fn words(self) -> (u32, f32) {
+        match self {
+            Self::None => (norm_act::ACT_NONE, f32::NAN),
+            Self::Relu(most) => (norm_act::ACT_RELU, most.unwrap_or(f32::NAN)),
+            Self::Silu => (norm_act::ACT_SILU, f32::NAN),
+        }
+    }
+}
+
+/// What follows a batch norm in the same pass: `y = activation(norm(x) + added)`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NormChain<'a> {
+    /// Of the sizes and type of x.
+    pub added: Option<&'a View>,
+    /// Behind the sum.
+    pub activation: NormActivation,
+    /// Gets four f32 a channel, for the backward pass of an activation.
+    pub coefficients: Option<&'a View>,
 }
 
 /// The tensor seen as N x C x L.
@@ -59,6 +93,28 @@ fn check(what: &str, view: &View, shape: &Shape) -> Result<(), OpError> {
     Err(OpError::refused("not-a-float-a-channel", detail))
 }
 
+/// A view of the sizes and type of x, contiguous.
+fn check_like(what: &str, view: &View, x: &View) -> Result<(), OpError> {
+    if view.sizes() == x.sizes() && view.dtype == x.dtype && view.is_contiguous() {
+        return Ok(());
+    }
+    Err(OpError::refused("wrong-size", format!("{what}: {:?} for {:?}", view.sizes(), x.sizes())))
+}
+
+/// Four f32 a channel where a range can begin.
+fn check_coefficients(queue: &dyn Queue, view: &View, shape: &Shape) -> Result<(), OpError> {
+    let begins = view.address.is_multiple_of(queue.caps().offset_alignment.max(16));
+    if view.dtype == ElementType::F32
+        && view.elements() == 4 * shape.channels
+        && view.is_contiguous()
+        && begins
+    {
+        return Ok(());
+    }
+    let detail = format!("coefficients of sizes {:?}, {} channels", view.sizes(), shape.channels);
+    Err(OpError::refused("not-a-float-a-channel", detail))
+}
+
 /// Parts that a channel is cut into: enough workgroups to fill the card, none too short.
 fn parts(queue: &dyn Queue, shape: &Shape) -> u64 {
     let caps = queue.caps();
@@ -83,11 +139,15 @@ fn one_of<K>(names: [[Name<K>; 3]; 4], of_dy: bool, vector: u64) -> [Name<K>; 3]
     }
 }
 
-/// Launches the sums; `dy` and `mean` for the backward pass.
+/// The forward pass's activation and coefficients, for the backward pass.
+type Kept<'a> = (NormActivation, &'a View);
+
+/// Launches the sums; `dy`, `mean` and what an activation kept for the backward pass.
 fn sums(
     queue: &mut dyn Queue,
     x: &View,
     dy: Option<(&View, &View)>,
+    kept: Option<Kept<'_>>,
     shape: &Shape,
     parts: u64,
     part: u64,
@@ -106,6 +166,7 @@ fn sums(
     let channels =
         channels.ok_or_else(|| OpError::refused("too-many-channels", format!("{}", shape.channels)))?;
     let reads = if dy.is_some() { 2 } else { 1 };
+    let (act, most) = kept.map_or(NormActivation::None, |kept| kept.0).words();
     Call {
         kernel: variant(names, x.dtype)?,
         params: bn_sums::Params {
@@ -117,12 +178,15 @@ fn sums(
             x_at,
             dy_at,
             mean_at: fit(mean.at())?,
+            act,
+            most,
         },
         buffers: bn_sums::Buffers {
             x: bound,
             dy: bound_dy,
             mean,
             part: range(queue, part, shape.channels * parts * 3, 4, Access::Write)?,
+            kept: kept_range(queue, kept, bound)?,
         },
         flops: 4 * x.elements(),
         bytes: reads * x.elements() * x.dtype.size(),
@@ -130,24 +194,46 @@ fn sums(
     .launch(queue, [columns, channels, 1])
 }
 
+/// Binds what the forward pass kept, or `instead` unused.
+fn kept_range(queue: &dyn Queue, kept: Option<Kept<'_>>, instead: Bound) -> Result<Bound, OpError> {
+    // Its caller has checked that a range can begin there.
+    kept.map_or(Ok(instead.unused()), |(_, coef)| {
+        range(queue, coef.address, coef.elements(), 4, Access::Read)
+    })
+}
+
+/// The elementwise part of either pass.
+#[derive(Clone, Copy)]
+enum Apply<'a> {
+    Forward(NormChain<'a>),
+    Back(&'a View, Option<Kept<'a>>),
+}
+
 fn apply(
     queue: &mut dyn Queue,
     x: &View,
-    dy: Option<&View>,
+    how: Apply<'_>,
     coef: u64,
     out: &View,
     shape: &Shape,
 ) -> Result<(), OpError> {
     let bound = read(queue, x)?;
+    let (dy, kept, activation) = match how {
+        Apply::Forward(chain) => (chain.added, None, chain.activation),
+        Apply::Back(dy, kept) => (Some(dy), kept, kept.map_or(NormActivation::None, |kept| kept.0)),
+    };
     let buffers = bn_apply::Buffers {
         x: bound,
         dy: dy.map_or(Ok(bound.unused()), |dy| read(queue, dy))?,
         coef: range(queue, coef, shape.channels * 4, 4, Access::Read)?,
         dst: write(queue, out)?,
+        kept: kept_range(queue, kept, bound)?,
     };
+    let is_back = matches!(how, Apply::Back(..));
+    let (act, most) = activation.words();
     let ats = [buffers.x, buffers.dy, buffers.dst].map(|bound| bound.at());
     let vec = vector(shape, &ats);
-    let names = one_of([bn_apply::X1, bn_apply::X4, bn_apply::DY1, bn_apply::DY4], dy.is_some(), vec);
+    let names = one_of([bn_apply::X1, bn_apply::X4, bn_apply::DY1, bn_apply::DY4], is_back, vec);
     let [x_at, dy_at, out_at] = fit_all(ats.map(|at| at / vec))?;
     let count = x.elements() / vec;
     Call {
@@ -159,6 +245,9 @@ fn apply(
             x_at,
             dy_at,
             out_at,
+            flags: flag(!is_back && dy.is_some(), bn_apply::FLAG_ADD),
+            act,
+            most,
         },
         buffers,
         flops: 3 * x.elements(),
@@ -179,6 +268,21 @@ pub fn batch_norm(
     y: &View,
     save: &View,
 ) -> Result<(), OpError> {
+    batch_norm_chain(queue, x, norm, &NormChain::default(), y, save)
+}
+
+/// The same with what follows it.
+///
+/// # Errors
+/// As [`batch_norm`].
+pub fn batch_norm_chain(
+    queue: &mut dyn Queue,
+    x: &View,
+    norm: &BatchNorm<'_>,
+    chain: &NormChain<'_>,
+    y: &View,
+    save: &View,
+) -> Result<(), OpError> {
     let shape = shape(x)?;
     variant(bn_sums::X1, x.dtype)?;
     if y.sizes() != x.sizes()
@@ -187,6 +291,12 @@ pub fn batch_norm(
         || save.elements() != 2 * shape.channels
     {
         return Err(OpError::refused("wrong-size", format!("{:?} to {:?}", x.sizes(), y.sizes())));
+    }
+    if let Some(added) = chain.added {
+        check_like("what is added", added, x)?;
+    }
+    if let Some(coefficients) = chain.coefficients {
+        check_coefficients(queue, coefficients, &shape)?;
     }
     let mut flags = flag(norm.training, bn_finish::FLAG_BATCH);
     for (bit, what, view) in [
@@ -205,10 +315,11 @@ pub fn batch_norm(
     }
     let parts = if norm.training { parts(queue, &shape) } else { 1 };
     let scratch = queue.alloc((shape.channels * (parts * 3 + 4)) * 4 + 16)?;
-    let (coef, part) = (scratch, scratch + shape.channels * 16);
+    let part = scratch + shape.channels * 16;
+    let coef = chain.coefficients.map_or(scratch, |view| view.address);
     let run = (|| {
         if norm.training {
-            sums(queue, x, None, &shape, parts, part)?;
+            sums(queue, x, None, None, &shape, parts, part)?;
         }
         let n = shape.count as f64;
         let part = range(queue, part, shape.channels * parts * 3, 4, Access::Read)?;
@@ -246,14 +357,15 @@ pub fn batch_norm(
             bytes: shape.channels * (parts * 12 + 40),
         }
         .launch_items(queue, shape.channels, 64)?;
-        apply(queue, x, None, coef, y, &shape)
+        apply(queue, x, Apply::Forward(*chain), coef, y, &shape)
     })();
     queue.retire(scratch);
     run
 }
 
 /// Gradients of [`batch_norm`]: of x to `dx`, where wanted, and of gamma and beta to `grads` (C f32 each). `mean` and
-/// `invstd` are what the forward pass saved, or, in evaluation, the running mean and variance.
+/// `invstd` are what the forward pass saved, or, in evaluation, the running mean and variance. `kept`: the activation behind
+/// it, with nothing added in between, and the coefficients of [`batch_norm_chain`]; `dy` is then that of its result.
 ///
 /// # Errors
 /// As [`batch_norm`].
@@ -265,16 +377,14 @@ pub fn batch_norm_backward(
     (mean, invstd): (&View, &View),
     gamma: Option<&View>,
     (training, eps): (bool, f32),
+    kept: Option<(NormActivation, &View)>,
     dx: Option<&View>,
     grads: &View,
 ) -> Result<(), OpError> {
     let shape = shape(x)?;
-    let ranges = [Some(dy), dx];
-    for view in ranges.into_iter().flatten() {
-        if view.sizes() != x.sizes() || view.dtype != x.dtype || !view.is_contiguous() {
-            return Err(OpError::refused("wrong-size", format!("{:?} and {:?}", x.sizes(), view.sizes())));
-        }
-    }
+    check_like("the result's gradient", dy, x)?;
+    dx.map_or(Ok(()), |dx| check_like("the gradient", dx, x))?;
+    kept.map_or(Ok(()), |(_, coefficients)| check_coefficients(queue, coefficients, &shape))?;
     for (what, view) in [("mean", Some(mean)), ("variance", Some(invstd)), ("gamma", gamma)] {
         if let Some(view) = view {
             check(what, view, &shape)?;
@@ -284,7 +394,7 @@ pub fn batch_norm_backward(
     let scratch = queue.alloc((shape.channels * (parts * 3 + 4)) * 4 + 16)?;
     let (coef, part) = (scratch, scratch + shape.channels * 16);
     let run = (|| {
-        sums(queue, x, Some((dy, mean)), &shape, parts, part)?;
+        sums(queue, x, Some((dy, mean)), kept, &shape, parts, part)?;
         let part = range(queue, part, shape.channels * parts * 3, 4, Access::Read)?;
         let buffers = bn_finish_back::Buffers {
             part,
@@ -313,7 +423,7 @@ pub fn batch_norm_backward(
         }
         .launch_items(queue, shape.channels, 64)?;
         match dx {
-            Some(dx) => apply(queue, x, Some(dy), coef, dx, &shape),
+            Some(dx) => apply(queue, x, Apply::Back(dy, kept), coef, dx, &shape),
             None => Ok(()),
         }
     })();

@@ -40,7 +40,9 @@ pub mod upsample;
 mod view;
 
 pub use attention::{Attended, Attention, attention, attention_back};
-pub use batch_norm::{BatchNorm, batch_norm, batch_norm_backward};
+pub use batch_norm::{
+    BatchNorm, NormActivation, NormChain, batch_norm, batch_norm_backward, batch_norm_chain,
+};
 pub use chain::{ConvChain, ConvOperands, PostOp};
 pub use convolution::{Planner, PricedPlan, storage};
 pub use copy::copy;

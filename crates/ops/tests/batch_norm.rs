@@ -4,7 +4,10 @@ mod common;
 
 use common::{close, get, put_plain, random, room, stream, values};
 use rand::Rng;
-use wave32_ops::{BatchNorm, ElementType, View, batch_norm, batch_norm_backward};
+use wave32_ops::{
+    BatchNorm, ElementType, NormActivation, NormChain, View, batch_norm, batch_norm_backward,
+    batch_norm_chain,
+};
 
 /// Mean and variance of each channel of N x C x L.
 fn statistics(x: &[f64], (n, c, l): (usize, usize, usize)) -> (Vec<f64>, Vec<f64>) {
@@ -96,6 +99,7 @@ fn forward_and_backward_match_f64() {
             stats,
             gamma_view,
             (training, eps as f32),
+            None,
             Some(&vdx),
             &grads,
         )
@@ -117,5 +121,108 @@ fn forward_and_backward_match_f64() {
         close(&get(&mut stream, &vdx), &dx, loose, &format!("dx {what}"));
         let expected: Vec<f64> = dgamma.into_iter().chain(dbeta).collect();
         close(&get(&mut stream, &grads), &expected, tolerance.max(2e-5), &format!("grads {what}"));
+    }
+}
+
+/// An activation and its derivative.
+fn activated(activation: NormActivation, v: f64) -> (f64, f64) {
+    let f = 1.0 / (1.0 + (-v).exp());
+    match activation {
+        NormActivation::None => (v, 1.0),
+        NormActivation::Silu => (v * f, f * (1.0 + v * (1.0 - f))),
+        NormActivation::Relu(most) => {
+            let most = most.map_or(f64::INFINITY, f64::from);
+            (v.clamp(0.0, most), if v > 0.0 && v < most { 1.0 } else { 0.0 })
+        }
+    }
+}
+
+#[test]
+fn what_follows_is_in_the_same_pass() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let relu = NormActivation::Relu;
+    for (sizes, dtype, activation, adds) in [
+        ([3u64, 5, 7, 4], ElementType::F32, relu(None), false),
+        ([2, 3, 11, 13], ElementType::F32, relu(None), true),
+        ([3, 5, 7, 4], ElementType::F32, relu(Some(0.75)), true),
+        ([2, 3, 11, 13], ElementType::F32, relu(Some(1.5)), false),
+        ([2, 9, 40, 30], ElementType::F32, NormActivation::Silu, false),
+        ([3, 4, 5, 3], ElementType::F32, NormActivation::Silu, true),
+        ([3, 4, 5, 4], ElementType::F32, NormActivation::None, true),
+        ([3, 4, 8, 8], ElementType::F16, relu(None), true),
+        ([3, 4, 5, 3], ElementType::F16, NormActivation::Silu, false),
+        ([3, 4, 5, 3], ElementType::BF16, relu(None), false),
+        ([3, 4, 8, 8], ElementType::BF16, relu(Some(6.0)), false),
+    ] {
+        let what = format!("{sizes:?} {dtype:?} {activation:?} adds {adds}, seed {seed}");
+        let tolerance: f64 = if dtype == ElementType::F32 { 1e-5 } else { 2e-2 };
+        let (n, c, l) = (sizes[0] as usize, sizes[1] as usize, (sizes[2] * sizes[3]) as usize);
+        let all = (n * c * l) as u64;
+        let [x, z, mut dy] = [1.0, 1.0, 2.0].map(|range| values(&mut random, dtype, all, range));
+        let [gamma, beta] = [2.0, 1.0].map(|range| values(&mut random, ElementType::F32, c as u64, range));
+        let eps = 1e-5;
+        let (mean, var) = statistics(&x, (n, c, l));
+        let channel_of = |i: usize| i / l % c;
+        let invstd = |k: usize| 1.0 / (var[k] + eps).sqrt();
+        let hat = |i: usize| (x[i] - mean[channel_of(i)]) * invstd(channel_of(i));
+        let before: Vec<f64> = (0..x.len())
+            .map(|i| hat(i) * gamma[channel_of(i)] + beta[channel_of(i)] + if adds { z[i] } else { 0.0 })
+            .collect();
+        let y: Vec<f64> = before.iter().map(|&v| activated(activation, v).0).collect();
+        let channels = [c as u64];
+        let [vx, vz] = [&x, &z].map(|data| put_plain(&mut stream, dtype, &sizes, data));
+        let [vg, vb] = [&gamma, &beta].map(|v| put_plain(&mut stream, ElementType::F32, &channels, v));
+        let (vy, vdx) = (room(&mut stream, dtype, &sizes), room(&mut stream, dtype, &sizes));
+        let save = room(&mut stream, ElementType::F32, &[2 * c as u64]);
+        let coefficients = room(&mut stream, ElementType::F32, &[4 * c as u64]);
+        let grads = room(&mut stream, ElementType::F32, &[2 * c as u64]);
+        let norm = BatchNorm {
+            gamma: Some(&vg),
+            beta: Some(&vb),
+            running: None,
+            training: true,
+            momentum: 0.1,
+            eps: eps as f32,
+        };
+        let chain = NormChain { added: adds.then_some(&vz), activation, coefficients: Some(&coefficients) };
+        batch_norm_chain(&mut stream, &vx, &norm, &chain, &vy, &save).unwrap();
+        close(&get(&mut stream, &vy), &y, tolerance, &what);
+        if adds {
+            continue;
+        }
+        // Rounding decides about the gradient next to a kink.
+        let kinks = match activation {
+            NormActivation::Relu(most) => vec![0.0, most.map_or(0.0, f64::from)],
+            _ => vec![],
+        };
+        for (d, v) in dy.iter_mut().zip(&before) {
+            if kinks.iter().any(|kink| (v - kink).abs() < 1e-3) {
+                *d = 0.0;
+            }
+        }
+        let vdy = put_plain(&mut stream, dtype, &sizes, &dy);
+        let half = |at: u64| View::contiguous(save.address + at * 4, ElementType::F32, &channels).unwrap();
+        let stats = (&half(0), &half(c as u64));
+        let kept = Some((activation, &coefficients));
+        let mode = (true, eps as f32);
+        batch_norm_backward(&mut stream, &vx, &vdy, stats, Some(&vg), mode, kept, Some(&vdx), &grads)
+            .unwrap();
+        let inner: Vec<f64> = dy.iter().zip(&before).map(|(d, &v)| d * activated(activation, v).1).collect();
+        let (mut dgamma, mut dbeta) = (vec![0.0; c], vec![0.0; c]);
+        for i in 0..x.len() {
+            dgamma[channel_of(i)] += inner[i] * hat(i);
+            dbeta[channel_of(i)] += inner[i];
+        }
+        let count = (n * l) as f64;
+        let dx: Vec<f64> = (0..x.len())
+            .map(|i| {
+                let k = channel_of(i);
+                gamma[k] * invstd(k) * (inner[i] - (dbeta[k] + hat(i) * dgamma[k]) / count)
+            })
+            .collect();
+        close(&get(&mut stream, &vdx), &dx, 2.0 * tolerance, &format!("dx {what}"));
+        let expected: Vec<f64> = dgamma.into_iter().chain(dbeta).collect();
+        close(&get(&mut stream, &grads), &expected, 2.0 * tolerance, &format!("grads {what}"));
     }
 }

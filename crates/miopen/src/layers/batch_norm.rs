@@ -278,7 +278,17 @@ impl Layer {
             let (mean, inverse, gamma) = (of(&mean)?, of(&inverse)?, of(scale)?);
             let how = (true, self.epsilon as f32);
             let saved = (&mean, &inverse);
-            wave32_ops::batch_norm_backward(steps.queue, x, dy, saved, Some(&gamma), how, Some(dx), &grads)?;
+            wave32_ops::batch_norm_backward(
+                steps.queue,
+                x,
+                dy,
+                saved,
+                Some(&gamma),
+                how,
+                None,
+                Some(dx),
+                &grads,
+            )?;
             for (at, to) in [dscale, dbias].into_iter().enumerate() {
                 let from =
                     View::contiguous(grads.select(0, at as u64).address, ElementType::F32, &self.kept)?;

@@ -6,7 +6,9 @@ use crate::runtime::bridge::{run, view};
 use crate::tensors::copies::contiguous;
 use crate::tensors::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
 use crate::tensors::tensor::Tensor;
-use wave32_ops::{BatchNorm, View, batch_norm, batch_norm_backward};
+use wave32_ops::{
+    BatchNorm, NormActivation, NormChain, View, batch_norm, batch_norm_backward, batch_norm_chain,
+};
 use wave32_torch_logic::ScalarType;
 
 /// The kernels of this file.
@@ -16,6 +18,94 @@ pub const OPS: &[Registration] = crate::ops! {
     "_native_batch_norm_legit.no_stats" => no_stats,
     "native_batch_norm_backward" => backward,
 };
+
+/// Schemas of what `python/wave32/_fuse.py` calls. `act`: 0 ReLU, 1 SiLU; `most`: ReLU's upper bound.
+pub const SCHEMAS: &[&str] = &[
+    "batch_norm_act(Tensor x, Tensor? added, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, Tensor(b!)? running_var, \
+     float momentum, float eps, int act, float? most) -> (Tensor, Tensor, Tensor)",
+    "batch_norm_act_backward(Tensor grad, Tensor x, Tensor? weight, Tensor save, Tensor coefficients, float eps, int act, \
+     float? most) -> (Tensor, Tensor)",
+];
+
+/// Kernels of those.
+pub const OWN: &[Registration] = crate::ops! {
+    "batch_norm_act" => with_activation,
+    "batch_norm_act_backward" => with_activation_backward,
+};
+
+fn activation(act: i64, most: Option<f64>) -> Result<NormActivation, Error> {
+    match act {
+        0 => Ok(NormActivation::Relu(most.map(|most| most as f32))),
+        1 => Ok(NormActivation::Silu),
+        _ => Err(Error::NoKernel(format!("activation {act} behind a batch norm"))),
+    }
+}
+
+fn channels_of(x: &Tensor) -> Result<i64, Error> {
+    let channels = x.sizes().get(1).copied();
+    channels.ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))
+}
+
+/// The result, mean and 1 / deviation, and what the backward pass needs of the activation.
+#[allow(clippy::too_many_arguments)] // the schema's
+fn with_activation(
+    x: &Tensor,
+    added: Option<&Tensor>,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    momentum: f64,
+    eps: f64,
+    act: i64,
+    most: Option<f64>,
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    let channels = channels_of(x)?;
+    let y = Tensor::empty(&x.sizes(), x.dtype()?)?;
+    let save = Tensor::empty(&[2 * channels], ScalarType::F32)?;
+    let coefficients = Tensor::empty(&[4 * channels], ScalarType::F32)?;
+    let (xv, yv, sv, cv) = (view(x)?, view(&y)?, view(&save)?, view(&coefficients)?);
+    let given = [added, weight, bias, running_mean, running_var].map(|tensor| tensor.map(view).transpose());
+    let [added, gamma, beta, mean, variance] = given;
+    let (added, gamma, beta, mean, variance) = (added?, gamma?, beta?, mean?, variance?);
+    let norm = BatchNorm {
+        gamma: gamma.as_ref(),
+        beta: beta.as_ref(),
+        running: mean.as_ref().zip(variance.as_ref()),
+        training: true,
+        momentum: momentum as f32,
+        eps: eps as f32,
+    };
+    let chain =
+        NormChain { added: added.as_ref(), activation: activation(act, most)?, coefficients: Some(&cv) };
+    run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
+    Ok((y, save, coefficients))
+}
+
+/// The gradient of x, and those of weight and bias in one tensor. Nothing was added.
+#[allow(clippy::too_many_arguments)] // the schema's
+fn with_activation_backward(
+    grad: &Tensor,
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    save: &Tensor,
+    coefficients: &Tensor,
+    eps: f64,
+    act: i64,
+    most: Option<f64>,
+) -> Result<(Tensor, Tensor), Error> {
+    let dx = Tensor::empty(&x.sizes(), x.dtype()?)?;
+    let grads = Tensor::empty(&[2 * channels_of(x)?], ScalarType::F32)?;
+    let (mean, invstd) = (view(&half_of(save, 0)?)?, view(&half_of(save, 1)?)?);
+    let (xv, dyv, cv, dxv, to) = (view(x)?, view(grad)?, view(coefficients)?, view(&dx)?, view(&grads)?);
+    let gamma = weight.map(view).transpose()?;
+    let kept = Some((activation(act, most)?, &cv));
+    let mode = (true, eps as f32);
+    run(|queue| {
+        batch_norm_backward(queue, &xv, &dyv, (&mean, &invstd), gamma.as_ref(), mode, kept, Some(&dxv), &to)
+    })?;
+    Ok((dx, grads))
+}
 
 /// A parameter or statistic as contiguous f32, kept alive by the tensor.
 fn float(tensor: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
@@ -50,10 +140,7 @@ fn native_batch_norm(
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let dtype = input.dtype()?;
-    let channels = *input
-        .sizes()
-        .get(1)
-        .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
+    let channels = channels_of(input)?;
     let x = contiguous(input)?;
     let y = Tensor::empty(&input.sizes(), dtype)?;
     let save = Tensor::empty(&[2 * channels], ScalarType::F32)?;
@@ -131,10 +218,7 @@ fn backward(
     mask: &[bool],
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let wanted = |index: usize| mask.get(index).copied().unwrap_or(false);
-    let channels = *input
-        .sizes()
-        .get(1)
-        .ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))?;
+    let channels = channels_of(input)?;
     let (x, dy) = (contiguous(input)?, contiguous(grad)?);
     let gamma = float(weight)?;
     let statistics = if training { (save_mean, save_invstd) } else { (running_mean, running_var) };
@@ -151,7 +235,7 @@ fn backward(
         let to = view(&grads)?;
         run(|queue| {
             let mode = (training, eps as f32);
-            batch_norm_backward(queue, &xv, &dyv, (&mv, &iv), gv.as_ref(), mode, dxv.as_ref(), &to)
+            batch_norm_backward(queue, &xv, &dyv, (&mv, &iv), gv.as_ref(), mode, None, dxv.as_ref(), &to)
         })?;
     }
     let part = |index: i64| -> Result<Tensor, Error> {
