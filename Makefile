@@ -199,7 +199,7 @@ model-ggml: vgpu-host
 		llama.cpp-tests libggml0-backend-vulkan mesa-vulkan-drivers
 	python3 scripts/model_ggml.py --launcher $(VGPU)/wave32-vgpu --sid $(VGPU)/foreign/sid --out docs/model_ggml.md
 
-# Whole networks, modelled, on RADV on it: docs/model_networks.md. About 45 minutes.
+# Whole networks, modelled, on RADV on it: docs/model_networks.md. About 30 minutes.
 model-networks: vgpu-host
 	cargo build --release --package wave32-torch
 	cp --remove-destination $(TARGET)/release/lib_native.so python/wave32/_native.abi3.so

@@ -131,11 +131,11 @@ def modelled(launcher, card, work):
     return told | {"times": [told["ms"] * ends[end] / middle for end in ("low", "high")]}
 
 
-def page(found, cards, run):
+def page(found, cards, works, run):
     """The page of what is known so far."""
     real = measured()
     lines, missing = [], []
-    for work in WORK:
+    for work in works:
         name, batch, step, dtype = work
         cells = []
         for card in cards:
@@ -171,15 +171,17 @@ def main():
     parser.add_argument("--launcher", required=True, help="wave32-vgpu")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="Markdown file")
     parser.add_argument("--cards", nargs="+", choices=CARDS, default=list(CARDS))
+    parser.add_argument("--only", default="", help="rows that begin so: 'vgg16 12 training'")
     args = parser.parse_args()
+    works = [work for work in WORK if " ".join(map(str, work)).startswith(args.only)]
     # Before the page is written: that makes the checkout `-dirty`.
     run = heading("scripts/model_networks.py", "the virtual cards; {device}, Python " + platform.python_version())
     found = {}
-    for work in WORK:
+    for work in works:
         for card in args.cards:
             found[work, card] = told = modelled(args.launcher, card, work)
             print(*work, card, told if isinstance(told, str) else told["times"], file=sys.stderr, flush=True)
-            args.out.write_text(page(found, args.cards, run), encoding="utf-8")
+            args.out.write_text(page(found, args.cards, works, run), encoding="utf-8")
 
 
 if __name__ == "__main__":
