@@ -15,7 +15,7 @@ mod tuned;
 pub use candidates::candidates;
 pub use caps::{Compiler, DeviceCaps, usual_boards};
 pub use hazards::{Access, Hazards};
-pub use model::cost;
+pub use model::{SCALAR_EFFICIENCY, cost};
 pub use plan::{Binding, HasRoles, Launch, Model, Plan, Prepared, Role};
 pub use policy::{Fp16Accumulation, Policy};
 pub use solvers::{matmul_solvers, solvers, too_large};

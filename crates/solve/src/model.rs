@@ -116,7 +116,7 @@ pub fn at_rate(variant: &Variant, multiply_adds: f64) -> Model {
 }
 
 /// FMAs a clock that threads which make their results alone reach of the peak: loads, bounds and addresses take the rest.
-const SCALAR_EFFICIENCY: f64 = 0.12;
+pub const SCALAR_EFFICIENCY: f64 = 0.12;
 
 /// Seconds for multiply-adds spread over `threads`, and `bytes` through memory.
 fn scalar_seconds(multiply_adds: f64, threads: f64, bytes: u64, caps: &DeviceCaps) -> f64 {

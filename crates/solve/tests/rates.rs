@@ -41,3 +41,45 @@ fn every_variant_that_may_be_chosen_has_rates_for_both_compilers() {
     }
     assert!(missing.is_empty(), "rates.tsv lacks {missing:?}: `make rates` (docs/model.md)");
 }
+
+/// Large layers: far from what was simulated for the table.
+const LARGE: [&str; 5] = [
+    "conv -n 12 -c 64 -H 224 -W 224 -k 64 -y 3 -x 3 -p 1 -q 1 -F 7",
+    "conv -n 12 -c 64 -H 112 -W 112 -k 128 -y 3 -x 3 -p 1 -q 1 -F 7",
+    "conv -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 7",
+    "conv -n 2 -c 64 -H 512 -W 512 -k 64 -y 3 -x 3 -p 1 -q 1 -F 7",
+    "conv -n 4 -c 128 -H 256 -W 256 -k 96 -y 5 -x 5 -p 2 -q 2 -F 7",
+];
+
+#[test]
+fn no_launch_is_priced_below_its_arithmetic() {
+    for line in LINES.iter().chain(&LARGE) {
+        for problem in parse_line(&format!("MIOpenDriver {line}")).unwrap() {
+            for dtype in DType::ALL {
+                let problem = problem.with_dtype(dtype).unwrap();
+                for compiler in [Compiler::Aco, Compiler::Llvm] {
+                    let caps = DeviceCaps { compiler, ..DeviceCaps::of(usual_boards()[1]) };
+                    let lanes = f64::from(caps.compute_units) * f64::from(caps.fma_per_clock);
+                    let peak = lanes * f64::from(caps.clock_mhz) * 1e6;
+                    for found in candidates(&problem, &caps, &Policy::default()) {
+                        // Two to an instruction in f16 at most.
+                        let packed = if found.plan.launches.iter().any(|l| l.kernel.contains("_h")) {
+                            2.0
+                        } else {
+                            1.0
+                        };
+                        let multiply_adds: u64 = found.plan.launches.iter().map(|l| l.flops / 2).sum();
+                        let floor = multiply_adds as f64 / (peak * packed);
+                        let kernels: Vec<&str> = found.plan.launches.iter().map(|l| &*l.kernel).collect();
+                        assert!(
+                            found.cost >= 0.9 * floor,
+                            "{line} {dtype:?} {compiler:?} {kernels:?}: {:.0} us, its arithmetic takes {:.0}",
+                            found.cost * 1e6,
+                            floor * 1e6
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -6,8 +6,8 @@ use crate::times::{Asked, Times, Told};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use wave32_params::variants;
-use wave32_solve::DeviceCaps;
 use wave32_solve::rates::{Rates, Shape};
+use wave32_solve::{DeviceCaps, Launch, Model, SCALAR_EFFICIENCY};
 
 const HEAD: &str = "\
 # How long workgroups of each kernel variant take on RDNA1, modelled from the code that runs: `make rates` writes this file.
@@ -42,7 +42,8 @@ pub fn main(options: &Options) -> Result<(), String> {
                 continue;
             };
             held.entry(variant.clone()).or_insert(resident);
-            let (rates, residuals) = fit(&told, resident as u32, peak(variant), &caps)?;
+            let bounds = bounds(variant, asked.first().map(|one| &one.launch));
+            let (rates, residuals) = fit(&told, resident as u32, bounds, &caps)?;
             let worst = residuals.iter().map(|r| r.abs()).fold(0.0, f64::max);
             let mean = (residuals.iter().map(|r| r * r).sum::<f64>() / residuals.len() as f64).sqrt();
             eprintln!("{name} {variant:<28} {} launches, error {mean:.3}, worst {worst:.3}", told.len());
@@ -71,14 +72,44 @@ pub fn main(options: &Options) -> Result<(), String> {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Clocks of a WGP for a step of a tile's reduction at the peak rate; none for what is no tile.
-fn peak(variant: &str) -> Option<f64> {
-    let variant =
-        variants::find(variant).filter(|v| ["BM", "BN", "BK"].iter().all(|d| v.defines.contains_key(*d)))?;
-    // Two multiply-adds an instruction where f16 is packed.
-    let packed = if variant.defines.contains_key("HALF") { 2.0 } else { 1.0 };
-    Some((variant.define("BM") * variant.define("BN")) as f64 / 128.0 / packed)
+/// What is known of a WGP's clocks for a unit of work before anything is simulated.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    /// Multiply-adds at their peak rate: none is faster.
+    least: f64,
+    /// What is usual, and how much that says.
+    usual: f64,
+    weight: f64,
+    /// How much it says that alone and busy are not orders of magnitude apart.
+    near: f64,
 }
+
+/// A step of a tile's reduction, or what counts as a multiply-add elsewhere; none for what moves bytes alone.
+fn bounds(variant: &str, launch: Option<&Launch>) -> Option<Bounds> {
+    let variant = variants::find(variant)?;
+    // Multiply-adds that a WGP starts in a clock; two in an instruction where f16 is packed.
+    let packed = if variant.defines.contains_key("HALF") { 2.0 } else { 1.0 };
+    let peak = 128.0 * packed;
+    match launch?.model {
+        Model::Tiles { .. } => {
+            let least = (variant.define("BM") * variant.define("BN")) as f64 / peak;
+            // Most reach three quarters.
+            Some(Bounds { least, usual: least / 0.75, weight: 0.02, near: NEAR })
+        }
+        Model::Scalar { .. } => {
+            // Weighed so that a multiply-add at the variant's rate (EFF) counts as one at `SCALAR_EFFICIENCY`.
+            let own = variant.defines.get("EFF").map_or(SCALAR_EFFICIENCY, |&eff| eff as f64 / 100.0);
+            let least = own / SCALAR_EFFICIENCY / peak;
+            // Rates are of an H200; more waves on RDNA1 wait for less. Launches of much work are too long to simulate.
+            let usual = 0.5 / SCALAR_EFFICIENCY / peak;
+            Some(Bounds { least, usual, weight: 0.1, near: 10.0 * NEAR })
+        }
+        Model::Rows { .. } | Model::Stream { .. } => None,
+    }
+}
+
+/// What is said of [`Bounds::near`] where launches say enough themselves.
+const NEAR: f64 = 0.002;
 
 /// Four digits.
 fn rounded(value: f64) -> String {
@@ -90,7 +121,7 @@ fn rounded(value: f64) -> String {
 fn fit(
     told: &[(Shape, Told)],
     resident: u32,
-    peak: Option<f64>,
+    bounds: Option<Bounds>,
     caps: &DeviceCaps,
 ) -> Result<(Rates, Vec<f64>), String> {
     let of = |p: &[f64; 4]| {
@@ -100,17 +131,16 @@ fn fit(
     let residuals = |rates: &Rates| -> Vec<f64> {
         told.iter().map(|(shape, told)| (shape.seconds(rates, caps.clock_mhz) / told.seconds).ln()).collect()
     };
-    // What no launch says something about: alone and busy are not orders of magnitude apart.
+    // What no launch says something about.
     let usual = (f64::from(resident).min(4.0)).ln();
     let loss = |p: &[f64; 4]| {
         let near = [(p[0] - p[2] - usual) / 3.0, (p[1] - p[3] - usual) / 3.0];
-        // No tile is faster than its multiply-adds at their peak rate; most reach three quarters of it.
-        let rate = peak.map_or(0.0, |peak| {
-            let below = (peak.ln() - p[3]).max(peak.ln() - p[1]).max(0.0);
-            10.0 * below * below + 0.02 * (p[3] - (peak / 0.75).ln()).powi(2)
+        let rate = bounds.map_or(0.0, |Bounds { least, usual, weight, .. }| {
+            let below = (least.ln() - p[3]).max(least.ln() - p[1]).max(0.0);
+            10.0 * below * below + weight * (p[3] - usual.ln()).powi(2)
         });
         rate + residuals(&of(p)).iter().map(|r| r * r).sum::<f64>()
-            + 0.002 * near.iter().map(|n| n * n).sum::<f64>()
+            + bounds.map_or(NEAR, |bounds| bounds.near) * near.iter().map(|n| n * n).sum::<f64>()
     };
     let clock = f64::from(caps.clock_mhz) * 1e6;
     let mean = |of: &dyn Fn(&(Shape, Told)) -> f64| {
