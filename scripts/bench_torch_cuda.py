@@ -2,7 +2,7 @@
 """Images a second of the wave device beside PyTorch's CUDA device (eager, TF32 off) on one GPU in one run.
 
 Forward (eval, no gradients) and a training step (SGD with momentum) of torchvision models at full size. Also the
-results of one forward and backward pass against CUDA's, the CPU time that an operation takes to launch, and the share
+same of wave with the model of `wave32.fuse`, the results of one forward and backward pass against CUDA's, the CPU time that an operation takes to launch, and the share
 of a training step in which wave's GPU idles. Prints Markdown. Each device has a process of its own, one after the
 other: torch cannot serve CUDA and an out-of-tree device in one process.
 """
@@ -84,7 +84,7 @@ def measure(device, options):
     import torchvision.models as tv
 
     if device == "wave":
-        import wave32  # noqa: F401
+        import wave32
     if device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
@@ -115,8 +115,15 @@ def measure(device, options):
             figures["fallbacks"] = dict(torch.wave.fallbacks())
             if options.profile:
                 print(profiler.table(rows=15), file=sys.stderr, flush=True)
+            fused = wave32.fuse(copy.deepcopy(model))
+            figures["train, wave32.fuse"] = options.batch / timed(device, trainer(fused, x, y), options.seconds)
+            del fused
         model.eval()
         with torch.no_grad():
+            if device == "wave":
+                fused = wave32.fuse(model)
+                figures["forward, wave32.fuse"] = options.batch / timed(device, functools.partial(fused, x), options.seconds)
+                del fused
             figures["forward"] = options.batch / timed(device, functools.partial(model, x), options.seconds)
         found[name] = figures
         print(f"{device} {name}: {figures}", file=sys.stderr, flush=True)
@@ -167,11 +174,13 @@ def main():
                 ((a - b).abs().max() / max(b.abs().max().item(), 1e-3 * scale)).item() for a, b in zip(grads, grads2)
             ),
         }
-        for kind in ("forward", "train"):
-            a, b = wave[name][kind], peer[name][kind]
+        for kind in ("forward", "forward, wave32.fuse", "train", "train, wave32.fuse"):
+            plain = kind.split(",")[0]
+            a, b = wave[name][kind], peer[name][plain]
             idle = f"{wave[name]['idle']:.0%}" if kind == "train" else ""
             falls = ", ".join(wave[name]["fallbacks"]) or "none"
-            print(f"| {name} | {kind} | {a:.0f} | {b:.0f} | {a / b:.2f} | {idle} | {differences[kind]:.1e} | {falls} |")
+            off = f"{differences[kind]:.1e}" if kind == plain else ""
+            print(f"| {name} | {kind} | {a:.0f} | {b:.0f} | {a / b:.2f} | {idle} | {off} | {falls} |")
     print(f"\nCPU microseconds to launch a small operation:\n\n| operation | wave | {title} |\n|---|---|---|")
     for name in wave["overhead"]:
         print(f"| {name} | {wave['overhead'][name]:.1f} | {peer['overhead'][name]:.1f} |")
