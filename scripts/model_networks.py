@@ -26,11 +26,14 @@ WORK = [
     ("resnet50", 12, "inference", "float32"),
     ("resnet50", 12, "inference", "float16"),
     ("resnet50", 12, "training", "float32"),
+    ("resnet50", 12, "training, fused", "float32"),
     ("vgg16", 12, "inference", "float32"),
     ("vgg16", 12, "inference", "float16"),
     ("vgg16", 12, "training", "float32"),
     ("mobilenet_v2", 12, "inference", "float32"),
     ("mobilenet_v2", 12, "inference", "float16"),
+    ("mobilenet_v2", 12, "training", "float32"),
+    ("mobilenet_v2", 12, "training, fused", "float32"),
     ("sd15_unet", 2, "inference", "float32"),
     ("sd15_unet", 2, "inference", "float16"),
 ]
@@ -51,7 +54,8 @@ cards, for single kernels: {error} ([model_error.md](model_error.md)).
 
 {run}
 - Images are 224x224. `sd15_unet` is the UNet of Stable Diffusion 1.5 on 64x64 latents, batch 2 (one step of a 512x512 image
-  with guidance). Weights are random. Training is forward, loss, backward and SGD with momentum.
+  with guidance). Weights are random. Training is forward, loss, backward and SGD with momentum;
+  *fused*: the model of `wave32.fuse`, and SGD with `fused=True`.
 - The time is that of the second step, by `torch.wave.profile`: the sum of its launches. The low end is at the boost clock,
   the high end at the game clock. Each launch that waits for the one before adds about 5 us, which is not in it.
 - *Measured with MIOpen* is public: an RX 5700, PyTorch 2.4.1, ROCm 6.1, MIOpen 3.1.0, host time of a step, median of 50
@@ -74,12 +78,14 @@ if name == "sd15_unet":
     run = lambda: net(latents, torch.tensor([10], device="wave").expand(batch), encoder_hidden_states=text)
 else:
     import torchvision
-    net = getattr(torchvision.models, name)().to(dtype).to("wave").train(step == "training")
+    net = getattr(torchvision.models, name)().to(dtype).to("wave").train(step.startswith("training"))
     images = torch.randn(batch, 3, 224, 224, dtype=dtype).to("wave")
     run = lambda: net(images)
-if step == "training":
+if step.startswith("training"):
+    fused = step.endswith("fused")
+    net = wave32.fuse(net) if fused else net
     labels = torch.randint(1000, (batch,)).to("wave")
-    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, fused=fused)
 
     def one():
         torch.nn.functional.cross_entropy(run(), labels).backward()
