@@ -24,7 +24,8 @@
 #define TURNED(at, v) LANE(stage, (at)) = v.x; LANE(stage, (at) + BLOCK) = v.y; LANE(stage, (at) + 2 * BLOCK) = v.z; \
   LANE(stage, (at) + 3 * BLOCK) = v.w;
 
-// HALVES: how the loop over both halves of a slice is compiled. Vectors that a thread brings of each operand's slice: of row `own`, from vector `own4` on.
+// HALVES: how the loop over both halves of a slice is compiled.
+// Vectors that a thread brings of each operand's slice: of row `own`, from vector `own4` on.
 #define VECTORS (SLICE / 4 * BLOCK / THREADS)
 // s += a b^T over `size4` vectors of a thread's row of each, from `a_row` and `b_row` on.
 #define ADD_SCORES(s, a, a_row, b, b_row, size4) \

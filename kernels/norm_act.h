@@ -24,14 +24,11 @@ FN float activated_back(uint act, float most, float dy, float v) {
   activated(p.act, p.most, (v).w))
 #define ACTIVATED_BACK(dy, v) VEC4(activated_back(p.act, p.most, (dy).x, (v).x), activated_back(p.act, p.most, (dy).y, (v).y), \
   activated_back(p.act, p.most, (dy).z, (v).z), activated_back(p.act, p.most, (dy).w, (v).w))
+#define MUL_ADD(v, a, b) VEC4(FMA((v).x, a, b), FMA((v).y, a, b), FMA((v).z, a, b), FMA((v).w, a, b))
 #else
 #define ACTIVATED(v) activated(p.act, p.most, v)
 #define ACTIVATED_BACK(dy, v) activated_back(p.act, p.most, dy, v)
+#define MUL_ADD(v, a, b) FMA(v, a, b)
 #endif
 // What the activation got, of x less the mean: the same in all kernels, or they would disagree about a sign.
 #define NORMED(v, k) MUL_ADD(v, (k).y, (k).w)
-#if VEC == 4
-#define MUL_ADD(v, a, b) VEC4(FMA((v).x, a, b), FMA((v).y, a, b), FMA((v).z, a, b), FMA((v).w, a, b))
-#else
-#define MUL_ADD(v, a, b) FMA(v, a, b)
-#endif

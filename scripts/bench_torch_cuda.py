@@ -115,7 +115,7 @@ def measure(device, options):
             figures["fallbacks"] = dict(torch.wave.fallbacks())
             if options.profile:
                 print(profiler.table(rows=15), file=sys.stderr, flush=True)
-            fused = wave32.fuse(copy.deepcopy(model))
+            fused = wave32.fuse(model)
             figures["train, wave32.fuse"] = options.batch / timed(device, trainer(fused, x, y), options.seconds)
             del fused
         model.eval()

@@ -131,9 +131,9 @@ def _launch(
         like_query = torch.empty_like(query)
         # The kernel writes heads of contiguous elements; a query that is expanded may have others.
         out = like_query if like_query.stride(3) == 1 else out
-    stats = query.new_empty((2, batch, heads, queries) if wants_sums else (1, 0), dtype=torch.float32)
+    stats = query.new_empty((2, batch, heads, queries) if wants_sums else 0, dtype=torch.float32)
     query, key, value = map(_in_vectors, (query, key, value))
-    torch.ops.wave.attention(query, key, value, mask, out, stats[0], scale, causal)
+    torch.ops.wave.attention(query, key, value, mask, out, stats[0] if wants_sums else stats, scale, causal)
     return out, stats
 
 

@@ -302,25 +302,15 @@ enum Side<'a> {
 /// # Errors
 /// `layout` where it is dense in neither way.
 fn rows_first(view: &View) -> Result<bool, OpError> {
-    let &[_, heads, rows, size] = view.sizes() else { return Ok(false) };
-    let used: Vec<(u64, u64)> = view
-        .sizes()
-        .iter()
-        .zip(view.strides())
-        .filter(|(size, _)| **size > 1)
-        .map(|(&n, &s)| (n, s))
-        .collect();
-    let is = |strides: [u64; 4]| {
-        let all = view.sizes().iter().zip(strides).filter(|(size, _)| **size > 1).map(|(&n, s)| (n, s));
-        all.eq(used.iter().copied())
-    };
-    if is([heads * rows * size, rows * size, size, 1]) {
-        Ok(false)
-    } else if is([heads * rows * size, size, heads * size, 1]) {
-        Ok(true)
-    } else {
-        Err(OpError::refused("layout", format!("a gradient of strides {:?}", view.strides())))
+    if view.is_contiguous() {
+        return Ok(false);
     }
+    if let (&[n, h, l, e], &[of_n, of_h, of_l, of_e]) = (view.sizes(), view.strides())
+        && View::new(view.address, view.dtype, &[n, l, h, e], &[of_n, of_l, of_h, of_e])?.is_contiguous()
+    {
+        return Ok(true);
+    }
+    Err(OpError::refused("layout", format!("a gradient of strides {:?}", view.strides())))
 }
 
 fn pass(
@@ -383,14 +373,9 @@ fn pass(
             Rows::new("values' gradient", dv, other)?.start
         }
     };
-    let [a1_rows, a2_rows, b1_rows, b2_rows] = [
-        ("an operand", a1, buffers.a1),
-        ("an operand", a2, buffers.a2),
-        ("an operand", b1, buffers.b1),
-        ("an operand", b2, buffers.b2),
-    ]
-    .map(|(what, view, bound)| Rows::new(what, view, bound));
-    let (a1_rows, a2_rows, b1_rows, b2_rows) = (a1_rows?, a2_rows?, b1_rows?, b2_rows?);
+    let operand = |view: &View, bound: Bound| Rows::new("an operand", view, bound);
+    let (a1_rows, a2_rows) = (operand(a1, buffers.a1)?, operand(a2, buffers.a2)?);
+    let (b1_rows, b2_rows) = (operand(b1, buffers.b1)?, operand(b2, buffers.b2)?);
     let ([a1_n, a1_h, a1_l], [a2_n, a2_h, a2_l]) = (a1_rows.strides, a2_rows.strides);
     let ([b1_n, b1_h, b1_l], [b2_n, b2_h, b2_l]) = (b1_rows.strides, b2_rows.strides);
     let [m_n, m_h, m_l, m_s] = mask_strides(mask)?;

@@ -18,6 +18,30 @@ fn statistics(x: &[f64], (n, c, l): (usize, usize, usize)) -> (Vec<f64>, Vec<f64
     (mean, variance)
 }
 
+/// For the gradient of the norm's result: that of x, and those of gamma and beta one after the other. `hat` is x as it was
+/// normalised, `scale` a channel's gamma over its deviation.
+fn gradients(
+    dy: &[f64],
+    hat: &dyn Fn(usize) -> f64,
+    scale: &dyn Fn(usize) -> f64,
+    (n, c, l): (usize, usize, usize),
+    training: bool,
+) -> (Vec<f64>, Vec<f64>) {
+    let channel_of = |i: usize| i / l % c;
+    let (mut dgamma, mut dbeta) = (vec![0.0; c], vec![0.0; c]);
+    for (i, dy) in dy.iter().enumerate() {
+        dgamma[channel_of(i)] += dy * hat(i);
+        dbeta[channel_of(i)] += dy;
+    }
+    let dx = |(i, dy): (usize, &f64)| {
+        let k = channel_of(i);
+        let centred = if training { (dbeta[k] + hat(i) * dgamma[k]) / (n * l) as f64 } else { 0.0 };
+        scale(k) * (dy - centred)
+    };
+    let dx = dy.iter().enumerate().map(dx).collect();
+    (dx, dgamma.into_iter().chain(dbeta).collect())
+}
+
 #[test]
 fn forward_and_backward_match_f64() {
     let Some(mut stream) = stream() else { return };
@@ -104,22 +128,11 @@ fn forward_and_backward_match_f64() {
             &grads,
         )
         .unwrap();
-        let (mut dgamma, mut dbeta) = (vec![0.0; c], vec![0.0; c]);
-        for i in 0..x.len() {
-            dgamma[channel_of(i)] += dy[i] * hat(i);
-            dbeta[channel_of(i)] += dy[i];
-        }
-        let dx: Vec<f64> = (0..x.len())
-            .map(|i| {
-                let k = channel_of(i);
-                let centred = if training { (dbeta[k] + hat(i) * dgamma[k]) / count } else { 0.0 };
-                g(k) * invstd[k] * (dy[i] - centred)
-            })
-            .collect();
+        let scale = |k: usize| g(k) * invstd[k];
+        let (dx, expected) = gradients(&dy, &hat, &scale, (n, c, l), training);
         // Two elements a channel: dx is the small difference of large numbers.
         let loose = if count < 4.0 { 1e-3 } else { tolerance.max(2e-5) };
         close(&get(&mut stream, &vdx), &dx, loose, &format!("dx {what}"));
-        let expected: Vec<f64> = dgamma.into_iter().chain(dbeta).collect();
         close(&get(&mut stream, &grads), &expected, tolerance.max(2e-5), &format!("grads {what}"));
     }
 }
@@ -209,20 +222,9 @@ fn what_follows_is_in_the_same_pass() {
         batch_norm_backward(&mut stream, &vx, &vdy, stats, Some(&vg), mode, kept, Some(&vdx), &grads)
             .unwrap();
         let inner: Vec<f64> = dy.iter().zip(&before).map(|(d, &v)| d * activated(activation, v).1).collect();
-        let (mut dgamma, mut dbeta) = (vec![0.0; c], vec![0.0; c]);
-        for i in 0..x.len() {
-            dgamma[channel_of(i)] += inner[i] * hat(i);
-            dbeta[channel_of(i)] += inner[i];
-        }
-        let count = (n * l) as f64;
-        let dx: Vec<f64> = (0..x.len())
-            .map(|i| {
-                let k = channel_of(i);
-                gamma[k] * invstd(k) * (inner[i] - (dbeta[k] + hat(i) * dgamma[k]) / count)
-            })
-            .collect();
+        let scale = |k: usize| gamma[k] * invstd(k);
+        let (dx, expected) = gradients(&inner, &hat, &scale, (n, c, l), true);
         close(&get(&mut stream, &vdx), &dx, 2.0 * tolerance, &format!("dx {what}"));
-        let expected: Vec<f64> = dgamma.into_iter().chain(dbeta).collect();
         close(&get(&mut stream, &grads), &expected, 2.0 * tolerance, &format!("grads {what}"));
     }
 }
