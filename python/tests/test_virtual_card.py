@@ -30,7 +30,7 @@ def run_on_the_card(*arguments, **environment):
 
 
 def test_training_steps_are_the_cpu_s(fresh_seed):
-    """Convolutions, batch norm, pooling, attention, a loss and two optimizers; no fallback, no strict finding."""
+    """Convolutions, batch norm, pooling, attention, a loss, two optimizers, a graph; no fallback, no strict finding."""
     out = on_the_card(
         f"""
         import copy, torch, wave32
@@ -66,6 +66,27 @@ def test_training_steps_are_the_cpu_s(fresh_seed):
             assert abs(losses[0] - losses[1]) < 1e-4 * abs(losses[0]), losses
         for (name, mine), theirs in zip(other.named_parameters(), one.parameters()):
             torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-3, atol=1e-4, msg=lambda text: f"{{name}}: {{text}}")
+        graph, (one, other) = torch.wave.Graph(), (copy.deepcopy(other), other)
+        x, y = x.to("wave"), y.to("wave")
+
+        other.zero_grad()
+
+        def step(net):
+            F.cross_entropy(net(x), y).backward()
+            with torch.no_grad():
+                for weight in net.parameters():
+                    weight.sub_(0.05 * weight.grad)
+            net.zero_grad()
+
+        step(one), step(other)
+        with torch.wave.graph(graph):
+            step(other)
+        for _ in range(2):
+            x.normal_()
+            graph.replay()
+            step(one)
+        for mine, theirs in zip(other.parameters(), one.parameters()):
+            assert torch.equal(mine.cpu(), theirs.cpu())
         fallen = dict(wave32._native.fallbacks())
         assert not fallen, fallen
         print("trained")

@@ -231,6 +231,19 @@ impl<T: Copy> Heap<T> {
         segments.into_iter().map(|segment| segment.buffer).collect()
     }
 
+    /// The blocks in use that hold a byte of these ranges.
+    pub fn holders(&self, ranges: impl Iterator<Item = (u64, u64)>) -> Vec<u64> {
+        let mut used: Vec<u64> = self.blocks.iter().filter(|(_, b)| b.used).map(|(&at, _)| at).collect();
+        used.sort_unstable();
+        let mut holders = BTreeSet::new();
+        for (start, end) in ranges {
+            let first = used.partition_point(|&at| at <= start).saturating_sub(1);
+            let held = used[first..].iter().take_while(|&&at| at < end);
+            holders.extend(held.filter(|&&at| at + self.size(at) > start));
+        }
+        holders.into_iter().collect()
+    }
+
     /// The segment that holds `bytes` from `address` on, and the offset there.
     pub fn find(&self, address: u64, bytes: u64) -> Option<(&Segment<T>, u64)> {
         let index = self.segments.partition_point(|segment| segment.base <= address).checked_sub(1)?;

@@ -49,6 +49,16 @@ impl CommandPool {
         }
     }
 
+    /// Frees a command buffer of the pool and its timestamps; it may not be in flight.
+    pub(crate) fn free(&mut self, gpu: &Gpu, commands: Commands) {
+        let Some(pool) = self.0 else { return };
+        // SAFETY: the caller knows that it is not in flight and forgets the handles; it is of this pool.
+        unsafe {
+            gpu.raw.destroy_query_pool(commands.queries, None);
+            gpu.raw.free_command_buffers(pool, &[commands.buffer]);
+        }
+    }
+
     /// Destroys the pool, the buffers it made and these timestamps of theirs; nothing may be in flight.
     pub(crate) fn destroy(&mut self, gpu: &Gpu, made: impl Iterator<Item = Commands>) {
         // SAFETY: the caller knows that nothing is in flight and forgets the handles.
@@ -81,6 +91,19 @@ impl Commands {
         Ok(())
     }
 
+    /// Starts the one recording of a buffer that is submitted again and again, also while it is in flight.
+    pub(crate) fn begin_reusable(self, gpu: &Gpu) -> Result<(), DeviceError> {
+        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::SIMULTANEOUS_USE);
+        // SAFETY: the buffer is new.
+        unsafe { gpu.raw.begin_command_buffer(self.buffer, &info) }.map_err(at("vkBeginCommandBuffer"))
+    }
+
+    /// Ends the recording.
+    pub(crate) fn end(self, gpu: &Gpu) -> Result<(), DeviceError> {
+        // SAFETY: the buffer is in the recording state since it was begun.
+        unsafe { gpu.raw.end_command_buffer(self.buffer) }.map_err(at("vkEndCommandBuffer"))
+    }
+
     /// Takes the time at which everything before is done, as the query of that number.
     pub(crate) fn stamp(self, gpu: &Gpu, query: u32) {
         let stage = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
@@ -104,8 +127,7 @@ impl Commands {
 
     /// Ends the recording and submits it; the timeline value at which it is done.
     pub(crate) fn submit(self, gpu: &mut Gpu) -> Result<u64, DeviceError> {
-        // SAFETY: the buffer is in the recording state since `begin`.
-        unsafe { gpu.raw.end_command_buffer(self.buffer) }.map_err(at("vkEndCommandBuffer"))?;
+        self.end(gpu)?;
         gpu.submit(self.buffer)
     }
 

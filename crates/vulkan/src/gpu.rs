@@ -197,7 +197,7 @@ impl Gpu {
             .command_buffers(&buffers)
             .signal_semaphores(&semaphores)
             .push_next(&mut timeline);
-        // SAFETY: the command buffer is recorded and not in flight; `&mut self` is the queue's external
+        // SAFETY: the command buffer is recorded, and not in flight or made for that; `&mut self` is the queue's external
         // synchronisation; the signalled value is above all earlier ones.
         match unsafe { self.raw.queue_submit(self.queue, &[info], vk::Fence::null()) } {
             Ok(()) => {

@@ -27,7 +27,7 @@ mod queue;
 
 pub use instance::validation_available;
 pub use kernels::{Kernel, KernelSource, Shipped};
-pub use queue::{Counts, HeapStats, Profiled, VulkanQueue};
+pub use queue::{Counts, GraphId, HeapStats, Profiled, VulkanQueue};
 pub use wave32_device::Listed;
 
 use std::path::PathBuf;

@@ -10,6 +10,7 @@ use crate::dispatch::register;
 use crate::dispatch::scalar;
 use crate::dispatch::tables;
 use crate::runtime::bridge;
+use crate::runtime::graph;
 use crate::runtime::rng;
 use crate::runtime::state;
 use crate::tensors::memory_ops;
@@ -342,6 +343,36 @@ mod _native {
     #[pyfunction]
     fn submits() -> Result<u64, Error> {
         state::with(|queue| Ok(queue.submits()))
+    }
+
+    /// From now on work becomes part of a graph. Waits for work in flight.
+    #[pyfunction]
+    fn begin_capture(py: Python<'_>) -> Result<(), Error> {
+        py.detach(graph::begin)
+    }
+
+    /// Ends the capture: what `replay` and `drop_graph` want.
+    #[pyfunction]
+    fn end_capture(py: Python<'_>) -> Result<(u64, bool), Error> {
+        py.detach(graph::end)
+    }
+
+    /// Whether a graph is being captured.
+    #[pyfunction]
+    fn is_capturing() -> Result<bool, Error> {
+        graph::is_capturing()
+    }
+
+    /// Runs a graph.
+    #[pyfunction]
+    fn replay(py: Python<'_>, graph: u64, may_tell: bool) -> Result<(), Error> {
+        py.detach(|| graph::replay(graph, may_tell))
+    }
+
+    /// Waits for a graph's work and gives its memory back.
+    #[pyfunction]
+    fn drop_graph(py: Python<'_>, graph: u64) -> Result<(), Error> {
+        py.detach(|| graph::drop(graph))
     }
 
     /// Gives the device up with all tensors on it; the next use opens it anew.

@@ -19,7 +19,7 @@ static PENDING: AtomicBool = AtomicBool::new(false);
 
 fn words() -> Result<u64, Error> {
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
-    PENDING.store(true, Ordering::Relaxed);
+    expect();
     if let Some(address) = *words {
         return Ok(address);
     }
@@ -30,6 +30,25 @@ fn words() -> Result<u64, Error> {
     })?;
     *words = Some(address);
     Ok(address)
+}
+
+/// A kernel that may raise a word is launched.
+pub fn expect() {
+    PENDING.store(true, Ordering::Relaxed);
+}
+
+/// Whether such a kernel was launched since the words were last looked at.
+pub fn are_expected() -> bool {
+    PENDING.load(Ordering::Relaxed)
+}
+
+/// Tells what is wrong so far, and makes the words: a graph may use them, and they outlive it.
+///
+/// # Errors
+/// As [`check`].
+pub fn start() -> Result<(), Error> {
+    words()?;
+    check()
 }
 
 /// Where kernels raise an index out of range.

@@ -5,7 +5,7 @@ use crate::abi::stack::Generator;
 use crate::dispatch::register::Registration;
 use crate::ops::pointwise::{Pointwise, Rule};
 use crate::runtime::bridge::{run, view};
-use crate::runtime::rng;
+use crate::runtime::{graph, rng};
 use crate::tensors::tensor::Tensor;
 use wave32_ops::Op;
 use wave32_ops::random::{Draw, PhiloxState, counters, dropout, random};
@@ -27,17 +27,23 @@ pub const OPS: &[Registration] = crate::ops! {
     "native_dropout_backward" => native_dropout_backward,
 };
 
-fn take(elements: i64) -> PhiloxState {
+fn take(elements: i64) -> Result<PhiloxState, Error> {
+    graph::refuse("a random operator")?;
     let (seed, offset) = rng::reserve(counters(elements.max(0) as u64));
-    PhiloxState { seed, offset }
+    Ok(PhiloxState { seed, offset })
 }
 
 fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor, Error> {
     crate::tensors::layout::no_internal_overlap(x)?;
     let to = view(x)?;
     // A generator gives the seed of a sequence for this call.
-    let seeded = generator.map(Generator::draw).transpose()?;
-    let numbers = seeded.map_or_else(|| take(x.numel()), |seed| PhiloxState { seed, offset: 0 });
+    let numbers = match generator {
+        Some(generator) => {
+            graph::refuse("a random operator")?;
+            PhiloxState { seed: generator.draw()?, offset: 0 }
+        }
+        None => take(x.numel())?,
+    };
     run(|queue| random(queue, numbers, draw, &to))?;
     x.share()
 }
@@ -124,7 +130,8 @@ fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Te
             wave32_ops::fill(queue, &kept, wave32_ops::Number::Int(1))
         })?;
     } else {
-        run(|queue| dropout(queue, take(x.numel()), &from, 1.0 - p, &to, &kept))?;
+        let numbers = take(x.numel())?;
+        run(|queue| dropout(queue, numbers, &from, 1.0 - p, &to, &kept))?;
     }
     Ok((out, mask))
 }

@@ -2,5 +2,6 @@
 
 pub mod bridge;
 pub(crate) mod generator;
+pub mod graph;
 pub mod rng;
 pub mod state;

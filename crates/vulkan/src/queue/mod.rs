@@ -4,11 +4,13 @@
 //! waits, with a deadline. Launches that touch the same memory run in the order of the calls; others may
 //! overlap. A submit stays within the time budget, a wide launch is cut to fit ([`wave32_device::Budget`]).
 
+mod graph;
 mod profile;
 mod record;
 mod slots;
 mod transfer;
 
+pub use graph::GraphId;
 pub use profile::Profiled;
 pub use wave32_device::heap::HeapStats;
 
@@ -20,6 +22,7 @@ use crate::instance::Instance;
 use crate::memory::Memory;
 use crate::pipelines::{Pipeline, Pipelines};
 use ash::vk;
+use graph::Graphs;
 use profile::Profile;
 use record::{Command, Since};
 use slots::Slots;
@@ -66,6 +69,7 @@ struct Parts {
     since: Since,
     barriers: u64,
     heap: Heap<Segment>,
+    graphs: Graphs,
     kept: Kept,
     retired: Retired,
     profile: Profile,
@@ -119,6 +123,7 @@ impl VulkanQueue {
             since: Since::default(),
             barriers: 0,
             heap: Heap::default(),
+            graphs: Graphs::default(),
             kept: Kept::new(gpu.adapter.caps.workspace_cap()),
             retired: Retired::default(),
             profile: Profile::default(),
@@ -154,9 +159,9 @@ impl VulkanQueue {
         self.parts.memory.set_cap(cap);
     }
 
-    /// What the heap holds.
+    /// What the heap and the memory of graphs hold.
     pub fn heap_stats(&self) -> HeapStats {
-        self.parts.retired.without(self.parts.heap.stats())
+        self.parts.graphs.with_pools(self.parts.retired.without(self.parts.heap.stats()))
     }
 
     /// Forgets the heap's past peaks.
@@ -173,10 +178,11 @@ impl VulkanQueue {
     /// What exists on the host's side.
     pub fn counts(&self) -> Counts {
         let parts = &*self.parts;
+        let (segments, blocks) = parts.graphs.counts();
         Counts {
-            segments: parts.heap.segments(),
-            blocks: parts.heap.blocks(),
-            command_buffers: parts.slots.all.len(),
+            segments: parts.heap.segments() + segments,
+            blocks: parts.heap.blocks() + blocks,
+            command_buffers: parts.slots.all.len() + parts.graphs.command_buffers(),
             uploads: parts.transfer.in_flight(),
             kernels: parts.kernels.len(),
             timed: parts.profile.len(),
@@ -195,6 +201,7 @@ impl VulkanQueue {
     /// # Errors
     /// `Timeout` where earlier work does not end in time; `Lost` where the device is lost.
     pub fn empty_cache(&mut self) -> Result<(), DeviceError> {
+        self.parts.not_capturing("giving memory back")?;
         self.parts.kept.clear();
         self.parts.keep_nothing();
         self.parts.release_unused()
@@ -214,6 +221,7 @@ impl VulkanQueue {
     /// `Timeout` where earlier work does not end in time; `Lost` where the device is lost.
     pub fn profile(&mut self, on: bool) -> Result<Vec<Profiled>, DeviceError> {
         let parts = &mut *self.parts;
+        parts.not_capturing("profiling")?;
         parts.synchronize()?;
         let kernels = &parts.kernels;
         Ok(parts.profile.switch(&parts.gpu, on, |kernel| kernels[kernel].0.to_string()))
@@ -232,6 +240,7 @@ impl Drop for VulkanQueue {
         if parts.gpu.is_alive() {
             parts.pipelines.save(&parts.gpu);
         }
+        parts.destroy_graphs();
         parts.slots.destroy(&parts.gpu);
         parts.pipelines.destroy(&parts.gpu);
         parts.transfer.destroy(&parts.gpu, &mut parts.memory);
@@ -256,7 +265,7 @@ impl Queue for VulkanQueue {
 
     fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
         let parts = &mut *self.parts;
-        if let Some(address) = parts.heap.take(bytes) {
+        if let Some(address) = parts.heap().take(bytes) {
             return Ok(address);
         }
         parts.gpu.guard()?;
@@ -266,7 +275,7 @@ impl Queue for VulkanQueue {
                 parts.keep_nothing();
                 parts.release_unused()?;
                 // What was kept may have had the room.
-                if let Some(address) = parts.heap.take(bytes) {
+                if let Some(address) = parts.heap().take(bytes) {
                     return Ok(address);
                 }
                 parts.grow(bytes)?;
@@ -274,7 +283,7 @@ impl Queue for VulkanQueue {
             other => other?,
         }
         parts
-            .heap
+            .heap()
             .take(bytes)
             .ok_or(DeviceError::OutOfMemory { requested: bytes, in_use: parts.heap.stats().allocated })
     }
@@ -285,14 +294,15 @@ impl Queue for VulkanQueue {
 
     fn retire(&mut self, address: u64) {
         let parts = &mut *self.parts;
-        let bytes = parts.heap.size(address);
+        let bytes = parts.size(address);
         for address in parts.retired.push(address, bytes) {
-            parts.heap.give(address);
+            parts.graphs.give_or(&mut parts.heap, address);
         }
     }
 
     fn kept(&mut self) -> Option<&mut Kept> {
-        Some(&mut self.parts.kept)
+        // What a graph makes of filters it makes anew at each replay.
+        if self.is_capturing() { None } else { Some(&mut self.parts.kept) }
     }
 
     fn launch(
@@ -355,14 +365,19 @@ impl Queue for VulkanQueue {
     }
 
     fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
+        if self.is_capturing() {
+            return self.parts.upload_constant(address, data);
+        }
         self.parts.upload(address, data)
     }
 
     fn download(&mut self, address: u64, data: &mut [u8]) -> Result<(), DeviceError> {
+        self.parts.not_capturing("reading a tensor")?;
         self.parts.download(address, data)
     }
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {
+        self.parts.not_capturing("waiting for the device")?;
         self.parts.synchronize()
     }
 
@@ -379,6 +394,7 @@ impl Queue for VulkanQueue {
 
     fn stamp(&mut self) -> Result<Stamp, DeviceError> {
         let parts = &mut *self.parts;
+        parts.not_capturing("taking the time")?;
         let (slot, stamp) = (parts.open(0.0)?, Stamp(parts.next_stamp));
         parts.next_stamp += 1;
         let slot = &mut parts.slots.all[slot];

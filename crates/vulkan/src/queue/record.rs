@@ -5,7 +5,8 @@ use super::{Parts, Segment};
 use crate::pipelines::Pipeline;
 use ash::vk;
 use wave32_device::check::{self, LaunchShape};
-use wave32_device::{Arg, Budget, Deadline, DeviceError, MAX_ARGS, MAX_PARAMS, Work, heap};
+use wave32_device::heap::{self, Heap};
+use wave32_device::{Arg, Budget, Deadline, DeviceError, MAX_ARGS, MAX_PARAMS, Work};
 use wave32_solve::{Access, hazards::Range};
 
 /// What is recorded.
@@ -37,7 +38,7 @@ impl Parts {
             match self.memory.alloc(&mut self.gpu, size) {
                 Ok(id) => {
                     let raw = self.memory.get(id)?.raw;
-                    self.heap.add(bytes, size, Segment { id, raw });
+                    self.heap().add(bytes, size, Segment { id, raw });
                     return Ok(());
                 }
                 Err(DeviceError::OutOfMemory { .. }) => {}
@@ -47,17 +48,30 @@ impl Parts {
         Err(out_of_memory)
     }
 
+    /// The heap that blocks come from now.
+    pub(super) fn heap(&mut self) -> &mut Heap<Segment> {
+        self.graphs.heap().unwrap_or(&mut self.heap)
+    }
+
+    /// Bytes of the block in use at `address`; 0 where none is.
+    pub(super) fn size(&self, address: u64) -> u64 {
+        match self.heap.size(address) {
+            0 => self.graphs.size(address),
+            size => size,
+        }
+    }
+
     /// Gives a block back. What was made of filters there is of no use to anybody.
     pub(super) fn give(&mut self, address: u64) {
-        self.kept.written((address, address + self.heap.size(address)));
-        self.heap.give(address);
+        self.kept.written((address, address + self.size(address)));
+        self.graphs.give_or(&mut self.heap, address);
         self.give_dropped();
     }
 
     /// Gives back what is kept no longer. Work already recorded may still read it: it runs before the next owner's.
-    fn give_dropped(&mut self) {
+    pub(super) fn give_dropped(&mut self) {
         for address in self.kept.dropped() {
-            self.heap.give(address);
+            self.graphs.give_or(&mut self.heap, address);
         }
     }
 
@@ -65,13 +79,13 @@ impl Parts {
     pub(super) fn keep_nothing(&mut self) {
         self.give_dropped();
         for address in self.retired.all() {
-            self.heap.give(address);
+            self.graphs.give_or(&mut self.heap, address);
         }
     }
 
     pub(super) fn release_unused(&mut self) -> Result<(), DeviceError> {
         self.synchronize()?;
-        for buffer in self.heap.remove_unused() {
+        for buffer in self.heap.remove_unused().into_iter().chain(self.graphs.remove_unused()) {
             self.memory.free(&self.gpu, buffer.id);
         }
         Ok(())
@@ -81,9 +95,9 @@ impl Parts {
     pub(super) fn resolve(&self, address: u64, bytes: u64) -> Result<(vk::Buffer, u64), DeviceError> {
         match self.heap.find(address, bytes) {
             Some((segment, offset)) => Ok((segment.buffer.raw, offset)),
-            None => Err(DeviceError::Misuse(format!(
-                "{bytes} bytes at {address:#x} are no memory of this device"
-            ))),
+            None => self.graphs.find(address, bytes).ok_or_else(|| {
+                DeviceError::Misuse(format!("{bytes} bytes at {address:#x} are no memory of this device"))
+            }),
         }
     }
 
@@ -99,6 +113,15 @@ impl Parts {
             self.flush()?;
         }
         self.gpu.guard()?;
+        let slot = if self.graphs.capture.is_some() { self.open_part()? } else { self.next_slot()? };
+        self.hazards.clear();
+        self.since = Since::default();
+        self.open = Some(slot);
+        Ok(slot)
+    }
+
+    /// The ring's next slot, ready to record.
+    fn next_slot(&mut self) -> Result<usize, DeviceError> {
         let slot = self.slots.next(&self.gpu)?;
         let deadline = self.deadline();
         if self.slots.all[slot].stamps > 0 {
@@ -107,9 +130,6 @@ impl Parts {
             self.collect(slot)?;
         }
         self.slots.all[slot].begin(&mut self.gpu, deadline)?;
-        self.hazards.clear();
-        self.since = Since::default();
-        self.open = Some(slot);
         Ok(slot)
     }
 
@@ -132,6 +152,7 @@ impl Parts {
         for (range, _) in ranges.clone().filter(|(_, access)| access.writes()) {
             self.kept.written(range);
         }
+        self.graphs.touch(ranges.clone());
         self.give_dropped();
         let transfer = command == Command::Transfer;
         if self.hazards.conflict(ranges.clone()) || (transfer && self.since.kernel_barrier) {
@@ -161,7 +182,7 @@ impl Parts {
         let slot = &mut self.slots.all[slot];
         slot.work += work;
         slot.launches += 1;
-        if slot.launches.is_multiple_of(EAGER) && self.gpu.is_idle() {
+        if self.graphs.capture.is_none() && slot.launches.is_multiple_of(EAGER) && self.gpu.is_idle() {
             self.flush()?;
         }
         Ok(())
@@ -279,6 +300,10 @@ impl Parts {
             return Ok(None);
         }
         self.open = None;
+        if self.graphs.capture.is_some() {
+            self.slots.all[slot].end_part(&self.gpu)?;
+            return Ok(None);
+        }
         self.submits += 1;
         let value = self.slots.all[slot].submit(&mut self.gpu)?;
         self.transfer.submitted(value);

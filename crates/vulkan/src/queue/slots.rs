@@ -44,16 +44,42 @@ impl Slots {
     /// The slot that comes next, and whether it has been used before (so its results are due).
     pub(crate) fn next(&mut self, gpu: &Gpu) -> Result<usize, DeviceError> {
         if self.all.len() < SLOTS {
-            let slot = self.create(gpu)?;
-            self.all.push(slot);
-            return Ok(self.all.len() - 1);
+            return self.push(gpu, QUERIES);
         }
         let index = self.next;
         self.next = (self.next + 1) % SLOTS;
         Ok(index)
     }
 
-    fn create(&mut self, gpu: &Gpu) -> Result<Slot, DeviceError> {
+    fn push(&mut self, gpu: &Gpu, queries: u32) -> Result<usize, DeviceError> {
+        let slot = self.create(gpu, queries)?;
+        self.all.push(slot);
+        Ok(self.all.len() - 1)
+    }
+
+    /// A part of a graph that is being captured, behind the slots that are used in turn.
+    pub(crate) fn push_part(&mut self, gpu: &Gpu) -> Result<usize, DeviceError> {
+        while self.all.len() < SLOTS {
+            self.push(gpu, QUERIES)?;
+        }
+        self.push(gpu, 1)
+    }
+
+    /// The parts of the graph that was captured.
+    pub(crate) fn take_parts(&mut self) -> Vec<Slot> {
+        self.all.split_off(SLOTS.min(self.all.len()))
+    }
+
+    /// Destroys parts of a graph, none of which may be in flight.
+    pub(crate) fn destroy_parts(&mut self, gpu: &Gpu, parts: Vec<Slot>) {
+        for part in parts {
+            // SAFETY: the caller knows that nothing is in flight; the handle is forgotten here.
+            unsafe { gpu.raw.destroy_descriptor_pool(part.descriptors, None) };
+            self.pool.free(gpu, part.commands);
+        }
+    }
+
+    fn create(&mut self, gpu: &Gpu, queries: u32) -> Result<Slot, DeviceError> {
         let sizes = [vk::DescriptorPoolSize::default()
             .ty(vk::DescriptorType::STORAGE_BUFFER)
             .descriptor_count(LAUNCHES * BUFFERS)];
@@ -61,7 +87,7 @@ impl Slots {
         // SAFETY: plain creation.
         let descriptors =
             unsafe { gpu.raw.create_descriptor_pool(&info, None) }.map_err(at("vkCreateDescriptorPool"))?;
-        match self.pool.make(gpu, QUERIES) {
+        match self.pool.make(gpu, queries) {
             Ok(commands) => Ok(Slot {
                 commands,
                 descriptors,
@@ -102,6 +128,19 @@ impl Slot {
         self.stamp(gpu);
         self.barrier(gpu);
         Ok(())
+    }
+
+    /// Starts recording a part of a graph: no timestamps, and it may be submitted any number of times.
+    pub(crate) fn begin_part(&mut self, gpu: &Gpu) -> Result<(), DeviceError> {
+        self.commands.begin_reusable(gpu)?;
+        self.barrier(gpu);
+        Ok(())
+    }
+
+    /// Ends the recording of a part of a graph.
+    pub(crate) fn end_part(&self, gpu: &Gpu) -> Result<(), DeviceError> {
+        self.host_barrier(gpu);
+        self.commands.end(gpu)
     }
 
     /// A new descriptor set that lives until the slot's next turn.
