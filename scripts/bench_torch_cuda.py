@@ -2,7 +2,7 @@
 """Images a second of the wave device beside PyTorch's CUDA device (eager, TF32 off) on one GPU in one run.
 
 Forward (eval, no gradients) and a training step (SGD with momentum) of torchvision models at full size. Also the
-same of wave with the model of `wave32.fuse`, the results of one forward and backward pass against CUDA's, the CPU time that an operation takes to launch, and the share
+same of wave with the model of `wave32.fuse`, both devices' graphs ("replayed"; of wave32.fuse's model on wave), the results of one forward and backward pass against CUDA's, the CPU time that an operation takes to launch, and the share
 of a training step in which wave's GPU idles. Prints Markdown. Each device has a process of its own, one after the
 other: torch cannot serve CUDA and an out-of-tree device in one process.
 """
@@ -52,6 +52,23 @@ def trainer(model, image, label):
         optimizer.step()
 
     return step
+
+
+def replayed(device, call):
+    """`call` as a graph of the device."""
+    module = getattr(torch, device)
+    graph, capture = (module.CUDAGraph(), module.graph) if device == "cuda" else (module.Graph(), module.graph)
+    if device == "cuda":
+        # CUDA captures on a stream of its own, and what autograd made on another one would not be captured.
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+    with capture(graph):
+        call()
+    return graph.replay
 
 
 def overhead(device):
@@ -115,19 +132,28 @@ def measure(device, options):
             figures["fallbacks"] = dict(torch.wave.fallbacks())
             if options.profile:
                 print(profiler.table(rows=15), file=sys.stderr, flush=True)
-            fused = wave32.fuse(model)
-            figures["train, wave32.fuse"] = options.batch / timed(device, trainer(fused, x, y), options.seconds)
-            del fused
+            step = trainer(wave32.fuse(model), x, y)
+            figures["train, wave32.fuse"] = options.batch / timed(device, step, options.seconds)
+        figures["train, replayed"] = 0.0
+        if options.graphs:
+            figures["train, replayed"] = options.batch / timed(device, replayed(device, step), options.seconds)
+        del step
+        model.zero_grad()
         model.eval()
         with torch.no_grad():
+            run = functools.partial(model, x)
             if device == "wave":
-                fused = wave32.fuse(model)
-                figures["forward, wave32.fuse"] = options.batch / timed(device, functools.partial(fused, x), options.seconds)
-                del fused
+                run = functools.partial(wave32.fuse(model), x)
+                figures["forward, wave32.fuse"] = options.batch / timed(device, run, options.seconds)
+            figures["forward, replayed"] = 0.0
+            if options.graphs:
+                run()
+                figures["forward, replayed"] = options.batch / timed(device, replayed(device, run), options.seconds)
+            del run
             figures["forward"] = options.batch / timed(device, functools.partial(model, x), options.seconds)
         found[name] = figures
         print(f"{device} {name}: {figures}", file=sys.stderr, flush=True)
-        del model, step, x, y, out
+        del model, x, y, out
     found["overhead"] = overhead(device)
     return found, results
 
@@ -146,6 +172,7 @@ def main():
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--seconds", type=float, default=2.0, help="of timing, each")
     parser.add_argument("--peer", default="cuda", help="the device to compare with: cuda, or cpu to try the script")
+    parser.add_argument("--graphs", action="store_true", help="also replay graphs")
     parser.add_argument("--profile", action="store_true", help="also print wave's kernels by time")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -174,9 +201,11 @@ def main():
                 ((a - b).abs().max() / max(b.abs().max().item(), 1e-3 * scale)).item() for a, b in zip(grads, grads2)
             ),
         }
-        for kind in ("forward", "forward, wave32.fuse", "train", "train, wave32.fuse"):
+        for kind in ("forward", "forward, wave32.fuse", "forward, replayed", "train", "train, wave32.fuse", "train, replayed"):
             plain = kind.split(",")[0]
-            a, b = wave[name][kind], peer[name][plain]
+            a, b = wave[name][kind], peer[name].get(kind, peer[name][plain])
+            if a == 0.0:
+                continue
             idle = f"{wave[name]['idle']:.0%}" if kind == "train" else ""
             falls = ", ".join(wave[name]["fallbacks"]) or "none"
             off = f"{differences[kind]:.1e}" if kind == plain else ""

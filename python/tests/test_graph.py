@@ -106,7 +106,7 @@ def test_a_replay_outdates_filters_that_eager_keeps():
             new.normal_()
             graph.replay()
             expected = nn.functional.conv2d(x.cpu(), new.cpu(), conv.bias.cpu(), padding=1)
-            torch.testing.assert_close(conv(x).cpu(), expected, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(conv(x).cpu(), expected, rtol=0, atol=0.01)  # old filters: off by 10 and more
 
 
 def test_nobody_gets_the_memory_of_a_graph():

@@ -231,6 +231,11 @@ impl<T: Copy> Heap<T> {
         segments.into_iter().map(|segment| segment.buffer).collect()
     }
 
+    /// The segment around an address: its first byte and how many.
+    pub fn span(&self, address: u64) -> Option<(u64, u64)> {
+        self.find(address, 1).map(|(segment, _)| (segment.base, segment.size))
+    }
+
     /// The blocks in use that hold a byte of these ranges.
     pub fn holders(&self, ranges: impl Iterator<Item = (u64, u64)>) -> Vec<u64> {
         let mut used: Vec<u64> = self.blocks.iter().filter(|(_, b)| b.used).map(|(&at, _)| at).collect();

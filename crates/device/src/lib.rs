@@ -23,7 +23,9 @@ pub mod tuned;
 pub use budget::Budget;
 pub use deadline::Deadline;
 pub use kept::{Kept, Known};
-pub use queue::{Arg, MAX_ARGS, MAX_PARAMS, PreparedAt, Queue, Stamp, Work, execute, execute_prepared};
+pub use queue::{
+    Arg, MAX_ARGS, MAX_PARAMS, PreparedAt, Queue, Stamp, Work, execute, execute_prepared, run_number,
+};
 pub use runner::{PlanDevice, Runner, Times, Timing};
 
 /// A device's identity, for people and caches.

@@ -63,6 +63,13 @@ pub trait Queue {
         self.free(address);
     }
 
+    /// The memory around an address that one launch may bind as a whole: its first byte and how many. None where a block is
+    /// all that is known.
+    fn span(&self, address: u64) -> Option<(u64, u64)> {
+        let _ = address;
+        None
+    }
+
     /// Prepared filters that the queue keeps; none where others than the queue may write to its memory.
     fn kept(&mut self) -> Option<&mut Kept> {
         None
@@ -147,6 +154,12 @@ pub trait Queue {
     fn submits(&self) -> u64;
 }
 
+/// Another number for each run: what two runs write in parts is the same memory ([`Access::Part`]).
+pub fn run_number() -> u32 {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    RUNS.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Launches a plan whose operands lie at these addresses, by role.
 ///
 /// # Errors
@@ -185,9 +198,7 @@ pub(crate) fn execute_with(
     filters: Option<PreparedAt>,
     mut after: impl FnMut(&mut dyn Queue) -> Result<(), DeviceError>,
 ) -> Result<(), DeviceError> {
-    // Another number for each run: what two runs write in parts is the same memory.
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let run = run_number();
     let mut args = [Arg::default(); MAX_ARGS];
     let prepared = plan.prepared.zip(filters);
     let made = prepared.map_or(0, |(prepared, at)| if at.is_made { prepared.launches } else { 0 });

@@ -52,6 +52,12 @@ impl Bound {
         self.first
     }
 
+    /// The same in the run of that number.
+    pub fn of_run(mut self, run: u32) -> Self {
+        self.arg.access = self.arg.access.of_run(run);
+        self
+    }
+
     /// Bound in a place that the kernel does not look at this time.
     pub fn unused(mut self) -> Self {
         self.arg.access = Access::Unused;

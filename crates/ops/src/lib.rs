@@ -19,6 +19,7 @@ mod elementwise;
 mod fill;
 pub mod index;
 mod lanes;
+mod lists;
 mod loss;
 mod matmul;
 mod norm;

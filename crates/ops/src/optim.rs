@@ -1,11 +1,10 @@
-//! Optimizer steps, one launch a tensor, and the scaling of gradients for mixed precision.
+//! Steps of optimizers and elementwise operations on lists of tensors, in few launches, and the scaling of gradients for mixed
+//! precision.
 
 use crate::call::{Call, fit, flag, read, write};
+use crate::lists::{self, Common, Item, Number, single};
 use crate::{ElementType, OpError, Queue, View};
-use wave32_params::unscale as unscale_kernel;
 use wave32_params::{amp_scale, optim};
-
-const PER_GROUP: u64 = 256 * 4;
 
 /// What an optimizer step is told besides its tensors.
 #[derive(Debug, Clone, Copy)]
@@ -24,22 +23,20 @@ pub struct Settings<'a> {
 
 /// Stochastic gradient descent.
 #[derive(Debug, Clone, Copy)]
-pub struct Sgd<'a> {
-    /// Momentum; with none there is no buffer.
+pub struct Sgd {
+    /// Momentum; with 0 there is no buffer.
     pub momentum: f64,
     /// Dampening of the momentum.
     pub dampening: f64,
     /// Nesterov's momentum.
     pub nesterov: bool,
-    /// The momentum's buffer.
-    pub buffer: Option<&'a View>,
     /// The buffer starts as the gradient.
     pub first: bool,
 }
 
 /// Adam.
 #[derive(Debug, Clone, Copy)]
-pub struct Adam<'a> {
+pub struct Adam {
     /// Decay of the first moment.
     pub beta1: f64,
     /// Decay of the second moment.
@@ -48,6 +45,26 @@ pub struct Adam<'a> {
     pub eps: f64,
     /// Weight decay apart from the gradient (AdamW).
     pub decoupled: bool,
+}
+
+/// One tensor's part in a step of SGD.
+#[derive(Debug, Clone, Copy)]
+pub struct SgdTensors<'a> {
+    /// The parameter.
+    pub param: &'a View,
+    /// Its gradient.
+    pub grad: &'a View,
+    /// The momentum's buffer.
+    pub buffer: Option<&'a View>,
+}
+
+/// One tensor's part in a step of Adam.
+#[derive(Debug, Clone, Copy)]
+pub struct AdamTensors<'a> {
+    /// The parameter.
+    pub param: &'a View,
+    /// Its gradient.
+    pub grad: &'a View,
     /// First moment.
     pub average: &'a View,
     /// Second moment.
@@ -58,187 +75,150 @@ pub struct Adam<'a> {
     pub step: &'a View,
 }
 
-/// `param` after one step of SGD.
+/// One step of SGD of all parameters.
 ///
 /// # Errors
-/// `no-such-layout` unless all are contiguous floats of one size, none of 64 bits; `range-too-large`;
+/// `no-such-layout` unless the tensors of each are contiguous floats of one size, none of 64 bits; `range-too-large`;
 /// [`OpError::Device`] where the device fails.
-pub fn sgd(
-    queue: &mut dyn Queue,
-    param: &View,
-    grad: &View,
-    settings: &Settings,
-    sgd: &Sgd,
-) -> Result<(), OpError> {
-    let buffer = sgd.buffer.filter(|_| sgd.momentum != 0.0);
+pub fn sgd(queue: &mut dyn Queue, all: &[SgdTensors], settings: &Settings, sgd: &Sgd) -> Result<(), OpError> {
+    let has_state = sgd.momentum != 0.0 && all.iter().any(|one| one.buffer.is_some());
     let flags = flag(sgd.nesterov, optim::FLAG_NESTEROV)
         | flag(sgd.first, optim::FLAG_FIRST)
-        | flag(buffer.is_some(), optim::FLAG_STATE);
+        | flag(has_state, optim::FLAG_STATE);
+    let tensors = all.iter().map(|one| {
+        let buffer = one.buffer.filter(|_| has_state);
+        if has_state && buffer.is_none() {
+            return Err(OpError::refused("no-such-layout", "a parameter without a momentum buffer"));
+        }
+        Ok([Some(one.param), Some(one.grad), buffer, None, None])
+    });
+    let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+    let items = tensors.iter().map(|&tensors| Item { tensors, number: Number::Is(0.0), found: None });
     let floats = [sgd.momentum, 1.0 - sgd.dampening, 0.0, 0.0, 0.0, 0.0];
-    step(queue, optim::SGD, flags, [Some(param), Some(grad), buffer, None, None], None, settings, floats)
+    lists::step(queue, &items.collect::<Vec<_>>(), &common(optim::SGD, flags, settings, floats))
 }
 
-/// `param` after one step of Adam.
+/// One step of Adam of all parameters.
 ///
 /// # Errors
 /// As [`sgd`].
 pub fn adam(
     queue: &mut dyn Queue,
-    param: &View,
-    grad: &View,
+    all: &[AdamTensors],
     settings: &Settings,
     adam: &Adam,
 ) -> Result<(), OpError> {
-    let flags = optim::FLAG_STATE | flag(adam.largest.is_some(), optim::FLAG_AMSGRAD);
+    let amsgrad = all.iter().any(|one| one.largest.is_some());
+    let flags = optim::FLAG_STATE | flag(amsgrad, optim::FLAG_AMSGRAD);
+    let tensors = all.iter().map(|one| {
+        if one.largest.is_some() != amsgrad {
+            return Err(OpError::refused("no-such-layout", "AMSGrad of some parameters"));
+        }
+        let tensors = [Some(one.param), Some(one.grad), Some(one.average), Some(one.square), one.largest];
+        Ok((tensors, one.step))
+    });
+    let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+    let items =
+        tensors.iter().map(|&(tensors, step)| Item { tensors, number: Number::Of(step), found: None });
     let floats = [1.0 - adam.beta1, adam.beta2, adam.eps, adam.beta1.ln(), adam.beta2.ln(), 1.0 - adam.beta2];
-    let tensors = [Some(param), Some(grad), Some(adam.average), Some(adam.square), adam.largest];
     let mode = if adam.decoupled { optim::ADAMW } else { optim::ADAM };
-    step(queue, mode, flags, tensors, Some(adam.step), settings, floats)
+    lists::step(queue, &items.collect::<Vec<_>>(), &common(mode, flags, settings, floats))
 }
 
-#[allow(clippy::too_many_arguments)] // both steps' common end
-fn step(
-    queue: &mut dyn Queue,
-    mode: u32,
-    flags: u32,
-    tensors: [Option<&View>; 5],
-    steps: Option<&View>,
-    settings: &Settings,
-    floats: [f64; 6],
-) -> Result<(), OpError> {
-    let [Some(param), Some(grad), ..] = tensors else {
-        return Err(OpError::refused("no-such-layout", "no parameter"));
-    };
-    for tensor in tensors.into_iter().flatten() {
-        let float = tensor.dtype.is_float() && tensor.dtype != ElementType::F64;
-        if !tensor.is_contiguous() || tensor.sizes() != param.sizes() || !float {
-            let detail = format!("{:?} of {:?}", tensor.dtype, tensor.sizes());
-            return Err(OpError::refused("no-such-layout", detail));
-        }
+fn common<'a>(mode: u32, flags: u32, settings: &Settings<'a>, rest: [f64; 6]) -> Common<'a> {
+    let [beta1, beta2, eps, log1, log2, rest2] = rest;
+    Common {
+        mode,
+        flags: flags | flag(settings.maximize, optim::FLAG_MAXIMIZE),
+        found_inf: settings.found_inf,
+        grad_scale: settings.grad_scale,
+        floats: [settings.lr, settings.decay, beta1, beta2, eps, log1, log2, rest2],
+        states_are_written: true,
+        flops: 20,
     }
-    for number in [settings.found_inf, settings.grad_scale, steps].into_iter().flatten() {
-        single(number, ElementType::F32)?;
-    }
-    if !tensors.into_iter().flatten().all(|tensor| tensor.fits(queue.caps())) {
-        // In halves: order does not matter, and nothing but the step's number is shared.
-        let all = param.elements();
-        for (start, size) in [(0, all / 2), (all / 2, all - all / 2)] {
-            let mut parts = [None; 5];
-            for (part, tensor) in parts.iter_mut().zip(tensors) {
-                *part = tensor.map(|tensor| piece(tensor, start, size)).transpose()?;
-            }
-            step(queue, mode, flags, parts.each_ref().map(Option::as_ref), steps, settings, floats)?;
-        }
-        return Ok(());
-    }
-    let count = param.elements();
-    let flags = flags
-        | flag(settings.maximize, optim::FLAG_MAXIMIZE)
-        | flag(settings.found_inf.is_some(), optim::FLAG_FOUND_INF)
-        | flag(settings.grad_scale.is_some(), optim::FLAG_GRAD_SCALE);
-    let bound = read(queue, grad)?;
-    // What is absent is not read.
-    let state = |tensor: Option<&View>| tensor.map_or(Ok(bound.unused()), |tensor| write(queue, tensor));
-    let number = |number: Option<&View>| number.map_or(Ok(bound.unused()), |number| read(queue, number));
-    let buffers = optim::Buffers {
-        param: write(queue, param)?,
-        // The gradient is written where it is unscaled.
-        grad: if settings.grad_scale.is_some() { write(queue, grad)? } else { bound },
-        m: state(tensors[2])?,
-        v: state(tensors[3])?,
-        w: state(tensors[4])?,
-        found: number(settings.found_inf)?,
-        scale: number(settings.grad_scale)?,
-        steps: number(steps)?,
-    };
-    let code = |at: usize| tensors[at].map_or(0, |tensor| tensor.dtype.code());
-    let [beta1, beta2, eps, log1, log2, rest2] = floats.map(|value| value as f32);
-    let bytes: u64 = tensors.iter().flatten().map(|tensor| 2 * tensor.dtype.size()).sum();
-    Call {
-        kernel: optim::T,
-        params: optim::Params {
-            count: fit(count)?,
-            mode,
-            flags,
-            param_at: fit(buffers.param.at())?,
-            grad_at: fit(buffers.grad.at())?,
-            m_at: fit(buffers.m.at())?,
-            v_at: fit(buffers.v.at())?,
-            w_at: fit(buffers.w.at())?,
-            f_at: fit(buffers.found.at())?,
-            g_at: fit(buffers.scale.at())?,
-            s_at: fit(buffers.steps.at())?,
-            types0: code(0) | (code(1) << 8) | (code(2) << 16) | (code(3) << 24),
-            types1: code(4),
-            lr: settings.lr as f32,
-            decay: settings.decay as f32,
-            beta1,
-            beta2,
-            eps,
-            log1,
-            log2,
-            rest2,
-        },
-        buffers,
-        flops: 20 * count,
-        bytes: bytes * count,
-    }
-    .launch_items(queue, count, PER_GROUP)
 }
 
-/// Some elements of a contiguous tensor.
-fn piece(tensor: &View, start: u64, size: u64) -> Result<View, OpError> {
-    View::contiguous(tensor.address + start * tensor.dtype.size(), tensor.dtype, &[size])
+/// An operation on lists, in place on `a`: see [`foreach`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Foreach {
+    /// `a + s`
+    Add = optim::ADD,
+    /// `a s`
+    Mul = optim::MUL,
+    /// `a / s`
+    Div = optim::DIV,
+    /// `a + s b`
+    AddScaled = optim::ADD_SCALED,
+    /// `a b`
+    MulList = optim::MUL_LIST,
+    /// `a / b`
+    DivList = optim::DIV_LIST,
+    /// The larger of `a` and `b`.
+    Maximum = optim::MAXIMUM,
+    /// `a + s (b - a)`
+    Lerp = optim::LERP,
+    /// `a + s b c`
+    Addcmul = optim::ADDCMUL,
+    /// `a + s b / c`
+    Addcdiv = optim::ADDCDIV,
+    /// The square root of `b`.
+    Sqrt = optim::SQRT_OF,
+    /// `-b`
+    Neg = optim::NEG_OF,
 }
 
-fn single(number: &View, dtype: ElementType) -> Result<(), OpError> {
-    if number.elements() == 1 && number.dtype == dtype {
-        return Ok(());
-    }
-    let detail = format!("{:?} of {:?} for one {dtype:?}", number.dtype, number.sizes());
-    Err(OpError::refused("no-such-layout", detail))
+/// One tensor of each list, and its number.
+#[derive(Debug, Clone, Copy)]
+pub struct ForeachTensors<'a> {
+    /// What is written.
+    pub a: &'a View,
+    /// What the operation reads besides.
+    pub b: Option<&'a View>,
+    /// And the third.
+    pub c: Option<&'a View>,
+    /// The number.
+    pub s: f64,
 }
 
-/// `grad *= inv_scale`; `found_inf` becomes 1 where a gradient is not finite, and stays else.
+/// An elementwise operation on lists of tensors, as if on one after the other. Computed in F32.
 ///
 /// # Errors
-/// `no-such-layout` unless the gradient is a contiguous float of at most 32 bits and the others single F32s;
+/// As [`sgd`]; `no-such-layout` too where the operation has no operand for what it reads.
+pub fn foreach(queue: &mut dyn Queue, op: Foreach, all: &[ForeachTensors]) -> Result<(), OpError> {
+    let wanted = match op {
+        Foreach::Add | Foreach::Mul | Foreach::Div => (false, false),
+        Foreach::Addcmul | Foreach::Addcdiv => (true, true),
+        _ => (true, false),
+    };
+    if all.iter().any(|one| (one.b.is_some(), one.c.is_some()) != wanted) {
+        return Err(OpError::refused("no-such-layout", format!("{op:?} of other lists")));
+    }
+    let items = all.iter().map(|one| {
+        let tensors = [Some(one.a), one.b, one.c, None, None];
+        Item { tensors, number: Number::Is(one.s as f32), found: None }
+    });
+    let common = Common { mode: op as u32, flops: 2, ..Common::default() };
+    lists::step(queue, &items.collect::<Vec<_>>(), &common)
+}
+
+/// Gradients times `inv_scale`; `found_inf` becomes 1 where one is not finite, and stays else.
+///
+/// # Errors
+/// `no-such-layout` unless the gradients are contiguous floats of at most 32 bits and the others single F32s;
 /// `range-too-large`, the device's.
 pub fn unscale(
     queue: &mut dyn Queue,
-    grad: &View,
+    grads: &[View],
     found_inf: &View,
     inv_scale: &View,
 ) -> Result<(), OpError> {
-    single(found_inf, ElementType::F32)?;
-    single(inv_scale, ElementType::F32)?;
-    if !grad.is_contiguous() || !grad.dtype.is_float() || grad.dtype == ElementType::F64 {
-        return Err(OpError::refused("no-such-layout", format!("{:?} {:?}", grad.dtype, grad.strides())));
-    }
-    let count = grad.elements();
-    if !grad.fits(queue.caps()) {
-        unscale(queue, &piece(grad, 0, count / 2)?, found_inf, inv_scale)?;
-        return unscale(queue, &piece(grad, count / 2, count - count / 2)?, found_inf, inv_scale);
-    }
-    let buffers = unscale_kernel::Buffers {
-        grad: write(queue, grad)?,
-        found: write(queue, found_inf)?,
-        scale: read(queue, inv_scale)?,
-    };
-    Call {
-        kernel: unscale_kernel::T,
-        params: unscale_kernel::Params {
-            count: fit(count)?,
-            dtype: grad.dtype.code(),
-            grad_at: fit(buffers.grad.at())?,
-            f_at: fit(buffers.found.at())?,
-            s_at: fit(buffers.scale.at())?,
-        },
-        buffers,
-        flops: count,
-        bytes: 2 * count * grad.dtype.size(),
-    }
-    .launch_items(queue, count, PER_GROUP)
+    let items = grads.iter().map(|grad| {
+        let tensors = [Some(grad), None, None, None, None];
+        Item { tensors, number: Number::Of(inv_scale), found: Some(found_inf) }
+    });
+    let common = Common { mode: optim::UNSCALE, states_are_written: true, flops: 1, ..Common::default() };
+    lists::step(queue, &items.collect::<Vec<_>>(), &common)
 }
 
 /// The next loss scale: times `backoff` where `found_inf` is not 0, times `growth` after `interval` steps without.

@@ -5,7 +5,7 @@ mod common;
 use common::{close, get, put_plain, random, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
-use wave32_ops::optim::{Adam, Settings, Sgd, adam, sgd, unscale, update_scale};
+use wave32_ops::optim::{Adam, AdamTensors, Settings, Sgd, SgdTensors, adam, sgd, unscale, update_scale};
 use wave32_ops::{ElementType, Number, View, fill};
 
 const F: ElementType = ElementType::F32;
@@ -31,8 +31,9 @@ fn sgd_steps() {
             let g = numbers(&mut random);
             let grad = put_plain(&mut stream, F, &[N as u64], &g);
             let settings = Settings { lr: 0.1, decay, maximize, found_inf: None, grad_scale: None };
-            let this = Sgd { momentum, dampening, nesterov, buffer: Some(&momentum_view), first: step == 0 };
-            sgd(&mut stream, &param, &grad, &settings, &this).unwrap();
+            let this = Sgd { momentum, dampening, nesterov, first: step == 0 };
+            let all = [SgdTensors { param: &param, grad: &grad, buffer: Some(&momentum_view) }];
+            sgd(&mut stream, &all, &settings, &this).unwrap();
             for i in 0..N {
                 let mut d = if maximize { -g[i] } else { g[i] } + decay * x[i];
                 if momentum != 0.0 {
@@ -69,17 +70,15 @@ fn adam_steps() {
                 found_inf: Some(&inf),
                 grad_scale: (case == 3).then_some(&by),
             };
-            let this = Adam {
-                beta1,
-                beta2,
-                eps,
-                decoupled,
+            let all = AdamTensors {
+                param: &param,
+                grad: &grad,
                 average: &average,
                 square: &square,
                 largest: amsgrad.then_some(&largest),
                 step: &step,
             };
-            adam(&mut stream, &param, &grad, &settings, &this).unwrap();
+            adam(&mut stream, &[all], &settings, &Adam { beta1, beta2, eps, decoupled }).unwrap();
             for i in 0..N {
                 let mut d = if maximize { -g[i] } else { g[i] };
                 if decoupled {
@@ -103,17 +102,15 @@ fn adam_steps() {
         let before = get(&mut stream, &param);
         let [step, inf] = [5.0, 1.0].map(|n| put_plain(&mut stream, F, &[], &[n]));
         let settings = Settings { lr, decay, maximize, found_inf: Some(&inf), grad_scale: None };
-        let this = Adam {
-            beta1,
-            beta2,
-            eps,
-            decoupled,
+        let all = AdamTensors {
+            param: &param,
+            grad: &average,
             average: &average,
             square: &square,
             largest: None,
             step: &step,
         };
-        adam(&mut stream, &param, &average, &settings, &this).unwrap();
+        adam(&mut stream, &[all], &settings, &Adam { beta1, beta2, eps, decoupled }).unwrap();
         assert_eq!(get(&mut stream, &param), before);
     }
 }
@@ -126,13 +123,13 @@ fn scales_follow_the_gradients() {
         let mut g = values(&mut random, dtype, N as u64, 100.0);
         let [found, inverse] = [0.0, 0.125].map(|n| put_plain(&mut stream, F, &[1], &[n]));
         let grad = put_plain(&mut stream, dtype, &[N as u64], &g);
-        unscale(&mut stream, &grad, &found, &inverse).unwrap();
+        unscale(&mut stream, &[grad], &found, &inverse).unwrap();
         let expected: Vec<f64> = g.iter().map(|g| common::rounded(dtype, g * 0.125)).collect();
         close(&get(&mut stream, &grad), &expected, 0.0, "unscale");
         assert_eq!(get(&mut stream, &found), [0.0]);
         g[random.random_range(0..N)] = if dtype == F { f64::NAN } else { f64::NEG_INFINITY };
         let grad = put_plain(&mut stream, dtype, &[N as u64], &g);
-        unscale(&mut stream, &grad, &found, &inverse).unwrap();
+        unscale(&mut stream, &[grad], &found, &inverse).unwrap();
         assert_eq!(get(&mut stream, &found), [1.0]);
     }
     let scale = put_plain(&mut stream, F, &[], &[1024.0]);
@@ -156,11 +153,12 @@ fn large_parameters_are_cut() {
     fill(&mut stream, &param, Number::Int(2)).unwrap();
     fill(&mut stream, &grad, Number::Int(8)).unwrap();
     let [found, inverse] = [0.0, 0.5].map(|n| put_plain(&mut stream, F, &[1], &[n]));
-    unscale(&mut stream, &grad, &found, &inverse).unwrap();
+    unscale(&mut stream, &[grad], &found, &inverse).unwrap();
     let settings =
         Settings { lr: 0.25, decay: 0.0, maximize: false, found_inf: Some(&found), grad_scale: None };
-    let plain = Sgd { momentum: 0.0, dampening: 0.0, nesterov: false, buffer: None, first: true };
-    sgd(&mut stream, &param, &grad, &settings, &plain).unwrap();
+    let plain = Sgd { momentum: 0.0, dampening: 0.0, nesterov: false, first: true };
+    let all = [SgdTensors { param: &param, grad: &grad, buffer: None }];
+    sgd(&mut stream, &all, &settings, &plain).unwrap();
     for at in [0, 1, 2048, 2049, 2050, 4098] {
         let line = View::contiguous(param.address + 4 * at * 8750, F, &[8750]).unwrap();
         assert_eq!(get(&mut stream, &line), vec![1.0; 8750], "row {at}");

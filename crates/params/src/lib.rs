@@ -26,7 +26,7 @@
 //! ```
 //! One that the kernel does not have:
 //! ```compile_fail,E0560
-//! let params = wave32_params::unscale::Params { count: 1, dtype: 0, grad_at: 0, found_at: 0, s_at: 0 };
+//! let params = wave32_params::amp_scale::Params { scale_at: 0, tracker_at: 0, found_at: 0, interval: 1, growth: 1.0, backoff: 1.0 };
 //! ```
 //! Two strides that are swapped:
 //! ```

@@ -48,6 +48,9 @@ fn replays(options: Options) {
     queue.copy(output, again, BYTES).unwrap();
     queue.fill(output, 4, 99).unwrap();
     queue.upload(output + 4, &[7, 0, 0, 0]).unwrap();
+    // More than the first memory for such bytes holds.
+    let long = queue.alloc(200 << 10).unwrap();
+    queue.upload(long, &[9; 200 << 10]).unwrap();
     let graph = queue.end_capture().unwrap();
     for value in [1, 8, 123] {
         queue.fill(input, BYTES, value).unwrap();
@@ -56,9 +59,10 @@ fn replays(options: Options) {
         queue.replay(graph).unwrap();
         assert_eq!(first_word(&mut queue, again), wanted);
         assert_eq!((first_word(&mut queue, output), first_word(&mut queue, output + 4)), (99, 7));
+        assert_eq!(first_word(&mut queue, long + (200 << 10) - 4), 0x0909_0909);
     }
     // Freed while the graph is there: no one gets them before it goes.
-    for block in [input, output, again] {
+    for block in [input, output, again, long] {
         queue.free(block);
     }
     let others: Vec<u64> = (0..8).map(|_| queue.alloc(BYTES).unwrap()).collect();
@@ -102,7 +106,6 @@ fn what_needs_results_is_refused_during_a_capture() {
     queue.fill(block, BYTES, 4).unwrap();
     let refused = [
         queue.download(block, &mut [0; 4]),
-        queue.upload(block, &[0; 64]),
         queue.synchronize(),
         queue.stamp().map(drop),
         queue.empty_cache(),

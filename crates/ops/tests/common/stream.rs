@@ -23,6 +23,9 @@ macro_rules! rest_of_queue {
         fn retire(&mut self, address: u64) {
             self.$inner.retire(address);
         }
+        fn span(&self, address: u64) -> Option<(u64, u64)> {
+            self.$inner.span(address)
+        }
         fn kept(&mut self) -> Option<&mut wave32_device::Kept> {
             self.$inner.kept()
         }

@@ -1,11 +1,11 @@
-//! Optimizers in one launch a tensor, and gradient scaling.
+//! Steps of optimizers on lists of tensors, and gradient scaling.
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::runtime::bridge::{run, view};
 use crate::tensors::tensor::Tensor;
-use wave32_ops::optim::{Adam, Settings, Sgd, adam, sgd, unscale, update_scale};
-use wave32_ops::{OpError, Queue, View};
+use wave32_ops::View;
+use wave32_ops::optim::{Adam, AdamTensors, Settings, Sgd, SgdTensors, adam, sgd, unscale, update_scale};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -23,26 +23,6 @@ pub const OPS: &[Registration] = crate::ops! {
     "_amp_foreach_non_finite_check_and_unscale_" => unscale_all,
     "_amp_update_scale_" => next_scale,
 };
-
-/// Runs a step for each parameter. A refusal of the first refuses the whole, of a later one is an error: by then
-/// others have been stepped, and the CPU would step them again.
-fn each(
-    count: usize,
-    mut step: impl FnMut(&mut dyn Queue, usize) -> Result<(), OpError>,
-) -> Result<(), Error> {
-    run(|queue| {
-        for at in 0..count {
-            match step(queue, at) {
-                Err(OpError::Refused { name, detail }) if at > 0 => {
-                    let detail = format!("parameter {at}: {name}: {detail}");
-                    return Err(OpError::Device(wave32_device::DeviceError::Unsupported(detail)));
-                }
-                done => done?,
-            }
-        }
-        Ok(())
-    })
-}
 
 /// Views of a list that a step takes: dense ones as if contiguous, which is the same to an elementwise step if all
 /// that belong together are dense in the same order.
@@ -85,10 +65,10 @@ fn fused_sgd(
     let views = lists(&[params, grads, buffers])?;
     let (scale, found) = (scale.map(view).transpose()?, found.map(view).transpose()?);
     let settings = Settings { lr, decay, maximize, found_inf: found.as_ref(), grad_scale: scale.as_ref() };
-    each(params.len(), |queue, at| {
-        let this = Sgd { momentum, dampening, nesterov, buffer: views[2].get(at), first };
-        sgd(queue, &views[0][at], &views[1][at], &settings, &this)
-    })
+    let tensors =
+        |at: usize| SgdTensors { param: &views[0][at], grad: &views[1][at], buffer: views[2].get(at) };
+    let all: Vec<_> = (0..params.len()).map(tensors).collect();
+    run(|queue| sgd(queue, &all, &settings, &Sgd { momentum, dampening, nesterov, first }))
 }
 
 fn fused_adam(
@@ -102,19 +82,16 @@ fn fused_adam(
     let steps = steps.iter().map(view).collect::<Result<Vec<_>, _>>()?;
     let (scale, found) = (scale.map(view).transpose()?, found.map(view).transpose()?);
     let settings = Settings { lr, decay, maximize, found_inf: found.as_ref(), grad_scale: scale.as_ref() };
-    each(params.len().min(steps.len()), |queue, at| {
-        let this = Adam {
-            beta1,
-            beta2,
-            eps,
-            decoupled,
-            average: &views[2][at],
-            square: &views[3][at],
-            largest: views[4].get(at),
-            step: &steps[at],
-        };
-        adam(queue, &views[0][at], &views[1][at], &settings, &this)
-    })
+    let tensors = |at: usize| AdamTensors {
+        param: &views[0][at],
+        grad: &views[1][at],
+        average: &views[2][at],
+        square: &views[3][at],
+        largest: views[4].get(at),
+        step: &steps[at],
+    };
+    let all: Vec<_> = (0..params.len().min(steps.len())).map(tensors).collect();
+    run(|queue| adam(queue, &all, &settings, &Adam { beta1, beta2, eps, decoupled }))
 }
 
 fn unscale_all(grads: &[Tensor], found: &Tensor, inverse: &Tensor) -> Result<(), Error> {
@@ -130,7 +107,7 @@ fn unscale_all(grads: &[Tensor], found: &Tensor, inverse: &Tensor) -> Result<(),
         views.push(View::contiguous(plain.address, plain.dtype, plain.sizes())?);
     }
     let (found, inverse) = (view(found)?, view(inverse)?);
-    each(views.len(), |queue, at| unscale(queue, &views[at], &found, &inverse))
+    run(|queue| unscale(queue, &views, &found, &inverse))
 }
 
 fn next_scale(

@@ -27,8 +27,12 @@ pub const OPS: &[Registration] = crate::ops! {
     "native_dropout_backward" => native_dropout_backward,
 };
 
+/// What to do where random numbers cannot be captured.
+const INSTEAD: &str =
+    "Draw before the replay, into a tensor that the graph reads; or use model.eval(), or p=0";
+
 fn take(elements: i64) -> Result<PhiloxState, Error> {
-    graph::refuse("a random operator")?;
+    graph::refuse("a random operator", INSTEAD)?;
     let (seed, offset) = rng::reserve(counters(elements.max(0) as u64));
     Ok(PhiloxState { seed, offset })
 }
@@ -39,7 +43,7 @@ fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor,
     // A generator gives the seed of a sequence for this call.
     let numbers = match generator {
         Some(generator) => {
-            graph::refuse("a random operator")?;
+            graph::refuse("a random operator", INSTEAD)?;
             PhiloxState { seed: generator.draw()?, offset: 0 }
         }
         None => take(x.numel())?,

@@ -10,7 +10,8 @@ use crate::ops::pointwise::{Input, Pointwise, Rule};
 use crate::tensors::memory_ops::resize;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
-use wave32_ops::{Number, Op};
+use wave32_ops::optim::{Foreach, ForeachTensors};
+use wave32_ops::{Number, Op, View};
 use wave32_torch_logic::number::{self, bound, fitted};
 use wave32_torch_logic::{Scalar, ScalarType, promotion};
 
@@ -340,13 +341,33 @@ fn foreach(
     let known = usize::try_from(op).ok().and_then(|op| Op::ALL.get(op).copied());
     let op = known.ok_or_else(|| Error::Invalid(format!("there is no operation {op}")))?;
     let at = |list: &[f64], i: usize| Number::Float(list.get(i).or(list.first()).copied().unwrap_or(0.0));
+    let is_sub = op == Op::Sub;
     // All of them or none: a refusal halfway would run twice what went before.
     for tensor in x.iter().chain(b).chain(c) {
-        if !matches!(tensor.dtype()?, ScalarType::F32 | ScalarType::F16 | ScalarType::BF16)
-            || !tensor.is_wave()
-        {
+        if !is_short_float(tensor.dtype()?) || !tensor.is_wave() {
             return Err(Error::NoKernel(format!("a list with {}", tensor.dtype()?.name())));
         }
+    }
+    if let Some(op) = in_one_launch(op, !b.is_empty())
+        && let Some(lists) = alike(&[x, b, c])?
+    {
+        let number = |i: usize| {
+            let list = if values.is_empty() || matches!(op, Foreach::Addcmul | Foreach::Addcdiv) {
+                s
+            } else {
+                values
+            };
+            list.get(i).or(list.first()).copied().unwrap_or(0.0)
+        };
+        let sign = if op == Foreach::Add && is_sub { -1.0 } else { 1.0 };
+        let tensors = |i: usize| {
+            let (a, second, third) = (&lists[0][i], lists[1].get(i), lists[2].get(i));
+            // A function of one operand reads it where others read their second.
+            let b = if matches!(op, Foreach::Sqrt | Foreach::Neg) { Some(a) } else { second };
+            ForeachTensors { a, b, c: third, s: sign * number(i) }
+        };
+        let all: Vec<_> = (0..x.len()).map(tensors).collect();
+        return crate::runtime::bridge::run(|queue| wave32_ops::optim::foreach(queue, op, &all));
     }
     for (i, tensor) in x.iter().enumerate() {
         let value = Input::Value(at(values, i));
@@ -354,4 +375,61 @@ fn foreach(
         Pointwise::with(op, Rule::Same, at(s, i), 0.0).in_place(tensor, &others)?;
     }
     Ok(())
+}
+
+/// The square roots of a list, as new tensors.
+pub fn roots(all: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    let mut floats = all.iter().map(|x| Ok::<_, Error>(is_short_float(x.dtype()?) && x.is_wave()));
+    if floats.all(|is| matches!(is, Ok(true))) {
+        let made = all.iter().map(|x| x.empty_like(x.dtype()?)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(lists) = alike(&[&made, all, &[]])? {
+            let tensors = |(a, b)| ForeachTensors { a, b: Some(b), c: None, s: 0.0 };
+            let pairs: Vec<_> = lists[0].iter().zip(&lists[1]).map(tensors).collect();
+            crate::runtime::bridge::run(|queue| wave32_ops::optim::foreach(queue, Foreach::Sqrt, &pairs))?;
+            return Ok(made);
+        }
+    }
+    let sqrt = Pointwise::new(Op::Sqrt, Rule::Float);
+    all.iter().map(|x| sqrt.make(&[x.into()])).collect()
+}
+
+fn is_short_float(dtype: ScalarType) -> bool {
+    matches!(dtype, ScalarType::F32 | ScalarType::F16 | ScalarType::BF16)
+}
+
+/// The operation on lists that is `op`, where there is one.
+fn in_one_launch(op: Op, has_second: bool) -> Option<Foreach> {
+    Some(match (op, has_second) {
+        (Op::Add | Op::Sub, false) => Foreach::Add,
+        (Op::Mul, false) => Foreach::Mul,
+        (Op::Div, false) => Foreach::Div,
+        (Op::Sqrt, false) => Foreach::Sqrt,
+        (Op::Neg, false) => Foreach::Neg,
+        (Op::AddScaled, true) => Foreach::AddScaled,
+        (Op::Mul, true) => Foreach::MulList,
+        (Op::Div, true) => Foreach::DivList,
+        (Op::Maximum, true) => Foreach::Maximum,
+        (Op::Lerp, true) => Foreach::Lerp,
+        (Op::Addcmul, true) => Foreach::Addcmul,
+        (Op::Addcdiv, true) => Foreach::Addcdiv,
+        _ => return None,
+    })
+}
+
+/// The lists as if contiguous, where the tensors of each place are dense in the same order and of one size; else none.
+fn alike(lists: &[&[Tensor]; 3]) -> Result<Option<Vec<Vec<View>>>, Error> {
+    let mut made = Vec::with_capacity(lists.len());
+    for list in lists {
+        let mut views = Vec::with_capacity(list.len());
+        for (tensor, first) in list.iter().zip(lists[0]) {
+            if tensor.sizes() != first.sizes() || tensor.strides() != first.strides() || !tensor.is_dense() {
+                return Ok(None);
+            }
+            let plain = crate::runtime::bridge::view(tensor)?;
+            views.push(View::contiguous(plain.address, plain.dtype, plain.sizes())?);
+        }
+        made.push(views);
+    }
+    let whole = made.iter().all(|views| views.is_empty() || views.len() == lists[0].len());
+    Ok(whole.then_some(made))
 }

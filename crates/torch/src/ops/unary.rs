@@ -118,10 +118,7 @@ pub const MORE: &[Registration] = crate::ops! {
     "reciprocal.out" => |x: &Tensor, out: &Tensor| {
         Pointwise::new(Op::Div, Rule::Float).write(&[Input::Value(1.0.into()), x.into()], out)
     },
-    "_foreach_sqrt" => |all: &[Tensor]| {
-        let sqrt = Pointwise::new(Op::Sqrt, Rule::Float);
-        all.iter().map(|x| sqrt.make(&[x.into()])).collect::<Result<Vec<_>, _>>()
-    },
+    "_foreach_sqrt" => |all: &[Tensor]| crate::ops::scalar::roots(all),
     "eye.m_out" => eye,
     "eye.out" => |n: i64, out: &Tensor| eye(n, n, out),
 };

@@ -62,13 +62,10 @@ pub fn is_capturing() -> Result<bool, Error> {
 ///
 /// # Errors
 /// `Device` during a capture; the stream's.
-pub fn refuse(what: &str) -> Result<(), Error> {
+pub fn refuse(what: &str, instead: &str) -> Result<(), Error> {
     if !is_capturing()? {
         return Ok(());
     }
-    Err(DeviceError::Misuse(format!(
-        "{what} cannot be captured: every replay would have the same. Draw before the replay, into a tensor that the graph \
-         reads; or use model.eval(), or p=0"
-    ))
-    .into())
+    let text = format!("{what} cannot be captured: it would be the same at every replay. {instead}");
+    Err(DeviceError::Misuse(text).into())
 }

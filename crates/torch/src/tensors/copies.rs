@@ -3,7 +3,7 @@
 use crate::abi::error::Error;
 use crate::dispatch::index_errors;
 use crate::runtime::bridge::{run, view};
-use crate::runtime::state;
+use crate::runtime::{graph, state};
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_device::Queue;
@@ -136,6 +136,10 @@ fn upload(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
 }
 
 fn send(address: u64, image: &Tensor) -> Result<(), Error> {
+    // Numbers are part of a graph, tensors are not: a replay would copy what they held at the capture.
+    if image.numel() * image.dtype()?.bytes() as i64 > 16 {
+        graph::refuse("a copy from the CPU", "Copy before the replay, into a tensor that the graph reads")?;
+    }
     image.read_host(|bytes| state::with(|queue| queue.upload(address, bytes)))
 }
 

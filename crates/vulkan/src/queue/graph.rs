@@ -13,8 +13,8 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use wave32_device::heap::{Heap, HeapStats};
 use wave32_device::DeviceError;
+use wave32_device::heap::{Heap, HeapStats};
 use wave32_solve::{Access, hazards::Range};
 
 /// A graph of one queue. No other queue of the process has one of the same number.
@@ -25,15 +25,14 @@ static GRAPHS: AtomicU64 = AtomicU64::new(1);
 
 /// Replays of a graph in flight at most; the next one waits for the first of them.
 const IN_FLIGHT: usize = 2;
-/// Bytes that the host may give while a graph is captured: numbers, not tensors.
-pub(super) const MAX_CONSTANT: u64 = 16;
-/// Bytes of such numbers in a graph.
+/// Bytes of host memory for what a graph copies from the host, made when they are needed; more where one copy is longer.
 const CONSTANTS: u64 = 64 << 10;
 
-/// Numbers of the host that a graph copies.
+/// What a graph copies from the host: the same bytes at each replay.
 #[derive(Default)]
 struct Constants {
-    memory: Option<Buffer>,
+    memory: Vec<Buffer>,
+    /// Bytes of the last of them.
     used: u64,
 }
 
@@ -94,6 +93,11 @@ impl Graphs {
     pub(super) fn find(&self, address: u64, bytes: u64) -> Option<(vk::Buffer, u64)> {
         let found = self.pools.iter().find_map(|pool| pool.heap.find(address, bytes));
         found.map(|(segment, offset)| (segment.buffer.raw, offset))
+    }
+
+    /// The segment of a pool around an address.
+    pub(super) fn span(&self, address: u64) -> Option<(u64, u64)> {
+        self.pools.iter().find_map(|pool| pool.heap.span(address))
     }
 
     /// Bytes of the block in use at `address`; 0 where none is.
@@ -218,32 +222,24 @@ impl Parts {
         Ok(slot)
     }
 
-    /// Copies a number of the host as often as the graph is replayed.
+    /// Copies these bytes of the host at each replay.
     pub(super) fn upload_constant(&mut self, address: u64, data: &[u8]) -> Result<(), DeviceError> {
         let bytes = data.len() as u64;
-        if bytes > MAX_CONSTANT {
-            return self.not_capturing("a copy from the CPU");
-        }
         let slot = self.open(0.0)?;
         let (target, offset) = self.resolve(address, bytes)?;
         let Some(capture) = &mut self.graphs.capture else { return Ok(()) };
-        let memory = match &mut capture.constants.memory {
-            Some(memory) => memory,
-            none => {
-                let usage = vk::BufferUsageFlags::TRANSFER_SRC;
-                none.insert(self.memory.create(&mut self.gpu, CONSTANTS, usage, MemoryLocation::CpuToGpu)?)
-            }
-        };
-        let (raw, at) = (memory.raw, capture.constants.used);
-        let mapped = memory.mapped_mut().and_then(|all| all.get_mut(at as usize..(at + bytes) as usize));
-        let Some(mapped) = mapped else {
-            return Err(DeviceError::Unsupported(format!(
-                "a graph that copies more than {} numbers from the CPU",
-                CONSTANTS / MAX_CONSTANT
-            )));
-        };
-        mapped.copy_from_slice(data);
-        capture.constants.used += MAX_CONSTANT;
+        let Constants { memory, used } = &mut capture.constants;
+        if memory.last().is_none_or(|last| *used + bytes > last.bytes) {
+            let (size, usage) = (CONSTANTS.max(bytes), vk::BufferUsageFlags::TRANSFER_SRC);
+            memory.push(self.memory.create(&mut self.gpu, size, usage, MemoryLocation::CpuToGpu)?);
+            *used = 0;
+        }
+        let at = *used;
+        *used += bytes.next_multiple_of(16);
+        let last = memory.last_mut().ok_or_else(super::transfer::not_mapped)?;
+        let raw = last.raw;
+        let mapped = last.mapped_mut().and_then(|all| all.get_mut(at as usize..(at + bytes) as usize));
+        mapped.ok_or_else(super::transfer::not_mapped)?.copy_from_slice(data);
         let range = (address, address + bytes);
         self.order(Command::Transfer, [(range, Access::Write)].into_iter(), slot);
         let region = vk::BufferCopy::default().src_offset(at).dst_offset(offset).size(bytes);
@@ -273,7 +269,8 @@ impl Parts {
         let written = capture.touched.iter().filter(|(_, writes)| *writes).map(|&(range, _)| range);
         let written = merged(written.collect());
         let parts = self.slots.take_parts();
-        let graph = Graph { parts, constants: capture.constants, held, pools, written, replays: VecDeque::new() };
+        let graph =
+            Graph { parts, constants: capture.constants, held, pools, written, replays: VecDeque::new() };
         self.graphs.all.insert(capture.id, graph);
         for address in capture.freed {
             self.give(address);
@@ -336,7 +333,7 @@ impl Parts {
 
     fn destroy_graph(&mut self, parts: Vec<Slot>, constants: Constants) {
         self.slots.destroy_parts(&self.gpu, parts);
-        if let Some(memory) = constants.memory {
+        for memory in constants.memory {
             self.memory.destroy_buffer(&self.gpu, memory);
         }
     }

@@ -300,6 +300,10 @@ impl Queue for VulkanQueue {
         }
     }
 
+    fn span(&self, address: u64) -> Option<(u64, u64)> {
+        self.parts.heap.span(address).or_else(|| self.parts.graphs.span(address))
+    }
+
     fn kept(&mut self) -> Option<&mut Kept> {
         // What a graph makes of filters it makes anew at each replay.
         if self.is_capturing() { None } else { Some(&mut self.parts.kept) }

@@ -69,7 +69,7 @@ impl Transfer {
     }
 }
 
-fn not_mapped() -> DeviceError {
+pub(super) fn not_mapped() -> DeviceError {
     DeviceError::Driver { call: "vkMapMemory", code: "host-visible memory is not mapped".into() }
 }
 

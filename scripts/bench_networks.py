@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Networks that a seed draws from torchvision and timm, on the wave device beside PyTorch's CUDA device (eager, TF32 off).
+
+Of all image classifiers that both packages list, in the seed's order: the first COUNT that take 224x224 images and have at
+most 50 million weights. None is left out after the draw: one that fails has a row that says so. Milliseconds of a forward
+pass (eval, no gradients) and of a training step (SGD with momentum), eager, and of wave's graphs. Each device has a process
+of its own, one after the other. Prints Markdown; `--json` keeps what was measured, a line a network and device.
+"""
+
+import argparse
+import functools
+import json
+import math
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from bench_torch_cuda import replayed, synchronize, timed, trainer
+from bench_vs_cudnn import made
+
+WEIGHTS = 50_000_000
+KINDS = ("forward", "training", "forward, replayed", "training, replayed")
+
+
+def build(name):
+    package, name = name.split("/")
+    if package == "timm":
+        import timm
+
+        return timm.create_model(name)
+    import torchvision.models as tv
+
+    return tv.get_model(name, weights=None, **({"aux_logits": False, "init_weights": False} if name in ("googlenet", "inception_v3") else {}))
+
+
+def fits(name):
+    """Whether it takes 224x224 images and is small enough."""
+    try:
+        with torch.device("meta"):
+            model = build(name)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError):
+        return False
+    size = getattr(model, "default_cfg", {}).get("input_size", (3, 224, 224))
+    return tuple(size) == (3, 224, 224) and sum(p.numel() for p in model.parameters()) <= WEIGHTS
+
+
+def draw(count, seed):
+    import timm
+    import torchvision.models as tv
+
+    names = [f"torchvision/{name}" for name in tv.list_models(module=tv)] + [f"timm/{name}" for name in timm.list_models()]
+    names.sort()
+    random.Random(seed).shuffle(names)
+    drawn = []
+    for name in names:
+        if len(drawn) < count and fits(name):
+            drawn.append(name)
+    return drawn
+
+
+def measure(device, name, options):
+    torch.manual_seed(0)
+    model = build(name)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    model = model.to(device)
+    image = torch.rand(options.batch, 3, 224, 224).to(device)
+    label = torch.randint(1000, (options.batch,)).to(device)
+    found = {}
+    fallbacks = dict(torch.wave.fallbacks()) if device == "wave" else {}
+    step = trainer(model.train(), image, label)
+    found["training"] = timed(device, step, options.seconds)
+    if device == "wave":
+        try:
+            found["training, replayed"] = timed(device, replayed(device, step), options.seconds)
+        except RuntimeError as error:
+            found["training, not replayed"] = str(error)[:200]
+    del step
+    model.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        run = functools.partial(model, image)
+        found["forward"] = timed(device, run, options.seconds)
+        if device == "wave":
+            try:
+                found["forward, replayed"] = timed(device, replayed(device, run), options.seconds)
+            except RuntimeError as error:
+                found["forward, not replayed"] = str(error)[:200]
+            now = torch.wave.fallbacks()
+            found["fallbacks"] = [op for op in now if now[op] != fallbacks.get(op, 0)]
+    return found
+
+
+def child(options):
+    device = options.only
+    if device == "wave":
+        import wave32  # noqa: F401
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    for name in options.names.split(","):
+        try:
+            found = measure(device, name, options)
+            synchronize(device)
+        except Exception as error:  # noqa: BLE001 - a row says what failed
+            found = {"failed": f"{type(error).__name__}: {error}"[:300]}
+        row = {"device": device, "card": getattr(torch, device).get_device_name(), "name": name, **found}
+        print(json.dumps(row), flush=True)
+        getattr(torch, device).empty_cache()
+
+
+def mean(values):
+    values = list(values)
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def report(rows, options):
+    by = {(row["device"], row["name"]): row for row in rows}
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    cards = " and ".join(sorted({row["card"] for row in rows}))
+    print(
+        f"Batch {options.batch}, 224x224, f32, on {cards}; PyTorch {torch.__version__}, eager, TF32 off, cudnn.benchmark on. Drawn by "
+        f"seed {options.seed}. Made on {made()}.\n\n"
+        "Milliseconds; ratios are CUDA's time, eager, over wave's.\n\n"
+        "| network | forward, CUDA | wave | ratio | replayed | training, CUDA | wave | ratio | replayed | fallbacks |\n"
+        "|---|---|---|---|---|---|---|---|---|---|"
+    )
+    ratios = {kind: {} for kind in KINDS}
+    for name in names:
+        ours, theirs = (by.get((device, name), {"failed": "not run"}) for device in ("wave", "cuda"))
+        failed = ours.get("failed") or theirs.get("failed")
+        if failed:
+            who = "wave" if "failed" in ours else "CUDA"
+            print(f"| {name} | {who}: {failed.splitlines()[0]} | | | | | | | | |")
+            continue
+        cells = [name]
+        for kind in ("forward", "training"):
+            for key in (kind, f"{kind}, replayed"):
+                if key in ours:
+                    ratios[key][name] = theirs[kind] / ours[key]
+            again = ratios[f"{kind}, replayed"].get(name)
+            cells += [f"{theirs[kind] * 1e3:.2f}", f"{ours[kind] * 1e3:.2f}", f"{ratios[kind][name]:.2f}", f"{again:.2f}" if again else "no"]
+        print(f"| {' | '.join(cells)} | {', '.join(ours['fallbacks']) or 'none'} |")
+    print("\n| | networks | geometric mean | least |\n|---|---|---|---|")
+    for kind, found in ratios.items():
+        if found:
+            least = min(found, key=found.get)
+            print(f"| {kind} | {len(found)} | {mean(found.values()):.2f} | {found[least]:.2f} ({least}) |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=0.4, help="of timing, each")
+    parser.add_argument("--part", default="0:", help="of the drawn ones, as a slice: 0:20")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
+    parser.add_argument("--json", type=Path, help="rows are added to this file")
+    parser.add_argument("--report", action="store_true", help="measure nothing, print what --json holds")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    parser.add_argument("--names", help="these, separated by commas, instead of a draw")
+    options = parser.parse_args()
+    if options.only:
+        return child(options)
+    if not options.report:
+        names = options.names.split(",") if options.names else draw(options.count, options.seed)
+        if options.list:
+            return print("\n".join(names))
+        first, last = options.part.split(":")
+        names = names[int(first or 0) : int(last) if last else None]
+        file = options.json or Path(tempfile.mkdtemp()) / "rows.jsonl"
+        options.json = file
+        with file.open("a") as rows:
+            for device in ("wave", "cuda"):
+                arguments = ["--only", device, "--names", ",".join(names), "--batch", str(options.batch), "--seconds", str(options.seconds)]
+                subprocess.run([sys.executable, __file__, *arguments], check=False, stdout=rows, timeout=1200)
+    report([json.loads(line) for line in options.json.read_text().splitlines()], options)
+    return None
+
+
+if __name__ == "__main__":
+    main()
