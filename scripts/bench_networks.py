@@ -77,7 +77,7 @@ def measure(device, name, options):
     if device == "wave":
         try:
             found["training, replayed"] = timed(device, replayed(device, step), options.seconds)
-        except RuntimeError as error:
+        except (AttributeError, RuntimeError) as error:
             found["training, not replayed"] = str(error)[:200]
     del step
     model.zero_grad()
@@ -88,7 +88,7 @@ def measure(device, name, options):
         if device == "wave":
             try:
                 found["forward, replayed"] = timed(device, replayed(device, run), options.seconds)
-            except RuntimeError as error:
+            except (AttributeError, RuntimeError) as error:
                 found["forward, not replayed"] = str(error)[:200]
             now = torch.wave.fallbacks()
             found["fallbacks"] = [op for op in now if now[op] != fallbacks.get(op, 0)]

@@ -58,14 +58,6 @@ def replayed(device, call):
     """`call` as a graph of the device."""
     module = getattr(torch, device)
     graph, capture = (module.CUDAGraph(), module.graph) if device == "cuda" else (module.Graph(), module.graph)
-    if device == "cuda":
-        # CUDA captures on a stream of its own, and what autograd made on another one would not be captured.
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                call()
-        torch.cuda.current_stream().wait_stream(side)
     with capture(graph):
         call()
     return graph.replay
@@ -106,6 +98,8 @@ def measure(device, options):
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
+        # Nothing of the default stream can be captured, and what autograd made there is of it.
+        torch.cuda.set_stream(torch.cuda.Stream())
     found = {"name": getattr(torch, device).get_device_name() if device != "cpu" else "CPU"}
     results = {}
     for name in options.models:
