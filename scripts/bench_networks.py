@@ -2,12 +2,16 @@
 """Networks that a seed draws from torchvision and timm, on the wave device beside PyTorch's CUDA device (eager, TF32 off).
 
 Of all image classifiers that both packages list, in the seed's order: the first COUNT that take 224x224 images and have at
-most 50 million weights. None is left out after the draw: one that fails has a row that says so. Milliseconds of a forward
-pass (eval, no gradients) and of a training step (SGD with momentum), eager, and of wave's graphs. Each device has a process
-of its own, one after the other. Prints Markdown; `--json` keeps what was measured, a line a network and device.
+most 50 million weights. None is left out after the draw: one that fails has a row that says so.
+
+Milliseconds of a forward pass (eval, no gradients) and of a training step (SGD with momentum), eager, and of wave's graphs;
+the peak of the device's memory in training; errors of the outputs and of all gradients (one pass each from the same weights)
+against the same network in f64, |found - f64| / |f64| in the Euclidean norm. Each device has a process of its own, one after
+the other. Prints Markdown; `--json` keeps what was measured, a line a network and device.
 """
 
 import argparse
+import copy
 import functools
 import json
 import math
@@ -18,6 +22,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from bench_torch_cuda import replayed, synchronize, timed, trainer
 from bench_vs_cudnn import made
 
@@ -61,6 +66,27 @@ def draw(count, seed):
     return drawn
 
 
+def passes(model, image, label):
+    """The outputs (eval) and all gradients (training) as one row of numbers each."""
+    with torch.no_grad():
+        out = model.eval()(image).flatten()
+    model.train()
+    F.cross_entropy(model(image), label).backward()
+    grads = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    model.zero_grad()
+    return out, grads
+
+
+def errors(model, image, label, ours, folder, name):
+    """Against f64: of CUDA's passes, and of wave's, which lie in the folder. The model is not used after this."""
+    exact = passes(model.double(), image.double(), label)
+    file = folder / f"{name.replace('/', '-')}.pt"
+    theirs = torch.load(file) if file.exists() else ()
+    file.unlink(missing_ok=True)
+    off = [[((a.to(b).double() - b).norm() / b.norm()).item() for a, b in zip(found, exact)] for found in (ours, theirs)]
+    return {"errors": off[0], "errors of wave": off[1]}
+
+
 def measure(device, name, options):
     torch.manual_seed(0)
     model = build(name)
@@ -72,8 +98,18 @@ def measure(device, name, options):
     label = torch.randint(1000, (options.batch,)).to(device)
     found = {}
     fallbacks = dict(torch.wave.fallbacks()) if device == "wave" else {}
+    ours = passes(model, image, label)
+    if device == "wave":
+        torch.save([part.cpu() for part in ours], options.folder / f"{name.replace('/', '-')}.pt")
+    else:
+        found |= errors(copy.deepcopy(model), image, label, ours, options.folder, name)
+    del ours
+    module = getattr(torch, device)
+    module.empty_cache()
+    module.reset_peak_memory_stats()
     step = trainer(model.train(), image, label)
     found["training"] = timed(device, step, options.seconds)
+    found["memory"] = module.max_memory_allocated()
     if device == "wave":
         try:
             found["training, replayed"] = timed(device, replayed(device, step), options.seconds)
@@ -106,7 +142,7 @@ def child(options):
         try:
             found = measure(device, name, options)
             synchronize(device)
-        except Exception as error:  # noqa: BLE001 - a row says what failed
+        except Exception as error:
             found = {"failed": f"{type(error).__name__}: {error}"[:300]}
         row = {"device": device, "card": getattr(torch, device).get_device_name(), "name": name, **found}
         print(json.dumps(row), flush=True)
@@ -126,16 +162,17 @@ def report(rows, options):
         f"Batch {options.batch}, 224x224, f32, on {cards}; PyTorch {torch.__version__}, eager, TF32 off, cudnn.benchmark on. Drawn by "
         f"seed {options.seed}. Made on {made()}.\n\n"
         "Milliseconds; ratios are CUDA's time, eager, over wave's.\n\n"
-        "| network | forward, CUDA | wave | ratio | replayed | training, CUDA | wave | ratio | replayed | fallbacks |\n"
-        "|---|---|---|---|---|---|---|---|---|---|"
+        "| network | forward, CUDA | wave | ratio | replayed | training, CUDA | wave | ratio | replayed | error beside CUDA's: outputs | gradients | memory beside CUDA's | fallbacks |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     )
     ratios = {kind: {} for kind in KINDS}
+    worst = [(0.0, "")] * 2
     for name in names:
         ours, theirs = (by.get((device, name), {"failed": "not run"}) for device in ("wave", "cuda"))
         failed = ours.get("failed") or theirs.get("failed")
         if failed:
             who = "wave" if "failed" in ours else "CUDA"
-            print(f"| {name} | {who}: {failed.splitlines()[0]} | | | | | | | | |")
+            print(f"| {name} | {who}: {failed.splitlines()[0]}{' |' * 12}")
             continue
         cells = [name]
         for kind in ("forward", "training"):
@@ -144,12 +181,17 @@ def report(rows, options):
                     ratios[key][name] = theirs[kind] / ours[key]
             again = ratios[f"{kind}, replayed"].get(name)
             cells += [f"{theirs[kind] * 1e3:.2f}", f"{ours[kind] * 1e3:.2f}", f"{ratios[kind][name]:.2f}", f"{again:.2f}" if again else "no"]
+        # What both compute without an error has no ratio.
+        beside = [a / max(b, 1e-12) for a, b in zip(theirs["errors of wave"], theirs["errors"])]
+        worst = [(max(was[0], now), name if now > was[0] else was[1]) for was, now in zip(worst, beside)]
+        cells += [f"{ratio:.2f}" for ratio in beside] + [f"{ours['memory'] / theirs['memory']:.2f}"]
         print(f"| {' | '.join(cells)} | {', '.join(ours['fallbacks']) or 'none'} |")
     print("\n| | networks | geometric mean | least |\n|---|---|---|---|")
     for kind, found in ratios.items():
         if found:
             least = min(found, key=found.get)
             print(f"| {kind} | {len(found)} | {mean(found.values()):.2f} | {found[least]:.2f} ({least}) |")
+    print(f"\nErrors against f64, beside CUDA's, at most: outputs {worst[0][0]:.2f} ({worst[0][1]}), gradients {worst[1][0]:.2f} ({worst[1][1]}).")
 
 
 def main():
@@ -163,6 +205,7 @@ def main():
     parser.add_argument("--json", type=Path, help="rows are added to this file")
     parser.add_argument("--report", action="store_true", help="measure nothing, print what --json holds")
     parser.add_argument("--only", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--names", help="these, separated by commas, instead of a draw")
     options = parser.parse_args()
     if options.only:
@@ -173,11 +216,12 @@ def main():
             return print("\n".join(names))
         first, last = options.part.split(":")
         names = names[int(first or 0) : int(last) if last else None]
-        file = options.json or Path(tempfile.mkdtemp()) / "rows.jsonl"
+        folder = Path(tempfile.mkdtemp())
+        file = options.json or folder / "rows.jsonl"
         options.json = file
         with file.open("a") as rows:
             for device in ("wave", "cuda"):
-                arguments = ["--only", device, "--names", ",".join(names), "--batch", str(options.batch), "--seconds", str(options.seconds)]
+                arguments = ["--only", device, "--folder", str(folder), "--names", ",".join(names), "--batch", str(options.batch), "--seconds", str(options.seconds)]
                 subprocess.run([sys.executable, __file__, *arguments], check=False, stdout=rows, timeout=1200)
     report([json.loads(line) for line in options.json.read_text().splitlines()], options)
     return None
