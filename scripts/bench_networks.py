@@ -67,13 +67,13 @@ def draw(count, seed):
 
 
 def passes(model, image, label):
-    """The outputs (eval) and all gradients (training) as one row of numbers each."""
-    with torch.no_grad():
-        out = model.eval()(image).flatten()
+    """The outputs (eval, with the statistics that a training pass left) and all gradients as one row of numbers each."""
     model.train()
     F.cross_entropy(model(image), label).backward()
     grads = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     model.zero_grad()
+    with torch.no_grad():
+        out = model.eval()(image).flatten()
     return out, grads
 
 
