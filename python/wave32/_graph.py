@@ -106,7 +106,8 @@ class Graph:
     def __del__(self) -> None:
         try:
             self.reset()
-        except Exception:  # noqa: BLE001 - the device may be gone, and nobody could catch it
+        except Exception:
+            # The device may be gone, or the interpreter be going: nobody could catch it.
             return
 
 

@@ -128,7 +128,7 @@ fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Te
     let out = x.empty_like(x.dtype()?)?;
     let mask = Tensor::empty_strided(&x.sizes(), &out.strides(), ScalarType::Bool)?;
     let (from, to, kept) = (view(x)?, view(&out)?, view(&mask)?);
-    if train == Some(false) {
+    if train == Some(false) || p == 0.0 {
         run(|queue| {
             wave32_ops::copy(queue, &from, &to)?;
             wave32_ops::fill(queue, &kept, wave32_ops::Number::Int(1))
