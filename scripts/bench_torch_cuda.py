@@ -94,6 +94,7 @@ def measure(device, options):
 
     if device == "wave":
         import wave32
+        import wave32._compile
     if device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
@@ -126,6 +127,10 @@ def measure(device, options):
             figures["fallbacks"] = dict(torch.wave.fallbacks())
             if options.profile:
                 print(profiler.table(rows=15), file=sys.stderr, flush=True)
+            if options.compile:
+                compiled = torch.compile(model, backend=wave32._compile.backend, mode="reduce-overhead")
+                figures["train, compiled"] = options.batch / timed(device, trainer(compiled, x, y), options.seconds)
+                del compiled
             step = trainer(wave32.fuse(model), x, y)
             figures["train, wave32.fuse"] = options.batch / timed(device, step, options.seconds)
         figures["train, replayed"] = 0.0
@@ -138,6 +143,10 @@ def measure(device, options):
             run = functools.partial(model, x)
             if device == "wave":
                 run = functools.partial(wave32.fuse(model), x)
+                if options.compile:
+                    compiled = torch.compile(model, backend=wave32._compile.backend, mode="reduce-overhead")
+                    figures["forward, compiled"] = options.batch / timed(device, functools.partial(compiled, x), options.seconds)
+                    del compiled
                 figures["forward, wave32.fuse"] = options.batch / timed(device, run, options.seconds)
             figures["forward, replayed"] = 0.0
             if options.graphs:
@@ -167,6 +176,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2.0, help="of timing, each")
     parser.add_argument("--peer", default="cuda", help="the device to compare with: cuda, or cpu to try the script")
     parser.add_argument("--graphs", action="store_true", help="also replay graphs")
+    parser.add_argument("--compile", action="store_true", help='also torch.compile(mode="reduce-overhead") on wave')
     parser.add_argument("--profile", action="store_true", help="also print wave's kernels by time")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -195,8 +205,10 @@ def main():
                 ((a - b).abs().max() / max(b.abs().max().item(), 1e-3 * scale)).item() for a, b in zip(grads, grads2)
             ),
         }
-        for kind in ("forward", "forward, wave32.fuse", "forward, replayed", "train", "train, wave32.fuse", "train, replayed"):
+        for kind in (step + how for step in ("forward", "train") for how in ("", ", compiled", ", wave32.fuse", ", replayed")):
             plain = kind.split(",")[0]
+            if kind not in wave[name]:
+                continue
             a, b = wave[name][kind], peer[name].get(kind, peer[name][plain])
             if a == 0.0:
                 continue

@@ -122,11 +122,159 @@ def test_autocast_and_an_optimizer(fresh_seed):
 
 
 def test_options_are_refused():
-    with pytest.raises(TypeError, match="takes no options, got mode"):
-        _compile.backend(None, [], mode="max-autotune")
+    with pytest.raises(TypeError, match="takes no options, got options"):
+        torch.compile(torch.sin, backend=_compile.backend, options={"a": 1})(torch.ones(2, device="wave"))
 
 
 def test_tensors_of_the_cpu_stay_inductors():
     """The patch asks for tensors of the device only."""
     assert not _compile._on_device([torch.ones(2), [torch.ones(1)], 3])
     assert _compile._on_device([[torch.ones(1, device="wave")]])
+
+
+class Small(nn.Module):
+    """Convolution, batch norm and a product: all that it computes can be captured."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.bn = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.bn(self.conv(x))).mean((2, 3)))
+
+
+@pytest.fixture
+def replays(monkeypatch):
+    """How often a graph was replayed."""
+    counted = [0]
+    original = torch.wave.Graph.replay
+
+    def replay(self):
+        counted[0] += 1
+        original(self)
+
+    monkeypatch.setattr(torch.wave.Graph, "replay", replay)
+    return counted
+
+
+def replaying(model):
+    return torch.compile(model, backend=_compile.backend, mode="reduce-overhead", dynamic=False)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_replayed_training_is_eager_training(replays, accumulate):
+    model = Small().to("wave")
+    twin = copy.deepcopy(model)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (model, twin)]
+    compiled, kept = replaying(model), []
+    for step in range(9):
+        x = torch.randn(4, 3, 6, 7, device="wave")
+        outs = []
+        for call, optimizer in zip((compiled, twin), optimizers):
+            outs.append(call(x))
+            outs[-1].square().mean().backward()
+            if step % accumulate == accumulate - 1:
+                optimizer.step()
+                optimizer.zero_grad()
+        kept.append((outs[0].detach(), outs[1].detach()))
+    assert replays[0] >= 9, "forward from the third call on, backward from the fourth"
+    # What earlier calls gave is not overwritten.
+    for found, expected in kept:
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    for found, expected in zip(model.state_dict().values(), twin.state_dict().values()):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_replayed_inference_sees_new_weights(replays):
+    model = Small().to("wave").eval()
+    compiled = replaying(model)
+    with torch.no_grad():
+        for step in range(12):
+            if step % 4 == 3:
+                model.conv.weight.normal_()
+            if step == 6:
+                model.head.weight = nn.Parameter(torch.randn_like(model.head.weight))
+            if step == 9:
+                model.head.bias.data = torch.randn(5, device="wave")
+            x = torch.randn(2, 3, 5, 5, device="wave")
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
+    assert replays[0] >= 6
+
+
+def test_a_backward_pass_whose_forward_was_replayed_again_is_refused(replays):
+    model = Small().to("wave")
+    compiled = replaying(model)
+    for _ in range(6):
+        compiled(torch.randn(2, 3, 5, 5, device="wave")).sum().backward()
+    first, second = (compiled(torch.randn(2, 3, 5, 5, device="wave")) for _ in range(2))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        first.sum().backward()
+    second.sum().backward()
+
+
+def test_two_backward_passes_of_one_forward_pass(replays):
+    model = Small().to("wave")
+    twin = copy.deepcopy(model)
+    compiled = replaying(model)
+    for _ in range(6):
+        x = torch.randn(2, 3, 5, 5, device="wave")
+        for call in (compiled, twin):
+            loss = call(x).square().sum()
+            loss.backward(retain_graph=True)
+            loss.backward()
+    assert replays[0] > 8
+    for found, expected in zip(model.parameters(), twin.parameters()):
+        torch.testing.assert_close(found.grad, expected.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: nn.functional.dropout(x, 0.5) * 0 + x,
+        lambda x: x + x.cpu().sum().to("wave"),
+        lambda x: torch.linalg.svdvals(x.flatten(1)) + 1,
+    ],
+)
+def test_what_cannot_be_captured_runs_eagerly(body, replays):
+    compiled = replaying(lambda x: body(torch.relu(x)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(5):
+            x = torch.randn(4, 6, device="wave")
+            torch.testing.assert_close(compiled(x), body(torch.relu(x)), rtol=1e-4, atol=1e-5)
+    assert not torch.wave.is_current_stream_capturing()
+
+
+def test_an_operand_that_is_written_to(replays):
+    def count(x, total):
+        total.add_(x.sum())
+        return x + total
+
+    compiled = replaying(count)
+    same, moving = torch.zeros((), device="wave"), [torch.zeros((), device="wave") for _ in range(8)]
+    expected = torch.zeros((), device="wave")
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for at in range(8):
+            x = torch.randn(5, device="wave")
+            torch.testing.assert_close(compiled(x, same), count(x, expected))
+            torch.testing.assert_close(same, expected)
+        assert replays[0] >= 5
+        torch._dynamo.reset()
+        compiled = replaying(count)
+        for total in moving:
+            x = torch.randn(5, device="wave")
+            compiled(x, total)
+            torch.testing.assert_close(total, x.sum())
+
+
+def test_modes_and_options():
+    with pytest.raises(Exception, match="modes"):
+        torch.compile(torch.sin, backend=_compile.backend, mode="max-autotune")(torch.ones(2, device="wave"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(torch.sin, mode="reduce-overhead")
+        for _ in range(4):
+            assert torch.equal(compiled(torch.ones(3, device="wave")), torch.ones(3, device="wave").sin())

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
+from wave32._replay import Replayed
+
 _told = False
 
 
@@ -43,21 +45,36 @@ def _boxed(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
     return run
 
 
-def backend(graph: torch.fx.GraphModule, inputs: list[Any], **options: Any) -> Any:
-    """The Dynamo backend `wave32`. It takes no options.
+def _replayed(graph: torch.fx.GraphModule, inputs: Any, is_backward: bool = False) -> Any:
+    """As `_boxed`, and replayed as a graph of the device."""
+    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
+    kept = None if is_backward or metadata is None else metadata.num_forward_returns
+    # What a forward pass leaves has its place from its first replay on.
+    return Replayed(_boxed(graph, inputs), graph, kept, warmups=3 if is_backward else 2)
 
-    Raises TypeError where there are some.
+
+def _of_inference(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+    return Replayed(_boxed(graph, inputs), graph, None, warmups=2)
+
+
+def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = None, **options: Any) -> Any:
+    """The Dynamo backend `wave32`. With the mode "reduce-overhead" it replays graphs of the device.
+
+    Raises TypeError for other modes, and for options.
     """
     if options:
         raise TypeError(f"the backend wave32 takes no options, got {', '.join(sorted(options))}")
+    if mode not in (None, "default", "reduce-overhead"):
+        raise TypeError(f'the backend wave32 has the modes "default" and "reduce-overhead", not {mode!r}')
     from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
     _allow_random()
+    replays = mode == "reduce-overhead"
     compiler = aot_autograd(
-        fw_compiler=_boxed,
-        bw_compiler=_boxed,
-        inference_compiler=_boxed,
+        fw_compiler=_replayed if replays else _boxed,
+        bw_compiler=functools.partial(_replayed, is_backward=True) if replays else _boxed,
+        inference_compiler=_of_inference if replays else _boxed,
         partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="aot_eager"),
         keep_inference_input_mutations=True,
     )
@@ -134,6 +151,7 @@ def install() -> None:
                 '(backend="wave32")',
                 stacklevel=2,
             )
-        return backend(model, inputs)
+        graphs = getattr(self, "config", {}).get("triton.cudagraphs")
+        return backend(model, inputs, "reduce-overhead" if graphs else None)
 
     wrapper.__call__ = call
