@@ -134,7 +134,7 @@ def measure(device, options):
             step = trainer(wave32.fuse(model), x, y)
             figures["train, wave32.fuse"] = options.batch / timed(device, step, options.seconds)
         figures["train, replayed"] = 0.0
-        if options.graphs:
+        if options.graphs and device != "cpu":
             figures["train, replayed"] = options.batch / timed(device, replayed(device, step), options.seconds)
         del step
         model.zero_grad()
@@ -149,7 +149,7 @@ def measure(device, options):
                     del compiled
                 figures["forward, wave32.fuse"] = options.batch / timed(device, run, options.seconds)
             figures["forward, replayed"] = 0.0
-            if options.graphs:
+            if options.graphs and device != "cpu":
                 run()
                 figures["forward, replayed"] = options.batch / timed(device, replayed(device, run), options.seconds)
             del run
@@ -210,7 +210,7 @@ def main():
             if kind not in wave[name]:
                 continue
             a, b = wave[name][kind], peer[name].get(kind, peer[name][plain])
-            if a == 0.0:
+            if not a or not b:
                 continue
             idle = f"{wave[name]['idle']:.0%}" if kind == "train" else ""
             falls = ", ".join(wave[name]["fallbacks"]) or "none"

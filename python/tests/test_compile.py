@@ -257,7 +257,7 @@ def test_an_operand_that_is_written_to(replays):
     expected = torch.zeros((), device="wave")
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for at in range(8):
+        for _ in range(8):
             x = torch.randn(5, device="wave")
             torch.testing.assert_close(compiled(x, same), count(x, expected))
             torch.testing.assert_close(same, expected)
