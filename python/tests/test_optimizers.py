@@ -14,6 +14,12 @@ CASES = {
     "adamw": lambda p, **k: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, **k),
     "adamw_amsgrad": lambda p, **k: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, amsgrad=True, **k),
 }
+# Most launches of a step of 200 tensors, by default and fused: operations, each a few pieces of the device's memory.
+MOST_LAUNCHES = {
+    "momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}, 40, 20),
+    "adamw": (torch.optim.AdamW, {"lr": 0.01}, 100, 20),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01}, 48, None),
+}
 SHAPES = [(7, 5), (33,), (), (2, 3, 3, 3)]
 
 
@@ -27,6 +33,23 @@ def steps(make, starts, grads, device, **options):
         params[3].grad = params[3].grad.contiguous(memory_format=torch.channels_last)
         optimizer.step()
     return [param.detach().cpu() for param in params]
+
+
+@pytest.mark.parametrize("name", MOST_LAUNCHES)
+def test_a_step_of_many_tensors_is_few_launches(name):
+    make, options, most, fused = MOST_LAUNCHES[name]
+    for more, bound in (({}, most), ({"fused": True}, fused)):
+        if bound is None:
+            continue
+        params = [torch.randn(64 + 7 * at, device="wave", requires_grad=True) for at in range(200)]
+        optimizer = make(params, **options, **more)
+        for _ in range(2):
+            for param in params:
+                param.grad = torch.randn_like(param)
+            optimizer.step()
+        with torch.wave.profile() as profile:
+            optimizer.step()
+        assert 0 < len(profile.launches) <= bound, (more, profile.by_kernel())
 
 
 @pytest.mark.parametrize("way", ["default", "foreach", "fused", "single"])
@@ -80,3 +103,16 @@ def test_mixed_precision_training_stays_on_the_device():
         losses.append(loss.item())
     assert torch.wave.fallbacks() == {}
     assert losses[-1] < losses[0]
+
+
+def test_sums_of_lists_are_new_lists():
+    shapes = [(3, 4), (), (5,), (2, 3, 4, 5)]
+    for first, second in ((torch.float32, torch.float32), (torch.float16, torch.float32), (torch.int32, torch.int32)):
+        a, b = ([(torch.randn(shape) * 9).to(dtype) for shape in shapes] for dtype in (first, second))
+        a[3], b[2] = a[3].to(memory_format=torch.channels_last), b[2].expand(5)
+        # The plain operator, one after the other, is the rule.
+        expected = [torch.add(x, y, alpha=2) for x, y in zip(a, b)]
+        found = torch._foreach_add([x.to("wave") for x in a], [y.to("wave") for y in b], alpha=2)
+        for one, other in zip(found, expected, strict=True):
+            assert one.dtype == other.dtype
+            torch.testing.assert_close(one.cpu(), other)

@@ -121,6 +121,22 @@ def _list_kernel(name: str, kernel: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
+def _new(self: list[Tensor], others: list[Tensor]) -> list[Tensor]:
+    """Tensors for results of the operands' one type."""
+    if any(a.dtype != b.dtype for a, b in zip(self, others, strict=True)):
+        raise NotImplementedError("two types")
+    return [torch.empty_like(x) for x in self]
+
+
+def _sums(self: list[Tensor], other: list[Tensor], *, alpha: Any = 1) -> list[Tensor]:
+    try:
+        out = _new(self, other)
+        torch.ops.wave.foreach_(_OPS["AddScaled"], out, self, other, [], [_float(alpha)])
+        return out
+    except NotImplementedError:
+        return [torch.add(a, b, alpha=alpha) for a, b in zip(self, other, strict=True)]
+
+
 def table() -> dict[str, Callable[..., Any]]:
     """Operator of aten: its implementation."""
-    return {name: _list_kernel(name, kernel) for name, kernel in _LISTS.items()}
+    return {name: _list_kernel(name, kernel) for name, kernel in _LISTS.items()} | {"_foreach_add.List": _sums}

@@ -166,6 +166,8 @@ pub enum Foreach {
     Sqrt = optim::SQRT_OF,
     /// `-b`
     Neg = optim::NEG_OF,
+    /// `b + s c`
+    Sum = optim::SUM_OF,
 }
 
 /// One tensor of each list, and its number.
@@ -188,7 +190,7 @@ pub struct ForeachTensors<'a> {
 pub fn foreach(queue: &mut dyn Queue, op: Foreach, all: &[ForeachTensors]) -> Result<(), OpError> {
     let wanted = match op {
         Foreach::Add | Foreach::Mul | Foreach::Div => (false, false),
-        Foreach::Addcmul | Foreach::Addcdiv => (true, true),
+        Foreach::Addcmul | Foreach::Addcdiv | Foreach::Sum => (true, true),
         _ => (true, false),
     };
     if all.iter().any(|one| (one.b.is_some(), one.c.is_some()) != wanted) {

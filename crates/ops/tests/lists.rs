@@ -12,7 +12,7 @@ use wave32_ops::{ElementType, OpError, View};
 
 const F: ElementType = ElementType::F32;
 const TYPES: [ElementType; 3] = [F, ElementType::F16, ElementType::BF16];
-const OPS: [Foreach; 12] = [
+const OPS: [Foreach; 13] = [
     Foreach::Add,
     Foreach::Mul,
     Foreach::Div,
@@ -25,6 +25,7 @@ const OPS: [Foreach; 12] = [
     Foreach::Addcdiv,
     Foreach::Sqrt,
     Foreach::Neg,
+    Foreach::Sum,
 ];
 
 fn apply(op: Foreach, [a, b, c]: [f64; 3], s: f64) -> f64 {
@@ -41,6 +42,7 @@ fn apply(op: Foreach, [a, b, c]: [f64; 3], s: f64) -> f64 {
         Foreach::Addcdiv => a + s * b / c,
         Foreach::Sqrt => b.abs().sqrt(),
         Foreach::Neg => -b,
+        Foreach::Sum => b + s * c,
     }
 }
 
@@ -97,7 +99,7 @@ fn operations_run_as_one_after_the_other() {
         let numbers: Vec<f64> = (0..13).map(|at| f64::from(at) * 0.125 + 0.25).collect();
         let needs = |role: usize| match op {
             Foreach::Add | Foreach::Mul | Foreach::Div => false,
-            Foreach::Addcmul | Foreach::Addcdiv => true,
+            Foreach::Addcmul | Foreach::Addcdiv | Foreach::Sum => true,
             _ => role == 1,
         };
         let all: Vec<_> = (0..13)

@@ -329,7 +329,7 @@ fn linspace(start: Scalar, end: Scalar, steps: i64, out: &Tensor) -> Result<Tens
 }
 
 /// In place, `self[i] = op(self[i], b[i], c[i])`; where a list is empty, `values` (one for all, or one each) stands
-/// for `b` and `c`; the parameter is of `s` likewise.
+/// for `b` and `c`; the parameter is of `s` likewise. `AddScaled` of three lists writes `b + s c` to the first.
 fn foreach(
     op: i64,
     x: &[Tensor],
@@ -348,8 +348,13 @@ fn foreach(
             return Err(Error::NoKernel(format!("a list with {}", tensor.dtype()?.name())));
         }
     }
-    if let Some(op) = in_one_launch(op, !b.is_empty())
-        && let Some(lists) = alike(&[x, b, c])?
+    let lists = alike(&[x, b, c])?;
+    // A sum of two others has no way for each tensor: `x` has nothing yet.
+    if op == Op::AddScaled && !c.is_empty() && lists.is_none() {
+        return Err(Error::NoKernel("lists of other layouts".into()));
+    }
+    if let Some(op) = in_one_launch(op, !b.is_empty(), !c.is_empty())
+        && let Some(lists) = lists
     {
         let number = |i: usize| {
             let list = if values.is_empty() || matches!(op, Foreach::Addcmul | Foreach::Addcdiv) {
@@ -398,8 +403,9 @@ fn is_short_float(dtype: ScalarType) -> bool {
 }
 
 /// The operation on lists that is `op`, where there is one.
-fn in_one_launch(op: Op, has_second: bool) -> Option<Foreach> {
+fn in_one_launch(op: Op, has_second: bool, has_third: bool) -> Option<Foreach> {
     Some(match (op, has_second) {
+        (Op::AddScaled, true) if has_third => Foreach::Sum,
         (Op::Add | Op::Sub, false) => Foreach::Add,
         (Op::Mul, false) => Foreach::Mul,
         (Op::Div, false) => Foreach::Div,
