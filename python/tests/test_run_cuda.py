@@ -84,12 +84,46 @@ def test_every_way_to_a_device(run_lines):
     )
 
 
+def test_graphs_are_the_device_s(run_lines):
+    """As PyTorch's notes on CUDA graphs have it: warm up on a side stream, capture, replay."""
+    run_lines(
+        """
+        model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3)).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        static, target = torch.randn(5, 8, device="cuda"), torch.randint(3, (5,), device="cuda")
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                optimizer.zero_grad(set_to_none=True)
+                torch.nn.functional.cross_entropy(model(static), target).backward()
+                optimizer.step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle()):
+            assert torch.cuda.is_current_stream_capturing()
+            loss = torch.nn.functional.cross_entropy(model(static), target)
+            loss.backward()
+            optimizer.step()
+        losses = []
+        for _ in range(20):
+            graph.replay()
+            losses.append(loss.item())
+        assert losses[-1] < 0.5 * losses[0], losses
+        graphed = torch.cuda.make_graphed_callables(torch.nn.Linear(8, 2).cuda(), (torch.randn(5, 8, device="cuda"),))
+        graphed(static).sum().backward()
+        assert graphed.weight.grad.is_cuda
+        """
+    )
+
+
 def test_what_cannot_be_kept_says_so(run_lines):
     out = run_lines(
         """
         for call in [
             lambda: torch.zeros(2, device="cuda:3"),
-            lambda: torch.cuda.CUDAGraph(),
+            lambda: torch.cuda.MemPool(),
             lambda: torch.cuda.utilization(),
             lambda: torch.nn.DataParallel(torch.nn.Linear(2, 2), device_ids=[0, 1]),
             lambda: torch.cuda._lazy_init(),

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import torch
 
 from wave32 import _native
-from wave32._graph import Graph, graph, is_current_stream_capturing, make_graphed_callables
+from wave32._graph import Graph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from wave32._profile import profile
 
 __all__ = [
     "DeviceProperties", "Event", "Graph", "Stream", "allow_fp16_accumulation", "current_device", "current_stream",
     "default_stream", "device", "device_count", "empty_cache", "fallbacks", "get_amp_supported_dtype",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all",
-    "graph", "initial_seed", "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized",
+    "graph", "graph_pool_handle", "initial_seed", "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized",
     "make_graphed_callables", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
     "memory_allocated", "memory_reserved", "memory_stats", "profile", "reopen", "reset_fallbacks",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_memory_cap", "set_rng_state",

@@ -17,6 +17,11 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from wave32 import _native
 
 
+def graph_pool_handle() -> tuple[int, int]:
+    """A name for memory that graphs might share. It means nothing: each has memory of its own."""
+    return (0, 0)
+
+
 def is_current_stream_capturing() -> bool:
     """True while a graph is captured."""
     return _native.is_capturing()
@@ -102,6 +107,10 @@ class Graph:
         made, self._made = self._made, None
         if made is not None:
             _native.drop_graph(made[0])
+
+    def pool(self) -> tuple[int, int]:
+        """A name of its memory, which no other graph uses."""
+        return (0, 0 if self._made is None else self._made[0])
 
     def __del__(self) -> None:
         try:

@@ -15,8 +15,8 @@ from wave32._cuda._devices import ordinals, translate
 
 # Names that mean the same in both.
 SAME = """
-Event Stream empty_cache get_rng_state_all initial_seed is_available is_initialized manual_seed manual_seed_all seed
-seed_all set_rng_state_all stream
+Event Stream empty_cache get_rng_state_all graph graph_pool_handle initial_seed is_available is_current_stream_capturing
+is_initialized make_graphed_callables manual_seed manual_seed_all seed seed_all set_rng_state_all stream
 """.split()
 
 # The same, of a device.
@@ -27,8 +27,8 @@ memory_reserved memory_stats reset_peak_memory_stats synchronize
 
 # What CUDA has and the device has not: a named refusal.
 REFUSED = """
-CUDAGraph ExternalStream MemPool caching_allocator_alloc caching_allocator_delete change_current_allocator
-current_blas_handle cudart get_stream_from_external graph graph_pool_handle make_graphed_callables use_mem_pool
+ExternalStream MemPool caching_allocator_alloc caching_allocator_delete change_current_allocator
+current_blas_handle cudart get_stream_from_external use_mem_pool
 clock_rate device_memory_used memory_snapshot memory_usage power_draw temperature utilization _record_memory_history
 _dump_snapshot _snapshot
 """.split()
@@ -113,6 +113,7 @@ class _OneDevice:
 def _own() -> dict[str, Any]:
     """Names with an answer of their own."""
     return {
+        "CUDAGraph": _device.Graph,
         "_is_compiled": lambda: True,
         "_is_in_bad_fork": _device._is_in_bad_fork,
         "_lazy_call": lambda callable, **_: callable(),
@@ -130,7 +131,6 @@ def _own() -> dict[str, Any]:
         "init": lambda: None,
         "ipc_collect": lambda: None,
         "is_bf16_supported": _device.is_bf16_supported,
-        "is_current_stream_capturing": lambda: False,
         "is_tf32_supported": lambda: False,
         "list_gpu_processes": lambda device=None: "",
         "max_memory_cached": _of_device("max_memory_reserved"),
