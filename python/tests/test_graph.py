@@ -174,8 +174,7 @@ def test_a_graph_that_reads_another_graphs_memory_holds_it():
         lambda x: torch.wave.synchronize(),
         lambda x: torch.wave.empty_cache(),
         lambda x: torch.wave.Graph().capture_begin(),
-        lambda x: torch.rand(3, device="wave"),
-        lambda x: nn.functional.dropout(x, 0.5),
+        lambda x: torch.rand(3, device="wave", generator=torch.Generator()),
         lambda x: torch.linalg.svd(x.view(5, 8)),
     ],
 )
@@ -190,6 +189,36 @@ def test_what_needs_work_to_run_is_refused(what):
         graph.replay()
     # Nothing ran, and the device goes on.
     assert x.cpu().eq(1).all()
+
+
+def test_random_operators_draw_anew_as_eager_ones_do(fresh_seed):
+    model = nn.Sequential(nn.Linear(6, 40), nn.Dropout(0.3), nn.ReLU(), nn.Dropout(0.5), nn.Linear(40, 3)).to("wave")
+    x = torch.randn(7, 6, device="wave")
+
+    def step():
+        model.zero_grad(set_to_none=True)
+        noisy = model(x + torch.randn_like(x)) * torch.rand(3, device="wave")
+        noisy.sum().backward()
+        return [noisy.detach(), torch.randperm(9, device="wave"), torch.bernoulli(torch.full((5,), 0.5, device="wave"))]
+
+    step()
+    graph = torch.wave.Graph()
+    with torch.wave.graph(graph):
+        results = step()
+    # zero_grad in an eager step takes the graph's gradients away.
+    grads = [p.grad for p in model.parameters()]
+    torch.manual_seed(fresh_seed)
+    found = []
+    for _ in range(3):
+        graph.replay()
+        found.append([t.cpu() for t in results] + [g.cpu() for g in grads])
+    after = torch.wave.get_rng_state()
+    torch.manual_seed(fresh_seed)
+    for one in found:
+        expected = [t.cpu() for t in step()] + [p.grad.cpu() for p in model.parameters()]
+        assert all(torch.equal(a, b) for a, b in zip(one, expected, strict=True))
+    assert torch.equal(torch.wave.get_rng_state(), after)
+    assert not torch.equal(found[0][0], found[1][0])
 
 
 def test_numbers_of_the_cpu_are_part_of_the_graph():

@@ -66,14 +66,14 @@ class Graph:
     """Work that is captured once and replayed as often as one likes, on the same memory; as `torch.cuda.CUDAGraph`."""
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self._made: tuple[int, bool] | None = None
+        self._made: tuple[int, bool, int] | None = None
         self._optimizers: _Optimizers | None = None
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         """From now on nothing runs: work of every thread on the device becomes part of the graph.
 
-        Waits for work in flight. Reading a tensor, drawing random numbers and copying from the CPU are errors meanwhile.
-        `pool` and `capture_error_mode` are taken and mean nothing: a graph has memory of its own.
+        Waits for work in flight. Reading a tensor and copying from the CPU are errors meanwhile. Random operators draw
+        new numbers at each replay, as eager ones do. `pool` and `capture_error_mode` are taken and mean nothing: a graph has memory of its own.
         """
         if self._made is not None:
             raise RuntimeError("this graph was captured before; make another, or reset() it")
@@ -231,7 +231,8 @@ def make_graphed_callables(
     """A function or module that replays graphs of `callables` for tensors of the sizes in `sample_args`; or a tuple of them.
 
     As `torch.cuda.make_graphed_callables`: a module's forward is replaced, and in the other mode (`train`, `eval`) it runs
-    as before. Weights may change in place. What backward needs of a call lasts until the next call. Random operators such as dropout cannot be captured. `pool` is taken and means nothing.
+    as before. Weights may change in place. What backward needs of a call lasts until the next call. `pool` is taken and
+    means nothing.
     """
     if isinstance(callables, tuple):
         return tuple(

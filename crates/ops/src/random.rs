@@ -18,6 +18,18 @@ pub fn counters(elements: u64) -> u64 {
     elements.div_ceil(2)
 }
 
+/// Gives a launch of [`random`] or [`dropout`] another place in the sequence: its counters are behind `offset` as they were
+/// behind 0. `params` are the launch's words.
+pub fn renumber(params: &mut [u32], state: PhiloxState) {
+    let Some([key_low, key_high, low, high]) = params.get_mut(KEY..KEY + 4) else { return };
+    let counter = state.offset.wrapping_add(u64::from(*high) << 32 | u64::from(*low));
+    (*key_low, *key_high) = (state.seed as u32, (state.seed >> 32) as u32);
+    (*low, *high) = (counter as u32, (counter >> 32) as u32);
+}
+
+/// The place of the key among a launch's words; the counter follows.
+const KEY: usize = 8;
+
 /// What to draw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Draw<'a> {
@@ -171,5 +183,38 @@ impl Launch {
                 256 * per_counter,
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wave32_params::Params as _;
+
+    #[test]
+    fn a_launch_is_renumbered() {
+        let params = kernel::Params {
+            count: 1,
+            mode: 2,
+            o_type: 3,
+            a_type: 4,
+            o_at: 5,
+            a_at: 6,
+            m_at: 7,
+            key: 0,
+            counter: 0xffff_ffff,
+            size: [0; 3],
+            o: [0; 4],
+            a: [0; 4],
+            range: 0,
+            base: 0,
+            bits: 0,
+            s: 0.0,
+            t: 0.0,
+        };
+        let mut words: Vec<u32> = params.words().as_ref().to_vec();
+        renumber(&mut words, PhiloxState { seed: 0x1_0000_0002, offset: 0x5_0000_0002 });
+        let expected = kernel::Params { key: 0x1_0000_0002, counter: 0x6_0000_0001, ..params };
+        assert_eq!(words, expected.words().as_ref());
     }
 }

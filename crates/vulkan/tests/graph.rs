@@ -56,7 +56,7 @@ fn replays(options: Options) {
         queue.fill(input, BYTES, value).unwrap();
         let wanted = expected(&mut queue, value, &[(3, 1), (5, 2)]);
         queue.fill(again, BYTES, 0).unwrap();
-        queue.replay(graph).unwrap();
+        queue.replay(graph, |_| ()).unwrap();
         assert_eq!(first_word(&mut queue, again), wanted);
         assert_eq!((first_word(&mut queue, output), first_word(&mut queue, output + 4)), (99, 7));
         assert_eq!(first_word(&mut queue, long + (200 << 10) - 4), 0x0909_0909);
@@ -70,13 +70,13 @@ fn replays(options: Options) {
         queue.fill(other, BYTES, 11).unwrap();
     }
     for _ in 0..5 {
-        queue.replay(graph).unwrap();
+        queue.replay(graph, |_| ()).unwrap();
     }
     assert!(others.iter().all(|&other| first_word(&mut queue, other) == 11));
     others.into_iter().for_each(|other| queue.free(other));
     queue.drop_graph(graph).unwrap();
     queue.drop_graph(graph).unwrap();
-    assert!(matches!(queue.replay(graph), Err(DeviceError::Misuse(_))));
+    assert!(matches!(queue.replay(graph, |_| ()), Err(DeviceError::Misuse(_))));
     queue.empty_cache().unwrap();
     let (stats, counts) = (queue.heap_stats(), queue.counts());
     assert_eq!((stats.allocated, stats.reserved, counts.segments, counts.blocks), (0, 0, 0, 0));
@@ -110,7 +110,7 @@ fn what_needs_results_is_refused_during_a_capture() {
         queue.stamp().map(drop),
         queue.empty_cache(),
         queue.begin_capture(),
-        queue.replay(GraphId(u64::MAX)),
+        queue.replay(GraphId(u64::MAX), |_| ()),
         queue.profile(true).map(drop),
     ];
     for answer in refused {
@@ -118,7 +118,7 @@ fn what_needs_results_is_refused_during_a_capture() {
     }
     let graph = queue.end_capture().unwrap();
     assert_eq!(first_word(&mut queue, block), 3, "nothing ran");
-    queue.replay(graph).unwrap();
+    queue.replay(graph, |_| ()).unwrap();
     assert_eq!(first_word(&mut queue, block), 4);
     assert_clean(&queue);
 }
@@ -132,7 +132,7 @@ fn a_queue_goes_with_its_graphs() {
     queue.begin_capture().unwrap();
     queue.fill(block, BYTES, 4).unwrap();
     let graph = queue.end_capture().unwrap();
-    queue.replay(graph).unwrap();
+    queue.replay(graph, |_| ()).unwrap();
     queue.begin_capture().unwrap();
     let of_the_graph = queue.alloc(BYTES).unwrap();
     queue.copy(block, of_the_graph, BYTES).unwrap();
@@ -156,7 +156,36 @@ fn memory_runs_out_in_a_capture() {
     let own = queue.alloc(30 << 20).unwrap();
     queue.fill(own, 64, 2).unwrap();
     let graph = queue.end_capture().unwrap();
-    queue.replay(graph).unwrap();
+    queue.replay(graph, |_| ()).unwrap();
     assert_eq!((first_word(&mut queue, block), first_word(&mut queue, own)), (1, 2));
+    assert_clean(&queue);
+}
+
+/// Launches whose parameters each replay renews, between others.
+#[test]
+fn live_launches_get_new_parameters() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut queue) = open(options(dir.path())) else { return };
+    let blocks: Vec<u64> = (0..4).map(|_| queue.alloc(BYTES).unwrap()).collect();
+    queue.fill(blocks[0], BYTES, 2).unwrap();
+    queue.begin_capture().unwrap();
+    step(&mut queue, blocks[0], blocks[1], 3, 1);
+    queue.capture_live(true);
+    step(&mut queue, blocks[1], blocks[2], 5, 0);
+    queue.capture_live(false);
+    step(&mut queue, blocks[2], blocks[3], 7, 4);
+    let graph = queue.end_capture().unwrap();
+    for mul in [5, 9, 11] {
+        let wanted = expected(&mut queue, 2, &[(3, 1), (mul, 0), (7, 4)]);
+        let mut renewed = 0;
+        queue
+            .replay(graph, |params| {
+                renewed += 1;
+                let at = params.iter().position(|&word| word == 5).unwrap();
+                params[at] = mul;
+            })
+            .unwrap();
+        assert_eq!((first_word(&mut queue, blocks[3]), renewed), (wanted, 1));
+    }
     assert_clean(&queue);
 }

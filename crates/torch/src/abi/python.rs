@@ -353,8 +353,8 @@ mod _native {
 
     /// Ends the capture: what `replay` and `drop_graph` want.
     #[pyfunction]
-    fn end_capture(py: Python<'_>) -> Result<(u64, bool), Error> {
-        py.detach(graph::end)
+    fn end_capture(py: Python<'_>) -> Result<(u64, bool, u64), Error> {
+        py.detach(graph::end).map(|made| (made.id, made.may_tell, made.counters))
     }
 
     /// Whether a graph is being captured.
@@ -365,8 +365,8 @@ mod _native {
 
     /// Runs a graph.
     #[pyfunction]
-    fn replay(py: Python<'_>, graph: u64, may_tell: bool) -> Result<(), Error> {
-        py.detach(|| graph::replay(graph, may_tell))
+    fn replay(py: Python<'_>, id: u64, may_tell: bool, counters: u64) -> Result<(), Error> {
+        py.detach(|| graph::replay(graph::Captured { id, may_tell, counters }))
     }
 
     /// Waits for a graph's work and gives its memory back.

@@ -5,10 +5,10 @@ use crate::abi::stack::Generator;
 use crate::dispatch::register::Registration;
 use crate::ops::pointwise::{Pointwise, Rule};
 use crate::runtime::bridge::{run, view};
-use crate::runtime::{graph, rng};
+use crate::runtime::{graph, rng, state};
 use crate::tensors::tensor::Tensor;
-use wave32_ops::Op;
 use wave32_ops::random::{Draw, PhiloxState, counters, dropout, random};
+use wave32_ops::{Op, OpError, Queue};
 use wave32_torch_logic::ScalarType;
 use wave32_torch_logic::number::{range_between, range_of};
 
@@ -27,14 +27,24 @@ pub const OPS: &[Registration] = crate::ops! {
     "native_dropout_backward" => native_dropout_backward,
 };
 
-/// What to do where random numbers cannot be captured.
-const INSTEAD: &str =
-    "Draw before the replay, into a tensor that the graph reads; or use model.eval(), or p=0";
-
+/// Numbers of the device's own generator; of a captured operator, those of a place in its graph ([`graph`]).
 fn take(elements: i64) -> Result<PhiloxState, Error> {
-    graph::refuse("a random operator", INSTEAD)?;
-    let (seed, offset) = rng::reserve(counters(elements.max(0) as u64));
+    let counters = counters(elements.max(0) as u64);
+    if graph::is_capturing()? {
+        return Ok(PhiloxState { seed: 0, offset: graph::reserve(counters) });
+    }
+    let (seed, offset) = rng::reserve(counters);
     Ok(PhiloxState { seed, offset })
+}
+
+/// Runs an operation whose random numbers are others at each replay.
+fn run_random(work: impl FnOnce(&mut dyn Queue) -> Result<(), OpError>) -> Result<(), Error> {
+    state::perform(|queue| {
+        queue.capture_live(true);
+        let done = work(queue);
+        queue.capture_live(false);
+        done
+    })
 }
 
 fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor, Error> {
@@ -43,12 +53,12 @@ fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor,
     // A generator gives the seed of a sequence for this call.
     let numbers = match generator {
         Some(generator) => {
-            graph::refuse("a random operator", INSTEAD)?;
+            graph::refuse("a generator of the caller's", "Leave `generator` out, or draw before the replay")?;
             PhiloxState { seed: generator.draw()?, offset: 0 }
         }
         None => take(x.numel())?,
     };
-    run(|queue| random(queue, numbers, draw, &to))?;
+    run_random(|queue| random(queue, numbers, draw, &to))?;
     x.share()
 }
 
@@ -135,7 +145,7 @@ fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Te
         })?;
     } else {
         let numbers = take(x.numel())?;
-        run(|queue| dropout(queue, numbers, &from, 1.0 - p, &to, &kept))?;
+        run_random(|queue| dropout(queue, numbers, &from, 1.0 - p, &to, &kept))?;
     }
     Ok((out, mask))
 }

@@ -1,10 +1,31 @@
 //! Graphs of the stream: captured, replayed, dropped.
 
-use super::state;
+use super::{rng, state};
 use crate::abi::error::Error;
 use crate::dispatch::index_errors;
+use std::sync::atomic::{AtomicU64, Ordering};
 use wave32_device::{DeviceError, Queue};
+use wave32_ops::random::{PhiloxState, renumber};
 use wave32_vulkan::GraphId;
+
+/// Random numbers of the graph that is being captured: counters so far. A replay adds the generator's own.
+static COUNTERS: AtomicU64 = AtomicU64::new(0);
+
+/// The first of so many counters of the graph that is being captured.
+pub fn reserve(counters: u64) -> u64 {
+    COUNTERS.fetch_add(counters, Ordering::Relaxed)
+}
+
+/// A captured graph.
+#[derive(Debug, Clone, Copy)]
+pub struct Captured {
+    /// Its number.
+    pub id: u64,
+    /// Whether its kernels may tell of wrong contents ([`index_errors`]).
+    pub may_tell: bool,
+    /// Random numbers that each replay takes.
+    pub counters: u64,
+}
 
 /// From now on work becomes part of a graph instead of running.
 ///
@@ -13,27 +34,31 @@ use wave32_vulkan::GraphId;
 pub fn begin() -> Result<(), Error> {
     state::with(|queue| queue.synchronize())?;
     index_errors::start()?;
+    COUNTERS.store(0, Ordering::Relaxed);
     state::with(|queue| queue.begin_capture())
 }
 
-/// Ends the capture: the graph's number, and whether its kernels may tell of wrong contents ([`index_errors`]).
+/// Ends the capture.
 ///
 /// # Errors
 /// `Device` where nothing is captured; the stream's.
-pub fn end() -> Result<(u64, bool), Error> {
+pub fn end() -> Result<Captured, Error> {
     let graph = state::with(|queue| queue.end_capture())?;
-    Ok((graph.0, index_errors::are_expected()))
+    let counters = COUNTERS.load(Ordering::Relaxed);
+    Ok(Captured { id: graph.0, may_tell: index_errors::are_expected(), counters })
 }
 
-/// Runs a graph.
+/// Runs a graph, with random numbers that nothing else gets.
 ///
 /// # Errors
 /// `Device` for a graph that is gone; the stream's.
-pub fn replay(graph: u64, may_tell: bool) -> Result<(), Error> {
-    if may_tell {
+pub fn replay(graph: Captured) -> Result<(), Error> {
+    if graph.may_tell {
         index_errors::expect();
     }
-    state::with(|queue| queue.replay(GraphId(graph)))
+    let (seed, offset) = rng::reserve(graph.counters);
+    let renew = |params: &mut [u32]| renumber(params, PhiloxState { seed, offset });
+    state::with(|queue| queue.replay(GraphId(graph.id), renew))
 }
 
 /// Forgets a graph. One of a stream that is gone went with it.

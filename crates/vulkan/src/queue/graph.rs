@@ -13,8 +13,8 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use wave32_device::DeviceError;
 use wave32_device::heap::{Heap, HeapStats};
+use wave32_device::{Arg, Deadline, DeviceError, Work};
 use wave32_solve::{Access, hazards::Range};
 
 /// A graph of one queue. No other queue of the process has one of the same number.
@@ -36,6 +36,17 @@ struct Constants {
     used: u64,
 }
 
+/// A launch that is recorded anew at each replay, with other parameters.
+struct Live {
+    /// Parts of the graph that run before it.
+    behind: usize,
+    kernel: Box<str>,
+    grid: [u32; 3],
+    params: Vec<u32>,
+    args: Vec<Arg>,
+    work: Work,
+}
+
 /// The graph that is being captured.
 pub(super) struct Capture {
     id: GraphId,
@@ -43,6 +54,9 @@ pub(super) struct Capture {
     touched: Vec<(Range, bool)>,
     /// Blocks of the heap that were freed meanwhile.
     freed: Vec<u64>,
+    live: Vec<Live>,
+    /// Launches are live from now on.
+    is_live: bool,
     constants: Constants,
     /// The slot that was open before, with nothing in it.
     before: Option<usize>,
@@ -50,6 +64,7 @@ pub(super) struct Capture {
 
 struct Graph {
     parts: Vec<Slot>,
+    live: Vec<Live>,
     constants: Constants,
     /// Blocks of the heap that it uses.
     held: Vec<u64>,
@@ -209,6 +224,8 @@ impl Parts {
             id,
             touched: Vec::new(),
             freed: Vec::new(),
+            live: Vec::new(),
+            is_live: false,
             constants: Constants::default(),
             before: self.open.take(),
         });
@@ -269,8 +286,8 @@ impl Parts {
         let written = capture.touched.iter().filter(|(_, writes)| *writes).map(|&(range, _)| range);
         let written = merged(written.collect());
         let parts = self.slots.take_parts();
-        let graph =
-            Graph { parts, constants: capture.constants, held, pools, written, replays: VecDeque::new() };
+        let (constants, replays) = (capture.constants, VecDeque::new());
+        let graph = Graph { parts, live: capture.live, constants, held, pools, written, replays };
         self.graphs.all.insert(capture.id, graph);
         for address in capture.freed {
             self.give(address);
@@ -279,16 +296,52 @@ impl Parts {
         (Some(capture.id), done)
     }
 
-    fn replay(&mut self, id: GraphId) -> Result<(), DeviceError> {
+    /// Takes a launch that a replay records anew; false where launches are not such now.
+    pub(super) fn take_live(
+        &mut self,
+        kernel: &str,
+        grid: [u32; 3],
+        params: &[u32],
+        args: &[Arg],
+        work: Work,
+    ) -> Result<bool, DeviceError> {
+        if !self.graphs.capture.as_ref().is_some_and(|capture| capture.is_live) {
+            return Ok(false);
+        }
+        if let Some(slot) = self.open.take() {
+            self.slots.all[slot].end_part(&self.gpu)?;
+        }
+        self.graphs.touch(args.iter().map(|arg| ((arg.address, arg.address + arg.bytes), arg.access)));
+        let behind = self.slots.parts();
+        let (kernel, params, args) = (kernel.into(), params.to_vec(), args.to_vec());
+        if let Some(capture) = &mut self.graphs.capture {
+            capture.live.push(Live { behind, kernel, grid, params, args, work });
+        }
+        Ok(true)
+    }
+
+    fn replay(&mut self, id: GraphId, renew: &mut dyn FnMut(&mut [u32])) -> Result<(), DeviceError> {
         self.not_capturing("a replay")?;
         self.gpu.guard()?;
         self.flush()?;
         let deadline = self.deadline();
-        let Some(graph) = self.graphs.all.get_mut(&id) else {
+        let Some(mut graph) = self.graphs.all.remove(&id) else {
             return Err(DeviceError::Misuse(
                 "this graph is gone: it was reset, or the device was given up since. Capture it anew".into(),
             ));
         };
+        let done = self.replay_parts(&mut graph, deadline, renew);
+        self.graphs.all.insert(id, graph);
+        self.give_dropped();
+        done
+    }
+
+    fn replay_parts(
+        &mut self,
+        graph: &mut Graph,
+        deadline: Deadline,
+        renew: &mut dyn FnMut(&mut [u32]),
+    ) -> Result<(), DeviceError> {
         if graph.replays.len() >= IN_FLIGHT
             && let Some(oldest) = graph.replays.pop_front()
         {
@@ -297,13 +350,21 @@ impl Parts {
         for &range in &graph.written {
             self.kept.written(range);
         }
-        let mut done = None;
-        for part in &graph.parts {
-            done = Some(self.gpu.submit(part.commands.buffer)?);
-            self.submits += 1;
+        let mut live = graph.live.iter().peekable();
+        for at in 0..=graph.parts.len() {
+            while let Some(launch) = live.next_if(|launch| launch.behind == at) {
+                let mut params = launch.params.clone();
+                renew(&mut params);
+                self.launch(&launch.kernel, launch.grid, &params, &launch.args, launch.work)?;
+            }
+            if let Some(part) = graph.parts.get(at) {
+                self.flush()?;
+                self.gpu.submit(part.commands.buffer)?;
+                self.submits += 1;
+            }
         }
-        graph.replays.extend(done);
-        self.give_dropped();
+        self.flush()?;
+        graph.replays.push_back(self.gpu.last_submitted());
         Ok(())
     }
 
@@ -383,13 +444,21 @@ impl VulkanQueue {
         self.parts.graphs.capture.is_some()
     }
 
-    /// Runs a graph behind all work of before, on the memory that it was captured with.
+    /// From now on captured launches are recorded anew at each replay, with parameters that it renews; or no longer.
+    pub fn capture_live(&mut self, is_live: bool) {
+        if let Some(capture) = &mut self.parts.graphs.capture {
+            capture.is_live = is_live;
+        }
+    }
+
+    /// Runs a graph behind all work of before, on the memory that it was captured with. `renew` gets the parameters of each
+    /// live launch as they were captured, and changes them.
     ///
     /// # Errors
     /// `Misuse` for a graph that is gone, or during a capture; `Timeout` where an earlier replay does not end; `Lost`,
     /// `Driver`.
-    pub fn replay(&mut self, graph: GraphId) -> Result<(), DeviceError> {
-        self.parts.replay(graph)
+    pub fn replay(&mut self, graph: GraphId, mut renew: impl FnMut(&mut [u32])) -> Result<(), DeviceError> {
+        self.parts.replay(graph, &mut renew)
     }
 
     /// Waits for a graph's work and forgets it. Unknown graphs are ignored.

@@ -222,6 +222,9 @@ impl Parts {
             check::arg(name, offset, arg.bytes, caps)?;
             *info = vk::DescriptorBufferInfo { buffer, offset, range: arg.bytes };
         }
+        if self.take_live(name, grid, params, args, work)? {
+            return Ok(());
+        }
         let [columns, y, z] = grid;
         let mut part_params = [0u32; MAX_PARAMS];
         part_params[..params.len()].copy_from_slice(params);

@@ -65,6 +65,11 @@ impl Slots {
         self.push(gpu, 1)
     }
 
+    /// Parts of the graph that is being captured.
+    pub(crate) fn parts(&self) -> usize {
+        self.all.len().saturating_sub(SLOTS)
+    }
+
     /// The parts of the graph that was captured.
     pub(crate) fn take_parts(&mut self) -> Vec<Slot> {
         self.all.split_off(SLOTS.min(self.all.len()))
