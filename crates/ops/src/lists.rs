@@ -264,7 +264,7 @@ impl Group {
             let Some((start, end)) = *hull else { continue };
             let size = self.pieces[0].address[role].map_or(4, |(_, dtype)| dtype.size());
             let access = match (together, writes(role) && role != STEPS) {
-                (true, _) if role != STEPS => Access::Part(0),
+                (true, _) => Access::Part(0),
                 (_, true) => Access::Write,
                 _ => Access::Read,
             };
@@ -313,8 +313,9 @@ fn run(
             queue.copy(number.address, address + at, 4)?;
         }
     }
-    let table = range(queue, address, bytes.len() as u64 / 4, 4, Access::Read)?;
+    // The hulls of tensors may lie around the table, which none of the launches writes to.
     let number = run_number();
+    let table = range(queue, address, bytes.len() as u64 / 4, 4, Access::Part(number))?;
     let flags = common.flags
         | flag(common.found_inf.is_some(), optim::FLAG_FOUND_INF)
         | flag(common.grad_scale.is_some(), optim::FLAG_GRAD_SCALE);
