@@ -284,6 +284,17 @@ def test_misuse_is_told():
     graph.reset()
 
 
+def test_a_capture_that_nobody_ends_goes_with_its_graph():
+    x = torch.zeros(4, device="wave")
+    graph = torch.wave.Graph()
+    graph.capture_begin()
+    x.add_(1)
+    del graph
+    gc.collect()
+    assert not torch.wave.is_current_stream_capturing()
+    assert x.tolist() == [0.0] * 4
+
+
 def test_many_replays_and_a_profile():
     x = torch.zeros(64, device="wave")
     graph = torch.wave.Graph()

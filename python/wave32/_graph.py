@@ -103,7 +103,12 @@ class Graph:
         _native.replay(*self._made)
 
     def reset(self) -> None:
-        """Waits for its work and gives back its memory. Tensors that were made in the capture keep theirs."""
+        """Waits for its work and gives back its memory. Tensors that were made in the capture keep theirs.
+
+        Ends a capture that nobody ended.
+        """
+        if self._optimizers is not None:
+            self._end()
         made, self._made = self._made, None
         if made is not None:
             _native.drop_graph(made[0])
