@@ -154,3 +154,12 @@ def test_reduced_by_index(dtype):
         for reduce, expected in (("sum", total), ("mean", total / counts)):
             found = x.scatter_reduce(0, index, source, reduce, include_self=include_self)
             assert found.dtype == dtype and torch.equal(found.cpu(), expected.cpu())
+
+
+def test_bf16_is_compared_with_complex_numbers():
+    """From torch 2.15 on in a type that no tensor of the device has."""
+    a = torch.tensor([0.0, 1.5, -2.0, float("nan")], dtype=torch.bfloat16)
+    for b in (torch.tensor(1.5 + 0j), torch.tensor(1.501 + 0j, dtype=torch.complex128), torch.tensor(-2 + 1j), 1.5 + 0j, 0j):
+        for compare in (torch.eq, torch.ne):
+            other = b.to("wave") if isinstance(b, torch.Tensor) else b
+            assert torch.equal(compare(a.to("wave"), other).cpu(), compare(a, b)), (compare, b)

@@ -16,6 +16,8 @@ from wave32._fallback import operator, run_on_cpu
 Pair = tuple[Any, Any]
 
 _PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+# Pairs of bf16: torch 2.15 compares them. No tensor of the device has this type.
+_SHORT = getattr(torch, "bcomplex32", None)
 
 
 def _is_number(value: Any) -> bool:
@@ -222,9 +224,15 @@ def _slope_backward(slope: Callable[[Pair], Pair]) -> Callable[[Pair, Pair], Pai
 def _compare(equal: bool) -> Callable[..., Any]:
     def call(a: Any, b: Any, out: Any = None) -> Any:
         dtype = _result_type([a, b])
-        if dtype not in _PARTS or (out is not None and out.dtype != torch.bool):
+        if (dtype not in _PARTS and dtype != _SHORT) or (out is not None and out.dtype != torch.bool):
             return NotImplemented
-        (ar, ai), (br, bi) = _split(a, dtype), _split(b, dtype)
+        if dtype == _SHORT:
+            (ar, ai), (br, bi) = (
+                [part.bfloat16() if isinstance(part, torch.Tensor) else part for part in _split(value, torch.complex64)]
+                for value in (a, b)
+            )
+        else:
+            (ar, ai), (br, bi) = _split(a, dtype), _split(b, dtype)
         made = (ar == br) & (ai == bi) if equal else (ar != br) | (ai != bi)
         return made if out is None else _into(out, made)
 

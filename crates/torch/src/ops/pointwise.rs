@@ -378,6 +378,11 @@ pub fn promote_types(a: ScalarType, b: ScalarType) -> Result<ScalarType, Error> 
 
 /// torch's answer, which knows Python's numbers among the tensors.
 fn result_type(a: &Tensor, b: &Tensor) -> Result<ScalarType, Error> {
+    let types = [a.dtype()?, b.dtype()?];
+    // From torch 2.15 on in a type that its C ABI cannot name.
+    if types.contains(&ScalarType::BF16) && types.iter().any(|dtype| dtype.is_complex()) {
+        return Err(Error::NoKernel("bf16 beside complex numbers".into()));
+    }
     let mut stack = [a.share()?.into_word(), b.share()?.into_word()];
     // SAFETY: the operator takes two tensors, which it owns, and answers a type's code.
     let status = unsafe {
