@@ -14,8 +14,8 @@ import argparse
 import copy
 import functools
 import json
-import math
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from bench_torch_cuda import replayed, synchronize, timed, trainer
+from bench_torch_cuda import replayed, set_up_cuda, synchronize, timed, trainer, without_dropout
 from bench_vs_cudnn import made
 
 WEIGHTS = 50_000_000
@@ -86,9 +86,7 @@ def errors(model, image, label, ours, folder, name):
 def measure(device, name, options):
     torch.manual_seed(0)
     model = build(name)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
+    without_dropout(model)
     model = model.to(device)
     image = torch.rand(options.batch, 3, 224, 224).to(device)
     label = torch.randint(1000, (options.batch,)).to(device)
@@ -131,9 +129,7 @@ def child(options):
     device = options.only
     if device == "wave":
         import wave32  # noqa: F401
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
+    set_up_cuda()
     for name in options.names.split(","):
         try:
             found = measure(device, name, options)
@@ -143,11 +139,6 @@ def child(options):
         row = {"device": device, "name": name, **found}
         print(json.dumps(row), flush=True)
         getattr(torch, device).empty_cache()
-
-
-def mean(values):
-    values = list(values)
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
 
 
 def report(rows, options):
@@ -184,7 +175,7 @@ def report(rows, options):
     for kind, found in ratios.items():
         if found:
             least = min(found, key=found.get)
-            print(f"| {kind} | {len(found)} | {mean(found.values()):.2f} | {found[least]:.2f} ({least}) |")
+            print(f"| {kind} | {len(found)} | {statistics.geometric_mean(found.values()):.2f} | {found[least]:.2f} ({least}) |")
     print(f"\nThe gradients' error against f64 is at most {worst[0]:.2f} times CUDA's ({worst[1]}).")
 
 

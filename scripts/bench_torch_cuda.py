@@ -2,7 +2,8 @@
 """Images a second of the wave device beside PyTorch's CUDA device (eager, TF32 off) on one GPU in one run.
 
 Forward (eval, no gradients) and a training step (SGD with momentum) of torchvision models at full size. Also the
-same of wave with the model of `wave32.fuse`, both devices' graphs ("replayed"; of wave32.fuse's model on wave), the results of one forward and backward pass against CUDA's, the CPU time that an operation takes to launch, and the share
+same of wave with the model of `wave32.fuse`, both devices' graphs ("replayed"; of wave32.fuse's model on wave), the
+results of one forward and backward pass against CUDA's, the CPU time that an operation takes to launch, and the share
 of a training step in which wave's GPU idles. Prints Markdown. Each device has a process of its own, one after the
 other: torch cannot serve CUDA and an out-of-tree device in one process.
 """
@@ -54,6 +55,19 @@ def trainer(model, image, label):
     return step
 
 
+def set_up_cuda():
+    """As wave computes: without TF32. And cuDNN as fast as it can be."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+
+
+def without_dropout(model):
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+
+
 def replayed(device, call):
     """`call` as a graph of the device."""
     module = getattr(torch, device)
@@ -96,9 +110,7 @@ def measure(device, options):
         import wave32
         import wave32._compile
     if device == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cudnn.benchmark = True
+        set_up_cuda()
         # Nothing of the default stream can be captured, and what autograd made there is of it.
         torch.cuda.set_stream(torch.cuda.Stream())
     found = {"name": getattr(torch, device).get_device_name() if device != "cpu" else "CPU"}
@@ -106,9 +118,7 @@ def measure(device, options):
     for name in options.models:
         torch.manual_seed(0)
         base = getattr(tv, name)()
-        for module in base.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
+        without_dropout(base)
         image = torch.rand(options.batch, 3, options.size, options.size)
         label = torch.randint(1000, (options.batch,))
         model = copy.deepcopy(base).to(device)
@@ -133,7 +143,6 @@ def measure(device, options):
                 del compiled
             step = trainer(wave32.fuse(model), x, y)
             figures["train, wave32.fuse"] = options.batch / timed(device, step, options.seconds)
-        figures["train, replayed"] = 0.0
         if options.graphs and device != "cpu":
             figures["train, replayed"] = options.batch / timed(device, replayed(device, step), options.seconds)
         del step
@@ -148,7 +157,6 @@ def measure(device, options):
                     figures["forward, compiled"] = options.batch / timed(device, functools.partial(compiled, x), options.seconds)
                     del compiled
                 figures["forward, wave32.fuse"] = options.batch / timed(device, run, options.seconds)
-            figures["forward, replayed"] = 0.0
             if options.graphs and device != "cpu":
                 run()
                 figures["forward, replayed"] = options.batch / timed(device, replayed(device, run), options.seconds)
@@ -210,8 +218,6 @@ def main():
             if kind not in wave[name]:
                 continue
             a, b = wave[name][kind], peer[name].get(kind, peer[name][plain])
-            if not a or not b:
-                continue
             idle = f"{wave[name]['idle']:.0%}" if kind == "train" else ""
             falls = ", ".join(wave[name]["fallbacks"]) or "none"
             off = f"{differences[kind]:.1e}" if kind == plain else ""

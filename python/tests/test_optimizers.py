@@ -15,7 +15,7 @@ CASES = {
     "adamw_amsgrad": lambda p, **k: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, amsgrad=True, **k),
 }
 # Most launches of a step of 200 tensors, by default and fused: operations, each a few pieces of the device's memory.
-MOST_LAUNCHES = {
+MAX_LAUNCHES = {
     "momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}, 40, 20),
     "adamw": (torch.optim.AdamW, {"lr": 0.01}, 100, 20),
     "rmsprop": (torch.optim.RMSprop, {"lr": 0.01}, 48, None),
@@ -35,10 +35,10 @@ def steps(make, starts, grads, device, **options):
     return [param.detach().cpu() for param in params]
 
 
-@pytest.mark.parametrize("name", MOST_LAUNCHES)
+@pytest.mark.parametrize("name", MAX_LAUNCHES)
 def test_a_step_of_many_tensors_is_few_launches(name):
-    make, options, most, fused = MOST_LAUNCHES[name]
-    for more, bound in (({}, most), ({"fused": True}, fused)):
+    make, options, default, fused = MAX_LAUNCHES[name]
+    for more, bound in (({}, default), ({"fused": True}, fused)):
         if bound is None:
             continue
         params = [torch.randn(64 + 7 * at, device="wave", requires_grad=True) for at in range(200)]

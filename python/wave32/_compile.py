@@ -45,16 +45,14 @@ def _boxed(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
     return run
 
 
-def _replayed(graph: torch.fx.GraphModule, inputs: Any, is_backward: bool = False) -> Any:
+def _replayed(graph: torch.fx.GraphModule, inputs: Any, kept: int | None = None, warmups: int = 2) -> Any:
     """As `_boxed`, and replayed as a graph of the device."""
+    return Replayed(_boxed(graph, inputs), graph, kept, warmups)
+
+
+def _replayed_forward(graph: torch.fx.GraphModule, inputs: Any) -> Any:
     metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
-    kept = None if is_backward or metadata is None else metadata.num_forward_returns
-    # What a forward pass leaves has its place from its first replay on.
-    return Replayed(_boxed(graph, inputs), graph, kept, warmups=3 if is_backward else 2)
-
-
-def _of_inference(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-    return Replayed(_boxed(graph, inputs), graph, None, warmups=2)
+    return _replayed(graph, inputs, getattr(metadata, "num_forward_returns", None))
 
 
 def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = None, **options: Any) -> Any:
@@ -72,9 +70,10 @@ def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = N
     _allow_random()
     replays = mode == "reduce-overhead"
     compiler = aot_autograd(
-        fw_compiler=_replayed if replays else _boxed,
-        bw_compiler=functools.partial(_replayed, is_backward=True) if replays else _boxed,
-        inference_compiler=_of_inference if replays else _boxed,
+        fw_compiler=_replayed_forward if replays else _boxed,
+        # What a forward pass leaves has its place from its first replay on.
+        bw_compiler=functools.partial(_replayed, warmups=3) if replays else _boxed,
+        inference_compiler=_replayed if replays else _boxed,
         partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="aot_eager"),
         keep_inference_input_mutations=True,
     )

@@ -180,11 +180,11 @@ def _graphed(call: Callable[..., Any], args: tuple[Any, ...], warmups: int, allo
     if differentiable and wanted:
         with graph(backward):
             grads = {id(x): grad for x, grad in zip(wanted, gradients(differentiable, given), strict=True)}
+    are_differentiable = [y.requires_grad for y in outputs]
     # What was computed keeps no history: the memory is the graphs'.
     outputs = [y.detach() for y in outputs]
     calls = itertools.count()
     last = -1
-    are_differentiable = [any(y is d for d in differentiable) for y in tree_leaves(made)]
 
     class Replay(torch.autograd.Function):
         @staticmethod

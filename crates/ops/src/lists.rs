@@ -44,8 +44,6 @@ pub(crate) struct Common<'a> {
     pub grad_scale: Option<&'a View>,
     /// lr, decay, beta1, beta2, eps, log1, log2, rest2.
     pub floats: [f64; 8],
-    /// Whether m, v and w are written.
-    pub states_are_written: bool,
     pub flops: u64,
 }
 
@@ -112,13 +110,14 @@ impl Item<'_> {
         };
         let all = self.tensors[0].map_or(0, View::elements);
         let mut parts = 1;
-        while parts < all
-            && !self.tensors.into_iter().flatten().all(|tensor| {
-                let bytes =
-                    all.div_ceil(parts) * tensor.dtype.size() + queue.caps().offset_alignment.max(16) + 4;
-                all.div_ceil(parts) < 1 << 31 && bytes <= queue.caps().max_range
+        let fits = |length: u64| {
+            let mut tensors = self.tensors.into_iter().flatten();
+            tensors.all(|tensor| {
+                View::contiguous(tensor.address, tensor.dtype, &[length])
+                    .is_ok_and(|part| part.fits(queue.caps()))
             })
-        {
+        };
+        while parts < all && !fits(all.div_ceil(parts)) {
             parts *= 2;
         }
         // Whole vectors: pieces start at the alignment of the tensor.
@@ -233,7 +232,7 @@ pub(crate) fn step(queue: &mut dyn Queue, items: &[Item], common: &Common) -> Re
     let writes = |role: usize| match role {
         0 => true,
         1 => common.grad_scale.is_some(),
-        _ => common.states_are_written,
+        _ => common.mode <= optim::UNSCALE,
     };
     let together = are_apart(&pieces, writes);
     let groups = grouped(queue, pieces, together);

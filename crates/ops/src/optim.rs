@@ -133,7 +133,6 @@ fn common<'a>(mode: u32, flags: u32, settings: &Settings<'a>, rest: [f64; 6]) ->
         found_inf: settings.found_inf,
         grad_scale: settings.grad_scale,
         floats: [settings.lr, settings.decay, beta1, beta2, eps, log1, log2, rest2],
-        states_are_written: true,
         flops: 20,
     }
 }
@@ -219,7 +218,7 @@ pub fn unscale(
         let tensors = [Some(grad), None, None, None, None];
         Item { tensors, number: Number::Of(inv_scale), found: Some(found_inf) }
     });
-    let common = Common { mode: optim::UNSCALE, states_are_written: true, flops: 1, ..Common::default() };
+    let common = Common { mode: optim::UNSCALE, flops: 1, ..Common::default() };
     lists::step(queue, &items.collect::<Vec<_>>(), &common)
 }
 

@@ -26,7 +26,10 @@ pub const OPS: &[Registration] = crate::ops! {
 
 /// Views of a list that a step takes: dense ones as if contiguous, which is the same to an elementwise step if all
 /// that belong together are dense in the same order.
-fn lists(all: &[&[Tensor]]) -> Result<Vec<Vec<View>>, Error> {
+///
+/// # Errors
+/// `NoKernel` for other layouts, lengths and types than a step takes.
+pub fn lists(all: &[&[Tensor]]) -> Result<Vec<Vec<View>>, Error> {
     let Some(params) = all.first() else { return Ok(Vec::new()) };
     let mut made = vec![Vec::with_capacity(params.len()); all.len()];
     for (list, made) in all.iter().zip(&mut made) {
@@ -95,19 +98,9 @@ fn fused_adam(
 }
 
 fn unscale_all(grads: &[Tensor], found: &Tensor, inverse: &Tensor) -> Result<(), Error> {
-    let mut views = Vec::with_capacity(grads.len());
-    for grad in grads {
-        if !grad.is_dense() {
-            return Err(Error::NoKernel("a gradient with gaps".into()));
-        }
-        let plain = view(grad)?;
-        if !plain.dtype.is_float() || plain.dtype == wave32_ops::ElementType::F64 {
-            return Err(Error::NoKernel(format!("gradients of {}", grad.dtype()?.name())));
-        }
-        views.push(View::contiguous(plain.address, plain.dtype, plain.sizes())?);
-    }
+    let views = lists(&[grads])?;
     let (found, inverse) = (view(found)?, view(inverse)?);
-    run(|queue| unscale(queue, &views, &found, &inverse))
+    run(|queue| unscale(queue, &views[0], &found, &inverse))
 }
 
 fn next_scale(

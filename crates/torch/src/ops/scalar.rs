@@ -6,6 +6,7 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::result::exactly;
 use crate::dispatch::scalar::{Either, ScalarOp};
 use crate::ops::binary;
+use crate::ops::optim::lists;
 use crate::ops::pointwise::{Input, Pointwise, Rule};
 use crate::tensors::memory_ops::resize;
 use crate::tensors::tensor::Tensor;
@@ -422,20 +423,11 @@ fn in_one_launch(op: Op, has_second: bool, has_third: bool) -> Option<Foreach> {
     })
 }
 
-/// The lists as if contiguous, where the tensors of each place are dense in the same order and of one size; else none.
-fn alike(lists: &[&[Tensor]; 3]) -> Result<Option<Vec<Vec<View>>>, Error> {
-    let mut made = Vec::with_capacity(lists.len());
-    for list in lists {
-        let mut views = Vec::with_capacity(list.len());
-        for (tensor, first) in list.iter().zip(lists[0]) {
-            if tensor.sizes() != first.sizes() || tensor.strides() != first.strides() || !tensor.is_dense() {
-                return Ok(None);
-            }
-            let plain = crate::runtime::bridge::view(tensor)?;
-            views.push(View::contiguous(plain.address, plain.dtype, plain.sizes())?);
-        }
-        made.push(views);
+/// The lists' views ([`lists`]), where they can be stepped together.
+fn alike(all: &[&[Tensor]]) -> Result<Option<Vec<Vec<View>>>, Error> {
+    match lists(all) {
+        Ok(views) => Ok(Some(views)),
+        Err(Error::NoKernel(_)) => Ok(None),
+        Err(error) => Err(error),
     }
-    let whole = made.iter().all(|views| views.is_empty() || views.len() == lists[0].len());
-    Ok(whole.then_some(made))
 }

@@ -37,14 +37,14 @@ struct Constants {
 }
 
 /// A launch that is recorded anew at each replay, with other parameters.
-struct Live {
+pub(super) struct Live {
     /// Parts of the graph that run before it.
-    behind: usize,
-    kernel: Box<str>,
-    grid: [u32; 3],
-    params: Vec<u32>,
-    args: Vec<Arg>,
-    work: Work,
+    pub(super) behind: usize,
+    pub(super) kernel: Box<str>,
+    pub(super) grid: [u32; 3],
+    pub(super) params: Vec<u32>,
+    pub(super) args: Vec<Arg>,
+    pub(super) work: Work,
 }
 
 /// The graph that is being captured.
@@ -265,10 +265,10 @@ impl Parts {
         self.recorded(slot, 0.0)
     }
 
-    /// Ends the capture. The graph is there, whole or not: what goes wrong here is told, and the graph is to be dropped.
-    fn end_capture(&mut self) -> (Option<GraphId>, Result<(), DeviceError>) {
+    /// Ends the capture.
+    fn end_capture(&mut self) -> Result<GraphId, DeviceError> {
         let Some(capture) = self.graphs.capture.take() else {
-            return (None, Err(DeviceError::Misuse("no graph is being captured".into())));
+            return Err(DeviceError::Misuse("no graph is being captured".into()));
         };
         let done = self.open.take().map_or(Ok(()), |slot| self.slots.all[slot].end_part(&self.gpu));
         self.open = capture.before;
@@ -293,31 +293,30 @@ impl Parts {
             self.give(address);
         }
         self.keep_nothing();
-        (Some(capture.id), done)
+        if let Err(error) = done {
+            self.drop_graph(capture.id)?;
+            return Err(error);
+        }
+        Ok(capture.id)
     }
 
-    /// Takes a launch that a replay records anew; false where launches are not such now.
-    pub(super) fn take_live(
-        &mut self,
-        kernel: &str,
-        grid: [u32; 3],
-        params: &[u32],
-        args: &[Arg],
-        work: Work,
-    ) -> Result<bool, DeviceError> {
-        if !self.graphs.capture.as_ref().is_some_and(|capture| capture.is_live) {
-            return Ok(false);
-        }
+    /// Whether launches are recorded anew at each replay now.
+    pub(super) fn is_live(&self) -> bool {
+        self.graphs.capture.as_ref().is_some_and(|capture| capture.is_live)
+    }
+
+    /// Takes a launch that a replay records anew, behind what was captured so far.
+    pub(super) fn capture_launch(&mut self, mut launch: Live) -> Result<(), DeviceError> {
         if let Some(slot) = self.open.take() {
             self.slots.all[slot].end_part(&self.gpu)?;
         }
-        self.graphs.touch(args.iter().map(|arg| ((arg.address, arg.address + arg.bytes), arg.access)));
-        let behind = self.slots.parts();
-        let (kernel, params, args) = (kernel.into(), params.to_vec(), args.to_vec());
+        let ranges = launch.args.iter().map(|arg| ((arg.address, arg.address + arg.bytes), arg.access));
+        self.graphs.touch(ranges);
+        launch.behind = self.slots.parts();
         if let Some(capture) = &mut self.graphs.capture {
-            capture.live.push(Live { behind, kernel, grid, params, args, work });
+            capture.live.push(launch);
         }
-        Ok(true)
+        Ok(())
     }
 
     fn replay(&mut self, id: GraphId, renew: &mut dyn FnMut(&mut [u32])) -> Result<(), DeviceError> {
@@ -425,18 +424,7 @@ impl VulkanQueue {
     /// # Errors
     /// `Misuse` where nothing is captured; `Driver` where a driver call fails. There is no graph then.
     pub fn end_capture(&mut self) -> Result<GraphId, DeviceError> {
-        let (id, done) = self.parts.end_capture();
-        match (id, done) {
-            (Some(id), Ok(())) => Ok(id),
-            (Some(id), Err(error)) => {
-                self.parts.drop_graph(id)?;
-                Err(error)
-            }
-            (None, done) => {
-                done?;
-                Err(DeviceError::Misuse("no graph is being captured".into()))
-            }
-        }
+        self.parts.end_capture()
     }
 
     /// True between [`VulkanQueue::begin_capture`] and [`VulkanQueue::end_capture`].

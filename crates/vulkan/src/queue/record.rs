@@ -1,5 +1,6 @@
 //! Recording and submitting: what every call of a stream ends in.
 
+use super::graph::Live;
 use super::slots::{LAUNCHES, QUERIES, Slot};
 use super::{Parts, Segment};
 use crate::pipelines::Pipeline;
@@ -222,8 +223,9 @@ impl Parts {
             check::arg(name, offset, arg.bytes, caps)?;
             *info = vk::DescriptorBufferInfo { buffer, offset, range: arg.bytes };
         }
-        if self.take_live(name, grid, params, args, work)? {
-            return Ok(());
+        if self.is_live() {
+            let (params, args) = (params.to_vec(), args.to_vec());
+            return self.capture_launch(Live { behind: 0, kernel: name.into(), grid, params, args, work });
         }
         let [columns, y, z] = grid;
         let mut part_params = [0u32; MAX_PARAMS];
