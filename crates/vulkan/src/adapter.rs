@@ -63,6 +63,18 @@ pub(crate) struct Limits {
 pub(crate) struct Family {
     pub(crate) index: u32,
     pub(crate) timestamp_bits: u32,
+    /// Where copies run that go on beside the kernels.
+    pub(crate) copies: CopyFamily,
+}
+
+/// The queues for copies between host and device that go on beside the kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopyFamily {
+    pub(crate) index: u32,
+    /// The first queue of the family that is for them.
+    pub(crate) first: u32,
+    /// How many there are, 2 at most: one up and one down. With 0 they go through the kernels' own queue.
+    pub(crate) count: u32,
 }
 
 /// Every physical device, in the loader's order.
@@ -224,8 +236,27 @@ fn choose_family(
     let timed = usable.filter(|(f, _)| f.timestamp_valid_bits > 0);
     timed
         .min_by_key(|(f, _)| prefer_compute_only && f.queue_flags.contains(vk::QueueFlags::GRAPHICS))
-        .map(|(f, index)| Family { index, timestamp_bits: f.timestamp_valid_bits })
+        .map(|(f, index)| Family {
+            index,
+            timestamp_bits: f.timestamp_valid_bits,
+            copies: choose_copy_family(families, index),
+        })
         .ok_or_else(|| "its compute queues have no timestamps: update the driver".into())
+}
+
+/// The family that can do nothing but copy, whose queues are the copy engines; or else more queues of the kernels' family.
+fn choose_copy_family(families: &[vk::QueueFamilyProperties], kernels: u32) -> CopyFamily {
+    let copies_alone = |f: &vk::QueueFamilyProperties| {
+        let rest = f.queue_flags & !(vk::QueueFlags::TRANSFER | vk::QueueFlags::SPARSE_BINDING);
+        f.queue_flags.contains(vk::QueueFlags::TRANSFER) && rest.is_empty() && f.queue_count > 0
+    };
+    if let Some((f, index)) = families.iter().zip(0u32..).find(|(f, _)| copies_alone(f)) {
+        return CopyFamily { index, first: 0, count: f.queue_count.min(2) };
+    }
+    match families[kernels as usize].queue_count - 1 {
+        0 => CopyFamily { index: kernels, first: 0, count: 0 },
+        others => CopyFamily { index: kernels, first: 1, count: others.min(2) },
+    }
 }
 
 /// Rank for the automatic choice; larger is better.
@@ -251,6 +282,19 @@ mod tests {
         assert_eq!(choose_family(&untimed, true).map(|f| f.index), Ok(0));
         assert!(choose_family(&[family(c, 0)], true).is_err_and(|e| e.contains("timestamps")));
         assert!(choose_family(&[family(t, 64)], false).is_err_and(|e| e.contains("no compute queue")));
+    }
+
+    #[test]
+    fn copies_have_queues_of_their_own_where_there_are_any() {
+        let (g, c, t) = (vk::QueueFlags::GRAPHICS, vk::QueueFlags::COMPUTE, vk::QueueFlags::TRANSFER);
+        let copies = |families: &[_]| choose_family(families, false).map(|f| f.copies);
+        let video = family(t | vk::QueueFlags::VIDEO_DECODE_KHR, 64);
+        let engines = family(t | vk::QueueFlags::SPARSE_BINDING, 64).queue_count(5);
+        let found = CopyFamily { index: 2, first: 0, count: 2 };
+        assert_eq!(copies(&[family(g | c | t, 64), video, engines]), Ok(found));
+        let more = CopyFamily { index: 0, first: 1, count: 1 };
+        assert_eq!(copies(&[family(g | c | t, 64).queue_count(2), video]), Ok(more));
+        assert_eq!(copies(&[family(c, 64)]), Ok(CopyFamily { index: 0, first: 0, count: 0 }));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::error::at;
 use crate::instance::Instance;
 use ash::{ext, vk};
 use std::ffi::{CStr, c_char};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use wave32_device::{Deadline, DeviceError};
 
@@ -17,7 +18,11 @@ pub(crate) struct Gpu {
     pub(crate) adapter: Adapter,
     pub(crate) family: Family,
     queue: vk::Queue,
+    /// Held for every submit, to whichever queue: some devices have only one.
+    pub(crate) submitting: Arc<Mutex<()>>,
     timeline: vk::Semaphore,
+    /// What the next submit waits for besides: another timeline and its value.
+    after: Option<(vk::Semaphore, u64)>,
     /// The value that the latest submit signals.
     submitted: u64,
     /// The highest value that a wait has seen.
@@ -67,10 +72,16 @@ impl Gpu {
             .subgroup_size_control(true)
             .compute_full_subgroups(has.full_subgroups);
         let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
-        let priorities = [1.0];
-        let queues = [vk::DeviceQueueCreateInfo::default()
-            .queue_family_index(family.index)
-            .queue_priorities(&priorities)];
+        let (copies, priorities) = (family.copies, [1.0; 3]);
+        let of = |family: u32, count: u32| {
+            vk::DeviceQueueCreateInfo::default()
+                .queue_family_index(family)
+                .queue_priorities(&priorities[..count as usize])
+        };
+        let queues = match copies.index == family.index {
+            true => vec![of(family.index, 1 + copies.count)],
+            false => vec![of(family.index, 1), of(copies.index, copies.count)],
+        };
         let mut info = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
             .enabled_extension_names(&extensions)
@@ -109,7 +120,9 @@ impl Gpu {
             adapter,
             family,
             queue,
+            submitting: Arc::default(),
             timeline,
+            after: None,
             submitted: 0,
             reached: 0,
             fault,
@@ -192,15 +205,26 @@ impl Gpu {
             return Err(self.failed("vkQueueSubmit", vk::Result::ERROR_DEVICE_LOST));
         }
         let (buffers, semaphores, values) = ([commands], [self.timeline], [self.submitted + 1]);
-        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
+        let awaited: Vec<vk::Semaphore> = self.after.iter().map(|&(semaphore, _)| semaphore).collect();
+        let reached: Vec<u64> = self.after.iter().map(|&(_, value)| value).collect();
+        let stages = [vk::PipelineStageFlags::ALL_COMMANDS];
+        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
+            .wait_semaphore_values(&reached)
+            .signal_semaphore_values(&values);
         let info = vk::SubmitInfo::default()
             .command_buffers(&buffers)
+            .wait_semaphores(&awaited)
+            .wait_dst_stage_mask(&stages[..awaited.len()])
             .signal_semaphores(&semaphores)
             .push_next(&mut timeline);
-        // SAFETY: the command buffer is recorded, and not in flight or made for that; `&mut self` is the queue's external
-        // synchronisation; the signalled value is above all earlier ones.
-        match unsafe { self.raw.queue_submit(self.queue, &[info], vk::Fence::null()) } {
+        let submitting = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the command buffer is recorded, and not in flight or made for that; the lock is the queue's external
+        // synchronisation; the signalled value is above all earlier ones; the one that is waited for was submitted.
+        let answer = unsafe { self.raw.queue_submit(self.queue, &[info], vk::Fence::null()) };
+        drop(submitting);
+        match answer {
             Ok(()) => {
+                self.after = None;
                 self.submitted += 1;
                 self.lost_after = self.lost_after.map(|left| left - 1);
                 Ok(self.submitted)
@@ -229,6 +253,30 @@ impl Gpu {
             }
             Err(code) => Err(self.failed("vkWaitSemaphores", code)),
         }
+    }
+
+    /// The next submit starts when another timeline of the device reaches a value, which was submitted.
+    pub(crate) fn wait_for(&mut self, timeline: vk::Semaphore, value: u64) {
+        let value = self.after.map_or(value, |(_, earlier)| earlier.max(value));
+        self.after = Some((timeline, value));
+    }
+
+    /// The timeline that submits signal.
+    pub(crate) fn timeline(&self) -> vk::Semaphore {
+        self.timeline
+    }
+
+    /// The queues for copies beside the kernels, down and up, and their family.
+    pub(crate) fn copy_queues(&self) -> ([vk::Queue; 2], u32) {
+        let copies = self.family.copies;
+        let queue = |direction: u32| match copies.count {
+            0 => self.queue,
+            // SAFETY: the family was created with that many queues from the first on.
+            count => unsafe {
+                self.raw.get_device_queue(copies.index, copies.first + direction.min(count - 1))
+            },
+        };
+        ([queue(0), queue(1)], copies.index)
     }
 
     /// Device time from one timestamp to a later one; the counter may wrap once in between.

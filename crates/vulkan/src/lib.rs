@@ -17,6 +17,7 @@ mod cache;
 mod cache_faults;
 mod caps;
 mod commands;
+mod copies;
 mod error;
 mod gpu;
 mod instance;
@@ -25,6 +26,7 @@ mod memory;
 mod pipelines;
 mod queue;
 
+pub use copies::{Copied, Copies, PIECE, Region};
 pub use instance::validation_available;
 pub use kernels::{Kernel, KernelSource, Shipped};
 pub use queue::{Counts, GraphId, HeapStats, Profiled, VulkanQueue};

@@ -93,7 +93,11 @@ impl Memory {
         usage: vk::BufferUsageFlags,
         location: MemoryLocation,
     ) -> Result<Buffer, DeviceError> {
-        let info = vk::BufferCreateInfo::default().size(bytes).usage(usage);
+        let families = [gpu.family.index, gpu.family.copies.index];
+        let mut info = vk::BufferCreateInfo::default().size(bytes).usage(usage);
+        if families[0] != families[1] {
+            info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(&families);
+        }
         // SAFETY: the size is at least 1 and at most the device's largest buffer.
         let raw =
             unsafe { gpu.raw.create_buffer(&info, None) }.map_err(|code| self.failed(gpu, bytes, code))?;

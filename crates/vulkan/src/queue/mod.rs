@@ -12,11 +12,13 @@ mod transfer;
 
 pub use graph::GraphId;
 pub use profile::Profiled;
+pub(crate) use transfer::not_mapped;
 pub use wave32_device::heap::HeapStats;
 
 use crate::Options;
 use crate::adapter::Adapter;
 use crate::cache::{DiskCache, default_dir};
+use crate::copies::{self, Copied, Copies, Region};
 use crate::gpu::Gpu;
 use crate::instance::Instance;
 use crate::memory::Memory;
@@ -28,7 +30,7 @@ use record::{Command, Since};
 use slots::Slots;
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use transfer::Transfer;
 use wave32_device::check;
@@ -84,6 +86,7 @@ struct Parts {
     /// The slot being recorded.
     open: Option<usize>,
     transfer: Transfer,
+    copies: Option<Arc<Copies>>,
     pipelines: Pipelines,
     memory: Memory,
     deadline: Duration,
@@ -134,6 +137,7 @@ impl VulkanQueue {
             slots: Slots::default(),
             open: None,
             transfer: Transfer::default(),
+            copies: None,
             pipelines: Pipelines::new(options.kernels, disk),
             memory,
             deadline: Duration::from_secs(60),
@@ -215,6 +219,52 @@ impl VulkanQueue {
         self.parts.flush().map(drop)
     }
 
+    /// Copies that go on beside this queue's work, from any thread.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `Driver` where they cannot be made.
+    pub fn copies(&mut self) -> Result<Arc<Copies>, DeviceError> {
+        let parts = &mut *self.parts;
+        parts.gpu.guard()?;
+        if let Some(copies) = &parts.copies {
+            return Ok(copies.clone());
+        }
+        let copies = Arc::new(Copies::new(&mut parts.gpu, &mut parts.memory)?);
+        Ok(parts.copies.insert(copies).clone())
+    }
+
+    /// The region of these bytes, for [`Copies`], as the work that was launched so far leaves them. Submits that work.
+    ///
+    /// # Errors
+    /// `Misuse` for a range outside of the queue's memory and in a capture; as [`VulkanQueue::copies`].
+    pub fn locate(&mut self, address: u64, bytes: u64) -> Result<Region, DeviceError> {
+        let owner = self.copies()?.number;
+        let parts = &mut *self.parts;
+        parts.not_capturing("a copy beside the queue")?;
+        let (buffer, offset) = parts.resolve(address, bytes)?;
+        parts.flush()?;
+        // It may be written, by a call that this queue does not see.
+        parts.kept.written((address, address + bytes));
+        parts.give_dropped();
+        Ok(Region { buffer, offset, bytes, after: parts.gpu.last_submitted(), owner })
+    }
+
+    /// Work that is launched from now on starts when the copy is done.
+    ///
+    /// # Errors
+    /// `Misuse` for a copy of a device that is closed; as [`VulkanQueue::flush`].
+    pub fn wait_for_copy(&mut self, copied: Copied) -> Result<(), DeviceError> {
+        let copies = self.copies()?;
+        if copies.number != copied.owner {
+            return Err(copies::closed());
+        }
+        self.parts.not_capturing("waiting for a copy")?;
+        // What was launched before need not wait.
+        self.parts.flush()?;
+        self.parts.gpu.wait_for(copies.upward, copied.value);
+        Ok(())
+    }
+
     /// Starts or ends taking the time of every launch. Ending waits for work in flight.
     ///
     /// # Errors
@@ -239,6 +289,13 @@ impl Drop for VulkanQueue {
         }
         if parts.gpu.is_alive() {
             parts.pipelines.save(&parts.gpu);
+        }
+        if let Some(copies) = parts.copies.take() {
+            let Some(staging) = copies.close() else {
+                log::warn!("a Vulkan device is leaked: a copy does not end");
+                return;
+            };
+            staging.into_iter().for_each(|buffer| parts.memory.destroy_buffer(&parts.gpu, buffer));
         }
         parts.destroy_graphs();
         parts.slots.destroy(&parts.gpu);

@@ -69,7 +69,7 @@ impl Transfer {
     }
 }
 
-pub(super) fn not_mapped() -> DeviceError {
+pub(crate) fn not_mapped() -> DeviceError {
     DeviceError::Driver { call: "vkMapMemory", code: "host-visible memory is not mapped".into() }
 }
 
