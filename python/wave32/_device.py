@@ -306,8 +306,16 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 class Stream:
     """The one in-order queue; as a context it changes nothing."""
 
+    # What torch.Stream tells of itself; 20 is the device type PrivateUse1.
+    stream_id, device_index, device_type = 0, 0, 20
+
     def __init__(self, device: Any = None, priority: int = 0) -> None:
         _index(device)
+
+    @property
+    def device(self) -> torch.device:
+        """The one device."""
+        return torch.device("wave", 0)
 
     def __enter__(self) -> Stream:
         return self

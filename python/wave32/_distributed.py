@@ -1,38 +1,239 @@
-"""`torch.distributed` for tensors of the wave device: gloo, with the data staged through the host.
+"""`torch.distributed` for tensors of the wave device, one process a card (`WAVE32_VISIBLE_DEVICES`).
 
-`torch.distributed.init_process_group("wave")`, one process a card (`WAVE32_VISIBLE_DEVICES`). Tensors of the CPU may be
-used in the same group. Every operation is done when its call returns.
+`torch.distributed.init_process_group("wave")`. Tensors of the CPU may be used in the same group: they go through gloo.
+
+Between processes of one host, all-reduce, all-gather, reduce-scatter and broadcast move tensors through memory that the
+processes share (`crates/peers`): the card's copy engine and a thread copy a tensor out while the kernels launched after it
+go on, a second thread copies the other ranks' tensors in, and the card adds them up, in the order of the ranks, so that every
+rank has the same bits. Other operations, and groups over several hosts, copy through the host and gloo. Calls return before
+the operation is done; `wait()` of what they return waits.
 """
+
+import os
+import queue
+import threading
+import weakref
+from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+from . import _native
+
+# Tensors are taken apart into parts of at most so many bytes, so that the memory for the other ranks' is bounded.
+PART = 32 << 20
+
+_COMBINE = {
+    dist.ReduceOp.SUM: torch.add,
+    dist.ReduceOp.AVG: torch.add,
+    dist.ReduceOp.PRODUCT: torch.mul,
+    dist.ReduceOp.MIN: torch.minimum,
+    dist.ReduceOp.MAX: torch.maximum,
+    dist.ReduceOp.BAND: torch.bitwise_and,
+    dist.ReduceOp.BOR: torch.bitwise_or,
+    dist.ReduceOp.BXOR: torch.bitwise_xor,
+}
 
 
-def _done(result):
-    from torch._C._distributed_c10d import _create_work_from_future
+def _reduction(options):
+    """The reduction that options ask for, as a key of `_COMBINE`; none for others."""
+    wanted = dist.ReduceOp.SUM if options is None else options.reduceOp
+    return next((known for known in _COMBINE if wanted == known), None)
 
-    future = torch.futures.Future()
-    future.set_result(result)
-    return _create_work_from_future(future)
+
+def _is_wave(tensors):
+    return any(_is_wave(t) if isinstance(t, (list, tuple)) else t.device.type == "wave" for t in tensors)
 
 
 def _host(tensor):
     return tensor.cpu() if tensor.device.type == "wave" else tensor
 
 
-class StagedGloo(dist.ProcessGroup):
-    """A gloo group that takes tensors of the device as well."""
+def _flat(tensor):
+    """The elements of a tensor in a row: a view of it where it lies so, or else a copy."""
+    return tensor.view(-1) if tensor.is_contiguous() else tensor.contiguous().view(-1)
+
+
+def _region(flat):
+    return _native.locate(flat.data_ptr(), flat.numel() * flat.element_size())
+
+
+def _parts(flat):
+    """Parts of a flat tensor, each of at most `PART` bytes."""
+    return flat.split(max(PART // flat.element_size(), 1)) if flat.numel() else ()
+
+
+class _Work(c10d.Work):
+    """What an operation's call returns. Torch's own work around a future swallows its error."""
+
+    def __init__(self, future):
+        super().__init__()
+        self._future = future
+
+    def wait(self, timeout=timedelta(0)):
+        """Waits until the operation is done; raises what went wrong. Without a timeout that of the group holds."""
+        if timeout > timedelta(0):
+            done = threading.Event()
+            self._future.add_done_callback(lambda _: done.set())
+            if not done.wait(timeout.total_seconds()):
+                raise dist.DistBackendError(f"the operation was not done within {timeout.total_seconds()} s")
+        self._future.wait()
+        return True
+
+    def is_completed(self):
+        return self._future.done()
+
+    def get_future(self):
+        return self._future
+
+
+class _Operation:
+    """An operation that two threads work on. It is done when both have, or when one has failed."""
+
+    def __init__(self, result, finish=None, send=(), receive=(), hold=None):
+        self.future = torch.futures.Future()
+        self.result, self.finish, self.send, self.receive = result, finish, send, receive
+        # Tensors of which only regions are in the messages.
+        self.hold = hold
+        self.sent = threading.Event()
+        self.error = None
+
+
+class _Line:
+    """Operations of one group, one after the other: a thread sends what each has to send, one takes what it gets."""
+
+    def __init__(self, seconds):
+        self.peers, self.seconds = None, seconds
+        self.broken = None
+        self.outward, self.inward = queue.SimpleQueue(), queue.SimpleQueue()
+        for work, todo in (("send", self.outward), ("receive", self.inward)):
+            thread = threading.Thread(target=_serve, args=(weakref.ref(self), work, todo), daemon=True)
+            thread.name = f"wave32 {work}"
+            thread.start()
+
+    def __del__(self):
+        self.outward.put(None)
+        self.inward.put(None)
+
+    def add(self, operation):
+        self.outward.put(operation)
+        self.inward.put(operation)
+        return operation
+
+    def send_of(self, operation):
+        try:
+            if operation.send and self.broken is None:
+                self.peers.send(operation.send, self.seconds)
+        except Exception as error:
+            operation.error = error
+            self.peers.fail()
+        operation.sent.set()
+
+    def receive_of(self, operation):
+        copied = None
+        try:
+            if self.broken is not None:
+                raise dist.DistBackendError(f"an earlier operation of this process group failed: {self.broken}")
+            if operation.receive:
+                copied = self.peers.receive(operation.receive, self.seconds)
+            # What was sent may be written only now.
+            operation.sent.wait()
+            if operation.error is not None:
+                raise operation.error
+            if copied is not None:
+                _native.wait_for_copy(copied)
+            if operation.finish is not None:
+                with torch.inference_mode(any(t.is_inference() for t in operation.result)), torch.no_grad():
+                    operation.finish()
+        except Exception as error:
+            if self.broken is None:
+                self.broken = error
+            if self.peers is not None:
+                self.peers.fail()
+            operation.sent.wait()
+            operation.future.set_exception(dist.DistBackendError(str(error)))
+            return
+        operation.future.set_result(operation.result)
+
+
+def _serve(line, work, todo):
+    """A thread of a line, which ends with it."""
+    while (operation := todo.get()) is not None:
+        there = line()
+        if there is None:
+            return
+        getattr(there, f"{work}_of")(operation)
+        # Neither keeps a line alive.
+        del there, operation
+
+
+class WaveGroup(dist.ProcessGroup):
+    """A process group whose tensors may be of the device; see the module."""
 
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
-        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout)
+        self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
+        self._store = dist.PrefixStore("wave", store)
+        self._seconds = timeout.total_seconds()
+        self._name = ""
+        self._line = _Line(self._seconds)
+        self._has_joined = False
 
     def getBackendName(self):
         return "wave"
 
-    def _run(self, name, written, read, *options):
-        """Runs gloo's operation on host copies of `written` and `read` (lists, or lists of lists, of tensors), then
-        copies what it wrote back."""
+    def setGroupName(self, name):
+        self._name = name
+
+    def getGroupName(self):
+        return self._name
+
+    def _is_shared(self, tensors, reduction=dist.ReduceOp.SUM):
+        """Whether these tensors go through shared memory. The first operation with tensors of the device opens it: every
+        rank takes part in that."""
+        if not _is_wave(tensors) or reduction is None:
+            return False
+        if not self._has_joined:
+            self._line.peers = self._join()
+            self._has_joined = True
+        return self._line.peers is not None
+
+    def _join(self):
+        """The memory that all ranks share; none where they are not on one host, or one of them does not want it."""
+        ranks = range(self.size())
+        own, why = None, b""
+        try:
+            if os.environ.get("WAVE32_SHARED_MEMORY") == "0":
+                raise RuntimeError("WAVE32_SHARED_MEMORY=0")
+            own = _native.Peers()
+            self._store.set(f"address{self.rank()}", own.address)
+        except RuntimeError as error:
+            self._store.set(f"address{self.rank()}", "")
+            why = str(error).encode()
+        addresses = [self._store.get(f"address{rank}").decode() for rank in ranks]
+        if own is not None and all(addresses):
+            try:
+                own.join(self.rank(), addresses)
+            except RuntimeError as error:
+                why = str(error).encode()
+        else:
+            why = why or b"another rank has none"
+        self._store.set(f"joined{self.rank()}", why)
+        if any(self._store.get(f"joined{rank}") for rank in ranks):
+            return None
+        own.joined()
+        return own
+
+    def _add(self, operation):
+        return _Work(self._line.add(operation).future)
+
+    # Through gloo.
+
+    def _staged(self, name, written, read, *options):
+        """Runs gloo's operation on host copies of `written` and `read` (lists, or lists of lists, of tensors), then copies
+        what it wrote back."""
 
         def staged(tensors):
             return [staged(t) if isinstance(t, (list, tuple)) else _host(t) for t in tensors]
@@ -44,54 +245,239 @@ class StagedGloo(dist.ProcessGroup):
                 elif host is not tensor:
                     tensor.copy_(host)
 
-        hosts = staged(written)
-        operands = [hosts] if read is None else [hosts, staged(read)]
-        getattr(self._gloo, name)(*operands, *options).wait()
-        back(hosts, written)
-        return _done(written)
+        def run():
+            hosts = staged(written)
+            operands = [hosts] if read is None else [hosts, staged(read)]
+            getattr(self._gloo, name)(*operands, *options).wait()
+            back(hosts, written)
+
+        return self._add(_Operation(written if all(torch.is_tensor(t) for t in written) else [], run))
+
+    # Through shared memory.
+
+    def _messages(self, flat, to):
+        """One region of each other rank's tensor like `flat`: into the tensor that `to` gives for a rank."""
+        return [(rank, _region(to(rank))) for rank in range(self.size()) if rank != self.rank()]
+
+    def _combine(self, reduction, own, others, out):
+        """Writes what all ranks' tensors combine to, in the order of the ranks."""
+        combine, every = _COMBINE[reduction], [others.get(rank, own) for rank in range(self.size())]
+        total = every[0]
+        for other in every[1:-1]:
+            # Into memory of the others, which nobody reads again.
+            total = combine(total, other, out=other if total is own else total)
+        if len(every) > 1:
+            combine(total, every[-1], out=out)
+        elif out is not own:
+            out.copy_(own)
+        if reduction == dist.ReduceOp.AVG:
+            torch.div(out, self.size(), out=out)
 
     def allreduce(self, tensors, opts=None):
-        return self._run("allreduce", tensors, None, opts or dist.AllreduceOptions())
+        reduction = _reduction(opts)
+        if not self._is_shared(tensors, reduction):
+            options = opts or c10d.AllreduceOptions()
+            if reduction != dist.ReduceOp.AVG:
+                return self._staged("allreduce", tensors, None, options)
+            # Gloo has sums alone.
+            options.reduceOp = dist.ReduceOp.SUM
+            self._staged("allreduce", tensors, None, options)
+            return self._add(_Operation(tensors, lambda: [tensor.div_(self.size()) for tensor in tensors]))
+        work = None
+        for tensor in tensors:
+            flat = _flat(tensor)
+            parts = _parts(flat)
+            for number, part in enumerate(parts):
+                others = {r: torch.empty_like(part) for r in range(self.size()) if r != self.rank()}
+                last = tensor if number == len(parts) - 1 and flat.data_ptr() != tensor.data_ptr() else None
+
+                def finish(part=part, others=others, flat=flat, last=last):
+                    self._combine(reduction, part, others, part)
+                    if last is not None:
+                        last.copy_(flat.view(last.shape))
+
+                receive = self._messages(part, others.__getitem__)
+                work = self._add(_Operation(tensors, finish, [_region(part)], receive))
+        return work or self._add(_Operation(tensors))
 
     def allreduce_coalesced(self, tensors, opts=None):
+        options = c10d.AllreduceOptions()
+        options.reduceOp = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         for tensor in tensors:
-            options = dist.AllreduceOptions()
-            options.reduceOp = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-            self._run("allreduce", [tensor], None, options)
-        return _done(tensors)
+            self.allreduce([tensor], options)
+        return self._add(_Operation(tensors))
 
     def broadcast(self, tensors, opts=None):
-        return self._run("broadcast", tensors, None, opts or dist.BroadcastOptions())
+        opts = opts or c10d.BroadcastOptions()
+        if not self._is_shared(tensors):
+            return self._staged("broadcast", tensors, None, opts)
+        for tensor in tensors:
+            flat = _flat(tensor)
+            if not flat.numel():
+                continue
+            if opts.rootRank == self.rank():
+                self._add(_Operation(tensors, send=[_region(flat)], hold=flat))
+                continue
 
-    def reduce(self, tensors, opts=None):
-        return self._run("reduce", tensors, None, opts or dist.ReduceOptions())
+            def finish(tensor=tensor, flat=flat):
+                if flat.data_ptr() != tensor.data_ptr():
+                    tensor.copy_(flat.view(tensor.shape))
+
+            self._add(_Operation(tensors, finish, (), [(opts.rootRank, _region(flat))]))
+        return self._add(_Operation(tensors))
 
     def allgather(self, outputs, inputs, opts=None):
-        return self._run("allgather", outputs, inputs, opts or dist.AllgatherOptions())
+        if not self._is_shared(inputs):
+            return self._staged("allgather", outputs, inputs, opts or c10d.AllgatherOptions())
+        for places, tensor in zip(outputs, inputs):
+            flat = _flat(tensor)
+            if not flat.numel():
+                continue
+            flats = {rank: _flat(place) for rank, place in enumerate(places)}
+
+            def finish(places=places, flats=flats, tensor=tensor):
+                for rank, place in enumerate(places):
+                    if rank == self.rank():
+                        place.copy_(tensor)
+                    elif flats[rank].data_ptr() != place.data_ptr():
+                        place.copy_(flats[rank].view(place.shape))
+
+            receive = self._messages(flat, flats.__getitem__)
+            self._add(_Operation([*places], finish, [_region(flat)], receive))
+        return self._add(_Operation([t for places in outputs for t in places]))
 
     def _allgather_base(self, output, input, opts=None):
         parts = list(output.view(self.size(), *input.shape).unbind(0))
         self.allgather([parts], [input])
-        return _done([output])
+        return self._add(_Operation([output]))
+
+    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+        for output, input in zip(outputs, inputs):
+            self._allgather_base(output, input)
+        return self._add(_Operation(outputs))
+
+    def reduce_scatter(self, outputs, inputs, opts=None):
+        reduction = _reduction(opts)
+        for output, parts in zip(outputs, inputs):
+            if not self._is_shared([output, *parts], reduction):
+                self._reduce_scatter_by_reduce(output, parts, opts)
+                continue
+            flats = [_flat(part) for part in parts]
+            if not output.numel():
+                continue
+            own = flats[self.rank()]
+            others = {r: torch.empty_like(own) for r in range(self.size()) if r != self.rank()}
+            # Each rank sends what is for the others, and takes of each what is for it.
+            send = [_region(flat) for rank, flat in enumerate(flats) if rank != self.rank()]
+            receive = []
+            for rank in others:
+                for to in (r for r in range(self.size()) if r != rank):
+                    bytes = flats[to].numel() * flats[to].element_size()
+                    receive.append((rank, _region(others[rank]) if to == self.rank() else bytes))
+
+            def finish(output=output, own=own, others=others, flats=flats):
+                self._combine(reduction, own, others, total := torch.empty_like(own))
+                output.copy_(total.view(output.shape))
+
+            self._add(_Operation([output], finish, send, receive))
+        return self._add(_Operation(outputs))
+
+    def _reduce_scatter_by_reduce(self, output, parts, opts):
+        """What gloo has no operation for: each rank's part is reduced there."""
+        for rank, part in enumerate(parts):
+            options = c10d.ReduceOptions()
+            options.rootRank = rank
+            options.reduceOp = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+            # A reduction changes its tensor.
+            whole = part.clone()
+            self._staged("reduce", [whole], None, options)
+            if rank == self.rank():
+                self._add(_Operation([output], partial(output.copy_, whole.view(output.shape))))
+
+    def _reduce_scatter_base(self, output, input, opts=None):
+        return self.reduce_scatter([output], [list(input.view(self.size(), *output.shape).unbind(0))], opts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
+        for output, input in zip(outputs, inputs):
+            self._reduce_scatter_base(output, input, opts)
+        return self._add(_Operation(outputs))
+
+    # Rarer operations, through gloo always.
+
+    def reduce(self, tensors, opts=None):
+        return self._staged("reduce", tensors, None, opts or c10d.ReduceOptions())
 
     def gather(self, outputs, inputs, opts=None):
-        return self._run("gather", outputs, inputs, opts or dist.GatherOptions())
+        return self._staged("gather", outputs, inputs, opts or c10d.GatherOptions())
 
     def scatter(self, outputs, inputs, opts=None):
-        return self._run("scatter", outputs, inputs, opts or dist.ScatterOptions())
+        return self._staged("scatter", outputs, inputs, opts or c10d.ScatterOptions())
+
+    def alltoall(self, outputs, inputs, opts=None):
+        return self._staged("alltoall", outputs, inputs, opts or c10d.AllToAllOptions())
+
+    def alltoall_base(self, output, input, output_sizes, input_sizes, opts=None):
+        host = torch.empty_like(output, device="cpu")
+
+        def run():
+            options = opts or c10d.AllToAllOptions()
+            self._gloo.alltoall_base(host, _host(input), output_sizes, input_sizes, options).wait()
+            output.copy_(host)
+
+        return self._add(_Operation([output], run))
+
+    def _aside(self, tensors, run):
+        """Runs what has an order of its own (a sender's and a receiver's tag), not that of the group's operations."""
+        future = torch.futures.Future()
+
+        def work():
+            try:
+                with torch.no_grad():
+                    run()
+            except Exception as error:
+                future.set_exception(dist.DistBackendError(str(error)))
+            else:
+                future.set_result(tensors)
+
+        threading.Thread(target=work, name="wave32 send or receive", daemon=True).start()
+        return _Work(future)
 
     def send(self, tensors, destination, tag=0):
-        self._gloo.send([_host(t).contiguous() for t in tensors], destination, tag).wait()
-        return _done(tensors)
+        # Started here: sends of one tag arrive in the order of the calls.
+        sent = self._gloo.send([_host(t).contiguous() for t in tensors], destination, tag)
+        return self._aside(tensors, sent.wait)
 
     def recv(self, tensors, source, tag=0):
-        return self._run("recv", tensors, None, source, tag)
+        hosts = [torch.empty(t.shape, dtype=t.dtype) for t in tensors]
+        received = self._gloo.recv(hosts, source, tag)
+
+        def run():
+            received.wait()
+            for host, tensor in zip(hosts, tensors):
+                tensor.copy_(host)
+
+        return self._aside(tensors, run)
+
+    def recv_anysource(self, tensors, tag=0):
+        hosts = [torch.empty(t.shape, dtype=t.dtype) for t in tensors]
+        received = self._gloo.recv_anysource(hosts, tag)
+        received.wait()
+        for host, tensor in zip(hosts, tensors):
+            tensor.copy_(host)
+        # It says from whom.
+        return received
+
+    # The names of torch 2.15.
+    all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+    all_to_all_single = alltoall_base
 
     def barrier(self, opts=None):
-        self._gloo.barrier(opts or dist.BarrierOptions()).wait()
-        return _done([])
+        return self._add(_Operation([], lambda: self._gloo.barrier(opts or c10d.BarrierOptions()).wait()))
 
 
 def register():
     """Makes the backend known."""
-    dist.Backend.register_backend("wave", StagedGloo, devices=["wave", "cpu"])
+    dist.Backend.register_backend("wave", WaveGroup, devices=["wave", "cpu"])

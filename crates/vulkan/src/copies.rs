@@ -293,8 +293,9 @@ impl Lane {
         gpu: &Gpu,
         family: u32,
     ) -> Result<(vk::Semaphore, vk::CommandPool, [vk::CommandBuffer; PIECES]), DeviceError> {
-        let mut kind =
-            vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE).initial_value(0);
+        let mut kind = vk::SemaphoreTypeCreateInfo::default()
+            .semaphore_type(vk::SemaphoreType::TIMELINE)
+            .initial_value(0);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: plain creation; timelines are enabled, the family is the device's. What was made before a failure is
         // destroyed unused.

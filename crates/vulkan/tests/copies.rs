@@ -135,7 +135,10 @@ fn a_copy_of_another_device_is_refused() {
     let copied = queue.copies().unwrap().write(&region, soon(), |_| Ok::<_, DeviceError>(())).unwrap();
     assert!(matches!(other.wait_for_copy(copied), Err(DeviceError::Misuse(_))));
     let copies = other.copies().unwrap();
-    assert!(matches!(copies.read(&region, soon(), |_| Ok::<_, DeviceError>(())), Err(DeviceError::Misuse(_))));
+    assert!(matches!(
+        copies.read(&region, soon(), |_| Ok::<_, DeviceError>(())),
+        Err(DeviceError::Misuse(_))
+    ));
     queue.wait_for_copy(copied).unwrap();
     assert_clean(&queue);
 }

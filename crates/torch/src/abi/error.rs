@@ -31,6 +31,9 @@ pub enum Error {
     /// Memory of the device is exhausted, caches included.
     #[error("{0}")]
     OutOfMemory(String),
+    /// Another process of a group did not do its part.
+    #[error(transparent)]
+    Peers(#[from] wave32_peers::Error),
     /// The caller's arguments are wrong; the text says how.
     #[error("{0}")]
     Invalid(String),

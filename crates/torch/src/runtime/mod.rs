@@ -3,5 +3,6 @@
 pub mod bridge;
 pub(crate) mod generator;
 pub mod graph;
+pub mod peers;
 pub mod rng;
 pub mod state;
