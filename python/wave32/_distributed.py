@@ -9,6 +9,7 @@ rank has the same bits. Other operations, and groups over several hosts, copy th
 the operation is done; `wait()` of what they return waits.
 """
 
+import collections
 import os
 import queue
 import threading
@@ -56,10 +57,6 @@ def _flat(tensor):
     return tensor.view(-1) if tensor.is_contiguous() else tensor.contiguous().view(-1)
 
 
-def _region(flat):
-    return _native.locate(flat.data_ptr(), flat.numel() * flat.element_size())
-
-
 def _parts(flat):
     """Parts of a flat tensor, each of at most `PART` bytes."""
     return flat.split(max(PART // flat.element_size(), 1)) if flat.numel() else ()
@@ -68,17 +65,20 @@ def _parts(flat):
 class _Work(c10d.Work):
     """What an operation's call returns. Torch's own work around a future swallows its error."""
 
-    def __init__(self, future):
+    def __init__(self, future, settle=None):
         super().__init__()
-        self._future = future
+        self._future, self._settle = future, settle
 
     def wait(self, timeout=timedelta(0)):
-        """Waits until the operation is done; raises what went wrong. Without a timeout that of the group holds."""
+        """Waits until what is launched next sees the operation's result; raises what went wrong. Without a timeout that of
+        the group holds."""
         if timeout > timedelta(0):
             done = threading.Event()
             self._future.add_done_callback(lambda _: done.set())
             if not done.wait(timeout.total_seconds()):
                 raise dist.DistBackendError(f"the operation was not done within {timeout.total_seconds()} s")
+        elif self._settle is not None:
+            self._settle()
         self._future.wait()
         return True
 
@@ -90,23 +90,28 @@ class _Work(c10d.Work):
 
 
 class _Operation:
-    """An operation that two threads work on. It is done when both have, or when one has failed."""
+    """An operation of a group. Tensors go out and come in beside the queue, or `host` does it all on the CPU; then `finish`
+    launches what makes the result of that."""
 
-    def __init__(self, result, finish=None, send=(), receive=(), hold=None):
+    def __init__(self, result, finish=None, send=(), receive=(), host=None, hold=None):
         self.future = torch.futures.Future()
-        self.result, self.finish, self.send, self.receive = result, finish, send, receive
+        self.result, self.finish, self.send, self.receive, self.host = result, finish, send, receive, host
         # Tensors of which only regions are in the messages.
         self.hold = hold
         self.sent = threading.Event()
+        self.number = 0
         self.error = None
+        self.is_finished = False
 
 
 class _Line:
-    """Operations of one group, one after the other: a thread sends what each has to send, one takes what it gets."""
+    """The operations of one group, one after the other. A thread sends what each has to send, another takes what it gets."""
 
     def __init__(self, seconds):
         self.peers, self.seconds = None, seconds
-        self.broken = None
+        self.number = 0
+        # Operations that are not finished, and why there are no more, under the lock.
+        self.lock, self.pending, self.broken = threading.RLock(), collections.deque(), None
         self.outward, self.inward = queue.SimpleQueue(), queue.SimpleQueue()
         for work, todo in (("send", self.outward), ("receive", self.inward)):
             thread = threading.Thread(target=_serve, args=(weakref.ref(self), work, todo), daemon=True)
@@ -118,44 +123,95 @@ class _Line:
         self.inward.put(None)
 
     def add(self, operation):
+        with self.lock:
+            self.number += 1
+            operation.number = self.number
+            if self.broken is not None:
+                operation.future.set_exception(self.failure())
+                return operation
+            self.pending.append(operation)
+        if self.peers is not None:
+            self.peers.reach(operation.number)
+            if torch._C._current_graph_task_id() != -1:
+                # What is left of a backward pass is launched before what waits for other ranks. In front of DDP's own call.
+                torch.autograd.Variable._execution_engine.queue_callback(partial(self.settle, operation))
         self.outward.put(operation)
         self.inward.put(operation)
         return operation
 
+    def failure(self):
+        return dist.DistBackendError(f"an earlier operation of this process group failed: {self.broken}")
+
+    def settle(self, operation):
+        """Launches what makes an operation's result, and those before it, as soon as every rank has come to it. What was
+        not sent or received yet holds that up on the device."""
+        if operation.is_finished or self.peers is None or not self.peers.are_apart():
+            return
+        with self.lock:
+            if any(earlier.host is not None for earlier in self.pending):
+                return
+        try:
+            self.peers.all_reach(operation.number, self.seconds)
+        except RuntimeError as error:
+            self.break_off(operation, error)
+            return
+        self.finish_until(operation)
+
+    def finish_until(self, operation):
+        with self.lock:
+            while self.pending and not operation.is_finished:
+                first = self.pending.popleft()
+                try:
+                    if first.send or first.receive:
+                        self.peers.order(first.number)
+                    if first.finish is not None:
+                        inference = any(t.is_inference() for t in first.result)
+                        with torch.inference_mode(inference), torch.no_grad():
+                            first.finish()
+                except Exception as error:
+                    self.pending.appendleft(first)
+                    return self.break_off(first, error)
+                first.is_finished = True
+                first.future.set_result(first.result)
+
+    def break_off(self, operation, error):
+        """Ends everything: this operation, the ones behind it, and those of the other ranks that wait for this one."""
+        with self.lock:
+            if self.broken is not None:
+                return
+            self.broken = error
+            failed, self.pending = self.pending, collections.deque()
+        if self.peers is not None:
+            try:
+                self.peers.give_up(self.number, operation.is_finished, str(error))
+            except RuntimeError as further:
+                error = RuntimeError(f"{error} (and: {further})")
+        for other in failed:
+            other.is_finished = True
+            other.future.set_exception(dist.DistBackendError(str(error)) if other is operation else self.failure())
+
     def send_of(self, operation):
         try:
-            if operation.send and self.broken is None:
-                self.peers.send(operation.send, self.seconds)
-        except Exception as error:
-            operation.error = error
-            self.peers.fail()
+            if self.broken is None and self.peers is not None:
+                self.peers.send(operation.number, operation.send, self.seconds)
+        except RuntimeError as error:
+            self.break_off(operation, error)
         operation.sent.set()
 
     def receive_of(self, operation):
-        copied = None
         try:
             if self.broken is not None:
-                raise dist.DistBackendError(f"an earlier operation of this process group failed: {self.broken}")
-            if operation.receive:
-                copied = self.peers.receive(operation.receive, self.seconds)
-            # What was sent may be written only now.
-            operation.sent.wait()
-            if operation.error is not None:
-                raise operation.error
-            if copied is not None:
-                _native.wait_for_copy(copied)
-            if operation.finish is not None:
-                with torch.inference_mode(any(t.is_inference() for t in operation.result)), torch.no_grad():
-                    operation.finish()
-        except Exception as error:
-            if self.broken is None:
-                self.broken = error
+                return
+            if operation.host is not None:
+                with torch.no_grad():
+                    operation.host()
             if self.peers is not None:
-                self.peers.fail()
-            operation.sent.wait()
-            operation.future.set_exception(dist.DistBackendError(str(error)))
-            return
-        operation.future.set_result(operation.result)
+                self.peers.receive(operation.number, operation.receive, self.seconds)
+        except Exception as error:
+            return self.break_off(operation, error)
+        # What was sent may be written only now.
+        operation.sent.wait()
+        self.finish_until(operation)
 
 
 def _serve(line, work, todo):
@@ -223,11 +279,15 @@ class WaveGroup(dist.ProcessGroup):
         self._store.set(f"joined{self.rank()}", why)
         if any(self._store.get(f"joined{rank}") for rank in ranks):
             return None
-        own.joined()
+        own.all_joined()
         return own
 
     def _add(self, operation):
-        return _Work(self._line.add(operation).future)
+        self._line.add(operation)
+        return _Work(operation.future, partial(self._line.settle, operation))
+
+    def _region(self, flat):
+        return self._line.peers.locate(flat.data_ptr(), flat.numel() * flat.element_size())
 
     # Through gloo.
 
@@ -251,13 +311,13 @@ class WaveGroup(dist.ProcessGroup):
             getattr(self._gloo, name)(*operands, *options).wait()
             back(hosts, written)
 
-        return self._add(_Operation(written if all(torch.is_tensor(t) for t in written) else [], run))
+        return self._add(_Operation(written if all(torch.is_tensor(t) for t in written) else [], host=run))
 
     # Through shared memory.
 
     def _messages(self, flat, to):
         """One region of each other rank's tensor like `flat`: into the tensor that `to` gives for a rank."""
-        return [(rank, _region(to(rank))) for rank in range(self.size()) if rank != self.rank()]
+        return [(rank, self._region(to(rank))) for rank in range(self.size()) if rank != self.rank()]
 
     def _combine(self, reduction, own, others, out):
         """Writes what all ranks' tensors combine to, in the order of the ranks."""
@@ -297,7 +357,7 @@ class WaveGroup(dist.ProcessGroup):
                         last.copy_(flat.view(last.shape))
 
                 receive = self._messages(part, others.__getitem__)
-                work = self._add(_Operation(tensors, finish, [_region(part)], receive))
+                work = self._add(_Operation(tensors, finish, [self._region(part)], receive))
         return work or self._add(_Operation(tensors))
 
     def allreduce_coalesced(self, tensors, opts=None):
@@ -316,14 +376,14 @@ class WaveGroup(dist.ProcessGroup):
             if not flat.numel():
                 continue
             if opts.rootRank == self.rank():
-                self._add(_Operation(tensors, send=[_region(flat)], hold=flat))
+                self._add(_Operation(tensors, send=[self._region(flat)], hold=flat))
                 continue
 
             def finish(tensor=tensor, flat=flat):
                 if flat.data_ptr() != tensor.data_ptr():
                     tensor.copy_(flat.view(tensor.shape))
 
-            self._add(_Operation(tensors, finish, (), [(opts.rootRank, _region(flat))]))
+            self._add(_Operation(tensors, finish, (), [(opts.rootRank, self._region(flat))]))
         return self._add(_Operation(tensors))
 
     def allgather(self, outputs, inputs, opts=None):
@@ -343,7 +403,7 @@ class WaveGroup(dist.ProcessGroup):
                         place.copy_(flats[rank].view(place.shape))
 
             receive = self._messages(flat, flats.__getitem__)
-            self._add(_Operation([*places], finish, [_region(flat)], receive))
+            self._add(_Operation([*places], finish, [self._region(flat)], receive))
         return self._add(_Operation([t for places in outputs for t in places]))
 
     def _allgather_base(self, output, input, opts=None):
@@ -368,12 +428,12 @@ class WaveGroup(dist.ProcessGroup):
             own = flats[self.rank()]
             others = {r: torch.empty_like(own) for r in range(self.size()) if r != self.rank()}
             # Each rank sends what is for the others, and takes of each what is for it.
-            send = [_region(flat) for rank, flat in enumerate(flats) if rank != self.rank()]
+            send = [self._region(flat) for rank, flat in enumerate(flats) if rank != self.rank()]
             receive = []
             for rank in others:
                 for to in (r for r in range(self.size()) if r != rank):
                     bytes = flats[to].numel() * flats[to].element_size()
-                    receive.append((rank, _region(others[rank]) if to == self.rank() else bytes))
+                    receive.append((rank, self._region(others[rank]) if to == self.rank() else bytes))
 
             def finish(output=output, own=own, others=others, flats=flats):
                 self._combine(reduction, own, others, total := torch.empty_like(own))
@@ -424,7 +484,7 @@ class WaveGroup(dist.ProcessGroup):
             self._gloo.alltoall_base(host, _host(input), output_sizes, input_sizes, options).wait()
             output.copy_(host)
 
-        return self._add(_Operation([output], run))
+        return self._add(_Operation([output], host=run))
 
     def _aside(self, tensors, run):
         """Runs what has an order of its own (a sender's and a receiver's tag), not that of the group's operations."""
@@ -475,7 +535,7 @@ class WaveGroup(dist.ProcessGroup):
     all_to_all_single = alltoall_base
 
     def barrier(self, opts=None):
-        return self._add(_Operation([], lambda: self._gloo.barrier(opts or c10d.BarrierOptions()).wait()))
+        return self._add(_Operation([], host=lambda: self._gloo.barrier(opts or c10d.BarrierOptions()).wait()))
 
 
 def register():

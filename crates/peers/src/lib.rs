@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes of a piece at most.
-pub const PIECE: usize = 4 << 20;
+pub const PIECE: usize = 1 << 20;
 /// Pieces of a ring.
-const PIECES: usize = 8;
+const PIECES: usize = 32;
 /// Ranks at most.
 pub const MAX_RANKS: usize = 64;
 /// How long a wait spins before it sleeps.
@@ -107,6 +107,8 @@ struct Header {
     failed: AtomicU32,
     /// Bytes of the piece in each place.
     lengths: [AtomicU32; PIECES],
+    /// The last operation that the owner has come to.
+    reached: AtomicU64,
     /// Pieces that the owner has written.
     written: AtomicU64,
     /// Pieces of each rank that the owner has taken.
@@ -292,6 +294,23 @@ impl Ring {
         read(&self.ranks[from].map, DATA + place * PIECE);
         taken.store(number + 1, Ordering::Release);
         Ok(())
+    }
+
+    /// Tells the others that this rank has come to an operation; their numbers rise.
+    pub fn reach(&self, operation: u64) {
+        self.ranks[self.rank].header().reached.store(operation, Ordering::Release);
+    }
+
+    /// Waits until all ranks have come to an operation.
+    ///
+    /// # Errors
+    /// `Timeout`, `Ended` or `Failed` where one does not.
+    pub fn all_reach(&self, operation: u64, timeout: Duration) -> Result<(), Error> {
+        self.others().try_for_each(|(rank, memory)| {
+            let reached = &memory.header().reached;
+            let is_there = || reached.load(Ordering::Acquire) >= operation;
+            self.wait(rank, "come to an operation", timeout, is_there)
+        })
     }
 
     /// Tells the others that this rank goes no further: what they wait for from it fails.

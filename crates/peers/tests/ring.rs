@@ -31,7 +31,7 @@ fn every_rank_gets_every_piece() {
     for ranks in [1, 2, 3, 5] {
         let rings = rings(ranks);
         // More than a ring holds.
-        let pieces = 30;
+        let pieces = 100;
         std::thread::scope(|scope| {
             for ring in &rings {
                 scope.spawn(move || {
@@ -70,6 +70,10 @@ fn what_does_not_come_is_told() {
     // Nobody takes: after a whole ring there is no place.
     let full = (0..100).find_map(|_| rings[0].publish(&[0; 8], short).err()).unwrap();
     assert!(matches!(full, Error::Timeout { rank: 1, .. }), "{full}");
+    rings[0].reach(3);
+    rings[1].all_reach(3, SOON).unwrap();
+    let error = rings[1].all_reach(4, short).unwrap_err();
+    assert!(matches!(error, Error::Timeout { rank: 0, .. }), "{error}");
     rings[1].fail();
     let mut found = [0; 3];
     rings[0].take(1, &mut found, SOON).unwrap();

@@ -2,11 +2,13 @@
 //!
 //! The queue of [`crate::VulkanQueue`] runs everything in the order of the calls, and its copies wait under its lock. These
 //! go through queues of their own where the device has them (the copy engines), a direction each, and no call here takes the
-//! lock of the other. What orders both are timelines: a copy starts when the kernels launched before [`VulkanQueue::locate`]
-//! are done, and kernels launched after [`VulkanQueue::wait_for_copy`] start when it is done.
+//! lock of the other. What orders both are timelines. A copy starts when the kernels launched before [`VulkanQueue::locate`]
+//! are done. [`Copies::mark`] numbers what was copied so far, and kernels launched after [`VulkanQueue::wait_for_mark`]
+//! start when both directions have come to that mark; where the copies have queues of their own, the mark may come later
+//! than the launch.
 //!
 //! [`VulkanQueue::locate`]: crate::VulkanQueue::locate
-//! [`VulkanQueue::wait_for_copy`]: crate::VulkanQueue::wait_for_copy
+//! [`VulkanQueue::wait_for_mark`]: crate::VulkanQueue::wait_for_mark
 
 use crate::error::at;
 use crate::gpu::Gpu;
@@ -20,9 +22,9 @@ use std::time::{Duration, Instant};
 use wave32_device::{Deadline, DeviceError};
 
 /// Bytes of one copy; longer regions are copied piece by piece.
-pub const PIECE: usize = 4 << 20;
+pub const PIECE: usize = 1 << 20;
 /// Pieces of a direction that are on their way at once.
-const PIECES: usize = 4;
+const PIECES: usize = 8;
 /// How long the end of a device waits for a copy that is going on.
 const CLOSE: Duration = Duration::from_secs(5);
 
@@ -47,14 +49,18 @@ impl Region {
     }
 }
 
-/// A copy to the device that was submitted.
-#[derive(Debug, Clone, Copy)]
-pub struct Copied {
-    pub(crate) value: u64,
-    pub(crate) owner: u64,
+/// A direction of copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the device.
+    Down,
+    /// To the device.
+    Up,
 }
 
 /// Copies in both directions.
+///
+/// Of one user: a copy that waits for its bytes holds its direction.
 pub struct Copies {
     /// No other has this number: regions and copies of a device that is gone mean nothing to the next.
     pub(crate) number: u64,
@@ -62,8 +68,9 @@ pub struct Copies {
     /// The kernels' timeline.
     kernels: vk::Semaphore,
     submitting: Arc<Mutex<()>>,
-    /// The timeline of copies to the device.
-    pub(crate) upward: vk::Semaphore,
+    /// The timelines of marks, down and up.
+    pub(crate) marks: [vk::Semaphore; 2],
+    are_apart: bool,
     down: Mutex<Option<Lane>>,
     up: Mutex<Option<Lane>>,
 }
@@ -74,6 +81,8 @@ struct Lane {
     pool: vk::CommandPool,
     timeline: vk::Semaphore,
     submitted: u64,
+    marks: vk::Semaphore,
+    marked: u64,
     commands: [vk::CommandBuffer; PIECES],
     /// The timeline's value at which a piece's command buffer and staging memory may be used again.
     busy_until: [u64; PIECES],
@@ -105,10 +114,17 @@ impl Copies {
             raw: gpu.raw.clone(),
             kernels: gpu.timeline(),
             submitting: gpu.submitting.clone(),
-            upward: up.timeline,
+            marks: [down.marks, up.marks],
+            are_apart: gpu.family.copies.count > 0,
             down: Mutex::new(Some(down)),
             up: Mutex::new(Some(up)),
         })
+    }
+
+    /// Whether kernels may wait for a mark that is not set yet: copies have queues of their own, which such kernels do not hold
+    /// up.
+    pub fn are_apart(&self) -> bool {
+        self.are_apart
     }
 
     /// Reads a region: `take` gets its bytes, [`PIECE`] by `PIECE`, while the next ones are on their way.
@@ -144,7 +160,8 @@ impl Copies {
         copied
     }
 
-    /// Writes a region: `give` fills its bytes, [`PIECE`] by `PIECE`. Returns when the last piece is submitted.
+    /// Writes a region: `give` fills its bytes, [`PIECE`] by `PIECE`. Returns when the last piece is submitted; a mark after
+    /// it says when it is there.
     ///
     /// # Errors
     /// As [`Copies::read`].
@@ -153,7 +170,7 @@ impl Copies {
         region: &Region,
         deadline: Deadline,
         mut give: impl FnMut(&mut [u8]) -> Result<(), E>,
-    ) -> Result<Copied, E> {
+    ) -> Result<(), E> {
         let mut lane = lock(&self.up);
         let lane = lane.as_mut().filter(|_| region.owner == self.number).ok_or_else(closed)?;
         self.wait(self.kernels, region.after, "kernels before a copy", deadline)?;
@@ -167,11 +184,54 @@ impl Copies {
             self.submit(lane, region, piece, Direction::Up)?;
             Ok(())
         });
-        if let Err(error) = copied {
+        if copied.is_err() {
             self.wait(lane.timeline, lane.submitted, "a copy to the device", deadline)?;
-            return Err(error);
         }
-        Ok(Copied { value: lane.submitted, owner: self.number })
+        copied
+    }
+
+    /// What was copied in that direction so far ends with this mark; marks rise.
+    ///
+    /// # Errors
+    /// `Misuse` for a mark below the last, and once the device is closed; `Lost`, `Driver`.
+    pub fn mark(&self, direction: Direction, mark: u64) -> Result<(), DeviceError> {
+        let mut lane = lock(self.lane(direction));
+        let lane = lane.as_mut().ok_or_else(closed)?;
+        if mark <= lane.marked {
+            return Err(DeviceError::Misuse(format!("mark {mark} after mark {}", lane.marked)));
+        }
+        self.signal(lane.queue, None, (lane.marks, mark), 0)?;
+        lane.marked = mark;
+        Ok(())
+    }
+
+    /// Sets a mark of both directions although the copies that it stands for failed, so that nothing waits for them any more.
+    ///
+    /// # Errors
+    /// As [`Copies::mark`], `Timeout`.
+    pub fn give_up(&self, mark: u64, deadline: Deadline) -> Result<(), DeviceError> {
+        for direction in [Direction::Down, Direction::Up] {
+            let mut lane = lock(self.lane(direction));
+            let lane = lane.as_mut().ok_or_else(closed)?;
+            if mark <= lane.marked {
+                continue;
+            }
+            // What is on its way signals lower values.
+            self.wait(lane.timeline, lane.submitted, "copies", deadline)?;
+            self.wait(lane.marks, lane.marked, "copies", deadline)?;
+            let info = vk::SemaphoreSignalInfo::default().semaphore(lane.marks).value(mark);
+            // SAFETY: a timeline of this device below that value, with no signal on its way.
+            unsafe { self.raw.signal_semaphore(&info) }.map_err(at("vkSignalSemaphore"))?;
+            lane.marked = mark;
+        }
+        Ok(())
+    }
+
+    fn lane(&self, direction: Direction) -> &Mutex<Option<Lane>> {
+        match direction {
+            Direction::Down => &self.down,
+            Direction::Up => &self.up,
+        }
     }
 
     /// Submits the copy of one piece between the region and the lane's staging memory.
@@ -208,25 +268,36 @@ impl Copies {
             self.raw.end_command_buffer(commands).map_err(at("vkEndCommandBuffer"))?;
         }
         let value = lane.submitted + 1;
-        let (buffers, signalled, awaited) = ([commands], [lane.timeline], [self.kernels]);
-        let (values, reached, stages) = ([value], [region.after], [vk::PipelineStageFlags::ALL_COMMANDS]);
+        self.signal(lane.queue, Some(commands), (lane.timeline, value), region.after)?;
+        lane.submitted = value;
+        lane.busy_until[slot] = value;
+        Ok(value)
+    }
+
+    /// Submits commands, or nothing, and has a timeline reach a value when all of that queue is done. The kernels' value
+    /// was reached before, so that nothing of the queue waits; that it is waited for makes their writes visible.
+    fn signal(
+        &self,
+        queue: vk::Queue,
+        commands: Option<vk::CommandBuffer>,
+        (timeline, value): (vk::Semaphore, u64),
+        after: u64,
+    ) -> Result<(), DeviceError> {
+        let (signalled, awaited) = ([timeline], [self.kernels]);
+        let (values, reached, stages) = ([value], [after], [vk::PipelineStageFlags::ALL_COMMANDS]);
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
             .wait_semaphore_values(&reached)
             .signal_semaphore_values(&values);
         let info = vk::SubmitInfo::default()
-            .command_buffers(&buffers)
+            .command_buffers(commands.as_slice())
             .wait_semaphores(&awaited)
             .wait_dst_stage_mask(&stages)
             .signal_semaphores(&signalled)
             .push_next(&mut timeline);
-        let submitting = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: recorded above; the lock is every queue's external synchronisation; the value rises by one each time.
-        let answer = unsafe { self.raw.queue_submit(lane.queue, &[info], vk::Fence::null()) };
-        drop(submitting);
-        answer.map_err(at("vkQueueSubmit"))?;
-        lane.submitted = value;
-        lane.busy_until[slot] = value;
-        Ok(value)
+        let _submitting = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the callers recorded the commands, which are not in flight; the lock is every queue's external
+        // synchronisation; each timeline's values rise.
+        unsafe { self.raw.queue_submit(queue, &[info], vk::Fence::null()) }.map_err(at("vkQueueSubmit"))
     }
 
     fn wait(
@@ -253,20 +324,16 @@ impl Copies {
         let until = Instant::now() + CLOSE;
         let (mut down, mut up) = (lock_until(&self.down, until)?, lock_until(&self.up, until)?);
         for lane in [&*down, &*up].into_iter().flatten() {
-            let left = Deadline::after(until.saturating_duration_since(Instant::now()));
-            match self.wait(lane.timeline, lane.submitted, "copies", left) {
-                Ok(()) | Err(DeviceError::Lost(_)) => {}
-                Err(_) => return None,
+            for (timeline, value) in [(lane.timeline, lane.submitted), (lane.marks, lane.marked)] {
+                let left = Deadline::after(until.saturating_duration_since(Instant::now()));
+                match self.wait(timeline, value, "copies", left) {
+                    Ok(()) | Err(DeviceError::Lost(_)) => {}
+                    Err(_) => return None,
+                }
             }
         }
         Some([down.take()?.destroy(&self.raw), up.take()?.destroy(&self.raw)])
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Down,
-    Up,
 }
 
 impl Lane {
@@ -279,8 +346,9 @@ impl Lane {
     ) -> Result<Self, DeviceError> {
         let staging = memory.create(gpu, (PIECE * PIECES) as u64, usage, location)?;
         match Self::handles(gpu, family) {
-            Ok((timeline, pool, commands)) => {
-                Ok(Self { queue, pool, timeline, submitted: 0, commands, busy_until: [0; PIECES], staging })
+            Ok(([timeline, marks], pool, commands)) => {
+                let (submitted, marked, busy_until) = (0, 0, [0; PIECES]);
+                Ok(Self { queue, pool, timeline, submitted, marks, marked, commands, busy_until, staging })
             }
             Err(error) => {
                 memory.destroy_buffer(gpu, staging);
@@ -289,43 +357,45 @@ impl Lane {
         }
     }
 
+    #[allow(clippy::type_complexity)]
     fn handles(
         gpu: &Gpu,
         family: u32,
-    ) -> Result<(vk::Semaphore, vk::CommandPool, [vk::CommandBuffer; PIECES]), DeviceError> {
+    ) -> Result<([vk::Semaphore; 2], vk::CommandPool, [vk::CommandBuffer; PIECES]), DeviceError> {
         let mut kind = vk::SemaphoreTypeCreateInfo::default()
             .semaphore_type(vk::SemaphoreType::TIMELINE)
             .initial_value(0);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        let pool_info = vk::CommandPoolCreateInfo::default()
+            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
+            .queue_family_index(family);
         // SAFETY: plain creation; timelines are enabled, the family is the device's. What was made before a failure is
         // destroyed unused.
         unsafe {
             let timeline = gpu.raw.create_semaphore(&info, None).map_err(at("vkCreateSemaphore"))?;
-            let info = vk::CommandPoolCreateInfo::default()
-                .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
-                .queue_family_index(family);
-            let pool = gpu.raw.create_command_pool(&info, None).map_err(|code| {
+            let marks = gpu.raw.create_semaphore(&info, None).map_err(|code| {
                 gpu.raw.destroy_semaphore(timeline, None);
-                at("vkCreateCommandPool")(code)
+                at("vkCreateSemaphore")(code)
             })?;
-            let info = vk::CommandBufferAllocateInfo::default()
-                .command_pool(pool)
-                .command_buffer_count(PIECES as u32);
-            let made = gpu.raw.allocate_command_buffers(&info).map_err(at("vkAllocateCommandBuffers"));
-            let made = made.and_then(|made| {
-                <[vk::CommandBuffer; PIECES]>::try_from(made).map_err(|_| DeviceError::Driver {
-                    call: "vkAllocateCommandBuffers",
-                    code: "not as many as were asked for".into(),
-                })
+            let made = gpu.raw.create_command_pool(&pool_info, None).map_err(at("vkCreateCommandPool"));
+            let made = made.and_then(|pool| {
+                let info = vk::CommandBufferAllocateInfo::default()
+                    .command_pool(pool)
+                    .command_buffer_count(PIECES as u32);
+                let made = gpu.raw.allocate_command_buffers(&info).map_err(at("vkAllocateCommandBuffers"));
+                let made = made.and_then(|made| {
+                    <[vk::CommandBuffer; PIECES]>::try_from(made).map_err(|_| DeviceError::Driver {
+                        call: "vkAllocateCommandBuffers",
+                        code: "not as many as were asked for".into(),
+                    })
+                });
+                made.inspect_err(|_| gpu.raw.destroy_command_pool(pool, None))
+                    .map(|commands| ([timeline, marks], pool, commands))
             });
-            match made {
-                Ok(commands) => Ok((timeline, pool, commands)),
-                Err(error) => {
-                    gpu.raw.destroy_command_pool(pool, None);
-                    gpu.raw.destroy_semaphore(timeline, None);
-                    Err(error)
-                }
-            }
+            made.inspect_err(|_| {
+                gpu.raw.destroy_semaphore(timeline, None);
+                gpu.raw.destroy_semaphore(marks, None);
+            })
         }
     }
 
@@ -335,6 +405,7 @@ impl Lane {
         unsafe {
             raw.destroy_command_pool(self.pool, None);
             raw.destroy_semaphore(self.timeline, None);
+            raw.destroy_semaphore(self.marks, None);
         }
         self.staging
     }

@@ -21,8 +21,8 @@ pub(crate) struct Gpu {
     /// Held for every submit, to whichever queue: some devices have only one.
     pub(crate) submitting: Arc<Mutex<()>>,
     timeline: vk::Semaphore,
-    /// What the next submit waits for besides: another timeline and its value.
-    after: Option<(vk::Semaphore, u64)>,
+    /// What the next submit waits for besides: other timelines and their values.
+    after: Vec<(vk::Semaphore, u64)>,
     /// The value that the latest submit signals.
     submitted: u64,
     /// The highest value that a wait has seen.
@@ -122,7 +122,7 @@ impl Gpu {
             queue,
             submitting: Arc::default(),
             timeline,
-            after: None,
+            after: Vec::new(),
             submitted: 0,
             reached: 0,
             fault,
@@ -207,24 +207,24 @@ impl Gpu {
         let (buffers, semaphores, values) = ([commands], [self.timeline], [self.submitted + 1]);
         let awaited: Vec<vk::Semaphore> = self.after.iter().map(|&(semaphore, _)| semaphore).collect();
         let reached: Vec<u64> = self.after.iter().map(|&(_, value)| value).collect();
-        let stages = [vk::PipelineStageFlags::ALL_COMMANDS];
+        let stages = vec![vk::PipelineStageFlags::ALL_COMMANDS; awaited.len()];
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
             .wait_semaphore_values(&reached)
             .signal_semaphore_values(&values);
         let info = vk::SubmitInfo::default()
             .command_buffers(&buffers)
             .wait_semaphores(&awaited)
-            .wait_dst_stage_mask(&stages[..awaited.len()])
+            .wait_dst_stage_mask(&stages)
             .signal_semaphores(&semaphores)
             .push_next(&mut timeline);
         let submitting = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the command buffer is recorded, and not in flight or made for that; the lock is the queue's external
-        // synchronisation; the signalled value is above all earlier ones; the one that is waited for was submitted.
+        // synchronisation; the signalled value is above all earlier ones.
         let answer = unsafe { self.raw.queue_submit(self.queue, &[info], vk::Fence::null()) };
         drop(submitting);
         match answer {
             Ok(()) => {
-                self.after = None;
+                self.after.clear();
                 self.submitted += 1;
                 self.lost_after = self.lost_after.map(|left| left - 1);
                 Ok(self.submitted)
@@ -255,10 +255,17 @@ impl Gpu {
         }
     }
 
-    /// The next submit starts when another timeline of the device reaches a value, which was submitted.
+    /// The next submit starts when another timeline of the device reaches a value. Who asks sees to it that it does.
     pub(crate) fn wait_for(&mut self, timeline: vk::Semaphore, value: u64) {
-        let value = self.after.map_or(value, |(_, earlier)| earlier.max(value));
-        self.after = Some((timeline, value));
+        match self.after.iter_mut().find(|(known, _)| *known == timeline) {
+            Some((_, highest)) => *highest = value.max(*highest),
+            None => self.after.push((timeline, value)),
+        }
+    }
+
+    /// The next submit does not wait for these timelines, which are going.
+    pub(crate) fn forget(&mut self, timelines: &[vk::Semaphore]) {
+        self.after.retain(|(timeline, _)| !timelines.contains(timeline));
     }
 
     /// The timeline that submits signal.

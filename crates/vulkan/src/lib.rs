@@ -26,7 +26,7 @@ mod memory;
 mod pipelines;
 mod queue;
 
-pub use copies::{Copied, Copies, PIECE, Region};
+pub use copies::{Copies, Direction, PIECE, Region};
 pub use instance::validation_available;
 pub use kernels::{Kernel, KernelSource, Shipped};
 pub use queue::{Counts, GraphId, HeapStats, Profiled, VulkanQueue};

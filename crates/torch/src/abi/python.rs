@@ -11,7 +11,6 @@ use crate::dispatch::scalar;
 use crate::dispatch::tables;
 use crate::runtime::bridge;
 use crate::runtime::graph;
-use crate::runtime::peers;
 use crate::runtime::rng;
 use crate::runtime::state;
 use crate::tensors::memory_ops;
@@ -377,19 +376,7 @@ mod _native {
     }
 
     #[pymodule_export]
-    use crate::runtime::peers::{Copy, Peers, Region};
-
-    /// Memory of the device for copies beside its work, as the work launched so far leaves it.
-    #[pyfunction]
-    fn locate(py: Python<'_>, address: u64, bytes: u64) -> Result<Region, Error> {
-        py.detach(|| peers::locate(address, bytes))
-    }
-
-    /// Work launched from now on starts when the copy is done.
-    #[pyfunction]
-    fn wait_for_copy(py: Python<'_>, copy: &Copy) -> Result<(), Error> {
-        py.detach(|| peers::wait_for(copy))
-    }
+    use crate::runtime::peers::{Peers, Region};
 
     /// Gives the device up with all tensors on it; the next use opens it anew.
     #[pyfunction]

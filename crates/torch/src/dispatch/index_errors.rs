@@ -17,6 +17,15 @@ static WORDS: Mutex<Option<u64>> = Mutex::new(None);
 /// A kernel that may raise one was launched since they were last looked at.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
+/// Why what was launched computes from what never came.
+static BROKEN: Mutex<Option<String>> = Mutex::new(None);
+
+/// Has the next wait for the device tell that an operation between processes failed under kernels that use its result.
+pub fn set_broken(why: String) {
+    BROKEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    expect();
+}
+
 fn words() -> Result<u64, Error> {
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
     expect();
@@ -74,6 +83,7 @@ pub fn raise_where(wrong: &Tensor, check: Check) -> Result<(), Error> {
 /// Another stream knows nothing of the words.
 pub fn forget() {
     *WORDS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *BROKEN.lock().unwrap_or_else(PoisonError::into_inner) = None;
     PENDING.store(false, Ordering::Relaxed);
 }
 
@@ -106,6 +116,11 @@ pub fn after_operator() -> Result<(), Error> {
 pub fn check() -> Result<(), Error> {
     if !PENDING.load(Ordering::Relaxed) {
         return Ok(());
+    }
+    if let Some(why) = BROKEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(Error::Invalid(format!(
+            "a collective operation failed after kernels that use its result were launched: what they computed is wrong. {why}"
+        )));
     }
     let Some(address) = *WORDS.lock().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
     let words = state::perform(|queue| {

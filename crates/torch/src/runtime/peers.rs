@@ -3,42 +3,22 @@
 
 use super::state;
 use crate::abi::error::Error;
+use crate::dispatch::index_errors;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use wave32_device::{Deadline, DeviceError};
 use wave32_peers::{Ring, Start};
-use wave32_vulkan::{Copied, Copies};
+use wave32_vulkan::{Copies, Direction};
 
 const _: () = assert!(wave32_vulkan::PIECE == wave32_peers::PIECE);
 
+/// How long giving up waits for copies in flight.
+const GIVE_UP: Duration = Duration::from_secs(20);
+
 /// Memory of the device, as the work launched before leaves it.
 #[pyclass(frozen)]
-#[derive(Clone)]
-pub struct Region {
-    region: wave32_vulkan::Region,
-    copies: Arc<Copies>,
-}
-
-/// A copy to the device that later work has to wait for.
-#[pyclass(frozen)]
-pub struct Copy(Copied);
-
-/// The region of these bytes.
-///
-/// # Errors
-/// The stream's.
-pub fn locate(address: u64, bytes: u64) -> Result<Region, Error> {
-    state::with(|queue| Ok(Region { region: queue.locate(address, bytes)?, copies: queue.copies()? }))
-}
-
-/// Work launched from now on starts when the copy is done.
-///
-/// # Errors
-/// The stream's.
-pub fn wait_for(copy: &Copy) -> Result<(), Error> {
-    state::with(|queue| queue.wait_for_copy(copy.0))
-}
+pub struct Region(wave32_vulkan::Region);
 
 /// What a rank takes of another: a message, or its length where it is of no use here.
 #[derive(FromPyObject)]
@@ -49,19 +29,21 @@ pub enum Message {
     Skip(u64),
 }
 
-/// The rings of all ranks of a group.
+/// The rings of all ranks of a group, and the copies between them and the device.
+///
+/// Operations have numbers, which rise; each is sent (or `sent_nothing`) and received by every rank.
 #[pyclass(frozen)]
 pub struct Peers {
     start: Mutex<Option<Start>>,
-    ring: OnceLock<Ring>,
+    joined: OnceLock<(Ring, Arc<Copies>)>,
 }
 
 #[pymethods]
 impl Peers {
-    /// This process' memory; the others come with `join`.
+    /// This process' memory; the others' comes with `join`.
     #[new]
     fn new() -> Result<Self, Error> {
-        Ok(Self { start: Mutex::new(Some(Start::new()?)), ring: OnceLock::new() })
+        Ok(Self { start: Mutex::new(Some(Start::new()?)), joined: OnceLock::new() })
     }
 
     /// What the other ranks open this one's memory by.
@@ -71,60 +53,105 @@ impl Peers {
     }
 
     /// Opens the others' memory.
-    fn join(&self, rank: usize, addresses: Vec<String>) -> Result<(), Error> {
-        let start = self.start();
-        let start = start.as_ref().ok_or_else(|| Error::Invalid("joined already".into()))?;
-        let ring = start.join(rank, &addresses)?;
-        self.ring.set(ring).map_err(|_| Error::Invalid("joined already".into()))
-    }
-
-    /// All ranks have joined: the address is of no use any more.
-    fn joined(&self) {
-        drop(self.start().take());
-    }
-
-    /// Sends regions to all others.
-    fn send(&self, py: Python<'_>, regions: Vec<Py<Region>>, seconds: f64) -> Result<(), Error> {
+    fn join(&self, py: Python<'_>, rank: usize, addresses: Vec<String>) -> Result<(), Error> {
         py.detach(|| {
-            let (ring, deadline) = (self.ring()?, deadline(seconds)?);
-            for region in regions.iter().map(Py::get) {
-                let publish = |piece: &[u8]| Ok::<_, Error>(ring.publish(piece, deadline.left())?);
-                region.copies.read(&region.region, deadline, publish)?;
-            }
-            Ok(())
+            let start = self.start();
+            let start = start.as_ref().ok_or_else(|| Error::Invalid("joined already".into()))?;
+            let (ring, copies) = (start.join(rank, &addresses)?, state::with(|queue| queue.copies())?);
+            self.joined.set((ring, copies)).map_err(|_| Error::Invalid("joined already".into()))
         })
     }
 
-    /// Takes messages, each from a rank, in order. What later work has to wait for, where anything was written.
+    /// All ranks have joined: the address is of no use any more.
+    fn all_joined(&self) {
+        drop(self.start().take());
+    }
+
+    /// Whether kernels may be launched that wait for operations which are not done.
+    fn are_apart(&self) -> Result<bool, Error> {
+        Ok(self.joined()?.1.are_apart())
+    }
+
+    /// Memory of the device, as the work launched so far leaves it.
+    fn locate(&self, py: Python<'_>, address: u64, bytes: u64) -> Result<Region, Error> {
+        py.detach(|| {
+            let (_, copies) = self.joined()?;
+            state::with(|queue| Ok(Region(queue.locate(copies, address, bytes)?)))
+        })
+    }
+
+    /// Tells the others that this rank has come to an operation.
+    fn reach(&self, operation: u64) -> Result<(), Error> {
+        self.joined()?.0.reach(operation);
+        Ok(())
+    }
+
+    /// Waits until all ranks have come to an operation.
+    fn all_reach(&self, py: Python<'_>, operation: u64, seconds: f64) -> Result<(), Error> {
+        py.detach(|| Ok(self.joined()?.0.all_reach(operation, length(seconds)?)?))
+    }
+
+    /// Work launched from now on starts when an operation's copies are done.
+    fn order(&self, py: Python<'_>, operation: u64) -> Result<(), Error> {
+        py.detach(|| {
+            let (_, copies) = self.joined()?;
+            state::with(|queue| queue.wait_for_mark(copies, operation))
+        })
+    }
+
+    /// Sends regions to all others.
+    fn send(
+        &self,
+        py: Python<'_>,
+        operation: u64,
+        regions: Vec<Py<Region>>,
+        seconds: f64,
+    ) -> Result<(), Error> {
+        py.detach(|| {
+            let ((ring, copies), deadline) = (self.joined()?, Deadline::after(length(seconds)?));
+            for region in regions.iter().map(Py::get) {
+                let publish = |piece: &[u8]| Ok::<_, Error>(ring.publish(piece, deadline.left())?);
+                copies.read(&region.0, deadline, publish)?;
+            }
+            Ok(copies.mark(Direction::Down, operation)?)
+        })
+    }
+
+    /// Takes messages, each from a rank, in order.
     fn receive(
         &self,
         py: Python<'_>,
+        operation: u64,
         messages: Vec<(usize, Message)>,
         seconds: f64,
-    ) -> Result<Option<Copy>, Error> {
+    ) -> Result<(), Error> {
         py.detach(|| {
-            let (ring, deadline) = (self.ring()?, deadline(seconds)?);
-            let mut last = None;
+            let ((ring, copies), deadline) = (self.joined()?, Deadline::after(length(seconds)?));
             for (from, message) in &messages {
                 match message {
                     Message::Into(region) => {
-                        let region = region.get();
                         let take =
                             |piece: &mut [u8]| Ok::<_, Error>(ring.take(*from, piece, deadline.left())?);
-                        last = Some(Copy(region.copies.write(&region.region, deadline, take)?));
+                        copies.write(&region.get().0, deadline, take)?;
                     }
                     Message::Skip(bytes) => skip(ring, *from, *bytes, deadline)?,
                 }
             }
-            Ok(last)
+            Ok(copies.mark(Direction::Up, operation)?)
         })
     }
 
-    /// Tells the other ranks that this one goes no further.
-    fn fail(&self) {
-        if let Some(ring) = self.ring.get() {
+    /// Tells the other ranks that this one goes no further, and lets kernels go that wait for an operation. What they compute
+    /// is wrong: where some were launched, the next one who reads a result or waits for the device is told.
+    fn give_up(&self, py: Python<'_>, operation: u64, were_launched: bool, why: String) -> Result<(), Error> {
+        py.detach(|| {
+            let (ring, copies) = self.joined()?;
             ring.fail();
-        }
+            if were_launched {
+                index_errors::set_broken(why);
+            }
+            Ok(copies.give_up(operation, Deadline::after(GIVE_UP))?)
+        })
     }
 }
 
@@ -133,8 +160,8 @@ impl Peers {
         self.start.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self) -> Result<&Ring, Error> {
-        self.ring.get().ok_or_else(|| Error::Invalid("the other ranks' memory was not joined".into()))
+    fn joined(&self) -> Result<&(Ring, Arc<Copies>), Error> {
+        self.joined.get().ok_or_else(|| Error::Invalid("the other ranks' memory was not joined".into()))
     }
 }
 
@@ -148,8 +175,7 @@ fn skip(ring: &Ring, from: usize, bytes: u64, deadline: Deadline) -> Result<(), 
     Ok(())
 }
 
-fn deadline(seconds: f64) -> Result<Deadline, Error> {
+fn length(seconds: f64) -> Result<Duration, Error> {
     let length = Duration::try_from_secs_f64(seconds);
-    let length = length.map_err(|_| DeviceError::Misuse(format!("a timeout of {seconds} seconds")))?;
-    Ok(Deadline::after(length))
+    Ok(length.map_err(|_| DeviceError::Misuse(format!("a timeout of {seconds} seconds")))?)
 }

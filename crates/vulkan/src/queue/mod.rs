@@ -18,7 +18,7 @@ pub use wave32_device::heap::HeapStats;
 use crate::Options;
 use crate::adapter::Adapter;
 use crate::cache::{DiskCache, default_dir};
-use crate::copies::{self, Copied, Copies, Region};
+use crate::copies::{self, Copies, Region};
 use crate::gpu::Gpu;
 use crate::instance::Instance;
 use crate::memory::Memory;
@@ -86,7 +86,7 @@ struct Parts {
     /// The slot being recorded.
     open: Option<usize>,
     transfer: Transfer,
-    copies: Option<Arc<Copies>>,
+    copies: Vec<Arc<Copies>>,
     pipelines: Pipelines,
     memory: Memory,
     deadline: Duration,
@@ -137,7 +137,7 @@ impl VulkanQueue {
             slots: Slots::default(),
             open: None,
             transfer: Transfer::default(),
-            copies: None,
+            copies: Vec::new(),
             pipelines: Pipelines::new(options.kernels, disk),
             memory,
             deadline: Duration::from_secs(60),
@@ -219,49 +219,56 @@ impl VulkanQueue {
         self.parts.flush().map(drop)
     }
 
-    /// Copies that go on beside this queue's work, from any thread.
+    /// Copies that go on beside this queue's work, from any thread; each call makes others.
     ///
     /// # Errors
     /// `OutOfMemory`, `Driver` where they cannot be made.
     pub fn copies(&mut self) -> Result<Arc<Copies>, DeviceError> {
         let parts = &mut *self.parts;
         parts.gpu.guard()?;
-        if let Some(copies) = &parts.copies {
-            return Ok(copies.clone());
+        // Those that nobody has any more go.
+        if parts.copies.iter().any(|copies| Arc::strong_count(copies) == 1) {
+            parts.not_capturing("copies beside the queue")?;
+            // Kernels in flight may wait for them.
+            parts.synchronize()?;
+            let (gone, alive) = parts.copies.drain(..).partition(|copies| Arc::strong_count(copies) == 1);
+            parts.copies = alive;
+            parts.close_copies(gone);
         }
         let copies = Arc::new(Copies::new(&mut parts.gpu, &mut parts.memory)?);
-        Ok(parts.copies.insert(copies).clone())
+        parts.copies.push(copies.clone());
+        Ok(copies)
     }
 
-    /// The region of these bytes, for [`Copies`], as the work that was launched so far leaves them. Submits that work.
+    /// The region of these bytes, for those copies, as the work that was launched so far leaves them. Submits that work.
     ///
     /// # Errors
-    /// `Misuse` for a range outside of the queue's memory and in a capture; as [`VulkanQueue::copies`].
-    pub fn locate(&mut self, address: u64, bytes: u64) -> Result<Region, DeviceError> {
-        let owner = self.copies()?.number;
+    /// `Misuse` for a range outside of the queue's memory, copies of another device and in a capture; as
+    /// [`VulkanQueue::flush`].
+    pub fn locate(&mut self, copies: &Copies, address: u64, bytes: u64) -> Result<Region, DeviceError> {
         let parts = &mut *self.parts;
+        parts.own(copies)?;
         parts.not_capturing("a copy beside the queue")?;
         let (buffer, offset) = parts.resolve(address, bytes)?;
         parts.flush()?;
         // It may be written, by a call that this queue does not see.
         parts.kept.written((address, address + bytes));
         parts.give_dropped();
-        Ok(Region { buffer, offset, bytes, after: parts.gpu.last_submitted(), owner })
+        Ok(Region { buffer, offset, bytes, after: parts.gpu.last_submitted(), owner: copies.number })
     }
 
-    /// Work that is launched from now on starts when the copy is done.
+    /// Work that is launched from now on starts when those copies have come to a mark in both directions. One that is not set
+    /// yet must be set soon, whatever happens; only where they [are apart](Copies::are_apart) may it be set later.
     ///
     /// # Errors
-    /// `Misuse` for a copy of a device that is closed; as [`VulkanQueue::flush`].
-    pub fn wait_for_copy(&mut self, copied: Copied) -> Result<(), DeviceError> {
-        let copies = self.copies()?;
-        if copies.number != copied.owner {
-            return Err(copies::closed());
-        }
-        self.parts.not_capturing("waiting for a copy")?;
+    /// `Misuse` for copies of another device and in a capture; as [`VulkanQueue::flush`].
+    pub fn wait_for_mark(&mut self, copies: &Copies, mark: u64) -> Result<(), DeviceError> {
+        let parts = &mut *self.parts;
+        parts.own(copies)?;
+        parts.not_capturing("waiting for a copy")?;
         // What was launched before need not wait.
-        self.parts.flush()?;
-        self.parts.gpu.wait_for(copies.upward, copied.value);
+        parts.flush()?;
+        copies.marks.iter().for_each(|&marks| parts.gpu.wait_for(marks, mark));
         Ok(())
     }
 
@@ -278,6 +285,23 @@ impl VulkanQueue {
     }
 }
 
+impl Parts {
+    fn own(&self, copies: &Copies) -> Result<(), DeviceError> {
+        self.copies.iter().any(|own| own.number == copies.number).then_some(()).ok_or_else(copies::closed)
+    }
+
+    /// Closes copies; false where one does not end.
+    fn close_copies(&mut self, copies: Vec<Arc<Copies>>) -> bool {
+        copies.iter().fold(true, |all, copies| {
+            self.gpu.forget(&copies.marks);
+            let staging = copies.close();
+            let ended = staging.is_some();
+            staging.into_iter().flatten().for_each(|buffer| self.memory.destroy_buffer(&self.gpu, buffer));
+            all && ended
+        })
+    }
+}
+
 impl Drop for VulkanQueue {
     fn drop(&mut self) {
         let parts = &mut *self.parts;
@@ -290,12 +314,10 @@ impl Drop for VulkanQueue {
         if parts.gpu.is_alive() {
             parts.pipelines.save(&parts.gpu);
         }
-        if let Some(copies) = parts.copies.take() {
-            let Some(staging) = copies.close() else {
-                log::warn!("a Vulkan device is leaked: a copy does not end");
-                return;
-            };
-            staging.into_iter().for_each(|buffer| parts.memory.destroy_buffer(&parts.gpu, buffer));
+        let copies = std::mem::take(&mut parts.copies);
+        if !parts.close_copies(copies) {
+            log::warn!("a Vulkan device is leaked: a copy does not end");
+            return;
         }
         parts.destroy_graphs();
         parts.slots.destroy(&parts.gpu);
