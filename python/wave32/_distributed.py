@@ -134,7 +134,7 @@ class _Line:
             self.peers.reach(operation.number)
             if torch._C._current_graph_task_id() != -1:
                 # What is left of a backward pass is launched before what waits for other ranks. In front of DDP's own call.
-                torch.autograd.Variable._execution_engine.queue_callback(partial(self.settle, operation))
+                torch.autograd.Variable._execution_engine.queue_callback(self.settle)
         self.outward.put(operation)
         self.inward.put(operation)
         return operation
@@ -142,12 +142,14 @@ class _Line:
     def failure(self):
         return dist.DistBackendError(f"an earlier operation of this process group failed: {self.broken}")
 
-    def settle(self, operation):
-        """Launches what makes an operation's result, and those before it, as soon as every rank has come to it. What was
-        not sent or received yet holds that up on the device."""
-        if operation.is_finished or self.peers is None or not self.peers.are_apart():
-            return
+    def settle(self, operation=None):
+        """Launches what makes an operation's result, and those before it, as soon as every rank has come to it; without one
+        that of all so far. What was not sent or received yet holds that up on the device."""
         with self.lock:
+            if operation is None and self.pending:
+                operation = self.pending[-1]
+            if operation is None or operation.is_finished or self.peers is None:
+                return
             if any(earlier.host is not None for earlier in self.pending):
                 return
         try:
@@ -159,20 +161,26 @@ class _Line:
 
     def finish_until(self, operation):
         with self.lock:
-            while self.pending and not operation.is_finished:
-                first = self.pending.popleft()
-                try:
-                    if first.send or first.receive:
-                        self.peers.order(first.number)
-                    if first.finish is not None:
-                        inference = any(t.is_inference() for t in first.result)
+            todo = []
+            while self.pending and not operation.is_finished and operation not in todo:
+                todo.append(self.pending.popleft())
+            last = None
+            try:
+                # Once for all: what is launched before need not wait.
+                if moved := [one.number for one in todo if one.send or one.receive]:
+                    self.peers.order(moved[-1])
+                for last in todo:
+                    if last.finish is not None:
+                        inference = any(t.is_inference() for t in last.result)
                         with torch.inference_mode(inference), torch.no_grad():
-                            first.finish()
-                except Exception as error:
-                    self.pending.appendleft(first)
-                    return self.break_off(first, error)
-                first.is_finished = True
-                first.future.set_result(first.result)
+                            last.finish()
+            except Exception as error:
+                self.pending.extendleft(reversed(todo))
+                return self.break_off(last or operation, error)
+            for one in todo:
+                one.is_finished = True
+        for one in todo:
+            one.future.set_result(one.result)
 
     def break_off(self, operation, error):
         """Ends everything: this operation, the ones behind it, and those of the other ranks that wait for this one."""

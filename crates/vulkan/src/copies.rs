@@ -4,8 +4,7 @@
 //! go through queues of their own where the device has them (the copy engines), a direction each, and no call here takes the
 //! lock of the other. What orders both are timelines. A copy starts when the kernels launched before [`VulkanQueue::locate`]
 //! are done. [`Copies::mark`] numbers what was copied so far, and kernels launched after [`VulkanQueue::wait_for_mark`]
-//! start when both directions have come to that mark; where the copies have queues of their own, the mark may come later
-//! than the launch.
+//! start when both directions have come to that mark, which may be set later than the launch.
 //!
 //! [`VulkanQueue::locate`]: crate::VulkanQueue::locate
 //! [`VulkanQueue::wait_for_mark`]: crate::VulkanQueue::wait_for_mark
@@ -14,6 +13,7 @@ use crate::error::at;
 use crate::gpu::Gpu;
 use crate::memory::{Buffer, Memory};
 use crate::queue::not_mapped;
+use crate::submits::{Copying, Submits};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,10 +67,9 @@ pub struct Copies {
     raw: ash::Device,
     /// The kernels' timeline.
     kernels: vk::Semaphore,
-    submitting: Arc<Mutex<()>>,
+    submits: Arc<Submits>,
     /// The timelines of marks, down and up.
     pub(crate) marks: [vk::Semaphore; 2],
-    are_apart: bool,
     down: Mutex<Option<Lane>>,
     up: Mutex<Option<Lane>>,
 }
@@ -113,18 +112,11 @@ impl Copies {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             raw: gpu.raw.clone(),
             kernels: gpu.timeline(),
-            submitting: gpu.submitting.clone(),
+            submits: gpu.submits.clone(),
             marks: [down.marks, up.marks],
-            are_apart: gpu.family.copies.count > 0,
             down: Mutex::new(Some(down)),
             up: Mutex::new(Some(up)),
         })
-    }
-
-    /// Whether kernels may wait for a mark that is not set yet: copies have queues of their own, which such kernels do not hold
-    /// up.
-    pub fn are_apart(&self) -> bool {
-        self.are_apart
     }
 
     /// Reads a region: `take` gets its bytes, [`PIECE`] by `PIECE`, while the next ones are on their way.
@@ -200,7 +192,9 @@ impl Copies {
         if mark <= lane.marked {
             return Err(DeviceError::Misuse(format!("mark {mark} after mark {}", lane.marked)));
         }
-        self.signal(lane.queue, None, (lane.marks, mark), 0)?;
+        let (queue, done, after) = (lane.queue, (lane.marks, mark), (self.kernels, 0));
+        let mark_of = Copying { queue, commands: None, done, after };
+        self.submits.mark(mark_of).map_err(at("vkQueueSubmit"))?;
         lane.marked = mark;
         Ok(())
     }
@@ -223,6 +217,7 @@ impl Copies {
             // SAFETY: a timeline of this device below that value, with no signal on its way.
             unsafe { self.raw.signal_semaphore(&info) }.map_err(at("vkSignalSemaphore"))?;
             lane.marked = mark;
+            self.submits.is_set((lane.marks, mark));
         }
         Ok(())
     }
@@ -268,36 +263,12 @@ impl Copies {
             self.raw.end_command_buffer(commands).map_err(at("vkEndCommandBuffer"))?;
         }
         let value = lane.submitted + 1;
-        self.signal(lane.queue, Some(commands), (lane.timeline, value), region.after)?;
+        let (queue, done, after) = (lane.queue, (lane.timeline, value), (self.kernels, region.after));
+        let copies = Copying { queue, commands: Some(commands), done, after };
+        self.submits.copies(copies).map_err(at("vkQueueSubmit"))?;
         lane.submitted = value;
         lane.busy_until[slot] = value;
         Ok(value)
-    }
-
-    /// Submits commands, or nothing, and has a timeline reach a value when all of that queue is done. The kernels' value
-    /// was reached before, so that nothing of the queue waits; that it is waited for makes their writes visible.
-    fn signal(
-        &self,
-        queue: vk::Queue,
-        commands: Option<vk::CommandBuffer>,
-        (timeline, value): (vk::Semaphore, u64),
-        after: u64,
-    ) -> Result<(), DeviceError> {
-        let (signalled, awaited) = ([timeline], [self.kernels]);
-        let (values, reached, stages) = ([value], [after], [vk::PipelineStageFlags::ALL_COMMANDS]);
-        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
-            .wait_semaphore_values(&reached)
-            .signal_semaphore_values(&values);
-        let info = vk::SubmitInfo::default()
-            .command_buffers(commands.as_slice())
-            .wait_semaphores(&awaited)
-            .wait_dst_stage_mask(&stages)
-            .signal_semaphores(&signalled)
-            .push_next(&mut timeline);
-        let _submitting = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the callers recorded the commands, which are not in flight; the lock is every queue's external
-        // synchronisation; each timeline's values rise.
-        unsafe { self.raw.queue_submit(queue, &[info], vk::Fence::null()) }.map_err(at("vkQueueSubmit"))
     }
 
     fn wait(

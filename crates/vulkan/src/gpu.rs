@@ -3,9 +3,10 @@
 use crate::adapter::{Adapter, Family};
 use crate::error::at;
 use crate::instance::Instance;
+use crate::submits::{Kernels, Point, Submits};
 use ash::{ext, vk};
 use std::ffi::{CStr, c_char};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use wave32_device::{Deadline, DeviceError};
 
@@ -18,11 +19,10 @@ pub(crate) struct Gpu {
     pub(crate) adapter: Adapter,
     pub(crate) family: Family,
     queue: vk::Queue,
-    /// Held for every submit, to whichever queue: some devices have only one.
-    pub(crate) submitting: Arc<Mutex<()>>,
+    pub(crate) submits: Arc<Submits>,
     timeline: vk::Semaphore,
     /// What the next submit waits for besides: other timelines and their values.
-    after: Vec<(vk::Semaphore, u64)>,
+    after: Vec<Point>,
     /// The value that the latest submit signals.
     submitted: u64,
     /// The highest value that a wait has seen.
@@ -115,12 +115,13 @@ impl Gpu {
         };
         let fault = has.device_fault.then(|| ext::device_fault::Device::new(&instance.raw, &raw));
         let process = std::process::id();
+        let submits = Arc::new(Submits::new(raw.clone()));
         Ok(Self {
             raw,
             adapter,
             family,
             queue,
-            submitting: Arc::default(),
+            submits,
             timeline,
             after: Vec::new(),
             submitted: 0,
@@ -204,27 +205,14 @@ impl Gpu {
         if self.lost_after == Some(0) {
             return Err(self.failed("vkQueueSubmit", vk::Result::ERROR_DEVICE_LOST));
         }
-        let (buffers, semaphores, values) = ([commands], [self.timeline], [self.submitted + 1]);
-        let awaited: Vec<vk::Semaphore> = self.after.iter().map(|&(semaphore, _)| semaphore).collect();
-        let reached: Vec<u64> = self.after.iter().map(|&(_, value)| value).collect();
-        let stages = vec![vk::PipelineStageFlags::ALL_COMMANDS; awaited.len()];
-        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
-            .wait_semaphore_values(&reached)
-            .signal_semaphore_values(&values);
-        let info = vk::SubmitInfo::default()
-            .command_buffers(&buffers)
-            .wait_semaphores(&awaited)
-            .wait_dst_stage_mask(&stages)
-            .signal_semaphores(&semaphores)
-            .push_next(&mut timeline);
-        let submitting = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the command buffer is recorded, and not in flight or made for that; the lock is the queue's external
-        // synchronisation; the signalled value is above all earlier ones.
-        let answer = unsafe { self.raw.queue_submit(self.queue, &[info], vk::Fence::null()) };
-        drop(submitting);
-        match answer {
+        let kernels = Kernels {
+            queue: self.queue,
+            commands,
+            done: (self.timeline, self.submitted + 1),
+            after: std::mem::take(&mut self.after),
+        };
+        match self.submits.kernels(kernels) {
             Ok(()) => {
-                self.after.clear();
                 self.submitted += 1;
                 self.lost_after = self.lost_after.map(|left| left - 1);
                 Ok(self.submitted)
@@ -255,7 +243,7 @@ impl Gpu {
         }
     }
 
-    /// The next submit starts when another timeline of the device reaches a value. Who asks sees to it that it does.
+    /// The next submit starts when marks are set.
     pub(crate) fn wait_for(&mut self, timeline: vk::Semaphore, value: u64) {
         match self.after.iter_mut().find(|(known, _)| *known == timeline) {
             Some((_, highest)) => *highest = value.max(*highest),
@@ -266,6 +254,7 @@ impl Gpu {
     /// The next submit does not wait for these timelines, which are going.
     pub(crate) fn forget(&mut self, timelines: &[vk::Semaphore]) {
         self.after.retain(|(timeline, _)| !timelines.contains(timeline));
+        self.submits.forget(timelines);
     }
 
     /// The timeline that submits signal.

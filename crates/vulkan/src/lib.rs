@@ -25,6 +25,7 @@ mod kernels;
 mod memory;
 mod pipelines;
 mod queue;
+mod submits;
 
 pub use copies::{Copies, Direction, PIECE, Region};
 pub use instance::validation_available;

@@ -100,11 +100,8 @@ fn copies_are_ordered_with_kernels() {
             both(&copies, mark);
         };
         std::thread::scope(|scope| {
-            let thread = scope.spawn(elsewhere);
-            // Where they have queues of their own, what is launched may wait for what comes later.
-            if !copies.are_apart() {
-                thread.join().unwrap();
-            }
+            // What is launched may wait for what comes later.
+            scope.spawn(elsewhere);
             queue.wait_for_mark(&copies, mark).unwrap();
             queue.copy(blocks[2], blocks[0], BYTES).unwrap();
             queue.flush().unwrap();
@@ -140,11 +137,9 @@ fn what_fails_in_between_leaves_everything_usable() {
     // Whoever gives up lets go what waits.
     copies.mark(Direction::Down, 3).unwrap();
     assert!(matches!(copies.mark(Direction::Down, 3), Err(DeviceError::Misuse(_))));
-    if copies.are_apart() {
-        queue.wait_for_mark(&copies, 7).unwrap();
-        queue.fill(address, bytes, 6).unwrap();
-        queue.flush().unwrap();
-    }
+    queue.wait_for_mark(&copies, 7).unwrap();
+    queue.fill(address, bytes, 6).unwrap();
+    queue.flush().unwrap();
     copies.give_up(7, soon()).unwrap();
     queue.wait_for_mark(&copies, 7).unwrap();
     queue.synchronize().unwrap();

@@ -1,7 +1,7 @@
 //! Kernels of operators with a `Scalar`, which libtorch's C ABI cannot carry: they are called through Python.
 //!
 //! A kernel is written as any other, with [`Scalar`] among its parameters or as its result, and gets a row in a
-//! table made by [`scalar_ops!`](crate::scalar_ops). Python registers a builtin for each row; the call holds the GIL.
+//! table made by [`scalar_ops!`](crate::scalar_ops). Python registers a builtin for each row; the kernel runs without the GIL.
 
 use crate::abi::calls::Word;
 use crate::abi::conversions::{FromPython, ToPython, number_of};
@@ -128,7 +128,8 @@ macro_rules! kernels {
                     return Err(Error::Invalid(format!("wrong number of arguments: {}", arguments.len())));
                 };
                 $(let $value = <$type::Owned as FromPython>::from_python($value)?;)*
-                call::<R, $($type::Item<'_>),*>(self, $($type::lend(&$value)),*)?.to_python(py)
+                let run = || call::<R, $($type::Item<'_>),*>(self, $($type::lend(&$value)),*);
+                $crate::abi::gil::release(py, run)?.to_python(py)
             }
         }
     };
@@ -177,7 +178,7 @@ pub fn builtin<'py>(
                 }
                 other => {
                     let made = other?;
-                    crate::dispatch::index_errors::after_operator()?;
+                    crate::abi::gil::release(py, crate::dispatch::index_errors::after_operator)?;
                     Ok(made)
                 }
             }

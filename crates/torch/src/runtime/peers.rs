@@ -67,11 +67,6 @@ impl Peers {
         drop(self.start().take());
     }
 
-    /// Whether kernels may be launched that wait for operations which are not done.
-    fn are_apart(&self) -> Result<bool, Error> {
-        Ok(self.joined()?.1.are_apart())
-    }
-
     /// Memory of the device, as the work launched so far leaves it.
     fn locate(&self, py: Python<'_>, address: u64, bytes: u64) -> Result<Region, Error> {
         py.detach(|| {

@@ -258,7 +258,7 @@ impl VulkanQueue {
     }
 
     /// Work that is launched from now on starts when those copies have come to a mark in both directions. One that is not set
-    /// yet must be set soon, whatever happens; only where they [are apart](Copies::are_apart) may it be set later.
+    /// yet must be set soon, whatever happens: waits for such work end at their deadline.
     ///
     /// # Errors
     /// `Misuse` for copies of another device and in a capture; as [`VulkanQueue::flush`].
