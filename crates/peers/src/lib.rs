@@ -30,7 +30,7 @@ const PIECES: usize = 32;
 /// Ranks at most.
 pub const MAX_RANKS: usize = 64;
 /// How long a wait spins before it sleeps.
-const SPIN: Duration = Duration::from_micros(20);
+const SPIN: Duration = Duration::from_micros(100);
 /// How long it sleeps at a time.
 const SLEEP: Duration = Duration::from_micros(50);
 /// How often it looks whether the other process is still there.
@@ -335,7 +335,7 @@ impl Ring {
         while !is_done() {
             let now = Instant::now();
             if now - start < SPIN {
-                std::hint::spin_loop();
+                std::thread::yield_now();
                 continue;
             }
             if now - looked >= LOOK {

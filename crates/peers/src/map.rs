@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 /// Fewer bytes are copied by one thread.
-const ALONE: usize = 512 << 10;
+const ALONE: usize = 256 << 10;
 
 /// A shared mapping of a whole file, whose size is sealed.
 pub(crate) struct Map {
@@ -53,40 +53,31 @@ impl Map {
         assert!(at >= size_of::<Header>() && at + data.len() <= self.bytes);
         // SAFETY: within the mapping, behind the header, and `data` is not of it. By the ring's protocol nobody reads this
         // piece now; a process that breaks it reads wrong bytes.
-        let copy = |from: &[u8], at: usize| unsafe {
-            std::ptr::copy_nonoverlapping(from.as_ptr(), self.start.as_ptr().add(at), from.len());
-        };
-        let (first, second) = data.split_at(half(data.len()));
-        both(second.is_empty(), || copy(first, at), || copy(second, at + first.len()));
+        unsafe { copy(data.as_ptr(), self.start.as_ptr().add(at), data.len()) };
     }
 
     /// Copies bytes out.
     pub(crate) fn read(&self, at: usize, into: &mut [u8]) {
         assert!(at >= size_of::<Header>() && at + into.len() <= self.bytes);
         // SAFETY: as in `write`; nobody writes this piece now.
-        let copy = |into: &mut [u8], at: usize| unsafe {
-            std::ptr::copy_nonoverlapping(self.start.as_ptr().add(at), into.as_mut_ptr(), into.len());
-        };
-        let (first, second) = into.split_at_mut(half(into.len()));
-        let (is_short, middle) = (second.is_empty(), at + first.len());
-        both(is_short, || copy(first, at), || copy(second, middle));
+        unsafe { copy(self.start.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
     }
 }
 
-/// How much of so many bytes one thread copies: one alone does not come to the memory's speed.
-fn half(bytes: usize) -> usize {
-    if bytes < ALONE { bytes } else { bytes / 2 }
-}
-
-/// Runs both, the second in another thread, or the first alone.
-fn both(is_short: bool, first: impl FnOnce(), second: impl FnOnce() + Send) {
-    if is_short {
-        return first();
+/// Copies bytes, many by several threads: one alone does not come to the memory's speed.
+///
+/// # Safety
+/// As of [`std::ptr::copy_nonoverlapping`].
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    if bytes <= ALONE {
+        // SAFETY: the caller's.
+        return unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
     }
-    std::thread::scope(|scope| {
-        scope.spawn(second);
-        first();
-    });
+    let half = bytes / 2;
+    let (from, to) = (from as usize, to as usize);
+    // SAFETY: two halves of what the caller gives, each of one thread.
+    let part = |at: usize, bytes| unsafe { copy((from + at) as *const u8, (to + at) as *mut u8, bytes) };
+    rayon::join(|| part(0, half), || part(half, bytes - half));
 }
 
 impl Drop for Map {

@@ -131,7 +131,7 @@ impl Copies {
     ) -> Result<(), E> {
         let mut lane = lock(&self.down);
         let lane = lane.as_mut().filter(|_| region.owner == self.number).ok_or_else(closed)?;
-        self.wait(self.kernels, region.after, "kernels before a copy", deadline)?;
+        self.wait_for_kernels(region, deadline)?;
         let pieces = (region.bytes as usize).div_ceil(PIECE);
         let mut values = [0u64; PIECES];
         let mut asked = 0;
@@ -165,7 +165,7 @@ impl Copies {
     ) -> Result<(), E> {
         let mut lane = lock(&self.up);
         let lane = lane.as_mut().filter(|_| region.owner == self.number).ok_or_else(closed)?;
-        self.wait(self.kernels, region.after, "kernels before a copy", deadline)?;
+        self.wait_for_kernels(region, deadline)?;
         let pieces = (region.bytes as usize).div_ceil(PIECE);
         let copied = (0..pieces).try_for_each(|piece| {
             let slot = piece % PIECES;
@@ -269,6 +269,16 @@ impl Copies {
         lane.submitted = value;
         lane.busy_until[slot] = value;
         Ok(value)
+    }
+
+    /// Waits until the kernels before a region are submitted. Copies then wait for them on the device, and nothing that
+    /// others copy through the same queue can be what these kernels wait for.
+    fn wait_for_kernels(&self, region: &Region, deadline: Deadline) -> Result<(), DeviceError> {
+        if self.submits.are_submitted(region.after, deadline) {
+            return Ok(());
+        }
+        let what = "kernels before a copy, which wait for other copies".into();
+        Err(DeviceError::Timeout { what, deadline: deadline.length() })
     }
 
     fn wait(

@@ -5,7 +5,8 @@
 
 use ash::vk;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use wave32_device::Deadline;
 
 /// A timeline and a value of it.
 pub(crate) type Point = (vk::Semaphore, u64);
@@ -27,13 +28,15 @@ pub(crate) struct Copying {
     pub(crate) queue: vk::Queue,
     pub(crate) commands: Option<vk::CommandBuffer>,
     pub(crate) done: Point,
-    /// The kernels' point behind which they run, which was reached: what the kernels wrote is visible to them.
+    /// The kernels' point behind which they run, which was submitted.
     pub(crate) after: Point,
 }
 
 pub(crate) struct Submits {
     raw: ash::Device,
     state: Mutex<State>,
+    /// Kernels that were held were submitted, or failed.
+    went: Condvar,
 }
 
 #[derive(Default)]
@@ -41,6 +44,8 @@ struct State {
     /// The highest mark of each timeline that was submitted.
     set: Vec<Point>,
     held: VecDeque<Kernels>,
+    /// The last value of the kernels' timeline that was submitted.
+    kernels: u64,
     /// Why what was held could not be submitted.
     failed: Option<vk::Result>,
 }
@@ -62,7 +67,7 @@ impl State {
 
 impl Submits {
     pub(crate) fn new(raw: ash::Device) -> Self {
-        Self { raw, state: Mutex::default() }
+        Self { raw, state: Mutex::default(), went: Condvar::new() }
     }
 
     /// Submits kernels, now or as soon as their marks are set; in the order of the calls.
@@ -72,10 +77,21 @@ impl Submits {
             return Err(code);
         }
         if state.held.is_empty() && state.are_set(&kernels.after) {
-            return self.submit_kernels(&kernels);
+            self.submit_kernels(&kernels)?;
+            state.kernels = kernels.done.1;
+            return Ok(());
         }
         state.held.push_back(kernels);
         Ok(())
+    }
+
+    /// Waits until kernels are submitted up to a value: copies behind them wait for nothing then but the device. False where
+    /// the deadline passes or they cannot be submitted.
+    pub(crate) fn are_submitted(&self, value: u64, deadline: Deadline) -> bool {
+        let waits = |state: &mut State| state.kernels < value && state.failed.is_none();
+        let waited = self.went.wait_timeout_while(self.lock(), deadline.left(), waits);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.kernels >= value
     }
 
     /// Submits copies.
@@ -107,8 +123,12 @@ impl Submits {
 
     fn let_go(&self, state: &mut State) {
         while let Some(next) = state.held.front().filter(|next| state.are_set(&next.after)) {
-            match self.submit_kernels(next) {
-                Ok(()) => drop(state.held.pop_front()),
+            let submitted = self.submit_kernels(next).map(|()| next.done.1);
+            match submitted {
+                Ok(value) => {
+                    state.kernels = value;
+                    state.held.pop_front();
+                }
                 Err(code) => {
                     // Whoever waits for these will be told; nothing may run in front of them.
                     state.failed = Some(code);
@@ -116,6 +136,7 @@ impl Submits {
                 }
             }
         }
+        self.went.notify_all();
     }
 
     fn submit_kernels(&self, kernels: &Kernels) -> Result<(), vk::Result> {
