@@ -198,6 +198,8 @@ def main():
     run.say(f"{options.out}: {options.size}x{options.size}, colours {image.min().item():.2f} to {image.max().item():.2f}, deviation {image.std().item():.3f}")
     numbers = {"latents": latents.float().flatten()[:8].tolist(), "mean": image.mean().item(), "deviation": image.std().item()}
     if options.stress:
+        pipe.unet.to("cpu")
+        run.close()
         with torch.no_grad():
             numbers |= stress(run, pipe.vae, latents)
     run.finish(**numbers)

@@ -233,7 +233,8 @@ def measure(options):
     import networks
 
     _, known = read(options.out)
-    names = options.names.split(",") if options.names else networks.NAMES
+    first, last = options.part.split(":")
+    names = (options.names.split(",") if options.names else networks.NAMES)[int(first or 0) : int(last) if last else None]
     names = [name for name in names if not {("wave", name), ("judge", name)} <= known.keys()]
     print(f"{len(names)} networks to measure", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder, options.out.open("a") as log:
@@ -245,7 +246,7 @@ def measure(options):
                             words = [word for word in sys.argv[1:] if word not in ("--out", str(options.out))]
                             run = about(" ".join(["scripts/compatibility.py", *words]))
                             machine = f"{row['card']}, {row['driver']}, PyTorch {row['torch']}; {run['machine']}"
-                            head = {"command": run["script"], "date": run["date"], "machine": machine, "commit": run["commit"]}
+                            head = {"command": run["script"], "date": run["date"], "machine": machine, "commit": run["commit"], "networks": len(networks.NAMES)}
                             print(json.dumps(head, indent=1), file=log, flush=True)
                         continue
                     print(json.dumps(row), file=log, flush=True)
@@ -261,6 +262,7 @@ def main():
     parser.add_argument("--deadline", type=float, default=150, help="seconds that a network may take on one device")
     parser.add_argument("--group", type=int, default=22, help="networks that share a child process")
     parser.add_argument("--names", help="these, separated by commas")
+    parser.add_argument("--part", default="0:", help="of the networks, as a slice: 0:30")
     parser.add_argument("--page", type=Path, help="measure nothing, write the page of --out's rows to this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

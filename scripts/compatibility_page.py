@@ -54,7 +54,7 @@ def times(wave, judge, kind):
     return [*cells, f"{theirs / ours:.2f}" if ours and theirs else ""]
 
 
-def summary(found):
+def summary(found, count):
     """Counts, and with times the ratios' geometric means."""
     verdicts = {name: verdict(*both) for name, both in found.items()}
     right = [name for name, said in verdicts.items() if said == "right"]
@@ -62,8 +62,9 @@ def summary(found):
     other = [name for name in found if name not in right + wrong]
     fallbacks = [name for name, (wave, _) in found.items() if wave.get("fallbacks")]
     lines = [
-        f"{len(found)} networks: {len(right)} right, {len(wrong)} wrong{' (' + ', '.join(wrong) + ')' if wrong else ''}, {len(other)} not compared"
-        f"{' (' + ', '.join(other) + ')' if other else ''}. {len(fallbacks) or 'None'} of them ran an operator on the CPU.",
+        f"{len(found)}{f' of {count}' if count > len(found) else ''} networks: {len(right)} right, {len(wrong)} wrong{' (' + ', '.join(wrong) + ')' if wrong else ''}, {len(other)} not compared"
+        f"{' (' + ', '.join(other) + ')' if other else ''}. {len(fallbacks) or 'None'} of them ran an operator on the CPU."
+        f"{' The others were not run.' if count > len(found) else ''}",
         "",
     ]
     ratios = {kind: {n: j[kind] / w[kind] for n, (w, j) in found.items() if kind in w and kind in j} for kind in TIMES}
@@ -88,7 +89,7 @@ def page(head, rows, log):
         "published ones with fewer layers and channels.", "",
         f"- command: `{head['command']}`", f"- date: {head['date']}", f"- machine: {head['machine']}",
         f"- commit: {head['commit']} ([log](logs/{log}))", "",
-        *summary(found),
+        *summary(found, head.get("networks", 0)),
         f"- **Right**: the error is at most {LIMITS['forward']:g} of the outputs' length, {LIMITS['gradients']:g} of the gradients', or four times that of",
         f"  {judge} in f32. Errors are distances to the same network in f64, relative, in the Euclidean norm: of the worst output of a",
         "  forward pass, and of all gradients of one training pass. For gradients, ReLUs are replaced by SiLUs and max pools by average pools:",

@@ -40,6 +40,8 @@ def without_dropout(model):
             module.p = 0.0
         if type(module).__name__ == "DropPath":
             module.drop_prob = 0.0
+        if type(module).__name__ == "LabelEmbedding":  # diffusers' forgets labels in training
+            module.dropout_prob = 0.0
     return model
 
 

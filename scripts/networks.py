@@ -303,7 +303,7 @@ TRANSFORMERS = {
                                                     "output_channels": 64, "mlp_dim": 256, "num_pos_feats": 32, "global_attn_indexes": [1, 3], "window_size": 7},
                           "prompt_encoder_config": lambda: {"hidden_size": 64, "image_size": 128, "patch_size": 8, "mask_input_channels": 16},
                           "mask_decoder_config": lambda: {"hidden_size": 64, "mlp_dim": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "iou_head_hidden_dim": 64}},
-                         picture(128, 128, 1, input_points=torch.tensor([[[[40.0, 50.0]]]]).expand(2, 1, 1, 2))),
+                         picture(128, 128, 2, input_points=torch.tensor([[[[40.0, 50.0]]]]).expand(2, 1, 1, 2))),
 }  # fmt: skip
 
 OTHERS = {
