@@ -94,6 +94,7 @@ def page(head, rows, log):
         f"  {judge} in f32. Errors are distances to the same network in f64, relative, in the Euclidean norm: of the worst output of a",
         "  forward pass, and of all gradients of one training pass. For gradients, ReLUs are replaced by SiLUs and max pools by average pools:",
         "  [why](models.md). \"Own\" is the error of " + judge + " in f32.",
+        "- diffusers embeds the time step in f32, in the f64 network too, with sines of large numbers. The own error lacks that, wave's has it.",
         "- Of detectors, the dense outputs and the losses are compared, not the chosen boxes: rounding can decide which of two is chosen.",
         "- **Memory**: the peak in training, MiB of tensors.",
         *([f"- Compared with f32, because f64 did not run: {', '.join(inexact)}."] if inexact else []),

@@ -55,7 +55,7 @@ def _is_ours(x: torch.Tensor, rois: torch.Tensor, samples: int) -> bool:
 
 
 def roi_align(x, rois, scale, height, width, samples, is_aligned):
-    if not _is_ours(x, rois, samples) or rois.shape[0] == 0 or x.numel() == 0:
+    if not _is_ours(x, rois, samples) or x.numel() == 0:
         return run_on_cpu(torch.ops.torchvision.roi_align.default, x, rois, scale, height, width, samples, is_aligned)
     channels, h, w = x.shape[1:]
     regions = _Regions(rois, scale, (height, width), (h, w), samples, is_aligned)
@@ -69,7 +69,7 @@ def roi_align(x, rois, scale, height, width, samples, is_aligned):
 
 
 def backward(grad, rois, scale, height, width, batch, channels, h, w, samples, is_aligned):
-    if not _is_ours(grad, rois, samples) or grad.numel() == 0:
+    if not _is_ours(grad, rois, samples) or batch * channels * h * w == 0:
         operator = torch.ops.torchvision._roi_align_backward.default
         return run_on_cpu(operator, grad, rois, scale, height, width, batch, channels, h, w, samples, is_aligned)
     regions = _Regions(rois, scale, (height, width), (h, w), samples, is_aligned)
