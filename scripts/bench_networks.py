@@ -23,8 +23,9 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from bench_torch_cuda import replayed, set_up_cuda, synchronize, timed, trainer, without_dropout
+from bench_torch_cuda import trainer
 from bench_vs_cudnn import made
+from measuring import replayed, set_up_cuda, synchronize, timed, without_dropout
 
 WEIGHTS = 50_000_000
 KINDS = ("forward", "training", "forward, replayed", "training, replayed")

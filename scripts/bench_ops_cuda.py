@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from bench_torch_cuda import synchronize
+from measuring import synchronize
 
 
 def cases(device, dtype, mib):

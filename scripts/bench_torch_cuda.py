@@ -12,7 +12,6 @@ import argparse
 import copy
 import functools
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,26 +21,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from bench_vs_cudnn import made
-
-
-def synchronize(device):
-    if device != "cpu":
-        getattr(torch, device).synchronize()
-
-
-def timed(device, call, seconds):
-    """Seconds a call, median, after warming up."""
-    for _ in range(3):
-        call()
-    synchronize(device)
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
-        for _ in range(2):
-            call()
-        synchronize(device)
-        times.append((time.perf_counter() - start) / 2)
-    return statistics.median(times)
+from measuring import replayed, set_up_cuda, synchronize, timed, without_dropout
 
 
 def trainer(model, image, label):
@@ -53,28 +33,6 @@ def trainer(model, image, label):
         optimizer.step()
 
     return step
-
-
-def set_up_cuda():
-    """As wave computes: without TF32. And cuDNN as fast as it can be."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
-
-
-def without_dropout(model):
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-
-
-def replayed(device, call):
-    """`call` as a graph of the device."""
-    module = getattr(torch, device)
-    graph, capture = (module.CUDAGraph(), module.graph) if device == "cuda" else (module.Graph(), module.graph)
-    with capture(graph):
-        call()
-    return graph.replay
 
 
 def overhead(device):

@@ -25,6 +25,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from bench_vs_cudnn import heading
+from measuring import without_dropout
 from torch import nn
 
 
@@ -87,16 +88,6 @@ def models():
     }
 
 
-def no_dropout(model):
-    """Random masks differ between devices by nature; everything else is compared."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        if type(module).__name__ == "StochasticDepth":
-            module.p = 0.0
-    return model
-
-
 def smooth(model):
     """Kinks replaced, so that rounding cannot decide about a gradient."""
     for module in model.modules():
@@ -138,7 +129,7 @@ def both(name, device, dtype, options):
     """Outputs of the model as it is; gradients and updated weights of the smooth one."""
     build, size = models()[name]
     torch.manual_seed(options.seed)
-    plain = no_dropout(build()).train()
+    plain = without_dropout(build()).train()
     image = torch.rand(options.batch, 3, options.size or size, options.size or size).to(device, dtype)
     softened = smooth(copy.deepcopy(plain))
     outputs, _, _ = step(plain.to(device, dtype), image)

@@ -7,6 +7,7 @@ import re
 import unittest
 from pathlib import Path
 
+import compatibility_page
 import drivers
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -167,6 +168,16 @@ class Drivers(unittest.TestCase):
         [row] = [r for r in rows((DOCS / "drivers.md").read_text(), 5) if r[0].startswith("resnet50, training")]
         for seconds in map(float, row[2:]):
             self.assertIn(round(seconds), (1, 2), f"other pages say 1 to 2 s, not {seconds}")
+
+
+class Compatibility(unittest.TestCase):
+    """docs/compatibility.md is what its log says."""
+
+    def test_the_page_is_made_from_its_log(self):
+        page = (DOCS / "compatibility.md").read_text()
+        [log] = re.findall(r"\[log\]\(logs/([\w.]+)\)", page)
+        made = compatibility_page.page(*compatibility_page.read(DOCS / "logs" / log), log)
+        self.assertEqual(page, made, f"run: python3 scripts/compatibility.py --out docs/logs/{log} --page docs/compatibility.md")
 
 
 class Kernels(unittest.TestCase):

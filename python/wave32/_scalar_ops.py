@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from wave32 import _attention, _complex, _composites, _fft, _foreach, _index_ops, _native
+from wave32 import _attention, _complex, _composites, _fft, _foreach, _index_ops, _native, _regions
 from wave32._fallback import apart, operator, run_on_cpu, shares_memory
 from wave32._libraries import library
 
@@ -54,6 +54,7 @@ def register() -> None:
     for name, implementation in tables.items():
         wave.impl(name, apart(operator(name), implementation))
     library("torchvision", "PrivateUse1").impl("nms", _composites.nms)
+    _regions.register()
     for name in _native.scalar_operators():
         op = operator(name)
         arguments = op._schema.arguments
