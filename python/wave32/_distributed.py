@@ -127,6 +127,7 @@ class _Line:
             self.number += 1
             operation.number = self.number
             if self.broken is not None:
+                operation.is_finished = True
                 operation.future.set_exception(self.failure())
                 return operation
             self.pending.append(operation)
