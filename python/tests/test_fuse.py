@@ -180,6 +180,54 @@ def test_training_takes_fewer_passes():
     assert launches[0] - launches[1] == 4
 
 
+class Residual(nn.Module):
+    """A sum that a convolution and the next sum read: both gradients of it are added in its own backward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.ModuleList([nn.Conv2d(8, 8, 3, padding=1, bias=False) for _ in range(4)])
+        self.norm = nn.ModuleList([nn.BatchNorm2d(8) for _ in range(4)])
+
+    def forward(self, x):
+        for conv, norm in zip(self.conv, self.norm):
+            x = F.relu(norm(conv(x)) + x)
+        return x
+
+
+def test_gradients_meet_in_the_backward_pass():
+    net, x, found, launches = Residual(), torch.randn(3, 8, 6, 10), [], []
+    for one in (copy.deepcopy(net).double(), copy.deepcopy(net).to("wave"), wave32.fuse(net.to("wave"))):
+        leaf = x.to(next(one.parameters())).requires_grad_()
+        with torch.wave.profile() as profiler:
+            one(leaf).square().sum().backward()
+        launches.append(sum(count for name, count, _ in profiler.by_kernel() if name.startswith("ew_")))
+        grads = [leaf.grad] + [dict(one.named_parameters())[name].grad for name, _ in net.named_parameters()]
+        found.append([grad.cpu().double() for grad in grads])
+    exact, plain, fused = found
+    for one in (plain, fused):
+        # A gradient next to a kink may be another one.
+        assert all((a - b).norm() <= 5e-2 * b.norm() + 1e-6 for a, b in zip(one, exact, strict=True))
+    # Four sums and their ReLUs, forward and back, and three times two gradients of a sum.
+    assert launches[1] - launches[2] == 4 * 3 + 3
+
+
+def test_a_fused_result_is_written_in_place():
+    class Doubled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm2d(4)
+
+        def forward(self, x):
+            return F.silu(self.norm(x)).mul_(2)
+
+    net, x, grads = Doubled().to("wave"), torch.randn(2, 4, 5, 6), []
+    for one in (net, wave32.fuse(net)):
+        leaf = x.to("wave").requires_grad_()
+        one(leaf).square().sum().backward()
+        grads.append(leaf.grad.cpu())
+    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)
+
+
 def test_a_model_of_two_minds_is_refused():
     class Dropped(nn.Module):
         def forward(self, x):

@@ -49,38 +49,40 @@ def fuse(model: nn.Module) -> nn.Module:
 
 
 class _Normed(torch.autograd.Function):
-    """`act(batch_norm(x) + added)` with statistics of the batch. `act`: 0 ReLU, below `most` if that is given, 1 SiLU."""
+    """`act(batch_norm(x) + added)` with statistics of the batch. `act`: 0 ReLU, below `most` if that is given, 1 SiLU.
+
+    It is given twice: autograd need not add the gradients of its two uses, the backward pass does."""
 
     @staticmethod
     def forward(
         ctx: Any, x: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor | None, bias: torch.Tensor | None,
         mean: torch.Tensor | None, variance: torch.Tensor | None, momentum: float, eps: float, act: int, most: float | None,
-    ) -> torch.Tensor:  # fmt: skip
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
         made = torch.ops.wave.batch_norm_act(x, added, weight, bias, mean, variance, momentum, eps, act, most)
         y, save, coefficients = made
         # The activation's operand is computed again from x; of a sum the result tells enough.
         ctx.save_for_backward(x, weight, save, coefficients if added is None else y)
         ctx.how = (eps, act, most, added is not None)
-        return y
+        ctx.set_materialize_grads(False)
+        return y, y.detach()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        given = [grad.contiguous() for grad in grads if grad is not None]
+        if not given:
+            return (None,) * 10
         x, weight, save, kept = ctx.saved_tensors
         eps, act, most, adds = ctx.how
-        channels = x.shape[1]
         of_added = None
         if adds:
-            most = torch.inf if most is None else most
-            of_added = torch.ops.aten.hardtanh_backward(grad, kept, 0.0, most)
-            mean, deviation = save[:channels], save[channels:]
-            dx, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
-                of_added, x, weight, None, None, mean, deviation, True, eps, [True] * 3
-            )
+            back = torch.ops.wave.batch_norm_sum_backward
+            dx, of_added, of_own = back(given[0], given[1] if given[1:] else None, x, kept, weight, save, eps, most)
         else:
+            grad = given[0] + given[1] if given[1:] else given[0]
             back = torch.ops.wave.batch_norm_act_backward
-            dx, grads = back(grad.contiguous(), x, weight, save, kept, eps, act, most)
-            of_weight, of_bias = grads[:channels], grads[channels:]
+            dx, of_own = back(grad, x, weight, save, kept, eps, act, most)
+        of_weight, of_bias = of_own[: x.shape[1]], of_own[x.shape[1] :]
         needs = ctx.needs_input_grad
         return dx, of_added, of_weight if needs[2] else None, of_bias if needs[3] else None, *[None] * 6
 
@@ -90,6 +92,8 @@ class _WithActivation:
 
     act: int
     most: float | None
+    # Its result twice, for two users: see `_Normed`.
+    twice: bool = False
 
     def _fits(self, x: torch.Tensor, added: torch.Tensor | None) -> bool:
         own = [t for t in (self.weight, self.bias, self.running_mean, self.running_var) if t is not None]
@@ -105,7 +109,7 @@ class _WithActivation:
                 return False
         return all(t.device == x.device and t.dtype == torch.float32 and t.is_contiguous() for t in own)
 
-    def forward(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, added: torch.Tensor | None = None) -> Any:
         if self._fits(x, added):
             momentum = 0.0 if self.momentum is None else self.momentum
             if self.num_batches_tracked is not None:
@@ -113,12 +117,15 @@ class _WithActivation:
                 if self.momentum is None:
                     momentum = 1.0 / float(self.num_batches_tracked)
             own = (self.weight, self.bias, self.running_mean, self.running_var)
-            return _Normed.apply(x, added, *own, momentum, self.eps, self.act, self.most)
+            both = _Normed.apply(x, added, *own, momentum, self.eps, self.act, self.most)
+            return both if self.twice else both[0]
         y = super().forward(x)
         y = y if added is None else y + added
         if self.act:
-            return nn.functional.silu(y)
-        return torch.relu(y) if self.most is None else nn.functional.hardtanh(y, 0.0, self.most)
+            y = nn.functional.silu(y)
+        else:
+            y = torch.relu(y) if self.most is None else nn.functional.hardtanh(y, 0.0, self.most)
+        return (y, y) if self.twice else y
 
 
 class BatchNorm1dActivation(_WithActivation, nn.BatchNorm1d):
@@ -160,6 +167,13 @@ def _fused_training(model: nn.Module) -> nn.Module:
             return False
         return type(modules[node.target]) in _NORMED and calls.count(node.target) == 1
 
+    def is_fused(node: fx.Node) -> bool:
+        return node.op == "call_module" and isinstance(modules[node.target], _WithActivation)
+
+    def leaves_alone(node: fx.Node) -> bool:
+        """Reads what it is given and keeps no view of it."""
+        return node.op == "call_module" and (type(modules[node.target]) in _CONVOLUTIONS or is_fused(node))
+
     for node in list(graph.nodes):
         kind = type(modules[node.target]) if node.op == "call_module" else node.target
         calls_it = node.op in ("call_module", "call_function", "call_method") and kind in _ACTIVATIONS
@@ -184,6 +198,14 @@ def _fused_training(model: nn.Module) -> nn.Module:
         for gone in (node, before, norm):
             if gone in graph.nodes and not gone.users:
                 graph.erase_node(gone)
+    for node in list(graph.nodes):
+        if len(node.users) == 2 and len(node.args) == 2 and is_fused(node) and all(map(leaves_alone, node.users)):
+            modules[node.target].twice = True
+            with graph.inserting_after(node):
+                ones = [graph.call_function(operator.getitem, (node, index)) for index in range(2)]
+            users = [user for user in node.users if user not in ones]
+            for user, one in zip(users, ones, strict=True):
+                user.replace_input_with(node, one)
     traced.delete_all_unused_submodules()
     traced.recompile()
     return traced

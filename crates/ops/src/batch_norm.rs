@@ -142,31 +142,73 @@ fn one_of<K>(names: [[Name<K>; 3]; 4], of_dy: bool, vector: u64) -> [Name<K>; 3]
 /// The forward pass's activation and coefficients, for the backward pass.
 type Kept<'a> = (NormActivation, &'a View);
 
-/// Launches the sums; `dy`, `mean` and what an activation kept for the backward pass.
+/// The backward pass of `y = activation(norm(x) + added)`: one gradient for the norm's result and for what was added.
+#[derive(Debug, Clone, Copy)]
+pub struct NormSum<'a> {
+    /// A second gradient of y.
+    pub also: Option<&'a View>,
+    /// The result.
+    pub y: &'a View,
+    /// A ReLU: its result tells enough.
+    pub activation: NormActivation,
+    /// Gets the gradient of the sum.
+    pub gradient: &'a View,
+}
+
+/// What the backward pass begins with.
+#[derive(Clone, Copy)]
+struct Gradient<'a> {
+    dy: &'a View,
+    mean: &'a View,
+    kept: Option<Kept<'a>>,
+    sum: Option<NormSum<'a>>,
+}
+
+/// Launches the sums, of x or of its gradient.
 fn sums(
     queue: &mut dyn Queue,
     x: &View,
-    dy: Option<(&View, &View)>,
-    kept: Option<Kept<'_>>,
+    back: Option<Gradient<'_>>,
     shape: &Shape,
     parts: u64,
     part: u64,
 ) -> Result<(), OpError> {
     let bound = read(queue, x)?;
-    let (bound_dy, mean) = match dy {
-        Some((dy, mean)) => (read(queue, dy)?, read(queue, mean)?),
+    let (dy, mean) = match back {
+        Some(back) => (read(queue, back.dy)?, read(queue, back.mean)?),
         None => (bound.unused(), bound.unused()),
     };
-    let ats = [bound, bound_dy].map(|bound| bound.at());
+    let kept = back.and_then(|back| back.kept);
+    let sum = back.and_then(|back| back.sum);
+    let [also, y] = [sum.and_then(|sum| sum.also), sum.map(|sum| sum.y)]
+        .map(|view| view.map_or(Ok(bound.unused()), |view| read(queue, view)));
+    let joined = sum.map_or(Ok(bound.unused()), |sum| write(queue, sum.gradient))?;
+    let buffers = bn_sums::Buffers {
+        x: bound,
+        dy,
+        mean,
+        part: range(queue, part, shape.channels * parts * 3, 4, Access::Write)?,
+        kept: kept_range(queue, kept, bound)?,
+        also: also?,
+        y: y?,
+        joined,
+    };
+    let ats = [buffers.x, buffers.dy, buffers.also, buffers.y, buffers.joined].map(|bound| bound.at());
     let vec = vector(shape, &ats);
-    let names = one_of([bn_sums::X1, bn_sums::X4, bn_sums::DY1, bn_sums::DY4], dy.is_some(), vec);
-    let [x_at, dy_at] = fit_all(ats.map(|at| at / vec))?;
+    let names = match (sum, vec) {
+        (Some(_), 4) => bn_sums::SUM4,
+        (Some(_), _) => bn_sums::SUM1,
+        _ => one_of([bn_sums::X1, bn_sums::X4, bn_sums::DY1, bn_sums::DY4], back.is_some(), vec),
+    };
+    let [x_at, dy_at, also_at, y_at, joined_at] = fit_all(ats.map(|at| at / vec))?;
     let columns = u32::try_from(parts).unwrap_or(u32::MAX);
     let channels = u32::try_from(shape.channels).ok().filter(|&c| c <= queue.caps().max_groups[1]);
     let channels =
         channels.ok_or_else(|| OpError::refused("too-many-channels", format!("{}", shape.channels)))?;
-    let reads = if dy.is_some() { 2 } else { 1 };
-    let (act, most) = kept.map_or(NormActivation::None, |kept| kept.0).words();
+    let has_also = sum.is_some_and(|sum| sum.also.is_some());
+    let passes = 1 + u64::from(back.is_some()) + 2 * u64::from(sum.is_some()) + u64::from(has_also);
+    let activation = kept.map(|kept| kept.0).or(sum.map(|sum| sum.activation));
+    let (act, most) = activation.unwrap_or_default().words();
     Call {
         kernel: variant(names, x.dtype)?,
         params: bn_sums::Params {
@@ -178,18 +220,16 @@ fn sums(
             x_at,
             dy_at,
             mean_at: fit(mean.at())?,
+            flags: flag(has_also, bn_sums::FLAG_ALSO),
+            also_at,
+            y_at,
+            joined_at,
             act,
             most,
         },
-        buffers: bn_sums::Buffers {
-            x: bound,
-            dy: bound_dy,
-            mean,
-            part: range(queue, part, shape.channels * parts * 3, 4, Access::Write)?,
-            kept: kept_range(queue, kept, bound)?,
-        },
+        buffers,
         flops: 4 * x.elements(),
-        bytes: reads * x.elements() * x.dtype.size(),
+        bytes: passes * x.elements() * x.dtype.size(),
     }
     .launch(queue, [columns, channels, 1])
 }
@@ -319,7 +359,7 @@ pub fn batch_norm_chain(
     let coef = chain.coefficients.map_or(scratch, |view| view.address);
     let run = (|| {
         if norm.training {
-            sums(queue, x, None, None, &shape, parts, part)?;
+            sums(queue, x, None, &shape, parts, part)?;
         }
         let n = shape.count as f64;
         let part = range(queue, part, shape.channels * parts * 3, 4, Access::Read)?;
@@ -376,15 +416,56 @@ pub fn batch_norm_backward(
     dy: &View,
     (mean, invstd): (&View, &View),
     gamma: Option<&View>,
-    (training, eps): (bool, f32),
+    mode: (bool, f32),
     kept: Option<(NormActivation, &View)>,
     dx: Option<&View>,
     grads: &View,
 ) -> Result<(), OpError> {
+    kept.map_or(Ok(()), |(_, coefficients)| check_coefficients(queue, coefficients, &shape(x)?))?;
+    gradients(queue, x, Gradient { dy, mean, kept, sum: None }, (invstd, gamma), mode, dx, grads)
+}
+
+/// The same for a norm in training to which something was added.
+///
+/// # Errors
+/// As [`batch_norm`].
+#[allow(clippy::too_many_arguments)] // operands
+pub fn batch_norm_sum_backward(
+    queue: &mut dyn Queue,
+    x: &View,
+    dy: &View,
+    (mean, invstd): (&View, &View),
+    gamma: Option<&View>,
+    eps: f32,
+    sum: NormSum<'_>,
+    dx: &View,
+    grads: &View,
+) -> Result<(), OpError> {
+    if !matches!(sum.activation, NormActivation::Relu(_)) {
+        return Err(OpError::refused("activation", format!("{:?} behind a sum", sum.activation)));
+    }
+    for (what, view) in
+        [("a gradient", sum.also), ("the result", Some(sum.y)), ("the sum's", Some(sum.gradient))]
+    {
+        view.map_or(Ok(()), |view| check_like(what, view, x))?;
+    }
+    let back = Gradient { dy, mean, kept: None, sum: Some(sum) };
+    gradients(queue, x, back, (invstd, gamma), (true, eps), Some(dx), grads)
+}
+
+fn gradients(
+    queue: &mut dyn Queue,
+    x: &View,
+    back: Gradient<'_>,
+    (invstd, gamma): (&View, Option<&View>),
+    (training, eps): (bool, f32),
+    dx: Option<&View>,
+    grads: &View,
+) -> Result<(), OpError> {
     let shape = shape(x)?;
+    let Gradient { dy, mean, kept, sum } = back;
     check_like("the result's gradient", dy, x)?;
     dx.map_or(Ok(()), |dx| check_like("the gradient", dx, x))?;
-    kept.map_or(Ok(()), |(_, coefficients)| check_coefficients(queue, coefficients, &shape))?;
     for (what, view) in [("mean", Some(mean)), ("variance", Some(invstd)), ("gamma", gamma)] {
         if let Some(view) = view {
             check(what, view, &shape)?;
@@ -394,7 +475,7 @@ pub fn batch_norm_backward(
     let scratch = queue.alloc((shape.channels * (parts * 3 + 4)) * 4 + 16)?;
     let (coef, part) = (scratch, scratch + shape.channels * 16);
     let run = (|| {
-        sums(queue, x, Some((dy, mean)), kept, &shape, parts, part)?;
+        sums(queue, x, Some(back), &shape, parts, part)?;
         let part = range(queue, part, shape.channels * parts * 3, 4, Access::Read)?;
         let buffers = bn_finish_back::Buffers {
             part,
@@ -423,7 +504,9 @@ pub fn batch_norm_backward(
         }
         .launch_items(queue, shape.channels, 64)?;
         match dx {
-            Some(dx) => apply(queue, x, Apply::Back(dy, kept), coef, dx, &shape),
+            Some(dx) => {
+                apply(queue, x, Apply::Back(sum.map_or(dy, |sum| sum.gradient), kept), coef, dx, &shape)
+            }
             None => Ok(()),
         }
     })();

@@ -42,7 +42,8 @@ mod view;
 
 pub use attention::{Attended, Attention, attention, attention_back};
 pub use batch_norm::{
-    BatchNorm, NormActivation, NormChain, batch_norm, batch_norm_backward, batch_norm_chain,
+    BatchNorm, NormActivation, NormChain, NormSum, batch_norm, batch_norm_backward, batch_norm_chain,
+    batch_norm_sum_backward,
 };
 pub use chain::{ConvChain, ConvOperands, PostOp};
 pub use convolution::{Planner, PricedPlan, storage};

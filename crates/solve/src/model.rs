@@ -155,8 +155,8 @@ fn launch_seconds(caps: &DeviceCaps) -> f64 {
 /// A chain of d random terms has a relative error of about 2.4e-8 * sqrt(d/2): 1.1e-6 at 4096.
 pub const LONGEST_CHAIN: u32 = 4096;
 
-/// Split counts tried along the reduction.
-pub const SPLITS: [u32; 15] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512];
+/// Split counts tried along the reduction; 9, 18 and 5, 10, 20 fill cards of 36 and 40 compute units evenly.
+pub const SPLITS: [u32; 20] = [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 20, 24, 32, 48, 64, 128, 256, 512];
 
 /// Slices in a chunk: all of them, or so few that a chain stays short (f32 only, `exact` true).
 pub fn chunk(slices: u32, slice_depth: u32, exact: bool) -> u32 {

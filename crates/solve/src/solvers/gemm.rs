@@ -114,6 +114,7 @@ impl Product {
             [Lies::Apart { .. }, _] | [_, Lies::Apart { .. }] | [Lies::AlongSide, Lies::AlongK] => {
                 variant.define("VEC") == 0
             }
+            _ if variant.defines.contains_key("IMAGES") => false,
             lie => variant.define("VEC") == 1 && lie == [along("ALONG_K"), along("BLONG_K")],
         }
     }
@@ -223,6 +224,9 @@ impl Product {
                 add_m,
                 add_n,
                 add_g,
+                run: 0,
+                lhs_run: 0,
+                rhs_run: 0,
                 alpha: s.alpha.0 as f32,
                 beta: s.added.map_or(0.0, |added| added.beta.0 as f32),
             },

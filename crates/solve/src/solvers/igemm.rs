@@ -7,7 +7,7 @@ use super::build::{
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
 use super::tensors::ConvShape;
-use super::wrw;
+use super::{nt, wrw};
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::Variant;
@@ -31,7 +31,7 @@ enum Mode {
 pub struct Igemm;
 /// Filters packed first: cheapest inner loop. Channels in multiples of 8.
 pub struct IgemmPacked;
-/// 1x1 with unit stride over contiguous pixels: a plain GEMM on packed filters, vector loads.
+/// 1x1 with unit stride over contiguous pixels: a plain GEMM, vector loads. Filters are packed; for their gradients see [`nt`].
 pub struct Gemm1x1;
 
 impl Solver for Igemm {
@@ -79,14 +79,23 @@ impl Solver for Gemm1x1 {
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
         let s = problem.spec();
-        if [s.r, s.s] != [1, 1] || s.stride != [1, 1] || s.pad != [0, 0] {
-            return Err(Refusal::new("not-pointwise", "takes 1x1 filters with stride 1 and no padding"));
+        // A strided gradient of x is that of stride 1 with zeros between.
+        let is_dense = s.stride == [1, 1] || s.direction == Direction::BackwardData;
+        if [s.r, s.s] != [1, 1] || !is_dense || s.pad != [0, 0] {
+            let detail = "takes 1x1 filters without padding, and stride 1 but for backward-data";
+            return Err(Refusal::new("not-pointwise", detail));
         }
-        gathers(problem, caps, Mode::Pointwise).map(drop)
+        match s.direction {
+            Direction::BackwardWeights => nt::pointwise(problem, caps).map(drop),
+            _ => gathers(problem, caps, Mode::Pointwise).map(drop),
+        }
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
-        best(self.name(), Mode::Pointwise, problem, caps, policy)
+        match problem.spec().direction {
+            Direction::BackwardWeights => nt::plan(self.name(), problem, caps, policy),
+            _ => best(self.name(), Mode::Pointwise, problem, caps, policy),
+        }
     }
 }
 
@@ -108,7 +117,7 @@ fn gathers(
             gather::backward_data(&shape)
         }
         Direction::BackwardWeights => {
-            return Err(Refusal::new("direction", "backward-weights is done by igemm and direct"));
+            return Err(Refusal::new("direction", "backward-weights is done by igemm, gemm_1x1 and direct"));
         }
     };
     let channels = all[0].kc.max(all.last().map_or(0, |g| g.kc));

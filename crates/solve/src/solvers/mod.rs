@@ -8,6 +8,7 @@ mod gather;
 mod gemm;
 mod igemm;
 mod im2col;
+mod nt;
 mod patch;
 mod skinny;
 mod taps;

@@ -7,7 +7,8 @@
 use super::build::{
     Buffer, Builder, Cheapest, NewLaunch, Region, epilogue_flags, part, read, single_variant, unused, write,
 };
-use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather};
+use super::gather::{self, FLAG_VEC, Gather};
+use super::nt;
 use super::tensors::{ConvShape, has_rows_of_vectors};
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
@@ -24,6 +25,8 @@ const DEFAULT_PLANES: u64 = 256 << 20;
 const LONGEST_SUM: u32 = 1024;
 /// Outputs of a tile along each side.
 const TILE: u32 = 4;
+/// Channels of a workgroup that transforms.
+const CHANNELS: u32 = 4;
 /// The variants of igemm that multiply planes.
 const POINTWISE: i64 = 2;
 
@@ -42,8 +45,10 @@ impl Solver for Winograd {
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let work = Work::new(problem, caps)?;
         let mut best = Cheapest::new(caps);
-        for variant in variants::of("igemm", DType::F32).filter(|v| v.define("MODE") == POINTWISE) {
-            let is_weights = problem.spec().direction == Direction::BackwardWeights;
+        let is_weights = problem.spec().direction == Direction::BackwardWeights;
+        let of_planes = variants::of("igemm", DType::F32).filter(|v| v.define("MODE") == POINTWISE);
+        let of_gradients = nt::variants(DType::F32, false);
+        for variant in of_planes.filter(|_| !is_weights).chain(of_gradients.filter(|_| is_weights)) {
             for splits in SPLITS.into_iter().filter(|&s| s == 1 || is_weights) {
                 let config = Config { variant, splits };
                 if policy.config.as_ref().is_none_or(|name| *name == config.name()) {
@@ -271,10 +276,10 @@ impl<'a> Work<'a> {
         let results = builder.reserve(most.result_bytes());
         for (first, images) in self.passes(images) {
             let product = product(images);
-            let planes = Planes { channels: depth, tiles: product.columns, channels_last: false };
+            let planes = Planes { channels: depth, tiles: product.columns, of_gradients: false };
             self.transform(builder, (source, first, images), planes, right);
             let buffers = [read(left), read(right), write(results)];
-            multiply(builder, config, product, buffers, 1);
+            multiply(builder, config, product, buffers);
             self.untransform(builder, (result, first, images), product.columns, results);
         }
         Ok(())
@@ -288,26 +293,15 @@ impl<'a> Work<'a> {
         to: Planes,
         region: Region,
     ) {
-        let tag = match (to.channels_last, from.role) {
-            (false, _) => "tiles",
-            (true, Role::X) => "channels",
-            (true, _) => "gradients",
-        };
+        let tag = if to.of_gradients { "gradients" } else { "tiles" };
         let variant = variants::of("winograd_data", builder.dtype()).find(|v| v.tag == tag);
         let variant = variant.unwrap_or_else(|| unreachable!("the variants table has it (tested)"));
-        let tc = variant.define("TC") as u32;
-        let (tiles, channels) = (to.tiles.div_ceil(variant.threads / tc), to.channels.div_ceil(tc));
-        let (grid, by_channel, by_tile) = match to.channels_last {
-            true => ([channels, tiles, 1], 1, to.channels),
-            false => ([tiles, channels, 1], to.tiles, 1),
-        };
         let bytes = 4 * u64::from(PLANES) * u64::from(to.channels) * u64::from(to.tiles);
         builder.launch::<winograd_data::Kernel>(NewLaunch {
             variant,
-            grid,
+            grid: [to.tiles.div_ceil(variant.threads / CHANNELS), to.channels.div_ceil(CHANNELS), 1],
             params: winograd_data::Params {
-                channels: from.channels,
-                all_channels: to.channels,
+                channels: to.channels,
                 tiles: self.tiles_of(images),
                 all_tiles: to.tiles,
                 across: self.tiles[1],
@@ -318,8 +312,6 @@ impl<'a> Work<'a> {
                 org: Pair(from.org),
                 src0: first * from.strides.n.0,
                 plane: to.channels * to.tiles,
-                by_channel,
-                by_tile,
             },
             buffers: winograd_data::Buffers { src: read(from.role), planes: write(region) },
             flops: 0,
@@ -342,7 +334,7 @@ impl<'a> Work<'a> {
         let bytes = 4 * u64::from(PLANES) * u64::from(to.channels) * u64::from(columns);
         builder.launch::<winograd_output::Kernel>(NewLaunch {
             variant,
-            grid: [columns.div_ceil(variant.threads / 4), to.channels.div_ceil(4), 1],
+            grid: [columns.div_ceil(variant.threads / CHANNELS), to.channels.div_ceil(CHANNELS), 1],
             params: winograd_output::Params {
                 flags: epilogue_flags(self.problem) | if vectors { FLAG_VEC } else { 0 },
                 channels: to.channels,
@@ -368,44 +360,52 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// Backward-weights: `S[point][row][channel] = D[point][tile][row] V[point][tile][channel]`, over all tiles.
+    /// Backward-weights: `S[point][row][channel] = D[point][row][tile] V[point][channel][tile]`, over all tiles.
     fn weights(&self, builder: &mut Builder<'_>, config: &Config, policy: &Policy) -> Result<(), Refusal> {
         let (caps, s) = (builder.caps(), &self.shape);
-        let bk = config.define("BK");
-        let product = |images: u32| Product {
-            rows: s.kg,
-            depth: self.tiles_of(images).next_multiple_of(bk),
-            columns: s.cg,
-            padded_rows: s.kg.next_multiple_of(config.define("BM")),
-        };
-        if config.splits > 1 && config.splits * 2 > product(s.n).depth / bk {
+        let tiles = |images: u32| self.tiles_of(images).next_multiple_of(4);
+        if config.splits > 1 && config.splits * 2 > tiles(s.n).div_ceil(config.define("BK")) {
             return Err(Refusal::new("no-config", "more splits than slices"));
         }
         let align = caps.region_alignment();
+        let plane = s.kg * s.cg;
+        let sides = |images: u32| {
+            [s.kg, s.cg].map(|c| 4 * u64::from(PLANES) * u64::from(c) * u64::from(tiles(images)))
+        };
+        let result_bytes = 4 * u64::from(PLANES) * u64::from(plane) * u64::from(config.splits);
         let bytes = |images: u32| {
-            let (p, passes) = (product(images), u64::from(s.n.div_ceil(images)));
-            let planes = [p.left_bytes(), p.right_bytes()].map(|b| b.next_multiple_of(align));
-            planes.iter().sum::<u64>() + passes * u64::from(config.splits) * p.result_bytes()
+            let planes = sides(images).map(|b| b.next_multiple_of(align));
+            planes.iter().sum::<u64>() + u64::from(s.n.div_ceil(images)) * result_bytes
         };
         let images = self.images(bytes, caps, policy)?;
-        let most = product(images);
-        let left = builder.reserve(most.left_bytes());
-        let right = builder.reserve(most.right_bytes());
-        let parts = s.n.div_ceil(images) * config.splits;
-        let sums = builder.reserve(u64::from(parts) * most.result_bytes());
+        let [left, right] = sides(images).map(|bytes| builder.reserve(bytes));
+        let passes = s.n.div_ceil(images);
+        let sums = builder.reserve(u64::from(passes) * result_bytes);
         for (at, (first, images)) in (0u64..).zip(self.passes(images)) {
-            let product = product(images);
-            let gradients =
-                Planes { channels: product.padded_rows, tiles: product.depth, channels_last: true };
+            let depth = tiles(images);
+            let gradients = Planes { channels: s.kg, tiles: depth, of_gradients: true };
             self.transform(builder, (self.y(), first, images), gradients, left);
-            let pixels = Planes { channels: s.cg, tiles: product.depth, channels_last: true };
+            let pixels = Planes { channels: s.cg, tiles: depth, of_gradients: false };
             self.transform(builder, (self.x(), first, images), pixels, right);
-            let size = u64::from(config.splits) * product.result_bytes();
-            let result = Region { offset: sums.offset + at * size, size };
-            multiply(builder, config, product, [read(left), read(right), write(result)], config.splits);
+            let product = nt::Product {
+                groups: PLANES,
+                rows: s.kg,
+                cols: s.cg,
+                depth,
+                apart: [depth; 2],
+                images: None,
+                longest: Some(LONGEST_SUM),
+            };
+            let result = Region { offset: sums.offset + at * result_bytes, size: result_bytes };
+            let (whole, parts) = match config.splits {
+                1 => (write(result), unused(result)),
+                _ => (unused(result), write(result)),
+            };
+            let buffers = [read(left), read(right), whole, parts];
+            product.launch(builder, config.variant, (config.splits, PLANES * plane), buffers, (4, 4));
         }
+        let parts = passes * config.splits;
         let variant = single_variant("winograd_weights", builder.dtype());
-        let plane = s.kg * s.cg;
         builder.launch::<winograd_weights::Kernel>(NewLaunch {
             variant,
             grid: [plane.div_ceil(variant.threads), 1, 1],
@@ -426,28 +426,26 @@ impl<'a> Work<'a> {
     }
 }
 
-/// How transformed tiles lie: `[point][channel][tile]` or `[point][tile][channel]`.
+/// Transformed tiles, `[point][channel][tile]`: of pixels, or of gradients of outputs for those of filters.
 #[derive(Clone, Copy)]
 struct Planes {
     channels: u32,
     tiles: u32,
-    channels_last: bool,
+    of_gradients: bool,
 }
 
-/// The 36 products, each a group of a pointwise convolution over one image of one row.
+/// The 36 products of forward and backward-data, each a group of a pointwise convolution over one image of one row.
 fn multiply(
     builder: &mut Builder<'_>,
     config: &Config,
     product: Product,
     [left, right, result]: [Buffer; 3],
-    splits: u32,
 ) {
     let [bm, bn, bk] = ["BM", "BN", "BK"].map(|d| config.define(d));
     let Product { rows, depth, columns, padded_rows } = product;
-    let slices = (depth / bk).div_ceil(splits);
-    let flags = if splits > 1 { FLAG_PARTIAL } else { FLAG_VEC };
+    let slices = depth / bk;
     let params = Gather {
-        flags: gather::flags(flags, splits),
+        flags: gather::flags(FLAG_VEC, 1),
         rows,
         cols: columns,
         pixels: columns,
@@ -472,18 +470,20 @@ fn multiply(
         slices,
         // Transformed numbers are larger than what comes out: their sums are kept short.
         chunk: chunk(slices, bk, true).min((LONGEST_SUM / bk).max(1)),
-        partial: PLANES * rows * columns,
+        partial: 0,
     };
-    let (dst, sums) = match splits {
-        1 => (result, unused(result.place)),
-        _ => (unused(result.place), result),
-    };
-    let bytes = product.left_bytes() + product.right_bytes() + u64::from(splits) * product.result_bytes();
+    let bytes = product.left_bytes() + product.right_bytes() + product.result_bytes();
     builder.launch::<igemm::Kernel>(NewLaunch {
         variant: config.variant,
-        grid: [columns.div_ceil(bn), rows.div_ceil(bm), PLANES * splits],
+        grid: [columns.div_ceil(bn), rows.div_ceil(bm), PLANES],
         params,
-        buffers: igemm::Buffers { src: right, wgt: left, dst, bias: unused(Role::W), part: sums },
+        buffers: igemm::Buffers {
+            src: right,
+            wgt: left,
+            dst: result,
+            bias: unused(Role::W),
+            part: unused(result.place),
+        },
         flops: 2 * u64::from(PLANES) * u64::from(rows) * u64::from(columns) * u64::from(depth),
         bytes,
         model: Model::Tiles { depth: u64::from(slices) * u64::from(bk) },

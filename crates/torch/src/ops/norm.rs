@@ -7,7 +7,8 @@ use crate::tensors::copies::contiguous;
 use crate::tensors::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{
-    BatchNorm, NormActivation, NormChain, View, batch_norm, batch_norm_backward, batch_norm_chain,
+    BatchNorm, NormActivation, NormChain, NormSum, View, batch_norm, batch_norm_backward, batch_norm_chain,
+    batch_norm_sum_backward,
 };
 use wave32_torch_logic::ScalarType;
 
@@ -25,12 +26,15 @@ pub const SCHEMAS: &[&str] = &[
      float momentum, float eps, int act, float? most) -> (Tensor, Tensor, Tensor)",
     "batch_norm_act_backward(Tensor grad, Tensor x, Tensor? weight, Tensor save, Tensor coefficients, float eps, int act, \
      float? most) -> (Tensor, Tensor)",
+    "batch_norm_sum_backward(Tensor grad, Tensor? also, Tensor x, Tensor y, Tensor? weight, Tensor save, float eps, float? most) \
+     -> (Tensor, Tensor, Tensor)",
 ];
 
 /// Kernels of those.
 pub const OWN: &[Registration] = crate::ops! {
     "batch_norm_act" => with_activation,
     "batch_norm_act_backward" => with_activation_backward,
+    "batch_norm_sum_backward" => sum_backward,
 };
 
 fn activation(act: i64, most: Option<f64>) -> Result<NormActivation, Error> {
@@ -105,6 +109,32 @@ fn with_activation_backward(
         batch_norm_backward(queue, &xv, &dyv, (&mean, &invstd), gamma.as_ref(), mode, kept, Some(&dxv), &to)
     })?;
     Ok((dx, grads))
+}
+
+/// Of `y = relu(norm(x) + added)` with one or two gradients of y: the gradient of x, that of what was added, and those of weight
+/// and bias in one tensor.
+#[allow(clippy::too_many_arguments)] // the schema's
+fn sum_backward(
+    grad: &Tensor,
+    also: Option<&Tensor>,
+    x: &Tensor,
+    y: &Tensor,
+    weight: Option<&Tensor>,
+    save: &Tensor,
+    eps: f64,
+    most: Option<f64>,
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    let (dx, gradient) = (Tensor::empty(&x.sizes(), x.dtype()?)?, Tensor::empty(&x.sizes(), x.dtype()?)?);
+    let grads = Tensor::empty(&[2 * channels_of(x)?], ScalarType::F32)?;
+    let (mean, invstd) = (view(&half_of(save, 0)?)?, view(&half_of(save, 1)?)?);
+    let (xv, dyv, yv, dxv, to) = (view(x)?, view(grad)?, view(y)?, view(&dx)?, view(&grads)?);
+    let (gamma, also, gv) = (weight.map(view).transpose()?, also.map(view).transpose()?, view(&gradient)?);
+    let sum = NormSum { also: also.as_ref(), y: &yv, activation: activation(0, most)?, gradient: &gv };
+    run(|queue| {
+        let statistics = (&mean, &invstd);
+        batch_norm_sum_backward(queue, &xv, &dyv, statistics, gamma.as_ref(), eps as f32, sum, &dxv, &to)
+    })?;
+    Ok((dx, gradient, grads))
 }
 
 /// A parameter or statistic as contiguous f32, kept alive by the tensor.

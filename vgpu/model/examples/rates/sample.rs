@@ -11,7 +11,7 @@ use wave32_solve::rates::Shape;
 use wave32_solve::{DeviceCaps, Launch, Model};
 
 /// Launches of each variant.
-const EACH: usize = 10;
+const EACH: usize = 24;
 /// Of every ninth problem from this one on, the launches of so many plans near the best are simulated too.
 const NEARBY: (usize, usize, usize) = (9, 4, 4);
 /// Plans further from the best one's price are not what the choice is about.
