@@ -21,7 +21,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
 from bench_torch_cuda import set_up_cuda, synchronize
-from bench_vs_cudnn import heading
+from bench_vs_cudnn import about, heading
 
 
 def train(rank, options, device, ranks, port, folder):
@@ -109,7 +109,8 @@ def main():
     for alone, both in zip(rows[::2], rows[1::2]):
         print(f"| {alone['device']} | {alone['ms']:.1f} | {both['ms']:.1f} | {alone['ms'] / both['ms']:.2f} |")
     if options.json:
-        options.json.write_text("".join(json.dumps(row | {"about": run}) + "\n" for row in rows), encoding="utf-8")
+        head = json.dumps(about("scripts/bench_distributed.py") | {"card": card}, indent=1)
+        options.json.write_text("\n".join([head, *map(json.dumps, rows)]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from bench_vs_cudnn import about
 from compatibility_page import page, read
 from measuring import set_up_cuda, synchronize, timed, without_dropout
-from models_table import smooth
+from models_table import smooth, smooth_functions
 
 
 def flat(value):
@@ -82,7 +82,8 @@ class Network:
         """Outputs, and all gradients of a training pass of the smoothed network as a row of numbers."""
         outputs = [output.detach().cpu() for output in self.forward()]
         model = smooth(copy.deepcopy(self.model)).train()
-        self.backward(model)
+        with smooth_functions():
+            self.backward(model)
         return outputs, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).cpu()
 
     def step(self):
@@ -258,7 +259,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True, help="the log; rows are added, and networks that have theirs are left out")
     parser.add_argument("--cuda", action="store_true", help="PyTorch's CUDA device is the judge, and is timed")
     parser.add_argument("--small", action="store_true", help="small pictures and batches, for a software driver")
-    parser.add_argument("--seconds", type=float, default=0.1, help="of timing, each; 0: take no times")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of timing, each; 0: take no times")
     parser.add_argument("--deadline", type=float, default=150, help="seconds that a network may take on one device")
     parser.add_argument("--group", type=int, default=22, help="networks that share a child process")
     parser.add_argument("--names", help="these, separated by commas")

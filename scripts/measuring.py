@@ -38,6 +38,8 @@ def without_dropout(model):
     for module in model.modules():
         if isinstance(module, torch.nn.modules.dropout._DropoutNd) or type(module).__name__ == "StochasticDepth":
             module.p = 0.0
+        if isinstance(getattr(module, "drop_rate", None), float):  # timm's networks call the function with it
+            module.drop_rate = 0.0
         if type(module).__name__ == "DropPath":
             module.drop_prob = 0.0
         if type(module).__name__ == "LabelEmbedding":  # diffusers' forgets labels in training

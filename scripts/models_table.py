@@ -13,6 +13,7 @@ disagrees with itself in f64 by 10 % and more).
 """
 
 import argparse
+import contextlib
 import copy
 import json
 import os
@@ -97,6 +98,23 @@ def smooth(model):
             if isinstance(child, nn.MaxPool2d):
                 setattr(module, name, nn.AvgPool2d(child.kernel_size, child.stride, child.padding, child.ceil_mode))
     return model
+
+
+@contextlib.contextmanager
+def smooth_functions():
+    """The same for networks that call functions instead of having modules."""
+    silu = lambda x, inplace=False: F.silu(x)  # noqa: E731
+    names = ("relu", "relu6", "hardswish")
+    kept = {name: getattr(F, name) for name in names}, torch.relu
+    for name in names:
+        setattr(F, name, silu)
+    torch.relu = silu
+    try:
+        yield
+    finally:
+        for name in names:
+            setattr(F, name, kept[0][name])
+        torch.relu = kept[1]
 
 
 def tensors(output):
