@@ -175,7 +175,7 @@ class Compatibility(unittest.TestCase):
 
     def test_the_page_is_made_from_its_log(self):
         page = (DOCS / "compatibility.md").read_text()
-        [log] = re.findall(r"\[log\]\(logs/([\w.]+)\)", page)
+        log = re.findall(r"\[log\]\(logs/([\w.]+)\)", page)[0]
         made = compatibility_page.page(*compatibility_page.read(DOCS / "logs" / log), log)
         self.assertEqual(page, made, f"run: python3 scripts/compatibility.py --out docs/logs/{log} --page docs/compatibility.md")
 
