@@ -151,6 +151,18 @@ def collectives(rank, port, ranks, seed, shared):
             whole = parts[rank].reshape(ranks * shape[0], *shape[1:]).to("wave")
             dist.reduce_scatter_tensor(found, whole)
             close(found, parts[:, rank].to(torch.float64).sum(0), f"{what}, reduce_scatter_tensor")
+    # The average of parts, and what has another length on every rank, nothing on one.
+    parts = torch.stack([inputs(5000 + r, (6,), torch.float32) for r in range(ranks)])
+    found = torch.full((6,), 99.0, device="wave")
+    dist.reduce_scatter(found, [part.to("wave") for part in parts[rank]][:1] * ranks, dist.ReduceOp.AVG)
+    close(found, parts[:, 0].to(torch.float64).mean(0), f"seed {seed}, averages of parts")
+    if shared:
+        uneven = [torch.full((3 * r,), 99.0, device="wave") for r in range(ranks)]
+        dist.all_gather(uneven, torch.arange(3.0 * rank, device="wave"))
+        assert [t.tolist() for t in uneven] == [torch.arange(3.0 * r).tolist() for r in range(ranks)]
+        found = torch.full((3 * rank,), 99.0, device="wave")
+        dist.reduce_scatter(found, [torch.full((3 * r,), float(r + rank), device="wave") for r in range(ranks)])
+        assert found.tolist() == [float(sum(rank + r for r in range(ranks)))] * 3 * rank
     # Numbers of the CPU in the same group, in the order of the calls.
     number = torch.tensor([rank])
     dist.all_reduce(number)

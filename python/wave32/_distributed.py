@@ -324,9 +324,10 @@ class WaveGroup(dist.ProcessGroup):
 
     # Through shared memory.
 
-    def _messages(self, flat, to):
-        """One region of each other rank's tensor like `flat`: into the tensor that `to` gives for a rank."""
-        return [(rank, self._region(to(rank))) for rank in range(self.size()) if rank != self.rank()]
+    def _messages(self, to):
+        """Each other rank's tensor: into the one that `to` has for it."""
+        others = [rank for rank in range(self.size()) if rank != self.rank()]
+        return [(rank, self._region(to[rank])) for rank in others if to[rank].numel()]
 
     def _combine(self, reduction, own, others, out):
         """Writes what all ranks' tensors combine to, in the order of the ranks."""
@@ -348,8 +349,8 @@ class WaveGroup(dist.ProcessGroup):
             options = opts or c10d.AllreduceOptions()
             if reduction != dist.ReduceOp.AVG:
                 return self._staged("allreduce", tensors, None, options)
-            # Gloo has sums alone.
-            options.reduceOp = dist.ReduceOp.SUM
+            # Gloo has no averages.
+            options = c10d.AllreduceOptions()
             self._staged("allreduce", tensors, None, options)
             return self._add(_Operation(tensors, lambda: [tensor.div_(self.size()) for tensor in tensors]))
         work = None
@@ -365,7 +366,7 @@ class WaveGroup(dist.ProcessGroup):
                     if last is not None:
                         last.copy_(flat.view(last.shape))
 
-                receive = self._messages(part, others.__getitem__)
+                receive = self._messages(others)
                 work = self._add(_Operation(tensors, finish, [self._region(part)], receive))
         return work or self._add(_Operation(tensors))
 
@@ -380,28 +381,29 @@ class WaveGroup(dist.ProcessGroup):
         opts = opts or c10d.BroadcastOptions()
         if not self._is_shared(tensors):
             return self._staged("broadcast", tensors, None, opts)
+        work = None
         for tensor in tensors:
             flat = _flat(tensor)
             if not flat.numel():
                 continue
             if opts.rootRank == self.rank():
-                self._add(_Operation(tensors, send=[self._region(flat)], hold=flat))
+                work = self._add(_Operation(tensors, send=[self._region(flat)], hold=flat))
                 continue
 
             def finish(tensor=tensor, flat=flat):
                 if flat.data_ptr() != tensor.data_ptr():
                     tensor.copy_(flat.view(tensor.shape))
 
-            self._add(_Operation(tensors, finish, (), [(opts.rootRank, self._region(flat))]))
-        return self._add(_Operation(tensors))
+            work = self._add(_Operation(tensors, finish, (), [(opts.rootRank, self._region(flat))]))
+        return work or self._add(_Operation(tensors))
 
     def allgather(self, outputs, inputs, opts=None):
         if not self._is_shared(inputs):
             return self._staged("allgather", outputs, inputs, opts or c10d.AllgatherOptions())
+        work = None
         for places, tensor in zip(outputs, inputs):
+            # Of one rank it may be empty.
             flat = _flat(tensor)
-            if not flat.numel():
-                continue
             flats = {rank: _flat(place) for rank, place in enumerate(places)}
 
             def finish(places=places, flats=flats, tensor=tensor):
@@ -411,14 +413,13 @@ class WaveGroup(dist.ProcessGroup):
                     elif flats[rank].data_ptr() != place.data_ptr():
                         place.copy_(flats[rank].view(place.shape))
 
-            receive = self._messages(flat, flats.__getitem__)
-            self._add(_Operation([*places], finish, [self._region(flat)], receive))
-        return self._add(_Operation([t for places in outputs for t in places]))
+            send = [self._region(flat)] if flat.numel() else []
+            work = self._add(_Operation([*places], finish, send, self._messages(flats), hold=flat))
+        return work or self._add(_Operation([]))
 
     def _allgather_base(self, output, input, opts=None):
         parts = list(output.view(self.size(), *input.shape).unbind(0))
-        self.allgather([parts], [input])
-        return self._add(_Operation([output]))
+        return self.allgather([parts], [input], opts)
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         for output, input in zip(outputs, inputs):
@@ -426,42 +427,48 @@ class WaveGroup(dist.ProcessGroup):
         return self._add(_Operation(outputs))
 
     def reduce_scatter(self, outputs, inputs, opts=None):
-        reduction = _reduction(opts)
+        reduction, work = _reduction(opts), None
         for output, parts in zip(outputs, inputs):
             if not self._is_shared([output, *parts], reduction):
-                self._reduce_scatter_by_reduce(output, parts, opts)
+                work = self._reduce_scatter_by_reduce(output, parts, opts)
                 continue
+            # Of one rank they may be empty.
             flats = [_flat(part) for part in parts]
-            if not output.numel():
-                continue
             own = flats[self.rank()]
             others = {r: torch.empty_like(own) for r in range(self.size()) if r != self.rank()}
             # Each rank sends what is for the others, and takes of each what is for it.
-            send = [self._region(flat) for rank, flat in enumerate(flats) if rank != self.rank()]
+            send = [self._region(flat) for rank, flat in enumerate(flats) if rank != self.rank() and flat.numel()]
             receive = []
             for rank in others:
                 for to in (r for r in range(self.size()) if r != rank):
                     bytes = flats[to].numel() * flats[to].element_size()
-                    receive.append((rank, self._region(others[rank]) if to == self.rank() else bytes))
+                    receive.append((rank, self._region(others[rank]) if to == self.rank() and bytes else bytes))
 
             def finish(output=output, own=own, others=others, flats=flats):
                 self._combine(reduction, own, others, total := torch.empty_like(own))
                 output.copy_(total.view(output.shape))
 
-            self._add(_Operation([output], finish, send, receive))
-        return self._add(_Operation(outputs))
+            work = self._add(_Operation([output], finish, send, receive))
+        return work or self._add(_Operation(outputs))
 
     def _reduce_scatter_by_reduce(self, output, parts, opts):
         """What gloo has no operation for: each rank's part is reduced there."""
-        for rank, part in enumerate(parts):
+        reduction = _reduction(opts)
+        # A reduction changes its tensor.
+        wholes = [part.clone() for part in parts]
+        for rank, whole in enumerate(wholes):
             options = c10d.ReduceOptions()
             options.rootRank = rank
-            options.reduceOp = dist.ReduceOp.SUM if opts is None else opts.reduceOp
-            # A reduction changes its tensor.
-            whole = part.clone()
+            if reduction not in (None, dist.ReduceOp.AVG):
+                options.reduceOp = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
             self._staged("reduce", [whole], None, options)
-            if rank == self.rank():
-                self._add(_Operation([output], partial(output.copy_, whole.view(output.shape))))
+
+        def finish():
+            output.copy_(wholes[self.rank()].view(output.shape))
+            if reduction == dist.ReduceOp.AVG:
+                output.div_(self.size())
+
+        return self._add(_Operation([output], finish))
 
     def _reduce_scatter_base(self, output, input, opts=None):
         return self.reduce_scatter([output], [list(input.view(self.size(), *output.shape).unbind(0))], opts)

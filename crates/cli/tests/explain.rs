@@ -40,18 +40,16 @@ fn code_of_both_compilers_is_modelled() {
         eprintln!("skipped: no virtual card (`make vgpu`)");
         return;
     };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wave32"));
-    command.env("WAVE32_VGPU", launcher);
-    // All three passes; backward by data has several launches.
-    let line = LINE.replace("-F 1", "-F 0");
-    // A route may choose a plan of its own, but of this solver both choose the same one.
-    command.args(["explain", &line, "--model", "--card", "rx5700xt", "--solver", "igemm", "--json"]);
-    let output = command.output().expect("wave32 runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let passes = value.as_array().expect("a list");
-    assert_eq!(passes.len(), 3);
-    for pass in passes {
+    // All three passes, each with a plan that is named: a route would choose one of its own.
+    for (pass, config) in [("-F 1", "g64x64/9"), ("-F 2", "g64x64/9"), ("-F 4", "g64x32/8")] {
+        let line = LINE.replace("-F 1", pass);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wave32"));
+        command.env("WAVE32_VGPU", &launcher).env("WAVE32_CONFIG", config);
+        command.args(["explain", &line, "--model", "--card", "rx5700xt", "--solver", "igemm", "--json"]);
+        let output = command.output().expect("wave32 runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let [pass] = value.as_array().expect("a list").as_slice() else { panic!("{value:#}") };
         let [llvm, aco] = ["llvm", "aco"].map(|compiler| &pass["modelled"][compiler]);
         let kernels = |time: &serde_json::Value| {
             let launches = time["launches"].as_array().unwrap_or_else(|| panic!("{pass:#}"));
