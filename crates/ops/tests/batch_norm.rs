@@ -167,6 +167,9 @@ fn what_follows_is_in_the_same_pass() {
         ([3, 4, 5, 3], ElementType::F16, NormActivation::Silu, false),
         ([3, 4, 5, 3], ElementType::BF16, relu(None), false),
         ([3, 4, 8, 8], ElementType::BF16, relu(Some(6.0)), false),
+        ([3, 4, 5, 3], ElementType::F16, relu(None), true),
+        ([3, 4, 5, 3], ElementType::BF16, relu(None), true),
+        ([3, 4, 8, 8], ElementType::BF16, relu(None), true),
     ] {
         let what = format!("{sizes:?} {dtype:?} {activation:?} adds {adds}, seed {seed}");
         let tolerance: f64 = if dtype == ElementType::F32 { 1e-5 } else { 2e-2 };
