@@ -60,7 +60,7 @@ oracle:
 python: setup
 	cargo build $(EVERYTHING)
 	cp --remove-destination $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
-	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis diffusers transformers)" && PYTHONPATH=python \
+	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis diffusers transformers accelerate)" && PYTHONPATH=python \
 		WAVE32_VGPU=$(wildcard $(VGPU)/wave32-vgpu) WAVE32_RADV_ICD=$(RADV) "$$python" -m pytest -q python/tests
 
 # PyTorch's own device-generic tests, from a checkout of the installed version: docs/pytorch_tests.md. RESUME=1 goes on.

@@ -30,7 +30,7 @@ def main():
     parser.add_argument("--groups", choices=("block_level", "leaf_level"), default="block_level", help="what moves at once")
     parser.add_argument("--resident", action="store_true", help="all weights on the device, no offload")
     options = parsed(parser, size=128, steps=2)
-    require("diffusers")
+    require("diffusers", "accelerate")
     from diffusers import UNet2DConditionModel
     from diffusers.hooks import apply_group_offloading
 

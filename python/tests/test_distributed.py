@@ -224,8 +224,8 @@ def goes_wrong(rank, port, way, folder):
     "way, said, within",
     [
         ("dies", "has ended", 2),
-        ("stops", "did not come to an operation within", 6),
-        ("stays away", "did not come to an operation within", 6),
+        ("stops", "it hangs", 6),
+        ("stays away", "it hangs", 6),
         ("differs", "different collectives", 6),
     ],
 )
