@@ -33,7 +33,10 @@ TEXT = {
     "vocab_size": 49408, "bos_token_id": 49406, "eos_token_id": 49407,
 }  # fmt: skip
 SMALL_TEXT = {**TEXT, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
-SCHEDULE = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1}
+SCHEDULE = {
+    "beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "clip_sample": False, "set_alpha_to_one": False,
+    "steps_offset": 1,
+}  # fmt: skip
 
 
 def random_pipeline(small):

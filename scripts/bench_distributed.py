@@ -19,9 +19,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-import torch.nn.functional as F
-from bench_torch_cuda import set_up_cuda, synchronize
+from bench_torch_cuda import trainer
 from bench_vs_cudnn import about, heading
+from measuring import set_up_cuda, synchronize
 
 
 def train(rank, options, device, ranks, port, folder):
@@ -41,13 +41,7 @@ def train(rank, options, device, ranks, port, folder):
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         dist.init_process_group("nccl" if device == "cuda" else "wave", rank=rank, world_size=ranks)
         model = torch.nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-    def step():
-        optimizer.zero_grad()
-        F.cross_entropy(model(image), label).backward()
-        optimizer.step()
-
+    step = trainer(model, image, label)
     for _ in range(5):
         step()
     runs = []

@@ -9,12 +9,6 @@ LIMITS = {"forward": 1e-4, "gradients": 1e-3}
 TIMES = ("forward", "training")
 # Shorter timing of a network says nothing about speed.
 LEAST_SECONDS = 0.5
-NOTE = """
-In this run, functions that networks call themselves (`F.relu`, dropout by `drop_rate`) were not replaced. That is why the gradients of
-densenet121, ghostnet_100 and dpt differ. With them replaced, as the script does since, a run on a software driver at small sizes gives
-1.4e-05, 9.4e-06 and 7.3e-06 (the CPU in f32: 9.2e-06, 8.4e-06, 3.8e-06; [log](logs/compatibility_functions.jsonl)). The gradients of
-efficientvit_b0 and inception_v3 are ill-conditioned: the judge's own are as wrong.
-"""
 
 
 def read(log):
@@ -108,7 +102,7 @@ def page(head, rows, log):
         "published ones with fewer layers and channels.", "",
         f"- command: `{head['command']}`", f"- date: {head['date']}", f"- machine: {head['machine']}",
         f"- commit: {head['commit']} ([log](logs/{log}))", "",
-        *summary(found, head.get("networks", 0)), *NOTE.strip().splitlines(), "",
+        *summary(found, head.get("networks", 0)), *(["\n".join(head["note"]), ""] if "note" in head else []),
         f"- **Right**: the error is at most {LIMITS['forward']:g} of the outputs' length, {LIMITS['gradients']:g} of the gradients', or four times that of",
         f"  {judge} in f32. Errors are distances to the same network in f64, relative, in the Euclidean norm: of the worst output of a",
         "  forward pass, and of all gradients of one training pass. For gradients, ReLUs are replaced by SiLUs and max pools by average pools:",

@@ -204,14 +204,14 @@ def goes_wrong(rank, port, way, folder):
     if rank == 1 and way == "stays away":
         time.sleep(60)
     start = time.monotonic()
-    # Where all have come to the call, whoever reads the result is told.
+    # If every rank has called the operation, the error is raised when the result is read.
     with pytest.raises(RuntimeError) as raised:
         other = torch.ones(7, device="wave") if way == "differs" and rank == 1 else tensor
         dist.all_reduce(other)
         other.sum().item()
     with open(os.path.join(folder, f"{rank}.txt"), "w") as file:
         file.write(f"{time.monotonic() - start:.2f} {raised.value}")
-    # Later operations fail at once, and the device itself is well.
+    # Later operations of the group fail at once. The device can still be used.
     start = time.monotonic()
     with pytest.raises(dist.DistBackendError, match="earlier operation"):
         dist.all_reduce(tensor)

@@ -10,7 +10,6 @@ the operation is done; `wait()` of what they return waits.
 """
 
 import collections
-import os
 import queue
 import threading
 import weakref
@@ -22,6 +21,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from . import _native
+from ._variables import variable
 
 # Tensors are taken apart into parts of at most so many bytes, so that the memory for the other ranks' is bounded.
 PART = 32 << 20
@@ -55,6 +55,17 @@ def _host(tensor):
 def _flat(tensor):
     """The elements of a tensor in a row: a view of it where it lies so, or else a copy."""
     return tensor.view(-1) if tensor.is_contiguous() else tensor.contiguous().view(-1)
+
+
+def _put_back(flat, tensor):
+    """Writes what `_flat` made of a tensor into it, where that was a copy."""
+    if flat.data_ptr() != tensor.data_ptr():
+        tensor.copy_(flat.view(tensor.shape))
+
+
+def _put_all(hosts, tensors):
+    for host, tensor in zip(hosts, tensors):
+        tensor.copy_(host)
 
 
 def _parts(flat):
@@ -100,7 +111,6 @@ class _Operation:
         self.hold = hold
         self.sent = threading.Event()
         self.number = 0
-        self.error = None
         self.is_finished = False
 
 
@@ -270,7 +280,7 @@ class WaveGroup(dist.ProcessGroup):
         ranks = range(self.size())
         own, why = None, b""
         try:
-            if os.environ.get("WAVE32_SHARED_MEMORY") == "0":
+            if variable("WAVE32_SHARED_MEMORY") == "0":
                 raise RuntimeError("WAVE32_SHARED_MEMORY=0")
             own = _native.Peers()
             self._store.set(f"address{self.rank()}", own.address)
@@ -324,10 +334,13 @@ class WaveGroup(dist.ProcessGroup):
 
     # Through shared memory.
 
+    def _others_like(self, own):
+        """Memory for each other rank's tensor, by rank."""
+        return {rank: torch.empty_like(own) for rank in range(self.size()) if rank != self.rank()}
+
     def _messages(self, to):
         """Each other rank's tensor: into the one that `to` has for it."""
-        others = [rank for rank in range(self.size()) if rank != self.rank()]
-        return [(rank, self._region(to[rank])) for rank in others if to[rank].numel()]
+        return [(rank, self._region(into)) for rank, into in to.items() if rank != self.rank() and into.numel()]
 
     def _combine(self, reduction, own, others, out):
         """Writes what all ranks' tensors combine to, in the order of the ranks."""
@@ -358,13 +371,12 @@ class WaveGroup(dist.ProcessGroup):
             flat = _flat(tensor)
             parts = _parts(flat)
             for number, part in enumerate(parts):
-                others = {r: torch.empty_like(part) for r in range(self.size()) if r != self.rank()}
-                last = tensor if number == len(parts) - 1 and flat.data_ptr() != tensor.data_ptr() else None
+                others, is_last = self._others_like(part), number == len(parts) - 1
 
-                def finish(part=part, others=others, flat=flat, last=last):
+                def finish(part=part, others=others, flat=flat, tensor=tensor, is_last=is_last):
                     self._combine(reduction, part, others, part)
-                    if last is not None:
-                        last.copy_(flat.view(last.shape))
+                    if is_last:
+                        _put_back(flat, tensor)
 
                 receive = self._messages(others)
                 work = self._add(_Operation(tensors, finish, [self._region(part)], receive))
@@ -390,10 +402,7 @@ class WaveGroup(dist.ProcessGroup):
                 work = self._add(_Operation(tensors, send=[self._region(flat)], hold=flat))
                 continue
 
-            def finish(tensor=tensor, flat=flat):
-                if flat.data_ptr() != tensor.data_ptr():
-                    tensor.copy_(flat.view(tensor.shape))
-
+            finish = partial(_put_back, flat, tensor)
             work = self._add(_Operation(tensors, finish, (), [(opts.rootRank, self._region(flat))]))
         return work or self._add(_Operation(tensors))
 
@@ -410,8 +419,8 @@ class WaveGroup(dist.ProcessGroup):
                 for rank, place in enumerate(places):
                     if rank == self.rank():
                         place.copy_(tensor)
-                    elif flats[rank].data_ptr() != place.data_ptr():
-                        place.copy_(flats[rank].view(place.shape))
+                    else:
+                        _put_back(flats[rank], place)
 
             send = [self._region(flat)] if flat.numel() else []
             work = self._add(_Operation([*places], finish, send, self._messages(flats), hold=flat))
@@ -435,7 +444,7 @@ class WaveGroup(dist.ProcessGroup):
             # Of one rank they may be empty.
             flats = [_flat(part) for part in parts]
             own = flats[self.rank()]
-            others = {r: torch.empty_like(own) for r in range(self.size()) if r != self.rank()}
+            others = self._others_like(own)
             # Each rank sends what is for the others, and takes of each what is for it.
             send = [self._region(flat) for rank, flat in enumerate(flats) if rank != self.rank() and flat.numel()]
             receive = []
@@ -529,8 +538,7 @@ class WaveGroup(dist.ProcessGroup):
 
         def run():
             received.wait()
-            for host, tensor in zip(hosts, tensors):
-                tensor.copy_(host)
+            _put_all(hosts, tensors)
 
         return self._aside(tensors, run)
 
@@ -538,8 +546,7 @@ class WaveGroup(dist.ProcessGroup):
         hosts = [torch.empty(t.shape, dtype=t.dtype) for t in tensors]
         received = self._gloo.recv_anysource(hosts, tag)
         received.wait()
-        for host, tensor in zip(hosts, tensors):
-            tensor.copy_(host)
+        _put_all(hosts, tensors)
         # It says from whom.
         return received
 

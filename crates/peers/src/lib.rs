@@ -136,7 +136,6 @@ impl Memory {
 pub struct Start {
     memory: Memory,
     file: OwnedFd,
-    token: u64,
 }
 
 impl Start {
@@ -158,14 +157,14 @@ impl Start {
         let mut token = [0; 8];
         rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
             .map_err(|source| Error::System { bytes: BYTES, source: source.into() })?;
-        let token = u64::from_le_bytes(token);
-        memory.header().token.store(token, Ordering::Release);
-        Ok(Self { memory, file, token })
+        memory.header().token.store(u64::from_le_bytes(token), Ordering::Release);
+        Ok(Self { memory, file })
     }
 
     /// What the other ranks open it by.
     pub fn address(&self) -> String {
-        format!("{}:{}:{}", self.memory.process, self.file.as_raw_fd(), self.token)
+        let token = self.memory.header().token.load(Ordering::Acquire);
+        format!("{}:{}:{token}", self.memory.process, self.file.as_raw_fd())
     }
 
     /// Opens the memory of all ranks, whose addresses these are, this one's at `rank`. Every rank keeps its `Start` until
@@ -228,11 +227,6 @@ impl Ring {
     /// This process' rank.
     pub fn rank(&self) -> usize {
         self.rank
-    }
-
-    /// How many ranks there are.
-    pub fn ranks(&self) -> usize {
-        self.ranks.len()
     }
 
     /// Publishes the next piece, of [`PIECE`] bytes at most.

@@ -13,7 +13,7 @@ fn rings(ranks: usize) -> Vec<Ring> {
     starts.iter().enumerate().map(|(rank, start)| start.join(rank, &addresses).unwrap()).collect()
 }
 
-/// The bytes of a rank's piece of that number: the same for whoever asks.
+/// The piece of that number that a rank sends, made from the seed: sender and receiver compute the same bytes.
 fn piece(seed: u64, rank: usize, number: usize) -> Vec<u8> {
     let mut random = StdRng::seed_from_u64(seed ^ ((rank as u64) << 40) ^ number as u64);
     let length = match random.random_range(0..4) {

@@ -42,13 +42,6 @@ pub struct Region {
     pub(crate) owner: u64,
 }
 
-impl Region {
-    /// Its bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
 /// A direction of copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {

@@ -31,7 +31,7 @@ pub enum Message {
 
 /// The rings of all ranks of a group, and the copies between them and the device.
 ///
-/// Operations have numbers, which rise; each is sent (or `sent_nothing`) and received by every rank.
+/// Operations have numbers, which rise; every rank calls `send` and `receive` for each, with nothing where it has nothing.
 #[pyclass(frozen)]
 pub struct Peers {
     start: Mutex<Option<Start>>,
