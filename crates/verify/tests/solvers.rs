@@ -179,8 +179,10 @@ fn shapes() -> Vec<ConvSpec> {
         ConvSpec { n: 3, c: 64, k: 96, h: 8, w: 6, r: 1, s: 1, pad: [0, 0], ..base.clone() },
         // a single pixel
         ConvSpec { n: 1, c: 1, h: 1, w: 1, k: 1, r: 1, s: 1, pad: [0, 0], ..base.clone() },
-        // transposed, with output padding
-        ConvSpec { transposed: true, stride: [2, 2], output_pad: [1, 0], c: 24, k: 8, ..base },
+        // transposed, with output padding; with outputs that are their bias alone
+        ConvSpec { transposed: true, stride: [2, 2], output_pad: [1, 0], c: 24, k: 8, ..base.clone() },
+        ConvSpec { transposed: true, stride: [3, 2], r: 1, s: 1, pad: [0, 1], c: 24, k: 8, ..base.clone() },
+        ConvSpec { transposed: true, stride: [2, 2], r: 1, s: 1, pad: [0, 0], h: 8, w: 6, ..base },
     ]
 }
 

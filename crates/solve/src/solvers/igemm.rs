@@ -191,10 +191,11 @@ fn emit(
     let role = if spec.direction == Direction::Forward { Role::Y } else { Role::X };
     let source = if spec.direction == Direction::Forward { Role::X } else { Role::Y };
     let out = problem.output_elements();
-    // What no tap reaches is 0: partial results of it are summed like others, results are filled in.
-    let is_whole = config.splits == 1;
-    let unreached = if is_whole && role == Role::X { gather::unreached(shape, gathers) } else { Vec::new() };
-    let gathers: Vec<&Gather> = gathers.iter().filter(|g| g.depth() > 0 || !is_whole).collect();
+    // What no tap reaches is 0 and is filled in. Partial results of it are summed like others; with the bias of a transposed
+    // convolution it is computed like others.
+    let fills = config.splits == 1 && role == Role::X && !spec.epilogue.bias;
+    let unreached = if fills { gather::unreached(shape, gathers) } else { Vec::new() };
+    let gathers: Vec<&Gather> = gathers.iter().filter(|g| g.depth() > 0 || !fills).collect();
     let mut packed = Vec::new();
     if mode != Mode::Generic {
         for g in &gathers {
