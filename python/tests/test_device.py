@@ -59,6 +59,28 @@ def test_memory_is_accounted():
     assert torch.wave.memory_reserved() < 4 << 20 or before > 0
 
 
+def test_what_programs_read_of_the_memory():
+    # ComfyUI's way to what a model may take.
+    stats = torch.wave.memory_stats()
+    x = torch.ones(64 << 20, device="wave", dtype=torch.uint8)
+    now = torch.wave.memory_stats()
+    for name in ("allocated_bytes", "active_bytes", "requested_bytes"):
+        assert now[f"{name}.all.current"] >= stats[f"{name}.all.current"] + x.nbytes
+        assert now[f"{name}.all.peak"] >= now[f"{name}.all.current"]
+    assert now["reserved_bytes.all.current"] - now["active_bytes.all.current"] == now["inactive_split_bytes.all.current"] >= 0
+    free, total = torch.wave.mem_get_info()
+    assert 0 < free <= total
+    try:
+        torch.wave.set_memory_cap(torch.wave.memory_reserved() + (1 << 20))
+        assert torch.wave.mem_get_info() == (1 << 20, total), "within the cap"
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(64 << 20, device="wave", dtype=torch.uint8)
+    finally:
+        torch.wave.set_memory_cap(None)
+    after = torch.wave.memory_stats()
+    assert after["num_ooms"] == now["num_ooms"] + 1 and after["num_alloc_retries"] > now["num_alloc_retries"]
+
+
 def test_calls_leak_nothing():
     w = torch.randn(8, 8, device="wave")
 

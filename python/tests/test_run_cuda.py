@@ -165,6 +165,11 @@ def test_questions_about_cuda(run_lines):
         free, total = c.mem_get_info()
         assert 0 < free <= total and "memory_allocated" in c.memory_summary()
         assert c.memory_stats()["allocated_bytes.all.current"] >= 4096
+        # As ComfyUI pins a model's weights.
+        host, runtime = torch.ones(16), c.cudart()
+        assert runtime.cudaHostRegister(host.data_ptr(), host.nbytes, 1) == 0 == runtime.cudaHostUnregister(host.data_ptr())
+        c.check_error(runtime.cudaProfilerStart()); c.check_error(runtime.cudaProfilerStop())
+        assert 0 < runtime.cudaMemGetInfo(0)[0] <= total and runtime.cudaGetErrorString(0) == "no error"
         c.reset_peak_memory_stats()
         c.manual_seed(3); a = torch.rand(4, device="cuda"); c.manual_seed_all(3)
         assert torch.equal(a, torch.rand(4, device="cuda"))

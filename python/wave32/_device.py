@@ -166,22 +166,28 @@ def max_memory_reserved(device: Any = None) -> int:
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """The figures above, under the names of `torch.cuda.memory_stats`."""
+    """The figures above, under the names of `torch.cuda.memory_stats`; what is not counted here has no name."""
     _index(device)
-    allocated, most, reserved, most_reserved, blocks = _native.heap()
-    return {
-        "allocated_bytes.all.current": allocated,
-        "allocated_bytes.all.peak": most,
+    allocated, most, reserved, most_reserved, blocks, retries, refusals = _native.heap()
+    stats = {
+        "allocation.all.current": blocks,
+        "active.all.current": blocks,
         "reserved_bytes.all.current": reserved,
         "reserved_bytes.all.peak": most_reserved,
-        "active.all.current": blocks,
+        "inactive_split_bytes.all.current": reserved - allocated,
+        "num_alloc_retries": retries,
+        "num_ooms": refusals,
     }
+    # A tensor's memory is its own from the call that makes it until the call that frees it.
+    for name in ("allocated_bytes", "active_bytes", "requested_bytes"):
+        stats |= {f"{name}.all.current": allocated, f"{name}.all.peak": most}
+    return stats
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """(free, total) bytes, free being what this process' heap does not hold."""
+    """(free, total) bytes: what the heap can still take from the driver, within the cap; what the card has."""
     total = get_device_properties(device).total_memory
-    return max(total - _native.heap()[2], 0), total
+    return min(_native.memory_left(), total), total
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:

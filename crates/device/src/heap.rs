@@ -33,6 +33,10 @@ pub struct HeapStats {
     pub max_reserved: u64,
     /// Blocks in use.
     pub blocks: u64,
+    /// Requests that found no room before what was cached had gone back to the driver.
+    pub retries: u64,
+    /// Requests of those that found no room then either.
+    pub refusals: u64,
 }
 
 /// A device buffer that blocks are cut from.
@@ -111,6 +115,16 @@ impl<T: Copy> Heap<T> {
     /// Blocks, used and free.
     pub fn blocks(&self) -> usize {
         self.blocks.len()
+    }
+
+    /// Counts a request that found no room at first.
+    pub fn count_retry(&mut self) {
+        self.stats.retries += 1;
+    }
+
+    /// Counts a request that found no room.
+    pub fn count_refusal(&mut self) {
+        self.stats.refusals += 1;
     }
 
     /// Forgets past peaks.

@@ -336,8 +336,9 @@ impl Queue for HipQueue {
         let _current = self.gpu.enter()?;
         match self.grow(bytes) {
             Err(DeviceError::OutOfMemory { .. }) => {
+                self.heap.count_retry();
                 self.release_unused()?;
-                self.grow(bytes)?;
+                self.grow(bytes).inspect_err(|_| self.heap.count_refusal())?;
             }
             other => other?,
         }

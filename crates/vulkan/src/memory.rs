@@ -59,6 +59,13 @@ impl Memory {
         self.cap = cap;
     }
 
+    /// Bytes that buffers made from now on can have: what the driver says is left, within the cap.
+    pub(crate) fn left(&self, gpu: &Gpu) -> u64 {
+        let of_driver =
+            available(gpu).unwrap_or_else(|| gpu.adapter.limits.heap_bytes.saturating_sub(self.in_use));
+        self.cap.map_or(of_driver, |cap| of_driver.min(cap.saturating_sub(self.in_use)))
+    }
+
     /// A buffer for kernels and copies.
     pub(crate) fn alloc(&mut self, gpu: &mut Gpu, bytes: u64) -> Result<BufferId, DeviceError> {
         if bytes == 0 {

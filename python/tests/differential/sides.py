@@ -149,7 +149,7 @@ class Perturbed(TorchDispatchMode):
     def off(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.dtype not in (torch.float64, torch.complex128):
             return value
-        signs = torch.randint(0, 2, value.shape, generator=self.generator) * 2 - 1
+        signs = torch.randint(0, 2, value.shape, generator=self.generator).double() * 2 - 1
         return torch.empty_like(value).copy_(value * (1 + self.by * signs))
 
 

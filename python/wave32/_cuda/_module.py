@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from wave32 import _device
+from wave32._cuda import _runtime
 from wave32._cuda._devices import ordinals, translate
 
 # Names that mean the same in both.
@@ -28,7 +29,7 @@ memory_reserved memory_stats reset_peak_memory_stats synchronize
 # What CUDA has and the device has not: a named refusal.
 REFUSED = """
 ExternalStream MemPool caching_allocator_alloc caching_allocator_delete change_current_allocator
-current_blas_handle cudart get_stream_from_external use_mem_pool
+current_blas_handle get_stream_from_external use_mem_pool
 clock_rate device_memory_used memory_snapshot memory_usage power_draw temperature utilization _record_memory_history
 _dump_snapshot _snapshot
 """.split()
@@ -119,6 +120,7 @@ def _own() -> dict[str, Any]:
         "_lazy_call": lambda callable, **_: callable(),
         "_lazy_init": _lazy_init,
         "can_device_access_peer": lambda device, peer: False,
+        "cudart": lambda: _runtime,
         "current_device": lambda: max(ordinals()),
         "device": _OneDevice,
         "device_count": device_count,

@@ -205,11 +205,17 @@ mod _native {
         index_errors::block(is_blocking)
     }
 
-    /// Bytes: allocated, most allocated, reserved, most reserved; then blocks.
+    /// Bytes: allocated, most allocated, reserved, most reserved; then blocks, retries and refusals.
     #[pyfunction]
-    fn heap() -> Result<(u64, u64, u64, u64, u64), Error> {
-        let stats = state::heap()?;
-        Ok((stats.allocated, stats.max_allocated, stats.reserved, stats.max_reserved, stats.blocks))
+    fn heap() -> Result<[u64; 7], Error> {
+        let s = state::heap()?;
+        Ok([s.allocated, s.max_allocated, s.reserved, s.max_reserved, s.blocks, s.retries, s.refusals])
+    }
+
+    /// Bytes that the heap can still take from the driver.
+    #[pyfunction]
+    fn memory_left() -> Result<u64, Error> {
+        state::memory_left()
     }
 
     /// Forgets the heap's past peaks.

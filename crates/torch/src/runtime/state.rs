@@ -175,6 +175,14 @@ pub fn heap() -> Result<HeapStats, Error> {
     with(|queue| Ok(queue.heap_stats()))
 }
 
+/// Bytes that the heap can still take from the driver, within the cap; opens the device.
+///
+/// # Errors
+/// As [`with`].
+pub fn memory_left() -> Result<u64, Error> {
+    with(|queue| Ok(queue.memory_left()))
+}
+
 /// Gives everything cached back to the driver.
 ///
 /// # Errors

@@ -168,6 +168,11 @@ impl VulkanQueue {
         self.parts.graphs.with_pools(self.parts.retired.without(self.parts.heap.stats()))
     }
 
+    /// Bytes that the heap can still take from the driver, within the cap.
+    pub fn memory_left(&self) -> u64 {
+        self.parts.memory.left(&self.parts.gpu)
+    }
+
     /// Forgets the heap's past peaks.
     pub fn reset_peaks(&mut self) {
         self.parts.heap.reset_peaks();
@@ -350,6 +355,7 @@ impl Queue for VulkanQueue {
         parts.gpu.guard()?;
         match parts.grow(bytes) {
             Err(DeviceError::OutOfMemory { .. }) => {
+                parts.heap().count_retry();
                 parts.kept.make_way();
                 parts.keep_nothing();
                 parts.release_unused()?;
@@ -357,7 +363,7 @@ impl Queue for VulkanQueue {
                 if let Some(address) = parts.heap().take(bytes) {
                     return Ok(address);
                 }
-                parts.grow(bytes)?;
+                parts.grow(bytes).inspect_err(|_| parts.heap().count_refusal())?;
             }
             other => other?,
         }
