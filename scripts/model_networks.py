@@ -25,6 +25,8 @@ CARDS = {"rx5700": "RX 5700", "rx5700xt": "RX 5700 XT", "rx5600xt": "RX 5600 XT"
 WORK = [
     ("resnet50", 12, "inference", "float32"),
     ("resnet50", 12, "inference", "float16"),
+    ("resnet50", 12, "inference, fused", "float32"),
+    ("resnet50", 12, "inference, fused", "float16"),
     ("resnet50", 12, "training", "float32"),
     ("resnet50", 12, "training, fused", "float32"),
     ("vgg16", 12, "inference", "float32"),
@@ -55,7 +57,7 @@ cards, for single kernels: {error} ([model_error.md](model_error.md)).
 {run}
 - Images are 224x224. `sd15_unet` is the UNet of Stable Diffusion 1.5 on 64x64 latents, batch 2 (one step of a 512x512 image
   with guidance). Weights are random. Training is forward, loss, backward and SGD with momentum;
-  *fused*: the model of `wave32.fuse`, and SGD with `fused=True`.
+  *fused*: the model of `wave32.fuse`, in training also SGD with `fused=True`.
 - The time is that of the second step, by `torch.wave.profile`: the sum of its launches. The low end is at the boost clock,
   the high end at the game clock. Each launch that waits for the one before adds about 5 us, which is not in it.
 - *Measured with MIOpen* is public: an RX 5700, PyTorch 2.4.1, ROCm 6.1, MIOpen 3.1.0, host time of a step, median of 50
@@ -81,9 +83,9 @@ else:
     net = getattr(torchvision.models, name)().to(dtype).to("wave").train(step.startswith("training"))
     images = torch.randn(batch, 3, 224, 224, dtype=dtype).to("wave")
     run = lambda: net(images)
+fused = step.endswith("fused")
+net = wave32.fuse(net) if fused else net
 if step.startswith("training"):
-    fused = step.endswith("fused")
-    net = wave32.fuse(net) if fused else net
     labels = torch.randint(1000, (batch,)).to("wave")
     optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, fused=fused)
 
