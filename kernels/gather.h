@@ -10,3 +10,4 @@
 #define FLAG_RELU 2u
 #define FLAG_VEC 4u
 #define FLAG_PARTIAL 8u
+#define FLAG_SUM 128u /* adds what lies in dst */

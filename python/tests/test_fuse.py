@@ -52,6 +52,130 @@ def test_fused_is_what_it_was():
     assert torch.wave.fallbacks() == {}
 
 
+class Block(nn.Module):
+    """A residual block: the sum first or last, in place or not, a ReLU behind it in every spelling or none."""
+
+    def __init__(self, width, spelling, down):
+        super().__init__()
+        self.spelling, self.relu, self.stays = spelling, nn.ReLU(), nn.ReLU(inplace=True)
+        self.one, self.two = nn.Conv2d(width, 16, 1), nn.Conv2d(16, 32, 3 - 2 * (spelling % 2), padding=1 - spelling % 2)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(16), nn.BatchNorm2d(32)])
+        self.down = nn.Conv2d(width, 32, 1) if down else None
+
+    def forward(self, x):
+        y = self.norms[1](self.two(self.stays(self.norms[0](self.one(x)))))
+        x = x if self.down is None else self.down(x)
+        match self.spelling:
+            case 0:
+                return self.relu(y + x)
+            case 1:
+                y += x
+                return self.stays(y)
+            case 2:
+                return torch.add(x, y)
+            case 3:
+                return x.add(y).relu()
+            case _:
+                return torch.relu_(y.add_(x))
+
+
+def residual_net():
+    blocks = [Block(32 if at else 8, at, down=at == 0) for at in range(5)]
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(2), *blocks).eval()
+    for norm in (m for m in net.modules() if isinstance(m, nn.BatchNorm2d)):
+        norm.running_mean.uniform_(-0.3, 0.3), norm.running_var.uniform_(0.5, 2)
+    return net
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_residual_is_added_where_it_is_stored(dtype):
+    net, x = residual_net().to(dtype).float(), torch.randn(2, 3, 22, 26).to(dtype).float()
+    with torch.no_grad():
+        expected = net(x)
+    on, x_on = net.to("wave", dtype), x.to("wave", dtype)
+    torch.wave.reset_fallbacks()
+    fused = wave32.fuse(on)
+    kinds = [type(module).__name__ for module in fused.modules()]
+    assert kinds.count("ConvSum") == 5 and kinds.count("ConvReLU") == 5 and "add" not in fused.code
+    tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 3e-2, "atol": 5e-2}
+    with torch.no_grad():
+        for _ in range(2):  # Of the second pass filters are prepared.
+            torch.testing.assert_close(fused(x_on).cpu().float(), expected, **tolerance)
+        with torch.wave.profile() as profiler:
+            fused(x_on)
+    assert not [name for name, *_ in profiler.by_kernel() if name.startswith("ew_")], "no pass of its own"
+    torch.testing.assert_close(fused(x_on).detach().cpu().float(), expected, **tolerance)
+    assert torch.wave.fallbacks() == {}
+    if dtype == torch.float32:
+        torch.testing.assert_close(fused.cpu()(x), expected, **tolerance)
+
+
+class Kept(nn.Module):
+    """What is added is read again, or is the caller's, or a view, or is read by what is between."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.a, self.b, self.c = how, nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 1)
+
+    def forward(self, x):
+        y = self.a(x)
+        match self.how:
+            case "read later":
+                z = torch.relu(self.b(y) + y)
+                return z * self.c(y)
+            case "given back":
+                return torch.relu(self.b(y) + y), y
+            case "the caller's":
+                return torch.relu(y + x)
+            case "a view":
+                kept = y[:, :4]
+                return torch.cat([torch.relu(self.b(x) + y), kept], 1)
+            case "what the convolution reads":
+                return self.b(y) + y
+            case "written between":
+                z = self.b(x)
+                y.mul_(2)
+                return z + y
+            case "of other sizes":
+                return self.b(x) + self.c(x).mean((2, 3), keepdim=True)
+            case _:
+                return self.b(self.c(x)) + self.b(y)
+
+
+@pytest.mark.parametrize(
+    "how", ["read later", "given back", "the caller's", "a view", "what the convolution reads", "written between", "of other sizes", "twice"]
+)
+def test_what_is_read_elsewhere_is_left_alone(how):
+    net, x = Kept(how).eval(), torch.randn(2, 8, 5, 7)
+    fused, given = wave32.fuse(net.to("wave")), x.to("wave")
+    assert "ConvSum" not in [type(module).__name__ for module in fused.modules()]
+    with torch.no_grad():
+        got, expected = fused(given), net.cpu()(x)
+    for a, b in zip(*[(t if isinstance(t, tuple) else (t,)) for t in (got, expected)]):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-5)
+    assert torch.equal(given.cpu(), x)
+
+
+def test_a_sum_that_cannot_be_stored_there():
+    conv = nn.Conv2d(8, 8, 1)
+    x, added = torch.randn(2, 8, 5, 7), torch.randn(2, 8, 5, 7)
+    both = wave32._fuse.ConvSum(conv.to("wave"), True)
+    expected = torch.relu(conv.cpu()(x) + added).detach()
+    conv.to("wave")
+    with torch.no_grad():
+        on = x.to("wave")
+        # Its own input; one element that is repeated; another type; channels last.
+        torch.testing.assert_close(both(on, on).cpu(), torch.relu(conv(on) + on).cpu())
+        assert torch.equal(on.cpu(), x)
+        one = torch.ones(1, 8, 1, 1, device="wave")
+        torch.testing.assert_close(both(on, one).cpu(), torch.relu(conv(on) + 1).cpu())
+        assert float(one.sum()) == 8
+        last = added.to("wave").contiguous(memory_format=torch.channels_last)
+        torch.testing.assert_close(both(on, last).cpu(), expected, rtol=1e-5, atol=1e-5)
+        with pytest.raises((NotImplementedError, RuntimeError)):
+            torch.ops.wave.convolution_sum_(added.double().to("wave"), on, conv.weight, conv.bias, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, True)
+
+
 def test_half_and_refusals():
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
     x = torch.randn(2, 3, 9, 11)

@@ -17,6 +17,15 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _RELUS = (torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_)
 
 
+def _arguments(conv: nn.Module, x: torch.Tensor) -> tuple[Any, ...] | None:
+    """What the kernels of the device take of a convolution, where no gradient is asked for; none where they do not."""
+    plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("wave") and x.dim() == conv.weight.dim()
+    if x.device.type != "wave" or not plain or isinstance(conv.padding, str):
+        return None
+    own = (conv.stride, conv.padding, conv.dilation, conv.transposed, conv.output_padding, conv.groups)
+    return x, conv.weight, conv.bias, *own
+
+
 class ConvReLU(nn.Module):
     """A convolution and the ReLU of its result, in one launch on the device where no gradient is asked for."""
 
@@ -25,23 +34,36 @@ class ConvReLU(nn.Module):
         self.conv = conv
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        conv = self.conv
-        plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("wave") and x.dim() == conv.weight.dim()
-        if x.device.type == "wave" and plain and not isinstance(conv.padding, str):
+        if (arguments := _arguments(self.conv, x)) is not None:
             try:
-                return torch.ops.wave.convolution_relu(
-                    x, conv.weight, conv.bias, conv.stride, conv.padding, conv.dilation, conv.transposed,
-                    conv.output_padding, conv.groups,
-                )  # fmt: skip
+                return torch.ops.wave.convolution_relu(*arguments)
             except NotImplementedError:  # Refused before anything was written.
                 pass
-        return torch.relu(conv(x))
+        return torch.relu(self.conv(x))
+
+
+class ConvSum(nn.Module):
+    """`added + conv(x)`, and the ReLU of that, in one launch where no gradient is asked for: it is written to `added`."""
+
+    def __init__(self, conv: nn.Module, relu: bool):
+        super().__init__()
+        self.conv, self.relu = conv, relu
+
+    def forward(self, x: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
+        if (arguments := _arguments(self.conv, x)) is not None and not torch.compiler.is_compiling():
+            try:
+                return torch.ops.wave.convolution_sum_(added, *arguments, self.relu)
+            except NotImplementedError:  # Refused before anything was written.
+                pass
+        y = self.conv(x) + added
+        return torch.relu(y) if self.relu else y
 
 
 def fuse(model: nn.Module) -> nn.Module:
     """A copy of `model` whose results differ by rounding only; `model` must be one that `torch.fx` can trace.
 
-    In evaluation mode: batch norms are folded into the convolutions before them, and ReLUs into those. In training mode: a
+    In evaluation mode: batch norms are folded into the convolutions before them, and ReLUs into those; a convolution whose
+    result is added to what nothing reads later (a residual block's last) adds it where it stores. In training mode: a
     batch norm and its ReLU, ReLU6 or SiLU run in one pass forward and back, ReLU and ReLU6 with an addition before them too.
     Parameters keep their names. Make the optimizer from the copy's parameters.
     """
@@ -242,6 +264,50 @@ def _fused_inference(model: nn.Module) -> nn.Module:
             continue
         node.replace_all_uses_with(before)
         traced.graph.erase_node(node)
+    _fuse_sums(traced.graph, module_of, put)
     traced.delete_all_unused_submodules()
     traced.recompile()
     return traced
+
+
+# Their results are memory of their own, and they keep no view of what they are given.
+_MAKERS = (*_CONVOLUTIONS, *_NORMS, ConvReLU, ConvSum, nn.MaxPool2d, nn.AvgPool2d)
+
+
+def _fuse_sums(graph: fx.Graph, module_of: Any, put: Any) -> None:
+    """Puts a `ConvSum` in the place of a convolution, a sum, and its ReLU if it has one."""
+    calls = [node.target for node in graph.nodes if node.op == "call_module"]
+    order = {node: at for at, node in enumerate(graph.nodes)}
+
+    def makes(node: Any) -> bool:
+        return type(module_of(node)) in _MAKERS
+
+    for node in list(graph.nodes):
+        is_sum = node.op in ("call_function", "call_method") and node.target in _SUMS
+        if not is_sum or len(node.args) != 2 or node.kwargs:
+            continue
+        pairs = [node.args, node.args[::-1]]
+        # A sum in place is written to its first operand, whose other users would see it.
+        for one, other in pairs[:1] if node.target in _IN_PLACE else pairs:
+            conv = module_of(one)
+            alone = type(conv) in _CONVOLUTIONS and len(one.users) == 1 and calls.count(one.target) == 1
+            if not alone or conv.padding_mode != "zeros" or conv.weight.dim() != 4 or not makes(other):
+                continue
+            # The other's memory becomes the sum's: nothing may read it later, and nothing between may write what the
+            # convolution reads.
+            last = all(makes(user) and order[user] < order[node] for user in other.users if user is not node)
+            between = [n for n in graph.nodes if order[one] < order.get(n, -1) < order[node]]
+            if not last or not all(map(makes, between)) or one.args[0] is other or len(one.args) != 1:
+                continue
+            after = next(iter(node.users)) if len(node.users) == 1 else None
+            if after is not None:
+                kind = type(module_of(after)) if after.op == "call_module" else after.target
+                after = after if _ACTIVATIONS.get(kind) == _RELU else None
+            put(one, ConvSum(conv, after is not None))
+            with graph.inserting_before(node):
+                made = graph.call_module(one.target, (one.args[0], other))
+            order[made] = order[node]
+            for gone in filter(None, (after, node, one)):
+                gone.replace_all_uses_with(made)
+                graph.erase_node(gone)
+            break

@@ -8,7 +8,7 @@ use crate::{ElementType, Op, OpError, Queue, View, copy};
 use std::sync::Arc;
 use wave32_device::{Known, PreparedAt};
 use wave32_problem::{ConvProblem, Direction, Epilogue, Layout};
-use wave32_solve::{Plan, Role};
+use wave32_solve::{DeviceCaps, Plan, Role};
 
 /// One step behind a convolution.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,6 +97,11 @@ pub struct ConvOperands<'a> {
     pub y: &'a View,
 }
 
+/// What an operand's address must be a multiple of to be bound where it lies.
+fn alignment(caps: &DeviceCaps) -> u64 {
+    caps.offset_alignment.max(16)
+}
+
 /// A convolution and its post-ops, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConvChain {
@@ -149,6 +154,25 @@ impl ConvChain {
     /// So many of the post-ops, from the first on, need no launch of their own.
     pub fn fused(&self) -> usize {
         self.fused
+    }
+
+    /// The chain with a sum absorbed that comes before an activation, for [`Plan::summing`]: `result + other`, where the other is
+    /// the memory that the result is stored to. None where there is no such sum.
+    pub(crate) fn summing(&self, operands: &ConvOperands<'_>, caps: &DeviceCaps) -> Option<Self> {
+        let (spec, rest) = (self.problem.spec(), &self.post_ops[self.fused..]);
+        let sums = matches!(rest.first(), Some(&PostOp::Add { alpha: 1.0, beta: 1.0, other }) if other == *operands.y);
+        let is_last = spec.layout == Layout::Nhwc;
+        let lies = if is_last { operands.y.channels_last() } else { *operands.y };
+        let fits = lies.is_contiguous() && lies.address.is_multiple_of(alignment(caps));
+        let is_activated = spec.epilogue.activation != wave32_problem::Activation::None;
+        if !sums || !fits || is_activated || spec.direction != Direction::Forward {
+            return None;
+        }
+        let relu = matches!(rest.get(1), Some(PostOp::Activation(a)) if a.mode == ActivationMode::Relu);
+        let activation =
+            if relu { wave32_problem::Activation::Relu } else { wave32_problem::Activation::None };
+        let problem = self.problem.with_epilogue(Epilogue { activation, ..spec.epilogue }).ok()?;
+        Some(Self { problem, post_ops: self.post_ops.clone(), fused: self.fused + 1 + usize::from(relu) })
     }
 
     /// Runs a plan of [`ConvChain::problem`] and the post-ops that it leaves. The result operand (by the direction) is
@@ -256,7 +280,7 @@ impl ConvChain {
             }
         }
         rest.iter().try_for_each(|post_op| post_op.check(target))?;
-        let alignment = queue.caps().offset_alignment.max(16);
+        let alignment = alignment(queue.caps());
         let is_reread = rest.iter().any(|post_op| post_op.reads(target));
         // In the order of memory.
         let is_last = spec.layout == Layout::Nhwc;

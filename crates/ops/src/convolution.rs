@@ -3,7 +3,7 @@
 use crate::{ConvChain, ConvOperands, ElementType, OpError, Queue};
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use wave32_device::DeviceError;
 use wave32_problem::{ConvProblem, MatmulProblem};
 use wave32_solve::{DeviceCaps, Fp16Accumulation, Plan, Policy, Solvable};
@@ -18,6 +18,14 @@ pub struct PricedPlan {
     pub plan: Arc<Plan>,
     /// Modelled seconds.
     pub seconds: f64,
+    summing: OnceLock<Option<Arc<Plan>>>,
+}
+
+impl PricedPlan {
+    /// As [`Plan::summing`].
+    fn summing(&self) -> Option<&Arc<Plan>> {
+        self.summing.get_or_init(|| self.plan.summing().map(Arc::new)).as_ref()
+    }
 }
 
 /// All ways to do a problem, fastest first; or every solver's reason.
@@ -138,7 +146,11 @@ impl Planner {
             }
             found => Ok(found
                 .into_iter()
-                .map(|found| PricedPlan { plan: Arc::new(found.plan), seconds: found.cost })
+                .map(|found| PricedPlan {
+                    plan: Arc::new(found.plan),
+                    seconds: found.cost,
+                    summing: OnceLock::new(),
+                })
                 .collect()),
         }
     }
@@ -155,6 +167,9 @@ impl Planner {
         operands: ConvOperands<'_>,
     ) -> Result<(), OpError> {
         let caps = queue.caps().clone();
+        if let Some(done) = self.convolve_summing(queue, &caps, chain, operands) {
+            return done;
+        }
         let mut least = u64::MAX;
         let mut ran_out = None;
         for frugal in [false, true] {
@@ -177,5 +192,27 @@ impl Planner {
             }
         }
         Err(ran_out.map_or_else(|| OpError::refused("no-plan", "no solver takes it"), OpError::Device))
+    }
+
+    /// Runs a chain that adds its result to what lies in the result's place by kernels that do so where they store; none, and
+    /// nothing was written, where that is not what it does, or costs more than it saves.
+    fn convolve_summing(
+        &mut self,
+        queue: &mut dyn Queue,
+        caps: &DeviceCaps,
+        chain: &ConvChain,
+        operands: ConvOperands<'_>,
+    ) -> Option<Result<(), OpError>> {
+        let chain = chain.summing(&operands, caps)?;
+        let ranked = self.ranked(caps, chain.problem(), false).ok()?;
+        // A pass of its own would read both and write the sum.
+        let saved = 2.0 * (chain.problem().y_elements() * chain.problem().spec().dtype.size()) as f64;
+        let most = ranked.first()?.seconds + saved / (1e9 * caps.bandwidth_gbs) + 1e-6 * caps.launch_us;
+        let cheap = ranked.iter().take_while(|priced| priced.seconds <= most);
+        let plan = cheap.into_iter().find_map(PricedPlan::summing)?;
+        match chain.run_keeping(queue, plan, operands) {
+            Err(OpError::Device(DeviceError::OutOfMemory { .. })) => None,
+            done => Some(done),
+        }
     }
 }

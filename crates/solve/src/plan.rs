@@ -2,7 +2,19 @@
 
 use crate::hazards::{Access, Hazards};
 use serde::{Deserialize, Serialize};
-use wave32_problem::{ConvProblem, MatmulProblem, Problem};
+use wave32_params::{Kernel, direct, igemm, reduce, variants, winograd_output};
+use wave32_problem::{ConvProblem, Direction, MatmulProblem, Problem};
+
+/// Kernels that add what lies where they store if this is among their flags, word 1 of their parameters.
+const SUMMING: [&str; 4] = [
+    <igemm::Kernel as Kernel>::SOURCE,
+    <direct::Kernel as Kernel>::SOURCE,
+    <reduce::Kernel as Kernel>::SOURCE,
+    <winograd_output::Kernel as Kernel>::SOURCE,
+];
+const FLAG_SUM: u32 = igemm::FLAG_SUM;
+const _: () = assert!(direct::FLAG_SUM == FLAG_SUM && reduce::FLAG_SUM == FLAG_SUM);
+const _: () = assert!(winograd_output::FLAG_SUM == FLAG_SUM);
 
 /// Which tensor of the problem (in the caller's own terms) a launch binds: of a convolution x, w, y and a bias; of a product
 /// of matrices a, b, the result and what is added to it.
@@ -131,6 +143,20 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The same for `result + what lies in the result's place` (oneDNN's post-op sum), before a bias and an activation; none
+    /// where a kernel cannot do that, or the pass is no forward one.
+    #[must_use]
+    pub fn summing(&self) -> Option<Self> {
+        self.problem.conv().filter(|conv| conv.spec().direction == Direction::Forward)?;
+        let mut plan = self.clone();
+        let stores = |binding: &Binding| binding.role == Role::Y && binding.access.writes();
+        for launch in plan.launches.iter_mut().filter(|launch| launch.bindings.iter().any(stores)) {
+            variants::find(&launch.kernel).filter(|variant| SUMMING.contains(&variant.source.as_str()))?;
+            launch.params[1] |= FLAG_SUM;
+        }
+        Some(plan)
+    }
+
     /// The launches that prepare the filters.
     pub fn preparing(&self) -> &[Launch] {
         &self.launches[..self.prepared.map_or(0, |prepared| prepared.launches)]

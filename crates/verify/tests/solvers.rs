@@ -94,8 +94,35 @@ fn error_of(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) -> f64 {
     error_on(device, plan, &mut |_, _| rng.random_range(-1.0..1.0))
 }
 
-/// The same on operands of `value(role, index)`.
+/// The same of its form that adds to what lies in the result's place; none where there is no such form.
+fn error_of_sum(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) -> Option<f64> {
+    let plan = plan.summing()?;
+    let count = plan.role_bytes(Role::Y) / plan.problem.dtype().size();
+    let before: Vec<f64> = (0..count).map(|_| rng.random_range(-8.0..8.0)).collect();
+    let (encoded, before) = encode(&before, plan.problem.dtype());
+    let conv = plan.problem.conv().expect("of a convolution");
+    let Epilogue { bias, activation } = conv.spec().epilogue;
+    let linear = conv.with_epilogue(Epilogue { bias, activation: Activation::None }).expect("a part of it");
+    let oracle = |inputs: &Inputs<f64>| {
+        let sums = oracle::conv(&linear, inputs).into_iter().zip(&before).map(|(y, before)| y + before);
+        sums.map(|y| if activation == Activation::Relu { y.max(0.0) } else { y }).collect()
+    };
+    Some(error_beside(device, &plan, &encoded, &mut |_, _| rng.random_range(-1.0..1.0), &oracle))
+}
+
+/// As [`error_of`], on operands of `value(role, index)`.
 fn error_on(device: &mut dyn PlanDevice, plan: &Plan, value: &mut dyn FnMut(Role, u64) -> f64) -> f64 {
+    error_beside(device, plan, &[], value, &|inputs| oracle::all(&plan.problem, inputs))
+}
+
+/// The same against `oracle`, of a plan whose result's place holds `before`; poison where that is empty.
+fn error_beside(
+    device: &mut dyn PlanDevice,
+    plan: &Plan,
+    before: &[u8],
+    value: &mut dyn FnMut(Role, u64) -> f64,
+    oracle: &dyn Fn(&Inputs<f64>) -> Vec<f64>,
+) -> f64 {
     let p = &plan.problem;
     let dtype = p.dtype();
     let [a, b, out] = roles(p.conv().map_or(Direction::Forward, |p| p.spec().direction));
@@ -113,6 +140,8 @@ fn error_on(device: &mut dyn PlanDevice, plan: &Plan, value: &mut dyn FnMut(Role
             let (encoded, values) = encode(&values, dtype);
             device.write(buffer, 0, &encoded).expect("write");
             exact.push((role, values));
+        } else if role == out && !before.is_empty() {
+            device.write(buffer, 0, before).expect("write");
         } else {
             device.write(buffer, 0, &vec![0xff; bytes as usize]).expect("poison");
         }
@@ -130,7 +159,7 @@ fn error_on(device: &mut dyn PlanDevice, plan: &Plan, value: &mut dyn FnMut(Role
     }
     let of = |role| exact.iter().find(|(r, _)| *r == role).map(|(_, v)| v.as_slice());
     let inputs = Inputs { a: of(a).expect("a"), b: of(b).expect("b"), bias: of(Role::Bias) };
-    let want = oracle::all(p, &inputs);
+    let want = oracle(&inputs);
     let got = decode(&result, dtype);
     let (mut off, mut norm) = (0.0, 0.0);
     for (g, w) in got.iter().zip(&want) {
@@ -233,7 +262,7 @@ fn check(dtype: DType) {
     let caps = device.caps().clone();
     let fp16_accumulation = Fp16Accumulation::Always;
     let mut failures = Vec::new();
-    let mut runs = 0;
+    let (mut runs, mut sums) = (0, 0);
     for spec in shapes() {
         for problem in problems(&ConvSpec { dtype, ..spec }) {
             let mut plans = wave32_solve::plans(&problem, &caps, &Policy::default());
@@ -271,15 +300,23 @@ fn check(dtype: DType) {
             plans.dedup();
             assert!(!plans.is_empty(), "{problem}: no plan");
             for plan in plans {
-                let error = error_of(device.as_mut(), &plan, &mut rng);
-                runs += 1;
-                if error.is_nan() || error > limit(dtype, plan.solver) {
-                    failures.push(format!("{problem}: {} {}: error {error:.3e}", plan.solver, plan.config));
+                let of_sum = error_of_sum(device.as_mut(), &plan, &mut rng);
+                sums += usize::from(of_sum.is_some());
+                for (error, what) in
+                    [(Some(error_of(device.as_mut(), &plan, &mut rng)), ""), (of_sum, " sum")]
+                {
+                    let Some(error) = error else { continue };
+                    runs += 1;
+                    if error.is_nan() || error > limit(dtype, plan.solver) {
+                        let Plan { solver, config, .. } = &plan;
+                        failures.push(format!("{problem}: {solver} {config}{what}: error {error:.3e}"));
+                    }
                 }
             }
         }
     }
-    println!("{runs} runs");
+    println!("{runs} runs, {sums} of them sums");
+    assert!(sums > 100, "{sums} plans that add to a result");
     assert!(failures.is_empty(), "{} of {runs} wrong:\n{}", failures.len(), failures.join("\n"));
 }
 

@@ -2,6 +2,7 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
+use crate::dispatch::result::overlap;
 use crate::runtime::bridge::{planned, run, view};
 use crate::tensors::copies::contiguous;
 use crate::tensors::layout::convolves_channels_last;
@@ -22,10 +23,15 @@ pub const OPS: &[Registration] = crate::ops! {
 pub const SCHEMAS: &[&str] = &[
     "convolution_relu(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
      bool transposed, int[] output_padding, int groups) -> Tensor",
+    "convolution_sum_(Tensor(a!) self, Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
+     bool transposed, int[] output_padding, int groups, bool relu) -> Tensor(a!)",
 ];
 
 /// Kernels of those.
-pub const OWN: &[Registration] = crate::ops! { "convolution_relu" => forward::<true> };
+pub const OWN: &[Registration] = crate::ops! {
+    "convolution_relu" => forward::<true>,
+    "convolution_sum_" => forward_sum,
+};
 
 /// The forward convolution that the arguments ask for.
 fn spec(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<ConvSpec, Error> {
@@ -65,6 +71,41 @@ fn forward<const RELU: bool>(
     let (x, w, y) = (view(input)?, view(weight)?, view(&output)?);
     planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x: &x, w: &w, y: &y }))?;
     Ok(output)
+}
+
+/// `output += convolution(input)`, and a ReLU of that. What it refuses it has not written.
+#[allow(clippy::too_many_arguments)] // the schema's
+fn forward_sum(
+    output: &Tensor,
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    transposed: bool,
+    output_padding: &[i64],
+    groups: i64,
+    relu: bool,
+) -> Result<Tensor, Error> {
+    let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
+    let problem = problem(spec(input, weight, &geometry)?)?;
+    let sizes = [problem.spec().n, problem.spec().k, problem.out_h(), problem.out_w()];
+    let dtype = output.dtype()?;
+    if input.dim() != 4 || output.sizes()[..] != sizes || dtype != input.dtype()? || !output.is_dense() {
+        let detail = format!("a sum of {sizes:?} and {:?} of {}", output.sizes(), dtype.name());
+        return Err(Error::NoKernel(detail));
+    }
+    if overlap(output, input)? || overlap(output, weight)? {
+        return Err(Error::NoKernel("a sum that overlaps an operand".into()));
+    }
+    let (x, w, y) = (view(input)?, view(weight)?, view(output)?);
+    let bias = bias.map(view).transpose()?.map(PostOp::Bias);
+    let relu = relu.then_some(PostOp::Activation(Activation::RELU));
+    let post_ops = bias.into_iter().chain(PostOp::blend(1.0, 1.0, y)).chain(relu).collect();
+    let chain = ConvChain::new(problem, post_ops);
+    planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x: &x, w: &w, y: &y }))?;
+    output.share()
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
