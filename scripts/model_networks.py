@@ -27,8 +27,10 @@ WORK = [
     ("resnet50", 12, "inference", "float16"),
     ("resnet50", 12, "inference, fused", "float32"),
     ("resnet50", 12, "inference, fused", "float16"),
+    ("resnet50", 12, "inference, fused, f16 sums", "float16"),
     ("resnet50", 12, "training", "float32"),
     ("resnet50", 12, "training, fused", "float32"),
+    ("resnet50", 12, "training, fused, f16 sums", "float16"),
     ("vgg16", 12, "inference", "float32"),
     ("vgg16", 12, "inference", "float16"),
     ("vgg16", 12, "training", "float32"),
@@ -57,8 +59,9 @@ cards, for single kernels: {error} ([model_error.md](model_error.md)).
 {run}
 - Images are 224x224. `sd15_unet` is the UNet of Stable Diffusion 1.5 on 64x64 latents, batch 2 (one step of a 512x512 image
   with guidance). Weights are random. Training is forward, loss, backward and SGD with momentum;
-  *fused*: the model of `wave32.fuse`, in training also SGD with `fused=True`.
-- The time is that of the second step, by `torch.wave.profile`: the sum of its launches. The low end is at the boost clock,
+  *fused*: the model of `wave32.fuse`, in training also SGD with `fused=True`. *f16 sums*:
+  `torch.wave.allow_fp16_accumulation("forward")`, in training `True`, and weights in f16 too.
+- The time is that of the third step, by `torch.wave.profile`: the sum of its launches. The low end is at the boost clock,
   the high end at the game clock. Each launch that waits for the one before adds about 5 us, which is not in it.
 - *Measured with MIOpen* is public: an RX 5700, PyTorch 2.4.1, ROCm 6.1, MIOpen 3.1.0, host time of a step, median of 50
   (lamikr/pytorch-gpu-benchmark; `vgpu/tests/published/found.tsv`). VGG16 in f32 runs there by Winograd.
@@ -83,7 +86,9 @@ else:
     net = getattr(torchvision.models, name)().to(dtype).to("wave").train(step.startswith("training"))
     images = torch.randn(batch, 3, 224, 224, dtype=dtype).to("wave")
     run = lambda: net(images)
-fused = step.endswith("fused")
+fused = "fused" in step
+if "f16 sums" in step:
+    torch.wave.allow_fp16_accumulation(True if step.startswith("training") else "forward")
 net = wave32.fuse(net) if fused else net
 if step.startswith("training"):
     labels = torch.randint(1000, (batch,)).to("wave")
@@ -98,6 +103,7 @@ else:
         with torch.no_grad():
             run()
 
+one()
 one()
 with torch.wave.profile() as profiler:
     one()
@@ -117,7 +123,7 @@ def measured():
 
 
 def modelled(launcher, card, work):
-    """What the program tells, with low and high ms of the second step; or why there is none."""
+    """What the program tells, with low and high ms of the third step; or why there is none."""
     name, batch, step, dtype = work
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"

@@ -17,6 +17,19 @@ from differential.sides import Outcome
 # Of a type that the CPU lacks a kernel for the device may be capable.
 LACKING = re.compile(r"not implemented for|not supported for|does not support|is not currently supported|Unsupported|unsupported dtype|only supports")
 PERTURBATIONS = 6
+
+
+def _of_angles(case: Case) -> float:
+    """Sums cancel: the gradient of a parallel vector is 0 but for roundings of what it is the difference of, which grows as the
+    shortest vector shrinks."""
+    x, y = (data.view(data.base()).double() for data in case.tensors[:2])
+    dim = case.args[2] if case.op == "F.cosine_similarity" else 1
+    norms = [t.norm(dim=dim if -t.dim() <= dim < t.dim() else -1) if t.dim() else t.abs() for t in (x, y)]
+    lengths = torch.cat([norm.flatten() for norm in norms]).nan_to_num(0, 0, 0)
+    shortest, largest = (float(f(t[t > 0])) if (t > 0).any() else 1.0 for f, t in ((torch.min, lengths), (torch.max, x.abs().nan_to_num(0, 0, 0))))
+    return 16.0 * max(1.0, 1.0 / (shortest * largest))
+
+
 # By how many roundings of the largest operand a result may be off: f64 judging f64 is no nearer the truth itself.
 ABSOLUTE: dict[str, Callable[[Case], float]] = {
     # The CPU adds 1 to an erf near -1.
@@ -24,9 +37,8 @@ ABSOLUTE: dict[str, Callable[[Case], float]] = {
     # A place is rounded as a number up to the longest side, and weights are as far off as it.
     "F.interpolate": lambda case: 8.0 * max(case.tensors[0].final_shape()),
     "F.grid_sample": lambda case: 8.0 * max(case.tensors[0].final_shape()),
-    # Sums cancel: the gradient of a parallel vector is 0 but for roundings of what it is the difference of.
-    "F.cosine_embedding_loss": lambda case: 16.0,
-    "F.cosine_similarity": lambda case: 16.0,
+    "F.cosine_embedding_loss": _of_angles,
+    "F.cosine_similarity": _of_angles,
     # The larger operand and the logarithm of a sum, between 0 and 1, cancel.
     "torch.logaddexp": lambda case: 0.0 if any(data.fill[0] in ("special", "infs") for data in case.tensors) else 2.0,
     "torch.logaddexp2": lambda case: 0.0 if any(data.fill[0] in ("special", "infs") for data in case.tensors) else 2.0,
