@@ -97,7 +97,7 @@ impl Solutions {
             ranked.extend(planner.ranked(caps, problem, true).iter().flat_map(|frugal| frugal.to_vec()));
         }
         let mut solutions: Vec<Solution> = Vec::new();
-        for PricedPlan { plan, seconds } in ranked {
+        for PricedPlan { plan, seconds, .. } in ranked {
             let Some(&(_, id, algorithm)) = SOLVERS.iter().find(|row| row.0 == plan.solver) else { continue };
             let same = |solution: &Solution| solution.id == id && solution.plan.config == plan.config;
             if !solutions
