@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{close, errors, get, put, put_plain, raised, random, room, rounded, stream, values};
+use common::{
+    close, close_beside, errors, get, put, put_plain, raised, random, room, rounded, stream, values,
+};
 use rand::Rng;
 use wave32_ops::{
     ElementType, NllLoss, Reduction, View, nll_loss, nll_loss_backward, softmax, softmax_backward,
@@ -58,7 +60,14 @@ fn softmax_and_its_gradient() {
                 let y = put_plain(&mut stream, dtype, &sizes, &result);
                 let grads = values(&mut random, dtype, count, 2.0);
                 let grad = put(&mut stream, dtype, &sizes, &strides, &grads);
-                let dots = totals(&|i| if log { grads[i] } else { grads[i] * result[i] });
+                let factor = |i: usize| if log { 1.0 } else { result[i] };
+                let dots = totals(&|i| grads[i] * factor(i));
+                let sizes_of_dots = totals(&|i| grads[i].abs() * factor(i));
+                let magnitude = |i: usize| match log {
+                    true => grads[i].abs() + result[i].exp() * sizes_of_dots[rows[i]],
+                    false => (grads[i].abs() + sizes_of_dots[rows[i]]) * result[i],
+                };
+                let magnitudes: Vec<f64> = (0..rows.len()).map(magnitude).collect();
                 let expected: Vec<f64> = (0..rows.len())
                     .map(|i| match log {
                         true => grads[i] - result[i].exp() * dots[rows[i]],
@@ -67,7 +76,7 @@ fn softmax_and_its_gradient() {
                     .collect();
                 let grad_input = room(&mut stream, dtype, &sizes);
                 softmax_backward(&mut stream, log, &grad, &y, dim, &grad_input).unwrap();
-                close(&get(&mut stream, &grad_input), &expected, tolerance, &what);
+                close_beside(&get(&mut stream, &grad_input), &expected, &magnitudes, tolerance, &what);
             }
         }
     }

@@ -121,8 +121,13 @@ pub fn values(random: &mut StdRng, dtype: ElementType, count: u64, range: f64) -
 /// Fails unless every value is within `tolerance` of the expected one, relative to the largest of them (NaN
 /// matches NaN, infinities match themselves).
 pub fn close(found: &[f64], expected: &[f64], tolerance: f64, what: &str) {
+    close_beside(found, expected, expected, tolerance, what);
+}
+
+/// The same relative to the largest of `magnitudes`: of what cancels in a difference.
+pub fn close_beside(found: &[f64], expected: &[f64], magnitudes: &[f64], tolerance: f64, what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
-    let scale = expected.iter().filter(|v| v.is_finite()).fold(1e-30, |m: f64, v| m.max(v.abs()));
+    let scale = magnitudes.iter().filter(|v| v.is_finite()).fold(1e-30, |m: f64, v| m.max(v.abs()));
     for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
         let same = f == e || (f.is_nan() && e.is_nan());
         assert!(same || (f - e).abs() <= tolerance * scale, "{what}: element {i} is {f}, expected {e}");
