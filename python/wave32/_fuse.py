@@ -173,6 +173,19 @@ _ACTIVATIONS = {
 }  # fmt: skip
 _IN_PLACE = (operator.iadd, "add_")
 _SUMS = (operator.add, torch.add, "add", *_IN_PLACE)
+_CALLS = ("call_function", "call_method")
+
+
+def _activation(node: fx.Node, module: nn.Module | None) -> tuple[int, float | None] | None:
+    """Which activation a node is, if it is one: act and most. `module`: that of a call of a module."""
+    if node.op == "call_module":
+        return _ACTIVATIONS.get(type(module))
+    return _ACTIVATIONS.get(node.target) if node.op in _CALLS else None
+
+
+def _is_sum(node: fx.Node) -> bool:
+    """Whether a node adds two operands, and does nothing else."""
+    return node.op in _CALLS and node.target in _SUMS and len(node.args) == 2 and not node.kwargs
 
 
 def _fused_training(model: nn.Module) -> nn.Module:
@@ -197,15 +210,13 @@ def _fused_training(model: nn.Module) -> nn.Module:
         return node.op == "call_module" and (type(modules[node.target]) in _CONVOLUTIONS or is_fused(node))
 
     for node in list(graph.nodes):
-        kind = type(modules[node.target]) if node.op == "call_module" else node.target
-        calls_it = node.op in ("call_module", "call_function", "call_method") and kind in _ACTIVATIONS
-        if not calls_it or not node.args or not isinstance(node.args[0], fx.Node):
+        activation = _activation(node, modules.get(node.target))
+        if activation is None or not node.args or not isinstance(node.args[0], fx.Node):
             continue
-        act, most = _ACTIVATIONS[kind]
+        act, most = activation
         before, others = node.args[0], []
         norm = before if is_norm(before) else None
-        plain = before.target in _SUMS and len(before.users) == 1 and len(before.args) == 2 and not before.kwargs
-        if norm is None and plain and not act:
+        if norm is None and _is_sum(before) and len(before.users) == 1 and not act:
             # What is written in place must be the norm's result, which nothing else sees.
             candidates = before.args[:1] if before.target in _IN_PLACE else before.args
             norm = next((arg for arg in candidates if is_norm(arg)), None)
@@ -246,25 +257,27 @@ def _fused_inference(model: nn.Module) -> nn.Module:
         return modules.get(node.target) if isinstance(node, fx.Node) and node.op == "call_module" else None
 
     calls = [node.target for node in traced.graph.nodes if node.op == "call_module"]
+
+    def conv_of(node: Any) -> nn.Module | None:
+        """The convolution of a node, where its result and itself have one use."""
+        conv = module_of(node)
+        alone = type(conv) in _CONVOLUTIONS and len(node.users) == 1 and calls.count(node.target) == 1
+        return conv if alone and conv.padding_mode == "zeros" else None
+
     for node in list(traced.graph.nodes):
         before = node.args[0] if node.args else None
-        conv = module_of(before)
-        # One use of the convolution's result, and of the convolution itself.
-        alone = type(conv) in _CONVOLUTIONS and len(before.users) == 1 and calls.count(before.target) == 1
-        if not alone or conv.padding_mode != "zeros":
+        if (conv := conv_of(before)) is None:
             continue
         module = module_of(node)
-        relu = type(module) is nn.ReLU or (node.op == "call_function" and node.target in _RELUS)
-        relu = relu or (node.op == "call_method" and node.target in ("relu", "relu_"))
         if type(module) in _NORMS and module.track_running_stats:
             put(before, fuse_conv_bn_eval(conv, module, conv.transposed))
-        elif relu:
+        elif _activation(node, module) == _RELU:
             put(before, ConvReLU(conv))
         else:
             continue
         node.replace_all_uses_with(before)
         traced.graph.erase_node(node)
-    _fuse_sums(traced.graph, module_of, put)
+    _fuse_sums(traced.graph, module_of, conv_of, put)
     traced.delete_all_unused_submodules()
     traced.recompile()
     return traced
@@ -274,24 +287,21 @@ def _fused_inference(model: nn.Module) -> nn.Module:
 _MAKERS = (*_CONVOLUTIONS, *_NORMS, ConvReLU, ConvSum, nn.MaxPool2d, nn.AvgPool2d)
 
 
-def _fuse_sums(graph: fx.Graph, module_of: Any, put: Any) -> None:
+def _fuse_sums(graph: fx.Graph, module_of: Any, conv_of: Any, put: Any) -> None:
     """Puts a `ConvSum` in the place of a convolution, a sum, and its ReLU if it has one."""
-    calls = [node.target for node in graph.nodes if node.op == "call_module"]
     order = {node: at for at, node in enumerate(graph.nodes)}
 
     def makes(node: Any) -> bool:
         return type(module_of(node)) in _MAKERS
 
     for node in list(graph.nodes):
-        is_sum = node.op in ("call_function", "call_method") and node.target in _SUMS
-        if not is_sum or len(node.args) != 2 or node.kwargs:
+        if not _is_sum(node):
             continue
         pairs = [node.args, node.args[::-1]]
         # A sum in place is written to its first operand, whose other users would see it.
         for one, other in pairs[:1] if node.target in _IN_PLACE else pairs:
-            conv = module_of(one)
-            alone = type(conv) in _CONVOLUTIONS and len(one.users) == 1 and calls.count(one.target) == 1
-            if not alone or conv.padding_mode != "zeros" or conv.weight.dim() != 4 or not makes(other):
+            conv = conv_of(one)
+            if conv is None or conv.weight.dim() != 4 or not makes(other):
                 continue
             # The other's memory becomes the sum's: nothing may read it later, and nothing between may write what the
             # convolution reads.
@@ -300,9 +310,8 @@ def _fuse_sums(graph: fx.Graph, module_of: Any, put: Any) -> None:
             if not last or not all(map(makes, between)) or one.args[0] is other or len(one.args) != 1:
                 continue
             after = next(iter(node.users)) if len(node.users) == 1 else None
-            if after is not None:
-                kind = type(module_of(after)) if after.op == "call_module" else after.target
-                after = after if _ACTIVATIONS.get(kind) == _RELU else None
+            if after is not None and _activation(after, module_of(after)) != _RELU:
+                after = None
             put(one, ConvSum(conv, after is not None))
             with graph.inserting_before(node):
                 made = graph.call_module(one.target, (one.args[0], other))

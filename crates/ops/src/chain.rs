@@ -97,9 +97,44 @@ pub struct ConvOperands<'a> {
     pub y: &'a View,
 }
 
-/// What an operand's address must be a multiple of to be bound where it lies.
-fn alignment(caps: &DeviceCaps) -> u64 {
-    caps.offset_alignment.max(16)
+/// True where kernels take an operand, viewed in the order of memory, where it lies.
+fn is_bound_there(lies: &View, caps: &DeviceCaps) -> bool {
+    lies.is_contiguous() && lies.address.is_multiple_of(caps.offset_alignment.max(16))
+}
+
+/// What kernels of a forward pass absorb.
+struct Absorbed {
+    epilogue: Epilogue,
+    /// So many of the post-ops, from the first on.
+    count: usize,
+    /// One of them is the sum with what lies in the result's place.
+    sums: bool,
+}
+
+/// A bias of the problem's type and then a ReLU; with `into`, the view that the chain writes, a sum with what lies there too, after
+/// the bias and before the ReLU.
+fn absorbed(dtype: wave32_problem::DType, post_ops: &[PostOp], into: Option<&View>) -> Absorbed {
+    let (mut epilogue, mut sums) = (Epilogue::default(), false);
+    let mut absorb = |post_op: &PostOp| match post_op {
+        PostOp::Bias(bias)
+            if epilogue.is_none() && !sums && storage(bias.dtype).is_ok_and(|of| of == dtype) =>
+        {
+            epilogue.bias = true;
+            true
+        }
+        _ if epilogue.activation != wave32_problem::Activation::None => false,
+        PostOp::Activation(Activation { mode: ActivationMode::Relu, .. }) => {
+            epilogue.activation = wave32_problem::Activation::Relu;
+            true
+        }
+        PostOp::Add { alpha: 1.0, beta: 1.0, other } if into == Some(other) && !sums => {
+            sums = true;
+            true
+        }
+        _ => false,
+    };
+    let count = post_ops.iter().take_while(|post_op| absorb(post_op)).count();
+    Absorbed { epilogue, count, sums }
 }
 
 /// A convolution and its post-ops, in order.
@@ -116,26 +151,9 @@ impl ConvChain {
     ///
     /// Kernels absorb a bias of the problem's type and then a ReLU, in that order, of a forward pass.
     pub fn new(problem: ConvProblem, post_ops: Vec<PostOp>) -> Self {
-        let mut epilogue = Epilogue::default();
-        let mut absorb = |post_op: &PostOp| match post_op {
-            PostOp::Bias(bias)
-                if epilogue.is_none()
-                    && storage(bias.dtype).is_ok_and(|dtype| dtype == problem.spec().dtype) =>
-            {
-                epilogue.bias = true;
-                true
-            }
-            PostOp::Activation(Activation { mode: ActivationMode::Relu, .. })
-                if epilogue.activation == wave32_problem::Activation::None =>
-            {
-                epilogue.activation = wave32_problem::Activation::Relu;
-                true
-            }
-            _ => false,
-        };
-        let fused = post_ops.iter().take_while(|post_op| absorb(post_op)).count();
+        let Absorbed { epilogue, count, .. } = absorbed(problem.spec().dtype, &post_ops, None);
         match problem.with_epilogue(epilogue) {
-            Ok(problem) => Self { problem, post_ops, fused },
+            Ok(problem) => Self { problem, post_ops, fused: count },
             // A gradient has none.
             Err(_) => Self { problem, post_ops, fused: 0 },
         }
@@ -156,23 +174,24 @@ impl ConvChain {
         self.fused
     }
 
-    /// The chain with a sum absorbed that comes before an activation, for [`Plan::summing`]: `result + other`, where the other is
-    /// the memory that the result is stored to. None where there is no such sum.
+    /// The chain for [`Plan::summing`]: a sum with what lies in the result's place is absorbed too. None where there is none.
     pub(crate) fn summing(&self, operands: &ConvOperands<'_>, caps: &DeviceCaps) -> Option<Self> {
-        let (spec, rest) = (self.problem.spec(), &self.post_ops[self.fused..]);
-        let sums = matches!(rest.first(), Some(&PostOp::Add { alpha: 1.0, beta: 1.0, other }) if other == *operands.y);
-        let is_last = spec.layout == Layout::Nhwc;
-        let lies = if is_last { operands.y.channels_last() } else { *operands.y };
-        let fits = lies.is_contiguous() && lies.address.is_multiple_of(alignment(caps));
-        let is_activated = spec.epilogue.activation != wave32_problem::Activation::None;
-        if !sums || !fits || is_activated || spec.direction != Direction::Forward {
+        let is_forward = self.problem.spec().direction == Direction::Forward;
+        if self.fused == self.post_ops.len()
+            || !is_forward
+            || !is_bound_there(&self.ordered(operands.y), caps)
+        {
             return None;
         }
-        let relu = matches!(rest.get(1), Some(PostOp::Activation(a)) if a.mode == ActivationMode::Relu);
-        let activation =
-            if relu { wave32_problem::Activation::Relu } else { wave32_problem::Activation::None };
-        let problem = self.problem.with_epilogue(Epilogue { activation, ..spec.epilogue }).ok()?;
-        Some(Self { problem, post_ops: self.post_ops.clone(), fused: self.fused + 1 + usize::from(relu) })
+        let Absorbed { epilogue, count, sums } =
+            absorbed(self.problem.spec().dtype, &self.post_ops, Some(operands.y));
+        let problem = self.problem.with_epilogue(epilogue).ok().filter(|_| sums)?;
+        Some(Self { problem, post_ops: self.post_ops.clone(), fused: count })
+    }
+
+    /// An image's view in the order of memory.
+    fn ordered(&self, view: &View) -> View {
+        if self.problem.spec().layout == Layout::Nhwc { view.channels_last() } else { *view }
     }
 
     /// Runs a plan of [`ConvChain::problem`] and the post-ops that it leaves. The result operand (by the direction) is
@@ -280,20 +299,17 @@ impl ConvChain {
             }
         }
         rest.iter().try_for_each(|post_op| post_op.check(target))?;
-        let alignment = alignment(queue.caps());
         let is_reread = rest.iter().any(|post_op| post_op.reads(target));
-        // In the order of memory.
         let is_last = spec.layout == Layout::Nhwc;
-        let ordered = |view: &View| if is_last { view.channels_last() } else { *view };
         let mut steps = Steps::new(queue);
         let mut addresses = [0u64; 5];
         let mut from = *target;
         for (role, view) in given {
             let Some(view) = view else { continue };
-            let lies = if role == Role::Bias { *view } else { ordered(view) };
+            let lies = if role == Role::Bias { *view } else { self.ordered(view) };
             let is_result = role == result;
             addresses[role as usize] = view.address;
-            if !lies.is_contiguous() || !view.address.is_multiple_of(alignment) || (is_result && is_reread) {
+            if !is_bound_there(&lies, steps.queue.caps()) || (is_result && is_reread) {
                 let made = steps.make(view.dtype, lies.sizes())?;
                 addresses[role as usize] = made.address;
                 if is_result {
@@ -311,6 +327,6 @@ impl ConvChain {
             post_op.run(&mut steps, &from, &to)?;
             from = to;
         }
-        steps.copy(&ordered(&from), &ordered(target))
+        steps.copy(&self.ordered(&from), &self.ordered(target))
     }
 }

@@ -205,9 +205,9 @@ impl Planner {
     ) -> Option<Result<(), OpError>> {
         let chain = chain.summing(&operands, caps)?;
         let ranked = self.ranked(caps, chain.problem(), false).ok()?;
-        // A pass of its own would read both and write the sum.
-        let saved = 2.0 * (chain.problem().y_elements() * chain.problem().spec().dtype.size()) as f64;
-        let most = ranked.first()?.seconds + saved / (1e9 * caps.bandwidth_gbs) + 1e-6 * caps.launch_us;
+        // A pass of its own would read the result and write the sum.
+        let saved = caps.floors(0, 2 * chain.problem().y_elements() * chain.problem().spec().dtype.size()).1;
+        let most = ranked.first()?.seconds + saved + 1e-6 * caps.launch_us;
         let cheap = ranked.iter().take_while(|priced| priced.seconds <= most);
         let plan = cheap.into_iter().find_map(PricedPlan::summing)?;
         match chain.run_keeping(queue, plan, operands) {

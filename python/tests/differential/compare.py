@@ -25,8 +25,9 @@ def _of_angles(case: Case) -> float:
     x, y = (data.view(data.base()).double() for data in case.tensors[:2])
     dim = case.args[2] if case.op == "F.cosine_similarity" else 1
     norms = [t.norm(dim=dim if -t.dim() <= dim < t.dim() else -1) if t.dim() else t.abs() for t in (x, y)]
-    lengths = torch.cat([norm.flatten() for norm in norms]).nan_to_num(0, 0, 0)
-    shortest, largest = (float(f(t[t > 0])) if (t > 0).any() else 1.0 for f, t in ((torch.min, lengths), (torch.max, x.abs().nan_to_num(0, 0, 0))))
+    lengths, sizes = (t.nan_to_num(0, 0, 0) for t in (torch.cat([norm.flatten() for norm in norms]), x.abs()))
+    shortest = min(lengths[lengths > 0].tolist(), default=1.0)
+    largest = max(sizes[sizes > 0].tolist(), default=1.0)
     return 16.0 * max(1.0, 1.0 / (shortest * largest))
 
 

@@ -9,7 +9,7 @@ use crate::tensors::layout::convolves_channels_last;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::activation::Activation;
 use wave32_ops::{ConvChain, ConvOperands, PostOp, Reduce, reduce};
-use wave32_problem::{ConvSpec, Direction};
+use wave32_problem::{ConvProblem, ConvSpec, Direction};
 use wave32_torch_logic::convolution::{self, Geometry, problem};
 use wave32_torch_logic::strides::in_format;
 
@@ -65,12 +65,24 @@ fn forward<const RELU: bool>(
     if output.numel() == 0 {
         return Ok(output);
     }
-    let bias = bias.map(view).transpose()?.map(PostOp::Bias);
-    let relu = RELU.then_some(PostOp::Activation(Activation::RELU));
-    let chain = ConvChain::new(problem, bias.into_iter().chain(relu).collect());
-    let (x, w, y) = (view(input)?, view(weight)?, view(&output)?);
-    planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x: &x, w: &w, y: &y }))?;
+    launch(problem, [input, weight, &output], bias, None, RELU)?;
     Ok(output)
+}
+
+/// Launches a forward convolution of input, weight and output: with a bias, a sum and a ReLU, in that order, as far as they are
+/// there.
+fn launch(
+    problem: ConvProblem,
+    [input, weight, output]: [&Tensor; 3],
+    bias: Option<&Tensor>,
+    sum: Option<PostOp>,
+    relu: bool,
+) -> Result<(), Error> {
+    let bias = bias.map(view).transpose()?.map(PostOp::Bias);
+    let relu = relu.then_some(PostOp::Activation(Activation::RELU));
+    let chain = ConvChain::new(problem, [bias, sum, relu].into_iter().flatten().collect());
+    let (x, w, y) = (view(input)?, view(weight)?, view(output)?);
+    planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x: &x, w: &w, y: &y }))
 }
 
 /// `output += convolution(input)`, and a ReLU of that. What it refuses it has not written.
@@ -99,12 +111,8 @@ fn forward_sum(
     if overlap(output, input)? || overlap(output, weight)? {
         return Err(Error::NoKernel("a sum that overlaps an operand".into()));
     }
-    let (x, w, y) = (view(input)?, view(weight)?, view(output)?);
-    let bias = bias.map(view).transpose()?.map(PostOp::Bias);
-    let relu = relu.then_some(PostOp::Activation(Activation::RELU));
-    let post_ops = bias.into_iter().chain(PostOp::blend(1.0, 1.0, y)).chain(relu).collect();
-    let chain = ConvChain::new(problem, post_ops);
-    planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x: &x, w: &w, y: &y }))?;
+    let sum = PostOp::blend(1.0, 1.0, view(output)?);
+    launch(problem, [input, weight, output], bias, sum, relu)?;
     output.share()
 }
 
