@@ -55,14 +55,54 @@ def test_no_region(on_the_device):
     assert not y.grad.any()
 
 
-def test_a_grid_of_each_region():
-    x, rois = drawn(4, torch.float32)
+def boxes(count, dtype, size=90):
+    """The right way round: torchvision's kernel for CPUs cannot make a grid of another (it asks for memory below zero)."""
+    start = torch.rand(count, 2, dtype=dtype) * size - 20
+    return torch.cat([torch.randint(3, (count, 1)).to(dtype), start, start + torch.rand(count, 2, dtype=dtype) * size], 1)
+
+
+@pytest.mark.parametrize("is_aligned", [False, True])
+@pytest.mark.parametrize("bins", [(7, 7), (1, 3), (2, 5)])
+def test_a_grid_of_each_region(bins, is_aligned, on_the_device, monkeypatch):
+    x, rois = drawn(0, torch.float32)[0], boxes(12, torch.float32)
+    rois[0, 3:] = rois[0, 1:3]
+    monkeypatch.setattr("wave32._regions._MOST", 14 * 40)
+    results = []
+    for device in ("cpu", "wave"):
+        y = x.detach().clone().to(device).requires_grad_()
+        found = ops.roi_align(y, rois.to(device), bins, 0.25, 0, is_aligned)
+        (found * torch.arange(found.numel(), dtype=torch.float32).reshape(found.shape).cos().to(device)).sum().backward()
+        results.append((found.detach().cpu(), y.grad.cpu()))
+    for expected, found in zip(*results):
+        assert (found - expected).abs().max() <= 3e-5 * expected.abs().max()
+
+
+def test_a_grid_of_a_region_the_wrong_way_round(on_the_device):
+    # CUDA's kernel sums no sample and gives zero.
+    x, rois = drawn(4, torch.float32)[0].to("wave").requires_grad_(), boxes(4, torch.float32)
+    rois[1, 3], rois[2, 4], rois[3, 3:] = rois[1, 1] - 30, rois[2, 2] - 30, rois[3, 1:3] - 30
+    found = ops.roi_align(x, rois.to("wave"), 7, 0.25, -1, True)
+    found.sum().backward()
+    assert not found[1:].any()
+    y = x.detach().cpu().requires_grad_()
+    expected = ops.roi_align(y, rois[:1], 7, 0.25, -1, True)
+    expected.sum().backward()
+    assert torch.allclose(found[:1].cpu(), expected, atol=1e-5) and torch.allclose(x.grad.cpu(), y.grad, atol=1e-5)
+
+
+def test_what_the_cpu_runs():
     before = dict(wave32._native.fallbacks())
-    found = ops.roi_align(x.to("wave"), rois.to("wave"), 7, 0.25, -1, True).cpu()
-    assert torch.allclose(found, ops.roi_align(x, rois, 7, 0.25, -1, True), atol=1e-5)
+    x, rois = drawn(0, torch.float64)[0], boxes(4, torch.float64)
+    wide = x.to("wave"), rois.to("wave")
+    assert torch.allclose(ops.roi_align(*wide, 7, 0.25, 2).cpu(), ops.roi_align(x, rois, 7, 0.25, 2), atol=1e-12)
     assert ran_on_cpu(before) == {"torchvision::roi_align": 1}
-    wide = x.double().to("wave"), rois.double().to("wave")
-    assert torch.allclose(ops.roi_align(*wide, 7, 0.25, 2).cpu(), ops.roi_align(x.double(), rois.double(), 7, 0.25, 2), atol=1e-12)
+
+
+@pytest.mark.parametrize("corner", [1e9, float("inf"), float("nan")])
+def test_no_region_of_a_picture(corner):
+    x, rois = torch.randn(1, 2, 5, 5), torch.tensor([[0, 0, 0, 1, corner]])
+    with pytest.raises(RuntimeError, match="clip_boxes_to_image"):
+        ops.roi_align(x.to("wave"), rois.to("wave"), 7, 0.25, 0)
 
 
 def test_gradients_repeat(on_the_device):
