@@ -39,7 +39,7 @@ def test_fused_is_what_it_was():
     torch.wave.reset_fallbacks()
     fused = wave32.fuse(net.to("wave"))
     parts = [type(module).__name__ for module in fused.modules()]
-    assert "BatchNorm2d" not in parts and parts.count("ConvReLU") == 4
+    assert "BatchNorm2d" not in parts and parts.count("ConvActivation") == 4
     with torch.no_grad():
         torch.testing.assert_close(fused(x.to("wave")).cpu(), expected, rtol=1e-5, atol=1e-5)
     # With gradients, and elsewhere, it is the plain operators.
@@ -50,6 +50,42 @@ def test_fused_is_what_it_was():
     net.cpu()(x).sum().backward()
     torch.testing.assert_close(leaf.grad.cpu(), x.grad, rtol=1e-4, atol=1e-4)
     assert torch.wave.fallbacks() == {}
+
+
+class LeakyCall(nn.Module):
+    def __init__(self, *slope, **named):
+        super().__init__()
+        self.slope, self.named = slope, named
+
+    def forward(self, x):
+        return F.leaky_relu(x, *self.slope, **self.named)
+
+
+ACTIVATIONS = {
+    "relu6": nn.ReLU6(), "silu": nn.SiLU(inplace=True), "hardswish": nn.Hardswish(), "gelu": nn.GELU(), "leaky_relu1": nn.LeakyReLU(),
+    "leaky_relu20": LeakyCall(0.2, inplace=True), "leaky_relu10": LeakyCall(negative_slope=0.1),
+}  # fmt: skip
+OTHERS = [nn.GELU("tanh"), nn.LeakyReLU(0.123), nn.LeakyReLU(-0.1), LeakyCall(2.0), nn.Tanh()]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("activation", [*ACTIVATIONS.values(), *OTHERS], ids=repr)
+def test_activations(activation, dtype):
+    name = next((name for name, one in ACTIVATIONS.items() if one is activation), None)
+    depthwise, dense, up = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 48, 1), nn.ConvTranspose2d(48, 8, 3, 2)
+    net = nn.Sequential(depthwise, nn.BatchNorm2d(8), activation, dense, activation, up, activation).eval()
+    net[1].running_mean.uniform_(-0.3, 0.3), net[1].running_var.uniform_(0.5, 2)
+    net, x = net.to(dtype).float(), (torch.randn(2, 8, 15, 18) * 4).to(dtype).float()
+    fused = wave32.fuse(net.to(dtype)).to("wave")
+    kinds = [module.activation for module in fused.modules() if isinstance(module, wave32._fuse.ConvActivation)]
+    assert kinds == ([name] * 3 if name else [])
+    with torch.no_grad():
+        expected = net.float()(x)
+        found = fused(x.to("wave", dtype)).cpu()
+    bound = (1e-5 if dtype == torch.float32 else 1e-2) * expected.abs().max()
+    assert found.dtype == dtype and (found.float() - expected).abs().max() <= bound
+    # Elsewhere it is the plain operators.
+    assert (fused.float().cpu()(x) - expected).abs().max() <= bound
 
 
 class Block(nn.Module):
@@ -96,7 +132,7 @@ def test_a_residual_is_added_where_it_is_stored(dtype):
     torch.wave.reset_fallbacks()
     fused = wave32.fuse(on)
     kinds = [type(module).__name__ for module in fused.modules()]
-    assert kinds.count("ConvSum") == 5 and kinds.count("ConvReLU") == 5 and "add" not in fused.code
+    assert kinds.count("ConvSum") == 5 and kinds.count("ConvActivation") == 5 and "add" not in fused.code
     tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 3e-2, "atol": 5e-2}
     with torch.no_grad():
         for _ in range(2):  # Of the second pass filters are prepared.
@@ -159,7 +195,7 @@ def test_what_is_read_elsewhere_is_left_alone(how):
 def test_a_sum_that_cannot_be_stored_there():
     conv = nn.Conv2d(8, 8, 1)
     x, added = torch.randn(2, 8, 5, 7), torch.randn(2, 8, 5, 7)
-    both = wave32._fuse.ConvSum(conv.to("wave"), True)
+    both = wave32._fuse.ConvSum(conv.to("wave"), "relu")
     expected = torch.relu(conv.cpu()(x) + added).detach()
     conv.to("wave")
     with torch.no_grad():
@@ -173,7 +209,7 @@ def test_a_sum_that_cannot_be_stored_there():
         last = added.to("wave").contiguous(memory_format=torch.channels_last)
         torch.testing.assert_close(both(on, last).cpu(), expected, rtol=1e-5, atol=1e-5)
         with pytest.raises((NotImplementedError, RuntimeError)):
-            torch.ops.wave.convolution_sum_(added.double().to("wave"), on, conv.weight, conv.bias, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, True)
+            torch.ops.wave.convolution_sum_(added.double().to("wave"), on, conv.weight, conv.bias, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, "relu")
 
 
 def test_half_and_refusals():

@@ -1,4 +1,4 @@
-"""`wave32.fuse`: for inference convolution, batch norm and ReLU in one launch; in training a batch norm and what follows it in one
+"""`wave32.fuse`: for inference convolution, batch norm, sum and activation in one launch; in training a batch norm and what follows it in one
 pass each way."""
 
 from __future__ import annotations
@@ -26,43 +26,62 @@ def _arguments(conv: nn.Module, x: torch.Tensor) -> tuple[Any, ...] | None:
     return x, conv.weight, conv.bias, *own
 
 
-class ConvReLU(nn.Module):
-    """A convolution and the ReLU of its result, in one launch on the device where no gradient is asked for."""
+_FUNCTIONS = {
+    "relu": torch.relu, "relu6": nn.functional.relu6, "silu": nn.functional.silu, "hardswish": nn.functional.hardswish,
+    "gelu": nn.functional.gelu,
+}  # fmt: skip
+_LEAKY = "leaky_relu"  # behind it the slope in hundredths
 
-    def __init__(self, conv: nn.Module):
+
+def _applied(activation: str, y: torch.Tensor) -> torch.Tensor:
+    if activation.startswith(_LEAKY):
+        return nn.functional.leaky_relu(y, int(activation.removeprefix(_LEAKY)) / 100)
+    return _FUNCTIONS[activation](y) if activation != "none" else y
+
+
+class ConvActivation(nn.Module):
+    """A convolution and an activation of its result, in one launch on the device where no gradient is asked for."""
+
+    def __init__(self, conv: nn.Module, activation: str):
         super().__init__()
-        self.conv = conv
+        self.conv, self.activation = conv, activation
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if (arguments := _arguments(self.conv, x)) is not None:
             try:
-                return torch.ops.wave.convolution_relu(*arguments)
+                return torch.ops.wave.convolution_activation(*arguments, self.activation)
             except NotImplementedError:  # Refused before anything was written.
                 pass
-        return torch.relu(self.conv(x))
+        return _applied(self.activation, self.conv(x))
+
+    def extra_repr(self) -> str:
+        return self.activation
 
 
 class ConvSum(nn.Module):
-    """`added + conv(x)`, and the ReLU of that, in one launch where no gradient is asked for: it is written to `added`."""
+    """`added + conv(x)`, and an activation of that, in one launch where no gradient is asked for: it is written to `added`."""
 
-    def __init__(self, conv: nn.Module, relu: bool):
+    def __init__(self, conv: nn.Module, activation: str):
         super().__init__()
-        self.conv, self.relu = conv, relu
+        self.conv, self.activation = conv, activation
 
     def forward(self, x: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
         if (arguments := _arguments(self.conv, x)) is not None and not torch.compiler.is_compiling():
             try:
-                return torch.ops.wave.convolution_sum_(added, *arguments, self.relu)
+                return torch.ops.wave.convolution_sum_(added, *arguments, self.activation)
             except NotImplementedError:  # Refused before anything was written.
                 pass
-        y = self.conv(x) + added
-        return torch.relu(y) if self.relu else y
+        return _applied(self.activation, self.conv(x) + added)
+
+    def extra_repr(self) -> str:
+        return self.activation
 
 
 def fuse(model: nn.Module) -> nn.Module:
     """A copy of `model` whose results differ by rounding only; `model` must be one that `torch.fx` can trace.
 
-    In evaluation mode: batch norms are folded into the convolutions before them, and ReLUs into those; a convolution whose
+    In evaluation mode: batch norms are folded into the convolutions before them, and activations into those (ReLU, ReLU6, leaky
+    ReLU of a slope in whole hundredths, SiLU, hardswish, GELU that is not approximate); a convolution whose
     result is added to what nothing reads later (a residual block's last) adds it where it stores. In training mode: a
     batch norm and its ReLU, ReLU6 or SiLU run in one pass forward and back, ReLU and ReLU6 with an addition before them too.
     Parameters keep their names. Make the optimizer from the copy's parameters.
@@ -165,22 +184,38 @@ class BatchNorm3dActivation(_WithActivation, nn.BatchNorm3d):
 _NORMED = {
     nn.BatchNorm1d: BatchNorm1dActivation, nn.BatchNorm2d: BatchNorm2dActivation, nn.BatchNorm3d: BatchNorm3dActivation,
 }  # fmt: skip
-# Of modules, functions and methods: act and most.
-_RELU, _RELU6, _SILU = (0, None), (0, 6.0), (1, None)
+# Of modules, functions and methods.
 _ACTIVATIONS = {
-    nn.ReLU: _RELU, nn.ReLU6: _RELU6, nn.SiLU: _SILU, **dict.fromkeys(_RELUS, _RELU), "relu": _RELU, "relu_": _RELU,
-    nn.functional.relu6: _RELU6, nn.functional.silu: _SILU,
+    nn.ReLU: "relu", nn.ReLU6: "relu6", nn.SiLU: "silu", nn.Hardswish: "hardswish", nn.GELU: "gelu", nn.LeakyReLU: _LEAKY,
+    **dict.fromkeys(_RELUS, "relu"), "relu": "relu", "relu_": "relu",
+    nn.functional.relu6: "relu6", nn.functional.silu: "silu", nn.functional.hardswish: "hardswish",
+    nn.functional.gelu: "gelu", nn.functional.leaky_relu: _LEAKY,
 }  # fmt: skip
+# What a batch norm's kernels apply: act and most.
+_OF_NORMS = {"relu": (0, None), "relu6": (0, 6.0), "silu": (1, None)}
 _IN_PLACE = (operator.iadd, "add_")
 _SUMS = (operator.add, torch.add, "add", *_IN_PLACE)
 _CALLS = ("call_function", "call_method")
 
 
-def _activation(node: fx.Node, module: nn.Module | None) -> tuple[int, float | None] | None:
-    """Which activation a node is, if it is one: act and most. `module`: that of a call of a module."""
-    if node.op == "call_module":
-        return _ACTIVATIONS.get(type(module))
-    return _ACTIVATIONS.get(node.target) if node.op in _CALLS else None
+def _activation(node: fx.Node, module: nn.Module | None) -> str | None:
+    """Which activation a node is, if it is one. `module`: that of a call of a module."""
+
+    def given(name: str, default: Any) -> Any:
+        if module is not None:
+            return getattr(module, name)
+        return node.kwargs.get(name, node.args[1] if len(node.args) > 1 else default)
+
+    of_call = node.target if node.op in _CALLS else None
+    name = _ACTIVATIONS.get(type(module) if node.op == "call_module" else of_call)
+    if name == "gelu":
+        return name if given("approximate", "none") == "none" else None
+    if name == _LEAKY:
+        slope = given("negative_slope", 0.01)
+        if not isinstance(slope, float) or not 0 <= slope <= 1.27 or abs(slope * 100 - round(slope * 100)) > 1e-7:
+            return None
+        return f"{name}{round(slope * 100)}"
+    return name
 
 
 def _is_sum(node: fx.Node) -> bool:
@@ -210,7 +245,7 @@ def _fused_training(model: nn.Module) -> nn.Module:
         return node.op == "call_module" and (type(modules[node.target]) in _CONVOLUTIONS or is_fused(node))
 
     for node in list(graph.nodes):
-        activation = _activation(node, modules.get(node.target))
+        activation = _OF_NORMS.get(_activation(node, modules.get(node.target)))
         if activation is None or not node.args or not isinstance(node.args[0], fx.Node):
             continue
         act, most = activation
@@ -271,8 +306,8 @@ def _fused_inference(model: nn.Module) -> nn.Module:
         module = module_of(node)
         if type(module) in _NORMS and module.track_running_stats:
             put(before, fuse_conv_bn_eval(conv, module, conv.transposed))
-        elif _activation(node, module) == _RELU:
-            put(before, ConvReLU(conv))
+        elif (activation := _activation(node, module)) is not None:
+            put(before, ConvActivation(conv, activation))
         else:
             continue
         node.replace_all_uses_with(before)
@@ -284,11 +319,11 @@ def _fused_inference(model: nn.Module) -> nn.Module:
 
 
 # Their results are memory of their own, and they keep no view of what they are given.
-_MAKERS = (*_CONVOLUTIONS, *_NORMS, ConvReLU, ConvSum, nn.MaxPool2d, nn.AvgPool2d)
+_MAKERS = (*_CONVOLUTIONS, *_NORMS, ConvActivation, ConvSum, nn.MaxPool2d, nn.AvgPool2d)
 
 
 def _fuse_sums(graph: fx.Graph, module_of: Any, conv_of: Any, put: Any) -> None:
-    """Puts a `ConvSum` in the place of a convolution, a sum, and its ReLU if it has one."""
+    """Puts a `ConvSum` in the place of a convolution, a sum, and its activation if it has one."""
     order = {node: at for at, node in enumerate(graph.nodes)}
 
     def makes(node: Any) -> bool:
@@ -310,9 +345,9 @@ def _fuse_sums(graph: fx.Graph, module_of: Any, conv_of: Any, put: Any) -> None:
             if not last or not all(map(makes, between)) or one.args[0] is other or len(one.args) != 1:
                 continue
             after = next(iter(node.users)) if len(node.users) == 1 else None
-            if after is not None and _activation(after, module_of(after)) != _RELU:
-                after = None
-            put(one, ConvSum(conv, after is not None))
+            activation = None if after is None else _activation(after, module_of(after))
+            after = after if activation is not None else None
+            put(one, ConvSum(conv, activation or "none"))
             with graph.inserting_before(node):
                 made = graph.call_module(one.target, (one.args[0], other))
             order[made] = order[node]

@@ -5,7 +5,7 @@
 
 use crate::Inputs;
 use rayon::prelude::*;
-use wave32_problem::{Activation, ConvProblem, Direction, Layout, MatmulProblem, Matrices, Problem};
+use wave32_problem::{ConvProblem, Direction, Layout, MatmulProblem, Matrices, Problem};
 
 /// A storage type of the operands; every value of it is exact in f64.
 pub trait Value: Copy + Into<f64> + Sync {}
@@ -250,15 +250,5 @@ fn transposed_backward_weights_at<T: Value>(t: &Tensors, i: &Inputs<T>, [c, k, r
 
 fn epilogue<T: Value>(p: &ConvProblem, i: &Inputs<T>, value: f64, channel: i64) -> f64 {
     let value = value + i.bias.map_or(0.0, |bias| bias[channel as usize].into());
-    match p.spec().epilogue.activation {
-        Activation::None => value,
-        // Not f64::max, which drops a NaN.
-        Activation::Relu => {
-            if value < 0.0 {
-                0.0
-            } else {
-                value
-            }
-        }
-    }
+    p.spec().epilogue.activation.apply(value)
 }

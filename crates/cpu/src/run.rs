@@ -6,7 +6,7 @@ use crate::geometry::Pass;
 use crate::scatter::Finish;
 use crate::{direct, gather, naive, weights};
 use half::{bf16, f16};
-use wave32_problem::{Activation, ConvProblem, DType, Direction};
+use wave32_problem::{ConvProblem, DType, Direction};
 
 /// A tensor to read.
 #[derive(Debug, Clone, Copy)]
@@ -191,7 +191,7 @@ fn compute<T: Element>(
             "naive"
         }
     } else {
-        let finish = Finish { bias, relu: p.spec().epilogue.activation == Activation::Relu };
+        let finish = Finish { bias, activation: p.spec().epilogue.activation };
         if direct::suits_gather(&pass) && direct::gather(&pass, [a, b], out, finish, arena, team) {
             "direct"
         } else if gather::run(&pass, [a, b], out, finish, arena, team) {

@@ -5,6 +5,7 @@ use crate::element::Element;
 use crate::geometry::{Image, Phase};
 use std::marker::PhantomData;
 use std::ops::Range;
+use wave32_problem::Activation;
 
 /// An output slice that threads fill together, each its own elements.
 pub struct Shared<'a, T> {
@@ -50,20 +51,30 @@ impl<T> Shared<'_, T> {
 #[derive(Clone, Copy)]
 pub struct Finish<'a, T> {
     pub bias: Option<&'a [T]>,
-    pub relu: bool,
+    pub activation: Activation,
 }
 
 impl<T: Element> Finish<'_, T> {
     /// Applies to one value of output channel `channel`.
     pub fn one(&self, value: f32, channel: usize) -> f32 {
         let value = self.bias.map_or(value, |bias| value + bias[channel].to_f32());
-        // Not f32::max, which drops a NaN.
-        if self.relu && value < 0.0 { 0.0 } else { value }
+        match self.activation {
+            Activation::None => value,
+            // Not f32::max, which drops a NaN.
+            Activation::Relu => {
+                if value < 0.0 {
+                    0.0
+                } else {
+                    value
+                }
+            }
+            activation => activation.apply(f64::from(value)) as f32,
+        }
     }
 
     /// Applies to values of output channel `channel`.
     pub fn row(&self, values: &mut [f32], channel: usize) {
-        if self.bias.is_some() || self.relu {
+        if self.bias.is_some() || self.activation != Activation::None {
             values.iter_mut().for_each(|value| *value = self.one(*value, channel));
         }
     }

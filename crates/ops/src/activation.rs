@@ -3,7 +3,7 @@
 use crate::steps::{Steps, wide};
 use crate::{ElementType, Op, OpError, View};
 
-/// What an activation computes; the numbers are those of `miopenActivationMode_t`.
+/// What an activation computes; the numbers are those of `miopenActivationMode_t`, where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum ActivationMode {
@@ -29,6 +29,12 @@ pub enum ActivationMode {
     Elu = 9,
     /// `max(alpha, min(beta, x))`.
     Clamp = 10,
+    /// `x / (1 + exp(-x))`. MIOpen has no number for it, nor for what follows.
+    Silu = 1000,
+    /// `x min(max(x + 3, 0), 6) / 6`.
+    Hardswish = 1001,
+    /// `x (1 + erf(x / sqrt(2))) / 2`.
+    Gelu = 1002,
 }
 
 /// An activation: a mode and its numbers.
@@ -60,6 +66,35 @@ impl Activation {
             [PassThrough, Logistic, Tanh, Relu, SoftRelu, Abs, Power, ClippedRelu, LeakyRelu, Elu, Clamp];
         let mode = *modes.get(usize::try_from(mode).ok()?)?;
         Some(Self { mode, alpha, beta, gamma })
+    }
+
+    /// What convolutions' kernels know, as an activation; none where they apply none.
+    pub fn from_kernels(activation: wave32_problem::Activation) -> Option<Self> {
+        use wave32_problem::Activation;
+        let (mode, alpha) = match activation {
+            Activation::None => return None,
+            Activation::Relu => (ActivationMode::Relu, 0.0),
+            Activation::Relu6 => (ActivationMode::ClippedRelu, 6.0),
+            Activation::Silu => (ActivationMode::Silu, 0.0),
+            Activation::Hardswish => (ActivationMode::Hardswish, 0.0),
+            Activation::Gelu => (ActivationMode::Gelu, 0.0),
+            Activation::LeakyRelu(slope) => (ActivationMode::LeakyRelu, f64::from(slope) / 100.0),
+        };
+        Some(Self { mode, alpha, beta: 0.0, gamma: 0.0 })
+    }
+
+    /// The same as convolutions' kernels know it, if they do.
+    pub(crate) fn of_kernels(&self) -> Option<wave32_problem::Activation> {
+        use wave32_problem::Activation;
+        match self.mode {
+            ActivationMode::Relu => Some(Activation::Relu),
+            ActivationMode::ClippedRelu if self.alpha == 6.0 => Some(Activation::Relu6),
+            ActivationMode::LeakyRelu => Activation::leaky(self.alpha),
+            ActivationMode::Silu => Some(Activation::Silu),
+            ActivationMode::Hardswish => Some(Activation::Hardswish),
+            ActivationMode::Gelu => Some(Activation::Gelu),
+            _ => None,
+        }
     }
 
     /// `y = activation(x)`; both may be one tensor.
@@ -98,6 +133,9 @@ impl Activation {
             ActivationMode::SoftRelu => (Op::Softplus, [1.0, 40.0]),
             ActivationMode::Abs => one(Op::Abs),
             ActivationMode::LeakyRelu => (Op::LeakyRelu, [alpha, 0.0]),
+            ActivationMode::Silu => one(Op::Silu),
+            ActivationMode::Hardswish => one(Op::Hardswish),
+            ActivationMode::Gelu => one(Op::Gelu),
         };
         steps.run(op, &[x.into()], parameters, y)
     }
@@ -160,6 +198,9 @@ impl Activation {
             ActivationMode::Abs => (Op::LeakyReluBackward, x, [-1.0, 0.0]),
             ActivationMode::ClippedRelu => (Op::HardtanhBackward, x, [0.0, above(alpha)]),
             ActivationMode::LeakyRelu => (Op::LeakyReluBackward, x, [alpha, 0.0]),
+            ActivationMode::Silu => (Op::SiluBackward, x, [0.0; 2]),
+            ActivationMode::Hardswish => (Op::HardswishBackward, x, [0.0; 2]),
+            ActivationMode::Gelu => (Op::GeluBackward, x, [0.0; 2]),
             ActivationMode::Clamp => (Op::HardtanhBackward, x, [alpha, above(beta)]),
         };
         steps.run(op, &[dy.into(), operands.into()], parameters, dx)

@@ -1,7 +1,7 @@
 //! A convolution and what is done to its result before anybody reads it: post-ops, as oneDNN calls them. What of
 //! them a kernel does before it stores is decided here; the rest is launched behind it.
 
-use crate::activation::{Activation, ActivationMode};
+use crate::activation::Activation;
 use crate::convolution::storage;
 use crate::steps::Steps;
 use crate::{ElementType, Op, OpError, Queue, View, copy};
@@ -111,8 +111,8 @@ struct Absorbed {
     sums: bool,
 }
 
-/// A bias of the problem's type and then a ReLU; with `into`, the view that the chain writes, a sum with what lies there too, after
-/// the bias and before the ReLU.
+/// A bias of the problem's type and then an activation that they know; with `into`, the view that the chain writes, a sum with what
+/// lies there too, after the bias and before the activation.
 fn absorbed(dtype: wave32_problem::DType, post_ops: &[PostOp], into: Option<&View>) -> Absorbed {
     let (mut epilogue, mut sums) = (Epilogue::default(), false);
     let mut absorb = |post_op: &PostOp| match post_op {
@@ -123,10 +123,10 @@ fn absorbed(dtype: wave32_problem::DType, post_ops: &[PostOp], into: Option<&Vie
             true
         }
         _ if epilogue.activation != wave32_problem::Activation::None => false,
-        PostOp::Activation(Activation { mode: ActivationMode::Relu, .. }) => {
-            epilogue.activation = wave32_problem::Activation::Relu;
+        PostOp::Activation(activation) => activation.of_kernels().is_some_and(|activation| {
+            epilogue.activation = activation;
             true
-        }
+        }),
         PostOp::Add { alpha: 1.0, beta: 1.0, other } if into == Some(other) && !sums => {
             sums = true;
             true
@@ -149,7 +149,7 @@ pub struct ConvChain {
 impl ConvChain {
     /// A problem without an epilogue, and what follows it.
     ///
-    /// Kernels absorb a bias of the problem's type and then a ReLU, in that order, of a forward pass.
+    /// Kernels absorb a bias of the problem's type and then an activation that they know, in that order, of a forward pass.
     pub fn new(problem: ConvProblem, post_ops: Vec<PostOp>) -> Self {
         let Absorbed { epilogue, count, .. } = absorbed(problem.spec().dtype, &post_ops, None);
         match problem.with_epilogue(epilogue) {

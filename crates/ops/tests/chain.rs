@@ -45,13 +45,15 @@ enum Step {
     WideBias,
     Relu,
     Leaky,
+    /// One that kernels know.
+    Known(wave32_problem::Activation),
     Residual,
     /// What lay where the result goes.
     Sum,
     /// The same, both with factors.
     SumOfBoth,
 }
-use Step::{Bias, Leaky, Relu, Residual, Sum, SumOfBoth, WideBias};
+use Step::{Bias, Known, Leaky, Relu, Residual, Sum, SumOfBoth, WideBias};
 
 const LEAKY: Activation = Activation { mode: ActivationMode::LeakyRelu, alpha: 0.125, beta: 0.0, gamma: 0.0 };
 
@@ -110,6 +112,10 @@ fn check(queue: &mut Counting, spec: &ConvSpec, dtype: ElementType, steps: &[Ste
                 expected.iter_mut().for_each(|value| *value = relu(*value) - 0.125 * relu(-*value));
                 post_ops.push(PostOp::Activation(LEAKY));
             }
+            &Known(activation) => {
+                expected.iter_mut().for_each(|value| *value = activation.apply(*value));
+                post_ops.extend(Activation::from_kernels(activation).map(PostOp::Activation));
+            }
             Residual | Sum | SumOfBoth => {
                 let sum = !matches!(step, Residual);
                 let (alpha, beta) = if matches!(step, SumOfBoth) { (0.5, -2.0) } else { (1.0, 1.0) };
@@ -130,8 +136,8 @@ fn check(queue: &mut Counting, spec: &ConvSpec, dtype: ElementType, steps: &[Ste
     let chain = ConvChain::new(problem.clone(), post_ops);
     assert_eq!(chain.fused(), fused, "{what}");
     let absorbed = chain.problem().spec().epilogue;
-    let is_relu = absorbed.activation == wave32_problem::Activation::Relu;
-    assert_eq!(usize::from(absorbed.bias) + usize::from(is_relu), fused, "{what}");
+    let is_activated = absorbed.activation != wave32_problem::Activation::None;
+    assert_eq!(usize::from(absorbed.bias) + usize::from(is_activated), fused, "{what}");
     let [x, w, y] = &views;
     queue.elementwise = 0;
     // These solvers' kernels add nothing to their results.
@@ -139,11 +145,11 @@ fn check(queue: &mut Counting, spec: &ConvSpec, dtype: ElementType, steps: &[Ste
         if steps.contains(&Sum) { vec!["direct_few".into(), "im2col_gemm".into()] } else { Vec::new() };
     let mut planner = Planner::new(Policy { skip, ..Policy::default() });
     planner.convolve(queue, &chain, ConvOperands { x, w, y }).unwrap();
-    // With two factors there is one more. Kernels of forward passes add what lies in their result's place, and then a ReLU.
+    // With two factors there is one more. Kernels of forward passes add what lies in their result's place, and then an activation.
     let scaled = steps.iter().filter(|step| matches!(step, SumOfBoth)).count();
     let summing = match steps[fused..] {
-        _ if s.direction != Direction::Forward || gap > 1 || is_relu => 0,
-        [Sum, Relu, ..] => 2,
+        _ if s.direction != Direction::Forward || gap > 1 || is_activated => 0,
+        [Sum, Relu | Known(_), ..] => 2,
         [Sum, ..] => 1,
         _ => 0,
     };
@@ -153,7 +159,7 @@ fn check(queue: &mut Counting, spec: &ConvSpec, dtype: ElementType, steps: &[Ste
 }
 
 #[test]
-fn kernels_absorb_a_bias_and_a_relu_and_the_rest_is_launched() {
+fn kernels_absorb_a_bias_and_an_activation_and_the_rest_is_launched() {
     let Some(stream) = stream() else { return };
     let mut queue = Counting { stream, elementwise: 0 };
     let base = ConvSpec { n: 2, c: 6, h: 7, w: 5, k: 4, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
@@ -185,6 +191,13 @@ fn kernels_absorb_a_bias_and_a_relu_and_the_rest_is_launched() {
                 let layout = if is_last { Layout::Nhwc } else { Layout::Nchw };
                 check(&mut queue, &ConvSpec { layout, ..base.clone() }, dtype, steps, fused, gap);
             }
+        }
+    }
+    for activation in wave32_problem::Activation::ALL.into_iter().skip(1) {
+        for dtype in [ElementType::F32, ElementType::F16] {
+            check(&mut queue, &base, dtype, &[Bias, Known(activation), Residual], 2, 1);
+            check(&mut queue, &base, dtype, &[Bias, Sum, Known(activation)], 1, 1);
+            check(&mut queue, &base, dtype, &[Residual, Known(activation)], 0, 1);
         }
     }
     let wide = [WideBias, Relu];

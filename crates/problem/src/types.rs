@@ -87,6 +87,75 @@ pub enum Activation {
     None,
     /// max(0, v); NaN stays NaN.
     Relu,
+    /// min(max(0, v), 6).
+    Relu6,
+    /// v / (1 + exp(-v)).
+    Silu,
+    /// v min(max(v + 3, 0), 6) / 6.
+    Hardswish,
+    /// v (1 + erf(v / sqrt(2))) / 2.
+    Gelu,
+    /// Below 0 a product with a slope, in hundredths: at most [`Activation::MAX_SLOPE`].
+    LeakyRelu(u8),
+}
+
+impl Activation {
+    /// The largest slope of a leaky ReLU that kernels take, in hundredths.
+    pub const MAX_SLOPE: u8 = 127;
+
+    /// One of each; of leaky ReLUs one.
+    pub const ALL: [Self; 7] =
+        [Self::None, Self::Relu, Self::Relu6, Self::Silu, Self::Hardswish, Self::Gelu, Self::LeakyRelu(20)];
+
+    /// A leaky ReLU of that slope, if kernels take it: a number of hundredths, as slopes in use are.
+    pub fn leaky(slope: f64) -> Option<Self> {
+        let hundredths = (slope * 100.0).round();
+        let is_near = (slope * 100.0 - hundredths).abs() < 1e-5
+            && (0.0..=f64::from(Self::MAX_SLOPE)).contains(&hundredths);
+        is_near.then_some(Self::LeakyRelu(hundredths as u8))
+    }
+
+    /// Of an exact sum.
+    pub fn apply(self, v: f64) -> f64 {
+        match self {
+            Self::None => v,
+            // Not f64::max, which drops a NaN.
+            Self::Relu if v < 0.0 => 0.0,
+            Self::Relu => v,
+            Self::Relu6 => v.clamp(0.0, 6.0),
+            Self::Silu => v / (1.0 + (-v).exp()),
+            Self::Hardswish => v * (v + 3.0).clamp(0.0, 6.0) / 6.0,
+            Self::Gelu => v * 0.5 * libm::erfc(-v * std::f64::consts::FRAC_1_SQRT_2),
+            Self::LeakyRelu(hundredths) if v < 0.0 => v * f64::from(hundredths) / 100.0,
+            Self::LeakyRelu(_) => v,
+        }
+    }
+}
+
+impl std::fmt::Display for Activation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Relu => f.write_str("relu"),
+            Self::Relu6 => f.write_str("relu6"),
+            Self::Silu => f.write_str("silu"),
+            Self::Hardswish => f.write_str("hardswish"),
+            Self::Gelu => f.write_str("gelu"),
+            Self::LeakyRelu(hundredths) => write!(f, "leaky_relu{hundredths}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Activation {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if let Some(found) = Self::ALL.into_iter().find(|one| one.to_string() == text) {
+            return Ok(found);
+        }
+        let slope = text.strip_prefix("leaky_relu").and_then(|slope| slope.parse().ok());
+        slope.filter(|&slope| slope <= Self::MAX_SLOPE).map(Self::LeakyRelu).ok_or(())
+    }
 }
 
 /// What happens to an output element before it is stored (forward only).

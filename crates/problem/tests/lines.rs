@@ -5,8 +5,8 @@ mod specs;
 use proptest::prelude::*;
 use specs::valid_spec;
 use wave32_problem::{
-    Activation, Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem,
-    MatmulSpec, Matrices, MatrixOrder, ProblemError, parse_line, parse_lines,
+    Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem, MatmulSpec,
+    Matrices, MatrixOrder, ProblemError, parse_line, parse_lines,
 };
 
 proptest! {
@@ -65,7 +65,7 @@ fn long_words(s: &ConvSpec) -> Vec<(&'static str, String)> {
         ("mode", if s.transposed { "trans" } else { "conv" }.into()),
         ("forw", direction.into()),
         ("bias", i32::from(s.epilogue.bias).to_string()),
-        ("activ", if s.epilogue.activation == Activation::Relu { "relu" } else { "none" }.into()),
+        ("activ", s.epilogue.activation.to_string()),
         ("spatial_dim", "2".into()),
         ("verify", "0".into()),
         ("solution", "ConvDirectNaiveConvFwd".into()),
@@ -210,6 +210,7 @@ fn pasted_lines_read_as_their_canonical_form() {
         (format!("conv {short} -I NHWC -f nhwc -O Nhwc"), base.replace(" -m", &format!(" {nhwc} -m"))),
         (format!("conv {short} -b 1 --activ relu"), format!("{base} -b 1 --activ relu")),
         (format!("conv {short} --activ=relu"), format!("{base} --activ relu")),
+        (format!("conv {short} --activ=leaky_relu07"), format!("{base} --activ leaky_relu7")),
         (
             "conv -n 1 -c 4 -H 7 -W 7 -k 6 -y 3 -x 3 -p 1 -q 1 -u 2 -v 2 -m trans -Y 1 -X 1 -g 2 -F 2".into(),
             "MIOpenDriver conv -n 1 -c 4 -H 7 -W 7 -k 6 -y 3 -x 3 -p 1 -q 1 -u 2 -v 2 -l 1 -j 1 -m trans -g 2 -F 2 -t 1 -Y 1 -X 1".into(),

@@ -219,12 +219,13 @@ fn every_variant_of_known_filters_is_right() {
                     (spec.c, spec.k) = (2 * spec.c, 2 * spec.k);
                 }
                 if spec.direction == Direction::Forward {
-                    let activation = if rng.random() { Activation::Relu } else { Activation::None };
+                    let activation = Activation::ALL[rng.random_range(0..Activation::ALL.len())];
                     spec.epilogue = Epilogue { bias: rng.random(), activation };
                 }
                 // A transposed forward pass is a backward-data with bias and activation.
                 if spec.direction == Direction::BackwardData && rng.random() {
-                    let epilogue = Epilogue { bias: true, activation: Activation::Relu };
+                    let activation = Activation::ALL[rng.random_range(0..Activation::ALL.len())];
+                    let epilogue = Epilogue { bias: true, activation };
                     (spec.c, spec.k) = (spec.k, spec.c);
                     spec = ConvSpec { direction: Direction::Forward, transposed: true, epilogue, ..spec };
                 }

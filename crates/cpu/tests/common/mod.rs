@@ -36,7 +36,7 @@ pub fn random_problem(rng: &mut StdRng, work: u64) -> ConvProblem {
         let mut epilogue = Epilogue::default();
         if direction == Direction::Forward {
             epilogue.bias = rng.random();
-            epilogue.activation = [Activation::None, Activation::Relu][rng.random_range(0..2)];
+            epilogue.activation = Activation::ALL[rng.random_range(0..Activation::ALL.len())];
         }
         let spec = ConvSpec {
             direction,

@@ -5,14 +5,14 @@
 //!
 //! What is counted: every instruction line is one instruction, `s_nop`, `s_waitcnt`, `s_clause` and
 //! the loop's own branches among them ("then repeated 3 times" is three more). A backward branch makes
-//! a loop of everything from its target to itself. A loop's own instructions are those not in a loop
+//! a loop of everything from its target to itself, if that leads from the one to the other. A loop's own instructions are those not in a loop
 //! inside it. The hottest loop is the one with the most own multiply-adds, each level of nesting taken
 //! to run `TURNS` times as often as the one around it; of loops with (nearly, within a tenth) as many,
 //! the one with the fewest instructions: a peeled last turn, which layout puts into an outer loop, has as
 //! many multiply-adds as the loop it was peeled from. Counting is static: an instruction that is jumped
 //! over in the loop counts as if it ran.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How often a loop is taken to run where nothing is known: decides only which loop is the hottest.
 const TURNS: u32 = 8;
@@ -134,13 +134,55 @@ fn loops(
         };
         instructions.iter().position(|i| i.address == Some(start + offset))
     };
+    let targets: Vec<_> = instructions.iter().map(|i| i.branch.and_then(index_of)).collect();
+    let blocks = Blocks::of(instructions, &targets);
     let mut widest: BTreeMap<usize, usize> = BTreeMap::new();
-    for (last, instruction) in instructions.iter().enumerate() {
-        if let Some(first) = instruction.branch.and_then(index_of).filter(|&first| first <= last) {
+    for (last, target) in targets.iter().enumerate() {
+        if let Some(first) = target.filter(|&first| first <= last && blocks.leads(first, last)) {
             widest.insert(first, last);
         }
     }
     widest.into_iter().collect()
+}
+
+/// Instructions in runs that have one way in and one way out, and where each run goes on.
+struct Blocks {
+    /// First instructions, ascending.
+    starts: Vec<usize>,
+    next: Vec<[Option<usize>; 2]>,
+}
+
+impl Blocks {
+    fn of(instructions: &[Instruction], targets: &[Option<usize>]) -> Self {
+        let mut starts: BTreeSet<usize> = targets.iter().flatten().copied().collect();
+        starts.insert(0);
+        let ends = |i: &Instruction| i.branch.is_some() || i.mnemonic.starts_with("s_endpgm");
+        starts.extend(instructions.iter().enumerate().filter(|(_, i)| ends(i)).map(|(index, _)| index + 1));
+        let starts: Vec<usize> = starts.into_iter().filter(|&start| start < instructions.len()).collect();
+        let block_of = |index: usize| starts.partition_point(|&start| start <= index) - 1;
+        let next = (0..starts.len()).map(|block| {
+            let after = starts.get(block + 1).copied().unwrap_or(instructions.len());
+            let last = &instructions[after - 1];
+            let falls = last.mnemonic != "s_branch" && !last.mnemonic.starts_with("s_endpgm");
+            [(falls && block + 1 < starts.len()).then_some(block + 1), targets[after - 1].map(block_of)]
+        });
+        Self { next: next.collect(), starts }
+    }
+
+    /// True where `last` is reached from `first` without leaving what lies between: a branch back is a loop's end. One from
+    /// code that was laid out behind what it belongs to is not.
+    fn leads(&self, first: usize, last: usize) -> bool {
+        let block_of = |index: usize| self.starts.partition_point(|&start| start <= index) - 1;
+        let (first, last) = (block_of(first), block_of(last));
+        let mut seen = vec![false; self.starts.len()];
+        let mut open = vec![first];
+        while let Some(block) = open.pop() {
+            if (first..=last).contains(&block) && !std::mem::replace(&mut seen[block], true) {
+                open.extend(self.next[block].iter().flatten());
+            }
+        }
+        seen[last]
+    }
 }
 
 /// A disassembly's instructions, where its labels point, and its symbol.
@@ -304,6 +346,14 @@ BB2:
         let isa = "BB0:\n\ts_cbranch_scc1 BB1\n\tv_fma_f32 v0, v1, v2, v3\nBB1:\n\ts_nop 0\n\ts_branch BB1\n";
         assert_eq!(hottest_loop(isa), LoopStats::default());
         assert_eq!(hottest_loop("").share(), 0.0);
+    }
+
+    #[test]
+    fn code_laid_out_at_the_end_is_no_loop() {
+        // BB3 belongs between BB1 and BB2, which are inside the loop of BB0.
+        let isa = "BB0:\n\tv_fma_f32 v0, v1, v2, v3\n\ts_cbranch_execnz BB3\nBB2:\n\tv_mul_f32 v0, v1, v2\n\ts_cbranch_scc1 BB0\n\t\
+                   s_endpgm\nBB3:\n\tv_fma_f32 v0, v1, v2, v3\n\ts_branch BB2\n";
+        assert_eq!(hottest_loop(isa), LoopStats { fma: 1, instructions: 4 });
     }
 
     #[test]

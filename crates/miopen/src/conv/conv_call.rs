@@ -125,10 +125,13 @@ pub fn say(solutions: &Solutions, solution: &Solution) {
         let why = if others > 1 { format!("of {others} solvers") } else { "the only solver".into() };
         let Epilogue { bias, activation } =
             plan.problem.conv().map(|p| p.spec().epilogue).unwrap_or_default();
-        let behind = [(bias, " + bias"), (activation == Activation::Relu, " + ReLU")];
-        let behind = behind.iter().filter(|(wanted, _)| *wanted).map(|(_, text)| *text).collect::<String>();
+        let bias = if bias { " + bias" } else { "" };
+        let activation = match activation {
+            Activation::None => String::new(),
+            activation => format!(" + {activation}"),
+        };
         format!(
-            "{}{behind}: {} {}, {why}, {milliseconds:.3} ms {by}, workspace {} bytes",
+            "{}{bias}{activation}: {} {}, {why}, {milliseconds:.3} ms {by}, workspace {} bytes",
             plan.problem,
             plan.solver,
             plan.config,

@@ -9,7 +9,8 @@
 //! - numbers must be numbers (MIOpenDriver reads `3x` as 3 and `x` as 0);
 //! - what would change the arithmetic in a way that [`ConvProblem`] cannot say (3-D, vectorised layouts,
 //!   casts to fp8) is refused, and what only steers the driver's own run is read and dropped;
-//! - `--key=value` works as well as `--key value`, and `--activ relu` is ours: ReLU after the bias (`-b 1`).
+//! - `--key=value` works as well as `--key value`, and `--activ relu` is ours: ReLU after the bias (`-b 1`);
+//!   `relu6`, `silu`, `hardswish`, `gelu`, and `leaky_relu20` for one of slope 0.2.
 //!
 //! `gemm` is MIOpenDriver's too (`-b` matrices, `-m`, `-k`, `-n`, `-u 1` and `-v 1` for a transposed A and B, factors `-A` and
 //! `-B`); `gemmbfp16` and the strides (`--a_strides BATCH,ROW,COLUMN`, `--b_strides`, `--added_strides`, in elements) and

@@ -37,7 +37,7 @@ impl fmt::Display for ConvProblem {
         }
         match s.epilogue.activation {
             Activation::None => Ok(()),
-            Activation::Relu => write!(f, " --activ relu"),
+            activation => write!(f, " --activ {activation}"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::flags::{FLAGS, Flag, Meaning};
 use super::words::Words;
-use crate::{Activation, ConvProblem, ConvSpec, Direction, Epilogue, Layout, ProblemError};
+use crate::{ConvProblem, ConvSpec, Direction, Epilogue, Layout, ProblemError};
 
 /// How `-z` sets the padding.
 enum PadMode {
@@ -143,10 +143,14 @@ impl Reader {
                 "1" => self.epilogue.bias = true,
                 _ => return wrong("must be 0 or 1"),
             },
-            Meaning::Activation => match value {
-                "none" => self.epilogue.activation = Activation::None,
-                "relu" => self.epilogue.activation = Activation::Relu,
-                _ => return wrong("must be none or relu"),
+            Meaning::Activation => match value.parse() {
+                Ok(activation) => self.epilogue.activation = activation,
+                Err(()) => {
+                    return wrong(
+                        "must be none, relu, relu6, silu, hardswish, gelu, or leaky_relu with a slope in hundredths \
+                         (leaky_relu20 is 0.2)",
+                    );
+                }
             },
             Meaning::Only(values, why) => {
                 if !values.contains(&value) {

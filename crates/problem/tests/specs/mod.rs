@@ -8,10 +8,8 @@ fn kind() -> impl Strategy<Value = (Direction, DType, Layout, bool, Epilogue)> {
     let direction = prop::sample::select(Direction::ALL.to_vec());
     let dtype = prop::sample::select(DType::ALL.to_vec());
     let layout = prop::sample::select(vec![Layout::Nchw, Layout::Nhwc]);
-    let epilogue = (any::<bool>(), any::<bool>()).prop_map(|(bias, relu)| Epilogue {
-        bias,
-        activation: if relu { Activation::Relu } else { Activation::None },
-    });
+    let epilogue = (any::<bool>(), prop::sample::select(Activation::ALL.to_vec()))
+        .prop_map(|(bias, activation)| Epilogue { bias, activation });
     (direction, dtype, layout, any::<bool>(), epilogue)
 }
 

@@ -1,6 +1,6 @@
 //! Putting launches together: bindings, workspace regions, the passes around a GEMM.
 
-use super::gather::{Box4, FLAG_BIAS, FLAG_RELU, Gather, Gathering};
+use super::gather::{Box4, FLAG_BIAS, Gather, Gathering};
 use super::tensors::ConvShape;
 use crate::{
     Access, Binding, DeviceCaps, HasRoles, Launch, Model, Plan, Policy, Prepared, Refusal, Role, Solvable,
@@ -9,7 +9,7 @@ use crate::{
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use wave32_params::variants::{self, Variant};
-use wave32_params::{Buffers, Kernel, Name, Params, ew, ew_ops, reduce};
+use wave32_params::{Buffers, Kernel, Name, Params, activation, ew, ew_ops, reduce};
 use wave32_problem::{Activation, ConvProblem, DType};
 
 /// From so many partial results on, of so few outputs, several threads share an output.
@@ -423,8 +423,18 @@ pub fn usable(
 /// Epilogue of the problem as kernel flags.
 pub fn epilogue_flags(problem: &ConvProblem) -> u32 {
     let e = problem.spec().epilogue;
-    let relu = e.activation == Activation::Relu;
-    (u32::from(e.bias) * FLAG_BIAS) | (u32::from(relu) * FLAG_RELU)
+    let code = match e.activation {
+        Activation::None => 0,
+        Activation::Relu => activation::ACTIVATION_RELU,
+        Activation::Relu6 => activation::ACTIVATION_RELU6,
+        Activation::Silu => activation::ACTIVATION_SILU,
+        Activation::Hardswish => activation::ACTIVATION_HARDSWISH,
+        Activation::Gelu => activation::ACTIVATION_GELU,
+        Activation::LeakyRelu(slope) => {
+            activation::ACTIVATION_LEAKY + u32::from(slope.min(Activation::MAX_SLOPE))
+        }
+    };
+    (u32::from(e.bias) * FLAG_BIAS) | code << activation::ACTIVATION_SHIFT
 }
 
 /// FLOP of a gathering convolution.

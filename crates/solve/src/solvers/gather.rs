@@ -7,7 +7,7 @@
 use super::tensors::ConvShape;
 use wave32_params::{Along, Pair, Strides};
 
-pub use wave32_params::gather::{FLAG_BIAS, FLAG_PARTIAL, FLAG_RELU, FLAG_VEC, Params as Gather};
+pub use wave32_params::gather::{FLAG_BIAS, FLAG_PARTIAL, FLAG_VEC, Params as Gather};
 
 /// `flags` of [`Gather`]: the bits, and in how many parts the reduction is split.
 pub fn flags(bits: u32, splits: u32) -> u32 {

@@ -15,21 +15,21 @@ use wave32_torch_logic::strides::in_format;
 
 /// The kernels of this file.
 pub const OPS: &[Registration] = crate::ops! {
-    "convolution" => forward::<false>,
+    "convolution" => plain,
     "convolution_backward" => backward,
 };
 
 /// Schemas of what `python/wave32/_fuse.py` calls.
 pub const SCHEMAS: &[&str] = &[
-    "convolution_relu(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
-     bool transposed, int[] output_padding, int groups) -> Tensor",
+    "convolution_activation(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
+     bool transposed, int[] output_padding, int groups, str activation) -> Tensor",
     "convolution_sum_(Tensor(a!) self, Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
-     bool transposed, int[] output_padding, int groups, bool relu) -> Tensor(a!)",
+     bool transposed, int[] output_padding, int groups, str activation) -> Tensor(a!)",
 ];
 
 /// Kernels of those.
 pub const OWN: &[Registration] = crate::ops! {
-    "convolution_relu" => forward::<true>,
+    "convolution_activation" => forward,
     "convolution_sum_" => forward_sum,
 };
 
@@ -42,7 +42,7 @@ fn spec(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<Conv
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
-fn forward<const RELU: bool>(
+fn plain(
     input: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,
@@ -52,6 +52,23 @@ fn forward<const RELU: bool>(
     transposed: bool,
     output_padding: &[i64],
     groups: i64,
+) -> Result<Tensor, Error> {
+    forward(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, "none")
+}
+
+/// With an activation, in the words of a problem's line: `leaky_relu20` has the slope 0.2.
+#[allow(clippy::too_many_arguments)] // the schema's
+fn forward(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    transposed: bool,
+    output_padding: &[i64],
+    groups: i64,
+    activation: &str,
 ) -> Result<Tensor, Error> {
     let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
     let spec = spec(input, weight, &geometry)?;
@@ -65,27 +82,29 @@ fn forward<const RELU: bool>(
     if output.numel() == 0 {
         return Ok(output);
     }
-    launch(problem, [input, weight, &output], bias, None, RELU)?;
+    launch(problem, [input, weight, &output], bias, None, activation)?;
     Ok(output)
 }
 
-/// Launches a forward convolution of input, weight and output: with a bias, a sum and a ReLU, in that order, as far as they are
+/// Launches a forward convolution of input, weight and output: with a bias, a sum and an activation, in that order, as far as they are
 /// there.
 fn launch(
     problem: ConvProblem,
     [input, weight, output]: [&Tensor; 3],
     bias: Option<&Tensor>,
     sum: Option<PostOp>,
-    relu: bool,
+    activation: &str,
 ) -> Result<(), Error> {
     let bias = bias.map(view).transpose()?.map(PostOp::Bias);
-    let relu = relu.then_some(PostOp::Activation(Activation::RELU));
-    let chain = ConvChain::new(problem, [bias, sum, relu].into_iter().flatten().collect());
+    let activation =
+        activation.parse().map_err(|()| Error::NoKernel(format!("an activation {activation:?}")))?;
+    let activation = Activation::from_kernels(activation).map(PostOp::Activation);
+    let chain = ConvChain::new(problem, [bias, sum, activation].into_iter().flatten().collect());
     let (x, w, y) = (view(input)?, view(weight)?, view(output)?);
     planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x: &x, w: &w, y: &y }))
 }
 
-/// `output += convolution(input)`, and a ReLU of that. What it refuses it has not written.
+/// `output += convolution(input)`, and an activation of that. What it refuses it has not written.
 #[allow(clippy::too_many_arguments)] // the schema's
 fn forward_sum(
     output: &Tensor,
@@ -98,7 +117,7 @@ fn forward_sum(
     transposed: bool,
     output_padding: &[i64],
     groups: i64,
-    relu: bool,
+    activation: &str,
 ) -> Result<Tensor, Error> {
     let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
     let problem = problem(spec(input, weight, &geometry)?)?;
@@ -112,7 +131,7 @@ fn forward_sum(
         return Err(Error::NoKernel("a sum that overlaps an operand".into()));
     }
     let sum = PostOp::blend(1.0, 1.0, view(output)?);
-    launch(problem, [input, weight, output], bias, sum, relu)?;
+    launch(problem, [input, weight, output], bias, sum, activation)?;
     output.share()
 }
 

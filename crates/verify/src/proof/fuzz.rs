@@ -129,7 +129,11 @@ fn draw(rng: &mut impl Rng, directions: &[Direction], dtypes: &[DType]) -> Optio
     let fused = direction == Direction::Forward && rng.random_bool(0.3);
     let epilogue = Epilogue {
         bias: fused,
-        activation: if fused && rng.random_bool(0.5) { Activation::Relu } else { Activation::None },
+        activation: if fused {
+            Activation::ALL[rng.random_range(0..Activation::ALL.len())]
+        } else {
+            Activation::None
+        },
     };
     let h = if one_dimensional { 1 } else { extent(rng) };
     let (n, w) = (rng.random_range(1..4), extent(rng));

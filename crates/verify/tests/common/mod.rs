@@ -98,7 +98,7 @@ pub fn error_of_sum(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) 
     let linear = conv.with_epilogue(Epilogue { bias, activation: Activation::None }).expect("a part of it");
     let oracle = |inputs: &Inputs<f64>| {
         let sums = oracle::conv(&linear, inputs).into_iter().zip(&before).map(|(y, before)| y + before);
-        sums.map(|y| if activation == Activation::Relu { y.max(0.0) } else { y }).collect()
+        sums.map(|y| activation.apply(y)).collect()
     };
     Some(error_beside(device, &plan, &encoded, &mut |_, _| rng.random_range(-1.0..1.0), &oracle))
 }
