@@ -36,8 +36,12 @@ WORK = [
     ("vgg16", 12, "training", "float32"),
     ("mobilenet_v2", 12, "inference", "float32"),
     ("mobilenet_v2", 12, "inference", "float16"),
+    ("mobilenet_v2", 12, "inference, fused", "float32"),
+    ("mobilenet_v2", 12, "inference, fused", "float16"),
     ("mobilenet_v2", 12, "training", "float32"),
     ("mobilenet_v2", 12, "training, fused", "float32"),
+    ("efficientnet_b0", 12, "inference", "float32"),
+    ("efficientnet_b0", 12, "inference, fused", "float32"),
     ("sd15_unet", 2, "inference", "float32"),
     ("sd15_unet", 2, "inference", "float16"),
 ]
