@@ -14,8 +14,8 @@ FN float leaky_relu(uint act, float v) { return v < 0.0f ? v * (float(act - ACTI
 // A driver's own exp2: few instructions count more here than the last bit.
 FN float silu(float v) { return v / (1.0f + EXP2(v * -1.44269504f)); }
 FN float hardswish(float v) {
-  const float part = FMA(v, 0.166666667f, 0.5f);
-  return v * (part < 0.0f ? 0.0f : part > 1.0f ? 1.0f : part);
+  const float part = max(FMA(v, 0.166666667f, 0.5f), 0.0f);
+  return v * (part > 1.0f ? 1.0f : part);
 }
 // erfc is Abramowitz and Stegun's 7.1.26 (off by at most 1.5e-7).
 FN float gelu(float v) {
