@@ -1,5 +1,5 @@
-"""`wave32.fuse`: for inference convolution, batch norm, sum and activation in one launch; in training a batch norm and what follows it in one
-pass each way."""
+"""`wave32.fuse`: for inference convolution, batch norm, sum and activation in one launch; in training a batch norm and what
+follows it in one pass each way."""
 
 from __future__ import annotations
 
@@ -39,12 +39,19 @@ def _applied(activation: str, y: torch.Tensor) -> torch.Tensor:
     return _FUNCTIONS[activation](y) if activation != "none" else y
 
 
-class ConvActivation(nn.Module):
-    """A convolution and an activation of its result, in one launch on the device where no gradient is asked for."""
+class _Activated(nn.Module):
+    """A convolution and the name of an activation behind it."""
 
     def __init__(self, conv: nn.Module, activation: str):
         super().__init__()
         self.conv, self.activation = conv, activation
+
+    def extra_repr(self) -> str:
+        return self.activation
+
+
+class ConvActivation(_Activated):
+    """A convolution and an activation of its result, in one launch on the device where no gradient is asked for."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if (arguments := _arguments(self.conv, x)) is not None:
@@ -54,16 +61,9 @@ class ConvActivation(nn.Module):
                 pass
         return _applied(self.activation, self.conv(x))
 
-    def extra_repr(self) -> str:
-        return self.activation
 
-
-class ConvSum(nn.Module):
+class ConvSum(_Activated):
     """`added + conv(x)`, and an activation of that, in one launch where no gradient is asked for: it is written to `added`."""
-
-    def __init__(self, conv: nn.Module, activation: str):
-        super().__init__()
-        self.conv, self.activation = conv, activation
 
     def forward(self, x: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
         if (arguments := _arguments(self.conv, x)) is not None and not torch.compiler.is_compiling():
@@ -72,9 +72,6 @@ class ConvSum(nn.Module):
             except NotImplementedError:  # Refused before anything was written.
                 pass
         return _applied(self.activation, self.conv(x) + added)
-
-    def extra_repr(self) -> str:
-        return self.activation
 
 
 def fuse(model: nn.Module) -> nn.Module:

@@ -58,18 +58,7 @@ impl<T: Element> Finish<'_, T> {
     /// Applies to one value of output channel `channel`.
     pub fn one(&self, value: f32, channel: usize) -> f32 {
         let value = self.bias.map_or(value, |bias| value + bias[channel].to_f32());
-        match self.activation {
-            Activation::None => value,
-            // Not f32::max, which drops a NaN.
-            Activation::Relu => {
-                if value < 0.0 {
-                    0.0
-                } else {
-                    value
-                }
-            }
-            activation => activation.apply(f64::from(value)) as f32,
-        }
+        self.activation.apply(f64::from(value)) as f32
     }
 
     /// Applies to values of output channel `channel`.
