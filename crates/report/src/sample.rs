@@ -64,9 +64,11 @@ impl Clock {
     }
 }
 
-/// When a problem counts as hanging, in a part that may take so long: a hang must not look like want of time.
-pub fn hang_after(part: Duration) -> Duration {
-    HANG.min(part.mul_f64(0.4)).max(Duration::from_millis(200))
+/// When a problem counts as hanging, in a part that may take so long: a hang must not look like want of time. A software
+/// driver gets more of it: it compiles a kernel when that first runs, for seconds.
+pub fn hang_after(class: Class, part: Duration) -> Duration {
+    let share = if class == Class::SoftwareDriver { 0.8 } else { 0.4 };
+    HANG.min(part.mul_f64(share)).max(Duration::from_millis(200))
 }
 
 /// How much verifying, and how much timing, of a device weighs among others.
@@ -187,8 +189,9 @@ mod tests {
         assert!(clock.share(4, 8) <= Duration::from_secs(45) && clock.share(3, 0) <= Duration::from_secs(90));
         assert_eq!(Clock::start(Duration::ZERO).share(1, 1), Duration::ZERO);
         assert!(
-            hang_after(Duration::from_secs(100)) == HANG
-                && hang_after(Duration::from_secs(5)) < Duration::from_secs(3)
+            hang_after(Class::Card, Duration::from_secs(100)) == HANG
+                && hang_after(Class::Card, Duration::from_secs(5)) < Duration::from_secs(3)
+                && hang_after(Class::SoftwareDriver, Duration::from_secs(5)) < Duration::from_secs(5)
         );
     }
 }

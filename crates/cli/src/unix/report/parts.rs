@@ -49,9 +49,9 @@ impl Drop for Slot {
     }
 }
 
-fn limits(time: Duration) -> Limits {
+fn limits(class: Class, time: Duration) -> Limits {
     let cap = available_bytes().map_or(u64::MAX, |bytes| bytes / 5 * 4);
-    Limits { deadline: hang_after(time), startup: STARTUP.min(time.mul_f64(0.6)), memory_cap: cap }
+    Limits { deadline: hang_after(class, time), startup: STARTUP.min(time.mul_f64(0.6)), memory_cap: cap }
 }
 
 /// How a part ended that ran `left` problems too few.
@@ -76,7 +76,7 @@ pub fn verify(
     let (selection, items) = checks(quick)?;
     let options = Options {
         launcher: launcher()?,
-        limits: limits(time),
+        limits: limits(class, time),
         seed: fresh_seed(),
         repeat: 1,
         all_solvers: false,
@@ -119,7 +119,7 @@ pub fn bench(
     let name = format!("bench {}", device.id);
     let part = |state, note| Part { name: name.clone(), state, seconds: begin.elapsed().as_secs_f64(), note };
     let selection = benches(device.class, quick)?;
-    let (launcher, limits) = (launcher()?, limits(time));
+    let (launcher, limits) = (launcher()?, limits(device.class, time));
     let settings = Settings { policy: Policy::from_env()?, deadline: limits.deadline, ..Settings::default() };
     let mut meter = match GuardedMeter::open(&launcher, &device.id, limits, &slot.over) {
         Ok(meter) => meter,
