@@ -106,3 +106,27 @@
   }                                                                                    \
   }
 #endif
+
+// `ROW(i)`, a macro, for each row i of this thread, m of p.rows; f0 is the tile's first. OPAQUE keeps clang from working on all rows at
+// once, in as many registers.
+#define ONE_ROW(ROW)                                             \
+  {                                                              \
+    uint m = f0 + ROW_OF(i);                                     \
+    OPAQUE(m);                                                   \
+    if (m < p.rows) ROW(i)                                       \
+  }
+#ifdef TARGET_HIP
+#define EACH_ROW(ROW) { UNROLL for (int i = 0; i < TM; i++) ONE_ROW(ROW) }
+#else
+// Not a loop: NVIDIA's compiler does not unroll one that has loops and branches in it, keeps acc in memory (ten times slower), and takes
+// minutes. clang would take more registers for this.
+#define ROW_AT(at, ROW) { const int i = at; ONE_ROW(ROW) }
+#define FOUR_ROWS(at, ROW) ROW_AT(at, ROW) ROW_AT(at + 1, ROW) ROW_AT(at + 2, ROW) ROW_AT(at + 3, ROW)
+#if TM == 4
+#define EACH_ROW(ROW) { FOUR_ROWS(0, ROW) }
+#elif TM == 8
+#define EACH_ROW(ROW) { FOUR_ROWS(0, ROW) FOUR_ROWS(4, ROW) }
+#else
+#define EACH_ROW(ROW) { FOUR_ROWS(0, ROW) FOUR_ROWS(4, ROW) FOUR_ROWS(8, ROW) FOUR_ROWS(12, ROW) }
+#endif
+#endif

@@ -1,4 +1,5 @@
-"""`wave32.fuse`: batch norms and ReLUs go into the convolutions before them; in training, into one pass."""
+"""`wave32.fuse`: batch norms and activations go into the convolutions before them, activations into linear layers; in training, a
+batch norm and what follows it into one pass."""
 
 import copy
 
@@ -86,6 +87,35 @@ def test_activations(activation, dtype):
     assert found.dtype == dtype and (found.float() - expected).abs().max() <= bound
     # Elsewhere it is the plain operators.
     assert (fused.float().cpu()(x) - expected).abs().max() <= bound
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("activation", [nn.ReLU(), *ACTIVATIONS.values(), *OTHERS[:2]], ids=repr)
+def test_activations_of_linear_layers(activation, dtype):
+    name = "relu" if isinstance(activation, nn.ReLU) else next((n for n, one in ACTIVATIONS.items() if one is activation), None)
+    # Tiles, one with a small side, an odd size; the last is used twice.
+    layers = nn.Linear(64, 160), nn.Linear(160, 3, bias=False), nn.Linear(3, 21), nn.Linear(21, 21)
+    net = nn.Sequential(layers[0], activation, layers[1], activation, layers[2], activation, layers[3], activation, layers[3])
+    fused = wave32.fuse(net.eval().to(dtype)).to("wave")
+    kinds = [module.activation for module in fused.modules() if isinstance(module, wave32._fuse.LinearActivation)]
+    assert kinds == ([name] * 3 if name is not None else [])
+    bound = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 4e-2}[dtype]
+    torch.wave.reset_fallbacks()
+    for shape in ((64,), (5, 64), (2, 3, 50, 64), (0, 64), (7, 40, 128)):
+        x = (torch.randn(shape) * 4).to(dtype)
+        x = x[..., ::2] if shape[-1] == 128 else x
+        with torch.no_grad():
+            expected, found = net.double().cpu()(x.double()), fused(x.to("wave"))
+        assert found.dtype == dtype and found.shape == expected.shape
+        assert (found.cpu().double() - expected).abs().sum() <= bound * expected.abs().sum()
+    assert torch.wave.fallbacks() == {}
+    # With gradients, and elsewhere, it is the plain operators.
+    leaf = torch.randn(5, 64, dtype=dtype).to("wave").requires_grad_()
+    fused(leaf).sum().backward()
+    assert leaf.grad.isfinite().all()
+    x = torch.randn(5, 64)
+    expected = net.float()(x)
+    assert (fused.float().cpu()(x) - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
 class Block(nn.Module):

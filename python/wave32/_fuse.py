@@ -17,10 +17,14 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _RELUS = (torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_)
 
 
+def _is_plain(x: torch.Tensor) -> bool:
+    """Whether kernels of the device may take more than one step of a model at once."""
+    return x.device.type == "wave" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("wave")
+
+
 def _arguments(conv: nn.Module, x: torch.Tensor) -> tuple[Any, ...] | None:
     """What the kernels of the device take of a convolution, where no gradient is asked for; none where they do not."""
-    plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("wave") and x.dim() == conv.weight.dim()
-    if x.device.type != "wave" or not plain or isinstance(conv.padding, str):
+    if not _is_plain(x) or x.dim() != conv.weight.dim() or isinstance(conv.padding, str):
         return None
     own = (conv.stride, conv.padding, conv.dilation, conv.transposed, conv.output_padding, conv.groups)
     return x, conv.weight, conv.bias, *own
@@ -62,6 +66,26 @@ class ConvActivation(_Activated):
         return _applied(self.activation, self.conv(x))
 
 
+class LinearActivation(nn.Module):
+    """A linear layer and an activation of its result, in one launch on the device where no gradient is asked for."""
+
+    def __init__(self, linear: nn.Linear, activation: str):
+        super().__init__()
+        self.linear, self.activation = linear, activation
+
+    def extra_repr(self) -> str:
+        return self.activation
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        linear = self.linear
+        if _is_plain(x) and not torch.compiler.is_compiling():
+            try:
+                return torch.ops.wave.linear_activation(x, linear.weight, linear.bias, self.activation)
+            except NotImplementedError:  # Refused before anything was written.
+                pass
+        return _applied(self.activation, linear(x))
+
+
 class ConvSum(_Activated):
     """`added + conv(x)`, and an activation of that, in one launch where no gradient is asked for: it is written to `added`."""
 
@@ -77,7 +101,7 @@ class ConvSum(_Activated):
 def fuse(model: nn.Module) -> nn.Module:
     """A copy of `model` whose results differ by rounding only; `model` must be one that `torch.fx` can trace.
 
-    In evaluation mode: batch norms are folded into the convolutions before them, and activations into those (ReLU, ReLU6, leaky
+    In evaluation mode: batch norms are folded into the convolutions before them, and activations into those and linear layers (ReLU, ReLU6, leaky
     ReLU of a slope in whole hundredths, SiLU, hardswish, GELU that is not approximate); a convolution whose
     result is added to what nothing reads later (a residual block's last) adds it where it stores. In training mode: a
     batch norm and its ReLU, ReLU6 or SiLU run in one pass forward and back, ReLU and ReLU6 with an addition before them too.
@@ -296,12 +320,17 @@ def _fused_inference(model: nn.Module) -> nn.Module:
         alone = type(conv) in _CONVOLUTIONS and len(node.users) == 1 and calls.count(node.target) == 1
         return conv if alone and conv.padding_mode == "zeros" else None
 
+    def is_linear(node: Any) -> bool:
+        """A linear layer whose result and itself have one use."""
+        return type(module_of(node)) is nn.Linear and len(node.users) == 1 and calls.count(node.target) == 1
+
     for node in list(traced.graph.nodes):
-        before = node.args[0] if node.args else None
-        if (conv := conv_of(before)) is None:
+        before, module = node.args[0] if node.args else None, module_of(node)
+        if is_linear(before) and (activation := _activation(node, module)) is not None:
+            put(before, LinearActivation(module_of(before), activation))
+        elif (conv := conv_of(before)) is None:
             continue
-        module = module_of(node)
-        if type(module) in _NORMS and module.track_running_stats:
+        elif type(module) in _NORMS and module.track_running_stats:
             put(before, fuse_conv_bn_eval(conv, module, conv.transposed))
         elif (activation := _activation(node, module)) is not None:
             put(before, ConvActivation(conv, activation))

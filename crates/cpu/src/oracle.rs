@@ -45,7 +45,7 @@ fn matmul_at<T: Value>(p: &MatmulProblem, i: &Inputs<T>, index: u64) -> f64 {
         .added
         .zip(i.bias)
         .map_or(0.0, |(added, values)| added.beta.0 * values[place(&added.matrices, row, column)].into());
-    s.alpha.0 * sum + added
+    s.activation.apply(s.alpha.0 * sum + added)
 }
 
 /// All outputs of the pass, in the output tensor's layout.

@@ -68,7 +68,8 @@ fn matmul(
     let alpha = s.alpha.0 as f32;
     let value = |index: usize| {
         let sum = alpha * product[index];
-        added.as_ref().map_or(sum, |(beta, values)| beta.mul_add(values[index], sum))
+        let sum = added.as_ref().map_or(sum, |(beta, values)| beta.mul_add(values[index], sum));
+        s.activation.apply(f64::from(sum)) as f32
     };
     let length = |given: usize| match given == product.len() {
         true => Ok(()),

@@ -4,10 +4,10 @@ use crate::convolution::storage;
 use crate::steps::Steps;
 use crate::{Elementwise, Op, OpError, Planner, PricedPlan, Queue, View, copy};
 use wave32_device::DeviceError;
-use wave32_problem::{Added, Factor, MatmulProblem, MatmulSpec, Matrices};
+use wave32_problem::{Activation, Added, Factor, MatmulProblem, MatmulSpec, Matrices};
 use wave32_solve::Role;
 
-/// The epilogue of a matrix product: `alpha * product + beta * added`.
+/// The epilogue of a matrix product: `activation(alpha * product + beta * added)`.
 #[derive(Debug, Clone, Copy)]
 pub struct Sum {
     /// A view of the product's sizes and type (broadcast dimensions have stride 0).
@@ -16,6 +16,8 @@ pub struct Sum {
     pub beta: f64,
     /// Factor of the product.
     pub alpha: f64,
+    /// Applied to the sum.
+    pub activation: Activation,
 }
 
 impl Sum {
@@ -29,7 +31,10 @@ impl Sum {
             let operands = [out.into(), (&self.added).into()];
             Elementwise::with(Op::AddScaled, out.dtype, self.beta, 0.0).run(queue, &operands, out)?;
         }
-        Ok(())
+        let Some(activation) = crate::activation::Activation::from_kernels(self.activation) else {
+            return Ok(());
+        };
+        activation.forward(&mut Steps::new(queue), out, out)
     }
 }
 
@@ -43,7 +48,7 @@ impl Planner {
         self.product(queue, None, a, b, out)
     }
 
-    /// `out = alpha * (a * b) + beta * added`, as [`Planner::matmul`].
+    /// `out = activation(alpha * (a * b) + beta * added)`, as [`Planner::matmul`].
     ///
     /// # Errors
     /// As [`Planner::matmul`]; `no-broadcast`.
@@ -102,6 +107,7 @@ impl Planner {
             b: b_lies.1,
             alpha: Factor(sum_or_none.0),
             added: added_lies.map(|(_, matrices)| Added { beta: Factor(sum_or_none.1), matrices }),
+            activation: sum.map_or(Activation::None, |sum| sum.activation),
         };
         let problem =
             MatmulProblem::new(spec).map_err(|error| OpError::refused("no-plan", error.to_string()))?;

@@ -11,7 +11,9 @@ use wave32_device::DeviceError;
 use wave32_ops::{
     Arg, ConvChain, ConvOperands, ElementType, Elementwise, Number, Op, Planner, Queue, View, Work, fill,
 };
-use wave32_problem::{ConvProblem, ConvSpec, DType, Direction, Factor, MatmulProblem, MatmulSpec, Matrices};
+use wave32_problem::{
+    Activation, ConvProblem, ConvSpec, DType, Direction, Factor, MatmulProblem, MatmulSpec, Matrices,
+};
 use wave32_solve::{DeviceCaps, Policy};
 use wave32_vulkan::{Options, VulkanQueue};
 
@@ -309,6 +311,7 @@ fn a_product_without_room_for_its_workspace_takes_a_smaller_plan() {
         b: matrices(vb.strides()),
         alpha: Factor(1.0),
         added: None,
+        activation: Activation::None,
     };
     let fastest =
         &planner.ranked(&queue.caps().clone(), &MatmulProblem::new(spec).unwrap(), false).unwrap()[0];

@@ -8,7 +8,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use wave32_ops::{ElementType, Planner, Sum};
 use wave32_params::variants;
-use wave32_problem::DType;
+use wave32_problem::{Activation, DType};
 use wave32_solve::Policy;
 
 const TYPES: [(ElementType, DType); 3] =
@@ -43,14 +43,16 @@ impl Case {
             Some((alpha, beta, has)) => {
                 let sizes = [0, 1, 2].map(|dim| if has[dim] { [g, m, n][dim] } else { 1 });
                 let added = values(random, self.dtype, sizes.iter().product(), 1.0);
+                let activation = Activation::ALL[random.random_range(0..Activation::ALL.len())];
                 for (at, value) in expected.iter_mut().enumerate() {
                     let place = [at as u64 / (m * n), at as u64 / n % m, at as u64 % n];
                     let from = (0..3).fold(0, |from, dim| from * sizes[dim] + place[dim] % sizes[dim]);
-                    *value = alpha * *value + beta * added[from as usize];
+                    *value = activation.apply(alpha * *value + beta * added[from as usize]);
                 }
                 let view = arranged(stream, self.dtype, sizes, random.random_range(0..6), &added);
                 views.push(view);
-                planner.addmm(stream, &Sum { added: view, beta, alpha }, &views[0], &views[1], &views[2])
+                let sum = Sum { added: view, beta, alpha, activation };
+                planner.addmm(stream, &sum, &views[0], &views[1], &views[2])
             }
         };
         done.unwrap_or_else(|error| panic!("{}: {error}", self.what));
@@ -94,7 +96,7 @@ fn every_variant_whole_and_split() {
                 // Two that are transposed are read element by element.
                 let how = if is_wide { how } else { [how[0], 1] };
                 let has = [random.random_bool(0.5), random.random_bool(0.5), random.random_bool(0.5)];
-                let sum = (splits == 3).then_some((-0.5, 2.0, has));
+                let sum = (splits == 3 || random.random_bool(0.5)).then_some((-0.5, 2.0, has));
                 let what = format!("{} /{splits} {sizes:?} {how:?} {sum:?}, seed {seed}", variant.name);
                 let mut planner = planner(Some(format!("{}/{splits}", variant.tag)));
                 Case { dtype: element, sizes, how, sum, what }.check(&mut stream, &mut planner, &mut random);
@@ -196,11 +198,11 @@ fn long_sums_repeat_bit_for_bit() {
         expected
             .iter_mut()
             .enumerate()
-            .for_each(|(at, value)| *value = 2.0 * *value + added[at % n as usize]);
+            .for_each(|(at, value)| *value = Activation::Gelu.apply(2.0 * *value + added[at % n as usize]));
         let mut made = Vec::new();
         for _ in 0..2 {
             let out = room(&mut stream, ElementType::F32, &[1, m, n]);
-            let sum = Sum { added: view, beta: 1.0, alpha: 2.0 };
+            let sum = Sum { added: view, beta: 1.0, alpha: 2.0, activation: Activation::Gelu };
             planner.addmm(&mut stream, &sum, &va, &vb, &out).unwrap();
             made.push(get(&mut stream, &out));
         }

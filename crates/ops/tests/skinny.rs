@@ -8,6 +8,7 @@ use common::{TestQueue, close, get, random, room, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
 use wave32_ops::{ElementType, Planner, Sum};
+use wave32_problem::Activation;
 
 #[test]
 fn products_with_a_small_side() {
@@ -93,7 +94,9 @@ fn products_are_scaled_and_added_to() {
             }
             let view = arranged(&mut stream, ElementType::F32, sizes, random.random_range(0..6), &added);
             let out = room(&mut stream, ElementType::F32, &[g, m, n]);
-            planner.addmm(&mut stream, &Sum { added: view, beta, alpha }, &va, &vb, &out).unwrap();
+            let activation = Activation::ALL[random.random_range(0..Activation::ALL.len())];
+            let sum = Sum { added: view, beta, alpha, activation };
+            planner.addmm(&mut stream, &sum, &va, &vb, &out).unwrap();
             let mut expected = product(&a, &b, [g, m, k, n]);
             for (at, value) in expected.iter_mut().enumerate() {
                 let [i, j, l] = [at as u64 / (m * n), at as u64 / n % m, at as u64 % n];
@@ -103,8 +106,9 @@ fn products_are_scaled_and_added_to() {
                 if beta != 0.0 {
                     *value += beta * added[from as usize];
                 }
+                *value = activation.apply(*value);
             }
-            let what = format!("{g}x{m}x{k}x{n}, {alpha}, {beta} of {sizes:?}, seed {seed}");
+            let what = format!("{g}x{m}x{k}x{n}, {alpha}, {beta} of {sizes:?}, {activation}, seed {seed}");
             close(&get(&mut stream, &out), &expected, tolerance(ElementType::F32), &what);
         }
     }

@@ -1,6 +1,6 @@
 //! [`MatmulSpec`] (what somebody asked for) and [`MatmulProblem`] (what is known to make sense).
 
-use crate::{DType, ProblemError};
+use crate::{Activation, DType, ProblemError};
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
@@ -62,8 +62,8 @@ pub struct Added {
     pub matrices: Matrices,
 }
 
-/// Unchecked description of `out[g] = alpha * a[g] * b[g] + beta * added[g]` for a batch of G matrices: `a` is M x K, `b` is
-/// K x N. `out` is M x N and dense, rows one after the other.
+/// Unchecked description of `out[g] = activation(alpha * a[g] * b[g] + beta * added[g])` for a batch of G matrices: `a` is M x K,
+/// `b` is K x N. `out` is M x N and dense, rows one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MatmulSpec {
     /// Storage type of all of them.
@@ -84,13 +84,16 @@ pub struct MatmulSpec {
     pub alpha: Factor,
     /// What is added to it.
     pub added: Option<Added>,
+    /// What is applied to the sum.
+    #[serde(default)]
+    pub activation: Activation,
 }
 
 impl MatmulSpec {
     /// A plain product of dense matrices.
     pub fn dense(dtype: DType, [batch, m, k, n]: [i64; 4], [a, b]: [MatrixOrder; 2]) -> Self {
         let (a, b) = (Matrices::dense(a, m, k), Matrices::dense(b, k, n));
-        Self { dtype, batch, m, k, n, a, b, alpha: Factor(1.0), added: None }
+        Self { dtype, batch, m, k, n, a, b, alpha: Factor(1.0), added: None, activation: Activation::None }
     }
 }
 
@@ -126,6 +129,7 @@ impl MatmulProblem {
         if s.added.is_some_and(|added| added.beta.0 == 0.0) {
             return Err(ProblemError::field("beta", 0, "must not be 0 where something is added"));
         }
+        s.activation.check()?;
         let size = s.dtype.size() as i64;
         let product = |what, terms: &[i64]| {
             let made = terms.iter().try_fold(1i64, |product, &term| product.checked_mul(term));
@@ -159,9 +163,10 @@ impl MatmulProblem {
         Ok(Self { spec })
     }
 
-    /// The same product with nothing added and no factor.
+    /// The same product with nothing added, no factor and no activation.
     pub fn without_epilogue(&self) -> Self {
-        Self { spec: MatmulSpec { alpha: Factor(1.0), added: None, ..self.spec.clone() } }
+        let spec = self.spec.clone();
+        Self { spec: MatmulSpec { alpha: Factor(1.0), added: None, activation: Activation::None, ..spec } }
     }
 
     /// The checked description.
@@ -171,7 +176,7 @@ impl MatmulProblem {
 
     /// True where something is done to the product.
     pub fn has_epilogue(&self) -> bool {
-        self.spec.alpha != Factor(1.0) || self.spec.added.is_some()
+        *self != self.without_epilogue()
     }
 
     /// Batch, rows and columns of `a`.

@@ -291,7 +291,10 @@ impl ConvProblem {
 fn check_epilogue(s: &ConvSpec) -> Result<(), ProblemError> {
     let fits = s.direction == Direction::Forward || s.epilogue.is_none();
     let rule = "is fused into the forward direction only";
-    if fits { Ok(()) } else { Err(ProblemError::field("epilogue", "bias/activation", rule)) }
+    if !fits {
+        return Err(ProblemError::field("epilogue", "bias/activation", rule));
+    }
+    s.epilogue.activation.check()
 }
 
 /// Output size on one axis (0 = height, 1 = width).

@@ -1,5 +1,6 @@
 //! The vocabulary: direction, dtype, layout, activation.
 
+use crate::ProblemError;
 use serde::{Deserialize, Serialize};
 
 /// Which of the three passes of a convolution layer.
@@ -113,6 +114,17 @@ impl Activation {
         let is_near = (slope * 100.0 - hundredths).abs() < 1e-5
             && (0.0..=f64::from(Self::MAX_SLOPE)).contains(&hundredths);
         is_near.then_some(Self::LeakyRelu(hundredths as u8))
+    }
+
+    /// That kernels take it.
+    pub(crate) fn check(self) -> Result<(), ProblemError> {
+        match self {
+            Self::LeakyRelu(slope) if slope > Self::MAX_SLOPE => {
+                let rule = format!("its slope must be at most {} hundredths", Self::MAX_SLOPE);
+                Err(ProblemError::field("activation", self, rule))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Of an exact sum.

@@ -5,8 +5,8 @@ mod specs;
 use proptest::prelude::*;
 use specs::valid_spec;
 use wave32_problem::{
-    Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem, MatmulSpec,
-    Matrices, MatrixOrder, ProblemError, parse_line, parse_lines,
+    Activation, Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem,
+    MatmulSpec, Matrices, MatrixOrder, ProblemError, parse_line, parse_lines,
 };
 
 proptest! {
@@ -339,6 +339,13 @@ fn products_of_matrices() {
                 alpha: Factor(-2.5),
                 added: added(1.0, [15, 5, 1]),
                 ..dense(DType::BF16, [1, 3, 4, 5], [column, column])
+            },
+        ),
+        (
+            "gemm -m 3 -k 4 -n 5 --activ leaky_relu20",
+            MatmulSpec {
+                activation: Activation::LeakyRelu(20),
+                ..dense(DType::F32, [1, 3, 4, 5], [row, row])
             },
         ),
         (

@@ -151,6 +151,7 @@ fn random_product(rng: &mut StdRng) -> MatmulProblem {
             b,
             alpha: Factor(1.0),
             added: rng.random_bool(0.3).then_some(added),
+            activation: Activation::ALL[rng.random_range(0..Activation::ALL.len())],
         };
         if let Ok(problem) = MatmulProblem::new(spec) {
             return problem;

@@ -21,7 +21,7 @@ pub(super) enum Meaning {
     Directions,
     /// 0 or 1.
     Bias,
-    /// `none` or `relu`.
+    /// Its name.
     Activation,
     /// Would change the problem into one that cannot be said here, except with these values.
     Only(&'static [&'static str], &'static str),
@@ -45,6 +45,8 @@ pub(super) enum GemmMeaning {
     Alpha,
     /// Factor of what is added.
     Beta,
+    /// Its name.
+    Activation,
     /// Would change the problem into one that cannot be said here, except with these values.
     Only(&'static [&'static str], &'static str),
     /// Steers MIOpenDriver's own run; any value.
@@ -164,6 +166,7 @@ pub(super) static GEMM_FLAGS: &[Flag<GemmMeaning>] = &[
     flag('v', "transB", GemmMeaning::Transposed(1)),
     flag('A', "alpha", GemmMeaning::Alpha),
     flag('B', "beta", GemmMeaning::Beta),
+    ours("activ", GemmMeaning::Activation),
     ours("a_strides", GemmMeaning::Strides(0)),
     ours("b_strides", GemmMeaning::Strides(1)),
     ours("added_strides", GemmMeaning::Strides(2)),

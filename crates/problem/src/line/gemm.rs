@@ -1,9 +1,11 @@
 //! `gemm`: from words to a product of matrices, and back.
 
 use super::flags::{Flag, GEMM_FLAGS, GemmMeaning};
-use super::read::{missing, values};
+use super::read::{ACTIVATIONS, missing, values};
 use super::words::Words;
-use crate::{Added, DType, Factor, MatmulProblem, MatmulSpec, Matrices, MatrixOrder, ProblemError};
+use crate::{
+    Activation, Added, DType, Factor, MatmulProblem, MatmulSpec, Matrices, MatrixOrder, ProblemError,
+};
 use std::fmt;
 
 /// The problem that the words name.
@@ -32,6 +34,9 @@ pub(super) fn problem(words: &Words<'_>) -> Result<MatmulProblem, ProblemError> 
             GemmMeaning::First(at) => first[at] = whole(flag, value)?,
             GemmMeaning::Alpha => spec.alpha = Factor(factor(flag, value)?),
             GemmMeaning::Beta => beta = factor(flag, value)?,
+            GemmMeaning::Activation => {
+                spec.activation = value.parse().map_err(|()| wrong(flag, value, ACTIVATIONS))?;
+            }
             GemmMeaning::Only(values, why) if !values.contains(&value) => {
                 return Err(wrong(flag, value, why));
             }
@@ -88,6 +93,9 @@ impl fmt::Display for MatmulProblem {
         let beta = s.added.map_or(0.0, |added| added.beta.0);
         write!(f, "MIOpenDriver {base} -b {} -m {} -k {} -n {}", s.batch, s.m, s.k, s.n)?;
         write!(f, " -u {} -v {} -A {} -B {beta} -t 1", turned(a), turned(b), s.alpha.0)?;
+        if s.activation != Activation::None {
+            write!(f, " --activ {}", s.activation)?;
+        }
         let added = s.added.map(|added| added.matrices);
         // MIOpenDriver's C is row-major.
         let is_plain = |m: &Matrices| m.order(self.out_sizes()) == Some(MatrixOrder::RowMajor);

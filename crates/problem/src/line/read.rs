@@ -46,6 +46,10 @@ pub(super) fn problems(words: &Words<'_>) -> Result<Vec<ConvProblem>, ProblemErr
     reader.finish(words.from_log)
 }
 
+/// What `--activ` takes.
+pub(super) const ACTIVATIONS: &str = "must be none, relu, relu6, silu, hardswish, gelu, or leaky_relu with a slope in hundredths \
+                                      (leaky_relu20 is 0.2)";
+
 /// The error of a line without a size.
 pub(super) fn missing<M>(flag: &Flag<M>, what: &str) -> ProblemError {
     let rule = format!("{what}; MIOpenDriver would silently assume a default");
@@ -145,12 +149,7 @@ impl Reader {
             },
             Meaning::Activation => match value.parse() {
                 Ok(activation) => self.epilogue.activation = activation,
-                Err(()) => {
-                    return wrong(
-                        "must be none, relu, relu6, silu, hardswish, gelu, or leaky_relu with a slope in hundredths \
-                         (leaky_relu20 is 0.2)",
-                    );
-                }
+                Err(()) => return wrong(ACTIVATIONS),
             },
             Meaning::Only(values, why) => {
                 if !values.contains(&value) {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use wave32_params::variants::{self, Variant};
 use wave32_params::{Buffers, Kernel, Name, Params, activation, ew, ew_ops, reduce};
-use wave32_problem::{Activation, ConvProblem, DType};
+use wave32_problem::{Activation, ConvProblem, DType, MatmulProblem};
 
 /// From so many partial results on, of so few outputs, several threads share an output.
 const MANY_PARTS: u32 = 16;
@@ -40,6 +40,11 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
     pub fn new(problem: &'a P, caps: &'a DeviceCaps) -> Self {
         let dtype = problem.problem().dtype();
         Self { problem, dtype, caps, launches: Vec::new(), workspace: 0, prepared: None }
+    }
+
+    /// What the plan solves.
+    pub fn problem(&self) -> &'a P {
+        self.problem
     }
 
     /// What the plan is for.
@@ -127,24 +132,6 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
         });
     }
 
-    /// As [`Builder::sum_parts`] for a whole result that lies as its parts do, without a bias.
-    pub fn sum_results(&mut self, part: Region, (total, splits, stride): (u32, u32, u32), weight: u64) {
-        let params = reduce::Params {
-            flags: 0,
-            total,
-            splits,
-            stride,
-            bias_div: 1,
-            bias_mod: 1,
-            inner: 1,
-            middle: 1,
-            si: 0,
-            sm: 0,
-            so: 0,
-        };
-        self.sum_parts(part, Role::Y, unused(Role::Y), weight, params);
-    }
-
     /// Writes zeros to a box of a tensor that no other launch touches.
     pub fn zero(&mut self, role: Role, to: &Box4) {
         let variant = variant(ew::F0);
@@ -226,6 +213,26 @@ impl<'a, P: HasRoles + Solvable> Builder<'a, P> {
             launches: self.launches,
             prepared: self.prepared,
         })
+    }
+}
+
+impl Builder<'_, MatmulProblem> {
+    /// As [`Builder::sum_parts`] for a whole result that lies as its parts do, with the problem's activation.
+    pub fn sum_results(&mut self, part: Region, (total, splits, stride): (u32, u32, u32), weight: u64) {
+        let params = reduce::Params {
+            flags: activation_flags(self.problem.spec().activation),
+            total,
+            splits,
+            stride,
+            bias_div: 1,
+            bias_mod: 1,
+            inner: 1,
+            middle: 1,
+            si: 0,
+            sm: 0,
+            so: 0,
+        };
+        self.sum_parts(part, Role::Y, unused(Role::Y), weight, params);
     }
 }
 
@@ -423,18 +430,21 @@ pub fn usable(
 /// Epilogue of the problem as kernel flags.
 pub fn epilogue_flags(problem: &ConvProblem) -> u32 {
     let e = problem.spec().epilogue;
-    let code = match e.activation {
+    (u32::from(e.bias) * FLAG_BIAS) | activation_flags(e.activation)
+}
+
+/// The bits of `kernels/activation.h`.
+pub fn activation_flags(activation: Activation) -> u32 {
+    let code = match activation {
         Activation::None => 0,
         Activation::Relu => activation::ACTIVATION_RELU,
         Activation::Relu6 => activation::ACTIVATION_RELU6,
         Activation::Silu => activation::ACTIVATION_SILU,
         Activation::Hardswish => activation::ACTIVATION_HARDSWISH,
         Activation::Gelu => activation::ACTIVATION_GELU,
-        Activation::LeakyRelu(slope) => {
-            activation::ACTIVATION_LEAKY + u32::from(slope.min(Activation::MAX_SLOPE))
-        }
+        Activation::LeakyRelu(slope) => activation::ACTIVATION_LEAKY + u32::from(slope),
     };
-    (u32::from(e.bias) * FLAG_BIAS) | code << activation::ACTIVATION_SHIFT
+    code << activation::ACTIVATION_SHIFT
 }
 
 /// FLOP of a gathering convolution.

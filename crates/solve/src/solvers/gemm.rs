@@ -1,7 +1,9 @@
-//! Products of matrices in tiles (`kernels/gemm.kern`): operands are read where they lie, factors and what is added are
-//! part of the launch.
+//! Products of matrices in tiles (`kernels/gemm.kern`): operands are read where they lie, factors, what is added and an
+//! activation are part of the launch.
 
-use super::build::{Builder, Cheapest, MAX_LAUNCHES, NewLaunch, Region, part, partial_stride, read, unused};
+use super::build::{
+    Builder, Cheapest, MAX_LAUNCHES, NewLaunch, Region, activation_flags, part, partial_stride, read, unused,
+};
 use super::skinny::Tensor;
 use super::tensors::check_storage;
 use crate::model::{SPLITS, chunk};
@@ -188,6 +190,7 @@ impl Product {
         let flags = flag(FLAG_PARTIAL, partials.is_some())
             | flag(FLAG_WIDE, cols.is_multiple_of(4))
             | flag(FLAG_ADD, added.is_some())
+            | activation_flags(s.activation)
             | flag(FLAG_LHS_K, is_along_k(self.lie[0]))
             | flag(FLAG_RHS_K, is_along_k(self.lie[1]));
         let slices = depth.div_ceil(bk).div_ceil(u64::from(splits)) as u32;

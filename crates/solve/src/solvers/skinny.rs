@@ -3,8 +3,8 @@
 //! that a launch cannot bind are cut.
 
 use super::build::{
-    BufferSource, Builder, Cheapest, MAX_LAUNCHES, NewLaunch, Region, part, partial_stride, read, unused,
-    variant,
+    BufferSource, Builder, Cheapest, MAX_LAUNCHES, NewLaunch, Region, activation_flags, part, partial_stride,
+    read, unused, variant,
 };
 use super::gemm::Gemm;
 use super::tensors::check_storage;
@@ -476,7 +476,8 @@ impl Product {
                 small_at,
                 large_at,
                 out_at,
-                partial: split.parts.is_some().into(),
+                flags: activation_flags(builder.problem().spec().activation)
+                    | if split.parts.is_some() { skinny::FLAG_PARTIAL } else { 0 },
                 add_s,
                 add_l,
                 add_g,

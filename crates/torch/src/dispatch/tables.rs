@@ -53,6 +53,7 @@ pub const OWN: &[(&[&str], &[Registration])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
     (attention::SCHEMAS, attention::OWN),
     (conv::SCHEMAS, conv::OWN),
+    (matmul::SCHEMAS, matmul::OWN),
     (norm::SCHEMAS, norm::OWN),
     (binary::SCHEMAS, binary::OWN),
     (index::SCHEMAS, index::OWN),

@@ -5,9 +5,11 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::result::{alone, elsewhere};
 use crate::dispatch::scalar::ScalarOp;
 use crate::runtime::bridge::{planned, run, view};
+use crate::tensors::copies::contiguous;
 use crate::tensors::memory_ops::resize_output;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{Elementwise, Number, Op, Sum, View};
+use wave32_problem::Activation;
 use wave32_torch_logic::{Scalar, ScalarType};
 
 /// Kernels of `aten`.
@@ -16,6 +18,15 @@ pub const OPS: &[Registration] = crate::ops! {
     "mm.out" => mm_out,
     "bmm" => bmm,
     "bmm.out" => bmm_out,
+};
+
+/// The schema of what `python/wave32/_fuse.py` calls.
+pub const SCHEMAS: &[&str] =
+    &["linear_activation(Tensor input, Tensor weight, Tensor? bias, str activation) -> Tensor"];
+
+/// Its kernel.
+pub const OWN: &[Registration] = crate::ops! {
+    "linear_activation" => linear,
 };
 
 /// Those with Scalars.
@@ -126,6 +137,41 @@ fn mm_out(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     into(out, &sizes, a.dtype()?, |to| product(a, b, to))
 }
 
+/// `activation(input @ weight.T + bias)`; the activation in the words of a problem's line.
+fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, activation: &str) -> Result<Tensor, Error> {
+    let (sizes, of_weight) = (input.sizes(), weight.sizes());
+    let (Some((&k, outer)), &[n, of_sum]) = (sizes.split_last(), &of_weight[..]) else {
+        return Err(Error::NoKernel(format!("linear of {sizes:?} and {of_weight:?}")));
+    };
+    let dtype = input.dtype()?;
+    let fits = k == of_sum && bias.is_none_or(|bias| bias.sizes()[..] == [n]);
+    let types = [Some(weight), bias].into_iter().flatten().map(Tensor::dtype);
+    if !fits || types.into_iter().any(|of| of.ok() != Some(dtype)) {
+        return Err(Error::NoKernel(format!(
+            "linear of {sizes:?} and {of_weight:?} of different types or sizes"
+        )));
+    }
+    let activation =
+        activation.parse().map_err(|()| Error::NoKernel(format!("an activation {activation:?}")))?;
+    let out = Tensor::empty(&[outer, &[n]].concat(), dtype)?;
+    let m = outer.iter().product::<i64>() as u64;
+    if out.numel() == 0 {
+        return Ok(out);
+    }
+    let (input, k, n) = (contiguous(input)?, k as u64, n as u64);
+    let (x, w, to) = (view(&input)?, view(weight)?, view(&out)?);
+    let [along_n, along_k] = [w.strides()[0], w.strides()[1]];
+    let matrix = |of: &View, sizes: [u64; 2], strides: [u64; 2]| {
+        View::new(of.address, of.dtype, &[1, sizes[0], sizes[1]], &[0, strides[0], strides[1]])
+    };
+    let (x, w) = (matrix(&x, [m, k], [k, 1])?, matrix(&w, [k, n], [along_k, along_n])?);
+    let to = matrix(&to, [m, n], [n, 1])?;
+    let (added, beta) = bias.map_or(Ok((to, 0.0)), |bias| view(bias).map(|bias| (bias, 1.0)))?;
+    let sum = Sum { added, beta, alpha: 1.0, activation };
+    planned(|planner, queue| planner.addmm(queue, &sum, &x, &w, &to))?;
+    Ok(out)
+}
+
 fn bmm_out(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<Tensor, Error> {
     let sizes = checked(a, b, 3, "bmm")?;
     into(out, &sizes, a.dtype()?, |to| product(a, b, to))
@@ -180,7 +226,7 @@ fn addmm_into(
         return scaled(added, beta, to);
     }
     let (x, y, out) = (batched(a)?, batched(b)?, batched(to)?);
-    let sum = Sum { added: view(added)?, beta, alpha };
+    let sum = Sum { added: view(added)?, beta, alpha, activation: Activation::None };
     planned(|planner, queue| planner.addmm(queue, &sum, &x, &y, &out))
 }
 

@@ -57,6 +57,10 @@ fn matrices(rng: &mut impl Rng, [rows, columns]: [i64; 2]) -> Matrices {
     Matrices { first, strides: [batch, row, column] }
 }
 
+fn any_activation(rng: &mut impl Rng) -> Activation {
+    Activation::ALL[rng.random_range(0..Activation::ALL.len())]
+}
+
 fn draw_product(rng: &mut impl Rng, dtypes: &[DType]) -> Option<MatmulSpec> {
     let dtype = *dtypes.choose(rng)?;
     let batch = if rng.random_bool(0.6) { 1 } else { rng.random_range(2..7) };
@@ -78,7 +82,8 @@ fn draw_product(rng: &mut impl Rng, dtypes: &[DType]) -> Option<MatmulSpec> {
         };
         Added { beta: Factor(factor(rng)), matrices }
     });
-    Some(MatmulSpec { dtype, batch, m, k, n, a, b, alpha, added })
+    let activation = if rng.random_bool(0.3) { any_activation(rng) } else { Activation::None };
+    Some(MatmulSpec { dtype, batch, m, k, n, a, b, alpha, added, activation })
 }
 
 /// A height or width.
@@ -127,14 +132,8 @@ fn draw(rng: &mut impl Rng, directions: &[Direction], dtypes: &[DType]) -> Optio
     let transposed = rng.random_bool(0.15);
     let output_pad = if transposed { stride.map(|u| rng.random_range(0..u)) } else { [0, 0] };
     let fused = direction == Direction::Forward && rng.random_bool(0.3);
-    let epilogue = Epilogue {
-        bias: fused,
-        activation: if fused {
-            Activation::ALL[rng.random_range(0..Activation::ALL.len())]
-        } else {
-            Activation::None
-        },
-    };
+    let epilogue =
+        Epilogue { bias: fused, activation: if fused { any_activation(rng) } else { Activation::None } };
     let h = if one_dimensional { 1 } else { extent(rng) };
     let (n, w) = (rng.random_range(1..4), extent(rng));
     Some(ConvSpec {
@@ -183,6 +182,7 @@ mod tests {
         };
         of_products("batches", |s| s.batch > 1);
         of_products("biases", |s| s.added.is_some_and(|added| added.matrices.strides[1] == 0));
+        of_products("activations", |s| s.activation != Activation::None);
         of_products("long sums", |s| s.k > 1000);
         of_products("small sides", |s| s.m <= 16);
         of_products("offsets", |s| s.a.first > 0);

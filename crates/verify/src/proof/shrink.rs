@@ -1,8 +1,8 @@
 //! From a failing problem to a small one that fails the same way.
 
 use wave32_problem::{
-    ConvProblem, ConvSpec, Epilogue, Factor, Layout, MatmulProblem, MatmulSpec, Matrices, MatrixOrder,
-    Problem,
+    Activation, ConvProblem, ConvSpec, Epilogue, Factor, Layout, MatmulProblem, MatmulSpec, Matrices,
+    MatrixOrder, Problem,
 };
 
 /// Greedily takes the first simpler problem that `still_fails`, until none does or it says to stop
@@ -83,6 +83,7 @@ fn simpler_products(p: &MatmulProblem) -> Vec<MatmulProblem> {
     let mut specs = vec![
         MatmulSpec { added: None, ..s.clone() },
         MatmulSpec { alpha: Factor(1.0), ..s.clone() },
+        MatmulSpec { activation: Activation::None, ..s.clone() },
         dense(s),
     ];
     for less in [|v: i64| v / 2, |v: i64| v - 1] {
@@ -100,7 +101,14 @@ fn simpler_products(p: &MatmulProblem) -> Vec<MatmulProblem> {
             .iter()
             .filter(|order| **order != Some(row))
             .count();
-        s.batch + s.m + s.k + s.n + i64::from(p.has_epilogue()) + i64::from(s.added.is_some()) + odd as i64
+        s.batch
+            + s.m
+            + s.k
+            + s.n
+            + i64::from(s.alpha != Factor(1.0))
+            + i64::from(s.activation != Activation::None)
+            + i64::from(s.added.is_some())
+            + odd as i64
     };
     let valid = specs.into_iter().filter_map(|spec| MatmulProblem::new(spec).ok());
     valid.filter(|q| weight(q) < weight(p)).collect()
