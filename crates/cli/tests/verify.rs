@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LINE, folder, refused, stderr, stdout, wave32};
+use common::{LINE, folder, refused, stderr, stdout, vulkan, wave32, with_drivers};
 use serde_json::Value;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -214,6 +214,24 @@ fn without_vulkan_the_cpu_is_verified() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("note: verifying the CPU only"), "{}", stderr(&output));
     assert!(stdout(&output).contains("ALL RIGHT: 3 passed"), "{}", stdout(&output));
+}
+
+/// Some make fractions of integers, which no device rounds as the oracle does.
+#[test]
+fn activations_on_vulkan_are_right() {
+    if !vulkan() {
+        return;
+    }
+    let names = ["relu", "relu6", "silu", "hardswish", "gelu", "leaky_relu20"];
+    let lines = names.iter().flat_map(|name| {
+        let conv = "conv -n 2 -c 3 -H 9 -W 8 -k 5 -y 3 -x 3 -p 1 -q 1 -F 1 -b 1 --activ";
+        [conv, "gemm -m 20 -k 24 -n 9 -A -1 --activ"].map(|line| format!("{line} {name}"))
+    });
+    let lines: Vec<String> = lines.collect();
+    let verify = ["verify", "--device", "vulkan", "--dtype", "f32,f16,bf16"];
+    let output = with_drivers().args(verify).args(&lines).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("ALL RIGHT: 36 passed"), "{}", stdout(&output));
 }
 
 #[test]

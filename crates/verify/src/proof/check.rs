@@ -1,9 +1,9 @@
 //! The checks of one problem on one backend.
 //!
-//! In order, for each solver: integer operands must come out exactly (of a transformed solver: within its promise); uniform operands within the
-//! promise, with no NaN or infinity; further runs from differently poisoned buffers bit for bit the
-//! same; guard bands and operands untouched throughout. Where the plan needs a workspace and the problem
-//! is small, the plan that does without is checked too.
+//! In order, for each solver: integer operands must come out exactly (of a transformed solver, and behind an activation that
+//! makes fractions of integers: within its promise); uniform operands within the promise, with no NaN or infinity; further runs
+//! from differently poisoned buffers bit for bit the same; guard bands and operands untouched throughout. Where the plan needs a
+//! workspace and the problem is small, the plan that does without is checked too.
 
 use crate::process::protocol::{Failure, Job, Outcome, Phases, SolverResult, Verdict};
 use crate::proof::backend::{Backend, Candidate, Run};
@@ -14,7 +14,7 @@ use crate::proof::inject::{Fault, Faults};
 use crate::proof::inputs::{Inputs, problem_seed};
 use crate::proof::tolerance::{Tolerance, is_transformed};
 use std::time::{Duration, Instant};
-use wave32_problem::Problem;
+use wave32_problem::{Activation, Problem};
 use wave32_solve::Policy;
 
 /// FLOP up to which the workspace-free plan is checked beside the chosen one.
@@ -44,6 +44,15 @@ pub fn check(backend: &mut Backend, job: &Job, faults: &Faults, stage: &mut dyn 
     let worst = worst.max_by_key(|f| f.verdict.is_failure());
     let (verdict, detail) = worst.map_or((Verdict::Pass, String::new()), |f| (f.verdict, f.detail));
     Outcome { verdict, detail, solvers, exact_against, close_against, phases }
+}
+
+/// True where the problem's activation, if it has one, makes integers of integers.
+fn keeps_integers(problem: &Problem) -> bool {
+    let activation = match problem {
+        Problem::Conv(p) => p.spec().epilogue.activation,
+        Problem::Matmul(p) => p.spec().activation,
+    };
+    matches!(activation, Activation::None | Activation::Relu | Activation::Relu6)
 }
 
 struct Checker<'a> {
@@ -164,7 +173,7 @@ impl Checker<'_> {
         let shape = OutputShape::of_output(&self.problem);
         let poison = [POISONS[0]; 4];
         let checked = self.run(backend, candidate, &case.inputs, 0).and_then(|out| {
-            if is_transformed(&candidate.solver) {
+            if is_transformed(&candidate.solver) || !keeps_integers(&self.problem) {
                 return self.near_integers(backend, candidate, case, &out, &shape);
             }
             exact(&out, &case.reference, &shape, &poison).map_err(|text| Failure::new(Verdict::Wrong, text))
@@ -178,7 +187,7 @@ impl Checker<'_> {
         (result, ended)
     }
 
-    /// A transformed solver's result on integers, every output: within the promise, relative to what is exact. Where only sums
+    /// A result on integers that need not be exact, every output: within the promise, relative to what is exact. Where only sums
     /// of the exact outputs are known, a solver that is not transformed is held to these, and then its outputs are compared.
     fn near_integers(
         &mut self,
