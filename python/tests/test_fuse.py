@@ -63,16 +63,21 @@ class LeakyCall(nn.Module):
 
 
 ACTIVATIONS = {
-    "relu6": nn.ReLU6(), "silu": nn.SiLU(inplace=True), "hardswish": nn.Hardswish(), "gelu": nn.GELU(), "leaky_relu1": nn.LeakyReLU(),
+    "relu": nn.ReLU(), "relu6": nn.ReLU6(), "silu": nn.SiLU(inplace=True), "hardswish": nn.Hardswish(), "gelu": nn.GELU(), "leaky_relu1": nn.LeakyReLU(),
     "leaky_relu20": LeakyCall(0.2, inplace=True), "leaky_relu10": LeakyCall(negative_slope=0.1),
 }  # fmt: skip
 OTHERS = [nn.GELU("tanh"), nn.LeakyReLU(0.123), nn.LeakyReLU(-0.1), LeakyCall(2.0), nn.Tanh()]
 
 
+def name_of(activation):
+    """Of one that kernels know, else none."""
+    return next((name for name, one in ACTIVATIONS.items() if one is activation), None)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("activation", [*ACTIVATIONS.values(), *OTHERS], ids=repr)
 def test_activations(activation, dtype):
-    name = next((name for name, one in ACTIVATIONS.items() if one is activation), None)
+    name = name_of(activation)
     depthwise, dense, up = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 48, 1), nn.ConvTranspose2d(48, 8, 3, 2)
     net = nn.Sequential(depthwise, nn.BatchNorm2d(8), activation, dense, activation, up, activation).eval()
     net[1].running_mean.uniform_(-0.3, 0.3), net[1].running_var.uniform_(0.5, 2)
@@ -90,9 +95,9 @@ def test_activations(activation, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("activation", [nn.ReLU(), *ACTIVATIONS.values(), *OTHERS[:2]], ids=repr)
+@pytest.mark.parametrize("activation", [*ACTIVATIONS.values(), *OTHERS[:2]], ids=repr)
 def test_activations_of_linear_layers(activation, dtype):
-    name = "relu" if isinstance(activation, nn.ReLU) else next((n for n, one in ACTIVATIONS.items() if one is activation), None)
+    name = name_of(activation)
     # Tiles, one with a small side, an odd size; the last is used twice.
     layers = nn.Linear(64, 160), nn.Linear(160, 3, bias=False), nn.Linear(3, 21), nn.Linear(21, 21)
     net = nn.Sequential(layers[0], activation, layers[1], activation, layers[2], activation, layers[3], activation, layers[3])

@@ -44,11 +44,14 @@ def _applied(activation: str, y: torch.Tensor) -> torch.Tensor:
 
 
 class _Activated(nn.Module):
-    """A convolution and the name of an activation behind it."""
+    """A layer and the name of an activation behind it."""
 
-    def __init__(self, conv: nn.Module, activation: str):
+    part = "conv"  # the layer's name in here
+
+    def __init__(self, layer: nn.Module, activation: str):
         super().__init__()
-        self.conv, self.activation = conv, activation
+        self.add_module(self.part, layer)
+        self.activation = activation
 
     def extra_repr(self) -> str:
         return self.activation
@@ -66,15 +69,10 @@ class ConvActivation(_Activated):
         return _applied(self.activation, self.conv(x))
 
 
-class LinearActivation(nn.Module):
+class LinearActivation(_Activated):
     """A linear layer and an activation of its result, in one launch on the device where no gradient is asked for."""
 
-    def __init__(self, linear: nn.Linear, activation: str):
-        super().__init__()
-        self.linear, self.activation = linear, activation
-
-    def extra_repr(self) -> str:
-        return self.activation
+    part = "linear"
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         linear = self.linear
@@ -101,8 +99,8 @@ class ConvSum(_Activated):
 def fuse(model: nn.Module) -> nn.Module:
     """A copy of `model` whose results differ by rounding only; `model` must be one that `torch.fx` can trace.
 
-    In evaluation mode: batch norms are folded into the convolutions before them, and activations into those and linear layers (ReLU, ReLU6, leaky
-    ReLU of a slope in whole hundredths, SiLU, hardswish, GELU that is not approximate); a convolution whose
+    In evaluation mode: batch norms are folded into the convolutions before them, and activations into those and linear layers
+    (ReLU, ReLU6, leaky ReLU of a slope in whole hundredths, SiLU, hardswish, GELU that is not approximate); a convolution whose
     result is added to what nothing reads later (a residual block's last) adds it where it stores. In training mode: a
     batch norm and its ReLU, ReLU6 or SiLU run in one pass forward and back, ReLU and ReLU6 with an addition before them too.
     Parameters keep their names. Make the optimizer from the copy's parameters.

@@ -145,8 +145,8 @@ fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, activation: &s
     };
     let dtype = input.dtype()?;
     let fits = k == of_sum && bias.is_none_or(|bias| bias.sizes()[..] == [n]);
-    let types = [Some(weight), bias].into_iter().flatten().map(Tensor::dtype);
-    if !fits || types.into_iter().any(|of| of.ok() != Some(dtype)) {
+    let mut types = [Some(weight), bias].into_iter().flatten().map(Tensor::dtype);
+    if !fits || types.any(|of| of.ok() != Some(dtype)) {
         return Err(Error::NoKernel(format!(
             "linear of {sizes:?} and {of_weight:?} of different types or sizes"
         )));
@@ -160,12 +160,9 @@ fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, activation: &s
     }
     let (input, k, n) = (contiguous(input)?, k as u64, n as u64);
     let (x, w, to) = (view(&input)?, view(weight)?, view(&out)?);
-    let [along_n, along_k] = [w.strides()[0], w.strides()[1]];
-    let matrix = |of: &View, sizes: [u64; 2], strides: [u64; 2]| {
-        View::new(of.address, of.dtype, &[1, sizes[0], sizes[1]], &[0, strides[0], strides[1]])
-    };
-    let (x, w) = (matrix(&x, [m, k], [k, 1])?, matrix(&w, [k, n], [along_k, along_n])?);
-    let to = matrix(&to, [m, n], [n, 1])?;
+    let x = View::contiguous(x.address, x.dtype, &[1, m, k])?;
+    let w = View::new(w.address, w.dtype, &[1, k, n], &[0, w.strides()[1], w.strides()[0]])?;
+    let to = View::contiguous(to.address, to.dtype, &[1, m, n])?;
     let (added, beta) = bias.map_or(Ok((to, 0.0)), |bias| view(bias).map(|bias| (bias, 1.0)))?;
     let sum = Sum { added, beta, alpha: 1.0, activation };
     planned(|planner, queue| planner.addmm(queue, &sum, &x, &w, &to))?;
