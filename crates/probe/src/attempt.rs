@@ -55,9 +55,8 @@ fn run(vendor: &Vendor, job: &Attempt, stage: &mut dyn FnMut(&str)) -> Result<Fi
     let pieces = runner.launches;
     let algorithm = runner.algorithm();
     let transformed = algorithm.is_some_and(|a| TRANSFORMED.contains(&a));
-    let spec = problem.spec();
     let name = if transformed { "winograd" } else { "direct" };
-    let tolerance = Tolerance::new(spec.dtype, name, problem.reduction_len(), false);
+    let tolerance = Tolerance::new(&any, name);
     let mut finding = Finding {
         bound: Some(tolerance.normwise),
         algorithm,

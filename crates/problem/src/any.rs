@@ -1,6 +1,6 @@
 //! [`Problem`]: whatever there is a solver table for.
 
-use crate::{ConvProblem, ConvSpec, DType, MatmulProblem, MatmulSpec, ProblemError};
+use crate::{Activation, ConvProblem, ConvSpec, DType, MatmulProblem, MatmulSpec, ProblemError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -64,6 +64,14 @@ impl Problem {
     /// Storage type.
     pub fn dtype(&self) -> DType {
         either!(self, p => p.spec().dtype)
+    }
+
+    /// What happens to a result before it is written.
+    pub fn activation(&self) -> Activation {
+        match self {
+            Self::Conv(p) => p.spec().epilogue.activation,
+            Self::Matmul(p) => p.spec().activation,
+        }
     }
 
     /// Elements that are written.

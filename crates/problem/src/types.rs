@@ -127,6 +127,16 @@ impl Activation {
         }
     }
 
+    /// True where integers stay integers.
+    pub fn keeps_integers(self) -> bool {
+        matches!(self, Self::None | Self::Relu | Self::Relu6)
+    }
+
+    /// True where large results are cut, so that those left may be much smaller than the sums they were made of.
+    pub fn cuts_large(self) -> bool {
+        self == Self::Relu6
+    }
+
     /// Of an exact sum.
     pub fn apply(self, v: f64) -> f64 {
         match self {

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{error_of, error_of_sum, error_on, limit, open, random};
+use common::{error_of, error_of_sum, error_on, open, random};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -14,6 +14,7 @@ use wave32_params::variants::{self, Variant};
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::{Fp16Accumulation, Plan, Policy, Role};
 use wave32_verify::fuzz;
+use wave32_verify::tolerance::normwise;
 
 /// Shapes picked so that each reaches a branch: see the comment of each.
 fn shapes() -> Vec<ConvSpec> {
@@ -142,7 +143,7 @@ fn check(dtype: DType) {
                 let plain = (error_of(device.as_mut(), &plan, &mut rng), "");
                 for (error, what) in [plain].into_iter().chain(of_sum.map(|error| (error, " sum"))) {
                     runs += 1;
-                    if error.is_nan() || error > limit(dtype, plan.solver) {
+                    if error.is_nan() || error > normwise(dtype, plan.solver) {
                         let Plan { solver, config, .. } = &plan;
                         failures.push(format!("{problem}: {solver} {config}{what}: error {error:.3e}"));
                     }
@@ -239,7 +240,7 @@ fn every_variant_of_known_filters_is_right() {
                     continue;
                 };
                 let error = error_of(device.as_mut(), plan, &mut rng);
-                if error.is_nan() || error > limit(variant.dtype, solver) {
+                if error.is_nan() || error > normwise(variant.dtype, solver) {
                     failures.push(format!("{problem}: {solver} {}: error {error:.3e}", plan.config));
                 }
                 done += 1;
@@ -280,7 +281,7 @@ fn every_solver_of_products_is_right() {
         }
         for plan in plans {
             let error = error_of(device.as_mut(), &plan, &mut rng);
-            if error.is_nan() || error > limit(problem.dtype(), plan.solver) {
+            if error.is_nan() || error > normwise(problem.dtype(), plan.solver) {
                 failures.push(format!("{problem}: {} {}: {error:.3e}", plan.solver, plan.config));
             }
         }
@@ -307,7 +308,7 @@ fn winograd_in_passes_is_right() {
         );
         for plan in [whole, capped] {
             let error = error_of(device.as_mut(), &plan, &mut rng);
-            assert!(error <= limit(DType::F32, plan.solver), "{problem} {}: {error:e}", plan.config);
+            assert!(error <= normwise(DType::F32, plan.solver), "{problem} {}: {error:e}", plan.config);
         }
     }
 }
@@ -478,7 +479,7 @@ fn all_right(device: &mut dyn PlanDevice, plans: &BTreeMap<&'static str, Plan>) 
     let (mut failures, mut right) = (Vec::new(), String::new());
     for (name, plan) in plans {
         let errors = [error_of(device, plan, &mut rng), error_of_sum(device, plan, &mut rng).unwrap_or(0.0)];
-        match errors.iter().all(|&error| error <= limit(plan.problem.dtype(), plan.solver)) {
+        match errors.iter().all(|&error| error <= normwise(plan.problem.dtype(), plan.solver)) {
             true => right += &format!("{name}\n"),
             false => failures
                 .push(format!("{name}: {}: {} {}: {errors:?}", plan.problem, plan.solver, plan.config)),
@@ -555,7 +556,7 @@ fn solvers_are_clean_under_validation() {
             for plan in wave32_solve::plans(&problem, &caps, &Policy::default()) {
                 let error = error_of(&mut device, &plan, &mut rng);
                 assert!(
-                    error <= limit(dtype, plan.solver),
+                    error <= normwise(dtype, plan.solver),
                     "{problem}: {} {}: {error:.3e}",
                     plan.solver,
                     plan.config

@@ -14,7 +14,7 @@ use crate::proof::inject::{Fault, Faults};
 use crate::proof::inputs::{Inputs, problem_seed};
 use crate::proof::tolerance::{Tolerance, is_transformed};
 use std::time::{Duration, Instant};
-use wave32_problem::{Activation, Problem};
+use wave32_problem::Problem;
 use wave32_solve::Policy;
 
 /// FLOP up to which the workspace-free plan is checked beside the chosen one.
@@ -44,15 +44,6 @@ pub fn check(backend: &mut Backend, job: &Job, faults: &Faults, stage: &mut dyn 
     let worst = worst.max_by_key(|f| f.verdict.is_failure());
     let (verdict, detail) = worst.map_or((Verdict::Pass, String::new()), |f| (f.verdict, f.detail));
     Outcome { verdict, detail, solvers, exact_against, close_against, phases }
-}
-
-/// True where the problem's activation, if it has one, makes integers of integers.
-fn keeps_integers(problem: &Problem) -> bool {
-    let activation = match problem {
-        Problem::Conv(p) => p.spec().epilogue.activation,
-        Problem::Matmul(p) => p.spec().activation,
-    };
-    matches!(activation, Activation::None | Activation::Relu | Activation::Relu6)
 }
 
 struct Checker<'a> {
@@ -173,7 +164,7 @@ impl Checker<'_> {
         let shape = OutputShape::of_output(&self.problem);
         let poison = [POISONS[0]; 4];
         let checked = self.run(backend, candidate, &case.inputs, 0).and_then(|out| {
-            if is_transformed(&candidate.solver) || !keeps_integers(&self.problem) {
+            if is_transformed(&candidate.solver) || !self.problem.activation().keeps_integers() {
                 return self.near_integers(backend, candidate, case, &out, &shape);
             }
             exact(&out, &case.reference, &shape, &poison).map_err(|text| Failure::new(Verdict::Wrong, text))
@@ -237,9 +228,7 @@ impl Checker<'_> {
             let at = shape.name(index as u64);
             return Err(wrong(format!("random check: {} at {at}", first.get(index))));
         }
-        let (dtype, length) = (self.problem.dtype(), self.problem.reduction_len());
-        let has_bias = case.inputs.bias.is_some();
-        let tolerance = Tolerance::new(dtype, &candidate.solver, length, has_bias);
+        let tolerance = Tolerance::new(&self.problem, &candidate.solver);
         match close(&first, &case.reference, &tolerance, &shape) {
             Ok(error) => result.error = Some(error),
             Err((error, text)) => {

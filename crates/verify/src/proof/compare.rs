@@ -236,7 +236,7 @@ pub fn close(
         }
     }
     let count = reference.len() as f64;
-    let least = if count < 64.0 { tolerance.typical * count.sqrt() } else { 0.0 };
+    let least = if count < 64.0 || tolerance.is_of_sums { tolerance.typical * count.sqrt() } else { 0.0 };
     let error = error2.sqrt() / norm2.sqrt().max(least).max(f64::MIN_POSITIVE);
     if error > tolerance.normwise {
         let bound = tolerance.normwise;
@@ -262,11 +262,20 @@ pub fn first_not_finite(out: &Data) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::proof::inputs::rng;
-    use wave32_problem::{ConvProblem, ConvSpec, DType};
+    use rand::Rng;
+    use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Epilogue, Problem};
+
+    fn problem(layout: Layout, dtype: DType) -> Problem {
+        let spec = ConvSpec { n: 2, c: 3, k: 5, h: 7, w: 9, layout, dtype, ..ConvSpec::default() };
+        ConvProblem::new(spec).unwrap().into()
+    }
 
     fn shape(layout: Layout) -> OutputShape {
-        let spec = ConvSpec { n: 2, c: 3, k: 5, h: 7, w: 9, layout, ..ConvSpec::default() };
-        OutputShape::of_output(&ConvProblem::new(spec).unwrap().into())
+        OutputShape::of_output(&problem(layout, DType::F32))
+    }
+
+    fn tolerance(dtype: DType) -> Tolerance {
+        Tolerance::new(&problem(Layout::Nchw, dtype), "x")
     }
 
     #[test]
@@ -300,7 +309,7 @@ mod tests {
         let n = 630;
         let mut values = vec![1.0f64; n];
         let out = Data::generate(DType::F32, n as u64, || 1.0).unwrap();
-        let t = Tolerance::new(DType::F32, "x", 27, false);
+        let t = tolerance(DType::F32);
         assert_eq!(close(&out, &Reference::Full(values.clone()), &t, &s), Ok(0.0));
         assert!(exact(&out, &Reference::Full(values.clone()), &s, &[0xff; 4]).is_ok());
         values[17] = 1.5;
@@ -312,13 +321,44 @@ mod tests {
     #[test]
     fn a_single_bad_element_among_millions_breaks_the_element_bound() {
         let s = shape(Layout::Nchw);
-        let t = Tolerance { normwise: 1.0, ..Tolerance::new(DType::F32, "x", 27, false) };
+        let t = Tolerance { normwise: 1.0, ..tolerance(DType::F32) };
         let mut values = vec![1.0f64; 630];
         values[3] += 1e-3;
         let out = Data::generate(DType::F32, 630, || 1.0).unwrap();
         let t = Tolerance { element: 1e-4, ..t };
         let (_, text) = close(&out, &Reference::Full(values), &t, &s).unwrap_err();
         assert!(text.contains("off by 1.00e-3"), "{text}");
+    }
+
+    /// Where ReLU6 cuts the large sums, a rounding of a sum is measured by the sums, not by what ReLU6 leaves of them.
+    #[test]
+    fn roundings_of_sums_that_relu6_cuts_are_within_the_promise() {
+        let layer = |activation| {
+            let epilogue = Epilogue { activation, ..Epilogue::default() };
+            let spec = ConvSpec { n: 1, c: 10_000, k: 8, h: 8, w: 8, epilogue, ..ConvSpec::default() };
+            Problem::from(ConvProblem::new(spec).unwrap())
+        };
+        let mut rng = rng(3, 0);
+        let sums: Vec<f64> = (0..512).map(|_| 33.0 * rng.random_range(-1.7..1.7)).collect();
+        let error = |activation: Activation, relative: f64| {
+            let values: Vec<f64> = sums.iter().map(|&sum| activation.apply(sum)).collect();
+            let mut rounded = sums
+                .iter()
+                .zip([1.0, -1.0].into_iter().cycle())
+                .map(|(&sum, sign)| activation.apply(sum + sign * relative * 33.0) as f32);
+            let out = Data::generate(DType::F32, 512, || rounded.next().unwrap()).unwrap();
+            let problem = layer(activation);
+            close(
+                &out,
+                &Reference::Full(values),
+                &Tolerance::new(&problem, "x"),
+                &OutputShape::of_output(&problem),
+            )
+        };
+        for activation in Activation::ALL {
+            assert!(error(activation, 1e-6).is_ok(), "{activation}");
+            assert!(error(activation, 8e-6).is_err(), "{activation}");
+        }
     }
 
     #[test]
@@ -332,7 +372,7 @@ mod tests {
             long.bytes_mut()[4 * at..4 * at + 4].fill(0xff);
             assert_eq!(first_not_finite(&long), Some(at));
         }
-        let t = Tolerance::new(DType::F16, "x", 27, false);
+        let t = tolerance(DType::F16);
         assert!(close(&out, &Reference::Full(vec![0.0; 630]), &t, &s).is_err());
         let text = exact(&out, &Reference::Full(vec![0.0; 630]), &s, &[0xff; 4]).unwrap_err();
         assert!(text.contains("630 were never written"), "{text}");

@@ -1,6 +1,6 @@
 //! How close a result must be. The promises of the project, in one place.
 
-use wave32_problem::DType;
+use wave32_problem::{DType, Problem};
 
 /// Bounds for one problem on inputs uniform in [-1, 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -9,8 +9,10 @@ pub struct Tolerance {
     pub normwise: f64,
     /// Most `|out - ref|` of a single element.
     pub element: f64,
-    /// What one output is typically worth: the root mean square of a sum of `reduction_len` products.
+    /// What the sum that an output is made of is typically worth: its root mean square.
     pub typical: f64,
+    /// `||ref||` is taken to be at least what `typical` makes of it: the results may say little of the sums they were made of.
+    pub is_of_sums: bool,
 }
 
 /// Does this solver multiply transformed numbers? Winograd trades accuracy for speed in f32, and its results on integers are
@@ -30,23 +32,30 @@ pub fn normwise(dtype: DType, solver: &str) -> f64 {
 }
 
 impl Tolerance {
-    /// Bounds for sums of `reduction_len` products.
+    /// Bounds for a problem.
     ///
     /// A product of two uniform numbers in [-1, 1) has a root mean square of 1/3, a sum of K of them
     /// sqrt(K)/3. An element may be off by the normwise promise at that size, times what the worst of
     /// 10^9 normally distributed errors can be: 6 sigma, and for f32, whose error is a walk of many
     /// roundings rather than one, more.
-    pub fn new(dtype: DType, solver: &str, reduction_len: u64, bias: bool) -> Self {
-        let typical = (reduction_len as f64).sqrt() / 3.0;
-        let of_one = Self::relative(dtype, solver, typical + if bias { 1.0 } else { 0.0 });
-        Self { typical, ..of_one }
+    pub fn new(problem: &Problem, solver: &str) -> Self {
+        let (factor, added) = match problem {
+            Problem::Conv(p) => (1.0, f64::from(u8::from(p.spec().epilogue.bias))),
+            Problem::Matmul(p) => {
+                let added = p.spec().added.map_or(0.0, |added| added.beta.0.abs());
+                (p.spec().alpha.0.abs(), added)
+            }
+        };
+        let typical = factor * (problem.reduction_len() as f64).sqrt() / 3.0;
+        let of_one = Self::relative(problem.dtype(), solver, typical + added);
+        Self { typical, is_of_sums: problem.activation().cuts_large(), ..of_one }
     }
 
     /// Bounds for outputs that are typically worth so much.
     pub fn relative(dtype: DType, solver: &str, typical: f64) -> Self {
         let normwise = normwise(dtype, solver);
         let worst = if dtype == DType::F32 { 16.0 } else { 6.0 };
-        Self { normwise, element: worst * normwise * typical, typical }
+        Self { normwise, element: worst * normwise * typical, typical, is_of_sums: false }
     }
 }
 
