@@ -1,4 +1,4 @@
-// The activation behind a batch norm, in its pass. `most` is ReLU's upper bound, or NaN for none. NaN stays NaN.
+// The activation behind a batch or group norm, in its pass. `most` is ReLU's upper bound, or NaN for none. NaN stays NaN.
 #define ACT_NONE 0u
 #define ACT_RELU 1u
 #define ACT_SILU 2u

@@ -1,4 +1,4 @@
-"""`wave32.fuse`: batch norms and activations go into the convolutions before them, activations into linear layers; in training, a
+"""`wave32.fuse`: batch norms and activations go into the convolutions before them, activations into linear layers and group norms; in training, a
 batch norm and what follows it into one pass."""
 
 import copy
@@ -121,6 +121,43 @@ def test_activations_of_linear_layers(activation, dtype):
     x = torch.randn(5, 64)
     expected = net.float()(x)
     assert (fused.float().cpu()(x) - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("activation", [*ACTIVATIONS.values(), *OTHERS[:2]], ids=repr)
+def test_activations_of_group_norms(activation, dtype):
+    name = name_of(activation)
+    # One group, without weights, a group a channel. Behind an activation a group may be of nearly one number, so each is fed by itself.
+    norms = nn.GroupNorm(4, 12), nn.GroupNorm(1, 12), nn.GroupNorm(3, 12, affine=False), nn.GroupNorm(12, 12)
+    for norm in norms[:2]:
+        nn.init.normal_(norm.weight, 1.0), nn.init.normal_(norm.bias)
+    layers = [part for norm in norms for part in (norm, activation)]
+    fused = wave32.fuse(nn.Sequential(*layers, norms[3]).eval())
+    kinds = [module.activation for module in fused.modules() if isinstance(module, wave32._fuse.GroupNormActivation)]
+    assert kinds == ([name] * 3 if name in wave32._fuse._OF_NORMS else []), "the last is used twice"
+    bound = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
+    torch.wave.reset_fallbacks()
+    # Rows that registers hold, and longer ones.
+    for shape in ((2, 12, 5, 7), (3, 12, 64, 48), (1, 12, 71, 73), (2, 12, 11), (2, 12, 3, 30, 30), (0, 12, 4, 4), (5, 12)):
+        net = nn.Sequential(norms[shape[2:] != () and shape[-1] % 4], activation).eval().to(dtype)
+        fused, x = wave32.fuse(net).to("wave"), (torch.randn(shape) * 3 + 1).to(dtype)
+        with torch.no_grad():
+            expected, found = net.double()(x.double()), fused(x.to("wave"))
+            assert found.dtype == dtype and found.shape == expected.shape
+            assert (found.cpu().double() - expected).abs().sum() <= bound * expected.abs().sum(), shape
+            if len(shape) == 4 and x.numel():
+                last = fused(x.to("wave").contiguous(memory_format=torch.channels_last))
+                assert last.is_contiguous(memory_format=torch.channels_last) and torch.equal(last, found)
+    assert torch.wave.fallbacks() == {}
+    # With gradients, and elsewhere, it is the plain operators.
+    leaf = torch.randn(2, 12, 9, dtype=dtype).to("wave").requires_grad_()
+    fused(leaf).sum().backward()
+    assert leaf.grad.isfinite().all()
+    x = torch.randn(2, 12, 9)
+    expected = net.float()(x)
+    assert (fused.float().cpu()(x) - expected).abs().max() <= 1e-5 * expected.abs().max()
+    with pytest.raises(RuntimeError):
+        fused.to("wave")(torch.randn(2, 13, 9).to("wave"))
 
 
 class Block(nn.Module):

@@ -84,6 +84,22 @@ class LinearActivation(_Activated):
         return _applied(self.activation, linear(x))
 
 
+class GroupNormActivation(_Activated):
+    """A group norm and ReLU, ReLU6 or SiLU of its result, in the same launches on the device where no gradient is asked for."""
+
+    part = "norm"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        norm = self.norm
+        if _is_plain(x) and not torch.compiler.is_compiling():
+            try:
+                of_norm = (norm.num_groups, norm.weight, norm.bias, norm.eps)
+                return torch.ops.wave.group_norm_act(x, *of_norm, *_OF_NORMS[self.activation])
+            except NotImplementedError:  # Refused before anything was written.
+                pass
+        return _applied(self.activation, norm(x))
+
+
 class ConvSum(_Activated):
     """`added + conv(x)`, and an activation of that, in one launch where no gradient is asked for: it is written to `added`."""
 
@@ -100,8 +116,9 @@ def fuse(model: nn.Module) -> nn.Module:
     """A copy of `model` whose results differ by rounding only; `model` must be one that `torch.fx` can trace.
 
     In evaluation mode: batch norms are folded into the convolutions before them, and activations into those and linear layers
-    (ReLU, ReLU6, leaky ReLU of a slope in whole hundredths, SiLU, hardswish, GELU that is not approximate); a convolution whose
-    result is added to what nothing reads later (a residual block's last) adds it where it stores. In training mode: a
+    (ReLU, ReLU6, leaky ReLU of a slope in whole hundredths, SiLU, hardswish, GELU that is not approximate), ReLU, ReLU6 and SiLU
+    into group norms; a convolution whose result is added to what nothing reads later (a residual block's last) adds it where
+    it stores. In training mode: a
     batch norm and its ReLU, ReLU6 or SiLU run in one pass forward and back, ReLU and ReLU6 with an addition before them too.
     Parameters keep their names. Make the optimizer from the copy's parameters.
     """
@@ -318,14 +335,16 @@ def _fused_inference(model: nn.Module) -> nn.Module:
         alone = type(conv) in _CONVOLUTIONS and len(node.users) == 1 and calls.count(node.target) == 1
         return conv if alone and conv.padding_mode == "zeros" else None
 
-    def is_linear(node: Any) -> bool:
-        """A linear layer whose result and itself have one use."""
-        return type(module_of(node)) is nn.Linear and len(node.users) == 1 and calls.count(node.target) == 1
+    def is_a(kind: type, node: Any) -> bool:
+        """A layer of that very type whose result and itself have one use."""
+        return type(module_of(node)) is kind and len(node.users) == 1 and calls.count(node.target) == 1
 
     for node in list(traced.graph.nodes):
         before, module = node.args[0] if node.args else None, module_of(node)
-        if is_linear(before) and (activation := _activation(node, module)) is not None:
+        if is_a(nn.Linear, before) and (activation := _activation(node, module)) is not None:
             put(before, LinearActivation(module_of(before), activation))
+        elif is_a(nn.GroupNorm, before) and (activation := _activation(node, module)) in _OF_NORMS:
+            put(before, GroupNormActivation(module_of(before), activation))
         elif (conv := conv_of(before)) is None:
             continue
         elif type(module) in _NORMS and module.track_running_stats:

@@ -8,7 +8,7 @@ use wave32_params::{Name, bn_apply, bn_finish, bn_finish_back, bn_sums, norm_act
 use wave32_solve::Access;
 
 /// Elements that one workgroup sums at least: fewer cost more in launches than they gain in parallelism.
-const PART: u64 = 2048;
+pub(crate) const PART: u64 = 2048;
 const THREADS: u64 = 256;
 
 /// Parameters and statistics, one f32 a channel, contiguous.
@@ -42,7 +42,7 @@ pub enum NormActivation {
 
 impl NormActivation {
     /// As parameters of the kernels.
-    fn words(self) -> (u32, f32) {
+    pub(crate) fn words(self) -> (u32, f32) {
         match self {
             Self::None => (norm_act::ACT_NONE, f32::NAN),
             Self::Relu(most) => (norm_act::ACT_RELU, most.unwrap_or(f32::NAN)),
@@ -63,11 +63,11 @@ pub struct NormChain<'a> {
 }
 
 /// The tensor seen as N x C x L.
-struct Shape {
-    channels: u64,
-    length: u64,
+pub(crate) struct Shape {
+    pub channels: u64,
+    pub length: u64,
     /// Elements of a channel.
-    count: u64,
+    pub count: u64,
 }
 
 fn shape(x: &View) -> Result<Shape, OpError> {
@@ -116,7 +116,7 @@ fn check_coefficients(queue: &dyn Queue, view: &View, shape: &Shape) -> Result<(
 }
 
 /// Parts that a channel is cut into: enough workgroups to fill the card, none too short.
-fn parts(queue: &dyn Queue, shape: &Shape) -> u64 {
+pub(crate) fn parts(queue: &dyn Queue, shape: &Shape) -> u64 {
     let caps = queue.caps();
     let resident = u64::from(caps.compute_units) * u64::from(caps.threads_per_cu) / THREADS;
     let wanted = resident.div_ceil(shape.channels).max(1);
@@ -157,7 +157,7 @@ pub struct NormSum<'a> {
 
 /// What the backward pass begins with.
 #[derive(Clone, Copy)]
-struct Gradient<'a> {
+pub(crate) struct Gradient<'a> {
     dy: &'a View,
     mean: &'a View,
     kept: Option<Kept<'a>>,
@@ -165,7 +165,7 @@ struct Gradient<'a> {
 }
 
 /// Launches the sums, of x or of its gradient.
-fn sums(
+pub(crate) fn sums(
     queue: &mut dyn Queue,
     x: &View,
     back: Option<Gradient<'_>>,
@@ -244,12 +244,12 @@ fn kept_range(queue: &dyn Queue, kept: Option<Kept<'_>>, instead: Bound) -> Resu
 
 /// The elementwise part of either pass.
 #[derive(Clone, Copy)]
-enum Apply<'a> {
+pub(crate) enum Apply<'a> {
     Forward(NormChain<'a>),
     Back(&'a View, Option<Kept<'a>>),
 }
 
-fn apply(
+pub(crate) fn apply(
     queue: &mut dyn Queue,
     x: &View,
     how: Apply<'_>,
@@ -296,6 +296,74 @@ fn apply(
     .launch_items(queue, count, THREADS * 4)
 }
 
+/// From sums to statistics and coefficients.
+pub(crate) struct Finish<'a> {
+    pub norm: &'a BatchNorm<'a>,
+    /// Of the statistics.
+    pub shape: &'a Shape,
+    /// Of each statistic, and where they lie.
+    pub parts: u64,
+    pub part: u64,
+    /// Coefficients, as many of each statistic.
+    pub channels: u64,
+    /// Of gamma and beta.
+    pub weights: u64,
+}
+
+impl Finish<'_> {
+    /// Statistics (mean and inverse deviation) to `saved`, four f32 a channel to `coef`.
+    pub fn launch(&self, queue: &mut dyn Queue, saved: [&View; 2], coef: u64) -> Result<(), OpError> {
+        let Self { norm, shape, parts, channels, .. } = *self;
+        let n = shape.count as f64;
+        let part = range(queue, self.part, shape.channels * parts * 3, 4, Access::Read)?;
+        let bind = |view: Option<&View>, writes: bool| match view {
+            Some(view) if writes => write(queue, view),
+            Some(view) => read(queue, view),
+            None => Ok(part.unused()),
+        };
+        let code = |view: Option<&View>| view.map_or(0, |view| view.dtype.code());
+        let buffers = bn_finish::Buffers {
+            part,
+            gamma: bind(norm.gamma, false)?,
+            beta: bind(norm.beta, false)?,
+            rmean: bind(norm.running.map(|r| r.0), norm.training)?,
+            rvar: bind(norm.running.map(|r| r.1), norm.training)?,
+            means: write(queue, saved[0])?,
+            rstds: write(queue, saved[1])?,
+            coef: range(queue, coef, channels * 4, 4, Access::Write)?,
+        };
+        Call {
+            kernel: bn_finish::T,
+            params: bn_finish::Params {
+                channels: fit(channels)?,
+                parts: fit(parts)?,
+                flags: flag(norm.training, bn_finish::FLAG_BATCH)
+                    | flag(norm.gamma.is_some(), bn_finish::FLAG_GAMMA)
+                    | flag(norm.beta.is_some(), bn_finish::FLAG_BETA)
+                    | flag(norm.running.is_some(), bn_finish::FLAG_RUNNING),
+                count: n as f32,
+                count_1: (n / (n - 1.0).max(1.0)) as f32,
+                momentum: norm.momentum,
+                eps: norm.eps,
+                gamma_at: fit(buffers.gamma.at())?,
+                beta_at: fit(buffers.beta.at())?,
+                rmean_at: fit(buffers.rmean.at())?,
+                rvar_at: fit(buffers.rvar.at())?,
+                mean_at: fit(buffers.means.at())?,
+                rstd_at: fit(buffers.rstds.at())?,
+                per: fit(channels / shape.channels)?,
+                weights: fit(self.weights)?,
+                gamma_type: code(norm.gamma),
+                beta_type: code(norm.beta),
+            },
+            buffers,
+            flops: 10 * channels,
+            bytes: shape.channels * (parts * 12 + 8) + channels * 32,
+        }
+        .launch_items(queue, channels, 64)
+    }
+}
+
 /// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`. `save` gets mean and 1 / sqrt(variance + eps), C f32 each.
 ///
 /// # Errors
@@ -338,17 +406,13 @@ pub fn batch_norm_chain(
     if let Some(coefficients) = chain.coefficients {
         check_coefficients(queue, coefficients, &shape)?;
     }
-    let mut flags = flag(norm.training, bn_finish::FLAG_BATCH);
-    for (bit, what, view) in [
-        (bn_finish::FLAG_GAMMA, "gamma", norm.gamma),
-        (bn_finish::FLAG_BETA, "beta", norm.beta),
-        (bn_finish::FLAG_RUNNING, "running mean", norm.running.map(|r| r.0)),
-        (bn_finish::FLAG_RUNNING, "running variance", norm.running.map(|r| r.1)),
+    for (what, view) in [
+        ("gamma", norm.gamma),
+        ("beta", norm.beta),
+        ("running mean", norm.running.map(|r| r.0)),
+        ("running variance", norm.running.map(|r| r.1)),
     ] {
-        if let Some(view) = view {
-            check(what, view, &shape)?;
-            flags |= bit;
-        }
+        view.map_or(Ok(()), |view| check(what, view, &shape))?;
     }
     if !norm.training && norm.running.is_none() {
         return Err(OpError::refused("no-statistics", "evaluation without running statistics"));
@@ -361,42 +425,10 @@ pub fn batch_norm_chain(
         if norm.training {
             sums(queue, x, None, &shape, parts, part)?;
         }
-        let n = shape.count as f64;
-        let part = range(queue, part, shape.channels * parts * 3, 4, Access::Read)?;
-        let bind = |view: Option<&View>, writes: bool| match view {
-            Some(view) if writes => write(queue, view),
-            Some(view) => read(queue, view),
-            None => Ok(part.unused()),
-        };
-        let buffers = bn_finish::Buffers {
-            part,
-            gamma: bind(norm.gamma, false)?,
-            beta: bind(norm.beta, false)?,
-            rmean: bind(norm.running.map(|r| r.0), norm.training)?,
-            rvar: bind(norm.running.map(|r| r.1), norm.training)?,
-            save: write(queue, save)?,
-            coef: range(queue, coef, shape.channels * 4, 4, Access::Write)?,
-        };
-        Call {
-            kernel: bn_finish::T,
-            params: bn_finish::Params {
-                channels: fit(shape.channels)?,
-                parts: fit(parts)?,
-                flags,
-                count: n as f32,
-                count_1: (n / (n - 1.0).max(1.0)) as f32,
-                momentum: norm.momentum,
-                eps: norm.eps,
-                gamma_at: fit(buffers.gamma.at())?,
-                beta_at: fit(buffers.beta.at())?,
-                rmean_at: fit(buffers.rmean.at())?,
-                rvar_at: fit(buffers.rvar.at())?,
-            },
-            buffers,
-            flops: 10 * shape.channels,
-            bytes: shape.channels * (parts * 12 + 40),
-        }
-        .launch_items(queue, shape.channels, 64)?;
+        let saved = View::contiguous(save.address, save.dtype, &[2, shape.channels])?;
+        let saved = [&saved.select(0, 0), &saved.select(0, 1)];
+        Finish { norm, shape: &shape, parts, part, channels: shape.channels, weights: shape.channels }
+            .launch(queue, saved, coef)?;
         apply(queue, x, Apply::Forward(*chain), coef, y, &shape)
     })();
     queue.retire(scratch);

@@ -1,5 +1,6 @@
 //! Layer norm and group norm.
 
+use crate::batch_norm::{self, Apply, BatchNorm, Finish, NormActivation, NormChain, PART};
 use crate::call::{Bound, Call, fit, flag, read, write};
 use crate::lanes::Lanes;
 use crate::reduction::inverse_deviation;
@@ -44,6 +45,13 @@ impl NormShape {
 
     fn weights(&self) -> u64 {
         self.rows_per_item * self.channels
+    }
+
+    /// That [`by_planes`] takes it: rows worth a workgroup, with one weight for many elements, as batch norm's kernels address them.
+    fn has_planes(&self, queue: &dyn Queue, x: &View, y: &View) -> bool {
+        let is_plain = [ElementType::F32, ElementType::F16, ElementType::BF16].contains(&x.dtype);
+        let fits = self.rows <= u64::from(queue.caps().max_groups[1]);
+        is_plain && x.dtype == y.dtype && fits && self.inner > 1 && self.row() >= PART
     }
 
     fn check(
@@ -97,7 +105,9 @@ impl NormShape {
             mean_at: fit(buffers.means.at())?,
             rstd_at: fit(buffers.rstds.at())?,
             plane: 0,
+            act: 0,
             n: 0.0,
+            most: 0.0,
         })
     }
 }
@@ -105,7 +115,7 @@ impl NormShape {
 type Buffers = kernel::Buffers<Bound>;
 const PER_GROUP: u64 = 256 * 4;
 
-/// `y` = (x - mean) / sqrt(variance + `eps`) * weight + bias by row, with `mean` and `rstd` (the inverse root),
+/// `y` = `activation`((x - mean) / sqrt(variance + `eps`) * weight + bias) by row, with `mean` and `rstd` (the inverse root),
 /// both f32, for the backward pass. All are contiguous.
 ///
 /// # Errors
@@ -118,6 +128,7 @@ pub fn norm(
     weight: Option<&View>,
     bias: Option<&View>,
     eps: f32,
+    activation: NormActivation,
     y: &View,
     [mean, rstd]: [&View; 2],
 ) -> Result<(), OpError> {
@@ -127,8 +138,12 @@ pub fn norm(
     }
     let held = Norm { shape, weight, bias, statistics: [mean, rstd] };
     if let Some(rows) = Rows::of_norm(&held, [Some(x), Some(y), None]) {
-        return rows.run(queue, Pass::Norm { norm: &held, eps }, x, None, y);
+        return rows.run(queue, Pass::Norm { norm: &held, eps, activation }, x, None, y);
     }
+    if shape.has_planes(queue, x, y) {
+        return by_planes(queue, &held, x, eps, activation, y);
+    }
+    let (act, most) = activation.words();
     let rows = View::contiguous(x.address, x.dtype, &[shape.rows, shape.row()])?;
     let [flat_mean, flat_rstd] = [flat(mean)?, flat(rstd)?];
     inverse_deviation(queue, &rows, &[1], eps, &flat_rstd, &flat_mean)?;
@@ -153,6 +168,8 @@ pub fn norm(
             w_type: code(weight),
             b_type: code(bias),
             b_at: fit(buffers.biases.at())?,
+            act,
+            most,
             ..shape.params(x, &buffers)?
         },
         buffers,
@@ -160,6 +177,36 @@ pub fn norm(
         bytes: shape.elements() * (x.dtype.size() + y.dtype.size()),
     }
     .launch_items(queue, shape.elements(), PER_GROUP)
+}
+
+/// Long rows of planes with weights of their own (a group norm's), as batch norm does it.
+fn by_planes(
+    queue: &mut dyn Queue,
+    norm: &Norm<'_>,
+    x: &View,
+    eps: f32,
+    activation: NormActivation,
+    y: &View,
+) -> Result<(), OpError> {
+    let Norm { shape, weight, bias, statistics } = *norm;
+    let rows = batch_norm::Shape { channels: shape.rows, length: shape.row(), count: shape.row() };
+    let channels = shape.rows * shape.channels;
+    let planes = batch_norm::Shape { channels, length: shape.inner, count: shape.inner };
+    let parts = batch_norm::parts(queue, &rows);
+    let of_rows = BatchNorm { gamma: weight, beta: bias, running: None, training: true, momentum: 0.0, eps };
+    scratch(queue, ElementType::F32, &[channels, 4], |queue, coef| {
+        scratch(queue, ElementType::F32, &[rows.channels, parts, 3], |queue, part| {
+            batch_norm::sums(queue, x, None, &rows, parts, part.address)?;
+            let part = part.address;
+            Finish { norm: &of_rows, shape: &rows, parts, part, channels, weights: shape.weights() }.launch(
+                queue,
+                statistics,
+                coef.address,
+            )
+        })?;
+        let chain = NormChain { activation, ..NormChain::default() };
+        batch_norm::apply(queue, x, Apply::Forward(chain), coef.address, y, &planes)
+    })
 }
 
 /// What [`norm_backward`] is asked for.

@@ -1,5 +1,6 @@
 //! Softmax and norms of rows that the registers of one workgroup hold (`kernels/persistent.kern`): each element is read and written once.
 
+use crate::batch_norm::NormActivation;
 use crate::call::{Call, by_float, fit, flag, read, write};
 use crate::norm::NormShape;
 use crate::{ElementType, OpError, Queue, View};
@@ -64,7 +65,7 @@ pub(crate) enum Pass<'a> {
     /// From the result and the gradient of it.
     SoftmaxBackward { log: bool },
     /// Writes the statistics.
-    Norm { norm: &'a Norm<'a>, eps: f32 },
+    Norm { norm: &'a Norm<'a>, eps: f32, activation: NormActivation },
     /// The gradient of its input.
     NormBackward { norm: &'a Norm<'a> },
 }
@@ -126,14 +127,18 @@ impl Rows {
         dy: Option<&View>,
         dst: &View,
     ) -> Result<(), OpError> {
-        let (names, flags, norm, eps) = match pass {
-            Pass::Softmax { log } => (self.config.softmax, flag(log, kernel::FLAG_LOG), None, 0.0),
-            Pass::SoftmaxBackward { log } => {
-                (self.config.softmax_backward, flag(log, kernel::FLAG_LOG), None, 0.0)
-            }
-            Pass::Norm { norm, eps } => (self.config.norm, 0, Some(norm), eps),
-            Pass::NormBackward { norm } => (self.config.norm_backward, 0, Some(norm), 0.0),
+        let config = self.config;
+        let (names, flags, norm) = match pass {
+            Pass::Softmax { log } => (config.softmax, flag(log, kernel::FLAG_LOG), None),
+            Pass::SoftmaxBackward { log } => (config.softmax_backward, flag(log, kernel::FLAG_LOG), None),
+            Pass::Norm { norm, .. } => (config.norm, 0, Some(norm)),
+            Pass::NormBackward { norm } => (config.norm_backward, 0, Some(norm)),
         };
+        let (eps, activation) = match pass {
+            Pass::Norm { eps, activation, .. } => (eps, activation),
+            _ => (0.0, NormActivation::None),
+        };
+        let (act, most) = activation.words();
         let name = by_float(names, self.dtype)
             .ok_or_else(|| OpError::refused("element-type", format!("{:?}", self.dtype)))?;
         let bound = read(queue, src)?;
@@ -173,8 +178,10 @@ impl Rows {
             b_at: fit(buffers.biases.at() / weights)?,
             mean_at: fit(buffers.means.at())?,
             rstd_at: fit(buffers.rstds.at())?,
+            act,
             n: self.count as f32,
             eps,
+            most,
         };
         let elements = self.rows * self.count;
         let sides = 2 + u64::from(dy.is_some());

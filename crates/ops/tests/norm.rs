@@ -3,7 +3,8 @@
 mod common;
 
 use common::{close, get, put_plain, random, room, rounded, stream, values};
-use wave32_ops::{ElementType, NormGrads, NormShape, norm, norm_backward};
+use rand::Rng;
+use wave32_ops::{ElementType, NormActivation, NormGrads, NormShape, norm, norm_backward};
 
 struct Reference {
     y: Vec<f64>,
@@ -66,6 +67,17 @@ fn reference(
     all
 }
 
+const ACTIVATIONS: [NormActivation; 4] =
+    [NormActivation::None, NormActivation::Relu(None), NormActivation::Relu(Some(1.5)), NormActivation::Silu];
+
+fn applied(activation: NormActivation, v: f64) -> f64 {
+    match activation {
+        NormActivation::None => v,
+        NormActivation::Relu(most) => v.max(0.0).min(most.map_or(f64::INFINITY, f64::from)),
+        NormActivation::Silu => v / (1.0 + (-v).exp()),
+    }
+}
+
 #[test]
 fn layer_and_group_norm() {
     let Some(mut stream) = stream() else { return };
@@ -83,6 +95,9 @@ fn layer_and_group_norm() {
         NormShape::layer(2, 8192),
         NormShape::group(2, 32, 36, 8),
         NormShape::group(2, 8, 1, 2),
+        NormShape::group(2, 12, 4096, 4),
+        NormShape::group(1, 6, 2811, 2),
+        NormShape::group(2, 4, 1 << 15, 1),
     ];
     for (dtype, tolerance) in
         [(ElementType::F32, 5e-6), (ElementType::F16, 2e-3), (ElementType::BF16, 1.5e-2)]
@@ -121,7 +136,9 @@ fn layer_and_group_norm() {
                 let eps = f64::from(1e-5f32);
                 let expected = reference(row as usize, eps, &channel, [&data, &grads, &w, &b]);
                 let (wv, bv) = (affine.then_some(&wv), affine.then_some(&bv));
-                norm(&mut stream, shape, &x, wv, bv, 1e-5, &y, [&mean, &rstd]).unwrap();
+                let activation = ACTIVATIONS[random.random_range(0..ACTIVATIONS.len())];
+                norm(&mut stream, shape, &x, wv, bv, 1e-5, activation, &y, [&mean, &rstd]).unwrap();
+                let activated: Vec<f64> = expected.y.iter().map(|&v| applied(activation, v)).collect();
                 // Two roundings of a mean of at most 5, the weights at most 2, the gradients at most 2; in the
                 // gradient a normalised value stands once by itself and once in the sum.
                 let lost: Vec<f64> =
@@ -129,7 +146,8 @@ fn layer_and_group_norm() {
                 let y_lost: Vec<f64> = lost.iter().map(|l| 2.0 * l).collect();
                 let dx_lost: Vec<f64> =
                     lost.iter().zip(&expected.rstd).map(|(l, r)| 2.0 * l * r * 4.0).collect();
-                close_by_rows(&get(&mut stream, &y), &expected.y, &y_lost, tolerance, &format!("y, {what}"));
+                let of_y = format!("{activation:?} y, {what}");
+                close_by_rows(&get(&mut stream, &y), &activated, &y_lost, tolerance, &of_y);
                 close(&get(&mut stream, &mean), &expected.mean, 3e-6, &format!("mean, {what}"));
                 close(&get(&mut stream, &rstd), &expected.rstd, 3e-6, &format!("rstd, {what}"));
                 let wanted = NormGrads { x: Some(&dx), weight: Some(&dw), bias: Some(&db) };
@@ -147,6 +165,6 @@ fn layer_and_group_norm() {
         }
     }
     let wrong = room(&mut stream, ElementType::F32, &[7]);
-    let all = (None, [&wrong, &wrong]);
-    assert!(norm(&mut stream, NormShape::layer(2, 4), &wrong, all.0, None, 1e-5, &wrong, all.1).is_err());
+    let (shape, none) = (NormShape::layer(2, 4), NormActivation::None);
+    assert!(norm(&mut stream, shape, &wrong, None, None, 1e-5, none, &wrong, [&wrong, &wrong]).is_err());
 }

@@ -55,6 +55,7 @@ pub const OWN: &[(&[&str], &[Registration])] = &[
     (conv::SCHEMAS, conv::OWN),
     (matmul::SCHEMAS, matmul::OWN),
     (norm::SCHEMAS, norm::OWN),
+    (layer_norm::SCHEMAS, layer_norm::OWN),
     (binary::SCHEMAS, binary::OWN),
     (index::SCHEMAS, index::OWN),
     (scalar::SCHEMAS, scalar::OWN),

@@ -2,11 +2,12 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
+use crate::ops::norm::activation;
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies::{self, contiguous};
 use crate::tensors::layout::{laid_out, suggests_channels_last};
 use crate::tensors::tensor::Tensor;
-use wave32_ops::{NormGrads, NormShape, View, norm, norm_backward};
+use wave32_ops::{NormActivation, NormGrads, NormShape, View, norm, norm_backward};
 use wave32_torch_logic::ScalarType;
 use wave32_torch_logic::norms::{group, layer};
 
@@ -17,6 +18,14 @@ pub const OPS: &[Registration] = crate::ops! {
     "native_group_norm" => group_norm,
     "native_group_norm_backward" => group_norm_backward,
 };
+
+/// Schema of what `python/wave32/_fuse.py` calls; `act` and `most` as a batch norm's.
+pub const SCHEMAS: &[&str] = &[
+    "group_norm_act(Tensor x, int groups, Tensor? weight, Tensor? bias, float eps, int act, float? most) -> Tensor",
+];
+
+/// Its kernel.
+pub const OWN: &[Registration] = crate::ops! { "group_norm_act" => group_norm_act };
 
 /// Weight and bias, contiguous.
 fn plain(parameter: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
@@ -34,6 +43,7 @@ fn forward(
     shape: NormShape,
     statistics: &[i64],
     eps: f64,
+    activation: NormActivation,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     if !x.dtype()?.is_float() {
         return Err(Error::NoKernel(format!("a norm of {}", x.dtype()?.name())));
@@ -52,7 +62,7 @@ fn forward(
     let (from, to, saved) = (view(&x)?, view(&y)?, [view(&mean)?, view(&rstd)?]);
     let (w, b) = (viewed(weight.as_ref())?, viewed(bias.as_ref())?);
     let [m, r] = &saved;
-    run(|queue| norm(queue, shape, &from, w.as_ref(), b.as_ref(), eps as f32, &to, [m, r]))?;
+    run(|queue| norm(queue, shape, &from, w.as_ref(), b.as_ref(), eps as f32, activation, &to, [m, r]))?;
     Ok((y, mean, rstd))
 }
 
@@ -112,7 +122,7 @@ fn layer_norm(
     if [weight, bias].into_iter().flatten().any(|parameter| parameter.sizes()[..] != normalized[..]) {
         return Err(Error::NoKernel(format!("a layer norm's parameters, not of sizes {normalized:?}")));
     }
-    forward(x, weight, bias, shape, &statistics, eps)
+    forward(x, weight, bias, shape, &statistics, eps, NormActivation::None)
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
@@ -143,8 +153,30 @@ fn group_norm(
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let shape = group(&x.sizes(), [batch, channels, inner, count])?;
-    let (y, mean, rstd) = forward(x, weight, bias, shape, &[batch, count], eps)?;
+    let (y, mean, rstd) = forward(x, weight, bias, shape, &[batch, count], eps, NormActivation::None)?;
     Ok((laid_out(y, suggests_channels_last(x))?, mean, rstd))
+}
+
+/// A group norm's result alone, through an activation.
+fn group_norm_act(
+    x: &Tensor,
+    groups: i64,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+    act: i64,
+    most: Option<f64>,
+) -> Result<Tensor, Error> {
+    let sizes = x.sizes();
+    let &[batch, channels, ref rest @ ..] = &sizes[..] else {
+        return Err(Error::NoKernel("a group norm of fewer than 2 dimensions".into()));
+    };
+    if [weight, bias].into_iter().flatten().any(|parameter| parameter.sizes()[..] != [channels]) {
+        return Err(Error::NoKernel(format!("a group norm's parameters, not of {channels} channels")));
+    }
+    let shape = group(&sizes, [batch, channels, rest.iter().product(), groups])?;
+    let (y, ..) = forward(x, weight, bias, shape, &[batch, groups], eps, activation(act, most)?)?;
+    laid_out(y, suggests_channels_last(x))
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's

@@ -37,11 +37,12 @@ pub const OWN: &[Registration] = crate::ops! {
     "batch_norm_sum_backward" => sum_backward,
 };
 
-fn activation(act: i64, most: Option<f64>) -> Result<NormActivation, Error> {
+/// Of a schema's `act` and `most`.
+pub(super) fn activation(act: i64, most: Option<f64>) -> Result<NormActivation, Error> {
     match act {
         0 => Ok(NormActivation::Relu(most.map(|most| most as f32))),
         1 => Ok(NormActivation::Silu),
-        _ => Err(Error::NoKernel(format!("activation {act} behind a batch norm"))),
+        _ => Err(Error::NoKernel(format!("activation {act} behind a norm"))),
     }
 }
 
