@@ -148,8 +148,13 @@ fn weights(
         buffers: direct_wrw::Buffers { dy: read(Role::Y), src: read(Role::X), dst: dw, part: sums },
         flops: problem.flops(),
         bytes: problem.bytes() + partials.map_or(0, |_| partial(splits)),
+        // The threads that a short sum leaves idle count, and the tree that adds all of them as one more step.
         model: Model::Scalar {
-            multiply_adds: 3 * u64::from(columns * cb) * u64::from(channels) * u64::from(depth),
+            multiply_adds: 3
+                * u64::from(columns * cb)
+                * u64::from(channels)
+                * u64::from(splits * variant.threads)
+                * u64::from(depth.div_ceil(splits).div_ceil(variant.threads) + 1),
         },
     });
     if let Some(partials) = partials {
