@@ -24,7 +24,7 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         return Ok(());
     }
     if from.dtype == to.dtype && from.is_contiguous() && to.is_contiguous() {
-        return whole(queue, from, to);
+        return copy_bytes(queue, from.address, to.address, from.elements() * from.dtype.size());
     }
     let wider = if bytes(from) > bytes(to) { from } else { to };
     if !wider.fits(queue.caps()) {
@@ -68,19 +68,25 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
     })
 }
 
-/// Both contiguous, of one type.
-fn whole(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError> {
-    let bytes = from.elements() * from.dtype.size();
-    let vectors = bytes / VECTOR;
-    let fits = bytes <= queue.caps().max_range - VECTOR && bytes.is_multiple_of(VECTOR);
-    let places = from.address.is_multiple_of(VECTOR) && to.address.is_multiple_of(VECTOR);
-    let apart = from.address.abs_diff(to.address) >= bytes;
-    if bytes < LARGE || !fits || !places || !apart {
-        return Ok(queue.copy(from.address, to.address, bytes)?);
+/// Copies bytes as they are, to where none of them lies.
+///
+/// # Errors
+/// [`OpError::Device`] where the device fails.
+pub fn copy_bytes(queue: &mut dyn Queue, from: u64, to: u64, bytes: u64) -> Result<(), OpError> {
+    let places = from.is_multiple_of(VECTOR) && to.is_multiple_of(VECTOR);
+    let apart = from.abs_diff(to) >= bytes;
+    if bytes < LARGE || !places || !apart {
+        return Ok(queue.copy(from, to, bytes)?);
     }
+    let most = (queue.caps().max_range - VECTOR) / VECTOR * VECTOR;
+    let part = most.min(bytes - bytes % VECTOR);
+    if part < bytes {
+        copy_bytes(queue, from + part, to + part, bytes - part)?;
+    }
+    let vectors = part / VECTOR;
     let buffers = copy_vectors::Buffers {
-        src: range(queue, from.address, vectors, VECTOR, Access::Read)?,
-        dst: range(queue, to.address, vectors, VECTOR, Access::Write)?,
+        src: range(queue, from, vectors, VECTOR, Access::Read)?,
+        dst: range(queue, to, vectors, VECTOR, Access::Write)?,
     };
     let (start, end) = (fit(buffers.src.at())?, fit(buffers.dst.at())?);
     Call {
@@ -88,7 +94,7 @@ fn whole(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError> {
         params: copy_vectors::Params { count: fit(vectors)?, from: start, to: end },
         buffers,
         flops: 0,
-        bytes: 2 * bytes,
+        bytes: 2 * part,
     }
     .launch_items(queue, vectors, 256 * u64::from(copy_vectors::VECTORS))
 }

@@ -47,7 +47,7 @@ pub use batch_norm::{
 };
 pub use chain::{ConvChain, ConvOperands, PostOp};
 pub use convolution::{Planner, PricedPlan, storage};
-pub use copy::copy;
+pub use copy::{copy, copy_bytes};
 pub use dtype::{ElementType, Kind};
 pub use elementwise::{Elementwise, Number, Operand};
 pub use fill::{arange, eye, fill, linspace};

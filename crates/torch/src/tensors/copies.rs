@@ -39,7 +39,7 @@ fn within(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
         return Ok(());
     }
     if alike && (from + bytes <= to || to + bytes <= from) {
-        return state::with(|queue| queue.copy(from, to, bytes));
+        return run(|queue| wave32_ops::copy_bytes(queue, from, to, bytes));
     }
     strided(src, dst)
 }
