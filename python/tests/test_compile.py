@@ -45,6 +45,66 @@ def step(model, call, x, fresh_seed):
     return [out.detach(), *grads, *model.buffers()]
 
 
+class Activated(nn.Module):
+    """An activation behind a convolution, a group norm, products of two and three dimensions, with a bias and without."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.activation = activation
+        self.conv, self.up = nn.Conv2d(4, 8, 3, padding=1), nn.ConvTranspose2d(8, 8, 2, 2)
+        self.norm, self.one, self.two = nn.GroupNorm(2, 8), nn.Linear(8, 12), nn.Linear(12, 6, bias=False)
+
+    def forward(self, x):
+        act = self.activation
+        x = act(self.norm(act(self.up(act(self.conv(x))))))
+        x = act(self.one(x.flatten(2).transpose(1, 2).contiguous()))
+        y = act(x[0] @ x[1, :12])
+        # Not these: something lies in between, something else reads it.
+        kept = self.two(x)
+        return y, act(self.one(y[:, :8])[1:]), kept, act(kept)
+
+
+ACTIVATIONS = {
+    "relu": torch.relu, "relu6": nn.ReLU6(), "silu": nn.SiLU(), "hardswish": nn.Hardswish(inplace=True), "gelu": nn.GELU(),
+    "leaky_relu1": nn.LeakyReLU(), "leaky_relu20": nn.LeakyReLU(0.2, inplace=True), None: nn.GELU("tanh"), "": torch.tanh,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_run_in_the_launch_before_them(activation, mode, dtype, monkeypatch, fresh_seed):
+    from wave32 import _graph_fusion
+
+    torch.manual_seed(fresh_seed)
+    model = Activated(ACTIVATIONS[activation]).eval().to("wave", dtype)
+    x, found = torch.randn(3, 4, 6, 7, device="wave", dtype=dtype), []
+    original = _graph_fusion._fused
+
+    def counting(node, name):
+        made = original(node, name)
+        found.append(None if made is None else (made[0].__name__, name))
+        return made
+
+    monkeypatch.setattr(_graph_fusion, "_fused", counting)
+    compiled = torch.compile(model, backend=_compile.backend, mode=mode)
+    bound = 1e-5 if dtype == torch.float32 else 2e-2
+    with torch.no_grad():
+        for _ in range(4 if mode else 1):
+            for got, want in zip(compiled(x), model(x), strict=True):
+                torch.testing.assert_close(got, want, rtol=bound, atol=bound)
+    made = [one for one in found if one is not None]
+    of_norms = [("group_norm", activation)] if activation in ("relu", "relu6", "silu") else []
+    # In place, what was kept is the activation's result.
+    products = 3 if getattr(model.activation, "inplace", False) else 2
+    wanted = [("convolution", activation)] * 2 + of_norms + [("product", activation)] * products
+    assert sorted(made) == (sorted(wanted) if activation else []), found
+    # Where gradients are asked for, the activation's operand is kept.
+    count = len(found)
+    compiled(x)[3].sum().backward()
+    assert len(found) == count
+
+
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("how", ["by default", "wave32"])
 def test_a_step_as_in_eager_mode(train, how, fresh_seed):

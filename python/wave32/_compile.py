@@ -1,4 +1,5 @@
-"""`torch.compile` on the device: Dynamo and AOTAutograd take the graph, and it runs operator by operator as in eager mode.
+"""`torch.compile` on the device: Dynamo and AOTAutograd take the graph, and it runs operator by operator as in eager mode; without
+gradients activations run in the launches before them.
 
 Dynamo finds the backend `wave32` by its entry point. Where the default backend, inductor, is asked for a graph with tensors
 of the device, for which it has no code generator, this backend takes the graph and says so once.
@@ -67,13 +68,16 @@ def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = N
     from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
+    from wave32._graph_fusion import fuse
+
     _allow_random()
     replays = mode == "reduce-overhead"
+    runner = _replayed if replays else _boxed
     compiler = aot_autograd(
         fw_compiler=_replayed_forward if replays else _boxed,
         # What a forward pass leaves has its place from its first replay on.
         bw_compiler=functools.partial(_replayed, warmups=3) if replays else _boxed,
-        inference_compiler=_replayed if replays else _boxed,
+        inference_compiler=lambda graph, inputs: runner(fuse(graph), inputs),
         partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="aot_eager"),
         keep_inference_input_mutations=True,
     )

@@ -37,6 +37,13 @@ _FUNCTIONS = {
 _LEAKY = "leaky_relu"  # behind it the slope in hundredths
 
 
+def _hundredths(slope: Any) -> int | None:
+    """A leaky ReLU's slope as kernels take it, if they do."""
+    if not isinstance(slope, float) or not 0 <= slope <= 1.27 or abs(slope * 100 - round(slope * 100)) > 1e-7:
+        return None
+    return round(slope * 100)
+
+
 def _applied(activation: str, y: torch.Tensor) -> torch.Tensor:
     if activation.startswith(_LEAKY):
         return nn.functional.leaky_relu(y, int(activation.removeprefix(_LEAKY)) / 100)
@@ -247,10 +254,8 @@ def _activation(node: fx.Node, module: nn.Module | None) -> str | None:
     if name == "gelu":
         return name if given("approximate", "none") == "none" else None
     if name == _LEAKY:
-        slope = given("negative_slope", 0.01)
-        if not isinstance(slope, float) or not 0 <= slope <= 1.27 or abs(slope * 100 - round(slope * 100)) > 1e-7:
-            return None
-        return f"{name}{round(slope * 100)}"
+        slope = _hundredths(given("negative_slope", 0.01))
+        return None if slope is None else f"{name}{slope}"
     return name
 
 
