@@ -1,5 +1,5 @@
-"""`wave32.fuse`: batch norms and activations go into the convolutions before them, activations into linear layers and group norms; in training, a
-batch norm and what follows it into one pass."""
+"""`wave32.fuse`: batch norms and activations go into the convolutions before them, activations into linear layers and group norms; in
+training, a batch norm and what follows it into one pass."""
 
 import copy
 
