@@ -1,4 +1,5 @@
-"""What `torch.compile` fuses in graphs without gradients: an activation into the convolution, product or group norm before it."""
+"""What `torch.compile` fuses in graphs without gradients: an activation into the convolution, product or norm before it, and a sum between
+a batch norm and its activation."""
 
 from __future__ import annotations
 
@@ -42,6 +43,17 @@ def group_norm(activation: str, x: torch.Tensor, groups: int, *own: Any) -> torc
         return _applied(activation, torch.nn.functional.group_norm(x, groups, *own))
 
 
+def batch_norm(activation: str, added: torch.Tensor | None, x: torch.Tensor, *own: Any) -> torch.Tensor:
+    """A batch norm's result in evaluation, through a sum and an activation. `own`: weight, bias, mean, variance, momentum and eps."""
+    *parameters, momentum, eps = own
+    try:
+        return torch.ops.wave.batch_norm_eval_act(x, added, *parameters, eps, *_OF_NORMS[activation])
+    except NotImplementedError:  # Refused before anything was written.
+        weight, bias, mean, variance = parameters
+        y = torch.nn.functional.batch_norm(x, mean, variance, weight, bias, False, momentum, eps)
+        return _applied(activation, y if added is None else y + added)
+
+
 def _activation(node: fx.Node) -> str | None:
     """Which activation a node is, if kernels know it."""
     name = _NAMES.get(node.target)
@@ -56,24 +68,45 @@ def _activation(node: fx.Node) -> str | None:
     return name if not rest and not node.kwargs else None
 
 
-def _fused(node: Any, activation: str) -> tuple[Any, tuple[Any, ...]] | None:
-    """The call that makes a node's result through an activation, where nothing else needs that result."""
-    if not isinstance(node, fx.Node) or len(node.users) != 1 or node.kwargs:
-        return None
+def _alone(node: Any, target: Any) -> bool:
+    """A call of `target` on the device whose result has one use."""
+    if not isinstance(node, fx.Node) or node.target is not target or len(node.users) != 1 or node.kwargs:
+        return False
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.device.type != "wave":
+    value = value[0] if isinstance(value, tuple | list) else value
+    return isinstance(value, torch.Tensor) and value.device.type == "wave"
+
+
+def _norm(node: Any, target: Any) -> fx.Node | None:
+    """The norm whose first result this is, where its others are not used."""
+    is_first = _alone(node, operator.getitem) and node.args[1] == 0
+    return node.args[0] if is_first and _alone(node.args[0], target) else None
+
+
+_GROUP_NORM, _BATCH_NORM = _aten.native_group_norm.default, _aten._native_batch_norm_legit_no_training.default
+# A call, its arguments, and the nodes that it stands for, last first.
+_Made = tuple[Any, tuple[Any, ...], list[fx.Node]]
+
+
+def _fused(node: Any, activation: str) -> _Made | None:
+    """The call that makes a node's result through an activation, where nothing else needs that result."""
+    if _alone(node, _aten.convolution.default):
+        return convolution, (activation, *node.args), [node]
+    if _alone(node, _aten.mm.default):
+        return product, (activation, None, *node.args), [node]
+    if _alone(node, _aten.addmm.default) and node.args[0].meta["val"].dim() == 1:
+        return product, (activation, *node.args), [node]
+    if activation not in _OF_NORMS:
         return None
-    if node.target is _aten.convolution.default:
-        return convolution, (activation, *node.args)
-    if node.target is _aten.mm.default:
-        return product, (activation, None, *node.args)
-    if node.target is _aten.addmm.default and node.args[0].meta["val"].dim() == 1:
-        return product, (activation, *node.args)
-    if node.target is operator.getitem and node.args[1] == 0 and activation in _OF_NORMS:
-        norm = node.args[0]
-        if norm.target is _aten.native_group_norm.default and len(norm.users) == 1 and len(norm.args) == 8:
-            x, weight, bias, _, _, _, groups, eps = norm.args
-            return group_norm, (activation, x, groups, weight, bias, eps)
+    if (norm := _norm(node, _GROUP_NORM)) is not None and len(norm.args) == 8:
+        x, weight, bias, _, _, _, groups, eps = norm.args
+        return group_norm, (activation, x, groups, weight, bias, eps), [node, norm]
+    if (norm := _norm(node, _BATCH_NORM)) is not None and len(norm.args) == 7:
+        return batch_norm, (activation, None, *norm.args), [node, norm]
+    if _alone(node, _aten.add.Tensor) and len(node.args) == 2:
+        for one, other in (node.args, node.args[::-1]):
+            if (norm := _norm(one, _BATCH_NORM)) is not None and len(norm.args) == 7 and isinstance(other, fx.Node):
+                return batch_norm, (activation, other, *norm.args), [node, one, norm]
     return None
 
 
@@ -90,14 +123,12 @@ def fuse(module: fx.GraphModule) -> fx.GraphModule:
         source = before if view is None else view.args[0]
         if (made := _fused(source, activation)) is None:
             continue
-        function, arguments = made
+        function, arguments, stood_for = made
         with graph.inserting_before(source):
             call = graph.call_function(function, arguments)
         call.meta = dict(source.meta)
         source.replace_all_uses_with(call)
         node.replace_all_uses_with(call if view is None else view)
-        # A group norm's other results go with it.
-        for gone in (node, source, source.args[0] if function is group_norm else None):
-            if gone is not None:
-                graph.erase_node(gone)
+        for gone in (node, *stood_for):
+            graph.erase_node(gone)
     return module

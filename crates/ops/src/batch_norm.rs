@@ -11,7 +11,7 @@ use wave32_solve::Access;
 pub(crate) const PART: u64 = 2048;
 const THREADS: u64 = 256;
 
-/// Parameters and statistics, one f32 a channel, contiguous.
+/// Parameters (f32; forward f16 and bf16 too) and statistics (f32), one a channel, contiguous.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchNorm<'a> {
     /// Scale; 1 where absent.
@@ -85,8 +85,15 @@ fn variant<K>(names: [Name<K>; 3], dtype: ElementType) -> Result<Name<K>, OpErro
         .ok_or_else(|| OpError::refused("element-type", format!("{dtype:?} is not f32, f16 or bf16")))
 }
 
+/// What the parameters of a forward pass may be.
+const FLOATS: [ElementType; 3] = [ElementType::F32, ElementType::F16, ElementType::BF16];
+
 fn check(what: &str, view: &View, shape: &Shape) -> Result<(), OpError> {
-    if view.dtype == ElementType::F32 && view.elements() == shape.channels && view.is_contiguous() {
+    check_of(&FLOATS[..1], what, view, shape)
+}
+
+fn check_of(types: &[ElementType], what: &str, view: &View, shape: &Shape) -> Result<(), OpError> {
+    if types.contains(&view.dtype) && view.elements() == shape.channels && view.is_contiguous() {
         return Ok(());
     }
     let detail = format!("{what}: {:?} of sizes {:?}, {} channels", view.dtype, view.sizes(), shape.channels);
@@ -406,13 +413,13 @@ pub fn batch_norm_chain(
     if let Some(coefficients) = chain.coefficients {
         check_coefficients(queue, coefficients, &shape)?;
     }
-    for (what, view) in [
-        ("gamma", norm.gamma),
-        ("beta", norm.beta),
-        ("running mean", norm.running.map(|r| r.0)),
-        ("running variance", norm.running.map(|r| r.1)),
-    ] {
+    for (what, view) in
+        [("running mean", norm.running.map(|r| r.0)), ("running variance", norm.running.map(|r| r.1))]
+    {
         view.map_or(Ok(()), |view| check(what, view, &shape))?;
+    }
+    for (what, view) in [("gamma", norm.gamma), ("beta", norm.beta)] {
+        view.map_or(Ok(()), |view| check_of(&FLOATS, what, view, &shape))?;
     }
     if !norm.training && norm.running.is_none() {
         return Err(OpError::refused("no-statistics", "evaluation without running statistics"));

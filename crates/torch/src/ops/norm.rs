@@ -20,7 +20,7 @@ pub const OPS: &[Registration] = crate::ops! {
     "native_batch_norm_backward" => backward,
 };
 
-/// Schemas of what `python/wave32/_fuse.py` calls. `act`: 0 ReLU, 1 SiLU; `most`: ReLU's upper bound.
+/// Schemas of what `python/wave32/_fuse.py` and `_graph_fusion.py` call. `act`: 0 ReLU, 1 SiLU; `most`: ReLU's upper bound.
 pub const SCHEMAS: &[&str] = &[
     "batch_norm_act(Tensor x, Tensor? added, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, Tensor(b!)? running_var, \
      float momentum, float eps, int act, float? most) -> (Tensor, Tensor, Tensor)",
@@ -28,6 +28,8 @@ pub const SCHEMAS: &[&str] = &[
      float? most) -> (Tensor, Tensor)",
     "batch_norm_sum_backward(Tensor grad, Tensor? also, Tensor x, Tensor y, Tensor? weight, Tensor save, float eps, float? most) \
      -> (Tensor, Tensor, Tensor)",
+    "batch_norm_eval_act(Tensor x, Tensor? added, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float eps, \
+     int act, float? most) -> Tensor",
 ];
 
 /// Kernels of those.
@@ -35,6 +37,7 @@ pub const OWN: &[Registration] = crate::ops! {
     "batch_norm_act" => with_activation,
     "batch_norm_act_backward" => with_activation_backward,
     "batch_norm_sum_backward" => sum_backward,
+    "batch_norm_eval_act" => evaluated,
 };
 
 /// Of a schema's `act` and `most`.
@@ -85,6 +88,44 @@ fn with_activation(
         NormChain { added: added.as_ref(), activation: activation(act, most)?, coefficients: Some(&cv) };
     run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
     Ok((y, save, coefficients))
+}
+
+/// By running statistics: `act(norm(x) + added)`.
+#[allow(clippy::too_many_arguments)] // the schema's
+fn evaluated(
+    x: &Tensor,
+    added: Option<&Tensor>,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: &Tensor,
+    running_var: &Tensor,
+    eps: f64,
+    act: i64,
+    most: Option<f64>,
+) -> Result<Tensor, Error> {
+    let (channels, dtype) = (channels_of(x)?, x.dtype()?);
+    if x.numel() == 0 {
+        return Err(Error::NoKernel("batch norm of an empty tensor, and an activation".into()));
+    }
+    if let Some(added) = added
+        && (added.sizes() != x.sizes() || added.dtype()? != dtype)
+    {
+        return Err(Error::NoKernel("batch norm, and a sum with a tensor that is not like it".into()));
+    }
+    let plain = [weight, bias, Some(running_mean), Some(running_var)];
+    let last = normalises_channels_last(x, plain.iter().flatten().all(|given| given.is_contiguous()));
+    let (from, other) = (contiguous(x)?, added.map(contiguous).transpose()?);
+    let (gamma, beta) = (parameter(weight)?, parameter(bias)?);
+    let (mean, var) = (float(Some(running_mean))?, float(Some(running_var))?);
+    let (y, save) = (Tensor::empty(&x.sizes(), dtype)?, Tensor::empty(&[2 * channels], ScalarType::F32)?);
+    let (xv, yv, sv, other) = (view(&from)?, view(&y)?, view(&save)?, viewed(&other)?);
+    let (gamma, beta, mean, var) = (viewed(&gamma)?, viewed(&beta)?, viewed(&mean)?, viewed(&var)?);
+    let running = mean.as_ref().zip(var.as_ref());
+    let (gamma, beta, eps) = (gamma.as_ref(), beta.as_ref(), eps as f32);
+    let norm = BatchNorm { gamma, beta, running, training: false, momentum: 0.0, eps };
+    let chain = NormChain { added: other.as_ref(), activation: activation(act, most)?, coefficients: None };
+    run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
+    laid_out(y, last)
 }
 
 /// The gradient of x, and those of weight and bias in one tensor. Nothing was added.
@@ -150,6 +191,16 @@ fn float(tensor: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
     Ok(Some(made))
 }
 
+/// A parameter as the forward pass takes it.
+fn parameter(tensor: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
+    match tensor {
+        Some(given) if given.dtype()?.is_float() && given.dtype()? != ScalarType::F64 => {
+            contiguous(given).map(Some)
+        }
+        other => float(other),
+    }
+}
+
 fn half_of(save: &Tensor, index: i64) -> Result<Tensor, Error> {
     let channels = save.numel() / 2;
     save.alias(&[channels], &[1], index * channels)
@@ -182,7 +233,7 @@ fn native_batch_norm(
         let (mean, invstd) = saved()?;
         return Ok((laid_out(y, last)?, mean, invstd));
     }
-    let (gamma, beta) = (float(weight)?, float(bias)?);
+    let (gamma, beta) = (parameter(weight)?, parameter(bias)?);
     let (rmean, rvar) = (float(running_mean)?, float(running_var)?);
     let (xv, yv, sv) = (view(&x)?, view(&y)?, view(&save)?);
     let (g, b, m, v) = (viewed(&gamma)?, viewed(&beta)?, viewed(&rmean)?, viewed(&rvar)?);
