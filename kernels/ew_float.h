@@ -63,7 +63,7 @@ FN NUM ew_smooth(uint op, NUM a, NUM s, NUM t) {
     case OP_SIGMOID: return m_sigmoid(a);
     case OP_LOG_SIGMOID: return log_sigmoid(a);
     case OP_SOFTPLUS: return a * s > t ? a : m_log1p(m_exp(a * s)) / s;
-    case OP_SILU: return a * m_sigmoid(a);
+    case OP_SILU: return m_quotient(a, K(1.0) + m_exp(-a));
     case OP_MISH: return a * m_tanh(softplus(a));
     case OP_GELU: return K(0.5) * a * m_erfc(-SQRT_HALF * a);
     case OP_GELU_TANH: return K(0.5) * a * (K(1.0) + m_tanh(gelu_inner(a)));

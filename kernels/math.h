@@ -48,11 +48,16 @@ FN float product_low(float a, float b, float p) {
   PRECISE float low = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low;
   return low;
 }
-// Rounded as IEEE 754 asks wherever nothing is subnormal or infinite. Beyond 2^126 a divisor's reciprocal is subnormal:
-// devices that multiply by it, with 0 for it, make 0 of the quotient and NaN of infinity's.
-FN float m_div(float a, float b) {
+// Within a few units in the last place. Beyond 2^126 a divisor's reciprocal is subnormal: devices that multiply by it, with 0 for it,
+// make 0 of the quotient and NaN of infinity's.
+FN float m_quotient(float a, float b) {
   float by = (AS_UINT(b) & 0x7f800000u) >= 0x7e800000u ? 0.25f : 1.0f;
   PRECISE float q = a / (b * by) * by;
+  return q;
+}
+// Rounded as IEEE 754 asks wherever nothing is subnormal or infinite.
+FN float m_div(float a, float b) {
+  PRECISE float q = m_quotient(a, b);
   uint e = (AS_UINT(b) >> 23) & 255u, f = (AS_UINT(q) >> 23) & 255u, g = (AS_UINT(a) >> 23) & 255u;
   if (e > 30u && e < 224u && f > 30u && f < 224u && g > 30u && g < 250u) {
     PRECISE float product = q * b;

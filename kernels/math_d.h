@@ -56,6 +56,7 @@ FN DOUBLE product_low(DOUBLE a, DOUBLE b, DOUBLE p) {
   return low;
 }
 FN DOUBLE m_div(DOUBLE a, DOUBLE b) { return a / b; }
+FN DOUBLE m_quotient(DOUBLE a, DOUBLE b) { return a / b; }
 
 // (e^r - 1 - r) / r^2 in [-ln2/2, ln2/2].
 FN DOUBLE exp_tail(DOUBLE r) {

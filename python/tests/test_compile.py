@@ -390,3 +390,65 @@ def test_modes_and_options():
         compiled = torch.compile(torch.sin, mode="reduce-overhead")
         for _ in range(4):
             assert torch.equal(compiled(torch.ones(3, device="wave")), torch.ones(3, device="wave").sin())
+
+
+class Attends(nn.Module):
+    """Heads before rows and behind, shared keys, masks of both kinds, a scale; 260 elements a head are not the kernel's."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads, self.wide = nn.MultiheadAttention(16, 2, batch_first=True), nn.Linear(16, 260)
+
+    def forward(self, x, mask):
+        attend = nn.functional.scaled_dot_product_attention
+        split = x.unflatten(-1, (2, 8)).transpose(1, 2)
+        added = torch.zeros(mask.shape, device=x.device, dtype=x.dtype).masked_fill(~mask, -3.0)
+        wide = self.wide(x)[:, None]
+        made = [
+            attend(split, split, split, is_causal=True).transpose(1, 2).flatten(2),
+            attend(split, split[:, :1], split[:, :1], enable_gqa=True),
+            attend(split.contiguous(), split, split, mask, scale=0.3),
+            attend(split, split, split[..., :4], added),
+            attend(wide, wide, wide),
+        ]
+        return self.heads(x, x, x, need_weights=False)[0], *made
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_attention_stays_one_operator(mode, dtype, monkeypatch, fresh_seed):
+    from wave32 import _graph_fusion
+
+    torch.manual_seed(fresh_seed)
+    model, calls = Attends().eval().to("wave", dtype), []
+    original = _graph_fusion.fuse
+
+    def counting(graph):
+        calls.extend(node for node in graph.graph.nodes if node.target is torch.ops.wave.attention_whole.default)
+        return original(graph)
+
+    monkeypatch.setattr(_graph_fusion, "fuse", counting)
+    compiled = torch.compile(model, backend=_compile.backend, mode=mode, dynamic=False)
+    # No query that looks at nothing.
+    x, mask = (
+        torch.randn(3, 9, 16).to("wave", dtype),
+        ((torch.rand(3, 1, 9, 9) < 0.8) | torch.eye(9, dtype=torch.bool)).to("wave"),
+    )
+    with torch.no_grad():
+        for _ in range(4 if mode else 1):
+            for found, wanted in zip(compiled(x, mask), model(x, mask), strict=True):
+                same(found, wanted, dtype)
+                assert found.stride() == wanted.stride()
+        assert len(calls) == 5
+        # Of sizes that change it is decomposed, and right.
+        flexible = torch.compile(model, backend=_compile.backend, dynamic=True)
+        for rows in (5, 12):
+            looks = (torch.rand(3, 1, rows, rows) < 0.8) | torch.eye(rows, dtype=torch.bool)
+            operands = torch.randn(3, rows, 16).to("wave", dtype), looks.to("wave")
+            for found, wanted in zip(flexible(*operands), model(*operands), strict=True):
+                same(found, wanted, dtype)
+    # With gradients too.
+    leaf, twin = (x.clone().requires_grad_() for _ in range(2))
+    sum(y.float().square().sum() for y in compiled(leaf, mask)).backward()
+    sum(y.float().square().sum() for y in model(twin, mask)).backward()
+    assert (leaf.grad - twin.grad).norm() <= (1e-4 if dtype == torch.float32 else 3e-2) * twin.grad.norm()

@@ -81,8 +81,10 @@ def _no_nested(x: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:
 def _as_query(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
     """Whether torch would take a fused kernel on the CPU, whose results are laid out as the query is."""
     operands = [query, key, value]
-    rank, sizes = query.dim(), {(x.dim(), x.shape[-1], x.shape[0] if x.dim() == 4 else 1) for x in operands}
-    if rank not in (3, 4) or len(sizes) > 1 or dropout or any(x.stride(-1) != 1 for x in operands):
+    rank = query.dim()
+    # Compared, not kept in a set: sizes that torch.compile leaves open have no hash.
+    first, *others = ((x.dim(), x.shape[-1], x.shape[0] if x.dim() == 4 else 1) for x in operands)
+    if rank not in (3, 4) or any(one != first for one in others) or dropout or any(x.stride(-1) != 1 for x in operands):
         return False
     return mask is None or (mask.dim() in (2, 4) and not (torch.is_grad_enabled() and mask.requires_grad))
 
@@ -96,15 +98,32 @@ def _added(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
     return mask.expand(*query.shape[:3], key.shape[2])
 
 
-def _fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
+class Whole:
+    """While one is entered, what is traced keeps attention without gradients as one operator, `wave::attention_whole`."""
+
+    count = 0
+
+    def __enter__(self) -> None:
+        Whole.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        Whole.count -= 1
+
+
+def _is_plain(x: Tensor, whole: bool) -> bool:
+    """A tensor of memory; or one that is traced, of known sizes, where attention is kept whole."""
+    return type(x) in (Tensor, torch.nn.Parameter) or (whole and all(type(size) is int for size in x.shape))
+
+
+def _fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, whole: bool) -> bool:
     """Whether the kernel takes it: plain tensors of one type and rank 4, heads of at most 256 elements in multiples of 4."""
     tensors = [query, key, value, *([] if mask is None or mask.dtype == torch.bool else [mask])]
     if dropout or query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return False
     if mask is not None and (mask.requires_grad or mask.device != query.device or mask.dim() > 4):
         return False
-    # What is traced or transformed is decomposed, for the tracer to see.
-    if torch._C._are_functorch_transforms_active() or any(type(x) not in (Tensor, torch.nn.Parameter) for x in tensors):
+    # What is traced or transformed is decomposed, for the tracer to see, unless it is kept whole.
+    if torch._C._are_functorch_transforms_active() or not all(_is_plain(x, whole) for x in tensors):
         return False
     if any(x.dtype != query.dtype or x.device.type != "wave" or x.is_neg() for x in tensors):
         return False
@@ -121,16 +140,23 @@ def _in_vectors(x: Tensor) -> Tensor:
     return x if plain else x.contiguous()
 
 
+def _room(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """Where the result is written."""
+    batch, heads, queries, _ = query.shape
+    if _as_query(query, key, value, mask, 0.0):
+        like_query = torch.empty_like(query)
+        # The kernel writes heads of contiguous elements; a query that is expanded may have others.
+        if like_query.stride(3) == 1:
+            return like_query
+    return query.new_empty(batch, heads, queries, value.shape[3])
+
+
 def _launch(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, wants_sums: bool
 ) -> tuple[Tensor, Tensor]:
     """The result; and where wanted, for each query the logarithm of the sum, and room for the backward pass's number."""
     batch, heads, queries, _ = query.shape
-    out = query.new_empty(batch, heads, queries, value.shape[3])
-    if _as_query(query, key, value, mask, 0.0):
-        like_query = torch.empty_like(query)
-        # The kernel writes heads of contiguous elements; a query that is expanded may have others.
-        out = like_query if like_query.stride(3) == 1 else out
+    out = _room(query, key, value, mask)
     stats = query.new_empty((2, batch, heads, queries) if wants_sums else 0, dtype=torch.float32)
     query, key, value = map(_in_vectors, (query, key, value))
     torch.ops.wave.attention(query, key, value, mask, out, stats[0] if wants_sums else stats, scale, causal)
@@ -194,9 +220,16 @@ def _scaled_dot_product(
     puts them together again."""
     recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     shared = key.dim() == 4 and query.dim() == 4 and key.shape[1] != query.shape[1]
-    if _fits(query, key, value, mask, dropout) and not (causal and mask is not None) and (not shared or enable_gqa):
+    whole = type(query) is not Tensor and Whole.count > 0 and not recorded
+    if (
+        _fits(query, key, value, mask, dropout, whole)
+        and not (causal and mask is not None)
+        and (not shared or enable_gqa)
+    ):
         factor = query.shape[-1] ** -0.5 if scale is None else scale
         added = _added(mask, query, key)
+        if whole:
+            return torch.ops.wave.attention_whole.default(query, key, value, added, causal, factor)
         if recorded:
             return _Fused.apply(query, key, value, added, causal, factor)
         return _launch(query, key, value, added, causal, factor, False)[0]
@@ -213,6 +246,10 @@ def register() -> None:
     """Registers attention where autograd is recorded, and where it is not."""
     for key in ("AutogradPrivateUse1", "PrivateUse1"):
         library("aten", key).impl("scaled_dot_product_attention", _scaled_dot_product)
+    whole = "attention_whole(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> Tensor"
+    library("wave", "").define(whole)
+    library("wave", "PrivateUse1").impl("attention_whole", lambda *operands: _launch(*operands, False)[0])
+    library("wave", "Meta").impl("attention_whole", lambda q, k, v, mask, *how: _room(q, k, v, mask))
 
 
 def _no_nested_list(tensors: list[Tensor], *options: Any, **keywords: Any) -> Tensor:

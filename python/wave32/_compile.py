@@ -68,6 +68,7 @@ def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = N
     from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
+    from wave32._attention import Whole
     from wave32._graph_fusion import fuse
 
     _allow_random()
@@ -81,7 +82,8 @@ def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = N
         partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="aot_eager"),
         keep_inference_input_mutations=True,
     )
-    return compiler(graph, inputs)
+    with Whole():
+        return compiler(graph, inputs)
 
 
 @functools.cache

@@ -22,7 +22,7 @@ _VIEWS = (_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default)
 def convolution(activation: str, *arguments: Any) -> torch.Tensor:
     """`aten.convolution` and an activation."""
     try:
-        return torch.ops.wave.convolution_activation(*arguments, activation)
+        return torch.ops.wave.convolution_activation.default(*arguments, activation)
     except NotImplementedError:  # Refused before anything was written.
         return _applied(activation, _aten.convolution.default(*arguments))
 
@@ -30,7 +30,7 @@ def convolution(activation: str, *arguments: Any) -> torch.Tensor:
 def product(activation: str, bias: torch.Tensor | None, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """`aten.addmm`, or `aten.mm` where there is no bias, and an activation."""
     try:
-        return torch.ops.wave.linear_activation(x, weight.t(), bias, activation)
+        return torch.ops.wave.linear_activation.default(x, weight.t(), bias, activation)
     except NotImplementedError:  # Refused before anything was written.
         return _applied(activation, x @ weight if bias is None else torch.addmm(bias, x, weight))
 
@@ -38,7 +38,7 @@ def product(activation: str, bias: torch.Tensor | None, x: torch.Tensor, weight:
 def group_norm(activation: str, x: torch.Tensor, groups: int, *own: Any) -> torch.Tensor:
     """A group norm's result, through an activation. `own`: weight, bias and eps."""
     try:
-        return torch.ops.wave.group_norm_act(x, groups, *own, *_OF_NORMS[activation])
+        return torch.ops.wave.group_norm_act.default(x, groups, *own, *_OF_NORMS[activation])
     except NotImplementedError:  # Refused before anything was written.
         return _applied(activation, torch.nn.functional.group_norm(x, groups, *own))
 
@@ -47,7 +47,7 @@ def batch_norm(activation: str, added: torch.Tensor | None, x: torch.Tensor, *ow
     """A batch norm's result in evaluation, through a sum and an activation. `own`: weight, bias, mean, variance, momentum and eps."""
     *parameters, momentum, eps = own
     try:
-        return torch.ops.wave.batch_norm_eval_act(x, added, *parameters, eps, *_OF_NORMS[activation])
+        return torch.ops.wave.batch_norm_eval_act.default(x, added, *parameters, eps, *_OF_NORMS[activation])
     except NotImplementedError:  # Refused before anything was written.
         weight, bias, mean, variance = parameters
         y = torch.nn.functional.batch_norm(x, mean, variance, weight, bias, False, momentum, eps)

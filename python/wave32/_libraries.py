@@ -12,7 +12,7 @@ LIBRARIES: list[torch.library.Library] = []
 
 
 def library(namespace: str, key: str) -> torch.library.Library:
-    """A library of implementations for a dispatch key, kept for the life of the process."""
-    made = torch.library.Library(namespace, "IMPL", key)
+    """A library of implementations for a dispatch key, or without one of definitions; kept for the life of the process."""
+    made = torch.library.Library(namespace, "IMPL" if key else "FRAGMENT", key)
     LIBRARIES.append(made)
     return made
