@@ -102,8 +102,14 @@ class Whole:
     """While one is entered, what is traced keeps attention without gradients as one operator, `wave::attention_whole`."""
 
     count = 0
+    # Of tensors; others (a DTensor) take operators of aten alone.
+    traced: tuple[type, ...] = ()
 
     def __enter__(self) -> None:
+        from torch._subclasses.fake_tensor import FakeTensor
+        from torch._subclasses.functional_tensor import FunctionalTensor
+
+        Whole.traced = (FakeTensor, FunctionalTensor)
         Whole.count += 1
 
     def __exit__(self, *_: object) -> None:
@@ -112,7 +118,9 @@ class Whole:
 
 def _is_plain(x: Tensor, whole: bool) -> bool:
     """A tensor of memory; or one that is traced, of known sizes, where attention is kept whole."""
-    return type(x) in (Tensor, torch.nn.Parameter) or (whole and all(type(size) is int for size in x.shape))
+    if type(x) in (Tensor, torch.nn.Parameter):
+        return True
+    return whole and type(x) in Whole.traced and all(type(size) is int for size in x.shape)
 
 
 def _fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, whole: bool) -> bool:
@@ -220,7 +228,7 @@ def _scaled_dot_product(
     puts them together again."""
     recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     shared = key.dim() == 4 and query.dim() == 4 and key.shape[1] != query.shape[1]
-    whole = type(query) is not Tensor and Whole.count > 0 and not recorded
+    whole = Whole.count > 0 and type(query) in Whole.traced and not recorded
     if (
         _fits(query, key, value, mask, dropout, whole)
         and not (causal and mask is not None)
