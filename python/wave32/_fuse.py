@@ -37,13 +37,6 @@ _FUNCTIONS = {
 _LEAKY = "leaky_relu"  # behind it the slope in hundredths
 
 
-def _hundredths(slope: Any) -> int | None:
-    """A leaky ReLU's slope as kernels take it, if they do."""
-    if not isinstance(slope, float) or not 0 <= slope <= 1.27 or abs(slope * 100 - round(slope * 100)) > 1e-7:
-        return None
-    return round(slope * 100)
-
-
 def _applied(activation: str, y: torch.Tensor) -> torch.Tensor:
     if activation.startswith(_LEAKY):
         return nn.functional.leaky_relu(y, int(activation.removeprefix(_LEAKY)) / 100)
@@ -76,35 +69,39 @@ class ConvActivation(_Activated):
         return _applied(self.activation, self.conv(x))
 
 
-class LinearActivation(_Activated):
+class _EagerActivated(_Activated):
+    """One whose operator is not for a compiler's graphs, which fuse on their own (`_graph_fusion.py`)."""
+
+    def _at_once(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        layer = getattr(self, self.part)
+        if _is_plain(x) and not torch.compiler.is_compiling():
+            try:
+                return self._at_once(layer, x)
+            except NotImplementedError:  # Refused before anything was written.
+                pass
+        return _applied(self.activation, layer(x))
+
+
+class LinearActivation(_EagerActivated):
     """A linear layer and an activation of its result, in one launch on the device where no gradient is asked for."""
 
     part = "linear"
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        linear = self.linear
-        if _is_plain(x) and not torch.compiler.is_compiling():
-            try:
-                return torch.ops.wave.linear_activation(x, linear.weight, linear.bias, self.activation)
-            except NotImplementedError:  # Refused before anything was written.
-                pass
-        return _applied(self.activation, linear(x))
+    def _at_once(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.wave.linear_activation(x, layer.weight, layer.bias, self.activation)
 
 
-class GroupNormActivation(_Activated):
+class GroupNormActivation(_EagerActivated):
     """A group norm and ReLU, ReLU6 or SiLU of its result, in the same launches on the device where no gradient is asked for."""
 
     part = "norm"
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        norm = self.norm
-        if _is_plain(x) and not torch.compiler.is_compiling():
-            try:
-                of_norm = (norm.num_groups, norm.weight, norm.bias, norm.eps)
-                return torch.ops.wave.group_norm_act(x, *of_norm, *_OF_NORMS[self.activation])
-            except NotImplementedError:  # Refused before anything was written.
-                pass
-        return _applied(self.activation, norm(x))
+    def _at_once(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
+        of_norm = (layer.num_groups, layer.weight, layer.bias, layer.eps)
+        return torch.ops.wave.group_norm_act(x, *of_norm, *_OF_NORMS[self.activation])
 
 
 class ConvSum(_Activated):
@@ -241,7 +238,7 @@ _SUMS = (operator.add, torch.add, "add", *_IN_PLACE)
 _CALLS = ("call_function", "call_method")
 
 
-def _activation(node: fx.Node, module: nn.Module | None) -> str | None:
+def _activation(node: fx.Node, module: nn.Module | None, names: dict[Any, str] = _ACTIVATIONS) -> str | None:
     """Which activation a node is, if it is one. `module`: that of a call of a module."""
 
     def given(name: str, default: Any) -> Any:
@@ -250,12 +247,14 @@ def _activation(node: fx.Node, module: nn.Module | None) -> str | None:
         return node.kwargs.get(name, node.args[1] if len(node.args) > 1 else default)
 
     of_call = node.target if node.op in _CALLS else None
-    name = _ACTIVATIONS.get(type(module) if node.op == "call_module" else of_call)
+    name = names.get(type(module) if node.op == "call_module" else of_call)
     if name == "gelu":
         return name if given("approximate", "none") == "none" else None
     if name == _LEAKY:
-        slope = _hundredths(given("negative_slope", 0.01))
-        return None if slope is None else f"{name}{slope}"
+        slope = given("negative_slope", 0.01)
+        if not isinstance(slope, float) or not 0 <= slope <= 1.27 or abs(slope * 100 - round(slope * 100)) > 1e-7:
+            return None
+        return f"{name}{round(slope * 100)}"
     return name
 
 

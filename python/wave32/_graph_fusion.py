@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from wave32._fuse import _LEAKY, _OF_NORMS, _applied, _hundredths
+from wave32 import _fuse
+from wave32._fuse import _LEAKY, _OF_NORMS, _applied
 
 _aten = torch.ops.aten
 _NAMES = {
@@ -56,16 +57,10 @@ def batch_norm(activation: str, added: torch.Tensor | None, x: torch.Tensor, *ow
 
 def _activation(node: fx.Node) -> str | None:
     """Which activation a node is, if kernels know it."""
-    name = _NAMES.get(node.target)
-    rest = node.args[1:]
-    if name == "gelu":
-        return name if node.kwargs.get("approximate", "none") == "none" and not rest else None
-    if name == "relu6":
-        return name if tuple(rest) == (0, 6) and not node.kwargs else None
-    if name == _LEAKY:
-        slope = _hundredths(node.kwargs.get("negative_slope", rest[0] if rest else 0.01))
-        return None if slope is None else f"{name}{slope}"
-    return name if not rest and not node.kwargs else None
+    # Of other bounds it is no ReLU6.
+    if node.target is _aten.hardtanh.default and (tuple(node.args[1:]) != (0, 6) or node.kwargs):
+        return None
+    return _fuse._activation(node, None, _NAMES)
 
 
 def _alone(node: Any, target: Any) -> bool:
