@@ -7,7 +7,7 @@ use crate::tensors::copies::contiguous;
 use crate::tensors::layout::{in_some_format, laid_out, normalises_channels_last, suggests_channels_last};
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{
-    BatchNorm, NormActivation, NormChain, NormSum, View, batch_norm, batch_norm_backward, batch_norm_chain,
+    BatchNorm, NormActivation, NormChain, NormSum, View, batch_norm_backward, batch_norm_chain,
     batch_norm_sum_backward,
 };
 use wave32_torch_logic::ScalarType;
@@ -103,29 +103,18 @@ fn evaluated(
     act: i64,
     most: Option<f64>,
 ) -> Result<Tensor, Error> {
-    let (channels, dtype) = (channels_of(x)?, x.dtype()?);
     if x.numel() == 0 {
         return Err(Error::NoKernel("batch norm of an empty tensor, and an activation".into()));
     }
     if let Some(added) = added
-        && (added.sizes() != x.sizes() || added.dtype()? != dtype)
+        && (added.sizes() != x.sizes() || added.dtype()? != x.dtype()?)
     {
         return Err(Error::NoKernel("batch norm, and a sum with a tensor that is not like it".into()));
     }
-    let plain = [weight, bias, Some(running_mean), Some(running_var)];
-    let last = normalises_channels_last(x, plain.iter().flatten().all(|given| given.is_contiguous()));
-    let (from, other) = (contiguous(x)?, added.map(contiguous).transpose()?);
-    let (gamma, beta) = (parameter(weight)?, parameter(bias)?);
-    let (mean, var) = (float(Some(running_mean))?, float(Some(running_var))?);
-    let (y, save) = (Tensor::empty(&x.sizes(), dtype)?, Tensor::empty(&[2 * channels], ScalarType::F32)?);
-    let (xv, yv, sv, other) = (view(&from)?, view(&y)?, view(&save)?, viewed(&other)?);
-    let (gamma, beta, mean, var) = (viewed(&gamma)?, viewed(&beta)?, viewed(&mean)?, viewed(&var)?);
-    let running = mean.as_ref().zip(var.as_ref());
-    let (gamma, beta, eps) = (gamma.as_ref(), beta.as_ref(), eps as f32);
-    let norm = BatchNorm { gamma, beta, running, training: false, momentum: 0.0, eps };
-    let chain = NormChain { added: other.as_ref(), activation: activation(act, most)?, coefficients: None };
-    run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
-    laid_out(y, last)
+    let other = added.map(contiguous).transpose()?;
+    let behind = (other.as_ref(), activation(act, most)?);
+    let running = [Some(running_mean), Some(running_var)];
+    Ok(normalised(x, [weight, bias], running, (false, 0.0, eps), behind)?.0)
 }
 
 /// The gradient of x, and those of weight and bias in one tensor. Nothing was added.
@@ -210,6 +199,48 @@ fn viewed(tensor: &Option<Tensor>) -> Result<Option<View>, Error> {
     tensor.as_ref().map(view).transpose()
 }
 
+/// The result, laid out as `input` is, and the statistics; `how`: training, momentum, eps; `behind`: what is added, and an activation.
+fn normalised(
+    input: &Tensor,
+    [weight, bias]: [Option<&Tensor>; 2],
+    running: [Option<&Tensor>; 2],
+    (training, momentum, eps): (bool, f64, f64),
+    (added, activation): (Option<&Tensor>, NormActivation),
+) -> Result<(Tensor, Tensor), Error> {
+    let channels = channels_of(input)?;
+    let x = contiguous(input)?;
+    let y = Tensor::empty(&input.sizes(), input.dtype()?)?;
+    let save = Tensor::empty(&[2 * channels], ScalarType::F32)?;
+    let given = [weight, bias, running[0], running[1]];
+    let last = normalises_channels_last(input, given.iter().flatten().all(|given| given.is_contiguous()));
+    if input.numel() == 0 {
+        return Ok((laid_out(y, last)?, save));
+    }
+    let (gamma, beta) = (parameter(weight)?, parameter(bias)?);
+    let [rmean, rvar] = [float(running[0])?, float(running[1])?];
+    let (xv, yv, sv, added) = (view(&x)?, view(&y)?, view(&save)?, added.map(view).transpose()?);
+    let (g, b, m, v) = (viewed(&gamma)?, viewed(&beta)?, viewed(&rmean)?, viewed(&rvar)?);
+    let norm = BatchNorm {
+        gamma: g.as_ref(),
+        beta: b.as_ref(),
+        running: m.as_ref().zip(v.as_ref()),
+        training,
+        momentum: momentum as f32,
+        eps: eps as f32,
+    };
+    let chain = NormChain { added: added.as_ref(), activation, coefficients: None };
+    run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
+    // Running statistics that are not contiguous f32 were updated in a copy.
+    for (given, used) in running.into_iter().zip([&rmean, &rvar]) {
+        let moved = given.zip(used.as_ref()).filter(|(given, used)| training && !given.is_same(used));
+        if let Some((given, used)) = moved {
+            let (from, to) = (view(used)?, view(given)?);
+            run(|queue| wave32_ops::copy(queue, &from, &to))?;
+        }
+    }
+    Ok((laid_out(y, last)?, save))
+}
+
 #[allow(clippy::too_many_arguments)] // the schema's
 fn native_batch_norm(
     input: &Tensor,
@@ -221,44 +252,13 @@ fn native_batch_norm(
     momentum: f64,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
-    let dtype = input.dtype()?;
-    let channels = channels_of(input)?;
-    let x = contiguous(input)?;
-    let y = Tensor::empty(&input.sizes(), dtype)?;
-    let save = Tensor::empty(&[2 * channels], ScalarType::F32)?;
-    let saved = || Ok::<_, Error>((half_of(&save, 0)?, half_of(&save, 1)?));
-    let plain = [weight, bias, running_mean, running_var].iter().flatten().all(|given| given.is_contiguous());
-    let last = normalises_channels_last(input, plain);
-    if input.numel() == 0 {
-        let (mean, invstd) = saved()?;
-        return Ok((laid_out(y, last)?, mean, invstd));
-    }
-    let (gamma, beta) = (parameter(weight)?, parameter(bias)?);
-    let (rmean, rvar) = (float(running_mean)?, float(running_var)?);
-    let (xv, yv, sv) = (view(&x)?, view(&y)?, view(&save)?);
-    let (g, b, m, v) = (viewed(&gamma)?, viewed(&beta)?, viewed(&rmean)?, viewed(&rvar)?);
-    let norm = BatchNorm {
-        gamma: g.as_ref(),
-        beta: b.as_ref(),
-        running: m.as_ref().zip(v.as_ref()),
-        training,
-        momentum: momentum as f32,
-        eps: eps as f32,
-    };
-    run(|queue| batch_norm(queue, &xv, &norm, &yv, &sv))?;
-    // Running statistics that are not contiguous f32 were updated in a copy.
-    for (given, used) in [(running_mean, &rmean), (running_var, &rvar)] {
-        let moved = given.zip(used.as_ref()).filter(|(given, used)| training && !given.is_same(used));
-        if let Some((given, used)) = moved {
-            let (from, to) = (view(used)?, view(given)?);
-            run(|queue| wave32_ops::copy(queue, &from, &to))?;
-        }
-    }
-    let y = laid_out(y, last)?;
-    if !training {
+    let running = [running_mean, running_var];
+    let behind = (None, NormActivation::None);
+    let (y, save) = normalised(input, [weight, bias], running, (training, momentum, eps), behind)?;
+    if !training && input.numel() > 0 {
         return Ok((y, Tensor::empty(&[0], ScalarType::F32)?, Tensor::empty(&[0], ScalarType::F32)?));
     }
-    saved().map(|(mean, invstd)| (y, mean, invstd))
+    Ok((y, half_of(&save, 0)?, half_of(&save, 1)?))
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
