@@ -31,6 +31,8 @@
 #define WIDE_F16(name, i) vec4(unpackHalf2x16(name##_64[i].x), unpackHalf2x16(name##_64[i].y))
 #define WIDE_BF16(name, i) uintBitsToFloat(uvec4(name##_64[i].x << 16, name##_64[i].x & 0xffff0000u, name##_64[i].y << 16, \
   name##_64[i].y & 0xffff0000u))
+#define W128(name, i) name##_128[i]
+#define UNIT128 uvec4
 #define LONG int64_t
 #define W8(name, i) name##_8[i]
 #define W16(name, i) name##_16[i]
@@ -61,6 +63,9 @@ typedef uint uint2 __attribute__((ext_vector_type(2)));
 FN vec4 wide_bf16(uint2 w) {
   return vec4{AS_FLOAT(w.x << 16), AS_FLOAT(w.x & 0xffff0000u), AS_FLOAT(w.y << 16), AS_FLOAT(w.y & 0xffff0000u)};
 }
+typedef uint uint4 __attribute__((ext_vector_type(4)));
+#define W128(name, i) element_at((uint4*)name, i)
+#define UNIT128 uint4
 #define LONG long
 #define W8(name, i) element_at((unsigned char*)name, i)
 #define W16(name, i) element_at((unsigned short*)name, i)
@@ -76,6 +81,31 @@ FN vec4 wide_bf16(uint2 w) {
 #define LOW_WORD(v) ((uint)__builtin_bit_cast(unsigned long, (double)(v)))
 #define GETD(name, i) element_at((double*)name, i)
 #define SETD(name, i, v) element_at((double*)name, i) = v
+#endif
+
+// UNIT: what moves elements of SIZE bytes as they are; of ANY_WIDE buffers.
+#ifdef SIZE
+#if SIZE == 1
+#define UNIT uint
+#define GET_UNIT(name, i) uint(W8(name, i))
+#define SET_UNIT(name, i, v) W8(name, i) = TO8(v)
+#elif SIZE == 2
+#define UNIT uint
+#define GET_UNIT(name, i) uint(W16(name, i))
+#define SET_UNIT(name, i, v) W16(name, i) = TO16(v)
+#elif SIZE == 4
+#define UNIT uint
+#define GET_UNIT(name, i) W32(name, i)
+#define SET_UNIT(name, i, v) W32(name, i) = v
+#elif SIZE == 8
+#define UNIT LONG
+#define GET_UNIT(name, i) GET64(name, i)
+#define SET_UNIT(name, i, v) SET64(name, i, v)
+#else
+#define UNIT UNIT128
+#define GET_UNIT(name, i) W128(name, i)
+#define SET_UNIT(name, i, v) W128(name, i) = v
+#endif
 #endif
 
 // bf16 bits, rounded to nearest even; NaN stays NaN.

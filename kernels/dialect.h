@@ -17,6 +17,7 @@
 #define STRIDES_NCHW(x) uint x##n; uint x##c; uint x##h; uint x##w;
 #define SIZES3(x) uint x##1; uint x##2; uint x##3;
 #define STRIDES4(x) uint x##0; uint x##1; uint x##2; uint x##3;
+#define SIX(x) uint x##0; uint x##1; uint x##2; uint x##3; uint x##4; uint x##5;
 #define DIVISORS3(x) uint x##_1; uint x##_2; uint x##_3; uint x##_shifts;
 #define LONG2(x) uint x##_low; uint x##_high;
 #define PAIR(x) uint x;

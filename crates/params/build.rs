@@ -77,12 +77,13 @@ fn constants_of_row(text: &mut String, row: &rows::Row) {
     let one = |dtype: &str| format!("crate::Name::new(\"{}_{}_{dtype}\")", row.source, row.tag);
     *text += &match row.dtypes.as_slice() {
         [only] => format!("pub const {name}: crate::Name<Kernel> = {};\n", one(only)),
-        [f32, f16, bf16] if [f32, f16, bf16] == ["f32", "f16", "bf16"] => format!(
-            "pub const {name}: [crate::Name<Kernel>; 3] = [{}, {}, {}];\n",
-            one(f32),
-            one(f16),
-            one(bf16)
-        ),
+        // In the order of `wave32_ops::ElementType`, so that a type is an index.
+        types
+            if ["f32", "f16", "bf16"].starts_with(&types.iter().map(String::as_str).collect::<Vec<_>>()) =>
+        {
+            let names: String = types.iter().map(|dtype| one(dtype) + ", ").collect();
+            format!("pub const {name}: [crate::Name<Kernel>; {}] = [{names}];\n", types.len())
+        }
         _ => String::new(),
     };
 }
@@ -146,6 +147,7 @@ fn params(text: &mut String, stem: &str, fields: &[Field]) {
             Kind::Pair => ("crate::Pair", format!("self.{name}.word(), ")),
             Kind::Sizes3 => ("[u32; 3]", (0..3).map(part).collect()),
             Kind::Strides4 => ("[u32; 4]", (0..4).map(part).collect()),
+            Kind::Six => ("[u32; 6]", (0..6).map(part).collect()),
             Kind::StridesNchw => {
                 ("crate::Strides", ["n", "c", "h", "w"].map(|a| format!("self.{name}.{a}.0, ")).concat())
             }

@@ -36,6 +36,8 @@ def _attention(
         return x.unflatten(-1, (heads, size // heads)).transpose(1, 2)
 
     q, k, v = map(split, _projected(query, key, value, qkv_weight, qkv_bias))
+    if mask is None and not need_weights:
+        return F.linear(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2), weight, bias), None
     scores = (q * (size // heads) ** -0.5) @ k.transpose(-2, -1)
     if mask is not None:
         scores = scores.masked_fill(_hidden(mask, mask_type, len(scores)), -torch.inf)

@@ -3,7 +3,7 @@
 
 use crate::call::{Bound, Call, by_float, fit, fit_all, flag, read, write};
 use crate::{ElementType, OpError, Queue, View};
-use wave32_params::{Name, attention as kernel, attention_back as back};
+use wave32_params::{Name, attention as kernel, attention_back as back, attention_rows as rows};
 
 /// Queries of a workgroup.
 const BLOCK: u64 = 64;
@@ -14,6 +14,13 @@ const MAX_HEAD: u64 = 256;
 /// Room for elements of a head's values, and the variants. More take a launch for each part of the elements.
 const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 4] =
     [(40, kernel::D40), (64, kernel::D64), (80, kernel::D80), (128, kernel::D128)];
+/// The kernel that goes without local memory: elements of a head's queries, keys and values, queries of a thread, and the variants.
+const ROWS: [(u64, u64, [Name<rows::Kernel>; 2]); 3] =
+    [(40, 2, rows::D40), (64, 1, rows::D64), (80, 1, rows::D80)];
+/// Its threads.
+const ROWS_THREADS: u64 = 64;
+/// Most elements from a tensor's first to its last that it takes, less what a binding may begin earlier.
+const ROWS_MOST: u64 = (1 << 29) - 256;
 const BACK_VARIANTS: [(u64, [Name<back::Kernel>; 3]); 4] =
     [(40, back::D40), (64, back::D64), (80, back::D80), (128, back::D128)];
 
@@ -85,6 +92,15 @@ impl Sizes {
     fn part(size: u64) -> u64 {
         let most = VARIANTS[VARIANTS.len() - 1].0;
         size.div_ceil(size.div_ceil(most)).next_multiple_of(VECTOR)
+    }
+
+    /// Does the kernel take it that has `each` whole queries of `size` elements a thread? Its wavefronts wait for their own sums:
+    /// there must be a few on each of a compute unit's two SIMDs.
+    fn by_rows(self, queue: &dyn Queue, size: u64, each: u64) -> bool {
+        let caps = queue.caps();
+        let enough = 2 * 4 * u64::from(caps.wave_size) * u64::from(caps.compute_units);
+        let threads = self.n * self.heads * self.queries / each;
+        caps.scalar_loads && (self.e, self.ev) == (size, size) && threads >= enough
     }
 
     /// Products of all queries with all keys, of which a causal mask leaves a half.
@@ -166,6 +182,12 @@ pub fn attention(
     if out.elements() == 0 {
         return Ok(());
     }
+    let are_near = [k, v].iter().all(|view| view.extent() <= ROWS_MOST);
+    let by_rows = ROWS
+        .iter()
+        .filter(|_| mask.is_none() && are_near)
+        .find(|&&(size, each, _)| sizes.by_rows(queue, size, each))
+        .and_then(|(_, each, names)| Some((each, *names.get(q.dtype as usize)?)));
     let Some((_, names)) = VARIANTS.iter().find(|(room, _)| ev <= *room) else {
         let part = Sizes::part(ev);
         for first in (0..ev).step_by(part as usize) {
@@ -195,47 +217,48 @@ pub fn attention(
     let ([q_n, q_h, q_l], [k_n, k_h, k_l]) = (q_rows.strides, k_rows.strides);
     let ([v_n, v_h, v_l], [o_n, o_h, o_l]) = (v_rows.strides, o_rows.strides);
     let elements = [q, k, v, out].map(View::elements).iter().sum::<u64>();
-    Call {
-        kernel: name,
-        params: kernel::Params {
-            flags: flag(causal, kernel::FLAG_CAUSAL)
-                | flag(mask.is_some(), kernel::FLAG_MASK)
-                | flag(sums.is_some(), kernel::FLAG_SUMS),
-            heads: y,
-            share: fit(sizes.share())?,
-            queries: fit(queries)?,
-            keys: fit(keys)?,
-            e4: fit(e / VECTOR)?,
-            ev4: fit(ev / VECTOR)?,
-            q_at: q_rows.start,
-            k_at: k_rows.start,
-            v_at: v_rows.start,
-            o_at: o_rows.start,
-            m_at: fit(buffers.mask.at())?,
-            sums_at: fit(buffers.sums.at())?,
-            scale: scale * std::f32::consts::LOG2_E,
-            q_n,
-            q_h,
-            q_l,
-            k_n,
-            k_h,
-            k_l,
-            v_n,
-            v_h,
-            v_l,
-            o_n,
-            o_h,
-            o_l,
-            m_n,
-            m_h,
-            m_l,
-            m_s,
-        },
-        buffers,
-        flops: sizes.flops(e + ev, causal),
-        bytes: elements * q.dtype.size(),
+    let params = kernel::Params {
+        flags: flag(causal, kernel::FLAG_CAUSAL)
+            | flag(mask.is_some(), kernel::FLAG_MASK)
+            | flag(sums.is_some(), kernel::FLAG_SUMS),
+        heads: y,
+        share: fit(sizes.share())?,
+        queries: fit(queries)?,
+        keys: fit(keys)?,
+        e4: fit(e / VECTOR)?,
+        ev4: fit(ev / VECTOR)?,
+        q_at: q_rows.start,
+        k_at: k_rows.start,
+        v_at: v_rows.start,
+        o_at: o_rows.start,
+        m_at: fit(buffers.mask.at())?,
+        sums_at: fit(buffers.sums.at())?,
+        scale: scale * std::f32::consts::LOG2_E,
+        q_n,
+        q_h,
+        q_l,
+        k_n,
+        k_h,
+        k_l,
+        v_n,
+        v_h,
+        v_l,
+        o_n,
+        o_h,
+        o_l,
+        m_n,
+        m_h,
+        m_l,
+        m_s,
+    };
+    let (flops, bytes) = (sizes.flops(e + ev, causal), elements * q.dtype.size());
+    if let Some((each, kernel)) = by_rows {
+        let kernel::Buffers { q, k, v, dst, sums, .. } = buffers;
+        let buffers = rows::Buffers { q, k, v, dst, sums };
+        let groups = fit(queries.div_ceil(ROWS_THREADS * each))?;
+        return Call { kernel, params, buffers, flops, bytes }.launch(queue, [groups, y, z]);
     }
-    .launch(queue, [fit(queries.div_ceil(BLOCK))?, y, z])
+    Call { kernel: name, params, buffers, flops, bytes }.launch(queue, [fit(queries.div_ceil(BLOCK))?, y, z])
 }
 
 /// What gradients are computed from, beside the task.

@@ -2,7 +2,7 @@
 
 use crate::call::{Call, fit, fit_all, fit_inner, range, read, write};
 use crate::{Common, ElementType, Kind, OpError, Queue, View};
-use wave32_params::{Divisors, Name, copy as kernel, copy_vectors};
+use wave32_params::{Divisors, Name, copy as kernel, copy_vectors, transpose};
 use wave32_solve::Access;
 
 const PER_GROUP: u64 = 256 * 4;
@@ -23,6 +23,7 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
     if from.elements() == 0 {
         return Ok(());
     }
+    let (from, to) = &in_order(from, to);
     if from.dtype == to.dtype && from.is_contiguous() && to.is_contiguous() {
         return copy_bytes(queue, from.address, to.address, from.elements() * from.dtype.size());
     }
@@ -36,13 +37,20 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
             return copy(queue, &from.narrow(dim, half, size - half), &to.narrow(dim, half, size - half));
         }
     }
+    let mut common = Common::new(&[from, to]);
+    if from.dtype == to.dtype && transposed(queue, from, to, &common)? {
+        return Ok(());
+    }
+    let vector = if from.dtype == to.dtype { vector(from, to, &common) } else { 1 };
+    common.by_vectors(vector);
     let name = match Kind::of([from.dtype, to.dtype]) {
+        _ if vector > 1 => kernel::S16,
         _ if from.dtype == to.dtype => plain(from.dtype),
         Kind::Float => kernel::F,
         Kind::Int => kernel::I,
         Kind::Double => kernel::D,
     };
-    let common = Common::new(&[from, to]).with_small_outer(4);
+    let common = common.with_small_outer(4);
     let sizes = common.sizes4();
     let count: u64 = sizes.iter().product();
     common.outer(4, |offsets| {
@@ -53,8 +61,8 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
                 count: fit(count)?,
                 in_type: from.dtype.code(),
                 out_type: to.dtype.code(),
-                in_at: fit(buffers.src.at() + offsets[0])?,
-                out_at: fit(buffers.dst.at() + offsets[1])?,
+                in_at: fit(buffers.src.at() / vector + offsets[0])?,
+                out_at: fit(buffers.dst.at() / vector + offsets[1])?,
                 size: fit_inner(sizes)?,
                 i: fit_all(common.strides4(0))?,
                 o: fit_all(common.strides4(1))?,
@@ -62,10 +70,80 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
             },
             buffers,
             flops: 0,
-            bytes: count * (from.dtype.size() + to.dtype.size()),
+            bytes: count * vector * (from.dtype.size() + to.dtype.size()),
         }
         .launch_items(queue, count, PER_GROUP)
     })
+}
+
+/// Both with their dimensions as they lie in memory, where neighbours of one are neighbours of the other.
+fn in_order(from: &View, to: &View) -> (View, View) {
+    match (from.dense_dim(), to.dense_dim(), to.order()) {
+        (Some(a), Some(b), Some(order)) if a == b => (from.permuted(&order), to.permuted(&order)),
+        _ => (*from, *to),
+    }
+}
+
+/// Elements of one type that move at once: as many as 16 bytes hold where neighbours of one view are neighbours of the other, in
+/// rows of whole vectors, or one.
+pub(crate) fn vector(from: &View, to: &View, common: &Common) -> u64 {
+    let vector = VECTOR / from.dtype.size();
+    let last = common.sizes.len() - 1;
+    let is_whole = |strides: &Vec<u64>| {
+        strides[last] == 1 && strides[..last].iter().all(|stride| stride.is_multiple_of(vector))
+    };
+    let places = from.address.is_multiple_of(VECTOR) && to.address.is_multiple_of(VECTOR);
+    let rows = common.sizes[last].is_multiple_of(vector) && common.strides.iter().all(is_whole);
+    if places && rows { vector } else { 1 }
+}
+
+/// Copies by way of local memory where neighbours of each view lie apart in the other one; false where this is not so.
+fn transposed(queue: &mut dyn Queue, from: &View, to: &View, common: &Common) -> Result<bool, OpError> {
+    /// Shorter sides leave too much of a tile empty.
+    const SHORTEST: u64 = 16;
+    let (kernel, side) = match from.dtype.size() {
+        2 => (transpose::S2, 64),
+        4 => (transpose::S4, 32),
+        _ => return Ok(false),
+    };
+    let dense = |view: usize| {
+        (0..common.sizes.len()).find(|&dim| common.strides[view][dim] == 1 && common.sizes[dim] >= SHORTEST)
+    };
+    let (Some(col), Some(row)) = (dense(0), dense(1)) else { return Ok(false) };
+    let outer: Vec<usize> = (0..common.sizes.len()).filter(|&dim| dim != col && dim != row).collect();
+    let [_, _, most_z] = queue.caps().max_groups;
+    let matrices: u64 = outer.iter().map(|&dim| common.sizes[dim]).product();
+    if col == row || outer.len() > 2 || matrices > u64::from(most_z) {
+        return Ok(false);
+    }
+    // Size, stride of each view.
+    let of = |at: Option<&usize>| {
+        at.map_or([1, 0, 0], |&dim| [common.sizes[dim], common.strides[0][dim], common.strides[1][dim]])
+    };
+    let (inner, outer) = (of(outer.get(1)), of(outer.first()));
+    let (rows, cols) = (common.sizes[row], common.sizes[col]);
+    let buffers = transpose::Buffers { src: read(queue, from)?, dst: write(queue, to)? };
+    Call {
+        kernel,
+        params: transpose::Params {
+            rows: fit(rows)?,
+            cols: fit(cols)?,
+            count0: fit(inner[0])?,
+            in_at: fit(buffers.src.at())?,
+            out_at: fit(buffers.dst.at())?,
+            in_row: fit(common.strides[0][row])?,
+            out_row: fit(common.strides[1][col])?,
+            in_0: fit(inner[1])?,
+            in_1: fit(outer[1])?,
+            out_0: fit(inner[2])?,
+            out_1: fit(outer[2])?,
+        },
+        buffers,
+        flops: 0,
+        bytes: 2 * matrices * rows * cols * from.dtype.size(),
+    }
+    .launch(queue, [fit(rows.div_ceil(side) * cols.div_ceil(side))?, 1, fit(matrices)?])?;
+    Ok(true)
 }
 
 /// Copies bytes as they are, to where none of them lies.

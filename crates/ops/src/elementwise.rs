@@ -3,7 +3,7 @@
 use crate::call::{Bound, Call, by_float, fit, fit_all, fit_inner, read, write};
 use crate::op::Op;
 use crate::{Common, ElementType, Kind, MAX_DIMS, OpError, Queue, View};
-use wave32_params::ew_fast::{FULL, REPEAT, SAME};
+use wave32_params::ew_fast::{FULL, REPEAT, ROWS, SAME};
 use wave32_params::{Name, ew, ew_fast};
 
 const PER_GROUP: u64 = 256 * 4;
@@ -187,10 +187,28 @@ impl Elementwise {
             false => (FAST[self.op.family()], 1),
         };
         let Some(kernel) = by_float(names, out.dtype) else { return Ok(false) };
-        let misplaced = |view: &View| !(view.address / view.dtype.size()).is_multiple_of(4);
         let indexes = matches!(self.op, Op::Arange | Op::Linspace);
-        if kind != Kind::Float || indexes || !out.is_contiguous() || misplaced(out) {
+        if kind != Kind::Float || indexes || misplaced(out) {
             return Ok(false);
+        }
+        if !out.is_contiguous() {
+            // Dense in another order of its dimensions, it is contiguous in that.
+            let Some(order) = out.order() else { return Ok(false) };
+            let dense = out.permuted(&order);
+            if !dense.is_contiguous() {
+                return Ok(false);
+            }
+            let mut views = [dense; 3];
+            for (operand, view) in operands.iter().zip(&mut views) {
+                if let Operand::Of(of) = operand {
+                    *view = broadcast_to(of, Some(order), &dense)?;
+                }
+            }
+            let mut permuted = [Operand::Value(Number::Int(0)); 3];
+            for ((permuted, operand), view) in permuted.iter_mut().zip(operands).zip(&views) {
+                *permuted = if let Operand::Of(_) = operand { Operand::Of(view) } else { *operand };
+            }
+            return self.fast(queue, kind, &permuted[..operands.len()], &dense);
         }
         let count = out.elements();
         let mut modes = 0;
@@ -209,9 +227,13 @@ impl Elementwise {
                     FULL
                 }
                 Operand::Of(view) => {
-                    let Some(repeat) = repeated(view, out)? else { return Ok(false) };
-                    repeats[at] = repeat;
-                    REPEAT
+                    let (words, mode) = match (repeated(view, out)?, rows(view, out)?) {
+                        (Some(words), _) => (words, REPEAT),
+                        (None, Some(words)) => (words, ROWS),
+                        (None, None) => return Ok(false),
+                    };
+                    repeats[at] = words;
+                    mode
                 }
             };
             modes |= mode << (2 * at);
@@ -273,8 +295,8 @@ impl Elementwise {
             Kind::Int => STRIDED_INT[family],
             Kind::Double => STRIDED_DOUBLE[family],
         };
-        let order = order(out);
-        let out = permuted(out, &order)?;
+        let order = out.order();
+        let out = order.map_or(*out, |order| out.permuted(&order));
         let mut views = [out; 4];
         let mut values = [0u64; 4];
         let mut types = [out.dtype.code(), VALUE_TYPE, VALUE_TYPE, VALUE_TYPE];
@@ -282,7 +304,7 @@ impl Elementwise {
             match operand {
                 Operand::Value(value) => values[at + 1] = value.bits(kind),
                 Operand::Of(view) => {
-                    let full = broadcast_to(view, out.rank(), &order, &out)?;
+                    let full = broadcast_to(view, order, &out)?;
                     (views[at + 1], types[at + 1]) = (full, view.dtype.code());
                 }
             }
@@ -349,29 +371,36 @@ fn repeated(view: &View, out: &View) -> Result<Option<[u32; 2]>, OpError> {
     Ok(u32::try_from(div).ok().zip(u32::try_from(modulus).ok()).map(|(div, modulus)| [div, modulus]))
 }
 
-/// The dimensions by falling stride of the result, so that dense tensors of any order of dimensions merge.
-fn order(out: &View) -> [usize; MAX_DIMS] {
-    let mut order = [0, 1, 2, 3, 4, 5, 6, 7];
-    let strides = out.strides();
-    if !strides.is_sorted_by(|a, b| a >= b) {
-        order[..out.rank()].sort_by_key(|&dim| std::cmp::Reverse(strides[dim]));
-    }
-    order
-}
-
-fn permuted(view: &View, order: &[usize; MAX_DIMS]) -> Result<View, OpError> {
-    let (mut sizes, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
-    for (to, &dim) in order[..view.rank()].iter().enumerate() {
-        (sizes[to], strides[to]) = (view.sizes()[dim], view.strides()[dim]);
-    }
-    View::new(view.address, view.dtype, &sizes[..view.rank()], &strides[..view.rank()])
-}
-
 /// The view broadcast to the result's sizes and its dimensions in the order of the permuted result's.
-fn broadcast_to(view: &View, rank: usize, order: &[usize; MAX_DIMS], out: &View) -> Result<View, OpError> {
+fn broadcast_to(view: &View, order: Option<[usize; MAX_DIMS]>, out: &View) -> Result<View, OpError> {
+    let Some(order) = order else { return view.broadcast(out.sizes()) };
     let mut sizes = [0; MAX_DIMS];
-    for (&dim, &size) in order[..rank].iter().zip(out.sizes()) {
+    for (&dim, &size) in order[..out.rank()].iter().zip(out.sizes()) {
         sizes[dim] = size;
     }
-    permuted(&view.broadcast(&sizes[..rank])?, order)
+    Ok(view.broadcast(&sizes[..out.rank()])?.permuted(&order))
+}
+
+/// `[length, stride]` of the rows that the broadcast view has where the result is contiguous: rows of whole vectors, each dense,
+/// equally far apart.
+fn rows(view: &View, out: &View) -> Result<Option<[u32; 2]>, OpError> {
+    let full = view.broadcast(out.sizes())?;
+    let (mut length, mut apart) = (1, None);
+    for (&size, &stride) in full.sizes().iter().zip(full.strides()).rev().filter(|&(&size, _)| size > 1) {
+        match apart {
+            None if stride == length => length *= size,
+            None => apart = Some((stride, stride * size)),
+            Some((first, next)) if stride == next => apart = Some((first, next * size)),
+            Some(_) => return Ok(None),
+        }
+    }
+    let Some((stride, _)) = apart.filter(|&(stride, _)| stride > 0) else { return Ok(None) };
+    let are_whole = length.is_multiple_of(4) && stride.is_multiple_of(4) && !misplaced(view);
+    let words = u32::try_from(length).ok().zip(u32::try_from(stride).ok()).filter(|_| are_whole);
+    Ok(words.map(|(length, stride)| [length, stride]))
+}
+
+/// Does it begin within a vector?
+fn misplaced(view: &View) -> bool {
+    !(view.address / view.dtype.size()).is_multiple_of(4)
 }

@@ -2,9 +2,8 @@
 
 use crate::call::{Call, fit, fit_all, read, write};
 use crate::copy::plain;
-use crate::{OpError, Queue, View, copy};
-use wave32_params::copy as copy_kernel;
-use wave32_params::{Divisors, triangle as triangle_kernel};
+use crate::{Common, ElementType, OpError, Queue, View, copy};
+use wave32_params::{Divisors, cat as cat_kernel, copy as copy_kernel, triangle as triangle_kernel};
 
 const COPIED_PER_GROUP: u64 = 256 * 4;
 const THREADS: u64 = 256;
@@ -116,12 +115,127 @@ pub fn cat(queue: &mut dyn Queue, inputs: &[View], dim: usize, output: &View) ->
         return Err(OpError::refused("different-sizes", format!("{total} in all, {size:?} in the result")));
     }
     let mut at = 0;
+    // Neighbouring inputs whose rows one launch moves.
+    let mut group: Vec<Rows> = Vec::new();
     for input in inputs {
         let len = input.sizes()[dim];
-        copy(queue, input, &output.narrow(dim, at, len))?;
+        let place = output.narrow(dim, at, len);
         at += len;
+        if input.elements() == 0 {
+            continue;
+        }
+        let rows = Rows::new(queue, input, &place);
+        if rows.is_none_or(|rows| !rows.follows(&group)) {
+            copy_rows(queue, &group)?;
+            group.clear();
+        }
+        match rows {
+            Some(rows) => group.push(rows),
+            None => copy(queue, input, &place)?,
+        }
     }
-    Ok(())
+    copy_rows(queue, &group)
+}
+
+/// A tensor and its place beside others: rows that are dense in both.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    from: View,
+    to: View,
+    count: u64,
+    /// Elements of a row, and from one row to the next in both.
+    width: u64,
+    apart: [u64; 2],
+}
+
+impl Rows {
+    /// `None` where the kernel cannot move them: rows that are not dense or not equally far apart, another type.
+    fn new(queue: &dyn Queue, from: &View, to: &View) -> Option<Self> {
+        let order = to.order();
+        let [from, to] = [from, to].map(|view| order.map_or(*view, |order| view.permuted(&order)));
+        let common = Common::new(&[&from, &to]);
+        let (count, width, apart) = match (&common.sizes[..], &common.strides[0][..], &common.strides[1][..])
+        {
+            (&[width], &[1], &[1]) => (1, width, [width; 2]),
+            (&[count, width], &[a, 1], &[b, 1]) => (count, width, [a, b]),
+            _ => return None,
+        };
+        let fits = from.dtype == to.dtype && from.fits(queue.caps()) && to.fits(queue.caps());
+        fits.then_some(Self { from, to, count, width, apart })
+    }
+
+    /// Do they lie behind the last of the group, row by row?
+    fn follows(&self, group: &[Self]) -> bool {
+        let Some(last) = group.last() else { return true };
+        let alike = (last.count, last.to.dtype) == (self.count, self.to.dtype);
+        // Of a single row it does not matter where the next would be.
+        let in_row = self.count == 1 || last.apart[1] == self.apart[1];
+        let behind = last.to.address + last.width * last.to.dtype.size() == self.to.address;
+        group.len() < CAT_MOST && alike && in_row && behind
+    }
+}
+
+/// Most tensors of a launch.
+const CAT_MOST: usize = 6;
+
+/// Moves a group, of which each follows the one before, in one launch.
+fn copy_rows(queue: &mut dyn Queue, group: &[Rows]) -> Result<(), OpError> {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else { return Ok(()) };
+    let size = first.to.dtype.size();
+    // What all of a row begin at, lie apart by and are long in whole units of.
+    let in_units = |unit: u64| {
+        group.iter().all(|rows| {
+            let bytes = [
+                rows.from.address,
+                rows.to.address,
+                rows.width * size,
+                rows.apart[0] * size,
+                rows.apart[1] * size,
+            ];
+            bytes.iter().all(|bytes| bytes.is_multiple_of(unit))
+        })
+    };
+    let units = [(16, cat_kernel::S16), (4, cat_kernel::S4), (2, cat_kernel::S2), (1, cat_kernel::S1)];
+    let (unit, kernel) = units.into_iter().find(|&(unit, _)| in_units(unit)).unwrap_or((1, cat_kernel::S1));
+    let long = last.to.address + last.to.extent() * size - first.to.address;
+    let together = View::contiguous(first.to.address, ElementType::U8, &[long])?;
+    let total: u64 = group.iter().map(|rows| rows.width * rows.count * size / unit).sum();
+    if group.len() == 1 || !together.fits(queue.caps()) || total >= 1 << 31 {
+        return group.iter().try_for_each(|rows| copy(queue, &rows.from, &rows.to));
+    }
+    let dst = write(queue, &together)?;
+    let [mut at, mut row, mut width, mut by] = [[0; CAT_MOST]; 4];
+    let (mut shifts, mut groups) = (0, 0);
+    let mut sources = [dst.unused(); CAT_MOST];
+    for (place, rows) in group.iter().enumerate() {
+        let units = |elements: u64| elements * size / unit;
+        sources[place] = read(queue, &rows.from)?;
+        at[place] = fit(units(sources[place].at()))?;
+        row[place] = fit(units(rows.apart[0]))?;
+        width[place] = fit(units(rows.width))?;
+        let (magic, shift) = Divisors::one(units(rows.width));
+        by[place] = magic;
+        shifts |= (shift - 31) << (5 * place);
+        groups += (rows.count * units(rows.width)).div_ceil(256 * u64::from(cat_kernel::EACH));
+    }
+    let [src0, src1, src2, src3, src4, src5] = sources;
+    Call {
+        kernel,
+        params: cat_kernel::Params {
+            rows: fit(first.count)?,
+            out_at: fit(dst.at() / unit)?,
+            out_row: fit(first.apart[1] * size / unit)?,
+            shifts,
+            at,
+            row,
+            width,
+            by,
+        },
+        buffers: cat_kernel::Buffers { src0, src1, src2, src3, src4, src5, dst },
+        flops: 0,
+        bytes: 2 * total * unit,
+    }
+    .launch(queue, [fit(groups)?, 1, 1])
 }
 
 /// The lower or upper triangle of each matrix (the last two dimensions); 0 elsewhere. `diagonal` counts from

@@ -123,6 +123,30 @@ impl View {
         view
     }
 
+    /// Its dimensions by falling stride, so that dense tensors of any order of dimensions merge; `None` where they are so.
+    pub(crate) fn order(&self) -> Option<[usize; MAX_DIMS]> {
+        let strides = self.strides();
+        (!strides.is_sorted_by(|a, b| a >= b)).then(|| {
+            let mut order = [0, 1, 2, 3, 4, 5, 6, 7];
+            order[..self.rank()].sort_by_key(|&dim| std::cmp::Reverse(strides[dim]));
+            order
+        })
+    }
+
+    /// Its dimensions in another order.
+    pub(crate) fn permuted(&self, order: &[usize; MAX_DIMS]) -> Self {
+        let mut view = *self;
+        for (to, &dim) in order[..self.rank()].iter().enumerate() {
+            (view.sizes[to], view.strides[to]) = (self.sizes[dim], self.strides[dim]);
+        }
+        view
+    }
+
+    /// The dimension along which neighbours lie next to each other.
+    pub(crate) fn dense_dim(&self) -> Option<usize> {
+        (0..self.rank()).find(|&dim| self.sizes[dim] > 1 && self.strides[dim] == 1)
+    }
+
     /// The same elements with dimension 1 behind the others: N C H W as N H W C. There are two or more.
     pub(crate) fn channels_last(&self) -> Self {
         let mut view = *self;
@@ -195,6 +219,15 @@ impl Common {
             common.strides.iter_mut().for_each(|strides| strides.push(0));
         }
         common
+    }
+
+    /// Counts in vectors of so many neighbours: rows of the last dimension, and what lies between them, have whole ones.
+    pub(crate) fn by_vectors(&mut self, vector: u64) {
+        let last = self.sizes.len() - 1;
+        self.sizes[last] /= vector;
+        for strides in &mut self.strides {
+            strides[..last].iter_mut().for_each(|stride| *stride /= vector);
+        }
     }
 
     /// The same elements in another order of dimensions, in which [`outer`](Self::outer) has the fewest calls: in front of

@@ -5,6 +5,7 @@ mod common;
 use common::{close, get, put, random, room, stream, values};
 use rand::Rng;
 use wave32_ops::{Attended, Attention, ElementType, View, attention, attention_back};
+use wave32_solve::DeviceCaps;
 
 /// Sizes of a case.
 struct Case {
@@ -24,7 +25,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     Case::new(2, [3, 3], [5, 7], [8, 8]),
     Case::new(1, [2, 2], [64, 64], [40, 40]),
     Case::new(2, [4, 2], [65, 130], [64, 64]),
@@ -39,6 +40,7 @@ const CASES: [Case; 13] = [
     Case::new(1, [1, 1], [66, 90], [52, 76]),
     Case::new(1, [2, 2], [66, 70], [12, 100]),
     Case::new(1, [2, 1], [33, 70], [160, 160]),
+    Case::new(1, [2, 1], [150, 67], [40, 40]),
     Case::new(1, [1, 1], [66, 65], [256, 252]),
 ];
 
@@ -182,17 +184,22 @@ fn every_shape_mask_and_type() {
                 };
                 let (expected, expected_sums) =
                     reference(case, [&q_data, &k_data, &v_data], &of_mask, f64::from(0.3f32));
-                let out = room(&mut stream, dtype, &[n, heads, queries, ev]);
-                let sums = room(&mut stream, ElementType::F32, &[n, heads, queries]);
                 let task = Attention { q: &q, k: &k, v: &v, mask, scale: 0.3, causal };
-                attention(&mut stream, &task, &out, Some(&sums)).unwrap();
-                close(&get(&mut stream, &out), &expected, tolerance, &what);
-                for (found, wanted) in get(&mut stream, &sums).iter().zip(&expected_sums) {
-                    let off = (found - wanted).abs();
-                    assert!(
-                        found == wanted || off <= 1e-5 * (1.0 + wanted.abs()),
-                        "{what}: {found}, not {wanted}"
-                    );
+                // By tiles, and by whole queries where the device is small enough to be filled and reads keys as numbers.
+                for scalar_loads in [false, true] {
+                    let caps = DeviceCaps { scalar_loads, compute_units: 0, ..stream.caps().clone() };
+                    stream.set_caps(caps);
+                    let out = room(&mut stream, dtype, &[n, heads, queries, ev]);
+                    let sums = room(&mut stream, ElementType::F32, &[n, heads, queries]);
+                    attention(&mut stream, &task, &out, Some(&sums)).unwrap();
+                    close(&get(&mut stream, &out), &expected, tolerance, &what);
+                    for (found, wanted) in get(&mut stream, &sums).iter().zip(&expected_sums) {
+                        let off = (found - wanted).abs();
+                        assert!(
+                            found == wanted || off <= 1e-5 * (1.0 + wanted.abs()),
+                            "{what}: {found}, not {wanted}"
+                        );
+                    }
                 }
                 let all = [&q_data[..], &k_data, &v_data, &grad_data];
                 let gradients = reference_back(case, all, &of_mask, f64::from(0.3f32));
@@ -263,4 +270,38 @@ fn what_it_does_not_take_is_refused() {
     let wide = room(&mut stream, ElementType::F32, &[1, 2, 8, 32]).narrow(3, 0, 16);
     assert!(back(&mut stream, &good, &stats, &wide).starts_with("layout"));
     assert!(refusal(&mut stream, &good, &half, &half, &good).starts_with("element-type"));
+}
+
+#[test]
+fn the_running_maximum_may_grow_and_overflow() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let [n, heads, queries, keys, e] = [1, 1, 9, 70, 40];
+    for scalar_loads in [false, true] {
+        stream.set_caps(DeviceCaps { scalar_loads, compute_units: 0, ..stream.caps().clone() });
+        // Scores rise from key to key, by little and by much; the last case's are beyond f32's exponentials by far.
+        for rise in [0.1, 3.0, 40.0, 4000.0] {
+            let case = Case { n, heads, shared: heads, queries, keys, e, ev: e };
+            let q_data = vec![1.0; (queries * e) as usize];
+            let k_data: Vec<f64> = (0..keys * e)
+                .map(|at| if at % e == 0 { f64::from((rise * (at / e) as f64) as f32) } else { 0.0 })
+                .collect();
+            let v_data = values(&mut random, ElementType::F32, keys * e, 2.0);
+            let f32_of = |stream: &mut common::TestQueue, rows: u64, data: &[f64]| {
+                put4(stream, ElementType::F32, &[1, 1, rows, e], &[rows * e, rows * e, e, 1], data)
+            };
+            let q = f32_of(&mut stream, queries, &q_data);
+            let [k, v] = [&k_data, &v_data].map(|data| f32_of(&mut stream, keys, data));
+            for causal in [false, true] {
+                let hidden = |at: u64| if causal && at % keys > at / keys { f64::NEG_INFINITY } else { 0.0 };
+                let (expected, _) = reference(&case, [&q_data, &k_data, &v_data], &hidden, 1.0);
+                let out = room(&mut stream, ElementType::F32, &[n, heads, queries, e]);
+                let task = Attention { q: &q, k: &k, v: &v, mask: None, scale: 1.0, causal };
+                attention(&mut stream, &task, &out, None).unwrap();
+                let what = format!("rise {rise}, causal {causal}, scalar {scalar_loads}, seed {seed}");
+                // A score of 280,000 is off by 0.02 in f32.
+                close(&get(&mut stream, &out), &expected, if rise > 100.0 { 0.1 } else { 1e-4 }, &what);
+            }
+        }
+    }
 }

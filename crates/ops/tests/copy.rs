@@ -4,6 +4,8 @@ mod common;
 
 use common::{close, get, put, random, rounded, stream, values};
 use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use wave32_ops::{ElementType, Queue, View, copy};
 
 #[test]
@@ -54,5 +56,50 @@ fn large_copies_move_every_bit() {
             found[..16].iter().chain(&found[16 + bits.len()..]).all(|&b| b == 0xdb),
             "{elements}: past the end"
         );
+    }
+}
+
+/// Strides of these sizes, the dimensions in a random order in memory, with room behind each that keeps whole vectors or does not.
+fn layout(random: &mut StdRng, sizes: &[u64]) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.shuffle(random);
+    let (mut strides, mut stride) = (vec![0; sizes.len()], 1);
+    for dim in order {
+        strides[dim] = stride;
+        stride *= sizes[dim];
+        stride += [0, 0, 16, 3][random.random_range(0..4)];
+    }
+    strides
+}
+
+#[test]
+fn layouts_of_every_kind() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for turn in 0..240 {
+        let dtype = ElementType::ALL[turn % ElementType::ALL.len()];
+        let rank = random.random_range(1..5);
+        // Shorter and longer than a transposed tile, whole vectors and not.
+        let sizes: Vec<u64> = (0..rank).map(|_| [1, 3, 8, 16, 33, 48][random.random_range(0..6)]).collect();
+        if sizes.iter().product::<u64>() > 1 << 15 {
+            continue;
+        }
+        let (from, to) = (layout(&mut random, &sizes), layout(&mut random, &sizes));
+        let data = values(&mut random, dtype, sizes.iter().product(), 90.0);
+        let source = put(&mut stream, dtype, &sizes, &from, &data);
+        let target = put(&mut stream, dtype, &sizes, &to, &[]);
+        let bytes = target.extent() * dtype.size();
+        let mut before = vec![0; bytes as usize];
+        Queue::download(&mut stream, target.address, &mut before).unwrap();
+        copy(&mut stream, &source, &target).unwrap();
+        let what = format!("{dtype:?} {sizes:?} of {from:?} to {to:?}, seed {seed}");
+        close(&get(&mut stream, &target), &data, 0.0, &what);
+        // What lies between the elements stays: put back what was there, and all is as before.
+        let poison = View::contiguous(0, dtype, &sizes).unwrap();
+        let old = put(&mut stream, dtype, &sizes, poison.strides(), &[]);
+        copy(&mut stream, &old, &target).unwrap();
+        let mut after = vec![0; bytes as usize];
+        Queue::download(&mut stream, target.address, &mut after).unwrap();
+        assert!(before == after, "between the elements: {what}");
     }
 }

@@ -89,6 +89,42 @@ fn inputs_lie_one_after_the_other() {
 }
 
 #[test]
+fn many_inputs_of_one_type_lie_one_after_the_other() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for turn in 0..60 {
+        let dtype = ElementType::ALL[turn % ElementType::ALL.len()];
+        let mut sizes = [random.random_range(1..4), random.random_range(1..5), [1, 4, 8][turn % 3]];
+        let dim = random.random_range(0..3);
+        // More than a launch takes; some are empty, some of another layout.
+        let lengths: Vec<u64> =
+            (0..random.random_range(2..17)).map(|_| [0, 1, 4, 8, 40][random.random_range(0..5)]).collect();
+        let mut inputs: Vec<(View, Vec<f64>)> = Vec::new();
+        for &length in &lengths {
+            sizes[dim] = length;
+            let data = values(&mut random, dtype, sizes.iter().product(), 90.0);
+            let strides = match random.random_range(0..5) {
+                0 => [1, sizes[0], sizes[0] * sizes[1]],
+                1 => [sizes[1] * sizes[2] + 16, sizes[2], 1],
+                _ => [sizes[1] * sizes[2], sizes[2], 1],
+            };
+            inputs.push((put(&mut stream, dtype, &sizes, &strides, &data), data));
+        }
+        sizes[dim] = lengths.iter().sum();
+        let gap = [0, 16, 1][random.random_range(0..3)];
+        let output = put(&mut stream, dtype, &sizes, &[sizes[1] * sizes[2] + gap, sizes[2], 1], &[]);
+        let views: Vec<View> = inputs.iter().map(|(view, _)| *view).collect();
+        cat(&mut stream, &views, dim, &output).unwrap();
+        let mut rest: Vec<_> = inputs.iter().map(|(_, data)| data.iter()).collect();
+        let source: Vec<usize> = lengths.iter().enumerate().flat_map(|(k, &n)| vec![k; n as usize]).collect();
+        let expected: Vec<f64> =
+            places(&sizes).iter().map(|place| *rest[source[place[dim] as usize]].next().unwrap()).collect();
+        let what = format!("{dtype:?} {lengths:?} along {dim} of {sizes:?}, gap {gap}, seed {seed}");
+        close(&get(&mut stream, &output), &expected, 0.0, &what);
+    }
+}
+
+#[test]
 fn triangles() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();

@@ -27,6 +27,8 @@ pub enum Kind {
     Sizes3,
     /// `STRIDES4(x)`: `x0` to `x3`.
     Strides4,
+    /// `SIX(x)`: `x0` to `x5`, one of each of six tensors.
+    Six,
     /// `STRIDES_NCHW(x_)`: `x_n`, `x_c`, `x_h`, `x_w`.
     StridesNchw,
     /// `DIVISORS3(x)`: `x_1` to `x_3` and `x_shifts`, for `quotient` of `kernels/divide.h`.
@@ -40,6 +42,7 @@ impl Kind {
             Self::Uint | Self::Int | Self::Float | Self::Pair => 1,
             Self::Long => 2,
             Self::Sizes3 => 3,
+            Self::Six => 6,
             Self::Strides4 | Self::StridesNchw | Self::Divisors3 => 4,
         }
     }
@@ -53,6 +56,7 @@ impl Kind {
             "PAIR" => Self::Pair,
             "SIZES3" => Self::Sizes3,
             "STRIDES4" => Self::Strides4,
+            "SIX" => Self::Six,
             "STRIDES_NCHW" => Self::StridesNchw,
             "DIVISORS3" => Self::Divisors3,
             _ => return None,

@@ -160,12 +160,18 @@ impl Divisors {
     pub fn new(divisors: [u64; 3]) -> Self {
         let mut words = [0; 4];
         for (at, divisor) in divisors.into_iter().enumerate() {
-            // 2^(31 + log) / divisor, rounded up: off by less than one part in 2^31.
-            let log = divisor.max(1).next_power_of_two().trailing_zeros();
-            words[at] = ((1u64 << (31 + log)) / divisor.max(1) + 1) as u32;
-            words[3] |= (31 + log) << (8 * at);
+            let (magic, shift) = Self::one(divisor);
+            words[at] = magic;
+            words[3] |= shift << (8 * at);
         }
         Self(words)
+    }
+
+    /// Factor and shift (31 and more) for one divisor.
+    pub fn one(divisor: u64) -> (u32, u32) {
+        // 2^(31 + log) / divisor, rounded up: off by less than one part in 2^31.
+        let log = divisor.max(1).next_power_of_two().trailing_zeros();
+        (((1u64 << (31 + log)) / divisor.max(1) + 1) as u32, 31 + log)
     }
 }
 

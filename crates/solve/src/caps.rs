@@ -51,6 +51,10 @@ pub struct DeviceCaps {
     pub max_range: u64,
     /// Byte alignment of a binding's offset.
     pub offset_alignment: u64,
+    /// What all lanes read alike comes as one number that vector instructions take as it is: AMD's scalar loads, and
+    /// processors. Elsewhere it costs as much as what each lane reads for itself.
+    #[serde(default)]
+    pub scalar_loads: bool,
     /// 16-bit loads and stores to buffers.
     pub storage_16bit: bool,
     /// What compiles the device's code, for the model only.
@@ -121,6 +125,7 @@ impl DeviceCaps {
             max_groups: [u32::MAX, 65535, 65535],
             max_range: u64::from(u32::MAX),
             offset_alignment: 4,
+            scalar_loads: true,
             storage_16bit: true,
             compiler: Compiler::of(board.target().name, Compiler::Aco),
             tuned: Tuned::default(),

@@ -133,6 +133,7 @@ pub(crate) fn model(
         max_groups: [u32::MAX; 3],
         max_range: u64::MAX,
         offset_alignment: 1,
+        scalar_loads: cpu || properties.vendor_id == AMD,
         storage_16bit,
         compiler: if name(properties).contains("RADV NAVI1") { Compiler::Aco } else { Compiler::Other },
         tuned: Tuned::default(),

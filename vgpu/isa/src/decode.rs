@@ -302,7 +302,9 @@ impl<'a> Decoder<'a> {
                 _ => 3,
             };
         let exists = match first {
-            0..=105 => aligned + last <= 105,
+            // VCC is what follows: ACO takes it for the last two of a group (aco_ir.cpp: "VCC, which can be treated as
+            // s[106-107] on GFX10+").
+            0..=105 => aligned + last <= 107,
             108..=123 => aligned + last <= 123,
             106 | 126 => last < 2,
             125 => true,

@@ -73,6 +73,7 @@ pub(crate) use rest_of_queue;
 /// launched are added to the file `WAVE32_TEST_KERNELS`, if that is set.
 pub struct TestQueue {
     queue: Box<dyn Queue>,
+    caps: DeviceCaps,
     float64: bool,
     launched: BTreeSet<String>,
 }
@@ -80,7 +81,10 @@ pub struct TestQueue {
 /// A queue, or none where no driver is (then the test is skipped, unless one is demanded).
 pub fn stream() -> Option<TestQueue> {
     let hip = std::env::var_os("WAVE32_TEST_DEVICE").is_some_and(|device| device == "hip");
-    let made = |queue, float64| TestQueue { queue, float64, launched: BTreeSet::new() };
+    let made = |queue: Box<dyn Queue>, float64| {
+        let caps = queue.caps().clone();
+        TestQueue { queue, caps, float64, launched: BTreeSet::new() }
+    };
     let (opened, demanded) = match hip {
         true => {
             let opened = wave32_hip::open(None, wave32_hip::Options::default());
@@ -114,7 +118,12 @@ impl TestQueue {
     }
 
     pub fn caps(&self) -> &DeviceCaps {
-        self.queue.caps()
+        &self.caps
+    }
+
+    /// What operations choose by from now on; the device stays as it is.
+    pub fn set_caps(&mut self, caps: DeviceCaps) {
+        self.caps = caps;
     }
 
     pub fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
@@ -128,7 +137,7 @@ impl TestQueue {
 
 impl Queue for TestQueue {
     fn caps(&self) -> &DeviceCaps {
-        self.queue.caps()
+        &self.caps
     }
 
     fn launch(
