@@ -50,6 +50,7 @@ fn random_encodings_are_as_llvm_says() {
                 }
                 (Err(_), None) => refused += 1,
                 (Ok(inst), None) if has_idle_source(words, inst) => lax += 1,
+                (Ok(inst), None) if reaches_vcc(inst) => lax += 1,
                 (Ok(inst), Some(theirs)) if without_halves(inst) == *theirs => lax += 1,
                 (Err(error), Some(theirs)) if known_laxness(error, theirs) => lax += 1,
                 _ => {
@@ -100,6 +101,11 @@ fn known_laxness(error: &DecodeError, theirs: &str) -> bool {
         DecodeError::Field { op, field: "SADDR", value: 127 } => op.row().form == Form::Scratch,
         _ => false,
     }
+}
+
+/// Whether VCC is the end of a group of scalar registers, as Mesa's compiler takes it; LLVM's assembler has no such groups.
+fn reaches_vcc(inst: &Inst) -> bool {
+    inst.text().contains(":107]")
 }
 
 /// Whether a source that the operation has not is the constant 0, as Mesa's compiler writes it: hardware does not look
