@@ -70,7 +70,7 @@ obeyed:
 
 - RADV says 32 (`VkPipelineExecutablePropertiesKHR::subgroupSize`). To test this witness, one kernel a chip is also compiled with 64
   required. The run fails unless RADV then says 64.
-- The instructions use masks of 32 lanes only: `exec_lo` and `vcc_lo`, never `exec` or `vcc`.
+- The instructions use masks of 32 lanes only: `exec_lo` and `vcc_lo`, never `exec`, nor `vcc` in a vector instruction.
 
 ## Multiply-adds
 

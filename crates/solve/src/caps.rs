@@ -97,6 +97,11 @@ impl DeviceCaps {
         if self.memory_bytes == 0 { most } else { (self.memory_bytes / 8).min(most) }
     }
 
+    /// Bytes of prepared filters that are kept at most: an eighth of the device's memory, up to 2 GiB.
+    pub fn kept_cap(&self) -> u64 {
+        if self.memory_bytes == 0 { self.workspace_cap() } else { (self.memory_bytes / 8).min(2 << 30) }
+    }
+
     /// Where ranges of the workspace begin, in bytes: at multiples of this.
     pub fn region_alignment(&self) -> u64 {
         self.offset_alignment.max(256)

@@ -275,6 +275,7 @@ fn the_default_cap_is_an_eighth_of_the_memory_and_no_more_than_512_mib() {
     let of = |memory_bytes: u64| DeviceCaps { memory_bytes, ..caps() };
     assert_eq!(of(8 << 30).workspace_cap(), 512 << 20);
     assert_eq!(of(2 << 30).workspace_cap(), 256 << 20);
+    assert_eq!([2, 8, 24].map(|gib| of(gib << 30).kept_cap()), [256 << 20, 1 << 30, 2 << 30]);
     let spec =
         ConvSpec { n: 64, c: 256, h: 56, w: 56, k: 256, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
     let problem = ConvProblem::new(spec).unwrap();

@@ -264,12 +264,14 @@ pub fn instruction_count(isa: &str) -> u32 {
     parse(isa).instructions.len() as u32
 }
 
-/// Lines that name the lanes' masks as 64 bits, `exec` and `vcc`: code for waves of 32 lanes has `exec_lo` and `vcc_lo`.
+/// Lines that name the lanes' masks as 64 bits: `exec` anywhere, `vcc` in a vector instruction. Code for waves of 32 lanes has
+/// `exec_lo` and `vcc_lo`; its scalar instructions may keep any two numbers in `vcc`, as in other scalar registers.
 pub fn wave64_lines(isa: &str) -> u32 {
     let code = isa.lines().filter(|line| instruction_line(line).is_some());
     let wide = |line: &str| {
-        let mut words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        words.any(|word| word == "exec" || word == "vcc")
+        let mut words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| !w.is_empty());
+        let vector = words.next().is_some_and(|name| name.starts_with("v_"));
+        words.any(|word| word == "exec" || (vector && word == "vcc"))
     };
     code.filter(|line| wide(line.split([';', '/']).next().unwrap_or_default())).count() as u32
 }
@@ -280,7 +282,8 @@ mod tests {
 
     #[test]
     fn masks_tell_waves_of_64_lanes() {
-        let wave32 = "BB0:\n\ts_and_b32 exec_lo, exec_lo, vcc_lo ; 00 exec\n\ts_cbranch_execz BB1\n";
+        let wave32 = "BB0:\n\ts_and_b32 exec_lo, exec_lo, vcc_lo ; 00 exec\n\ts_cbranch_execz BB1\n\
+                      \ts_load_dwordx2 vcc, s[2:3], 0x8\n";
         let wave64 = "\ts_and_b64 exec, exec, vcc\n\tv_cmp_gt_u32_e32 vcc, s0, v1\n\ts_endpgm\n";
         assert_eq!((wave64_lines(wave32), wave64_lines(wave64)), (0, 2));
     }

@@ -127,7 +127,7 @@ impl VulkanQueue {
             barriers: 0,
             heap: Heap::default(),
             graphs: Graphs::default(),
-            kept: Kept::new(gpu.adapter.caps.workspace_cap()),
+            kept: Kept::new(gpu.adapter.caps.kept_cap()),
             retired: Retired::default(),
             profile: Profile::default(),
             ticks: HashMap::new(),
