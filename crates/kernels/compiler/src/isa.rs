@@ -269,7 +269,8 @@ pub fn instruction_count(isa: &str) -> u32 {
 pub fn wave64_lines(isa: &str) -> u32 {
     let code = isa.lines().filter(|line| instruction_line(line).is_some());
     let wide = |line: &str| {
-        let mut words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| !w.is_empty());
+        let mut words =
+            line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| !w.is_empty());
         let vector = words.next().is_some_and(|name| name.starts_with("v_"));
         words.any(|word| word == "exec" || (vector && word == "vcc"))
     };
