@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
-from wave32 import _compile
+from wave32 import _compile, _graph_fusion
 
 nn = torch.nn
 
@@ -452,3 +452,44 @@ def test_attention_stays_one_operator(mode, dtype, monkeypatch, fresh_seed):
     sum(y.float().square().sum() for y in compiled(leaf, mask)).backward()
     sum(y.float().square().sum() for y in model(twin, mask)).backward()
     assert (leaf.grad - twin.grad).norm() <= (1e-4 if dtype == torch.float32 else 3e-2) * twin.grad.norm()
+
+
+class Taken(nn.Module):
+    """Linear layers of two and three dimensions, one whose result has two readers, one behind a transpose; and every function that
+    compiled graphs call by PyTorch's own way."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.three = nn.Linear(8, 8), nn.Linear(8, 6, bias=False), nn.Linear(5, 8)
+        self.conv = nn.Conv2d(8, 4, 1)
+
+    def forward(self, x):
+        y = self.one(x)
+        z = self.two(y).sum(-1) + self.two(y[0]).select(1, 2)
+        wide = self.three(x.transpose(1, 2)).transpose(1, 2)
+        bent = nn.functional.gelu(wide, approximate="tanh") * 2 - torch.relu(torch.sub(y, 1, alpha=3)).sum() / 7
+        image = self.conv(bent.permute(0, 2, 1).unsqueeze(2)) / (1 + y.mean(1).view(3, 8, 1, 1)[:, :4])
+        mixed = torch.bmm(x, x.transpose(1, 2)).expand(3, 5, 5)
+        return torch.cat([z.flatten(), image.flatten(), mixed.flatten(), torch.add(y, x, alpha=0.5).flatten(), torch.mm(x[0], x[1].t()).flatten()])
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["without gradients", "with gradients"])
+def test_linear_layers_stay_one_call(train, monkeypatch, fresh_seed):
+    graphs, quicken = [], _graph_fusion.quicken
+    monkeypatch.setattr(_graph_fusion, "quicken", lambda module: (quicken(module), graphs.append(module)))
+    torch.manual_seed(fresh_seed)
+    model, x = Taken().to("wave"), torch.randn(3, 5, 8).to("wave")
+    compiled = torch.compile(model, backend=_compile.backend)
+    with torch.set_grad_enabled(train):
+        expected, found = model(x), compiled(x)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    if train:
+        weights = tuple(model.parameters())
+        for a, b in zip(torch.autograd.grad(found.square().sum(), weights), torch.autograd.grad(expected.square().sum(), weights)):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5 * b.abs().max().item())
+    calls = [node.target for node in graphs[0].graph.nodes if node.op == "call_function"]
+    # `torch.mm` with a transposed matrix is one too.
+    assert calls.count(nn.functional.linear) == 5, calls
+    taken_apart = (torch.ops.aten.addmm.default, torch.addmm, torch.mm)
+    assert not [target for target in calls if target in taken_apart], calls
+    assert torch.convolution in calls and torch.cat in calls and torch.ops.aten.cat.default not in calls

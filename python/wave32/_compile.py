@@ -35,6 +35,9 @@ def _boxed(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
     """The graph as Python that frees an operand after its last use."""
     from torch.fx.graph import _BoxedCodeGen
 
+    from wave32._graph_fusion import quicken
+
+    quicken(graph)
     graph.graph.set_codegen(_BoxedCodeGen())
     graph.recompile()
     forward = graph.forward

@@ -1,5 +1,5 @@
-"""What `torch.compile` fuses in graphs without gradients: an activation into the convolution, product or norm before it, and a sum between
-a batch norm and its activation."""
+"""What `torch.compile` does to graphs. In those without gradients: an activation goes into the convolution, product or norm before it, and a
+sum between a batch norm and its activation. In all: calls take less of the processor's time."""
 
 from __future__ import annotations
 
@@ -127,3 +127,55 @@ def fuse(module: fx.GraphModule) -> fx.GraphModule:
         for gone in (node, *stood_for):
             graph.erase_node(gone)
     return module
+
+
+# The same operators by PyTorch's own functions: these read their arguments in half the time that an `OpOverload` takes.
+_QUICK = {
+    _aten.add.Tensor: torch.add, _aten.addmm.default: torch.addmm, _aten.bmm.default: torch.bmm, _aten.cat.default: torch.cat,
+    _aten.convolution.default: torch.convolution, _aten.div.Tensor: torch.div, _aten.expand.default: torch.Tensor.expand,
+    _aten.gelu.default: torch.nn.functional.gelu, _aten.mm.default: torch.mm, _aten.mul.Tensor: torch.mul,
+    _aten.permute.default: torch.permute, _aten.relu.default: torch.relu, _aten.select.int: torch.select,
+    _aten.sub.Tensor: torch.sub, _aten.t.default: torch.t, _aten.transpose.int: torch.transpose,
+    _aten.unsqueeze.default: torch.unsqueeze, _aten.view.default: torch.Tensor.view,
+}  # fmt: skip
+
+
+def _shape(node: Any) -> tuple[int, ...] | None:
+    """The sizes of what a node makes, if all are known."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    shape = tuple(value.shape) if isinstance(value, torch.Tensor) else None
+    return shape if shape is not None and all(isinstance(size, int) for size in shape) else None
+
+
+def _linear(node: fx.Node) -> None:
+    """Makes one call again of what `torch.nn.functional.linear` was taken apart into: views, a transpose and a product."""
+    bias, x, weight = node.args if node.target is _aten.addmm.default else (None, *node.args)
+    if node.kwargs or weight.target is not _aten.t.default or (bias is not None and bias.meta["val"].dim() != 1):
+        return
+    graph, result, last = node.graph, node, next(iter(node.users), None)
+    # Rows that were views of an operand with more dimensions, which the result has too.
+    inner, outer = _shape(x.args[0]) if x.target is _aten.view.default else None, _shape(last)
+    is_view = len(node.users) == 1 and last is not None and last.target in _VIEWS[:2]
+    if is_view and inner and outer and inner[:-1] == outer[:-1] and inner[-1:] == (_shape(x) or ())[-1:]:
+        x, result = x.args[0], last
+    with graph.inserting_before(result):
+        call = graph.call_function(torch.nn.functional.linear, (x, weight.args[0], bias))
+    call.meta = dict(result.meta)
+    result.replace_all_uses_with(call)
+    graph.erase_node(result)
+    if result is not node:
+        graph.erase_node(node)
+
+
+def quicken(module: fx.GraphModule) -> None:
+    """Exchanges calls in place by quicker ones of the same meaning."""
+    graph = module.graph
+    for target in (_aten.addmm.default, _aten.mm.default):
+        for node in graph.find_nodes(op="call_function", target=target):
+            _linear(node)
+    for node in reversed(list(graph.nodes)):
+        # Views that a linear layer left.
+        if node.op == "call_function" and not node.users and node.target in (_aten.t.default, _aten.view.default):
+            graph.erase_node(node)
+        elif node.op == "call_function" and node.target in _QUICK:
+            node.target = _QUICK[node.target]
