@@ -78,6 +78,14 @@ pub enum Error {
         /// Who.
         rank: usize,
     },
+    /// A rank met a message that is not what it expected, and told so before this one could.
+    #[error(
+        "rank {rank} was sent a piece of another length than it expected: the ranks run different collectives"
+    )]
+    Differs {
+        /// Who.
+        rank: usize,
+    },
     /// A message is not what this rank expects.
     #[error(
         "rank {rank} sent a piece of {found} bytes where {expected} were expected: the ranks run different collectives"
@@ -114,6 +122,10 @@ struct Header {
     /// Pieces of each rank that the owner has taken.
     taken: [AtomicU64; MAX_RANKS],
 }
+
+/// What `failed` says: an error of its own; pieces of another length.
+const FAILED: u32 = 1;
+const DIFFERS: u32 = 2;
 
 /// Bytes before the pieces.
 const DATA: usize = 4096;
@@ -255,7 +267,7 @@ impl Ring {
     /// Takes the next piece of another rank, of which the length is known.
     ///
     /// # Errors
-    /// `Length` where it has another; `Timeout`, `Ended` or `Failed` where it does not come.
+    /// `Length` where it has another; `Timeout`, `Ended`, `Failed` or `Differs` where it does not come.
     pub fn take(&self, from: usize, into: &mut [u8], timeout: Duration) -> Result<(), Error> {
         let bytes = into.len();
         self.next(from, bytes, timeout, |map, at| map.read(at, into))
@@ -283,6 +295,7 @@ impl Ring {
         self.wait(from, "send a piece", timeout, || header.written.load(Ordering::Acquire) > number)?;
         let found = header.lengths[place].load(Ordering::Relaxed) as usize;
         if found != expected {
+            self.fail_by(DIFFERS);
             return Err(Error::Length { rank: from, found, expected });
         }
         read(&self.ranks[from].map, DATA + place * PIECE);
@@ -309,7 +322,13 @@ impl Ring {
 
     /// Tells the others that this rank goes no further: what they wait for from it fails.
     pub fn fail(&self) {
-        self.ranks[self.rank].header().failed.store(1, Ordering::Release);
+        self.fail_by(FAILED);
+    }
+
+    /// The first reason stays.
+    fn fail_by(&self, reason: u32) {
+        let failed = &self.ranks[self.rank].header().failed;
+        let _ = failed.compare_exchange(0, reason, Ordering::Release, Ordering::Relaxed);
     }
 
     fn others(&self) -> impl Iterator<Item = (usize, &Memory)> {
@@ -334,8 +353,10 @@ impl Ring {
             }
             if now - looked >= LOOK {
                 looked = now;
-                if memory.header().failed.load(Ordering::Acquire) != 0 && !is_done() {
-                    return Err(Error::Failed { rank });
+                match memory.header().failed.load(Ordering::Acquire) {
+                    DIFFERS if !is_done() => return Err(Error::Differs { rank }),
+                    reason if reason != 0 && !is_done() => return Err(Error::Failed { rank }),
+                    _ => {}
                 }
                 // What it published before it ended counts.
                 if !memory.process.is_alive() && !is_done() {
