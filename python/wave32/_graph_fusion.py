@@ -155,7 +155,7 @@ def _linear(node: fx.Node) -> None:
     graph, result, last = node.graph, node, next(iter(node.users), None)
     # Rows that were views of an operand with more dimensions, which the result has too.
     inner, outer = _shape(x.args[0]) if x.target is _aten.view.default else None, _shape(last)
-    is_view = len(node.users) == 1 and last is not None and last.target in _VIEWS[:2]
+    is_view = len(node.users) == 1 and last is not None and last.target in _VIEWS
     if is_view and inner and outer and inner[:-1] == outer[:-1] and inner[-1:] == (_shape(x) or ())[-1:]:
         x, result = x.args[0], last
     with graph.inserting_before(result):

@@ -4,6 +4,7 @@
 use crate::call::{Bound, Call, by_float, fit, fit_all, flag, read, write};
 use crate::{ElementType, OpError, Queue, View};
 use wave32_params::{Name, attention as kernel, attention_back as back, attention_rows as rows};
+use wave32_solve::DeviceCaps;
 
 /// Queries of a workgroup.
 const BLOCK: u64 = 64;
@@ -14,15 +15,16 @@ const MAX_HEAD: u64 = 256;
 /// Room for elements of a head's values, and the variants. More take a launch for each part of the elements.
 const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 4] =
     [(40, kernel::D40), (64, kernel::D64), (80, kernel::D80), (128, kernel::D128)];
+const BACK_VARIANTS: [(u64, [Name<back::Kernel>; 3]); 4] =
+    [(40, back::D40), (64, back::D64), (80, back::D80), (128, back::D128)];
+
 /// The kernel that goes without local memory: elements of a head's queries, keys and values, queries of a thread, and the variants.
 const ROWS: [(u64, u64, [Name<rows::Kernel>; 2]); 3] =
     [(40, 2, rows::D40), (64, 1, rows::D64), (80, 1, rows::D80)];
 /// Its threads.
 const ROWS_THREADS: u64 = 64;
 /// Most elements from a tensor's first to its last that it takes, less what a binding may begin earlier.
-const ROWS_MOST: u64 = (1 << 29) - 256;
-const BACK_VARIANTS: [(u64, [Name<back::Kernel>; 3]); 4] =
-    [(40, back::D40), (64, back::D64), (80, back::D80), (128, back::D128)];
+const ROWS_MAX_EXTENT: u64 = (1 << 29) - 256;
 
 /// Tensors of rank 4: `[batch][head][query or key][element]`.
 #[derive(Debug, Clone, Copy)]
@@ -94,15 +96,6 @@ impl Sizes {
         size.div_ceil(size.div_ceil(most)).next_multiple_of(VECTOR)
     }
 
-    /// Does the kernel take it that has `each` whole queries of `size` elements a thread? Its wavefronts wait for their own sums:
-    /// there must be a few on each of a compute unit's two SIMDs.
-    fn by_rows(self, queue: &dyn Queue, size: u64, each: u64) -> bool {
-        let caps = queue.caps();
-        let enough = 2 * 4 * u64::from(caps.wave_size) * u64::from(caps.compute_units);
-        let threads = self.n * self.heads * self.queries / each;
-        caps.scalar_loads && (self.e, self.ev) == (size, size) && threads >= enough
-    }
-
     /// Products of all queries with all keys, of which a causal mask leaves a half.
     fn flops(self, elements: u64, causal: bool) -> u64 {
         2 * self.n * self.heads * self.queries * self.keys * elements / if causal { 2 } else { 1 }
@@ -154,6 +147,18 @@ impl Rows {
     }
 }
 
+/// Queries of a thread and the kernel that goes without local memory, where it takes the task. Its wavefronts wait for their own
+/// sums: there must be a few on each of a compute unit's two SIMDs.
+fn by_rows(task: &Attention<'_>, sizes: Sizes, caps: &DeviceCaps) -> Option<(u64, Name<rows::Kernel>)> {
+    let Sizes { n, heads, queries, e, ev, .. } = sizes;
+    let (_, each, names) = ROWS.iter().find(|&&(size, ..)| (e, ev) == (size, size))?;
+    let enough = 2 * 4 * u64::from(caps.wave_size) * u64::from(caps.compute_units);
+    let are_near = [task.k, task.v].iter().all(|view| view.extent() <= ROWS_MAX_EXTENT);
+    let takes = caps.scalar_loads && task.mask.is_none() && are_near && n * heads * queries / each >= enough;
+    let kernel = names.get(task.q.dtype as usize)?;
+    takes.then_some((*each, *kernel))
+}
+
 /// `out` = softmax(scale q k^T + mask) v. `sums`, where wanted, gets the logarithm of the sum of the exponentials of each
 /// query's scores: `[batch][head][query]`, contiguous, f32. A query that sees no key gets zeros, and minus infinity there.
 ///
@@ -182,12 +187,6 @@ pub fn attention(
     if out.elements() == 0 {
         return Ok(());
     }
-    let are_near = [k, v].iter().all(|view| view.extent() <= ROWS_MOST);
-    let by_rows = ROWS
-        .iter()
-        .filter(|_| mask.is_none() && are_near)
-        .find(|&&(size, each, _)| sizes.by_rows(queue, size, each))
-        .and_then(|(_, each, names)| Some((each, *names.get(q.dtype as usize)?)));
     let Some((_, names)) = VARIANTS.iter().find(|(room, _)| ev <= *room) else {
         let part = Sizes::part(ev);
         for first in (0..ev).step_by(part as usize) {
@@ -252,7 +251,7 @@ pub fn attention(
         m_s,
     };
     let (flops, bytes) = (sizes.flops(e + ev, causal), elements * q.dtype.size());
-    if let Some((each, kernel)) = by_rows {
+    if let Some((each, kernel)) = by_rows(task, sizes, queue.caps()) {
         let kernel::Buffers { q, k, v, dst, sums, .. } = buffers;
         let buffers = rows::Buffers { q, k, v, dst, sums };
         let groups = fit(queries.div_ceil(ROWS_THREADS * each))?;

@@ -24,7 +24,8 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         return Ok(());
     }
     let (from, to) = &in_order(from, to);
-    if from.dtype == to.dtype && from.is_contiguous() && to.is_contiguous() {
+    let alike = from.dtype == to.dtype;
+    if alike && from.is_contiguous() && to.is_contiguous() {
         return copy_bytes(queue, from.address, to.address, from.elements() * from.dtype.size());
     }
     let wider = if bytes(from) > bytes(to) { from } else { to };
@@ -38,14 +39,14 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         }
     }
     let mut common = Common::new(&[from, to]);
-    if from.dtype == to.dtype && transposed(queue, from, to, &common)? {
+    if alike && transposed(queue, from, to, &common)? {
         return Ok(());
     }
-    let vector = if from.dtype == to.dtype { vector(from, to, &common) } else { 1 };
+    let vector = if alike { vector(from, to, &common) } else { 1 };
     common.by_vectors(vector);
     let name = match Kind::of([from.dtype, to.dtype]) {
         _ if vector > 1 => kernel::S16,
-        _ if from.dtype == to.dtype => plain(from.dtype),
+        _ if alike => plain(from.dtype),
         Kind::Float => kernel::F,
         Kind::Int => kernel::I,
         Kind::Double => kernel::D,
@@ -77,7 +78,7 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
 }
 
 /// Both with their dimensions as they lie in memory, where neighbours of one are neighbours of the other.
-fn in_order(from: &View, to: &View) -> (View, View) {
+pub(crate) fn in_order(from: &View, to: &View) -> (View, View) {
     match (from.dense_dim(), to.dense_dim(), to.order()) {
         (Some(a), Some(b), Some(order)) if a == b => (from.permuted(&order), to.permuted(&order)),
         _ => (*from, *to),
@@ -86,7 +87,7 @@ fn in_order(from: &View, to: &View) -> (View, View) {
 
 /// Elements of one type that move at once: as many as 16 bytes hold where neighbours of one view are neighbours of the other, in
 /// rows of whole vectors, or one.
-pub(crate) fn vector(from: &View, to: &View, common: &Common) -> u64 {
+fn vector(from: &View, to: &View, common: &Common) -> u64 {
     let vector = VECTOR / from.dtype.size();
     let last = common.sizes.len() - 1;
     let is_whole = |strides: &Vec<u64>| {

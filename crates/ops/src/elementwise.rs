@@ -2,7 +2,7 @@
 
 use crate::call::{Bound, Call, by_float, fit, fit_all, fit_inner, read, write};
 use crate::op::Op;
-use crate::{Common, ElementType, Kind, MAX_DIMS, OpError, Queue, View};
+use crate::{Common, ElementType, Kind, OpError, Queue, View};
 use wave32_params::ew_fast::{FULL, REPEAT, ROWS, SAME};
 use wave32_params::{Name, ew, ew_fast};
 
@@ -141,6 +141,31 @@ impl Elementwise {
         if !all_fit && !matches!(self.op, Op::Arange | Op::Linspace) {
             return self.halves(queue, operands, out);
         }
+        let Some(order) = out.order().filter(|_| !out.is_contiguous()) else {
+            return self.in_order(queue, kind, operands, out);
+        };
+        // As the result lies in memory, so that dense tensors of any order of dimensions are contiguous.
+        let mut views = [*out; 3];
+        for (operand, view) in operands.iter().zip(&mut views) {
+            if let Operand::Of(of) = operand {
+                *view = of.broadcast(out.sizes())?.permuted(&order);
+            }
+        }
+        let mut permuted = [Operand::Value(Number::Int(0)); 3];
+        for ((permuted, operand), view) in permuted.iter_mut().zip(operands).zip(&views) {
+            *permuted = if let Operand::Of(_) = operand { Operand::Of(view) } else { *operand };
+        }
+        self.in_order(queue, kind, &permuted[..operands.len()], &out.permuted(&order))
+    }
+
+    /// The dimensions of the result are in the order of its memory.
+    fn in_order(
+        &self,
+        queue: &mut dyn Queue,
+        kind: Kind,
+        operands: &[Operand],
+        out: &View,
+    ) -> Result<(), OpError> {
         if self.fast(queue, kind, operands, out)? { Ok(()) } else { self.strided(queue, kind, operands, out) }
     }
 
@@ -188,27 +213,8 @@ impl Elementwise {
         };
         let Some(kernel) = by_float(names, out.dtype) else { return Ok(false) };
         let indexes = matches!(self.op, Op::Arange | Op::Linspace);
-        if kind != Kind::Float || indexes || misplaced(out) {
+        if kind != Kind::Float || indexes || !out.is_contiguous() || misplaced(out) {
             return Ok(false);
-        }
-        if !out.is_contiguous() {
-            // Dense in another order of its dimensions, it is contiguous in that.
-            let Some(order) = out.order() else { return Ok(false) };
-            let dense = out.permuted(&order);
-            if !dense.is_contiguous() {
-                return Ok(false);
-            }
-            let mut views = [dense; 3];
-            for (operand, view) in operands.iter().zip(&mut views) {
-                if let Operand::Of(of) = operand {
-                    *view = broadcast_to(of, Some(order), &dense)?;
-                }
-            }
-            let mut permuted = [Operand::Value(Number::Int(0)); 3];
-            for ((permuted, operand), view) in permuted.iter_mut().zip(operands).zip(&views) {
-                *permuted = if let Operand::Of(_) = operand { Operand::Of(view) } else { *operand };
-            }
-            return self.fast(queue, kind, &permuted[..operands.len()], &dense);
         }
         let count = out.elements();
         let mut modes = 0;
@@ -227,10 +233,12 @@ impl Elementwise {
                     FULL
                 }
                 Operand::Of(view) => {
-                    let (words, mode) = match (repeated(view, out)?, rows(view, out)?) {
-                        (Some(words), _) => (words, REPEAT),
-                        (None, Some(words)) => (words, ROWS),
-                        (None, None) => return Ok(false),
+                    let (words, mode) = if let Some(words) = repeated(view, out)? {
+                        (words, REPEAT)
+                    } else if let Some(words) = rows(view, out)? {
+                        (words, ROWS)
+                    } else {
+                        return Ok(false);
                     };
                     repeats[at] = words;
                     mode
@@ -295,16 +303,14 @@ impl Elementwise {
             Kind::Int => STRIDED_INT[family],
             Kind::Double => STRIDED_DOUBLE[family],
         };
-        let order = out.order();
-        let out = order.map_or(*out, |order| out.permuted(&order));
-        let mut views = [out; 4];
+        let mut views = [*out; 4];
         let mut values = [0u64; 4];
         let mut types = [out.dtype.code(), VALUE_TYPE, VALUE_TYPE, VALUE_TYPE];
         for (at, operand) in operands.iter().enumerate() {
             match operand {
                 Operand::Value(value) => values[at + 1] = value.bits(kind),
                 Operand::Of(view) => {
-                    let full = broadcast_to(view, order, &out)?;
+                    let full = view.broadcast(out.sizes())?;
                     (views[at + 1], types[at + 1]) = (full, view.dtype.code());
                 }
             }
@@ -369,16 +375,6 @@ fn repeated(view: &View, out: &View) -> Result<Option<[u32; 2]>, OpError> {
         }
     }
     Ok(u32::try_from(div).ok().zip(u32::try_from(modulus).ok()).map(|(div, modulus)| [div, modulus]))
-}
-
-/// The view broadcast to the result's sizes and its dimensions in the order of the permuted result's.
-fn broadcast_to(view: &View, order: Option<[usize; MAX_DIMS]>, out: &View) -> Result<View, OpError> {
-    let Some(order) = order else { return view.broadcast(out.sizes()) };
-    let mut sizes = [0; MAX_DIMS];
-    for (&dim, &size) in order[..out.rank()].iter().zip(out.sizes()) {
-        sizes[dim] = size;
-    }
-    Ok(view.broadcast(&sizes[..out.rank()])?.permuted(&order))
 }
 
 /// `[length, stride]` of the rows that the broadcast view has where the result is contiguous: rows of whole vectors, each dense,

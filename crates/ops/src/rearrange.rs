@@ -1,7 +1,7 @@
 //! Elements in another order: flip, roll, concatenation, triangles of matrices.
 
 use crate::call::{Call, fit, fit_all, read, write};
-use crate::copy::plain;
+use crate::copy::{in_order, plain};
 use crate::{Common, ElementType, OpError, Queue, View, copy};
 use wave32_params::{Divisors, cat as cat_kernel, copy as copy_kernel, triangle as triangle_kernel};
 
@@ -151,8 +151,7 @@ struct Rows {
 impl Rows {
     /// `None` where the kernel cannot move them: rows that are not dense or not equally far apart, another type.
     fn new(queue: &dyn Queue, from: &View, to: &View) -> Option<Self> {
-        let order = to.order();
-        let [from, to] = [from, to].map(|view| order.map_or(*view, |order| view.permuted(&order)));
+        let (from, to) = in_order(from, to);
         let common = Common::new(&[&from, &to]);
         let (count, width, apart) = match (&common.sizes[..], &common.strides[0][..], &common.strides[1][..])
         {
@@ -171,12 +170,12 @@ impl Rows {
         // Of a single row it does not matter where the next would be.
         let in_row = self.count == 1 || last.apart[1] == self.apart[1];
         let behind = last.to.address + last.width * last.to.dtype.size() == self.to.address;
-        group.len() < CAT_MOST && alike && in_row && behind
+        group.len() < MAX_INPUTS && alike && in_row && behind
     }
 }
 
 /// Most tensors of a launch.
-const CAT_MOST: usize = 6;
+const MAX_INPUTS: usize = 6;
 
 /// Moves a group, of which each follows the one before, in one launch.
 fn copy_rows(queue: &mut dyn Queue, group: &[Rows]) -> Result<(), OpError> {
@@ -204,9 +203,9 @@ fn copy_rows(queue: &mut dyn Queue, group: &[Rows]) -> Result<(), OpError> {
         return group.iter().try_for_each(|rows| copy(queue, &rows.from, &rows.to));
     }
     let dst = write(queue, &together)?;
-    let [mut at, mut row, mut width, mut by] = [[0; CAT_MOST]; 4];
+    let [mut at, mut row, mut width, mut by] = [[0; MAX_INPUTS]; 4];
     let (mut shifts, mut groups) = (0, 0);
-    let mut sources = [dst.unused(); CAT_MOST];
+    let mut sources = [dst.unused(); MAX_INPUTS];
     for (place, rows) in group.iter().enumerate() {
         let units = |elements: u64| elements * size / unit;
         sources[place] = read(queue, &rows.from)?;
@@ -216,7 +215,7 @@ fn copy_rows(queue: &mut dyn Queue, group: &[Rows]) -> Result<(), OpError> {
         let (magic, shift) = Divisors::one(units(rows.width));
         by[place] = magic;
         shifts |= (shift - 31) << (5 * place);
-        groups += (rows.count * units(rows.width)).div_ceil(256 * u64::from(cat_kernel::EACH));
+        groups += (rows.count * units(rows.width)).div_ceil(THREADS * u64::from(cat_kernel::EACH));
     }
     let [src0, src1, src2, src3, src4, src5] = sources;
     Call {

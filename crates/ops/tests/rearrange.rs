@@ -59,6 +59,13 @@ fn flip_and_roll() {
     }
 }
 
+/// What lies at each place of `sizes` where the inputs, of these lengths, lie one after the other along `dim`.
+fn joined(lengths: &[u64], inputs: &[(View, Vec<f64>)], dim: usize, sizes: &[u64]) -> Vec<f64> {
+    let mut rest: Vec<_> = inputs.iter().map(|(_, data)| data.iter()).collect();
+    let source: Vec<usize> = lengths.iter().enumerate().flat_map(|(k, &n)| vec![k; n as usize]).collect();
+    places(sizes).iter().map(|place| *rest[source[place[dim] as usize]].next().unwrap()).collect()
+}
+
 #[test]
 fn inputs_lie_one_after_the_other() {
     let Some(mut stream) = stream() else { return };
@@ -79,10 +86,7 @@ fn inputs_lie_one_after_the_other() {
         let output = put(&mut stream, ElementType::F32, &sizes, &[sizes[1] * 9, 9, 1], &[]);
         let views: Vec<View> = inputs.iter().map(|(view, _)| *view).collect();
         cat(&mut stream, &views, dim, &output).unwrap();
-        let mut rest: Vec<_> = inputs.iter().map(|(_, data)| data.iter()).collect();
-        let source: Vec<usize> = lengths.iter().enumerate().flat_map(|(k, &n)| vec![k; n as usize]).collect();
-        let expected: Vec<f64> =
-            places(&sizes).iter().map(|place| *rest[source[place[dim] as usize]].next().unwrap()).collect();
+        let expected = joined(&lengths, &inputs, dim, &sizes);
         close(&get(&mut stream, &output), &expected, 0.0, &format!("dim {dim}, seed {seed}"));
         assert!(cat(&mut stream, &views[1..], dim, &output).is_err());
     }
@@ -115,10 +119,7 @@ fn many_inputs_of_one_type_lie_one_after_the_other() {
         let output = put(&mut stream, dtype, &sizes, &[sizes[1] * sizes[2] + gap, sizes[2], 1], &[]);
         let views: Vec<View> = inputs.iter().map(|(view, _)| *view).collect();
         cat(&mut stream, &views, dim, &output).unwrap();
-        let mut rest: Vec<_> = inputs.iter().map(|(_, data)| data.iter()).collect();
-        let source: Vec<usize> = lengths.iter().enumerate().flat_map(|(k, &n)| vec![k; n as usize]).collect();
-        let expected: Vec<f64> =
-            places(&sizes).iter().map(|place| *rest[source[place[dim] as usize]].next().unwrap()).collect();
+        let expected = joined(&lengths, &inputs, dim, &sizes);
         let what = format!("{dtype:?} {lengths:?} along {dim} of {sizes:?}, gap {gap}, seed {seed}");
         close(&get(&mut stream, &output), &expected, 0.0, &what);
     }

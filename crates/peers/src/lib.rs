@@ -353,10 +353,10 @@ impl Ring {
             }
             if now - looked >= LOOK {
                 looked = now;
-                match memory.header().failed.load(Ordering::Acquire) {
-                    DIFFERS if !is_done() => return Err(Error::Differs { rank }),
-                    reason if reason != 0 && !is_done() => return Err(Error::Failed { rank }),
-                    _ => {}
+                let reason = memory.header().failed.load(Ordering::Acquire);
+                if reason != 0 && !is_done() {
+                    let differs = reason == DIFFERS;
+                    return Err(if differs { Error::Differs { rank } } else { Error::Failed { rank } });
                 }
                 // What it published before it ended counts.
                 if !memory.process.is_alive() && !is_done() {

@@ -64,14 +64,16 @@ fn what_does_not_come_is_told() {
     let error = rings[0].take(1, &mut [0; 4], short).unwrap_err();
     assert!(matches!(error, Error::Timeout { rank: 1, .. }), "{error}");
     assert!(start.elapsed() < SOON);
+    rings[0].reach(3);
+    rings[1].all_reach(3, SOON).unwrap();
+    let error = rings[1].all_reach(4, short).unwrap_err();
+    assert!(matches!(error, Error::Timeout { rank: 0, .. }), "{error}");
     rings[1].publish(&[1, 2, 3], SOON).unwrap();
     let error = rings[0].take(1, &mut [0; 4], SOON).unwrap_err();
     assert!(matches!(error, Error::Length { found: 3, expected: 4, .. }), "{error}");
     // Nobody takes: after a whole ring there is no place.
     let full = (0..100).find_map(|_| rings[0].publish(&[0; 8], short).err()).unwrap();
     assert!(matches!(full, Error::Timeout { rank: 1, .. }), "{full}");
-    rings[0].reach(3);
-    rings[1].all_reach(3, SOON).unwrap();
     // The other is told of the piece that did not fit, also where it failed for another reason since.
     rings[0].fail();
     let error = rings[1].all_reach(4, SOON).unwrap_err();

@@ -93,13 +93,17 @@ impl DeviceCaps {
     /// device's memory. All of its memory counts, and not what is free now: a choice must not depend on what else runs.
     /// Where memory is short a smaller plan runs.
     pub fn workspace_cap(&self) -> u64 {
-        let most = 512 << 20;
-        if self.memory_bytes == 0 { most } else { (self.memory_bytes / 8).min(most) }
+        self.eighth().min(512 << 20)
     }
 
     /// Bytes of prepared filters that are kept at most: an eighth of the device's memory, up to 2 GiB.
     pub fn kept_cap(&self) -> u64 {
-        if self.memory_bytes == 0 { self.workspace_cap() } else { (self.memory_bytes / 8).min(2 << 30) }
+        self.eighth().min(2 << 30)
+    }
+
+    /// An eighth of the memory; of a device that does not say, 512 MiB.
+    fn eighth(&self) -> u64 {
+        if self.memory_bytes == 0 { 512 << 20 } else { self.memory_bytes / 8 }
     }
 
     /// Where ranges of the workspace begin, in bytes: at multiples of this.
