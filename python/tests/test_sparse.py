@@ -99,8 +99,8 @@ def test_the_rest_runs_on_the_cpu():
 OPTIMIZERS = {
     "sparse_adam": lambda p: torch.optim.SparseAdam(p, lr=0.1),
     "maximizing": lambda p: torch.optim.SparseAdam(p, lr=0.1, maximize=True),
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
-    "sgd_each": lambda p: torch.optim.SGD(p, lr=0.1, foreach=False),
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.01),
+    "sgd_each": lambda p: torch.optim.SGD(p, lr=0.01, foreach=False),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1),
 }
 
@@ -123,7 +123,8 @@ def test_embeddings_are_trained(name, bag):
             assert module.weight.grad.is_sparse and module.weight.grad.device.type == device
             optimizer.step()
         ends.append(module.weight.detach().cpu())
-    torch.testing.assert_close(ends[1], ends[0], rtol=1e-5, atol=1e-6)
+    # Terms as large as the largest weight may cancel.
+    torch.testing.assert_close(ends[1], ends[0], rtol=0, atol=5e-6 * ends[0].abs().max().item())
 
 
 def test_scaled_gradients():
