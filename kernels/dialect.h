@@ -5,8 +5,9 @@
 // both stand once in a source, outside of #if. `#define NAME 1u` becomes a constant there.
 //
 //   IN(b, T, name) OUT(b, T, name)  storage buffer b of T; IN4/OUT4 also allow LOAD4/STORE4
+//   OUT2(b, ELEM, ELEM2, name)      also allows STORE2
 //   LOAD(name, i) STORE(name, i, v) one element of storage type (DTYPE) as float
-//   LOAD4(name, i) STORE4(name, i, v) elements 4*i .. 4*i+3
+//   LOAD4(name, i) STORE4(name, i, v) elements 4*i .. 4*i+3;  STORE2(name, i, v, w) elements 2*i, 2*i+1
 //   SHARED4(name, n)                n vec4 of LDS;  LANE(name, i) is its float i, LANE_OF(name, v, c) part c of vec4 v
 //   OPAQUE(v)                       hides from clang where the variable v comes from: what depends on it stays put
 //   UNIFORM(v)                      v, promised equal over the wavefront: lets AMD keep it scalar
@@ -32,14 +33,17 @@
 #extension GL_KHR_shader_subgroup_ballot : require
 #if DTYPE == DTYPE_F32
 #define ELEM float
+#define ELEM2 vec2
 #define ELEM4 vec4
 #else
 #extension GL_EXT_shader_16bit_storage : require
 #if DTYPE == DTYPE_F16
 #define ELEM float16_t
+#define ELEM2 f16vec2
 #define ELEM4 f16vec4
 #else
 #define ELEM uint16_t
+#define ELEM2 u16vec2
 #define ELEM4 u16vec4
 #endif
 #endif
@@ -48,6 +52,7 @@
 #define OUT(b, T, name) layout(std430, set = 0, binding = b) buffer B##b##name { T name[]; };
 #define IN4(b, T, T4, name) IN(b, T, name) layout(std430, set = 0, binding = b) readonly buffer V##b##name { T4 name##_v4[]; };
 #define OUT4(b, T, T4, name) OUT(b, T, name) layout(std430, set = 0, binding = b) buffer V##b##name { T4 name##_v4[]; };
+#define OUT2(b, T, T2, name) OUT(b, T, name) layout(std430, set = 0, binding = b) buffer W##b##name { T2 name##_v2[]; };
 #define HEAD layout(local_size_x = THREADS) in; layout(push_constant) uniform Push { PARAMS } p;
 #define KERNEL2(a, b) HEAD a b void main()
 #define KERNEL3(a, b, c) HEAD a b c void main()
@@ -63,6 +68,7 @@
 #define BASE uint
 #define BASE_OF(name, u) (u)
 #define AT_BASE(name, base, i) name[(base) + (i)]
+#define VEC2_AT(name, i) name##_v2[i]
 #define VEC4_AT(name, i) name##_v4[i]
 #define UNROLL [[unroll]]
 #define NOUNROLL [[dont_unroll]]
@@ -82,11 +88,13 @@
 #define TO_FLOAT(e) AS_FLOAT(uint(e) << 16)
 #define FROM_FLOAT(v) uint16_t(bf16_bits(v))
 #define TO_FLOAT4(e) vec4(TO_FLOAT(e.x), TO_FLOAT(e.y), TO_FLOAT(e.z), TO_FLOAT(e.w))
+#define FROM_FLOAT2(v, w) u16vec2(uvec2(bf16_bits(v), bf16_bits(w)))
 #define FROM_FLOAT4(v) u16vec4(uvec4(bf16_bits(v.x), bf16_bits(v.y), bf16_bits(v.z), bf16_bits(v.w)))
 #else
 #define TO_FLOAT(e) float(e)
 #define FROM_FLOAT(v) ELEM(v)
 #define TO_FLOAT4(e) vec4(e)
+#define FROM_FLOAT2(v, w) ELEM2(vec2(v, w))
 #define FROM_FLOAT4(v) ELEM4(v)
 #endif
 #define FN
@@ -97,18 +105,22 @@ typedef unsigned int uint;
 typedef float vec4 __attribute__((ext_vector_type(4)));
 #if DTYPE == DTYPE_F32
 typedef float ELEM;
+typedef float ELEM2 __attribute__((ext_vector_type(2)));
 typedef vec4 ELEM4;
 #elif DTYPE == DTYPE_F16
 typedef _Float16 ELEM;
+typedef _Float16 ELEM2 __attribute__((ext_vector_type(2)));
 typedef _Float16 ELEM4 __attribute__((ext_vector_type(4)));
 #else
 typedef unsigned short ELEM;
+typedef unsigned short ELEM2 __attribute__((ext_vector_type(2)));
 typedef unsigned short ELEM4 __attribute__((ext_vector_type(4)));
 #endif
 struct Params { PARAMS };
 #define IN(b, T, name) const T* name
 #define OUT(b, T, name) T* name
 #define IN4(b, T, T4, name) const T* name
+#define OUT2(b, T, T2, name) T* name
 #define OUT4(b, T, T4, name) T* name
 #define HEAD extern "C" __attribute__((global, amdgpu_flat_work_group_size(THREADS, THREADS))) void KERNEL_NAME
 #define KERNEL2(a, b) HEAD(a, b, Params p)
@@ -125,6 +137,7 @@ struct Params { PARAMS };
 #define BASE GlobalBase
 #define BASE_OF(name, u) base_of(name, u)
 #define AT_BASE(name, base, i) (*(GlobalBase)((__attribute__((address_space(1))) const char*)(base) + (i) * (uint)sizeof(ELEM)))
+#define VEC2_AT(name, i) element_at((ELEM2*)name, i)
 #define VEC4_AT(name, i) vec4_ref(name, i)
 #define UNROLL _Pragma("unroll")
 #define NOUNROLL _Pragma("nounroll")
@@ -168,11 +181,13 @@ FN uint min(uint a, uint b) { return a < b ? a : b; }
 #define TO_FLOAT(e) AS_FLOAT((uint)(e) << 16)
 #define FROM_FLOAT(v) ((ELEM)bf16_bits(v))
 #define TO_FLOAT4(e) vec4{TO_FLOAT((e).x), TO_FLOAT((e).y), TO_FLOAT((e).z), TO_FLOAT((e).w)}
+#define FROM_FLOAT2(v, w) ELEM2{FROM_FLOAT(v), FROM_FLOAT(w)}
 #define FROM_FLOAT4(v) ELEM4{FROM_FLOAT((v).x), FROM_FLOAT((v).y), FROM_FLOAT((v).z), FROM_FLOAT((v).w)}
 #else
 #define TO_FLOAT(e) ((float)(e))
 #define FROM_FLOAT(v) ((ELEM)(v))
 #define TO_FLOAT4(e) vec4{(float)(e).x, (float)(e).y, (float)(e).z, (float)(e).w}
+#define FROM_FLOAT2(v, w) ELEM2{(ELEM)(v), (ELEM)(w)}
 #define FROM_FLOAT4(v) ELEM4{(ELEM)(v).x, (ELEM)(v).y, (ELEM)(v).z, (ELEM)(v).w}
 #endif
 
@@ -193,6 +208,7 @@ FN uint bf16_bits(float v) {
 #define LOAD_BASE(name, base, i) TO_FLOAT(AT_BASE(name, base, i))
 #define STORE(name, i, v) AT(name, i) = FROM_FLOAT(v)
 #define LOAD4(name, i) TO_FLOAT4(VEC4_AT(name, i))
+#define STORE2(name, i, v, w) VEC2_AT(name, i) = FROM_FLOAT2(v, w)
 #define STORE4(name, i, v) VEC4_AT(name, i) = FROM_FLOAT4(v)
 // Of a buffer of float, whatever DTYPE is.
 #define LOADF4(name, i) VEC4_AT(name, i)

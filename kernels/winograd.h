@@ -51,3 +51,20 @@
     const float first = FMA(s0, 1.0f / 0.5625f, sb - sa), last = FMA(2.25f, sb, FMA(-0.25f, sa, s5)); \
     g1 = FMA(-0.5f, da, db); g0 = first; g2 = last;                                               \
   }
+
+// F(2, 3): two outputs by four products instead of six, on the points 0, +-1 and infinity (the same paper, section 4.1).
+
+// Four pixels to four points: o = BT d.
+#define WINO2_DATA(o0, o1, o2, o3, d0, d1, d2, d3) \
+  { o0 = d0 - d2; o1 = d1 + d2; o2 = d2 - d1; o3 = d1 - d3; }
+
+// Four points to two outputs: y = AT m.
+#define WINO2_OUTPUT(y0, y1, m0, m1, m2, m3) \
+  { y0 = m0 + m1 + m2; y1 = m1 - m2 - m3; }
+
+// Three taps to four points: o = G g.
+#define WINO2_FILTER(o0, o1, o2, o3, g0, g1, g2)           \
+  {                                                        \
+    const float even = 0.5f * (g0 + g2), odd = 0.5f * g1;  \
+    o0 = g0; o1 = even + odd; o2 = even - odd; o3 = g2;    \
+  }

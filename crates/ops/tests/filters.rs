@@ -118,7 +118,7 @@ fn whole(random: &mut StdRng, count: u64) -> Vec<f64> {
     (0..count).map(|_| f64::from(random.random_range(-4..=4))).collect()
 }
 
-/// Convolutions whose plans prepare filters, of each kind, and their solvers.
+/// Convolutions whose plans prepare filters, of each kind, and their solvers; a configuration behind some.
 fn specs() -> Vec<(&'static str, ConvSpec)> {
     let plain = ConvSpec { n: 2, c: 16, h: 9, w: 12, k: 24, ..ConvSpec::default() };
     let three = ConvSpec { r: 3, s: 3, pad: [1, 1], ..plain.clone() };
@@ -131,11 +131,16 @@ fn specs() -> Vec<(&'static str, ConvSpec)> {
         ("igemm_packed", back(&ConvSpec { stride: [2, 2], ..three.clone() })),
         ("winograd", three.clone()),
         ("winograd", back(&three)),
+        ("winograd f2/k32", three.clone()),
+        ("winograd f2/k32", back(&three)),
     ]
 }
 
 fn planner(solver: &str) -> Planner {
-    Planner::new(Policy { only: Some(solver.into()), ..Policy::default() })
+    let (solver, config) =
+        solver.split_once(' ').map_or((solver, None), |(solver, config)| (solver, Some(config)));
+    let config = config.map(String::from);
+    Planner::new(Policy { only: Some(solver.into()), config, ..Policy::default() })
 }
 
 #[test]

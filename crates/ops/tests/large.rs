@@ -106,9 +106,12 @@ fn a_batch_in_parts_has_the_bits_of_the_whole() {
     let (mut random, seed) = random();
     let spec = ConvSpec { n: 40, c: 16, h: 20, w: 20, k: 16, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
     for direction in [Direction::Forward, Direction::BackwardData] {
-        for (solver, config) in
-            [("igemm", "g64x64/1"), ("winograd", "f4/w64x64/1"), ("igemm_packed", "p64x64/1")]
-        {
+        for (solver, config) in [
+            ("igemm", "g64x64/1"),
+            ("winograd", "f4/w64x64/1"),
+            ("winograd", "f2/k32"),
+            ("igemm_packed", "p64x64/1"),
+        ] {
             let problem = ConvProblem::new(ConvSpec { direction, ..spec.clone() }).unwrap();
             let policy =
                 Policy { only: Some(solver.into()), config: Some(config.into()), ..Policy::default() };

@@ -335,6 +335,7 @@ fn every_text_has_every_dtype_and_unique_names() {
         "few",
         "winograd_data",
         "winograd_filter",
+        "winograd_fused",
         "winograd_output",
         "winograd_weights",
     ] {

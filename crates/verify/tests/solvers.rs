@@ -129,6 +129,7 @@ fn check(dtype: DType) {
                 "f4/w64x64/2",
                 "f4/w64x64k8/3",
                 "f4/w128x128/1",
+                "f2/k32",
             ];
             for config in configs {
                 let policy = Policy { config: Some(config.into()), fp16_accumulation, ..Policy::default() };
@@ -298,7 +299,10 @@ fn winograd_in_passes_is_right() {
     let spec = ConvSpec { n: 5, c: 16, h: 9, w: 14, k: 24, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
     for problem in problems(&spec) {
         let within = |workspace_cap| {
-            let policy = Policy { only: Some("winograd".into()), workspace_cap, ..Policy::default() };
+            // Tiles of 4x4 results; those of 2x2 need no passes.
+            let is_images = problem.spec().direction != Direction::BackwardWeights;
+            let config = is_images.then(|| "f4/w64x64k8/1".to_string());
+            let policy = Policy { only: Some("winograd".into()), config, workspace_cap, ..Policy::default() };
             wave32_solve::plan(&problem, &caps, &policy).expect("takes it")
         };
         let whole = within(None);
@@ -431,7 +435,7 @@ fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&
     let flops = |plan: &Plan| plan.launches.iter().map(|launch| launch.flops).sum::<u64>();
     let splits = |tag: &str| [1, 2, 3].map(|splits| format!("{tag}/{splits}"));
     // With the last ones, many partial results are added, and filters are prepared for sums in f32 and in f16.
-    let others = ["g64x64/16", "p64x64/1", "hp64x64/1"].map(String::from);
+    let others = ["g64x64/16", "p64x64/1", "hp64x64/1", "f2/k32"].map(String::from);
     let configs = |tag: &str| [vec![tag.to_string()], splits(tag).to_vec(), others.to_vec()].concat();
     for variant in kernels {
         for spec in shapes_for(variant) {

@@ -152,9 +152,22 @@ impl Sample {
         let used = |&(at, bytes): &(u64, u64)| {
             lines(at, bytes).into_iter().any(|(first, end)| touched.range(first..end).next().is_some())
         };
-        let buffers: Vec<_> = buffers.iter().copied().filter(used).collect();
+        let bound: BTreeSet<(u64, u64)> =
+            self.recorded.groups.iter().flat_map(|group| group.bound.iter().copied()).collect();
+        let buffers: Vec<_> = buffers.iter().flat_map(|&buffer| parts(buffer, &bound)).filter(used).collect();
         time(&self.recorded, dispatch, &buffers, card, effort)
     }
+}
+
+/// A buffer cut where what a launch bound begins and ends: the tensors in an allocation, and what lies between them.
+fn parts((at, bytes): (u64, u64), bound: &BTreeSet<(u64, u64)>) -> Vec<(u64, u64)> {
+    // Buffer descriptors hold 48 bits of an address.
+    let at = at & ((1 << 48) - 1);
+    let end = at + bytes;
+    let within =
+        bound.iter().flat_map(|&(first, bytes)| [first, first + bytes]).filter(|cut| (at..end).contains(cut));
+    let cuts: BTreeSet<u64> = within.chain([at, end]).collect();
+    cuts.iter().zip(cuts.iter().skip(1)).map(|(&first, &next)| (first, next - first)).collect()
 }
 
 /// Workgroups in x, y, z.
@@ -352,5 +365,25 @@ fn waits(ran: &Ran) -> Waits {
         local: share(Cause::Local),
         barrier: share(Cause::Barrier),
         unit: share(Cause::Unit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_are_cut_where_their_tensors_begin_and_end() {
+        // As the driver names an allocation, and as descriptors name what lies in it: without the upper 16 bits.
+        let allocation = (0xffff_8001_0000_0000, 0x1000);
+        let bound = [(0x8001_0000_0100, 0x200), (0x8001_0000_0300, 0x100), (0x9000_0000_0000, 0x100)];
+        let expected = [
+            (0x8001_0000_0000, 0x100),
+            (0x8001_0000_0100, 0x200),
+            (0x8001_0000_0300, 0x100),
+            (0x8001_0000_0400, 0xc00),
+        ];
+        assert_eq!(parts(allocation, &bound.into()), expected);
+        assert_eq!(parts((0x2000, 0x100), &BTreeSet::new()), [(0x2000, 0x100)]);
     }
 }

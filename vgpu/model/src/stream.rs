@@ -6,7 +6,7 @@ use crate::issue::Issue;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use wave32_exec::{Class, Dispatch, GroupTrace, SHARED_BASE, Trace, Wave};
-use wave32_isa::Inst;
+use wave32_isa::{Access, Inst};
 
 /// An event's bit: only one half of a wave64 had lanes on.
 pub(crate) const ONE_HALF: u32 = 1 << 31;
@@ -46,6 +46,8 @@ pub(crate) struct GroupStream {
     /// Instructions of all waves behind those that were recorded, and the lines that these touched first.
     pub(crate) behind: u64,
     pub(crate) lines_behind: Vec<u32>,
+    /// Address and bytes of what buffer instructions were told that they may access.
+    pub(crate) bound: BTreeSet<(u64, u64)>,
 }
 
 impl GroupStream {
@@ -164,7 +166,8 @@ impl GroupTrace for Group {
         while self.stream.waves.len() <= number as usize {
             self.stream.waves.push(WaveStream::default());
         }
-        let GroupStream { waves, behind, lines_behind, .. } = &mut self.stream;
+        let GroupStream { waves, behind, lines_behind, bound, .. } = &mut self.stream;
+        bound.extend(bound_buffer(wave, inst, touched));
         let stream = &mut waves[number as usize];
         let local = |address: u64| address & !0xffff_ffff == SHARED_BASE;
         let lds = || Class::of(inst) == Class::Lds || touched.first().is_some_and(|t| local(t.1));
@@ -205,6 +208,17 @@ impl Drop for Group {
             }
         }
     }
+}
+
+/// The buffer that an instruction's four scalar registers describe (RDNA ISA 8.1.8), where what it touched lies in it.
+fn bound_buffer(wave: &Wave, inst: &Inst, touched: &[(u32, u64, u32)]) -> Option<(u64, u64)> {
+    let &(_, address, _) = touched.first()?;
+    let words =
+        inst.args().iter().find(|arg| arg.dwords == 4 && arg.access == Access::R)?.operand.as_sgpr()?;
+    let word = |i| u64::from(wave.sgpr[(words + i) & 127]);
+    let (base, bytes) = (word(0) | (word(1) & 0xffff) << 32, word(2));
+    let is_raw = word(1) >> 16 & 0x3fff == 0;
+    (is_raw && (base..base + bytes).contains(&address)).then_some((base, bytes))
 }
 
 /// The lines of an instruction, in the order of its lanes, with [`STORED`].

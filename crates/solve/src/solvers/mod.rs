@@ -15,6 +15,7 @@ mod taps;
 mod tensors;
 mod window;
 mod winograd;
+mod winograd_fused;
 mod wrw;
 
 pub use build::offered;

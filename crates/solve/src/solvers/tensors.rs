@@ -15,8 +15,13 @@ fn strides(layout: Layout, channels: i64, height: i64, width: i64) -> Strides {
 
 /// Rows are dense and begin at multiples of four elements, and so do these lengths and places: four neighbours are a vector.
 pub fn has_rows_of_vectors<const N: usize>(strides: &Strides, others: [u32; N]) -> bool {
+    has_rows_of(4, strides, others)
+}
+
+/// The same of so many elements.
+pub fn has_rows_of<const N: usize>(count: u32, strides: &Strides, others: [u32; N]) -> bool {
     let starts = [strides.n.0, strides.c.0, strides.h.0];
-    strides.w.0 == 1 && starts.iter().chain(&others).all(|v| v.is_multiple_of(4))
+    strides.w.0 == 1 && starts.iter().chain(&others).all(|v| v.is_multiple_of(count))
 }
 
 /// A plain problem's sizes as kernels want them: 32-bit indices and 16-bit geometry.

@@ -1,4 +1,5 @@
-//! Winograd F(4x4, 3x3) through memory: 3x3 filters with unit stride, a quarter of the multiplications.
+//! Winograd F(4x4, 3x3) through memory: 3x3 filters with unit stride, a quarter of the multiplications. And F(2x2, 3x3) in one
+//! launch ([`super::winograd_fused`]).
 //!
 //! Pixels and filters are transformed to 36 planes, a product of matrices each (`kernels/igemm.kern`), and the products
 //! transformed back (`kernels/winograd.h` has the source). A few images at a time, so that the planes stay within the
@@ -10,6 +11,7 @@ use super::build::{
 use super::gather::{self, FLAG_VEC, Gather};
 use super::nt;
 use super::tensors::{ConvShape, has_rows_of_vectors};
+use super::winograd_fused;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
@@ -56,6 +58,7 @@ impl Solver for Winograd {
                 }
             }
         }
+        winograd_fused::offer(self.name(), &mut best, &work, caps, policy);
         best.plan()
     }
 }
@@ -103,18 +106,18 @@ impl Product {
 
 /// An image tensor as tiles.
 #[derive(Clone, Copy)]
-struct Tiled {
-    role: Role,
-    channels: u32,
-    strides: Strides,
-    size: [u32; 2],
+pub(super) struct Tiled {
+    pub role: Role,
+    pub channels: u32,
+    pub strides: Strides,
+    pub size: [u32; 2],
     /// Position of the first tile's first pixel.
-    org: [i32; 2],
+    pub org: [i32; 2],
 }
 
-struct Work<'a> {
-    problem: &'a ConvProblem,
-    shape: ConvShape,
+pub(super) struct Work<'a> {
+    pub problem: &'a ConvProblem,
+    pub shape: ConvShape,
     /// Tiles down and across an image of results.
     tiles: [u32; 2],
 }
@@ -194,7 +197,7 @@ impl<'a> Work<'a> {
     }
 
     /// Source, result, and the filters as rows and depth.
-    fn forward(&self) -> (Tiled, Tiled, winograd_filter::Params) {
+    pub fn forward(&self) -> (Tiled, Tiled, winograd_filter::Params) {
         let s = &self.shape;
         let filter = winograd_filter::Params {
             rows: s.kg,
@@ -211,7 +214,7 @@ impl<'a> Work<'a> {
     }
 
     /// The same of backward-data: dx is the convolution of dy with the filters turned by half a circle.
-    fn backward_data(&self) -> (Tiled, Tiled, winograd_filter::Params) {
+    pub fn backward_data(&self) -> (Tiled, Tiled, winograd_filter::Params) {
         let s = &self.shape;
         let source = Tiled { org: s.pad.map(|p| p - 2), ..self.y() };
         let filter = winograd_filter::Params {
@@ -261,17 +264,7 @@ impl<'a> Work<'a> {
         let left = builder.reserve(most.left_bytes());
         let plane = depth * most.padded_rows;
         let filter = winograd_filter::Params { m4: most.padded_rows, plane, ..filter };
-        let variant = single_variant("winograd_filter", builder.dtype());
-        builder.launch::<winograd_filter::Kernel>(NewLaunch {
-            variant,
-            grid: [filter.m4.div_ceil(32), depth.div_ceil(variant.threads / 32), 1],
-            params: filter,
-            buffers: winograd_filter::Buffers { wgt: read(Role::W), packed: write(left) },
-            flops: 0,
-            bytes: most.left_bytes(),
-            model: Model::Stream { bytes: most.left_bytes() },
-        });
-        builder.filters_are_prepared();
+        transform_filters(builder, "t256", filter, left);
         let right = builder.reserve(most.right_bytes());
         let results = builder.reserve(most.result_bytes());
         for (first, images) in self.passes(images) {
@@ -424,6 +417,27 @@ impl<'a> Work<'a> {
         });
         Ok(())
     }
+}
+
+/// Filters to planes, by a variant of the kernel.
+pub(super) fn transform_filters(
+    builder: &mut Builder<'_>,
+    tag: &str,
+    filter: winograd_filter::Params,
+    planes: Region,
+) {
+    let variant = variants::of("winograd_filter", builder.dtype()).find(|v| v.tag == tag);
+    let variant = variant.unwrap_or_else(|| unreachable!("the variants table has it (tested)"));
+    builder.launch::<winograd_filter::Kernel>(NewLaunch {
+        variant,
+        grid: [filter.m4.div_ceil(32), filter.kc.div_ceil(variant.threads / 32), 1],
+        params: filter,
+        buffers: winograd_filter::Buffers { wgt: read(Role::W), packed: write(planes) },
+        flops: 0,
+        bytes: planes.size,
+        model: Model::Stream { bytes: planes.size },
+    });
+    builder.filters_are_prepared();
 }
 
 /// Transformed tiles, `[point][channel][tile]`: of pixels, or of gradients of outputs for those of filters.
