@@ -148,7 +148,7 @@ class Constants:
 
 def fold(module: fx.GraphModule) -> Constants | None:
     """Folds in place. The graph is one of AOTAutograd's without gradients."""
-    kept = [] if _native.is_capturing() else _kept(module)
+    kept = _kept(module)
     if not kept:
         return None
     try:

@@ -119,9 +119,10 @@ class Replayed:
         self._forget()
 
     def _forget(self) -> None:
-        self._graph: Graph | None = None
+        # Results first: memory goes back with the graph where no tensor lies in it.
         self._static: list[Any] = []
         self._results: list[Any] = []
+        self._graph: Graph | None = None
         self._copies: list[Callable[[torch.Tensor], torch.Tensor] | None] = []
         self._switches: tuple[Any, ...] = ()
         self.bytes = 0
@@ -153,8 +154,11 @@ class Replayed:
             self._forget()
             return self._run(args)
         places = [None if not self._is_asked and at in self._moving else _place(arg) for at, arg in enumerate(args)]
-        if self._before is not None:
+        if self._before is not None and self._is_asked:
             self._moving |= {at for at, (was, now) in enumerate(zip(self._before, places, strict=True)) if was != now}
+        elif self._warmups > 0 and self._before not in (None, places):
+            # Modules in turn, of one class: a graph would be captured for each.
+            return self._give_up("its weights move about", args)
         self._before = places
         if self._warmups > 0:
             return self._warm_up(args)
