@@ -317,6 +317,20 @@ def test_replayed_inference_sees_new_weights(replays):
     assert replays[0] >= 6
 
 
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_an_operand_that_moves_late_overwrites_nothing(mode, replays, quick):
+    """Not the tensor either that was there at the capture."""
+    compiled = plain(lambda x: x.exp() + 1, mode=mode)
+    x, other = (torch.randn(5, device="wave") for _ in range(2))
+    before = x.clone()
+    with torch.no_grad():
+        for _ in range(7):
+            compiled(x)
+        count = replays[0]
+        assert count and torch.equal(compiled(other), other.exp() + 1) and replays[0] == count + 1
+        assert torch.equal(x, before) and torch.equal(compiled(x), x.exp() + 1)
+
+
 def test_a_backward_pass_whose_forward_was_replayed_again_is_refused(replays):
     model = Small().to("wave")
     compiled = replaying(model)

@@ -123,6 +123,8 @@ class Replayed:
         self._static: list[Any] = []
         self._results: list[Any] = []
         self._graph: Graph | None = None
+        # Operands with a copy of their own; the others are used where they lie.
+        self._copied: frozenset[int] = frozenset()
         self._copies: list[Callable[[torch.Tensor], torch.Tensor] | None] = []
         self._switches: tuple[Any, ...] = ()
         self.bytes = 0
@@ -213,7 +215,7 @@ class Replayed:
 
     def _has_moved(self, places: list[Any]) -> bool:
         pairs = enumerate(zip(self._static, places, strict=True))
-        return any(at not in self._moving and _place(static) != place for at, (static, place) in pairs)
+        return any(at not in self._copied and _place(static) != place for at, (static, place) in pairs)
 
     def _end(self) -> None:
         self._is_over = True
@@ -246,6 +248,7 @@ class Replayed:
             None if not isinstance(y, torch.Tensor) else torch.clone if _is_dense(y) else _with_gaps for y in results
         ]
         self._graph, self._results, self._static, self._switches = made, results, static, switches
+        self._copied = frozenset(self._moving)
 
     def _fits(self) -> bool:
         """Whether it may keep its memory, beside others that nobody asked for."""
@@ -256,7 +259,7 @@ class Replayed:
     def _replay(self, args: list[Any]) -> list[Any]:
         assert self._graph is not None
         with torch.no_grad():
-            for at in self._moving:
+            for at in self._copied:
                 self._static[at].copy_(args[at])
             self._graph.replay()
             split = len(self._results) if self._kept is None else self._kept
