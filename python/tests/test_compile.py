@@ -1,12 +1,14 @@
 """`torch.compile` on the device: the same numbers as without it."""
 
 import copy
+import gc
+import threading
 import warnings
 
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
-from wave32 import _compile, _graph_fusion
+from wave32 import _compile, _constants, _graph_fusion, _replay
 
 nn = torch.nn
 
@@ -315,6 +317,20 @@ def test_replayed_inference_sees_new_weights(replays):
     assert replays[0] >= 6
 
 
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_an_operand_that_moves_late_overwrites_nothing(mode, replays, quick):
+    """Not the tensor either that was there at the capture."""
+    compiled = plain(lambda x: x.exp() + 1, mode=mode)
+    x, other = (torch.randn(5, device="wave") for _ in range(2))
+    before = x.clone()
+    with torch.no_grad():
+        for _ in range(7):
+            compiled(x)
+        count = replays[0]
+        assert count and torch.equal(compiled(other), other.exp() + 1) and replays[0] == count + 1
+        assert torch.equal(x, before) and torch.equal(compiled(x), x.exp() + 1)
+
+
 def test_a_backward_pass_whose_forward_was_replayed_again_is_refused(replays):
     model = Small().to("wave")
     compiled = replaying(model)
@@ -493,3 +509,386 @@ def test_linear_layers_stay_one_call(train, monkeypatch, fresh_seed):
     taken_apart = (torch.ops.aten.addmm.default, torch.addmm, torch.mm)
     assert not [target for target in calls if target in taken_apart], calls
     assert torch.convolution in calls and torch.cat in calls and torch.ops.aten.cat.default not in calls
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """Graphs that were compiled, as they are called."""
+    made, quicken = [], _graph_fusion.quicken
+    monkeypatch.setattr(_graph_fusion, "quicken", lambda module: (made.append(module), quicken(module)))
+    return made
+
+
+def targets(module):
+    return [str(node.target) for node in module.graph.nodes if node.op == "call_function"]
+
+
+def plain(call, **how):
+    """Compiled by default."""
+    return torch.compile(call, backend=_compile.backend, **{"dynamic": False, **how})
+
+
+def masked(x):
+    """A mask as Swin's: written by pieces, in place, of a tensor that is like the operand."""
+    mask = x.new_zeros(6, 6)
+    for count, rows in enumerate((slice(0, -2), slice(-2, -1), slice(-1, None))):
+        mask[rows, rows] = count
+    between = mask[:, None] - mask[..., None]
+    return mask, between.masked_fill(between != 0, -100.0).masked_fill(between == 0, 0.5)
+
+
+def test_constants_are_computed_once(graphs):
+    def body(x):
+        return (x * masked(x)[1] + torch.arange(6, device=x.device)).relu()
+
+    compiled = plain(body)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(6, 6, 6, device="wave")
+            assert torch.equal(compiled(x), body(x))
+    assert len(targets(graphs[0])) == 3, targets(graphs[0])
+    # With gradients nothing is folded, and the mask is right.
+    x.requires_grad_()
+    assert torch.equal(compiled(x), body(x))
+
+
+def test_constants_that_are_returned_are_the_callers_own(graphs):
+    def body(x):
+        mask, between = masked(x)
+        table = torch.arange(12, dtype=torch.float32, device=x.device).view(3, 4) + 1
+        return mask, between[0], table.t(), table, x + table.sum(), torch.full((2,), 3.0, device=x.device)
+
+    compiled = plain(body)
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(4, device="wave")
+            found, wanted = compiled(x), body(x)
+            for got, want in zip(found, wanted, strict=True):
+                assert torch.equal(got, want) and got.stride() == want.stride()
+            for got in found:
+                got.fill_(-7.0)
+
+
+@pytest.mark.parametrize("device", ["wave", "cpu"])
+def test_constants_that_are_written_to_later(device):
+    def body(x):
+        count = torch.ones(4, 3, device=device) + 1
+        twice = count * 2
+        count[1:] += x.to(device)
+        part = twice[2]
+        part.mul_(x.to(device)[0])
+        return (count.to("wave") + x[0] * 3, twice.to("wave") + 1, twice)
+
+    compiled = plain(body)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(3, 3, device="wave")
+            for got, want in zip(compiled(x), body(x), strict=True):
+                assert torch.equal(got, want) and got.device == want.device
+                got.zero_()
+
+
+def test_constants_of_the_cpu_are_folded(graphs):
+    def body(x):
+        rows = torch.arange(6).view(2, 3).flip(0).float() * 2 + torch.tensor([1.0, 2.0, 3.0])
+        return x + rows.to("wave")
+
+    compiled = plain(body)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(2, 3, device="wave")
+            assert torch.equal(compiled(x), body(x))
+    assert len(targets(graphs[0])) == 1, targets(graphs[0])
+
+
+def test_constants_that_are_too_large_are_computed_each_time(graphs, monkeypatch):
+    monkeypatch.setattr(_constants, "_MOST", 4000)
+
+    def body(x):
+        small = torch.arange(900, device="wave").float().sin(), torch.arange(2000, device="wave").cos().sum()
+        return x + small[0] + small[1] + torch.zeros(1024, 900, device="wave")
+
+    compiled = plain(body)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(900, device="wave")
+            assert torch.equal(compiled(x), body(x))
+    calls = targets(graphs[0])
+    # The last is made anew.
+    assert not [call for call in calls if "sin" in call or "cos" in call] and [call for call in calls if "zeros" in call], calls
+
+
+def test_what_depends_on_sizes_or_chance_is_no_constant():
+    def body(x):
+        return x + torch.arange(x.shape[0], device="wave")[:, None] + torch.arange(3, device="wave")
+
+    compiled, by_chance = plain(body, dynamic=True), plain(lambda x: x + torch.rand(8, device="wave"))
+    with torch.no_grad():
+        for rows in (4, 7, 5):
+            x = torch.randn(rows, 3, device="wave")
+            assert torch.equal(compiled(x), body(x))
+        x = torch.zeros(8, device="wave")
+        assert not torch.equal(by_chance(x), by_chance(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_heads_are_eagers(batch_first, dtype, fresh_seed):
+    torch.manual_seed(fresh_seed)
+    model = nn.MultiheadAttention(16, 2, batch_first=batch_first).eval().to("wave", dtype)
+
+    def body(x, mask):
+        return model(x, x, x, need_weights=False)[0], model(x, x, x, attn_mask=mask)[0], model(x, x, x.flip(0), need_weights=False)[0]
+
+    compiled, x, mask = plain(body), torch.randn(5, 5, 16).to("wave", dtype), torch.zeros(5, 5).to("wave", dtype)
+    with torch.no_grad():
+        for _ in range(2):
+            for got, want in zip(compiled(x, mask), body(x, mask), strict=True):
+                same(got, want, dtype)
+        whole = plain(lambda x: model(x, x, x, need_weights=False)[0])
+        assert torch.equal(whole(x), model(x, x, x, need_weights=False)[0])
+        count = []
+        for call in (whole, lambda x: model(x, x, x, need_weights=False)[0]):
+            with torch.wave.profile() as times:
+                call(x)
+            count.append(len(times.launches))
+    assert count[0] <= count[1], count
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A replay counts as quicker than calls without, as it may not be on a machine that is busy."""
+    monkeypatch.setattr(_replay, "_SHARE", float("inf"))
+
+
+def settled(compiled, *shape, calls=8):
+    """Called so often that it replays, if it ever does."""
+    for _ in range(calls):
+        compiled(torch.randn(*shape, device="wave"))
+
+
+def test_inference_is_replayed_by_default(quick, replays):
+    model = Small().to("wave").eval()
+    compiled, twin, kept = plain(model), plain(copy.deepcopy(model)), []
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for step in range(16):
+            if step % 4 == 3:
+                model.conv.weight.normal_()
+            if step == 8:
+                model.head.weight = nn.Parameter(torch.randn_like(model.head.weight))
+            if step == 12:
+                model.head.bias.data = torch.randn(5, device="wave")
+            x = torch.randn(2, 3, 5, 5, device="wave")
+            kept.append((compiled(x), model(x)))
+        assert replays[0] >= 8
+        # Results are not overwritten by calls behind them.
+        assert all(torch.equal(*pair) for pair in kept)
+        del twin
+        with torch.inference_mode():
+            assert torch.equal(compiled(x), model(x))
+        with torch.wave.profile() as times:
+            compiled(x)
+    assert times.launches, "operator by operator, while somebody looks"
+
+
+def test_replays_that_are_not_quicker_are_dropped(monkeypatch, replays):
+    monkeypatch.setattr(_replay, "_SHARE", 0.0)
+    model = Small().to("wave").eval()
+    compiled = plain(model)
+    with torch.no_grad():
+        settled(compiled, 2, 3, 5, 5, calls=3)
+        gc.collect()
+        before = torch.wave.memory_allocated()
+        settled(compiled, 2, 3, 5, 5, calls=9)
+        assert replays[0] == _replay._TIMED and torch.wave.memory_allocated() <= before + 8192
+    assert not _replay._default
+
+
+def test_replays_by_default_keep_little_memory(quick, replays, monkeypatch):
+    model, other = Small().to("wave").eval(), nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten()).to("wave")
+    compiled = plain(model)
+    with torch.no_grad():
+        settled(compiled, 2, 3, 5, 5)
+        assert replays[0] > 0 and sum(one.bytes for one in _replay._default) > 0
+        # Room for one.
+        monkeypatch.setattr(_replay, "_MOST", sum(one.bytes for one in _replay._default))
+        second = plain(other)
+        settled(second, 2, 3, 5, 5, calls=2)
+        gc.collect()
+        count, before = replays[0], torch.wave.memory_allocated()
+        settled(second, 2, 3, 5, 5)
+        assert replays[0] == count and torch.wave.memory_allocated() <= before + 8192 and len(_replay._default) == 1
+        x = torch.randn(2, 3, 5, 5, device="wave")
+        assert torch.equal(second(x), other(x)) and torch.equal(compiled(x), model(x)) and replays[0] == count + 1
+        # Where the first is gone, there is room again.
+        del compiled, model, second
+        torch._dynamo.reset()
+        gc.collect()
+        assert not _replay._default and torch.wave.memory_allocated() < before
+        settled(plain(other), 2, 3, 5, 5)
+        assert replays[0] > count + 1
+
+
+def test_modules_of_one_class_in_turn(quick, replays):
+    """Dynamo compiles one function for all of them."""
+    models = [Small().to("wave").eval() for _ in range(3)]
+    compiled = [plain(model) for model in models]
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(2, 3, 5, 5, device="wave")
+            assert all(torch.equal(call(x), model(x)) for call, model in zip(compiled, models, strict=True))
+    assert not replays[0]
+
+
+def test_a_replay_knows_the_switches(quick, replays):
+    conv = nn.Conv2d(64, 64, 3, padding=1).to("wave")
+    compiled = plain(conv)
+    x = torch.randn(1, 64, 24, 24, device="wave")
+    before = torch.wave.winograd()
+    try:
+        with torch.no_grad():
+            torch.wave.winograd(True)
+            settled(compiled, 1, 64, 24, 24)
+            transformed = conv(x)
+            assert torch.equal(compiled(x), transformed)
+            torch.wave.winograd(False)
+            direct = conv(x)
+            assert not torch.equal(direct, transformed), "the test needs a problem that is transformed"
+            count = replays[0]
+            assert torch.equal(compiled(x), direct) and torch.equal(compiled(x), direct) and replays[0] == count + 2
+    finally:
+        torch.wave.winograd(before)
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_a_capture_around_a_replay(mode, quick, replays):
+    model = Small().to("wave").eval()
+    compiled, x = plain(model, mode=mode), torch.randn(2, 3, 5, 5, device="wave")
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled(x)
+        for calls in (0, 8):
+            settled(compiled, 2, 3, 5, 5, calls=calls)
+            graph = torch.wave.Graph()
+            with torch.wave.graph(graph):
+                y = compiled(x)
+            x.normal_()
+            graph.replay()
+            assert torch.equal(y, model(x))
+        count = replays[0]
+        assert torch.equal(compiled(x), model(x)) and replays[0] == count + 1
+
+
+def test_the_first_call_in_a_capture(quick):
+    """What is captured has not run: no constant is kept of it."""
+    compiled, x, graph = plain(lambda x: x + torch.arange(6, device="wave").sin()), torch.randn(6, device="wave"), torch.wave.Graph()
+    plain(lambda x: x + 1)(x)
+    with torch.no_grad():
+        with torch.wave.graph(graph):
+            y = compiled(x)
+        expected = x + torch.arange(6, device="wave").sin()
+        assert torch.equal(compiled(x), expected)
+        graph.replay()
+        assert torch.equal(y, expected)
+
+
+def test_two_threads_call_one_function(quick, replays):
+    model = Small().to("wave").eval()
+    compiled, right, start = plain(model), [], threading.Barrier(3)
+    with torch.no_grad():
+        settled(compiled, 2, 3, 5, 5)
+
+    def work():
+        start.wait()
+        with torch.no_grad():
+            for _ in range(60):
+                x = torch.randn(2, 3, 5, 5, device="wave")
+                right.append(torch.equal(compiled(x), model(x)))
+
+    count, workers = replays[0], [threading.Thread(target=work) for _ in range(3)]
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+    assert len(right) == 180 and all(right) and replays[0] > count
+
+
+def test_nothing_is_captured_beside_another_thread(quick, replays):
+    """Its work would become part of the graph."""
+    compiled, stop = plain(Small().to("wave").eval()), threading.Event()
+    worker = threading.Thread(target=stop.wait)
+    worker.start()
+    with torch.no_grad():
+        try:
+            settled(compiled, 2, 3, 5, 5)
+            assert not replays[0]
+        finally:
+            stop.set()
+            worker.join()
+        settled(compiled, 2, 3, 5, 5)
+    assert replays[0] > 0
+
+
+def test_results_with_gaps_and_sizes_that_change(quick, replays):
+    def body(x):
+        y = x * 2
+        one, two = y.chunk(2, 1)
+        return one, two, (y + 1).expand(2, *y.shape), (y - 1).t(), y[:, ::2] + 1
+
+    compiled = plain(body, dynamic=None)
+    with torch.no_grad():
+        for rows in (3, 3, 3, 3, 3, 3, 4, 5, 5, 3):
+            x = torch.randn(rows, 6, device="wave")
+            for got, want in zip(compiled(x), body(x), strict=True):
+                assert torch.equal(got, want) and got.stride() == want.stride()
+    assert replays[0] > 0
+
+
+def test_replays_draw_new_numbers(quick, replays, monkeypatch):
+    model = nn.Sequential(nn.Linear(8, 64), nn.Dropout(0.5)).to("wave")
+    compiled, x = plain(model), torch.randn(4, 8, device="wave")
+    with torch.no_grad():
+        settled(compiled, 4, 8)
+        torch.manual_seed(3)
+        found = [compiled(x) for _ in range(3)]
+        assert replays[0] > 3
+        torch.manual_seed(3)
+        with torch.wave.profile():
+            wanted = [compiled(x) for _ in range(3)]
+    assert all(torch.equal(*pair) for pair in zip(found, wanted, strict=True)) and not torch.equal(found[0], found[1])
+
+
+def test_buffers_are_written_to_by_replays_and_operands_are_not(quick, replays):
+    model = Small().to("wave").train()
+    twin = copy.deepcopy(model)
+    compiled = plain(model)
+    with torch.no_grad():
+        for _ in range(9):
+            x = torch.randn(2, 3, 5, 5, device="wave")
+            assert torch.equal(compiled(x), twin(x))
+        for name, buffer in twin.named_buffers():
+            assert torch.equal(model.get_buffer(name), buffer), name
+        count, total = replays[0], torch.zeros(4, device="wave")
+        assert count > 0
+        add = plain(lambda x, total: total.add_(x) * 2)
+        for step in range(9):
+            add(torch.ones(4, device="wave"), total)
+            assert torch.equal(total, torch.full((4,), step + 1.0, device="wave"))
+        assert replays[0] == count
+
+
+def test_a_device_that_was_given_up(run_python):
+    out = run_python("""
+        from wave32 import _compile, _replay
+        _replay._SHARE = float("inf")
+        body = lambda x: (x + torch.arange(6, device="wave").sin()).exp()
+        compiled = torch.compile(body, backend=_compile.backend, dynamic=False)
+        with torch.no_grad():
+            for _ in range(2):
+                for _ in range(9):
+                    x = torch.randn(6, device="wave")
+                    assert torch.equal(compiled(x), body(x))
+                assert len(_replay._default) == 1 and list(_replay._default)[0]._graph is not None
+                torch.wave.reopen()
+        print("right")
+    """)
+    assert "right" in out

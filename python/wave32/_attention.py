@@ -48,6 +48,23 @@ def _attention(
     return made, seen.mean(1) if average else seen
 
 
+def heads_as_eager(query: Tensor, key: Tensor, value: Tensor, *own: Any, **how: Any) -> tuple[Tensor, Tensor | None]:
+    """`F.multi_head_attention_forward`. Where `nn.MultiheadAttention` would run in one piece in eager mode, the same operators:
+    of images before rows, without copies to rows before images and back."""
+    batch_first = query.transpose(0, 1) if query.dim() == 3 and all(type(size) is int for size in query.shape) else query
+    is_plain = query is key and key is value and query.device.type == "wave" and len(own) == 10 and batch_first.is_contiguous()
+    asks = any(how.get(name) is not None for name in ("key_padding_mask", "attn_mask", "static_k", "static_v"))
+    asks = asks or how.get("need_weights", True) or how.get("training", True) or bool(how.get("is_causal"))
+    if batch_first is query or not is_plain or asks or how.get("use_separate_proj_weight"):
+        return F.multi_head_attention_forward(query, key, value, *own, **how)
+    size, heads, weight, bias, bias_k, bias_v, zero, _, out_weight, out_bias = own
+    if bias is None or heads % 2 or bias_k is not None or bias_v is not None or zero or torch.is_autocast_enabled("wave"):
+        return F.multi_head_attention_forward(query, key, value, *own, **how)
+    x = batch_first
+    made, _ = _attention(x, x, x, size, heads, weight, bias, out_weight, out_bias, None, False)
+    return made.transpose(0, 1), None
+
+
 def _encoder_layer(
     x: Tensor, size: int, heads: int, qkv_weight: Tensor, qkv_bias: Tensor, weight: Tensor, bias: Tensor, gelu: bool,
     norm_first: bool, eps: float, scale1: Tensor, shift1: Tensor, scale2: Tensor, shift2: Tensor, in_weight: Tensor,

@@ -1,5 +1,5 @@
-"""`torch.compile` on the device: Dynamo and AOTAutograd take the graph, and it runs operator by operator as in eager mode; without
-gradients activations run in the launches before them.
+"""`torch.compile` on the device: Dynamo and AOTAutograd take the graph, and it runs operator by operator as in eager mode. Without
+gradients activations run in the launches before them, constants are kept, and graphs of the device are replayed where that is quicker.
 
 Dynamo finds the backend `wave32` by its entry point. Where the default backend, inductor, is asked for a graph with tensors
 of the device, for which it has no code generator, this backend takes the graph and says so once.
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
+from wave32._constants import Constants, fold, tidy
 from wave32._replay import Replayed
 
 _told = False
@@ -31,7 +32,7 @@ def _on_device(values: Any) -> bool:
     return False
 
 
-def _boxed(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+def _boxed(graph: torch.fx.GraphModule, _inputs: Any, constants: Constants | None = None) -> Any:
     """The graph as Python that frees an operand after its last use."""
     from torch.fx.graph import _BoxedCodeGen
 
@@ -43,6 +44,8 @@ def _boxed(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
     forward = graph.forward
 
     def run(args: Any) -> Any:
+        if constants is not None:
+            constants.refresh()
         return forward(args)
 
     run._boxed_call = True
@@ -59,8 +62,20 @@ def _replayed_forward(graph: torch.fx.GraphModule, inputs: Any) -> Any:
     return _replayed(graph, inputs, getattr(metadata, "num_forward_returns", None))
 
 
+def _without_gradients(graph: torch.fx.GraphModule, inputs: Any, is_asked: bool) -> Any:
+    """Fused, with constants that are kept, and replayed: `is_asked` for, or where that is quicker."""
+    from wave32._graph_fusion import fuse
+
+    tidy(graph)
+    constants = fold(graph)
+    run = _boxed(fuse(graph), inputs, constants)
+    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
+    fixed = None if is_asked else set(getattr(metadata, "static_input_indices", None) or ())
+    return Replayed(run, graph, None, 2, fixed)
+
+
 def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = None, **options: Any) -> Any:
-    """The Dynamo backend `wave32`. With the mode "reduce-overhead" it replays graphs of the device.
+    """The Dynamo backend `wave32`. With the mode "reduce-overhead" it replays graphs of the device, in training too.
 
     Raises TypeError for other modes, and for options.
     """
@@ -72,16 +87,17 @@ def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = N
     from torch._dynamo.backends.common import aot_autograd
 
     from wave32._attention import Whole
-    from wave32._graph_fusion import fuse
+    from wave32._graph_fusion import whole_heads
 
     _allow_random()
+    if not torch.is_grad_enabled():
+        whole_heads(graph)
     replays = mode == "reduce-overhead"
-    runner = _replayed if replays else _boxed
     compiler = aot_autograd(
         fw_compiler=_replayed_forward if replays else _boxed,
         # What a forward pass leaves has its place from its first replay on.
         bw_compiler=functools.partial(_replayed, warmups=3) if replays else _boxed,
-        inference_compiler=lambda graph, inputs: runner(fuse(graph), inputs),
+        inference_compiler=functools.partial(_without_gradients, is_asked=replays),
         partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="aot_eager"),
         keep_inference_input_mutations=True,
     )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from wave32 import _native
+from wave32._constants import lost
 from wave32._graph import Graph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from wave32._profile import profile
 
@@ -109,6 +110,7 @@ def reopen() -> None:
     For after a lost device or a passed deadline: load the last checkpoint and go on.
     """
     _native.reopen()
+    lost()
 
 
 class DeviceProperties(NamedTuple):

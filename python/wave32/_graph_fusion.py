@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from wave32 import _fuse
+from wave32._attention import heads_as_eager
 from wave32._fuse import _LEAKY, _OF_NORMS, _applied
 
 _aten = torch.ops.aten
@@ -131,13 +132,22 @@ def fuse(module: fx.GraphModule) -> fx.GraphModule:
 
 # The same operators by PyTorch's own functions: these read their arguments in half the time that an `OpOverload` takes.
 _QUICK = {
-    _aten.add.Tensor: torch.add, _aten.addmm.default: torch.addmm, _aten.bmm.default: torch.bmm, _aten.cat.default: torch.cat,
+    _aten._softmax.default: torch._softmax, _aten._unsafe_view.default: torch.Tensor.view, _aten.add.Tensor: torch.add,
+    _aten.addmm.default: torch.addmm, _aten.bmm.default: torch.bmm, _aten.cat.default: torch.cat, _aten.clone.default: torch.clone,
     _aten.convolution.default: torch.convolution, _aten.div.Tensor: torch.div, _aten.expand.default: torch.Tensor.expand,
     _aten.gelu.default: torch.nn.functional.gelu, _aten.mm.default: torch.mm, _aten.mul.Tensor: torch.mul,
-    _aten.permute.default: torch.permute, _aten.relu.default: torch.relu, _aten.select.int: torch.select,
-    _aten.sub.Tensor: torch.sub, _aten.t.default: torch.t, _aten.transpose.int: torch.transpose,
-    _aten.unsqueeze.default: torch.unsqueeze, _aten.view.default: torch.Tensor.view,
+    _aten.native_layer_norm.default: torch.native_layer_norm, _aten.permute.default: torch.permute,
+    _aten.relu.default: torch.relu, _aten.roll.default: torch.roll, _aten.select.int: torch.select,
+    _aten.squeeze.dim: torch.squeeze, _aten.sub.Tensor: torch.sub, _aten.t.default: torch.t,
+    _aten.transpose.int: torch.transpose, _aten.unsqueeze.default: torch.unsqueeze, _aten.view.default: torch.Tensor.view,
 }  # fmt: skip
+
+
+def whole_heads(module: fx.GraphModule) -> None:
+    """Exchanges calls of `nn.MultiheadAttention` in a graph of Dynamo's, in place."""
+    for node in module.graph.find_nodes(op="call_function", target=torch.nn.functional.multi_head_attention_forward):
+        node.target = heads_as_eager
+    module.recompile()
 
 
 def _shape(node: Any) -> tuple[int, ...] | None:
