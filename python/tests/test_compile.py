@@ -301,17 +301,22 @@ def test_replayed_training_is_eager_training(replays, accumulate):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def renew(model, step, head, bias):
+    """New weights: in place at every fourth step, and at one step each another parameter and other memory."""
+    if step % 4 == 3:
+        model.conv.weight.normal_()
+    if step == head:
+        model.head.weight = nn.Parameter(torch.randn_like(model.head.weight))
+    if step == bias:
+        model.head.bias.data = torch.randn(5, device="wave")
+
+
 def test_replayed_inference_sees_new_weights(replays):
     model = Small().to("wave").eval()
     compiled = replaying(model)
     with torch.no_grad():
         for step in range(12):
-            if step % 4 == 3:
-                model.conv.weight.normal_()
-            if step == 6:
-                model.head.weight = nn.Parameter(torch.randn_like(model.head.weight))
-            if step == 9:
-                model.head.bias.data = torch.randn(5, device="wave")
+            renew(model, step, head=6, bias=9)
             x = torch.randn(2, 3, 5, 5, device="wave")
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
     assert replays[0] >= 6
@@ -673,12 +678,7 @@ def test_inference_is_replayed_by_default(quick, replays):
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")
         for step in range(16):
-            if step % 4 == 3:
-                model.conv.weight.normal_()
-            if step == 8:
-                model.head.weight = nn.Parameter(torch.randn_like(model.head.weight))
-            if step == 12:
-                model.head.bias.data = torch.randn(5, device="wave")
+            renew(model, step, head=8, bias=12)
             x = torch.randn(2, 3, 5, 5, device="wave")
             kept.append((compiled(x), model(x)))
         assert replays[0] >= 8

@@ -57,9 +57,13 @@ def _replayed(graph: torch.fx.GraphModule, inputs: Any, kept: int | None = None,
     return Replayed(_boxed(graph, inputs), graph, kept, warmups)
 
 
+def _metadata(name: str) -> Any:
+    """What AOTAutograd knows of the graph that it compiles, if it says so."""
+    return getattr(getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None), name, None)
+
+
 def _replayed_forward(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
-    return _replayed(graph, inputs, getattr(metadata, "num_forward_returns", None))
+    return _replayed(graph, inputs, _metadata("num_forward_returns"))
 
 
 def _without_gradients(graph: torch.fx.GraphModule, inputs: Any, is_asked: bool) -> Any:
@@ -69,8 +73,7 @@ def _without_gradients(graph: torch.fx.GraphModule, inputs: Any, is_asked: bool)
     tidy(graph)
     constants = fold(graph)
     run = _boxed(fuse(graph), inputs, constants)
-    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
-    fixed = None if is_asked else set(getattr(metadata, "static_input_indices", None) or ())
+    fixed = None if is_asked else set(_metadata("static_input_indices") or ())
     return Replayed(run, graph, None, 2, fixed)
 
 

@@ -121,7 +121,8 @@ class Constants:
                 copies[node] = makes.node_copy(node, copies.__getitem__)
         makes.output(tuple(copies[node] for node in kept))
         self._makes = fx.GraphModule(module, makes)
-        self._names = [f"_constant_of_wave_{place}" for place in range(len(kept))]
+        # The attributes of the module that they are.
+        self.names = [f"_constant_of_wave_{place}" for place in range(len(kept))]
         self._module = module
         self._made_after = -1
         self.refresh()
@@ -134,16 +135,11 @@ class Constants:
 
         with _disable_current_modes(), torch.inference_mode(False), torch.no_grad(), torch._C._DisableAutocast():
             made = self._makes()
-        for name, value in zip(self._names, made, strict=True):
+        for name, value in zip(self.names, made, strict=True):
             setattr(self._module, name, value)
         # What is captured has not run, and belongs to that graph.
         if not _native.is_capturing():
             self._made_after = _losses
-
-    @property
-    def names(self) -> list[str]:
-        """The attributes of the module that they are."""
-        return self._names
 
 
 def fold(module: fx.GraphModule) -> Constants | None:

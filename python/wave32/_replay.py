@@ -8,7 +8,6 @@ copied out of it, but for what only the backward pass reads: their version tells
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
@@ -22,6 +21,7 @@ from wave32 import _native
 from wave32._constants import losses
 from wave32._graph import Graph, graph
 from wave32._profile import profile
+from wave32._variables import variable
 
 # Captures of one function at most: each time an operand has moved that had not moved before.
 _CAPTURES = 3
@@ -37,7 +37,7 @@ _MOST = 2 << 30
 _HARMLESS = ("tqdm._monitor", "ipykernel.control", "ipykernel.heartbeat", "ipykernel.iostream", "IPython.core.history")
 
 # Each operator waits, to find errors.
-_BLOCKS = os.environ.get("WAVE32_LAUNCH_BLOCKING", "").strip() == "1"
+_BLOCKS = (variable("WAVE32_LAUNCH_BLOCKING") or "").strip() == "1"
 
 
 def _place(value: Any) -> Any:
@@ -198,10 +198,10 @@ class Replayed:
         self._warmups -= 1
         if self._times is None:
             return self._run(args)
-        on_cpu = sum(count for _, count in _native.fallbacks())
+        on_cpu = _native.fallbacks()
         result = self._timed(self._run, args, self._times[0])
         # What runs on the CPU cannot be captured.
-        self._is_over = sum(count for _, count in _native.fallbacks()) != on_cpu
+        self._is_over = _native.fallbacks() != on_cpu
         return result
 
     @staticmethod
@@ -254,8 +254,9 @@ class Replayed:
     def _fits(self) -> bool:
         """Whether it may keep its memory, beside others that nobody asked for."""
         _default.add(self)
-        total = min(torch.wave.mem_get_info()[1], torch.wave.mem_get_info()[0] + torch.wave.memory_reserved())
-        return sum(other.bytes for other in _default) <= min(_MOST, total // 8)
+        free, total = torch.wave.mem_get_info()
+        ours = min(total, free + torch.wave.memory_reserved())
+        return sum(other.bytes for other in _default) <= min(_MOST, ours // 8)
 
     def _replay(self, args: list[Any]) -> list[Any]:
         assert self._graph is not None

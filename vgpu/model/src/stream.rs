@@ -213,8 +213,8 @@ impl Drop for Group {
 /// The buffer that an instruction's four scalar registers describe (RDNA ISA 8.1.8), where what it touched lies in it.
 fn bound_buffer(wave: &Wave, inst: &Inst, touched: &[(u32, u64, u32)]) -> Option<(u64, u64)> {
     let &(_, address, _) = touched.first()?;
-    let words =
-        inst.args().iter().find(|arg| arg.dwords == 4 && arg.access == Access::R)?.operand.as_sgpr()?;
+    let mut read = inst.args().iter().filter(|arg| arg.dwords == 4 && arg.access == Access::R);
+    let words = read.find_map(|arg| arg.operand.as_sgpr())?;
     let word = |i| u64::from(wave.sgpr[(words + i) & 127]);
     let (base, bytes) = (word(0) | (word(1) & 0xffff) << 32, word(2));
     let is_raw = word(1) >> 16 & 0x3fff == 0;

@@ -415,6 +415,12 @@ pub fn single_variant(source: &str, dtype: DType) -> &'static Variant {
     found.unwrap_or_else(|| unreachable!("the variants table has {source} in every dtype (tested)"))
 }
 
+/// The variant of a source that has this tag.
+pub fn tagged_variant(source: &str, tag: &str, dtype: DType) -> &'static Variant {
+    let found = variants::of(source, dtype).find(|v| v.tag == tag);
+    found.unwrap_or_else(|| unreachable!("the variants table has {source} {tag} in every dtype (tested)"))
+}
+
 /// The variants of a kernel that this device and this policy allow for the problem.
 pub fn usable(
     source: &'static str,

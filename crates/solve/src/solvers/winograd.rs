@@ -6,7 +6,8 @@
 //! workspace cap. Everything between is f32, whatever the storage type.
 
 use super::build::{
-    Buffer, Builder, Cheapest, NewLaunch, Region, epilogue_flags, part, read, single_variant, unused, write,
+    Buffer, Builder, Cheapest, NewLaunch, Region, epilogue_flags, part, read, single_variant, tagged_variant,
+    unused, write,
 };
 use super::gather::{self, FLAG_VEC, Gather};
 use super::nt;
@@ -287,8 +288,7 @@ impl<'a> Work<'a> {
         region: Region,
     ) {
         let tag = if to.of_gradients { "gradients" } else { "tiles" };
-        let variant = variants::of("winograd_data", builder.dtype()).find(|v| v.tag == tag);
-        let variant = variant.unwrap_or_else(|| unreachable!("the variants table has it (tested)"));
+        let variant = tagged_variant("winograd_data", tag, builder.dtype());
         let bytes = 4 * u64::from(PLANES) * u64::from(to.channels) * u64::from(to.tiles);
         builder.launch::<winograd_data::Kernel>(NewLaunch {
             variant,
@@ -426,8 +426,7 @@ pub(super) fn transform_filters(
     filter: winograd_filter::Params,
     planes: Region,
 ) {
-    let variant = variants::of("winograd_filter", builder.dtype()).find(|v| v.tag == tag);
-    let variant = variant.unwrap_or_else(|| unreachable!("the variants table has it (tested)"));
+    let variant = tagged_variant("winograd_filter", tag, builder.dtype());
     builder.launch::<winograd_filter::Kernel>(NewLaunch {
         variant,
         grid: [filter.m4.div_ceil(32), filter.kc.div_ceil(variant.threads / 32), 1],
