@@ -4,7 +4,9 @@ a rank that dies, hangs or goes another way ends the others soon."""
 import os
 import signal
 import socket
+import sys
 import time
+import types
 from datetime import timedelta
 
 import pytest
@@ -191,6 +193,35 @@ def collectives(rank, port, ranks, seed, shared):
 @pytest.mark.parametrize("shared", [True, False])
 def test_collectives(shared):
     spawn(collectives, 3, 3, fresh_seed(), shared)
+
+
+class Slow:
+    """Makes the interpreter's end last."""
+
+    def __del__(self):
+        time.sleep(2)
+
+
+def leaves(rank, port, way):
+    os.environ["WAVE32_SHARED_MEMORY"] = "0"
+    join(rank, 2, port)
+    tensor = torch.ones(2, device="wave")
+    dist.all_reduce(tensor)
+    # Of a module: it lives longest.
+    sys.modules["slow"] = types.ModuleType("slow")
+    sys.modules["slow"].value = Slow()
+    if rank == 1:
+        # Rank 0's interpreter is at its end when its operation is done.
+        time.sleep(1)
+    if way == "all_reduce":
+        dist.all_reduce(tensor, async_op=True)
+    else:
+        (dist.irecv if rank == 0 else dist.send)(tensor, 1 - rank)
+
+
+@pytest.mark.parametrize("way", ["all_reduce", "irecv"])
+def test_a_program_may_end_while_an_operation_runs(way):
+    spawn(leaves, 2, way)
 
 
 def goes_wrong(rank, port, way, folder):

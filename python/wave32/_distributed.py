@@ -9,9 +9,11 @@ rank has the same bits. Other operations, and groups over several hosts, copy th
 the operation is done; `wait()` of what they return waits.
 """
 
+import atexit
 import collections
 import queue
 import threading
+import time
 import weakref
 from datetime import timedelta
 from functools import partial
@@ -114,6 +116,29 @@ class _Operation:
         self.is_finished = False
 
 
+# Of all groups: their lines, and the threads that may still run.
+_lines, _threads = weakref.WeakSet(), weakref.WeakSet()
+
+# How long a program's end waits for operations under way.
+END_SECONDS = 5.0
+
+
+def _start(work, name, *args):
+    thread = threading.Thread(target=work, name=f"wave32 {name}", args=args, daemon=True)
+    _threads.add(thread)
+    thread.start()
+
+
+@atexit.register
+def _end():
+    """A thread that returns from libtorch to an interpreter that has ended aborts the program: all end before that."""
+    for line in _lines:
+        line.end()
+    deadline = time.monotonic() + END_SECONDS
+    for thread in list(_threads):
+        thread.join(max(deadline - time.monotonic(), 0))
+
+
 class _Line:
     """The operations of one group, one after the other. A thread sends what each has to send, another takes what it gets."""
 
@@ -123,12 +148,14 @@ class _Line:
         # Operations that are not finished, and why there are no more, under the lock.
         self.lock, self.pending, self.broken = threading.RLock(), collections.deque(), None
         self.outward, self.inward = queue.SimpleQueue(), queue.SimpleQueue()
+        _lines.add(self)
         for work, todo in (("send", self.outward), ("receive", self.inward)):
-            thread = threading.Thread(target=_serve, args=(weakref.ref(self), work, todo), daemon=True)
-            thread.name = f"wave32 {work}"
-            thread.start()
+            _start(_serve, work, weakref.ref(self), work, todo)
 
     def __del__(self):
+        self.end()
+
+    def end(self):
         self.outward.put(None)
         self.inward.put(None)
 
@@ -524,7 +551,7 @@ class WaveGroup(dist.ProcessGroup):
             else:
                 future.set_result(tensors)
 
-        threading.Thread(target=work, name="wave32 send or receive", daemon=True).start()
+        _start(work, "send or receive")
         return _Work(future)
 
     def send(self, tensors, destination, tag=0):
