@@ -358,9 +358,11 @@ def test_training_is_what_it_was():
 @pytest.mark.parametrize("adds", [False, True])
 @pytest.mark.parametrize("activation", [nn.ReLU(), nn.ReLU6(), nn.SiLU()])
 @pytest.mark.parametrize("dtype, bound", [(torch.float32, 1e-5), (torch.float16, 5e-3), (torch.bfloat16, 4e-2)])
-def test_gradients_of_one_norm(dtype, bound, activation, adds):
+@pytest.mark.parametrize("whole", [False, True])
+def test_gradients_of_one_norm(dtype, bound, activation, adds, whole):
     norm = nn.BatchNorm2d(5)
     nn.init.uniform_(norm.weight, 1, 6), nn.init.uniform_(norm.bias, -2, 3)
+    norm.to(dtype if whole else torch.float32)
 
     class Block(nn.Module):
         def __init__(self):
@@ -395,15 +397,17 @@ def test_gradients_of_one_norm(dtype, bound, activation, adds):
         (fused.norm.weight.grad, twin.weight.grad),
     ]
     pairs += [(fused.norm.bias.grad, twin.bias.grad)] + [(leaves[1].grad, exact[1].grad)] * adds
+    assert fused.norm.weight.grad.dtype == fused.norm.weight.dtype
     for found, wanted in pairs:
         assert (found.cpu().double() - wanted).norm() <= bound * wanted.norm()
 
 
-def test_training_takes_fewer_passes():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_training_takes_fewer_passes(dtype):
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.SiLU()
-    ).to("wave")
-    x, launches = torch.randn(2, 3, 9, 11, device="wave"), []
+    ).to("wave", dtype)
+    x, launches = torch.randn(2, 3, 9, 11, device="wave", dtype=dtype), []
     for one in (net, wave32.fuse(net)):
         one(x).sum().backward()
         with torch.wave.profile() as profiler:

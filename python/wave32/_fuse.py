@@ -182,13 +182,14 @@ class _WithActivation:
             return False
         if torch._C._are_functorch_transforms_active() or x.dim() < 2 or not x.is_contiguous():
             return False
-        if x.dtype not in (torch.float32, torch.float16, torch.bfloat16) or x.numel() <= x.shape[1]:
+        floats = (torch.float32, torch.float16, torch.bfloat16)
+        if x.dtype not in floats or x.numel() <= x.shape[1]:
             return False
         if added is not None:
             alike = added.device == x.device and added.dtype == x.dtype and added.shape == x.shape
             if self.act or not alike or not added.is_contiguous():
                 return False
-        return all(t.device == x.device and t.dtype == torch.float32 and t.is_contiguous() for t in own)
+        return all(t.device == x.device and t.dtype in floats and t.is_contiguous() for t in own)
 
     def forward(self, x: torch.Tensor, added: torch.Tensor | None = None) -> Any:
         if self._fits(x, added):

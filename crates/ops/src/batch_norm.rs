@@ -11,7 +11,7 @@ use wave32_solve::Access;
 pub(crate) const PART: u64 = 2048;
 const THREADS: u64 = 256;
 
-/// Parameters (f32; forward f16 and bf16 too) and statistics (f32), one a channel, contiguous.
+/// Parameters and statistics, one a channel, contiguous: f32, f16 or bf16.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchNorm<'a> {
     /// Scale; 1 where absent.
@@ -85,12 +85,8 @@ fn variant<K>(names: [Name<K>; 3], dtype: ElementType) -> Result<Name<K>, OpErro
         .ok_or_else(|| OpError::refused("element-type", format!("{dtype:?} is not f32, f16 or bf16")))
 }
 
-/// What the parameters of a forward pass may be.
+/// What parameters may be.
 const FLOATS: [ElementType; 3] = [ElementType::F32, ElementType::F16, ElementType::BF16];
-
-fn check(what: &str, view: &View, shape: &Shape) -> Result<(), OpError> {
-    check_of(&FLOATS[..1], what, view, shape)
-}
 
 fn check_of(types: &[ElementType], what: &str, view: &View, shape: &Shape) -> Result<(), OpError> {
     if types.contains(&view.dtype) && view.elements() == shape.channels && view.is_contiguous() {
@@ -362,6 +358,8 @@ impl Finish<'_> {
                 weights: fit(self.weights)?,
                 gamma_type: code(norm.gamma),
                 beta_type: code(norm.beta),
+                rmean_type: code(norm.running.map(|r| r.0)),
+                rvar_type: code(norm.running.map(|r| r.1)),
             },
             buffers,
             flops: 10 * channels,
@@ -413,12 +411,10 @@ pub fn batch_norm_chain(
     if let Some(coefficients) = chain.coefficients {
         check_coefficients(queue, coefficients, &shape)?;
     }
+    let (mean, variance) = norm.running.unzip();
     for (what, view) in
-        [("running mean", norm.running.map(|r| r.0)), ("running variance", norm.running.map(|r| r.1))]
+        [("gamma", norm.gamma), ("beta", norm.beta), ("running mean", mean), ("running variance", variance)]
     {
-        view.map_or(Ok(()), |view| check(what, view, &shape))?;
-    }
-    for (what, view) in [("gamma", norm.gamma), ("beta", norm.beta)] {
         view.map_or(Ok(()), |view| check_of(&FLOATS, what, view, &shape))?;
     }
     if !norm.training && norm.running.is_none() {
@@ -442,8 +438,8 @@ pub fn batch_norm_chain(
     run
 }
 
-/// Gradients of [`batch_norm`]: of x to `dx`, where wanted, and of gamma and beta to `grads` (C f32 each). `mean` and
-/// `invstd` are what the forward pass saved, or, in evaluation, the running mean and variance. `kept`: the activation behind
+/// Gradients of [`batch_norm`]: of x to `dx`, where wanted, and of gamma and beta to `grads` (C each). `mean` and `invstd`
+/// (f32) are what the forward pass saved, or, in evaluation, the running mean and variance. `kept`: the activation behind
 /// it, with nothing added in between, and the coefficients of [`batch_norm_chain`]; `dy` is then that of its result.
 ///
 /// # Errors
@@ -505,10 +501,12 @@ fn gradients(
     let Gradient { dy, mean, kept, sum } = back;
     check_like("the result's gradient", dy, x)?;
     dx.map_or(Ok(()), |dx| check_like("the gradient", dx, x))?;
-    for (what, view) in [("mean", Some(mean)), ("variance", Some(invstd)), ("gamma", gamma)] {
-        if let Some(view) = view {
-            check(what, view, &shape)?;
-        }
+    for (what, view) in [("mean", mean), ("variance", invstd)] {
+        check_of(&FLOATS[..1], what, view, &shape)?;
+    }
+    gamma.map_or(Ok(()), |gamma| check_of(&FLOATS, "gamma", gamma, &shape))?;
+    if !FLOATS.contains(&grads.dtype) || grads.elements() != 2 * shape.channels || !grads.is_contiguous() {
+        return Err(OpError::refused("wrong-size", format!("gradients of parameters: {:?}", grads.sizes())));
     }
     let parts = parts(queue, &shape);
     let scratch = queue.alloc((shape.channels * (parts * 3 + 4)) * 4 + 16)?;
@@ -536,6 +534,9 @@ fn gradients(
                 gamma_at: fit(buffers.gamma.at())?,
                 mean_at: fit(buffers.mean.at())?,
                 invstd_at: fit(buffers.invstd.at())?,
+                grads_at: fit(buffers.grads.at())?,
+                gamma_type: gamma.map_or(0, |gamma| gamma.dtype.code()),
+                grads_type: grads.dtype.code(),
             },
             buffers,
             flops: 10 * shape.channels,

@@ -49,6 +49,11 @@ pub(super) fn activation(act: i64, most: Option<f64>) -> Result<NormActivation, 
     }
 }
 
+/// The type of the gradients of weight and bias.
+fn of_gradients(weight: Option<&Tensor>) -> Result<ScalarType, Error> {
+    weight.map_or(Ok(ScalarType::F32), Tensor::dtype)
+}
+
 fn channels_of(x: &Tensor) -> Result<i64, Error> {
     let channels = x.sizes().get(1).copied();
     channels.ok_or_else(|| Error::NoKernel("batch norm of fewer than 2 dimensions".into()))
@@ -130,7 +135,7 @@ fn with_activation_backward(
     most: Option<f64>,
 ) -> Result<(Tensor, Tensor), Error> {
     let dx = Tensor::empty(&x.sizes(), x.dtype()?)?;
-    let grads = Tensor::empty(&[2 * channels_of(x)?], ScalarType::F32)?;
+    let grads = Tensor::empty(&[2 * channels_of(x)?], of_gradients(weight)?)?;
     let (mean, invstd) = (view(&half_of(save, 0)?)?, view(&half_of(save, 1)?)?);
     let (xv, dyv, cv, dxv, to) = (view(x)?, view(grad)?, view(coefficients)?, view(&dx)?, view(&grads)?);
     let gamma = weight.map(view).transpose()?;
@@ -156,7 +161,7 @@ fn sum_backward(
     most: Option<f64>,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let (dx, gradient) = (Tensor::empty(&x.sizes(), x.dtype()?)?, Tensor::empty(&x.sizes(), x.dtype()?)?);
-    let grads = Tensor::empty(&[2 * channels_of(x)?], ScalarType::F32)?;
+    let grads = Tensor::empty(&[2 * channels_of(x)?], of_gradients(weight)?)?;
     let (mean, invstd) = (view(&half_of(save, 0)?)?, view(&half_of(save, 1)?)?);
     let (xv, dyv, yv, dxv, to) = (view(x)?, view(grad)?, view(y)?, view(&dx)?, view(&grads)?);
     let (gamma, also, gv) = (weight.map(view).transpose()?, also.map(view).transpose()?, view(&gradient)?);
@@ -180,7 +185,7 @@ fn float(tensor: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
     Ok(Some(made))
 }
 
-/// A parameter as the forward pass takes it.
+/// A parameter or statistic as kernels take it.
 fn parameter(tensor: Option<&Tensor>) -> Result<Option<Tensor>, Error> {
     match tensor {
         Some(given) if given.dtype()?.is_float() && given.dtype()? != ScalarType::F64 => {
@@ -217,7 +222,7 @@ fn normalised(
         return Ok((laid_out(y, last)?, save));
     }
     let (gamma, beta) = (parameter(weight)?, parameter(bias)?);
-    let [rmean, rvar] = [float(running[0])?, float(running[1])?];
+    let [rmean, rvar] = [parameter(running[0])?, parameter(running[1])?];
     let (xv, yv, sv, added) = (view(&x)?, view(&y)?, view(&save)?, added.map(view).transpose()?);
     let (g, b, m, v) = (viewed(&gamma)?, viewed(&beta)?, viewed(&rmean)?, viewed(&rvar)?);
     let norm = BatchNorm {
@@ -230,7 +235,7 @@ fn normalised(
     };
     let chain = NormChain { added: added.as_ref(), activation, coefficients: None };
     run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
-    // Running statistics that are not contiguous f32 were updated in a copy.
+    // Other running statistics were updated in a copy.
     for (given, used) in running.into_iter().zip([&rmean, &rvar]) {
         let moved = given.zip(used.as_ref()).filter(|(given, used)| training && !given.is_same(used));
         if let Some((given, used)) = moved {
@@ -302,15 +307,18 @@ fn backward(
     let wanted = |index: usize| mask.get(index).copied().unwrap_or(false);
     let channels = channels_of(input)?;
     let (x, dy) = (contiguous(input)?, contiguous(grad)?);
-    let gamma = float(weight)?;
+    let gamma = parameter(weight)?;
     let statistics = if training { (save_mean, save_invstd) } else { (running_mean, running_var) };
     let (Some(mean), Some(invstd)) = (float(statistics.0)?, float(statistics.1)?) else {
         return Err(Error::NoKernel("batch norm's backward pass without statistics".into()));
     };
     let dx = if wanted(0) { Tensor::empty(&input.sizes(), input.dtype()?)? } else { Tensor::undefined()? };
-    let grads = Tensor::empty(&[2 * channels], ScalarType::F32)?;
+    let of_gradients = of_gradients(weight)?;
+    // Kernels write no f64.
+    let written = if of_gradients == ScalarType::F64 { ScalarType::F32 } else { of_gradients };
+    let grads = Tensor::empty(&[2 * channels], written)?;
     if input.numel() == 0 {
-        crate::tensors::copies::fill(&grads, &[0; 4])?;
+        crate::tensors::copies::fill(&grads, &[0])?;
     } else {
         let (xv, dyv, mv, iv, gv) = (view(&x)?, view(&dy)?, view(&mean)?, view(&invstd)?, viewed(&gamma)?);
         let dxv = if wanted(0) { Some(view(&dx)?) } else { None };
@@ -325,15 +333,13 @@ fn backward(
             return Tensor::undefined();
         }
         let half = half_of(&grads, index)?;
-        match weight.map(Tensor::dtype).transpose()? {
-            None | Some(ScalarType::F32) => Ok(half),
-            Some(other) => {
-                let made = Tensor::empty(&[channels], other)?;
-                let (from, to) = (view(&half)?, view(&made)?);
-                run(|queue| wave32_ops::copy(queue, &from, &to))?;
-                Ok(made)
-            }
+        if written == of_gradients {
+            return Ok(half);
         }
+        let made = Tensor::empty(&[channels], of_gradients)?;
+        let (from, to) = (view(&half)?, view(&made)?);
+        run(|queue| wave32_ops::copy(queue, &from, &to))?;
+        Ok(made)
     };
     let plain = in_some_format(grad) && suggests_channels_last(grad) == suggests_channels_last(input);
     let dx = if wanted(0) { laid_out(dx, normalises_channels_last(input, plain))? } else { dx };
