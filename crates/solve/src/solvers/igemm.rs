@@ -3,7 +3,7 @@
 
 use super::build::{
     Builder, Cheapest, NewLaunch, Region, epilogue_flags, gather_flops, part, partial_stride, read,
-    single_variant, unused, usable, write,
+    single_variant, tagged_variant, unused, usable, write,
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
 use super::tensors::ConvShape;
@@ -282,9 +282,9 @@ fn pack(
     if variant.is_half() {
         let top = top(spec.direction);
         return builder.launch::<pack_half::Kernel>(NewLaunch {
-            variant: single_variant("pack_half", spec.dtype),
-            grid: [g.depth() / bk, m4.div_ceil(32), shape.groups],
-            params: pack_half::Params { rows, m4, bk, kc, taps, am, ak, at, au, a0, ag, top },
+            variant: tagged_variant("pack_half", &format!("k{bk}"), spec.dtype),
+            grid: [(kc / bk).div_ceil(8), m4.div_ceil(32), shape.groups],
+            params: pack_half::Params { rows, m4, kc, taps, am, ak, at, au, a0, ag, top },
             buffers: pack_half::Buffers { wgt: read(Role::W), packed: write(region) },
             flops: 0,
             bytes,
