@@ -434,8 +434,9 @@ fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&
     let mut found: BTreeMap<&'static str, Plan> = BTreeMap::new();
     let flops = |plan: &Plan| plan.launches.iter().map(|launch| launch.flops).sum::<u64>();
     let splits = |tag: &str| [1, 2, 3].map(|splits| format!("{tag}/{splits}"));
-    // With the last ones, many partial results are added, and filters are prepared for sums in f32 and in f16.
-    let others = ["g64x64/16", "p64x64/1", "hp64x64/1", "f2/k32"].map(String::from);
+    // With the others, many partial results are added, and filters are prepared for sums in f32 and in f16.
+    let others =
+        ["g64x64/16", "p64x64/1", "hp64x64/1", "hp64x64k16/1", "hp64x64k8/1", "f2/k32"].map(String::from);
     let configs = |tag: &str| [vec![tag.to_string()], splits(tag).to_vec(), others.to_vec()].concat();
     for variant in kernels {
         for spec in shapes_for(variant) {
