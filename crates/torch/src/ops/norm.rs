@@ -313,9 +313,8 @@ fn backward(
         return Err(Error::NoKernel("batch norm's backward pass without statistics".into()));
     };
     let dx = if wanted(0) { Tensor::empty(&input.sizes(), input.dtype()?)? } else { Tensor::undefined()? };
-    let of_gradients = of_gradients(weight)?;
-    // Kernels write no f64.
-    let written = if of_gradients == ScalarType::F64 { ScalarType::F32 } else { of_gradients };
+    // In the type that the kernels take the weight in.
+    let written = of_gradients(gamma.as_ref())?;
     let grads = Tensor::empty(&[2 * channels], written)?;
     if input.numel() == 0 {
         crate::tensors::copies::fill(&grads, &[0])?;
@@ -333,10 +332,11 @@ fn backward(
             return Tensor::undefined();
         }
         let half = half_of(&grads, index)?;
-        if written == of_gradients {
+        let of_weight = of_gradients(weight)?;
+        if written == of_weight {
             return Ok(half);
         }
-        let made = Tensor::empty(&[channels], of_gradients)?;
+        let made = Tensor::empty(&[channels], of_weight)?;
         let (from, to) = (view(&half)?, view(&made)?);
         run(|queue| wave32_ops::copy(queue, &from, &to))?;
         Ok(made)
