@@ -103,11 +103,13 @@ fn many_inputs_of_one_type_lie_one_after_the_other() {
         // More than a launch takes; some are empty, some of another layout.
         let mut lengths: Vec<u64> =
             (0..random.random_range(2..17)).map(|_| [0, 1, 4, 8, 40][random.random_range(0..5)]).collect();
-        // The first turns make sure of each kernel: rows of whole 16 bytes, and rows an odd number of elements apart.
+        // The first turns make sure of each kernel: rows of whole 16 bytes (`put` leaves no gap before multiples of
+        // five values), and rows an odd number of elements apart.
         let wide = turn < ElementType::ALL.len();
         let sure = turn < 2 * ElementType::ALL.len();
         if sure {
-            (sizes, dim, lengths) = ([2, 3, if wide { 16 } else { 1 }], 1, vec![1, 4, 8]);
+            (sizes, dim, lengths) =
+                ([2, 3, if wide { 16 } else { 1 }], 1, if wide { vec![5, 10] } else { vec![1, 4, 8] });
         }
         let mut inputs: Vec<(View, Vec<f64>)> = Vec::new();
         for &length in &lengths {
