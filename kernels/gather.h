@@ -9,4 +9,5 @@
 #define FLAG_BIAS 1u
 #define FLAG_VEC 4u
 #define FLAG_PARTIAL 8u
+#define FLAG_STATISTICS 16u /* igemm: of each row, see there */
 #define FLAG_SUM 128u /* adds what lies in dst */

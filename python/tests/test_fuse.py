@@ -333,7 +333,8 @@ def test_training_is_what_it_was():
         "fused": wave32.fuse(net.to("wave")),
     }
     kinds = [type(nets["fused"].get_submodule(f"norm.{i}")).__name__ for i in range(6)]
-    assert kinds == ["BatchNorm2dActivation"] * 4 + ["BatchNorm2d"] * 2
+    # The last two have no activation, and take the statistics that come with their convolutions.
+    assert kinds == ["BatchNorm2dActivation"] * 6
     assert type(nets["fused"].flat).__name__ == "BatchNorm1dActivation"
     assert sorted(nets["fused"].state_dict()) == sorted(net.state_dict())
     torch.wave.reset_fallbacks()
@@ -414,6 +415,77 @@ def test_training_takes_fewer_passes(dtype):
             one(x).sum().backward()
         launches.append(sum(count for name, count, _ in profiler.by_kernel() if name.startswith("ew_")))
     assert launches[0] - launches[1] == 4
+
+
+class Bottleneck(nn.Module):
+    """Convolutions of which kernels of the device count the statistics: of one tap and of nine, with a bias, strided, without an
+    activation behind the norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.ModuleList([
+            nn.Conv2d(32, 64, 1, bias=False), nn.Conv2d(64, 64, 3, 2, 1), nn.Conv2d(64, 128, 1, bias=False),
+            nn.Conv2d(32, 128, 1, 2, bias=False),
+        ])  # fmt: skip
+        self.norm = nn.ModuleList([nn.BatchNorm2d(c, momentum=0.3) for c in (64, 64, 128, 128)])
+        for norm in self.norm:
+            nn.init.uniform_(norm.bias)
+
+    def forward(self, x):
+        # No kinks, next to which gradients may be other ones.
+        y = F.silu(self.norm[0](self.conv[0](x)))
+        y = F.silu(self.norm[1](self.conv[1](y)))
+        return self.norm[2](self.conv[2](y)) + self.norm[3](self.conv[3](x))
+
+
+@pytest.mark.parametrize("how", ["float32", "float16", "bfloat16", "autocast"])
+def test_statistics_come_with_the_convolution(how):
+    half = torch.float16 if how == "autocast" else getattr(torch, how)
+    bound = {torch.float32: 2e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}[half]
+    dtype, auto = (torch.float32, True) if how == "autocast" else (half, False)
+    net, x = Bottleneck().to(dtype), torch.randn(3, 32, 14, 18, dtype=dtype)
+    if how == "float32":
+        nn.init.constant_(net.conv[1].bias, 40.0)  # Far from zero: squares would cancel.
+    # Kernels of Winograd count nothing.
+    before, found, sums = torch.wave.winograd(False), [], []
+    try:
+        for one in (copy.deepcopy(net).double(), copy.deepcopy(net).to("wave"), wave32.fuse(net.to("wave"))):
+            on_card = next(one.parameters()).device.type == "wave"
+            leaf = x.to(next(one.parameters())).requires_grad_()
+            with torch.wave.profile() as profiler:
+                with torch.autocast("wave", torch.float16, enabled=auto and on_card):
+                    out = one(leaf)
+                (out.float() if on_card else out).square().sum().mul(0.01).backward()
+            sums.append(sum(count for name, count, _ in profiler.by_kernel() if name.startswith("bn_sums_x")))
+            parameters, buffers = dict(one.named_parameters()), dict(one.named_buffers())
+            values = [out, leaf.grad, *(parameters[name].grad for name, _ in net.named_parameters() if "conv.1.bias" not in name)]
+            values += [buffers[name] for name, _ in net.named_buffers()]
+            found.append([value.detach().cpu().double() for value in values])
+    finally:
+        torch.wave.winograd(before)
+    exact, plain, fused = found
+    for name, one in (("plain", plain), ("fused", fused)):
+        for value, expected in zip(one, exact, strict=True):
+            assert (value - expected).norm() <= bound * expected.norm() + 1e-6, (name, value.shape)
+    # Which kernels a device takes for the strided ones is its own.
+    assert sums[1] == 4 and sums[2] <= 2, sums
+
+
+def test_a_convolution_counts_only_where_that_is_the_same():
+    net = nn.Sequential(nn.Conv2d(32, 64, 1, padding="same"), nn.BatchNorm2d(64), nn.ReLU()).to("wave")
+    assert type(wave32.fuse(net).get_submodule("0")) is nn.Conv2d
+    net[0].padding = (0, 0)
+    fused, x = wave32.fuse(net), torch.randn(2, 32, 8, 8, device="wave")
+    assert type(fused.get_submodule("0")).__name__ == "Conv2dStatistics"
+    assert fused.get_submodule("0")(x)[1].shape[::2] == (64, 4)
+    # Of another layout, and in evaluation, it is a convolution as ever.
+    assert fused.get_submodule("0")(x.to(memory_format=torch.channels_last))[1] is None
+    y = fused(x.to(memory_format=torch.channels_last))
+    torch.testing.assert_close(y, net(x), rtol=1e-4, atol=1e-4)
+    fused.eval(), net.eval()
+    assert fused.get_submodule("0")(x)[1] is None
+    net.load_state_dict(fused.state_dict())
+    torch.testing.assert_close(fused(x), net(x), rtol=1e-4, atol=1e-4)
 
 
 class Residual(nn.Module):

@@ -14,6 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 # These very types: a subclass may compute something else.
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _RELUS = (torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_)
 
 
@@ -123,14 +124,15 @@ def fuse(model: nn.Module) -> nn.Module:
     (ReLU, ReLU6, leaky ReLU of a slope in whole hundredths, SiLU, hardswish, GELU that is not approximate), ReLU, ReLU6 and SiLU
     into group norms; a convolution whose result is added to what nothing reads later (a residual block's last) adds it where
     it stores. In training mode: a
-    batch norm and its ReLU, ReLU6 or SiLU run in one pass forward and back, ReLU and ReLU6 with an addition before them too.
+    batch norm and its ReLU, ReLU6 or SiLU run in one pass forward and back, ReLU and ReLU6 with an addition before them too;
+    where the kernels of a convolution before a batch norm can, they count its statistics as they store.
     Parameters keep their names. Make the optimizer from the copy's parameters.
     """
     return _fused_training(model) if model.training else _fused_inference(model)
 
 
 class _Normed(torch.autograd.Function):
-    """`act(batch_norm(x) + added)` with statistics of the batch. `act`: 0 ReLU, below `most` if that is given, 1 SiLU.
+    """`act(batch_norm(x) + added)` with statistics of the batch. `act`: 0 ReLU, below `most` if that is given, 1 SiLU, 2 none.
 
     It is given twice: autograd need not add the gradients of its two uses, the backward pass does."""
 
@@ -138,8 +140,10 @@ class _Normed(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor | None, bias: torch.Tensor | None,
         mean: torch.Tensor | None, variance: torch.Tensor | None, momentum: float, eps: float, act: int, most: float | None,
+        statistics: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        made = torch.ops.wave.batch_norm_act(x, added, weight, bias, mean, variance, momentum, eps, act, most)
+        how = (momentum, eps, act, most, statistics)
+        made = torch.ops.wave.batch_norm_act(x, added, weight, bias, mean, variance, *how)
         y, save, coefficients = made
         # The activation's operand is computed again from x; of a sum the result tells enough.
         ctx.save_for_backward(x, weight, save, coefficients if added is None else y)
@@ -152,7 +156,7 @@ class _Normed(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         given = [grad.contiguous() for grad in grads if grad is not None]
         if not given:
-            return (None,) * 10
+            return (None,) * 11
         x, weight, save, kept = ctx.saved_tensors
         eps, act, most, adds = ctx.how
         of_added = None
@@ -165,11 +169,64 @@ class _Normed(torch.autograd.Function):
             dx, of_own = back(grad, x, weight, save, kept, eps, act, most)
         of_weight, of_bias = of_own[: x.shape[1]], of_own[x.shape[1] :]
         needs = ctx.needs_input_grad
-        return dx, of_added, of_weight if needs[2] else None, of_bias if needs[3] else None, *[None] * 6
+        return dx, of_added, of_weight if needs[2] else None, of_bias if needs[3] else None, *[None] * 7
+
+
+class _Counted(torch.autograd.Function):
+    """A convolution, and the moments of its result's channels for the batch norm behind it; those may be without elements."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *how: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        y, statistics = torch.ops.wave.convolution_statistics(x, weight, bias, *how)
+        ctx.save_for_backward(x, weight)
+        ctx.how, ctx.of_bias = how, None if bias is None else bias.shape
+        ctx.mark_non_differentiable(statistics)
+        return y, statistics
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:
+        stride, padding, dilation, groups = ctx.how
+        how = (stride, padding, dilation, False, [0] * len(stride), groups)
+        grads = torch.ops.aten.convolution_backward(grad, *ctx.saved_tensors, ctx.of_bias, *how, ctx.needs_input_grad[:3])
+        return *grads, None, None, None, None
+
+
+class _WithStatistics:
+    """A convolution before a batch norm. It is one of `_COUNTED`, and has the attributes of the class that it had.
+
+    Its result is that of a convolution and, where kernels count them at once, the moments of its channels."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if not self.training or x.device.type != "wave" or torch.compiler.is_compiling():
+            return super().forward(x), None
+        own = [x, self.weight] if self.bias is None else [x, self.weight, self.bias]
+        if torch.is_autocast_enabled("wave") and all(t.dtype in _FLOATS for t in own):
+            own = [t.to(torch.get_autocast_dtype("wave")) for t in own]
+        alike = all(t.device == x.device and t.dtype == own[0].dtype and t.is_contiguous() for t in own)
+        plain = x.dim() == self.weight.dim() and not torch._C._are_functorch_transforms_active()
+        if own[0].dtype not in _FLOATS or not alike or not plain:
+            return super().forward(x), None
+        how = (self.stride, self.padding, self.dilation, self.groups)
+        y, statistics = _Counted.apply(*own[:2], own[2] if own[2:] else None, *how)
+        return y, statistics if statistics.numel() else None
+
+
+class Conv1dStatistics(_WithStatistics, nn.Conv1d):
+    """See `fuse`."""
+
+
+class Conv2dStatistics(_WithStatistics, nn.Conv2d):
+    """See `fuse`."""
+
+
+_COUNTED = {nn.Conv1d: Conv1dStatistics, nn.Conv2d: Conv2dStatistics}
 
 
 class _WithActivation:
-    """A batch norm that was given an activation. It is one of `_NORMED`, and has the attributes of the class that it had."""
+    """A batch norm that was given an activation, or a convolution's statistics. It is one of `_NORMED`, and has the attributes
+    of the class that it had."""
 
     act: int
     most: float | None
@@ -182,16 +239,16 @@ class _WithActivation:
             return False
         if torch._C._are_functorch_transforms_active() or x.dim() < 2 or not x.is_contiguous():
             return False
-        floats = (torch.float32, torch.float16, torch.bfloat16)
-        if x.dtype not in floats or x.numel() <= x.shape[1]:
+        if x.dtype not in _FLOATS or x.numel() <= x.shape[1]:
             return False
         if added is not None:
             alike = added.device == x.device and added.dtype == x.dtype and added.shape == x.shape
             if self.act or not alike or not added.is_contiguous():
                 return False
-        return all(t.device == x.device and t.dtype in floats and t.is_contiguous() for t in own)
+        return all(t.device == x.device and t.dtype in _FLOATS and t.is_contiguous() for t in own)
 
-    def forward(self, x: torch.Tensor, added: torch.Tensor | None = None) -> Any:
+    def forward(self, given: Any, added: torch.Tensor | None = None) -> Any:
+        x, statistics = given if isinstance(given, tuple) else (given, None)
         if self._fits(x, added):
             momentum = 0.0 if self.momentum is None else self.momentum
             if self.num_batches_tracked is not None:
@@ -199,13 +256,13 @@ class _WithActivation:
                 if self.momentum is None:
                     momentum = 1.0 / float(self.num_batches_tracked)
             own = (self.weight, self.bias, self.running_mean, self.running_var)
-            both = _Normed.apply(x, added, *own, momentum, self.eps, self.act, self.most)
+            both = _Normed.apply(x, added, *own, momentum, self.eps, self.act, self.most, statistics)
             return both if self.twice else both[0]
         y = super().forward(x)
         y = y if added is None else y + added
-        if self.act:
+        if self.act == 1:
             y = nn.functional.silu(y)
-        else:
+        elif self.act == 0:
             y = torch.relu(y) if self.most is None else nn.functional.hardtanh(y, 0.0, self.most)
         return (y, y) if self.twice else y
 
@@ -234,6 +291,7 @@ _ACTIVATIONS = {
 }  # fmt: skip
 # What a batch norm's kernels apply: act and most.
 _OF_NORMS = {"relu": (0, None), "relu6": (0, 6.0), "silu": (1, None)}
+_ALONE = (2, None)
 _IN_PLACE = (operator.iadd, "add_")
 _SUMS = (operator.add, torch.add, "add", *_IN_PLACE)
 _CALLS = ("call_function", "call_method")
@@ -272,18 +330,39 @@ def _fused_training(model: nn.Module) -> nn.Module:
     modules, graph = dict(traced.named_modules()), traced.graph
     calls = [node.target for node in graph.nodes if node.op == "call_module"]
 
-    def is_norm(node: Any) -> bool:
-        """A batch norm that nothing else uses, and whose module has no other use."""
-        if not isinstance(node, fx.Node) or node.op != "call_module" or len(node.users) != 1 or len(node.args) != 1:
+    readers = (*_CONVOLUTIONS, *_COUNTED.values())
+
+    def is_alone(node: Any, kinds: Any = _NORMED) -> bool:
+        """A call of such a module, a batch norm by default, that has no other."""
+        if not isinstance(node, fx.Node) or node.op != "call_module" or len(node.args) != 1:
             return False
-        return type(modules[node.target]) in _NORMED and calls.count(node.target) == 1
+        return type(modules[node.target]) in kinds and calls.count(node.target) == 1
+
+    def is_norm(node: Any) -> bool:
+        """The same of a batch norm that nothing else uses."""
+        return is_alone(node) and len(node.users) == 1
+
+    def counts(node: Any) -> bool:
+        """A convolution that can count its result's moments for its only user."""
+        if not is_alone(node, _COUNTED) or len(node.users) != 1:
+            return False
+        conv = modules[node.target]
+        return conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
+
+    def become(node: fx.Node, act: int, most: float | None) -> None:
+        """Turns a batch norm's module into one of `_WithActivation`, and the convolution before it into one that counts."""
+        norm = modules[node.target]
+        norm.__class__, norm.act, norm.most = _NORMED[type(norm)], act, most
+        if counts(node.args[0]):
+            conv = modules[node.args[0].target]
+            conv.__class__ = _COUNTED[type(conv)]
 
     def is_fused(node: fx.Node) -> bool:
         return node.op == "call_module" and isinstance(modules[node.target], _WithActivation)
 
     def leaves_alone(node: fx.Node) -> bool:
         """Reads what it is given and keeps no view of it."""
-        return node.op == "call_module" and (type(modules[node.target]) in _CONVOLUTIONS or is_fused(node))
+        return node.op == "call_module" and (type(modules[node.target]) in readers or is_fused(node))
 
     for node in list(graph.nodes):
         activation = _OF_NORMS.get(_activation(node, modules.get(node.target)))
@@ -299,14 +378,17 @@ def _fused_training(model: nn.Module) -> nn.Module:
             others = [arg for arg in before.args if arg is not norm]
         if norm is None or any(not isinstance(arg, fx.Node) for arg in others) or len(others) > 1:
             continue
-        module = modules[norm.target]
-        module.__class__, module.act, module.most = _NORMED[type(module)], act, most
+        become(norm, act, most)
         with graph.inserting_before(node):
             made = graph.call_module(norm.target, (norm.args[0], *others))
         node.replace_all_uses_with(made)
         for gone in (node, before, norm):
             if gone in graph.nodes and not gone.users:
                 graph.erase_node(gone)
+    for node in graph.nodes:
+        # One that nothing follows still takes the statistics that its convolution counts.
+        if is_alone(node) and counts(node.args[0]):
+            become(node, *_ALONE)
     for node in list(graph.nodes):
         if len(node.users) == 2 and len(node.args) == 2 and is_fused(node) and all(map(leaves_alone, node.users)):
             modules[node.target].twice = True

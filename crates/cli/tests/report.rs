@@ -69,7 +69,8 @@ fn faults(program: &dyn Fn() -> Command, device: &str, seconds: &str) {
     assert!(verdicts.contains(&"HANG") && verdicts.contains(&"DEVICE_LOST"), "{verdicts:?}");
     let passed: u64 =
         report["checks"][0]["groups"].as_array().unwrap().iter().map(|g| g["passed"].as_u64().unwrap()).sum();
-    assert!(passed > 5, "{passed}");
+    // How many more there was time for is the machine's speed.
+    assert!(passed > 0, "{passed}");
     let bench = part(&report, &format!("bench {name}"));
     assert_eq!(bench["state"], "hung", "{bench}");
     let rows = report["benches"][0]["rows"].as_array().unwrap();

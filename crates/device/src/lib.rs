@@ -24,7 +24,8 @@ pub use budget::Budget;
 pub use deadline::Deadline;
 pub use kept::{Kept, Known};
 pub use queue::{
-    Arg, MAX_ARGS, MAX_PARAMS, PreparedAt, Queue, Stamp, Work, execute, execute_prepared, run_number,
+    Addresses, Arg, MAX_ARGS, MAX_PARAMS, PreparedAt, Queue, Stamp, Work, execute, execute_prepared,
+    run_number,
 };
 pub use runner::{PlanDevice, Runner, Times, Timing};
 
@@ -138,7 +139,7 @@ pub enum DeviceError {
 /// The operand buffers of a plan: a buffer and a byte offset for each role the plan binds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Operands {
-    slots: [Option<(BufferId, u64)>; 5],
+    slots: [Option<(BufferId, u64)>; Role::ALL.len()],
 }
 
 impl Operands {

@@ -160,11 +160,14 @@ pub fn run_number() -> u32 {
     RUNS.fetch_add(1, Ordering::Relaxed)
 }
 
+/// Where a plan's operands lie, by role.
+pub type Addresses = [u64; Role::ALL.len()];
+
 /// Launches a plan whose operands lie at these addresses, by role.
 ///
 /// # Errors
 /// As [`Queue::launch`].
-pub fn execute(queue: &mut dyn Queue, plan: &Plan, addresses: &[u64; 5]) -> Result<(), DeviceError> {
+pub fn execute(queue: &mut dyn Queue, plan: &Plan, addresses: &Addresses) -> Result<(), DeviceError> {
     execute_with(queue, plan, addresses, None, |_| Ok(()))
 }
 
@@ -184,7 +187,7 @@ pub struct PreparedAt {
 pub fn execute_prepared(
     queue: &mut dyn Queue,
     plan: &Plan,
-    addresses: &[u64; 5],
+    addresses: &Addresses,
     filters: PreparedAt,
 ) -> Result<(), DeviceError> {
     execute_with(queue, plan, addresses, Some(filters), |_| Ok(()))
@@ -194,7 +197,7 @@ pub fn execute_prepared(
 pub(crate) fn execute_with(
     queue: &mut dyn Queue,
     plan: &Plan,
-    addresses: &[u64; 5],
+    addresses: &Addresses,
     filters: Option<PreparedAt>,
     mut after: impl FnMut(&mut dyn Queue) -> Result<(), DeviceError>,
 ) -> Result<(), DeviceError> {

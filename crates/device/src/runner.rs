@@ -1,7 +1,7 @@
 //! [`PlanDevice`]: plans on buffers, checked and timed, for tools that verify and measure. [`Runner`] is one on a queue.
 
 use crate::queue::execute_with;
-use crate::{BufferId, Deadline, DeviceError, DeviceInfo, Operands, Queue, check, execute};
+use crate::{Addresses, BufferId, Deadline, DeviceError, DeviceInfo, Operands, Queue, check, execute};
 use std::collections::HashMap;
 use std::time::Duration;
 use wave32_solve::{DeviceCaps, Plan};
@@ -147,8 +147,8 @@ impl<Q: Queue> Runner<Q> {
     }
 
     /// Where each role's operand begins, after checking every range that a launch binds.
-    fn bind(&self, plan: &Plan, operands: &Operands) -> Result<[u64; 5], DeviceError> {
-        let mut addresses = [0; 5];
+    fn bind(&self, plan: &Plan, operands: &Operands) -> Result<Addresses, DeviceError> {
+        let mut addresses = Addresses::default();
         for launch in &plan.launches {
             for binding in &launch.bindings {
                 let (id, start) = check::operand(launch, binding, operands.get(binding.role))?;
@@ -160,7 +160,7 @@ impl<Q: Queue> Runner<Q> {
         Ok(addresses)
     }
 
-    fn run_at(&mut self, plan: &Plan, addresses: &[u64; 5]) -> Result<Timing, DeviceError> {
+    fn run_at(&mut self, plan: &Plan, addresses: &Addresses) -> Result<Timing, DeviceError> {
         self.queue.synchronize()?;
         let before = self.queue.submits();
         let mut stamps = vec![self.queue.stamp()?];
@@ -176,7 +176,7 @@ impl<Q: Queue> Runner<Q> {
     fn time_at(
         &mut self,
         plan: &Plan,
-        sets: &[[u64; 5]],
+        sets: &[Addresses],
         warm: u32,
         repeats: u32,
     ) -> Result<Times, DeviceError> {

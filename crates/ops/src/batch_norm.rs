@@ -10,6 +10,8 @@ use wave32_solve::Access;
 /// Elements that one workgroup sums at least: fewer cost more in launches than they gain in parallelism.
 pub(crate) const PART: u64 = 2048;
 const THREADS: u64 = 256;
+/// Channels of a workgroup of `bn_finish`.
+const CHANNELS: u64 = 16;
 
 /// Parameters and statistics, one a channel, contiguous: f32, f16 or bf16.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +62,9 @@ pub struct NormChain<'a> {
     pub activation: NormActivation,
     /// Gets four f32 a channel, for the backward pass of an activation.
     pub coefficients: Option<&'a View>,
+    /// The moments of x's channels, f32 \[channel\]\[part\]\[4\], where the convolution before it wrote them
+    /// ([`crate::ConvChain::with_statistics`]): x is then read once only. In training.
+    pub statistics: Option<&'a View>,
 }
 
 /// The tensor seen as N x C x L.
@@ -116,6 +121,26 @@ fn check_coefficients(queue: &dyn Queue, view: &View, shape: &Shape) -> Result<(
     }
     let detail = format!("coefficients of sizes {:?}, {} channels", view.sizes(), shape.channels);
     Err(OpError::refused("not-a-float-a-channel", detail))
+}
+
+/// Moments of any number of parts of each channel; that number and where they lie.
+fn check_statistics(queue: &dyn Queue, view: &View, shape: &Shape) -> Result<(u64, u64), OpError> {
+    let begins = view.address.is_multiple_of(queue.caps().offset_alignment.max(16));
+    match *view.sizes() {
+        [channels, parts, 4]
+            if channels == shape.channels
+                && parts > 0
+                && view.dtype == ElementType::F32
+                && view.is_contiguous()
+                && begins =>
+        {
+            Ok((parts, view.address))
+        }
+        _ => {
+            let detail = format!("statistics of sizes {:?}, {} channels", view.sizes(), shape.channels);
+            Err(OpError::refused("not-moments-of-channels", detail))
+        }
+    }
 }
 
 /// Parts that a channel is cut into: enough workgroups to fill the card, none too short.
@@ -190,7 +215,7 @@ pub(crate) fn sums(
         x: bound,
         dy,
         mean,
-        part: range(queue, part, shape.channels * parts * 3, 4, Access::Write)?,
+        part: range(queue, part, shape.channels * parts * 4, 4, Access::Write)?,
         kept: kept_range(queue, kept, bound)?,
         also: also?,
         y: y?,
@@ -318,7 +343,7 @@ impl Finish<'_> {
     pub fn launch(&self, queue: &mut dyn Queue, saved: [&View; 2], coef: u64) -> Result<(), OpError> {
         let Self { norm, shape, parts, channels, .. } = *self;
         let n = shape.count as f64;
-        let part = range(queue, self.part, shape.channels * parts * 3, 4, Access::Read)?;
+        let part = range(queue, self.part, shape.channels * parts * 4, 4, Access::Read)?;
         let bind = |view: Option<&View>, writes: bool| match view {
             Some(view) if writes => write(queue, view),
             Some(view) => read(queue, view),
@@ -363,9 +388,9 @@ impl Finish<'_> {
             },
             buffers,
             flops: 10 * channels,
-            bytes: shape.channels * (parts * 12 + 8) + channels * 32,
+            bytes: shape.channels * (parts * 16 + 8) + channels * 32,
         }
-        .launch_items(queue, channels, 64)
+        .launch_items(queue, channels, CHANNELS)
     }
 }
 
@@ -420,12 +445,14 @@ pub fn batch_norm_chain(
     if !norm.training && norm.running.is_none() {
         return Err(OpError::refused("no-statistics", "evaluation without running statistics"));
     }
-    let parts = if norm.training { parts(queue, &shape) } else { 1 };
-    let scratch = queue.alloc((shape.channels * (parts * 3 + 4)) * 4 + 16)?;
-    let part = scratch + shape.channels * 16;
+    let given = chain.statistics.filter(|_| norm.training);
+    let given = given.map(|view| check_statistics(queue, view, &shape)).transpose()?;
+    let made = if given.is_some() || !norm.training { 1 } else { parts(queue, &shape) };
+    let scratch = queue.alloc(shape.channels * (made + 1) * 16 + 16)?;
+    let (parts, part) = given.unwrap_or((made, scratch + shape.channels * 16));
     let coef = chain.coefficients.map_or(scratch, |view| view.address);
     let run = (|| {
-        if norm.training {
+        if norm.training && given.is_none() {
             sums(queue, x, None, &shape, parts, part)?;
         }
         let saved = View::contiguous(save.address, save.dtype, &[2, shape.channels])?;
@@ -509,11 +536,11 @@ fn gradients(
         return Err(OpError::refused("wrong-size", format!("gradients of parameters: {:?}", grads.sizes())));
     }
     let parts = parts(queue, &shape);
-    let scratch = queue.alloc((shape.channels * (parts * 3 + 4)) * 4 + 16)?;
+    let scratch = queue.alloc(shape.channels * (parts + 1) * 16 + 16)?;
     let (coef, part) = (scratch, scratch + shape.channels * 16);
     let run = (|| {
         sums(queue, x, Some(back), &shape, parts, part)?;
-        let part = range(queue, part, shape.channels * parts * 3, 4, Access::Read)?;
+        let part = range(queue, part, shape.channels * parts * 4, 4, Access::Read)?;
         let buffers = bn_finish_back::Buffers {
             part,
             gamma: gamma.map_or(Ok(part.unused()), |gamma| read(queue, gamma))?,
@@ -540,7 +567,7 @@ fn gradients(
             },
             buffers,
             flops: 10 * shape.channels,
-            bytes: shape.channels * (parts * 12 + 40),
+            bytes: shape.channels * (parts * 16 + 40),
         }
         .launch_items(queue, shape.channels, 64)?;
         match dx {

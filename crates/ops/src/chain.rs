@@ -6,7 +6,7 @@ use crate::convolution::storage;
 use crate::steps::Steps;
 use crate::{ElementType, Op, OpError, Queue, View, copy};
 use std::sync::Arc;
-use wave32_device::{Known, PreparedAt};
+use wave32_device::{Addresses, Known, PreparedAt};
 use wave32_problem::{ConvProblem, Direction, Epilogue, Layout};
 use wave32_solve::{DeviceCaps, Plan, Role};
 
@@ -144,6 +144,8 @@ pub struct ConvChain {
     post_ops: Vec<PostOp>,
     /// So many of the post-ops are the epilogue of the problem.
     fused: usize,
+    /// Gets the moments of the result's channels.
+    statistics: Option<View>,
 }
 
 impl ConvChain {
@@ -153,10 +155,17 @@ impl ConvChain {
     pub fn new(problem: ConvProblem, post_ops: Vec<PostOp>) -> Self {
         let Absorbed { epilogue, count, .. } = absorbed(problem.spec().dtype, &post_ops, None);
         match problem.with_epilogue(epilogue) {
-            Ok(problem) => Self { problem, post_ops, fused: count },
+            Ok(problem) => Self { problem, post_ops, fused: count, statistics: None },
             // A gradient has none.
-            Err(_) => Self { problem, post_ops, fused: 0 },
+            Err(_) => Self { problem, post_ops, fused: 0, statistics: None },
         }
+    }
+
+    /// The same that also writes the moments of the result's channels, for plans of [`Plan::with_statistics`]: f32,
+    /// \[channel\]\[part\]\[4\], where a range can begin.
+    #[must_use]
+    pub fn with_statistics(self, statistics: View) -> Self {
+        Self { statistics: Some(statistics), ..self }
     }
 
     /// What is to be planned: its epilogue is what the kernels absorb.
@@ -186,7 +195,7 @@ impl ConvChain {
         let Absorbed { epilogue, count, sums } =
             absorbed(self.problem.spec().dtype, &self.post_ops, Some(operands.y));
         let problem = self.problem.with_epilogue(epilogue).ok().filter(|_| sums)?;
-        Some(Self { problem, post_ops: self.post_ops.clone(), fused: count })
+        Some(Self { problem, post_ops: self.post_ops.clone(), fused: count, statistics: None })
     }
 
     /// An image's view in the order of memory.
@@ -270,7 +279,7 @@ impl ConvChain {
         queue: &mut dyn Queue,
         plan: &Plan,
         operands: ConvOperands<'_>,
-        execute: impl FnOnce(&mut Steps<'_>, &mut [u64; 5], bool) -> Result<(), OpError>,
+        execute: impl FnOnce(&mut Steps<'_>, &mut Addresses, bool) -> Result<(), OpError>,
     ) -> Result<(), OpError> {
         let spec = self.problem.spec();
         let (result, target) = match spec.direction {
@@ -288,11 +297,13 @@ impl ConvChain {
             (Role::W, Some(operands.w)),
             (Role::Y, Some(operands.y)),
             (Role::Bias, bias),
+            (Role::Statistics, self.statistics.as_ref()),
         ];
         let is_planned = plan.problem.conv() == Some(&self.problem);
+        let is_plain = |role| matches!(role, Role::Bias | Role::Statistics);
         for (role, view) in given {
             let bytes = view.map_or(0, |view| view.elements() * view.dtype.size());
-            let is_image = role == Role::Bias || view.is_some_and(|view| view.rank() > 2);
+            let is_image = is_plain(role) || view.is_some_and(|view| view.rank() > 2);
             if !is_planned || bytes != plan.role_bytes(role) || !is_image {
                 let detail = format!("{role:?} of {bytes} bytes for a plan of {}", plan.problem);
                 return Err(OpError::refused("wrong-size", detail));
@@ -302,11 +313,11 @@ impl ConvChain {
         let is_reread = rest.iter().any(|post_op| post_op.reads(target));
         let is_last = spec.layout == Layout::Nhwc;
         let mut steps = Steps::new(queue);
-        let mut addresses = [0u64; 5];
+        let mut addresses = Addresses::default();
         let mut from = *target;
         for (role, view) in given {
             let Some(view) = view else { continue };
-            let lies = if role == Role::Bias { *view } else { self.ordered(view) };
+            let lies = if is_plain(role) { *view } else { self.ordered(view) };
             let is_result = role == result;
             addresses[role as usize] = view.address;
             if !is_bound_there(&lies, steps.queue.caps()) || (is_result && is_reread) {

@@ -19,12 +19,18 @@ pub struct PricedPlan {
     /// Modelled seconds.
     pub seconds: f64,
     summing: OnceLock<Option<Arc<Plan>>>,
+    counting: OnceLock<Option<Arc<Plan>>>,
 }
 
 impl PricedPlan {
     /// As [`Plan::summing`].
     fn summing(&self) -> Option<&Arc<Plan>> {
         self.summing.get_or_init(|| self.plan.summing().map(Arc::new)).as_ref()
+    }
+
+    /// As [`Plan::with_statistics`].
+    fn with_statistics(&self) -> Option<&Arc<Plan>> {
+        self.counting.get_or_init(|| self.plan.with_statistics().map(Arc::new)).as_ref()
     }
 }
 
@@ -150,6 +156,7 @@ impl Planner {
                     plan: Arc::new(found.plan),
                     seconds: found.cost,
                     summing: OnceLock::new(),
+                    counting: OnceLock::new(),
                 })
                 .collect()),
         }
@@ -204,15 +211,35 @@ impl Planner {
         operands: ConvOperands<'_>,
     ) -> Option<Result<(), OpError>> {
         let chain = chain.summing(&operands, caps)?;
-        let ranked = self.ranked(caps, chain.problem(), false).ok()?;
         // A pass of its own would read the result and write the sum.
-        let saved = caps.floors(0, 2 * chain.problem().y_elements() * chain.problem().spec().dtype.size()).1;
-        let most = ranked.first()?.seconds + saved + 1e-6 * caps.launch_us;
-        let cheap = ranked.iter().take_while(|priced| priced.seconds <= most);
-        let plan = cheap.into_iter().find_map(PricedPlan::summing)?;
-        match chain.run_keeping(queue, plan, operands) {
+        let plan = self.saving(caps, chain.problem(), 2, PricedPlan::summing)?;
+        match chain.run_keeping(queue, &plan, operands) {
             Err(OpError::Device(DeviceError::OutOfMemory { .. })) => None,
             done => Some(done),
         }
+    }
+
+    /// The plan by which a chain also writes the moments of its result's channels ([`ConvChain::with_statistics`]); none where it
+    /// does more than kernels absorb, or that costs more than it saves.
+    pub fn with_statistics(&mut self, caps: &DeviceCaps, chain: &ConvChain) -> Option<Arc<Plan>> {
+        if chain.fused() < chain.post_ops().len() {
+            return None;
+        }
+        // A pass of its own would read the result.
+        self.saving(caps, chain.problem(), 1, PricedPlan::with_statistics)
+    }
+
+    /// The best plan that saves a launch and so many passes over the result, where it does not cost more than those.
+    fn saving(
+        &mut self,
+        caps: &DeviceCaps,
+        problem: &ConvProblem,
+        passes: u64,
+        form: fn(&PricedPlan) -> Option<&Arc<Plan>>,
+    ) -> Option<Arc<Plan>> {
+        let ranked = self.ranked(caps, problem, false).ok()?;
+        let saved = caps.floors(0, passes * problem.y_elements() * problem.spec().dtype.size()).1;
+        let most = ranked.first()?.seconds + saved + 1e-6 * caps.launch_us;
+        ranked.iter().take_while(|priced| priced.seconds <= most).find_map(form).cloned()
     }
 }

@@ -3,7 +3,7 @@
 use crate::convolution::storage;
 use crate::steps::Steps;
 use crate::{Elementwise, Op, OpError, Planner, PricedPlan, Queue, View, copy};
-use wave32_device::DeviceError;
+use wave32_device::{Addresses, DeviceError};
 use wave32_problem::{Activation, Added, Factor, MatmulProblem, MatmulSpec, Matrices};
 use wave32_solve::Role;
 
@@ -111,7 +111,7 @@ impl Planner {
         };
         let problem =
             MatmulProblem::new(spec).map_err(|error| OpError::refused("no-plan", error.to_string()))?;
-        let mut addresses = [0u64; 5];
+        let mut addresses = Addresses::default();
         addresses[Role::X as usize] = a_lies.0;
         addresses[Role::W as usize] = b_lies.0;
         addresses[Role::Y as usize] = out.address;
@@ -173,7 +173,7 @@ impl Planner {
 }
 
 /// Runs the fastest of the plans; where memory runs out, the fastest that needs less of it.
-fn run_first(queue: &mut dyn Queue, ranked: &[PricedPlan], addresses: &mut [u64; 5]) -> Result<(), OpError> {
+fn run_first(queue: &mut dyn Queue, ranked: &[PricedPlan], addresses: &mut Addresses) -> Result<(), OpError> {
     let (mut least, mut ran_out) = (u64::MAX, None);
     for PricedPlan { plan, .. } in ranked {
         if plan.workspace_bytes >= least {

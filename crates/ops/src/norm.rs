@@ -195,7 +195,7 @@ fn by_planes(
     let parts = batch_norm::parts(queue, &rows);
     let of_rows = BatchNorm { gamma: weight, beta: bias, running: None, training: true, momentum: 0.0, eps };
     scratch(queue, ElementType::F32, &[channels, 4], |queue, coef| {
-        scratch(queue, ElementType::F32, &[rows.channels, parts, 3], |queue, part| {
+        scratch(queue, ElementType::F32, &[rows.channels, parts, 4], |queue, part| {
             batch_norm::sums(queue, x, None, &rows, parts, part.address)?;
             let part = part.address;
             Finish { norm: &of_rows, shape: &rows, parts, part, channels, weights: shape.weights() }.launch(

@@ -5,7 +5,7 @@ mod common;
 use common::{close, get, put_plain, random, room, stream, values};
 use rand::Rng;
 use wave32_ops::{
-    BatchNorm, ElementType, NormActivation, NormChain, NormSum, View, batch_norm, batch_norm_backward,
+    BatchNorm, ElementType, NormActivation, NormChain, NormSum, Queue, View, batch_norm, batch_norm_backward,
     batch_norm_chain, batch_norm_sum_backward,
 };
 
@@ -209,7 +209,12 @@ fn what_follows_is_in_the_same_pass() {
             momentum: 0.1,
             eps: eps as f32,
         };
-        let chain = NormChain { added: adds.then_some(&vz), activation, coefficients: Some(&coefficients) };
+        let chain = NormChain {
+            added: adds.then_some(&vz),
+            activation,
+            coefficients: Some(&coefficients),
+            ..NormChain::default()
+        };
         batch_norm_chain(&mut stream, &vx, &norm, &chain, &vy, &save).unwrap();
         close(&get(&mut stream, &vy), &y, tolerance, &what);
         let is_relu = matches!(activation, NormActivation::Relu(_));
@@ -267,5 +272,61 @@ fn what_follows_is_in_the_same_pass() {
         let (dx, expected) = gradients(&inner, &hat, &scale, (n, c, l), true);
         close(&get(&mut stream, &vdx), &dx, 2.0 * tolerance, &format!("dx {what}"));
         close(&get(&mut stream, &grads), &expected, 2.0 * tolerance, &format!("grads {what}"));
+    }
+}
+
+/// Moments that come with x are taken for its own, in however many parts they are: here they are those of another tensor.
+#[test]
+fn given_statistics_are_used() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for (parts, dtype) in
+        [1, 2, 63, 64, 65, 300].into_iter().flat_map(|n| [(n, ElementType::F32), (n, ElementType::F16)])
+    {
+        let (n, c, l) = (3usize, random.random_range(1..11), 20usize);
+        let what = format!("{parts} parts, {c} channels, {dtype:?}, seed {seed}");
+        let x = values(&mut random, dtype, (n * c * l) as u64, 2.0);
+        let mut moments = Vec::new();
+        let (mut mean, mut variance) = (Vec::new(), Vec::new());
+        for _ in 0..c {
+            let mut all: Vec<f64> = Vec::new();
+            for part in 0..parts {
+                // Some parts are empty.
+                let count = if part == 0 { 5 } else { random.random_range(0..4) };
+                let center = random.random_range(-30.0..30.0);
+                let of_it: Vec<f64> = (0..count).map(|_| center + random.random_range(-1.0..1.0)).collect();
+                let mean = of_it.iter().sum::<f64>() / (count as f64).max(1.0);
+                moments.extend([count as f64, mean, of_it.iter().map(|v| (v - mean).powi(2)).sum(), 0.0]);
+                all.extend(of_it);
+            }
+            let of_it = all.iter().sum::<f64>() / all.len() as f64;
+            mean.push(of_it);
+            variance.push(all.iter().map(|v| (v - of_it).powi(2)).sum::<f64>() / (n * l) as f64);
+        }
+        let sizes = [n as u64, c as u64, l as u64];
+        let xv = put_plain(&mut stream, dtype, &sizes, &x);
+        let y = room(&mut stream, dtype, &sizes);
+        let save = room(&mut stream, ElementType::F32, &[2 * c as u64]);
+        let of_parts = [c as u64, parts, 4];
+        // A range begins there.
+        let given = stream.alloc(16 * c as u64 * parts).unwrap();
+        let given = View::contiguous(given, ElementType::F32, &of_parts).unwrap();
+        let bytes: Vec<u8> = moments.iter().flat_map(|&v| (v as f32).to_le_bytes()).collect();
+        Queue::upload(&mut stream, given.address, &bytes).unwrap();
+        let norm =
+            BatchNorm { gamma: None, beta: None, running: None, training: true, momentum: 0.1, eps: 1e-5 };
+        let chain = NormChain { statistics: Some(&given), ..NormChain::default() };
+        batch_norm_chain(&mut stream, &xv, &norm, &chain, &y, &save).unwrap();
+        let scale: Vec<f64> = variance.iter().map(|v| 1.0 / (v + 1e-5).sqrt()).collect();
+        let expected: Vec<f64> =
+            x.iter().enumerate().map(|(i, v)| (v - mean[i / l % c]) * scale[i / l % c]).collect();
+        close(&get(&mut stream, &save), &[mean, scale].concat(), 1e-5, &format!("statistics, {what}"));
+        let tolerance = if dtype == ElementType::F32 { 1e-5 } else { 2e-3 };
+        close(&get(&mut stream, &y), &expected, tolerance, &what);
+        // Of another number of channels they are refused.
+        let wrong = View::contiguous(given.address, ElementType::F32, &[c as u64 + 1, parts, 4]).unwrap();
+        let chain = NormChain { statistics: Some(&wrong), ..NormChain::default() };
+        let refused = batch_norm_chain(&mut stream, &xv, &norm, &chain, &y, &save).unwrap_err();
+        assert!(refused.to_string().contains("not-moments-of-channels"), "{refused}");
     }
 }

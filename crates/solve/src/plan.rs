@@ -2,6 +2,7 @@
 
 use crate::hazards::{Access, Hazards};
 use serde::{Deserialize, Serialize};
+use wave32_params::variants::Variant;
 use wave32_params::{Kernel, direct, igemm, reduce, variants, winograd_output};
 use wave32_problem::{ConvProblem, Direction, MatmulProblem, Problem};
 
@@ -15,6 +16,16 @@ const SUMMING: [&str; 4] = [
 const FLAG_SUM: u32 = igemm::FLAG_SUM;
 const _: () = assert!(direct::FLAG_SUM == FLAG_SUM && reduce::FLAG_SUM == FLAG_SUM);
 const _: () = assert!(winograd_output::FLAG_SUM == FLAG_SUM);
+
+/// Bytes of a part of a channel's moments.
+const STATISTICS_BYTES: u64 = 16;
+
+/// Is it a tile of `igemm` whose operands' LDS has room for the moments? As the kernel's `STATISTICS` says.
+fn keeps_moments(variant: &Variant) -> bool {
+    let is_packed = || variant.define("MODE") != 0;
+    let columns = || variant.define("BN") / variant.define("TN") * if variant.is_half() { 2 } else { 1 };
+    variant.source == igemm::Kernel::SOURCE && is_packed() && variant.define("BK") >= columns()
+}
 
 /// Which tensor of the problem (in the caller's own terms) a launch binds: of a convolution x, w, y and a bias; of a product
 /// of matrices a, b, the result and what is added to it.
@@ -30,11 +41,13 @@ pub enum Role {
     Bias,
     /// Scratch memory, [`Plan::workspace_bytes`] long; its content before and after means nothing.
     Workspace,
+    /// Moments of the result's channels: [`Plan::with_statistics`].
+    Statistics,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 5] = [Self::X, Self::W, Self::Y, Self::Bias, Self::Workspace];
+    pub const ALL: [Self; 6] = [Self::X, Self::W, Self::Y, Self::Bias, Self::Workspace, Self::Statistics];
 }
 
 /// A buffer range bound to one kernel argument.
@@ -157,6 +170,31 @@ impl Plan {
         Some(plan)
     }
 
+    /// The same of a forward pass, for a batch norm behind it: the kernel that stores the result also writes the moments of each
+    /// channel in parts, \[channel\]\[part\] of four f32: a count, their mean, the sum of squares about it, 0. None where a
+    /// kernel cannot do that.
+    #[must_use]
+    pub fn with_statistics(&self) -> Option<Self> {
+        let conv = self.problem.conv().filter(|conv| conv.spec().direction == Direction::Forward)?;
+        let mut plan = self.clone();
+        let stores = |binding: &Binding| binding.role == Role::Y && binding.access.writes();
+        let mut storing = plan.launches.iter_mut().filter(|launch| launch.bindings.iter().any(stores));
+        let (launch, None) = (storing.next()?, storing.next()) else { return None };
+        variants::find(&launch.kernel).filter(|variant| keeps_moments(variant))?;
+        let access = launch.bindings.iter().find(|binding| stores(binding))?.access;
+        let size = STATISTICS_BYTES * conv.spec().k as u64 * u64::from(launch.grid[0]);
+        launch.params[1] |= igemm::FLAG_STATISTICS;
+        *launch.bindings.last_mut()? = Binding { role: Role::Statistics, offset: 0, size, access };
+        Some(plan)
+    }
+
+    /// In how many parts [`Plan::with_statistics`] writes each channel's moments.
+    pub fn statistics_parts(&self) -> Option<u64> {
+        let channels = self.problem.conv().map_or(0, |conv| conv.spec().k as u64);
+        Some(self.role_bytes(Role::Statistics) / STATISTICS_BYTES / channels.max(1))
+            .filter(|&parts| parts > 0)
+    }
+
     /// The launches that prepare the filters.
     pub fn preparing(&self) -> &[Launch] {
         &self.launches[..self.prepared.map_or(0, |prepared| prepared.launches)]
@@ -188,6 +226,10 @@ impl Plan {
     pub fn role_bytes(&self, role: Role) -> u64 {
         let elements = match (&self.problem, role) {
             (_, Role::Workspace) => return self.workspace_bytes,
+            (_, Role::Statistics) => {
+                let all = self.launches.iter().flat_map(|launch| &launch.bindings);
+                return all.filter(|b| b.role == role).map(|b| b.offset + b.size).max().unwrap_or(0);
+            }
             (Problem::Conv(p), role) => p.role_elements(role),
             (Problem::Matmul(p), role) => p.role_elements(role),
         };
@@ -208,7 +250,7 @@ impl HasRoles for ConvProblem {
             Role::W => self.w_elements(),
             Role::Y => self.y_elements(),
             Role::Bias => self.bias_elements(),
-            Role::Workspace => 0,
+            Role::Workspace | Role::Statistics => 0,
         }
     }
 }
@@ -220,7 +262,7 @@ impl HasRoles for MatmulProblem {
             Role::W => self.b_elements(),
             Role::Y => self.output_elements(),
             Role::Bias => self.added_elements(),
-            Role::Workspace => 0,
+            Role::Workspace | Role::Statistics => 0,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{error_of, error_of_sum, error_on, open, random};
+use common::{error_of, error_of_statistics, error_of_sum, error_on, open, random};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -100,7 +100,7 @@ fn check(dtype: DType) {
     let caps = device.caps().clone();
     let fp16_accumulation = Fp16Accumulation::Always;
     let mut failures = Vec::new();
-    let (mut runs, mut sums) = (0, 0);
+    let (mut runs, mut sums, mut statistics) = (0, 0, 0);
     for spec in shapes() {
         for problem in problems(&ConvSpec { dtype, ..spec }) {
             let mut plans = wave32_solve::plans(&problem, &caps, &Policy::default());
@@ -116,6 +116,10 @@ fn check(dtype: DType) {
                 "g64x64/3",
                 "c64x64/4",
                 "p128x128/1",
+                "p128x64/1",
+                "p64x64k8/1",
+                "w64x64k8/1",
+                "w64x128/1",
                 "c128x128/2",
                 "g64x32/16",
                 "hp128x128/1",
@@ -123,6 +127,7 @@ fn check(dtype: DType) {
                 "hp64x64k16/1",
                 "hp64x64k8/2",
                 "hw64x128/1",
+                "hw64x64/1",
                 "hw64x64k8/3",
                 "hc64x64/4",
                 "hc128x64/2",
@@ -141,10 +146,16 @@ fn check(dtype: DType) {
             for plan in plans {
                 let of_sum = error_of_sum(device.as_mut(), &plan, &mut rng);
                 sums += usize::from(of_sum.is_some());
-                let plain = (error_of(device.as_mut(), &plan, &mut rng), "");
-                for (error, what) in [plain].into_iter().chain(of_sum.map(|error| (error, " sum"))) {
+                let of_statistics = error_of_statistics(device.as_mut(), &plan, &mut rng);
+                statistics += usize::from(of_statistics.is_some());
+                let plain = error_of(device.as_mut(), &plan, &mut rng);
+                // A mean and a variance together may be further off than all results in the mean.
+                let all =
+                    [(Some(plain), "", 1.0), (of_sum, " sum", 1.0), (of_statistics, " statistics", 4.0)];
+                for (error, what, times) in all {
+                    let Some(error) = error else { continue };
                     runs += 1;
-                    if error.is_nan() || error > normwise(dtype, plan.solver) {
+                    if error.is_nan() || error > times * normwise(dtype, plan.solver) {
                         let Plan { solver, config, .. } = &plan;
                         failures.push(format!("{problem}: {solver} {config}{what}: error {error:.3e}"));
                     }
@@ -152,7 +163,8 @@ fn check(dtype: DType) {
             }
         }
     }
-    println!("{runs} runs, {sums} of them sums");
+    println!("{runs} runs, {sums} of them sums, {statistics} with statistics");
+    assert!(statistics > 50, "{statistics} plans that write statistics");
     assert!(sums > 100, "{sums} plans that add to a result");
     assert!(failures.is_empty(), "{} of {runs} wrong:\n{}", failures.len(), failures.join("\n"));
 }

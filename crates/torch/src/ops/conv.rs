@@ -7,9 +7,11 @@ use crate::runtime::bridge::{planned, run, view};
 use crate::tensors::copies::contiguous;
 use crate::tensors::layout::convolves_channels_last;
 use crate::tensors::tensor::Tensor;
+use wave32_device::DeviceError;
 use wave32_ops::activation::Activation;
-use wave32_ops::{ConvChain, ConvOperands, PostOp, Reduce, reduce};
+use wave32_ops::{ConvChain, ConvOperands, OpError, PostOp, Reduce, reduce};
 use wave32_problem::{ConvProblem, ConvSpec, Direction};
+use wave32_torch_logic::ScalarType;
 use wave32_torch_logic::convolution::{self, Geometry, problem};
 use wave32_torch_logic::strides::in_format;
 
@@ -23,6 +25,8 @@ pub const OPS: &[Registration] = crate::ops! {
 pub const SCHEMAS: &[&str] = &[
     "convolution_activation(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
      bool transposed, int[] output_padding, int groups, str activation) -> Tensor",
+    "convolution_statistics(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) \
+     -> (Tensor, Tensor)",
     "convolution_sum_(Tensor(a!) self, Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
      bool transposed, int[] output_padding, int groups, str activation) -> Tensor(a!)",
 ];
@@ -30,6 +34,7 @@ pub const SCHEMAS: &[&str] = &[
 /// Kernels of those.
 pub const OWN: &[Registration] = crate::ops! {
     "convolution_activation" => forward,
+    "convolution_statistics" => forward_statistics,
     "convolution_sum_" => forward_sum,
 };
 
@@ -71,37 +76,83 @@ fn forward(
     activation: &str,
 ) -> Result<Tensor, Error> {
     let geometry = Geometry { stride, padding, dilation, transposed, output_padding, groups };
-    let spec = spec(input, weight, &geometry)?;
+    let (problem, output) = result(input, weight, &geometry)?;
+    if output.numel() == 0 {
+        return Ok(output);
+    }
+    let chain = chain(problem, bias, None, activation)?;
+    launch(&chain, [input, weight, &output])?;
+    Ok(output)
+}
+
+/// The forward convolution that the arguments ask for, and memory for its result.
+fn result(input: &Tensor, weight: &Tensor, geometry: &Geometry<'_>) -> Result<(ConvProblem, Tensor), Error> {
+    let spec = spec(input, weight, geometry)?;
     let (n, k) = (spec.n, spec.k);
     // An empty batch has a shape as well.
     let problem = problem(ConvSpec { n: n.max(1), ..spec })?;
     let all = [n, k, problem.out_h(), problem.out_w()];
     let sizes = if input.dim() == 3 { &[n, k, all[3]][..] } else { &all };
     let strides = in_format(convolves_channels_last(input, weight), sizes);
-    let output = Tensor::empty_strided(sizes, &strides, input.dtype()?)?;
-    if output.numel() == 0 {
-        return Ok(output);
-    }
-    launch(problem, [input, weight, &output], bias, None, activation)?;
-    Ok(output)
+    Ok((problem, Tensor::empty_strided(sizes, &strides, input.dtype()?)?))
 }
 
-/// Launches a forward convolution of input, weight and output: with a bias, a sum and an activation, in that order, as far as they are
-/// there.
-fn launch(
+/// A forward convolution with a bias, a sum and an activation, in that order, as far as they are there.
+fn chain(
     problem: ConvProblem,
-    [input, weight, output]: [&Tensor; 3],
     bias: Option<&Tensor>,
     sum: Option<PostOp>,
     activation: &str,
-) -> Result<(), Error> {
+) -> Result<ConvChain, Error> {
     let bias = bias.map(view).transpose()?.map(PostOp::Bias);
     let activation =
         activation.parse().map_err(|()| Error::NoKernel(format!("an activation {activation:?}")))?;
     let activation = Activation::from_kernels(activation).map(PostOp::Activation);
-    let chain = ConvChain::new(problem, [bias, sum, activation].into_iter().flatten().collect());
+    Ok(ConvChain::new(problem, [bias, sum, activation].into_iter().flatten().collect()))
+}
+
+/// Launches a chain with input, weight and output.
+fn launch(chain: &ConvChain, [input, weight, output]: [&Tensor; 3]) -> Result<(), Error> {
     let (x, w, y) = (view(input)?, view(weight)?, view(output)?);
-    planned(|planner, queue| planner.convolve(queue, &chain, ConvOperands { x: &x, w: &w, y: &y }))
+    planned(|planner, queue| planner.convolve(queue, chain, ConvOperands { x: &x, w: &w, y: &y }))
+}
+
+/// The result, and the moments of its channels for a batch norm behind it ([`ConvChain::with_statistics`]); without elements where
+/// kernels do not write those.
+#[allow(clippy::too_many_arguments)] // the schema's
+fn forward_statistics(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    groups: i64,
+) -> Result<(Tensor, Tensor), Error> {
+    let output_padding = vec![0; stride.len()];
+    let geometry =
+        Geometry { stride, padding, dilation, transposed: false, output_padding: &output_padding, groups };
+    let (problem, output) = result(input, weight, &geometry)?;
+    if output.numel() == 0 {
+        return Ok((output, Tensor::empty(&[0], ScalarType::F32)?));
+    }
+    let chain = chain(problem, bias, None, "none")?;
+    let plan = planned(|planner, queue| Ok(planner.with_statistics(&queue.caps().clone(), &chain)))?;
+    if let Some((plan, parts)) = plan.and_then(|plan| plan.statistics_parts().map(|parts| (plan, parts))) {
+        let statistics = Tensor::empty(&[output.sizes()[1], parts as i64, 4], ScalarType::F32)?;
+        let (x, w, y) = (view(input)?, view(weight)?, view(&output)?);
+        let counting = chain.clone().with_statistics(view(&statistics)?);
+        let operands = ConvOperands { x: &x, w: &w, y: &y };
+        let done = run(|queue| match counting.run_keeping(queue, &plan, operands) {
+            Err(OpError::Device(DeviceError::OutOfMemory { .. })) => Ok(false),
+            done => done.map(|()| true),
+        });
+        if done? {
+            return Ok((output, statistics));
+        }
+    }
+    launch(&chain, [input, weight, &output])?;
+    Ok((output, Tensor::empty(&[0], ScalarType::F32)?))
 }
 
 /// `output += convolution(input)`, and an activation of that. What it refuses it has not written.
@@ -131,7 +182,7 @@ fn forward_sum(
         return Err(Error::NoKernel("a sum that overlaps an operand".into()));
     }
     let sum = PostOp::blend(1.0, 1.0, view(output)?);
-    launch(problem, [input, weight, output], bias, sum, activation)?;
+    launch(&chain(problem, bias, sum, activation)?, [input, weight, output])?;
     output.share()
 }
 

@@ -20,10 +20,10 @@ pub const OPS: &[Registration] = crate::ops! {
     "native_batch_norm_backward" => backward,
 };
 
-/// Schemas of what `python/wave32/_fuse.py` and `_graph_fusion.py` call. `act`: 0 ReLU, 1 SiLU; `most`: ReLU's upper bound.
+/// Schemas of what `python/wave32/_fuse.py` and `_graph_fusion.py` call. `act`: 0 ReLU, 1 SiLU, 2 none; `most`: ReLU's upper bound.
 pub const SCHEMAS: &[&str] = &[
     "batch_norm_act(Tensor x, Tensor? added, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, Tensor(b!)? running_var, \
-     float momentum, float eps, int act, float? most) -> (Tensor, Tensor, Tensor)",
+     float momentum, float eps, int act, float? most, Tensor? statistics=None) -> (Tensor, Tensor, Tensor)",
     "batch_norm_act_backward(Tensor grad, Tensor x, Tensor? weight, Tensor save, Tensor coefficients, float eps, int act, \
      float? most) -> (Tensor, Tensor)",
     "batch_norm_sum_backward(Tensor grad, Tensor? also, Tensor x, Tensor y, Tensor? weight, Tensor save, float eps, float? most) \
@@ -45,6 +45,7 @@ pub(super) fn activation(act: i64, most: Option<f64>) -> Result<NormActivation, 
     match act {
         0 => Ok(NormActivation::Relu(most.map(|most| most as f32))),
         1 => Ok(NormActivation::Silu),
+        2 => Ok(NormActivation::None),
         _ => Err(Error::NoKernel(format!("activation {act} behind a norm"))),
     }
 }
@@ -72,6 +73,7 @@ fn with_activation(
     eps: f64,
     act: i64,
     most: Option<f64>,
+    statistics: Option<&Tensor>,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let channels = channels_of(x)?;
     let y = Tensor::empty(&x.sizes(), x.dtype()?)?;
@@ -89,8 +91,13 @@ fn with_activation(
         momentum: momentum as f32,
         eps: eps as f32,
     };
-    let chain =
-        NormChain { added: added.as_ref(), activation: activation(act, most)?, coefficients: Some(&cv) };
+    let statistics = statistics.map(view).transpose()?;
+    let chain = NormChain {
+        added: added.as_ref(),
+        activation: activation(act, most)?,
+        coefficients: Some(&cv),
+        statistics: statistics.as_ref(),
+    };
     run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
     Ok((y, save, coefficients))
 }
@@ -233,7 +240,7 @@ fn normalised(
         momentum: momentum as f32,
         eps: eps as f32,
     };
-    let chain = NormChain { added: added.as_ref(), activation, coefficients: None };
+    let chain = NormChain { added: added.as_ref(), activation, ..NormChain::default() };
     run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
     // Other running statistics were updated in a copy.
     for (given, used) in running.into_iter().zip([&rmean, &rvar]) {

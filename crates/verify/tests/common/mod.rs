@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng};
 use std::time::Duration;
 use wave32_cpu::{Inputs, oracle};
 use wave32_device::{DeviceError, Operands, PlanDevice};
-use wave32_problem::{Activation, DType, Direction, Epilogue};
+use wave32_problem::{Activation, DType, Direction, Epilogue, Layout};
 use wave32_solve::{Plan, Role};
 use wave32_verify::backend::Backend;
 use wave32_verify::tolerance::Tolerance;
@@ -104,6 +104,43 @@ pub fn error_of_sum(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) 
     Some(error_beside(device, &plan, &encoded, &mut |_, _| rng.random_range(-1.0..1.0), &oracle))
 }
 
+/// The larger error of its form that writes the moments of the result's channels too, of the result or of those; none where there
+/// is no such form.
+pub fn error_of_statistics(device: &mut dyn PlanDevice, plan: &Plan, rng: &mut StdRng) -> Option<f64> {
+    let plan = plan.with_statistics()?;
+    Some(error_of(device, &plan, rng))
+}
+
+/// The largest error of a channel's mean or variance, relative to the root mean square of all of `want`.
+fn error_of_moments(plan: &Plan, moments: &[u8], want: &[f64]) -> f64 {
+    let conv = plan.problem.conv().expect("of a convolution");
+    let (channels, pixels) = (conv.spec().k as usize, (conv.out_h() * conv.out_w()) as usize);
+    let channel_of = |at: usize| match conv.spec().layout {
+        Layout::Nchw => at / pixels % channels,
+        Layout::Nhwc => at % channels,
+    };
+    let square = want.iter().map(|w| w * w).sum::<f64>() / want.len() as f64;
+    let moments = decode(moments, DType::F32);
+    let per_channel = moments.len() / channels;
+    let mut worst = 0.0f64;
+    for (c, parts) in moments.chunks_exact(per_channel).enumerate() {
+        let of_it: Vec<f64> =
+            want.iter().enumerate().filter(|(at, _)| channel_of(*at) == c).map(|(_, w)| *w).collect();
+        let n = of_it.len() as f64;
+        let mean = of_it.iter().sum::<f64>() / n;
+        let variance = of_it.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / n;
+        let parts: Vec<&[f64]> = parts.chunks_exact(4).collect();
+        assert_eq!(parts.iter().map(|part| part[0]).sum::<f64>(), n, "{}: channel {c}", plan.problem);
+        let got = parts.iter().map(|part| part[0] * part[1]).sum::<f64>() / n;
+        let about = parts.iter().map(|part| part[2] + part[0] * (part[1] - got).powi(2));
+        let spread = about.sum::<f64>() / n;
+        // NaN is the worst.
+        let error = (got - mean).abs() / square.sqrt() + (spread - variance).abs() / square;
+        worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
+    }
+    worst
+}
+
 /// As [`error_of`], on operands of `value(role, index)`.
 pub fn error_on(device: &mut dyn PlanDevice, plan: &Plan, value: &mut dyn FnMut(Role, u64) -> f64) -> f64 {
     error_beside(device, plan, &[], value, &|inputs| oracle::all(&plan.problem, inputs))
@@ -148,6 +185,10 @@ fn error_beside(
     let mut result = vec![0; plan.role_bytes(out) as usize];
     let (buffer, _) = operands.get(out).expect("the result's buffer");
     device.read(buffer, 0, &mut result).expect("read");
+    let mut moments = vec![0; plan.role_bytes(Role::Statistics) as usize];
+    if let Some((buffer, _)) = operands.get(Role::Statistics) {
+        device.read(buffer, 0, &mut moments).expect("read");
+    }
     for buffer in buffers {
         device.free(buffer);
     }
@@ -163,5 +204,6 @@ fn error_beside(
     if p.activation().cuts_large() {
         norm = norm.max(want.len() as f64 * Tolerance::new(p, plan.solver).typical.powi(2));
     }
-    if norm == 0.0 { off.sqrt() } else { (off / norm).sqrt() }
+    let error = if norm == 0.0 { off.sqrt() } else { (off / norm).sqrt() };
+    if moments.is_empty() || norm == 0.0 { error } else { error.max(error_of_moments(plan, &moments, &want)) }
 }
