@@ -477,13 +477,19 @@ def test_a_convolution_counts_only_where_that_is_the_same():
     net[0].padding = (0, 0)
     fused, x = wave32.fuse(net), torch.randn(2, 32, 8, 8, device="wave")
     assert type(fused.get_submodule("0")).__name__ == "Conv2dStatistics"
-    assert fused.get_submodule("0")(x)[1].shape[::2] == (64, 4)
+    conv = fused.get_submodule("0")
+    counted, version = conv(x)._wave_statistics
+    assert counted.shape[::2] == (64, 4) and version == 0
     # Of another layout, and in evaluation, it is a convolution as ever.
-    assert fused.get_submodule("0")(x.to(memory_format=torch.channels_last))[1] is None
-    y = fused(x.to(memory_format=torch.channels_last))
-    torch.testing.assert_close(y, net(x), rtol=1e-4, atol=1e-4)
+    last = x.to(memory_format=torch.channels_last)
+    assert not hasattr(conv(last), "_wave_statistics")
+    torch.testing.assert_close(fused(last), net(last), rtol=1e-4, atol=1e-4)
+    # A result that a hook wrote to, or replaced, has other statistics.
+    for hook in (lambda module, args, y: y.mul_(torch.arange(8.0, device="wave")), lambda module, args, y: y * y):
+        with conv.register_forward_hook(hook), net[0].register_forward_hook(hook):
+            torch.testing.assert_close(fused(x), net(x), rtol=1e-4, atol=1e-4)
     fused.eval(), net.eval()
-    assert fused.get_submodule("0")(x)[1] is None
+    assert not hasattr(conv(x), "_wave_statistics")
     net.load_state_dict(fused.state_dict())
     torch.testing.assert_close(fused(x), net(x), rtol=1e-4, atol=1e-4)
 

@@ -11,6 +11,8 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from . import _native
+
 # These very types: a subclass may compute something else.
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
@@ -172,45 +174,22 @@ class _Normed(torch.autograd.Function):
         return dx, of_added, of_weight if needs[2] else None, of_bias if needs[3] else None, *[None] * 7
 
 
-class _Counted(torch.autograd.Function):
-    """A convolution, and the moments of its result's channels for the batch norm behind it; those may be without elements."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *how: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        y, statistics = torch.ops.wave.convolution_statistics(x, weight, bias, *how)
-        ctx.save_for_backward(x, weight)
-        ctx.how, ctx.of_bias = how, None if bias is None else bias.shape
-        ctx.mark_non_differentiable(statistics)
-        return y, statistics
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:
-        stride, padding, dilation, groups = ctx.how
-        how = (stride, padding, dilation, False, [0] * len(stride), groups)
-        grads = torch.ops.aten.convolution_backward(grad, *ctx.saved_tensors, ctx.of_bias, *how, ctx.needs_input_grad[:3])
-        return *grads, None, None, None, None
-
-
 class _WithStatistics:
     """A convolution before a batch norm. It is one of `_COUNTED`, and has the attributes of the class that it had.
 
-    Its result is that of a convolution and, where kernels count them at once, the moments of its channels."""
+    Where its kernels can, they count the moments of its result's channels while they store; the result then carries those."""
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training or x.device.type != "wave" or torch.compiler.is_compiling():
-            return super().forward(x), None
-        own = [x, self.weight] if self.bias is None else [x, self.weight, self.bias]
-        if torch.is_autocast_enabled("wave") and all(t.dtype in _FLOATS for t in own):
-            own = [t.to(torch.get_autocast_dtype("wave")) for t in own]
-        alike = all(t.device == x.device and t.dtype == own[0].dtype and t.is_contiguous() for t in own)
-        plain = x.dim() == self.weight.dim() and not torch._C._are_functorch_transforms_active()
-        if own[0].dtype not in _FLOATS or not alike or not plain:
-            return super().forward(x), None
-        how = (self.stride, self.padding, self.dilation, self.groups)
-        y, statistics = _Counted.apply(*own[:2], own[2] if own[2:] else None, *how)
-        return y, statistics if statistics.numel() else None
+            return super().forward(x)
+        _native.ask_statistics()
+        try:
+            y = super().forward(x)
+        finally:
+            statistics = _native.take_statistics()
+        if statistics is not None:
+            y._wave_statistics = (statistics, y._version)
+        return y
 
 
 class Conv1dStatistics(_WithStatistics, nn.Conv1d):
@@ -247,9 +226,11 @@ class _WithActivation:
                 return False
         return all(t.device == x.device and t.dtype in _FLOATS and t.is_contiguous() for t in own)
 
-    def forward(self, given: Any, added: torch.Tensor | None = None) -> Any:
-        x, statistics = given if isinstance(given, tuple) else (given, None)
+    def forward(self, x: torch.Tensor, added: torch.Tensor | None = None) -> Any:
         if self._fits(x, added):
+            counted, version = x.__dict__.pop("_wave_statistics", (None, 0))
+            # Something may have written to it since.
+            statistics = counted if version == x._version else None
             momentum = 0.0 if self.momentum is None else self.momentum
             if self.num_batches_tracked is not None:
                 self.num_batches_tracked.add_(1)

@@ -10,8 +10,6 @@ use wave32_solve::Access;
 /// Elements that one workgroup sums at least: fewer cost more in launches than they gain in parallelism.
 pub(crate) const PART: u64 = 2048;
 const THREADS: u64 = 256;
-/// Channels of a workgroup of `bn_finish`.
-const CHANNELS: u64 = 16;
 
 /// Parameters and statistics, one a channel, contiguous: f32, f16 or bf16.
 #[derive(Debug, Clone, Copy)]
@@ -343,6 +341,8 @@ impl Finish<'_> {
     pub fn launch(&self, queue: &mut dyn Queue, saved: [&View; 2], coef: u64) -> Result<(), OpError> {
         let Self { norm, shape, parts, channels, .. } = *self;
         let n = shape.count as f64;
+        // A workgroup a channel, for one of sixteen.
+        let is_long = parts > 128;
         let part = range(queue, self.part, shape.channels * parts * 4, 4, Access::Read)?;
         let bind = |view: Option<&View>, writes: bool| match view {
             Some(view) if writes => write(queue, view),
@@ -361,7 +361,7 @@ impl Finish<'_> {
             coef: range(queue, coef, channels * 4, 4, Access::Write)?,
         };
         Call {
-            kernel: bn_finish::T,
+            kernel: if is_long { bn_finish::W } else { bn_finish::T },
             params: bn_finish::Params {
                 channels: fit(channels)?,
                 parts: fit(parts)?,
@@ -390,7 +390,7 @@ impl Finish<'_> {
             flops: 10 * channels,
             bytes: shape.channels * (parts * 16 + 8) + channels * 32,
         }
-        .launch_items(queue, channels, CHANNELS)
+        .launch_items(queue, channels, if is_long { 1 } else { 16 })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The module `wave32._native`.
 
 use crate::abi::calls;
+use crate::abi::conversions::ToPython;
 use crate::abi::error::Error;
 use crate::abi::guard;
 use crate::abi::hooks;
@@ -9,6 +10,7 @@ use crate::dispatch::index_errors;
 use crate::dispatch::register;
 use crate::dispatch::scalar;
 use crate::dispatch::tables;
+use crate::ops::conv;
 use crate::runtime::bridge;
 use crate::runtime::graph;
 use crate::runtime::rng;
@@ -248,6 +250,18 @@ mod _native {
     #[pyo3(signature = (is_allowed=None))]
     fn winograd(is_allowed: Option<bool>) -> bool {
         bridge::winograd(is_allowed)
+    }
+
+    /// The next convolution on this thread counts its result's moments, for a batch norm behind it.
+    #[pyfunction]
+    fn ask_statistics() {
+        conv::ask_statistics();
+    }
+
+    /// The moments that were asked for, if they were counted.
+    #[pyfunction]
+    fn take_statistics(py: Python<'_>) -> Result<Option<Py<PyAny>>, Error> {
+        conv::take_statistics().map(|tensor| ToPython::to_python(tensor, py)).transpose()
     }
 
     /// Problems for which `wave32 tune` measured the fastest configuration on this device.

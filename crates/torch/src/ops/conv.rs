@@ -7,6 +7,7 @@ use crate::runtime::bridge::{planned, run, view};
 use crate::tensors::copies::contiguous;
 use crate::tensors::layout::convolves_channels_last;
 use crate::tensors::tensor::Tensor;
+use std::cell::RefCell;
 use wave32_device::DeviceError;
 use wave32_ops::activation::Activation;
 use wave32_ops::{ConvChain, ConvOperands, OpError, PostOp, Reduce, reduce};
@@ -25,8 +26,6 @@ pub const OPS: &[Registration] = crate::ops! {
 pub const SCHEMAS: &[&str] = &[
     "convolution_activation(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
      bool transposed, int[] output_padding, int groups, str activation) -> Tensor",
-    "convolution_statistics(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) \
-     -> (Tensor, Tensor)",
     "convolution_sum_(Tensor(a!) self, Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, \
      bool transposed, int[] output_padding, int groups, str activation) -> Tensor(a!)",
 ];
@@ -34,7 +33,6 @@ pub const SCHEMAS: &[&str] = &[
 /// Kernels of those.
 pub const OWN: &[Registration] = crate::ops! {
     "convolution_activation" => forward,
-    "convolution_statistics" => forward_statistics,
     "convolution_sum_" => forward_sum,
 };
 
@@ -81,7 +79,12 @@ fn forward(
         return Ok(output);
     }
     let chain = chain(problem, bias, None, activation)?;
-    launch(&chain, [input, weight, &output])?;
+    let asked = matches!(STATISTICS.replace(Statistics::NotAsked), Statistics::Asked);
+    let all = [input, weight, &output];
+    match if asked && output.is_contiguous() { launch_counting(&chain, all)? } else { None } {
+        Some(statistics) => STATISTICS.set(Statistics::Counted(statistics)),
+        None => launch(&chain, all)?,
+    }
     Ok(output)
 }
 
@@ -117,42 +120,50 @@ fn launch(chain: &ConvChain, [input, weight, output]: [&Tensor; 3]) -> Result<()
     planned(|planner, queue| planner.convolve(queue, chain, ConvOperands { x: &x, w: &w, y: &y }))
 }
 
-/// The result, and the moments of its channels for a batch norm behind it ([`ConvChain::with_statistics`]); without elements where
-/// kernels do not write those.
-#[allow(clippy::too_many_arguments)] // the schema's
-fn forward_statistics(
-    input: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    stride: &[i64],
-    padding: &[i64],
-    dilation: &[i64],
-    groups: i64,
-) -> Result<(Tensor, Tensor), Error> {
-    let output_padding = vec![0; stride.len()];
-    let geometry =
-        Geometry { stride, padding, dilation, transposed: false, output_padding: &output_padding, groups };
-    let (problem, output) = result(input, weight, &geometry)?;
-    if output.numel() == 0 {
-        return Ok((output, Tensor::empty(&[0], ScalarType::F32)?));
+/// The moments of the result's channels for a batch norm behind it ([`ConvChain::with_statistics`]).
+enum Statistics {
+    NotAsked,
+    /// For the next convolution of this thread.
+    Asked,
+    Counted(Tensor),
+}
+
+thread_local! {
+    static STATISTICS: RefCell<Statistics> = const { RefCell::new(Statistics::NotAsked) };
+}
+
+/// The next convolution on this thread counts its result's moments where its kernels can; [`take_statistics`] gives them.
+pub fn ask_statistics() {
+    STATISTICS.set(Statistics::Asked);
+}
+
+/// The moments, f32 \[channel\]\[part\]\[4\], that the last convolution on this thread counted since they were asked for.
+pub fn take_statistics() -> Option<Tensor> {
+    match STATISTICS.replace(Statistics::NotAsked) {
+        Statistics::Counted(tensor) => Some(tensor),
+        Statistics::NotAsked | Statistics::Asked => None,
     }
-    let chain = chain(problem, bias, None, "none")?;
-    let plan = planned(|planner, queue| Ok(planner.with_statistics(&queue.caps().clone(), &chain)))?;
-    if let Some((plan, parts)) = plan.and_then(|plan| plan.statistics_parts().map(|parts| (plan, parts))) {
-        let statistics = Tensor::empty(&[output.sizes()[1], parts as i64, 4], ScalarType::F32)?;
-        let (x, w, y) = (view(input)?, view(weight)?, view(&output)?);
-        let counting = chain.clone().with_statistics(view(&statistics)?);
-        let operands = ConvOperands { x: &x, w: &w, y: &y };
-        let done = run(|queue| match counting.run_keeping(queue, &plan, operands) {
-            Err(OpError::Device(DeviceError::OutOfMemory { .. })) => Ok(false),
-            done => done.map(|()| true),
-        });
-        if done? {
-            return Ok((output, statistics));
-        }
-    }
-    launch(&chain, [input, weight, &output])?;
-    Ok((output, Tensor::empty(&[0], ScalarType::F32)?))
+}
+
+/// As [`launch`], by a plan that also counts the moments of the result's channels; none where there is no such plan, or no memory
+/// for it: then nothing was launched.
+fn launch_counting(
+    chain: &ConvChain,
+    [input, weight, output]: [&Tensor; 3],
+) -> Result<Option<Tensor>, Error> {
+    let plan = planned(|planner, queue| Ok(planner.with_statistics(&queue.caps().clone(), chain)))?;
+    let Some((plan, parts)) = plan.and_then(|plan| plan.statistics_parts().map(|parts| (plan, parts))) else {
+        return Ok(None);
+    };
+    let statistics = Tensor::empty(&[output.sizes()[1], parts as i64, 4], ScalarType::F32)?;
+    let (x, w, y) = (view(input)?, view(weight)?, view(output)?);
+    let counting = chain.clone().with_statistics(view(&statistics)?);
+    let operands = ConvOperands { x: &x, w: &w, y: &y };
+    let done = run(|queue| match counting.run_keeping(queue, &plan, operands) {
+        Err(OpError::Device(DeviceError::OutOfMemory { .. })) => Ok(false),
+        done => done.map(|()| true),
+    })?;
+    Ok(done.then_some(statistics))
 }
 
 /// `output += convolution(input)`, and an activation of that. What it refuses it has not written.
