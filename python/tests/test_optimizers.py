@@ -14,10 +14,11 @@ CASES = {
     "adamw": lambda p, **k: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, **k),
     "adamw_amsgrad": lambda p, **k: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, amsgrad=True, **k),
 }
-# Most launches of a step of 200 tensors, by default and fused: operations, each a few pieces of the device's memory.
+# Most launches of a step of 200 tensors, by default and fused: operations, each a few pieces of the device's memory. How many
+# pieces depends on what other tests left there.
 MAX_LAUNCHES = {
-    "momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}, 40, 20),
-    "adamw": (torch.optim.AdamW, {"lr": 0.01}, 100, 20),
+    "momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}, 40, 30),
+    "adamw": (torch.optim.AdamW, {"lr": 0.01}, 100, 30),
     "rmsprop": (torch.optim.RMSprop, {"lr": 0.01}, 48, None),
 }
 SHAPES = [(7, 5), (33,), (), (2, 3, 3, 3)]
@@ -63,6 +64,21 @@ def test_steps(name, way):
     assert torch.wave.fallbacks() == {}
     for a, b in zip(found, steps(CASES[name], starts, grads, "cpu"), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["momentum", "adamw"])
+def test_strides_of_one_element_do_not_matter(name):
+    """The gradient of a depthwise convolution's weight in channels_last."""
+    start, grads = torch.randn(6, 1, 3, 3), [torch.randn(6, 1, 3, 3) for _ in range(3)]
+    ones = [start.clone().to(device).requires_grad_() for device in ("wave", "cpu")]
+    optimizers = [CASES[name]([one], fused=one.device.type == "wave") for one in ones]
+    torch.wave.reset_fallbacks()
+    for grad in grads:
+        ones[0].grad, ones[1].grad = grad.to("wave").as_strided(grad.shape, (9, 1, 3, 1)), grad
+        for optimizer in optimizers:
+            optimizer.step()
+    assert torch.wave.fallbacks() == {}
+    torch.testing.assert_close(ones[0].detach().cpu(), ones[1].detach(), rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("way", ["fused", "foreach"])
