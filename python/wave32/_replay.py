@@ -25,9 +25,9 @@ from wave32._variables import variable
 
 # Captures of one function at most: each time an operand has moved that had not moved before.
 _CAPTURES = 3
-# Calls of which the time is taken together, of each kind, where nobody asked for replays; one of each goes before. Not single ones:
-# a device that has waited takes milliseconds to be as quick again.
-_TIMED = 4
+# Calls of which the time is taken together, of each kind, where nobody asked for replays; one of each goes before. Not few: a
+# device that has waited takes tens of milliseconds to be as quick again.
+_TIMED = 16
 # Such replays take at most this share of the time without: filters are prepared anew in each, and operands copied, so that large
 # work can lose what few launches gain.
 _SHARE = 15 / 16
