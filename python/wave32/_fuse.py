@@ -127,7 +127,7 @@ def fuse(model: nn.Module) -> nn.Module:
     into group norms; a convolution whose result is added to what nothing reads later (a residual block's last) adds it where
     it stores. In training mode: a
     batch norm and its ReLU, ReLU6 or SiLU run in one pass forward and back, ReLU and ReLU6 with an addition before them too;
-    where the kernels of a convolution before a batch norm can, they count its statistics as they store.
+    where the kernels of a convolution before a batch norm can, they compute its statistics as they store.
     Parameters keep their names. Make the optimizer from the copy's parameters.
     """
     return _fused_training(model) if model.training else _fused_inference(model)
@@ -175,14 +175,14 @@ class _Normed(torch.autograd.Function):
 
 
 class _WithStatistics:
-    """A convolution before a batch norm. It is one of `_COUNTED`, and has the attributes of the class that it had.
+    """A convolution before a batch norm. It is one of `_WITH_STATISTICS`, and has the attributes of the class that it had.
 
-    Where its kernels can, they count the moments of its result's channels while they store; the result then carries those."""
+    Where its kernels can, they compute the moments of its result's channels while they store; the result then carries those."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training or x.device.type != "wave" or torch.compiler.is_compiling():
             return super().forward(x)
-        _native.ask_statistics()
+        _native.request_statistics()
         try:
             y = super().forward(x)
         finally:
@@ -200,7 +200,7 @@ class Conv2dStatistics(_WithStatistics, nn.Conv2d):
     """See `fuse`."""
 
 
-_COUNTED = {nn.Conv1d: Conv1dStatistics, nn.Conv2d: Conv2dStatistics}
+_WITH_STATISTICS = {nn.Conv1d: Conv1dStatistics, nn.Conv2d: Conv2dStatistics}
 
 
 class _WithActivation:
@@ -228,9 +228,9 @@ class _WithActivation:
 
     def forward(self, x: torch.Tensor, added: torch.Tensor | None = None) -> Any:
         if self._fits(x, added):
-            counted, version = x.__dict__.pop("_wave_statistics", (None, 0))
+            statistics, version = x.__dict__.pop("_wave_statistics", (None, 0))
             # Something may have written to it since.
-            statistics = counted if version == x._version else None
+            statistics = statistics if version == x._version else None
             momentum = 0.0 if self.momentum is None else self.momentum
             if self.num_batches_tracked is not None:
                 self.num_batches_tracked.add_(1)
@@ -311,7 +311,7 @@ def _fused_training(model: nn.Module) -> nn.Module:
     modules, graph = dict(traced.named_modules()), traced.graph
     calls = [node.target for node in graph.nodes if node.op == "call_module"]
 
-    readers = (*_CONVOLUTIONS, *_COUNTED.values())
+    readers = (*_CONVOLUTIONS, *_WITH_STATISTICS.values())
 
     def is_alone(node: Any, kinds: Any = _NORMED) -> bool:
         """A call of such a module, a batch norm by default, that has no other."""
@@ -323,20 +323,20 @@ def _fused_training(model: nn.Module) -> nn.Module:
         """The same of a batch norm that nothing else uses."""
         return is_alone(node) and len(node.users) == 1
 
-    def counts(node: Any) -> bool:
-        """A convolution that can count its result's moments for its only user."""
-        if not is_alone(node, _COUNTED) or len(node.users) != 1:
+    def gives_statistics(node: Any) -> bool:
+        """A convolution that can compute its result's moments for its only user."""
+        if not is_alone(node, _WITH_STATISTICS) or len(node.users) != 1:
             return False
         conv = modules[node.target]
         return conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
 
     def become(node: fx.Node, act: int, most: float | None) -> None:
-        """Turns a batch norm's module into one of `_WithActivation`, and the convolution before it into one that counts."""
+        """Turns a batch norm's module into one of `_WithActivation`, and the convolution before it into one of `_WithStatistics`."""
         norm = modules[node.target]
         norm.__class__, norm.act, norm.most = _NORMED[type(norm)], act, most
-        if counts(node.args[0]):
+        if gives_statistics(node.args[0]):
             conv = modules[node.args[0].target]
-            conv.__class__ = _COUNTED[type(conv)]
+            conv.__class__ = _WITH_STATISTICS[type(conv)]
 
     def is_fused(node: fx.Node) -> bool:
         return node.op == "call_module" and isinstance(modules[node.target], _WithActivation)
@@ -367,8 +367,8 @@ def _fused_training(model: nn.Module) -> nn.Module:
             if gone in graph.nodes and not gone.users:
                 graph.erase_node(gone)
     for node in graph.nodes:
-        # One that nothing follows still takes the statistics that its convolution counts.
-        if is_alone(node) and counts(node.args[0]):
+        # One that nothing follows still takes the statistics that its convolution computes.
+        if is_alone(node) and gives_statistics(node.args[0]):
             become(node, *_ALONE)
     for node in list(graph.nodes):
         if len(node.users) == 2 and len(node.args) == 2 and is_fused(node) and all(map(leaves_alone, node.users)):

@@ -19,7 +19,7 @@ pub struct PricedPlan {
     /// Modelled seconds.
     pub seconds: f64,
     summing: OnceLock<Option<Arc<Plan>>>,
-    counting: OnceLock<Option<Arc<Plan>>>,
+    with_statistics: OnceLock<Option<Arc<Plan>>>,
 }
 
 impl PricedPlan {
@@ -30,7 +30,7 @@ impl PricedPlan {
 
     /// As [`Plan::with_statistics`].
     fn with_statistics(&self) -> Option<&Arc<Plan>> {
-        self.counting.get_or_init(|| self.plan.with_statistics().map(Arc::new)).as_ref()
+        self.with_statistics.get_or_init(|| self.plan.with_statistics().map(Arc::new)).as_ref()
     }
 }
 
@@ -156,7 +156,7 @@ impl Planner {
                     plan: Arc::new(found.plan),
                     seconds: found.cost,
                     summing: OnceLock::new(),
-                    counting: OnceLock::new(),
+                    with_statistics: OnceLock::new(),
                 })
                 .collect()),
         }

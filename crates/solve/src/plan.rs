@@ -17,6 +17,11 @@ const FLAG_SUM: u32 = igemm::FLAG_SUM;
 const _: () = assert!(direct::FLAG_SUM == FLAG_SUM && reduce::FLAG_SUM == FLAG_SUM);
 const _: () = assert!(winograd_output::FLAG_SUM == FLAG_SUM);
 
+/// Does a launch write the result of a forward pass there?
+fn stores_y(binding: &Binding) -> bool {
+    binding.role == Role::Y && binding.access.writes()
+}
+
 /// Bytes of a part of a channel's moments.
 const STATISTICS_BYTES: u64 = 16;
 
@@ -162,8 +167,7 @@ impl Plan {
     pub fn summing(&self) -> Option<Self> {
         self.problem.conv().filter(|conv| conv.spec().direction == Direction::Forward)?;
         let mut plan = self.clone();
-        let stores = |binding: &Binding| binding.role == Role::Y && binding.access.writes();
-        for launch in plan.launches.iter_mut().filter(|launch| launch.bindings.iter().any(stores)) {
+        for launch in plan.launches.iter_mut().filter(|launch| launch.bindings.iter().any(stores_y)) {
             variants::find(&launch.kernel).filter(|variant| SUMMING.contains(&variant.source.as_str()))?;
             launch.params[1] |= FLAG_SUM;
         }
@@ -177,11 +181,10 @@ impl Plan {
     pub fn with_statistics(&self) -> Option<Self> {
         let conv = self.problem.conv().filter(|conv| conv.spec().direction == Direction::Forward)?;
         let mut plan = self.clone();
-        let stores = |binding: &Binding| binding.role == Role::Y && binding.access.writes();
-        let mut storing = plan.launches.iter_mut().filter(|launch| launch.bindings.iter().any(stores));
+        let mut storing = plan.launches.iter_mut().filter(|launch| launch.bindings.iter().any(stores_y));
         let (launch, None) = (storing.next()?, storing.next()) else { return None };
         variants::find(&launch.kernel).filter(|variant| keeps_moments(variant))?;
-        let access = launch.bindings.iter().find(|binding| stores(binding))?.access;
+        let access = launch.bindings.iter().find(|binding| stores_y(binding))?.access;
         let size = STATISTICS_BYTES * conv.spec().k as u64 * u64::from(launch.grid[0]);
         launch.params[1] |= igemm::FLAG_STATISTICS;
         *launch.bindings.last_mut()? = Binding { role: Role::Statistics, offset: 0, size, access };

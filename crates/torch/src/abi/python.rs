@@ -252,13 +252,13 @@ mod _native {
         bridge::winograd(is_allowed)
     }
 
-    /// The next convolution on this thread counts its result's moments, for a batch norm behind it.
+    /// The next convolution on this thread computes its result's moments, for a batch norm behind it.
     #[pyfunction]
-    fn ask_statistics() {
-        conv::ask_statistics();
+    fn request_statistics() {
+        conv::request_statistics();
     }
 
-    /// The moments that were asked for, if they were counted.
+    /// The moments that were requested, if they were computed.
     #[pyfunction]
     fn take_statistics(py: Python<'_>) -> Result<Option<Py<PyAny>>, Error> {
         conv::take_statistics().map(|tensor| ToPython::to_python(tensor, py)).transpose()

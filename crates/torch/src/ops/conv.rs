@@ -79,10 +79,10 @@ fn forward(
         return Ok(output);
     }
     let chain = chain(problem, bias, None, activation)?;
-    let asked = matches!(STATISTICS.replace(Statistics::NotAsked), Statistics::Asked);
+    let requested = matches!(STATISTICS.replace(Statistics::NotRequested), Statistics::Requested);
     let all = [input, weight, &output];
-    match if asked && output.is_contiguous() { launch_counting(&chain, all)? } else { None } {
-        Some(statistics) => STATISTICS.set(Statistics::Counted(statistics)),
+    match if requested && output.is_contiguous() { launch_with_statistics(&chain, all)? } else { None } {
+        Some(statistics) => STATISTICS.set(Statistics::Computed(statistics)),
         None => launch(&chain, all)?,
     }
     Ok(output)
@@ -122,32 +122,32 @@ fn launch(chain: &ConvChain, [input, weight, output]: [&Tensor; 3]) -> Result<()
 
 /// The moments of the result's channels for a batch norm behind it ([`ConvChain::with_statistics`]).
 enum Statistics {
-    NotAsked,
+    NotRequested,
     /// For the next convolution of this thread.
-    Asked,
-    Counted(Tensor),
+    Requested,
+    Computed(Tensor),
 }
 
 thread_local! {
-    static STATISTICS: RefCell<Statistics> = const { RefCell::new(Statistics::NotAsked) };
+    static STATISTICS: RefCell<Statistics> = const { RefCell::new(Statistics::NotRequested) };
 }
 
-/// The next convolution on this thread counts its result's moments where its kernels can; [`take_statistics`] gives them.
-pub fn ask_statistics() {
-    STATISTICS.set(Statistics::Asked);
+/// The next convolution on this thread computes its result's moments where its kernels can; [`take_statistics`] gives them.
+pub fn request_statistics() {
+    STATISTICS.set(Statistics::Requested);
 }
 
-/// The moments, f32 \[channel\]\[part\]\[4\], that the last convolution on this thread counted since they were asked for.
+/// The moments, f32 \[channel\]\[part\]\[4\], that the last convolution on this thread computed since they were requested.
 pub fn take_statistics() -> Option<Tensor> {
-    match STATISTICS.replace(Statistics::NotAsked) {
-        Statistics::Counted(tensor) => Some(tensor),
-        Statistics::NotAsked | Statistics::Asked => None,
+    match STATISTICS.replace(Statistics::NotRequested) {
+        Statistics::Computed(tensor) => Some(tensor),
+        Statistics::NotRequested | Statistics::Requested => None,
     }
 }
 
-/// As [`launch`], by a plan that also counts the moments of the result's channels; none where there is no such plan, or no memory
+/// As [`launch`], by a plan that also computes the moments of the result's channels; none where there is no such plan, or no memory
 /// for it: then nothing was launched.
-fn launch_counting(
+fn launch_with_statistics(
     chain: &ConvChain,
     [input, weight, output]: [&Tensor; 3],
 ) -> Result<Option<Tensor>, Error> {
@@ -157,9 +157,9 @@ fn launch_counting(
     };
     let statistics = Tensor::empty(&[output.sizes()[1], parts as i64, 4], ScalarType::F32)?;
     let (x, w, y) = (view(input)?, view(weight)?, view(output)?);
-    let counting = chain.clone().with_statistics(view(&statistics)?);
+    let with_statistics = chain.clone().with_statistics(view(&statistics)?);
     let operands = ConvOperands { x: &x, w: &w, y: &y };
-    let done = run(|queue| match counting.run_keeping(queue, &plan, operands) {
+    let done = run(|queue| match with_statistics.run_keeping(queue, &plan, operands) {
         Err(OpError::Device(DeviceError::OutOfMemory { .. })) => Ok(false),
         done => done.map(|()| true),
     })?;

@@ -3,10 +3,10 @@
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::runtime::bridge::{run, view};
+use crate::tensors::copies::same_layout;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::View;
 use wave32_ops::optim::{Adam, AdamTensors, Settings, Sgd, SgdTensors, adam, sgd, unscale, update_scale};
-use wave32_torch_logic::strides::are_alike;
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -25,12 +25,6 @@ pub const OPS: &[Registration] = crate::ops! {
     "_amp_update_scale_" => next_scale,
 };
 
-/// Of the same sizes, and of the same strides where those matter.
-fn is_laid_out_as(tensor: &Tensor, like: &Tensor) -> bool {
-    let sizes = tensor.sizes();
-    sizes == like.sizes() && are_alike(&sizes, &tensor.strides(), &like.strides())
-}
-
 /// Views of a list that a step takes: dense ones as if contiguous, which is the same to an elementwise step if all
 /// that belong together are dense in the same order.
 ///
@@ -41,7 +35,7 @@ pub fn lists(all: &[&[Tensor]]) -> Result<Vec<Vec<View>>, Error> {
     let mut made = vec![Vec::with_capacity(params.len()); all.len()];
     for (list, made) in all.iter().zip(&mut made) {
         for (tensor, param) in list.iter().zip(params.iter()) {
-            if !is_laid_out_as(tensor, param) || !tensor.is_dense() {
+            if tensor.sizes() != param.sizes() || !same_layout(tensor, param) || !tensor.is_dense() {
                 return Err(Error::NoKernel("states laid out otherwise than their parameter".into()));
             }
             let plain = view(tensor)?;

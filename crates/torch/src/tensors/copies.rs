@@ -116,7 +116,7 @@ fn lanes(tensor: &Tensor) -> Result<View, Error> {
     Ok(View::new(tensor.address(), dtype, &sizes, &strides)?)
 }
 
-fn same_layout(a: &Tensor, b: &Tensor) -> bool {
+pub(crate) fn same_layout(a: &Tensor, b: &Tensor) -> bool {
     strides::are_alike(&a.sizes(), &a.strides(), &b.strides())
 }
 
