@@ -77,6 +77,16 @@ def _without_gradients(graph: torch.fx.GraphModule, inputs: Any, is_asked: bool)
     return Replayed(run, graph, None, 2, fixed)
 
 
+def _partition(joint: torch.fx.GraphModule, *arguments: Any, **named: Any) -> Any:
+    """A forward and a backward graph."""
+    from functorch.compile import min_cut_rematerialization_partition
+
+    from wave32._graph_fusion import statistics_alone
+
+    statistics_alone(joint)
+    return min_cut_rematerialization_partition(joint, *arguments, compiler="aot_eager", **named)
+
+
 def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = None, **options: Any) -> Any:
     """The Dynamo backend `wave32`. With the mode "reduce-overhead" it replays graphs of the device, in training too.
 
@@ -86,7 +96,6 @@ def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = N
         raise TypeError(f"the backend wave32 takes no options, got {', '.join(sorted(options))}")
     if mode not in (None, "default", "reduce-overhead"):
         raise TypeError(f'the backend wave32 has the modes "default" and "reduce-overhead", not {mode!r}')
-    from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
     from wave32._attention import Whole
@@ -101,7 +110,7 @@ def backend(graph: torch.fx.GraphModule, inputs: list[Any], mode: str | None = N
         # What a forward pass leaves has its place from its first replay on.
         bw_compiler=functools.partial(_replayed, warmups=3) if replays else _boxed,
         inference_compiler=functools.partial(_without_gradients, is_asked=replays),
-        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="aot_eager"),
+        partition_fn=_partition,
         keep_inference_input_mutations=True,
     )
     with Whole():

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from wave32 import _native
 from wave32._constants import losses
@@ -48,8 +49,16 @@ def _place(value: Any) -> Any:
 def _mutated(module: torch.fx.GraphModule) -> set[int]:
     """Operands that the graph writes to, by their place."""
     places = {node: place for place, node in enumerate(module.graph.find_nodes(op="placeholder"))}
-    written = (node.args[0] for node in module.graph.nodes if getattr(node.target, "__name__", "").split(".")[0].endswith("_"))
-    return {places[node] for node in written if node in places}
+    found: set[int] = set()
+    for node in module.graph.nodes:
+        schema = node.target._schema if isinstance(node.target, OpOverload) else None
+        if schema is not None and schema.is_mutable:
+            given = zip(schema.arguments, node.args, strict=False)
+            named = ((one, node.kwargs[one.name]) for one in schema.arguments if one.name in node.kwargs)
+            written = (value for one, value in (*given, *named) if one.alias_info is not None and one.alias_info.is_write)
+            nodes = (n for value in written for n in (value if isinstance(value, list | tuple) else (value,)))
+            found.update(places[n] for n in nodes if n in places)
+    return found
 
 
 def _is_alone() -> bool:

@@ -8,7 +8,7 @@ use wave32_solve::Access;
 const PER_GROUP: u64 = 256 * 4;
 /// What `kernels/copy_vectors.kern` moves at once.
 const VECTOR: u64 = 16;
-/// From so many bytes on a kernel copies; the device's own command is as good for less.
+/// From so many bytes on whole vectors are copied apart from the odd bytes behind them.
 const LARGE: u64 = 1 << 20;
 
 /// `to[i] = from[i]`, converted; both have the same sizes and do not overlap. Whole numbers and doubles are
@@ -28,14 +28,20 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
     if alike && from.is_contiguous() && to.is_contiguous() {
         return copy_bytes(queue, from.address, to.address, from.elements() * from.dtype.size());
     }
+    strided(queue, from, to)
+}
+
+/// Copies where a kernel computes each place.
+fn strided(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError> {
+    let alike = from.dtype == to.dtype;
     let wider = if bytes(from) > bytes(to) { from } else { to };
     if !wider.fits(queue.caps()) {
         // In halves of the dimension that reaches furthest.
         let reach = |&dim: &usize| (wider.sizes()[dim] - 1) * wider.strides()[dim];
         if let Some(dim) = (0..wider.rank()).filter(|&dim| wider.sizes()[dim] > 1).max_by_key(reach) {
             let (size, half) = (wider.sizes()[dim], wider.sizes()[dim] / 2);
-            copy(queue, &from.narrow(dim, 0, half), &to.narrow(dim, 0, half))?;
-            return copy(queue, &from.narrow(dim, half, size - half), &to.narrow(dim, half, size - half));
+            strided(queue, &from.narrow(dim, 0, half), &to.narrow(dim, 0, half))?;
+            return strided(queue, &from.narrow(dim, half, size - half), &to.narrow(dim, half, size - half));
         }
     }
     let mut common = Common::new(&[from, to]);
@@ -149,13 +155,23 @@ fn transposed(queue: &mut dyn Queue, from: &View, to: &View, common: &Common) ->
 
 /// Copies bytes as they are, to where none of them lies.
 ///
+/// Kernels do it, however few they are: between launches the device's own command has to wait, and be waited for, 4 us each on
+/// an NVIDIA card, and several of them run one after the other.
+///
 /// # Errors
 /// [`OpError::Device`] where the device fails.
 pub fn copy_bytes(queue: &mut dyn Queue, from: u64, to: u64, bytes: u64) -> Result<(), OpError> {
-    let places = from.is_multiple_of(VECTOR) && to.is_multiple_of(VECTOR);
-    let apart = from.abs_diff(to) >= bytes;
-    if bytes < LARGE || !places || !apart {
+    if bytes == 0 || from.abs_diff(to) < bytes {
+        // The queue refuses bytes onto themselves.
         return Ok(queue.copy(from, to, bytes)?);
+    }
+    let in_vectors = from.is_multiple_of(VECTOR) && to.is_multiple_of(VECTOR);
+    if !in_vectors || (bytes < LARGE && !bytes.is_multiple_of(VECTOR)) {
+        let units = [ElementType::I64, ElementType::I32, ElementType::I16];
+        let fits = |unit: &ElementType| (from | to | bytes).is_multiple_of(unit.size());
+        let unit = units.into_iter().find(fits).unwrap_or(ElementType::U8);
+        let view = |address| View::contiguous(address, unit, &[bytes / unit.size()]);
+        return strided(queue, &view(from)?, &view(to)?);
     }
     let most = (queue.caps().max_range - VECTOR) / VECTOR * VECTOR;
     let part = most.min(bytes - bytes % VECTOR);

@@ -10,9 +10,24 @@ pub fn fill(queue: &mut dyn Queue, out: &View, value: Number) -> Result<(), OpEr
     let bytes = out.elements() * out.dtype.size();
     let words = bytes != 0 && out.address.is_multiple_of(4) && bytes.is_multiple_of(4);
     if let Some(word) = word(out.dtype, value).filter(|_| words && out.is_contiguous()) {
-        return Ok(queue.fill(out.address, bytes, word)?);
+        return fill_words(queue, out.address, bytes, word);
     }
     Elementwise::new(Op::Identity, out.dtype).run(queue, &[Operand::Value(value)], out)
+}
+
+/// From so many bytes on the device's own command fills as quickly as the memory takes it.
+const LARGE: u64 = 1 << 20;
+
+/// Repeats a word in whole words of memory. A kernel fills few: see [`crate::copy_bytes`].
+///
+/// # Errors
+/// As [`Elementwise::run`]; [`OpError::Device`] for places that are no whole words.
+pub fn fill_words(queue: &mut dyn Queue, address: u64, bytes: u64, word: u32) -> Result<(), OpError> {
+    if bytes >= LARGE || !(address | bytes).is_multiple_of(4) {
+        return Ok(queue.fill(address, bytes, word)?);
+    }
+    let out = View::contiguous(address, ElementType::I32, &[bytes / 4])?;
+    Elementwise::new(Op::Identity, out.dtype).run(queue, &[Operand::Value(Number::Int(i64::from(word)))], &out)
 }
 
 /// The 32-bit word that repeats in memory, where one does and is known without rounding to 16-bit floats.

@@ -50,7 +50,7 @@ pub use convolution::{Planner, PricedPlan, storage};
 pub use copy::{copy, copy_bytes};
 pub use dtype::{ElementType, Kind};
 pub use elementwise::{Elementwise, Number, Operand};
-pub use fill::{arange, eye, fill, linspace};
+pub use fill::{arange, eye, fill, fill_words, linspace};
 pub use loss::{NllLoss, Reduction, nll_loss, nll_loss_backward};
 pub use matmul::Sum;
 pub use norm::{NormGrads, NormShape, norm, norm_backward};

@@ -1,7 +1,7 @@
 //! Lists of tensors in few launches: what lies in the same memory of the device is one launch (`kernels/optim.kern`).
 
 use crate::call::{Bound, Call, fit, flag, range};
-use crate::{ElementType, OpError, Queue, View};
+use crate::{ElementType, OpError, Queue, View, copy_bytes};
 use std::collections::HashMap;
 use wave32_device::run_number;
 use wave32_params::optim;
@@ -309,7 +309,7 @@ fn run(
     queue.upload(address, bytes)?;
     for (number, at) in [(common.found_inf, 0), (common.grad_scale, 4)] {
         if let Some(number) = number {
-            queue.copy(number.address, address + at, 4)?;
+            copy_bytes(queue, number.address, address + at, 4)?;
         }
     }
     // The hulls of tensors may lie around the table, which none of the launches writes to.

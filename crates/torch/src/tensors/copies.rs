@@ -218,9 +218,9 @@ pub fn fill(tensor: &Tensor, element: &[u8]) -> Result<(), Error> {
     // Blocks start at whole words, so only views of small elements do not; the odd end goes as an upload.
     let whole = if address.is_multiple_of(4) { bytes & !3 } else { 0 };
     let pattern: Vec<u8> = word.into_iter().cycle().take((bytes - whole) as usize).collect();
-    state::with(|queue| {
-        queue.fill(address, whole, u32::from_le_bytes(word))?;
-        if pattern.is_empty() { Ok(()) } else { queue.upload(address + whole, &pattern) }
+    run(|queue| {
+        wave32_ops::fill_words(queue, address, whole, u32::from_le_bytes(word))?;
+        if pattern.is_empty() { Ok(()) } else { Ok(queue.upload(address + whole, &pattern)?) }
     })
 }
 
