@@ -81,9 +81,9 @@ def _partition(joint: torch.fx.GraphModule, *arguments: Any, **named: Any) -> An
     """A forward and a backward graph."""
     from functorch.compile import min_cut_rematerialization_partition
 
-    from wave32._graph_fusion import statistics_alone
+    from wave32._graph_norms import fuse_joint
 
-    statistics_alone(joint)
+    fuse_joint(joint)
     return min_cut_rematerialization_partition(joint, *arguments, compiler="aot_eager", **named)
 
 

@@ -156,7 +156,7 @@ class _Normed(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        given = [grad.contiguous() for grad in grads if grad is not None]
+        given = [grad for grad in grads if grad is not None]
         if not given:
             return (None,) * 11
         x, weight, save, kept = ctx.saved_tensors

@@ -12,6 +12,7 @@ from torch import fx
 from wave32 import _fuse
 from wave32._attention import heads_as_eager
 from wave32._fuse import _LEAKY, _OF_NORMS, _applied
+from wave32._graph_norms import fuse_forward
 
 _aten = torch.ops.aten
 _NAMES = {
@@ -177,49 +178,10 @@ def _linear(node: fx.Node) -> None:
         graph.erase_node(node)
 
 
-def statistics_alone(module: fx.GraphModule) -> None:
-    """In a joint graph: a batch norm in training has no gradient by its running statistics. They need not be saved."""
-    for back in module.graph.find_nodes(op="call_function", target=_aten.native_batch_norm_backward.default):
-        if back.args[7] is True:
-            back.args = (*back.args[:3], None, None, *back.args[5:])
-
-
-_RUNNING = _aten._native_batch_norm_legit_functional.default
-
-
-def _written_back(node: Any, target: Any) -> fx.Node | None:
-    """The operand that gets this result, where nothing else needs the one or the other than the call of `target` that made it."""
-    last = next(iter(node.users), None)
-    if len(node.users) != 1 or last is None or last.target is not _aten.copy_.default or last.args[1] is not node or last.users:
-        return None
-    operand = last.args[0]
-    source = node.args[0] if node.target is operator.getitem else node
-    is_ours = operand.op == "placeholder" and source.target is target and set(operand.users) == {source, last}
-    return operand if is_ours else None
-
-
-def _update_in_place(graph: fx.Graph) -> None:
-    """What AOTAutograd made new tensors of, and copied back, is written where it lies: running statistics and counts of batches."""
-    for norm in graph.find_nodes(op="call_function", target=_RUNNING):
-        running = [user for user in norm.users if user.args[1] in (3, 4)]
-        if len(running) == 2 and [_written_back(user, _RUNNING) for user in sorted(running, key=lambda y: y.args[1])] == list(norm.args[3:5]):
-            norm.target = _aten._native_batch_norm_legit.default
-            for user in running:
-                graph.erase_node(next(iter(user.users)))
-                graph.erase_node(user)
-    for add in graph.find_nodes(op="call_function", target=_aten.add.Tensor):
-        operand = _written_back(add, _aten.add.Tensor)
-        if operand is not None and add.args[0] is operand and isinstance(add.args[1], int) and not add.kwargs:
-            value = add.meta["val"]
-            if (value.dtype, value.shape) == (operand.meta["val"].dtype, operand.meta["val"].shape):
-                add.target = _aten.add_.Tensor
-                graph.erase_node(next(iter(add.users)))
-
-
 def quicken(module: fx.GraphModule) -> None:
     """Exchanges calls in place by quicker ones of the same meaning."""
     graph = module.graph
-    _update_in_place(graph)
+    fuse_forward(graph)
     for target in (_aten.addmm.default, _aten.mm.default):
         for node in graph.find_nodes(op="call_function", target=target):
             _linear(node)

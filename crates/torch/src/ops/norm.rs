@@ -141,10 +141,11 @@ fn with_activation_backward(
     act: i64,
     most: Option<f64>,
 ) -> Result<(Tensor, Tensor), Error> {
+    let grad = contiguous(grad)?;
     let dx = Tensor::empty(&x.sizes(), x.dtype()?)?;
     let grads = Tensor::empty(&[2 * channels_of(x)?], of_gradients(weight)?)?;
     let (mean, invstd) = (view(&half_of(save, 0)?)?, view(&half_of(save, 1)?)?);
-    let (xv, dyv, cv, dxv, to) = (view(x)?, view(grad)?, view(coefficients)?, view(&dx)?, view(&grads)?);
+    let (xv, dyv, cv, dxv, to) = (view(x)?, view(&grad)?, view(coefficients)?, view(&dx)?, view(&grads)?);
     let gamma = weight.map(view).transpose()?;
     let kept = Some((activation(act, most)?, &cv));
     let mode = (true, eps as f32);
@@ -167,11 +168,13 @@ fn sum_backward(
     eps: f64,
     most: Option<f64>,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
+    let (grad, also) = (contiguous(grad)?, also.map(contiguous).transpose()?);
     let (dx, gradient) = (Tensor::empty(&x.sizes(), x.dtype()?)?, Tensor::empty(&x.sizes(), x.dtype()?)?);
     let grads = Tensor::empty(&[2 * channels_of(x)?], of_gradients(weight)?)?;
     let (mean, invstd) = (view(&half_of(save, 0)?)?, view(&half_of(save, 1)?)?);
-    let (xv, dyv, yv, dxv, to) = (view(x)?, view(grad)?, view(y)?, view(&dx)?, view(&grads)?);
-    let (gamma, also, gv) = (weight.map(view).transpose()?, also.map(view).transpose()?, view(&gradient)?);
+    let (xv, dyv, yv, dxv, to) = (view(x)?, view(&grad)?, view(y)?, view(&dx)?, view(&grads)?);
+    let (gamma, gv) = (weight.map(view).transpose()?, view(&gradient)?);
+    let also = also.as_ref().map(view).transpose()?;
     let sum = NormSum { also: also.as_ref(), y: &yv, activation: activation(0, most)?, gradient: &gv };
     run(|queue| {
         let statistics = (&mean, &invstd);
