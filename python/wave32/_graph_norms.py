@@ -206,12 +206,23 @@ class _Pair:
             graph.erase_node(node)
 
 
+def _is_channels_last(graph: fx.Graph) -> bool:
+    """Tensors lie in channels_last. Where results of convolutions do is not what their nodes say, and passes would copy them."""
+    weights = [node.args[1] for node in graph.find_nodes(op="call_function", target=_aten.convolution.default)]
+    values = [node.meta.get("val") for node in (*weights, *graph.find_nodes(op="placeholder"))]
+    wide = [value for value in values if isinstance(value, torch.Tensor) and value.dim() in (4, 5)]
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return any(not one.is_contiguous() and one.is_contiguous(memory_format=formats[one.dim()]) for one in wide)
+
+
 def fuse_joint(module: fx.GraphModule) -> None:
     """Fuses batch norms with what follows them in a joint graph of AOTAutograd's, in place."""
     for back in module.graph.find_nodes(op="call_function", target=_BACKWARD):
         if back.args[7] is True:
             # By its running statistics there is no gradient: they need not be saved.
             back.args = (*back.args[:3], None, None, *back.args[5:])
+    if _is_channels_last(module.graph):
+        return
     for back in module.graph.find_nodes(op="call_function", target=_BACKWARD):
         pair = _Pair(back)
         if pair.is_fit:
@@ -265,4 +276,5 @@ def _take_statistics(graph: fx.Graph) -> None:
 def fuse_forward(graph: fx.Graph) -> None:
     """Does the rest in a graph of what runs at once, in place."""
     _update_in_place(graph)
-    _take_statistics(graph)
+    if not _is_channels_last(graph):
+        _take_statistics(graph)

@@ -91,6 +91,13 @@ def _with_gaps(y: torch.Tensor) -> torch.Tensor:
     return y.as_strided((span,), (1,)).clone().as_strided(y.shape, y.stride(), 0)
 
 
+def _left(args: list[torch.Tensor]) -> set[int]:
+    """Operands that the replay of a forward pass left for its backward pass, by their place."""
+    behind = (y for other in _forward for y in other._results[other._kept :] if isinstance(y, torch.Tensor))
+    places = {y.untyped_storage().data_ptr() for y in behind}
+    return {at for at, arg in enumerate(args) if arg.untyped_storage().data_ptr() in places}
+
+
 class Replayed:
     """A boxed function of a list of operands, replayed as soon as that is possible, and eager where it is not."""
 
@@ -112,6 +119,8 @@ class Replayed:
         self._run = run
         self._mutated = _mutated(module)
         self._kept = kept
+        if kept is not None:
+            _forward.add(self)
         self._is_asked = fixed is None
         self._is_over = False
         self._is_known_fit = False
@@ -167,7 +176,10 @@ class Replayed:
             return self._run(args)
         places = [None if not self._is_asked and at in self._moving else _place(arg) for at, arg in enumerate(args)]
         if self._before is not None and self._is_asked:
-            self._moving |= {at for at, (was, now) in enumerate(zip(self._before, places, strict=True)) if was != now}
+            moved = {at for at, (was, now) in enumerate(zip(self._before, places, strict=True)) if was != now}
+            if moved - self._moving or (self._graph is None and self._warmups == 0):
+                # What a forward pass left lies in its graph, and moves only when that is captured anew.
+                self._moving = (self._moving | moved) - _left(args)
         elif self._warmups > 0 and self._before not in (None, places):
             # Modules in turn, of one class: a graph would be captured for each.
             return self._give_up("its weights move about", args)
@@ -280,5 +292,7 @@ class Replayed:
         return out + self._results[split:]
 
 
+# Forward passes, with results that only their backward passes read.
+_forward: weakref.WeakSet[Replayed] = weakref.WeakSet()
 # Those that keep memory though nobody asked for replays.
 _default: weakref.WeakSet[Replayed] = weakref.WeakSet()

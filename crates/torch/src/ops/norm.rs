@@ -76,11 +76,13 @@ fn with_activation(
     statistics: Option<&Tensor>,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let channels = channels_of(x)?;
+    let (x, added) = (&contiguous(x)?, added.map(contiguous).transpose()?);
     let y = Tensor::empty(&x.sizes(), x.dtype()?)?;
     let save = Tensor::empty(&[2 * channels], ScalarType::F32)?;
     let coefficients = Tensor::empty(&[4 * channels], ScalarType::F32)?;
     let (xv, yv, sv, cv) = (view(x)?, view(&y)?, view(&save)?, view(&coefficients)?);
-    let given = [added, weight, bias, running_mean, running_var].map(|tensor| tensor.map(view).transpose());
+    let given =
+        [added.as_ref(), weight, bias, running_mean, running_var].map(|tensor| tensor.map(view).transpose());
     let [added, gamma, beta, mean, variance] = given;
     let (added, gamma, beta, mean, variance) = (added?, gamma?, beta?, mean?, variance?);
     let norm = BatchNorm {
@@ -141,7 +143,7 @@ fn with_activation_backward(
     act: i64,
     most: Option<f64>,
 ) -> Result<(Tensor, Tensor), Error> {
-    let grad = contiguous(grad)?;
+    let (grad, x) = (contiguous(grad)?, &contiguous(x)?);
     let dx = Tensor::empty(&x.sizes(), x.dtype()?)?;
     let grads = Tensor::empty(&[2 * channels_of(x)?], of_gradients(weight)?)?;
     let (mean, invstd) = (view(&half_of(save, 0)?)?, view(&half_of(save, 1)?)?);
@@ -169,6 +171,7 @@ fn sum_backward(
     most: Option<f64>,
 ) -> Result<(Tensor, Tensor, Tensor), Error> {
     let (grad, also) = (contiguous(grad)?, also.map(contiguous).transpose()?);
+    let (x, y) = (&contiguous(x)?, &contiguous(y)?);
     let (dx, gradient) = (Tensor::empty(&x.sizes(), x.dtype()?)?, Tensor::empty(&x.sizes(), x.dtype()?)?);
     let grads = Tensor::empty(&[2 * channels_of(x)?], of_gradients(weight)?)?;
     let (mean, invstd) = (view(&half_of(save, 0)?)?, view(&half_of(save, 1)?)?);
