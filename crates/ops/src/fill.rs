@@ -27,7 +27,11 @@ pub fn fill_words(queue: &mut dyn Queue, address: u64, bytes: u64, word: u32) ->
         return Ok(queue.fill(address, bytes, word)?);
     }
     let out = View::contiguous(address, ElementType::I32, &[bytes / 4])?;
-    Elementwise::new(Op::Identity, out.dtype).run(queue, &[Operand::Value(Number::Int(i64::from(word)))], &out)
+    Elementwise::new(Op::Identity, out.dtype).run(
+        queue,
+        &[Operand::Value(Number::Int(i64::from(word)))],
+        &out,
+    )
 }
 
 /// The 32-bit word that repeats in memory, where one does and is known without rounding to 16-bit floats.

@@ -37,26 +37,59 @@ fn sizes_must_match_and_empty_copies_do_nothing() {
 }
 
 #[test]
-fn large_copies_move_every_bit() {
+fn copies_move_every_byte_and_no_other() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    // Whole vectors, and not; each from a start that is a vector's and one that is not.
-    for (elements, skip) in [(1u64 << 18, 0), ((1 << 18) + 12, 0), ((1 << 18) + 3, 0), (1 << 18, 1)] {
-        let bits: Vec<u8> = (0..4 * elements).map(|_| random.random()).collect();
-        let source = stream.alloc(4 * elements + 16).unwrap() + 4 * skip;
-        let target = stream.alloc(4 * elements + 32).unwrap() + 16;
-        Queue::upload(&mut stream, source, &bits).unwrap();
-        Queue::upload(&mut stream, target - 16, &vec![0xdb; 4 * elements as usize + 32]).unwrap();
-        let view = |address| View::contiguous(address, ElementType::F32, &[elements]).unwrap();
-        copy(&mut stream, &view(source), &view(target)).unwrap();
-        let mut found = vec![0; 4 * elements as usize + 32];
-        Queue::download(&mut stream, target - 16, &mut found).unwrap();
-        assert!(found[16..][..bits.len()] == bits, "{elements} elements, seed {seed}");
-        assert!(
-            found[..16].iter().chain(&found[16 + bits.len()..]).all(|&b| b == 0xdb),
-            "{elements}: past the end"
-        );
+    const LARGE: u64 = 1 << 20;
+    let mut cases: Vec<(u64, u64, u64)> =
+        vec![(LARGE, 0, 16), (LARGE + 48, 0, 16), (LARGE + 12, 16, 0), (LARGE, 4, 16), (LARGE + 7, 32, 16)];
+    // Bytes, and where they are read and written: of every alignment.
+    cases.extend((0..60).map(|_| {
+        let unit = 1 << random.random_range(0..6);
+        let place = |random: &mut StdRng| unit * random.random_range(0..40);
+        (unit * random.random_range(1..300), place(&mut random), place(&mut random))
+    }));
+    for (bytes, from, to) in cases {
+        let data: Vec<u8> = (0..bytes).map(|_| random.random()).collect();
+        let (source, target) = (stream.alloc(bytes + 4096).unwrap(), stream.alloc(bytes + 4096).unwrap());
+        Queue::upload(&mut stream, source + from, &data).unwrap();
+        Queue::upload(&mut stream, target, &vec![0xdb; bytes as usize + 4096]).unwrap();
+        wave32_ops::copy_bytes(&mut stream, source + from, target + to, bytes).unwrap();
+        let mut found = vec![0; bytes as usize + 4096];
+        Queue::download(&mut stream, target, &mut found).unwrap();
+        let what = format!("{bytes} bytes from {from} to {to}, seed {seed}");
+        assert!(found[to as usize..][..data.len()] == data, "{what}");
+        let around = found[..to as usize].iter().chain(&found[to as usize + data.len()..]);
+        assert!(around.copied().all(|byte| byte == 0xdb), "around {what}");
+        Queue::free(&mut stream, source);
+        Queue::free(&mut stream, target);
     }
+    let block = stream.alloc(4096).unwrap();
+    assert!(wave32_ops::copy_bytes(&mut stream, block, block + 64, 128).is_err(), "onto itself");
+    wave32_ops::copy_bytes(&mut stream, block, block + 64, 0).unwrap();
+}
+
+#[test]
+fn fills_write_whole_words_and_no_other() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let large = (1 << 20, 0);
+    let few = (0..30).map(|_| (4 * random.random_range(1..2000), 4 * random.random_range(0..64)));
+    let cases: Vec<(u64, u64)> = few.chain([large, (4, 0)]).collect();
+    for (bytes, at) in cases {
+        let word: u32 = random.random();
+        let target = stream.alloc(bytes + 512).unwrap();
+        Queue::upload(&mut stream, target, &vec![0xdb; bytes as usize + 512]).unwrap();
+        wave32_ops::fill_words(&mut stream, target + at, bytes, word).unwrap();
+        let mut found = vec![0; bytes as usize + 512];
+        Queue::download(&mut stream, target, &mut found).unwrap();
+        let (inside, end) = (at as usize..(at + bytes) as usize, (at + bytes) as usize);
+        let what = format!("{bytes} bytes of {word:#x} at {at}, seed {seed}");
+        assert!(found[inside].chunks_exact(4).all(|four| four == word.to_le_bytes()), "{what}");
+        assert!(found[..at as usize].iter().chain(&found[end..]).all(|&byte| byte == 0xdb), "around {what}");
+    }
+    let block = stream.alloc(4096).unwrap();
+    assert!(wave32_ops::fill_words(&mut stream, block + 1, 4, 0).is_err(), "no whole words");
 }
 
 /// Strides of these sizes, the dimensions in a random order in memory, with room behind each that keeps whole vectors or does not.
