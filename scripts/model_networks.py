@@ -31,6 +31,7 @@ WORK = [
     ("resnet50", 12, "training", "float32"),
     ("resnet50", 12, "training, fused", "float32"),
     ("resnet50", 12, "training, fused, f16 sums", "float16"),
+    ("resnet50", 12, "training, compiled", "float32"),
     ("vgg16", 12, "inference", "float32"),
     ("vgg16", 12, "inference", "float16"),
     ("vgg16", 12, "training", "float32"),
@@ -40,6 +41,7 @@ WORK = [
     ("mobilenet_v2", 12, "inference, fused", "float16"),
     ("mobilenet_v2", 12, "training", "float32"),
     ("mobilenet_v2", 12, "training, fused", "float32"),
+    ("mobilenet_v2", 12, "training, compiled", "float32"),
     ("efficientnet_b0", 12, "inference", "float32"),
     ("efficientnet_b0", 12, "inference, fused", "float32"),
     ("sd15_unet", 2, "inference", "float32"),
@@ -63,7 +65,8 @@ cards, for single kernels: {error} ([model_error.md](model_error.md)).
 {run}
 - Images are 224x224. `sd15_unet` is the UNet of Stable Diffusion 1.5 on 64x64 latents, batch 2 (one step of a 512x512 image
   with guidance). Weights are random. Training is forward, loss, backward and SGD with momentum;
-  *fused*: the model of `wave32.fuse`, in training also SGD with `fused=True`. *f16 sums*:
+  *fused*: the model of `wave32.fuse`, in training also SGD with `fused=True`;
+  *compiled*: `torch.compile`'s, with the same SGD. *f16 sums*:
   `torch.wave.allow_fp16_accumulation("forward")`, in training `True`, and weights in f16 too.
 - The time is that of the third step, by `torch.wave.profile`: the sum of its launches. The low end is at the boost clock,
   the high end at the game clock. Each launch that waits for the one before adds about 5 us, which is not in it.
@@ -93,10 +96,11 @@ else:
 fused = "fused" in step
 if "f16 sums" in step:
     torch.wave.allow_fp16_accumulation(True if step.startswith("training") else "forward")
-net = wave32.fuse(net) if fused else net
+compiled = "compiled" in step
+net = wave32.fuse(net) if fused else torch.compile(net, dynamic=False) if compiled else net
 if step.startswith("training"):
     labels = torch.randint(1000, (batch,)).to("wave")
-    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, fused=fused)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, fused=fused or compiled)
 
     def one():
         torch.nn.functional.cross_entropy(run(), labels).backward()

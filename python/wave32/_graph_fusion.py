@@ -139,7 +139,8 @@ _QUICK = {
     _aten.gelu.default: torch.nn.functional.gelu, _aten.mm.default: torch.mm, _aten.mul.Tensor: torch.mul,
     _aten.native_layer_norm.default: torch.native_layer_norm, _aten.permute.default: torch.permute,
     _aten.relu.default: torch.relu, _aten.roll.default: torch.roll, _aten.select.int: torch.select,
-    _aten.squeeze.dim: torch.squeeze, _aten.sub.Tensor: torch.sub, _aten.t.default: torch.t,
+    _aten.split.Tensor: torch.split, _aten.squeeze.dim: torch.squeeze,
+    _aten.sub.Tensor: torch.sub, _aten.t.default: torch.t,
     _aten.transpose.int: torch.transpose, _aten.unsqueeze.default: torch.unsqueeze, _aten.view.default: torch.Tensor.view,
 }  # fmt: skip
 

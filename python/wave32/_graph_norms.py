@@ -55,24 +55,35 @@ def _parts(node: fx.Node) -> dict[int, fx.Node]:
     return parts if len(parts) == len(node.users) else {}
 
 
-def _written_back(node: Any, target: Any) -> fx.Node | None:
-    """The operand that gets this result, where nothing else needs the one or the other than the call of `target` that made it."""
-    last = next(iter(node.users), None)
-    if len(node.users) != 1 or last is None or last.target is not _aten.copy_.default or last.args[1] is not node or last.users:
-        return None
+def _written_back(node: Any, target: Any) -> tuple[fx.Node | None, list[fx.Node]]:
+    """The operand that gets this result, where nothing else needs the one or the other than the call of `target` that made it; and
+    the nodes from the last copy on."""
+    last, gone = node, [node]
+    while len(last.users) == 1:
+        before, last = last, next(iter(last.users))
+        gone.insert(0, last)
+        if last.target is _aten.copy_.default:
+            break
+        # Of 16-bit statistics meta functions say that new ones are f32.
+        if last.target is not _aten._to_copy.default:
+            return None, []
+    if last.target is not _aten.copy_.default or last.args[1] is not before or last.users:
+        return None, []
     operand = last.args[0]
     source = node.args[0] if node.target is operator.getitem else node
     is_ours = operand.op == "placeholder" and source.target is target and set(operand.users) == {source, last}
-    return operand if is_ours else None
+    is_alike = operand.meta["val"].dtype == before.meta["val"].dtype
+    return (operand, gone) if is_ours and is_alike else (None, [])
 
 
 def _running(norm: fx.Node) -> list[fx.Node]:
     """Nodes of a batch norm's new running statistics, and of their copies to where the old ones are; none where those are needed."""
     parts = _parts(norm)
     new = [parts.get(3), parts.get(4)]
-    if None in new or [_written_back(node, _FUNCTIONAL) for node in new] != list(norm.args[3:5]):
+    if None in new:
         return []
-    return [node for one in new for node in (next(iter(one.users)), one)]
+    back = [_written_back(node, _FUNCTIONAL) for node in new]
+    return [node for _, gone in back for node in gone] if [one for one, _ in back] == list(norm.args[3:5]) else []
 
 
 def _fits(x: fx.Node, own: Any, added: fx.Node | None = None) -> bool:
@@ -104,10 +115,8 @@ def _call(graph: fx.Graph, like: fx.Node, target: Any, arguments: tuple[Any, ...
 
 def _halves(graph: fx.Graph, like: fx.Node, node: fx.Node) -> list[fx.Node]:
     """The first and the second half of a tensor."""
-    value = node.meta["val"]
-    half = value.shape[0] // 2
-    ends = ((0, half), (half, 2 * half))
-    return [_call(graph, like, _aten.slice.Tensor, (node, 0, *end), value.new_empty(half)) for end in ends]
+    value, half = node.meta["val"], node.meta["val"].shape[0] // 2
+    return _call(graph, like, _aten.split.Tensor, (node, half), (value.new_empty(half), value.new_empty(half)))
 
 
 class _Pair:
@@ -237,12 +246,12 @@ def _update_in_place(graph: fx.Graph) -> None:
             for node in gone:
                 graph.erase_node(node)
     for add in graph.find_nodes(op="call_function", target=_aten.add.Tensor):
-        operand = _written_back(add, _aten.add.Tensor)
+        operand, gone = _written_back(add, _aten.add.Tensor)
         if operand is not None and add.args[0] is operand and isinstance(add.args[1], int) and not add.kwargs:
-            value = add.meta["val"]
-            if (value.dtype, value.shape) == (operand.meta["val"].dtype, operand.meta["val"].shape):
+            value, into = add.meta["val"], operand.meta["val"]
+            if len(gone) == 2 and (value.dtype, value.shape) == (into.dtype, into.shape):
                 add.target = _aten.add_.Tensor
-                graph.erase_node(next(iter(add.users)))
+                graph.erase_node(gone[0])
 
 
 def _take_statistics(graph: fx.Graph) -> None:
