@@ -4,6 +4,7 @@ follows it in one pass each way."""
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 from typing import Any
 
@@ -18,6 +19,17 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _RELUS = (torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_)
+
+
+@functools.cache
+def _most_bytes() -> int:
+    """Of a tensor that one launch takes: a fused operator has no other way. Views may start between the places that a launch can bind."""
+    return _native.max_range() - 512
+
+
+def is_bindable(x: torch.Tensor) -> bool:
+    """Whether one launch takes the tensor."""
+    return x.numel() < 1 << 31 and x.numel() * x.itemsize <= _most_bytes()
 
 
 def _is_plain(x: torch.Tensor) -> bool:
@@ -218,7 +230,7 @@ class _WithActivation:
             return False
         if torch._C._are_functorch_transforms_active() or x.dim() < 2 or not x.is_contiguous():
             return False
-        if x.dtype not in _FLOATS or x.numel() <= x.shape[1]:
+        if x.dtype not in _FLOATS or x.numel() <= x.shape[1] or not is_bindable(x):
             return False
         if added is not None:
             alike = added.device == x.device and added.dtype == x.dtype and added.shape == x.shape

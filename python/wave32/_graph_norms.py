@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from wave32 import _native
-from wave32._fuse import _ALONE, _FLOATS
+from wave32._fuse import _ALONE, _FLOATS, is_bindable
 
 _aten = torch.ops.aten
 _FUNCTIONAL, _WRITING = _aten._native_batch_norm_legit_functional.default, _aten._native_batch_norm_legit.default
@@ -91,7 +91,7 @@ def _fits(x: fx.Node, own: Any, added: fx.Node | None = None) -> bool:
     value = x.meta["val"]
     if not all(isinstance(size, int) for size in value.shape) or value.dim() < 2 or value.dtype not in _FLOATS:
         return False
-    if value.device.type != "wave" or not value.is_contiguous() or value.numel() <= value.shape[1]:
+    if value.device.type != "wave" or not value.is_contiguous() or value.numel() <= value.shape[1] or not is_bindable(value):
         return False
     given = [node.meta["val"] for node in own if node is not None]
     if added is not None:

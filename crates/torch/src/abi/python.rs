@@ -359,6 +359,12 @@ mod _native {
         Ok(seconds.collect())
     }
 
+    /// Most bytes of a tensor that a launch can bind.
+    #[pyfunction]
+    fn max_range() -> Result<u64, Error> {
+        state::with(|queue| Ok(queue.caps().max_range))
+    }
+
     /// Submits so far.
     #[pyfunction]
     fn submits() -> Result<u64, Error> {
