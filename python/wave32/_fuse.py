@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import functools
 import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -30,6 +31,29 @@ def _most_bytes() -> int:
 def is_bindable(x: torch.Tensor) -> bool:
     """Whether one launch takes the tensor."""
     return x.numel() < 1 << 31 and x.numel() * x.itemsize <= _most_bytes()
+
+
+def norm_fits(x: torch.Tensor, own: Iterable[torch.Tensor | None], added: torch.Tensor | None) -> bool:
+    """Whether kernels of the device take a batch norm in training with what follows it. `own`: its parameters and statistics."""
+    if x.device.type != "wave" or x.dim() < 2 or not x.is_contiguous() or x.dtype not in _FLOATS:
+        return False
+    if x.numel() <= x.shape[1] or not is_bindable(x):
+        return False
+    if added is not None:
+        alike = added.device == x.device and added.dtype == x.dtype and added.shape == x.shape
+        if not alike or not added.is_contiguous():
+            return False
+    return all(t.device == x.device and t.dtype in _FLOATS and t.is_contiguous() for t in own if t is not None)
+
+
+def with_statistics(call: Callable[..., torch.Tensor], *arguments: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """What a convolution gives, and the statistics of its result's channels where its kernels compute them."""
+    _native.request_statistics()
+    try:
+        y = call(*arguments)
+    finally:
+        statistics = _native.take_statistics()
+    return y, statistics
 
 
 def _is_plain(x: torch.Tensor) -> bool:
@@ -194,11 +218,7 @@ class _WithStatistics:
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training or x.device.type != "wave" or torch.compiler.is_compiling():
             return super().forward(x)
-        _native.request_statistics()
-        try:
-            y = super().forward(x)
-        finally:
-            statistics = _native.take_statistics()
+        y, statistics = with_statistics(super().forward, x)
         if statistics is not None:
             y._wave_statistics = (statistics, y._version)
         return y
@@ -225,18 +245,10 @@ class _WithActivation:
     twice: bool = False
 
     def _fits(self, x: torch.Tensor, added: torch.Tensor | None) -> bool:
-        own = [t for t in (self.weight, self.bias, self.running_mean, self.running_var) if t is not None]
-        if not self.training or x.device.type != "wave" or torch.compiler.is_compiling():
+        if not self.training or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
             return False
-        if torch._C._are_functorch_transforms_active() or x.dim() < 2 or not x.is_contiguous():
-            return False
-        if x.dtype not in _FLOATS or x.numel() <= x.shape[1] or not is_bindable(x):
-            return False
-        if added is not None:
-            alike = added.device == x.device and added.dtype == x.dtype and added.shape == x.shape
-            if self.act or not alike or not added.is_contiguous():
-                return False
-        return all(t.device == x.device and t.dtype in _FLOATS and t.is_contiguous() for t in own)
+        own = (self.weight, self.bias, self.running_mean, self.running_var)
+        return norm_fits(x, own, added) and (added is None or not self.act)
 
     def forward(self, x: torch.Tensor, added: torch.Tensor | None = None) -> Any:
         if self._fits(x, added):

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from wave32 import _native
-from wave32._fuse import _ALONE, _FLOATS, is_bindable
+from wave32._fuse import _ALONE, norm_fits, with_statistics
 
 _aten = torch.ops.aten
 _FUNCTIONAL, _WRITING = _aten._native_batch_norm_legit_functional.default, _aten._native_batch_norm_legit.default
@@ -25,13 +24,8 @@ _ACTIVATIONS = {
 
 
 def convolution(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """`aten.convolution`, and the statistics of its result's channels where its kernels compute them."""
-    _native.request_statistics()
-    try:
-        y = torch.convolution(*arguments)
-    finally:
-        statistics = _native.take_statistics()
-    return y, statistics
+    """`aten.convolution`, and the statistics of its result's channels."""
+    return with_statistics(torch.convolution, *arguments)
 
 
 def _source(node: Any) -> Any:
@@ -87,26 +81,15 @@ def _running(norm: fx.Node) -> list[fx.Node]:
 
 
 def _fits(x: fx.Node, own: Any, added: fx.Node | None = None) -> bool:
-    """Kernels take these: as `_WithActivation._fits`."""
-    value = x.meta["val"]
-    if not all(isinstance(size, int) for size in value.shape) or value.dim() < 2 or value.dtype not in _FLOATS:
-        return False
-    if value.device.type != "wave" or not value.is_contiguous() or value.numel() <= value.shape[1] or not is_bindable(value):
-        return False
-    given = [node.meta["val"] for node in own if node is not None]
-    if added is not None:
-        other = added.meta["val"]
-        if (other.dtype, other.shape, other.device) != (value.dtype, value.shape, value.device) or not other.is_contiguous():
-            return False
-    return all(one.device == value.device and one.dtype in _FLOATS and one.is_contiguous() for one in given)
+    """Sizes are known, and kernels take these."""
+    value, *others = (None if node is None else node.meta["val"] for node in (x, added, *own))
+    return all(isinstance(size, int) for size in value.shape) and norm_fits(value, others[1:], others[0])
 
 
-def _call(graph: fx.Graph, like: fx.Node, target: Any, arguments: tuple[Any, ...], values: Any) -> Any:
-    """A call and its results, as nodes that know what they make."""
+def _call(graph: fx.Graph, like: fx.Node, target: Any, arguments: tuple[Any, ...], values: tuple[Any, ...]) -> list[fx.Node]:
+    """A call's results, as nodes that know what they make."""
     call = graph.call_function(target, arguments)
     call.meta = {key: value for key, value in like.meta.items() if key != "tensor_meta"} | {"val": values}
-    if not isinstance(values, tuple):
-        return call
     parts = [graph.call_function(operator.getitem, (call, at)) for at in range(len(values))]
     for part, value in zip(parts, values, strict=True):
         part.meta = call.meta | {"val": value}
