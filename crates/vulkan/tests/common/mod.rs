@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wave32_device::conformance::{FIXTURE_THREADS, Fixture};
 use wave32_device::{DeviceError, Runner};
 use wave32_vulkan::{Kernel, Options, VulkanQueue};
@@ -33,8 +33,18 @@ fn needs_int64_atomics() -> Kernel {
     Kernel { spirv: Cow::Owned(spirv), threads: FIXTURE_THREADS, buffers: 1, params: 1 }
 }
 
-/// Options with the fixture kernels, a cache in `dir`, and the validation layer where it is installed.
+static VALIDATED: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// Held until the test's thread ends.
+    static TURN: MutexGuard<'static, ()> = VALIDATED.lock().unwrap_or_else(PoisonError::into_inner);
+}
+
+/// Options with the fixture kernels, a cache in `dir`, and the validation layer where it is installed. Tests that
+/// call this run one after the other: the validation layer (1.3.239) crashes where one thread opens or closes a
+/// device while another uses its own.
 pub fn options(dir: &std::path::Path) -> Options {
+    TURN.with(|_| ());
     Options {
         cache_dir: Some(dir.to_path_buf()),
         validation: wave32_vulkan::validation_available(),
