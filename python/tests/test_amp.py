@@ -5,7 +5,9 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.nn.functional import cross_entropy, interpolate
+from wave32 import _autocast
 
 
 class UNet(nn.Module):
@@ -123,3 +125,103 @@ def test_a_step_with_infinities_is_skipped_and_the_scale_halved():
     fresh = torch.amp.GradScaler("wave")
     fresh.load_state_dict(state)
     assert fresh.get_scale() == scales[-1]
+
+
+LOWER, FLOAT32 = torch.bfloat16, torch.float32
+# Operators whose autocast is in Rust: a call, the sizes of its tensors, the type that it computes in.
+NATIVE = {
+    "conv1d": (lambda x, w, b: F.conv1d(x, w, b, 2, 1, 2, 2), [(2, 4, 16), (6, 2, 3), (6,)], LOWER),
+    "conv2d": (lambda x, w, b: F.conv2d(x, w, b, (2, 1), (1, 0), 1, 1), [(2, 4, 9, 8), (6, 4, 3, 3), (6,)], LOWER),
+    "conv3d": (lambda x, w: F.conv3d(x, w, padding=1), [(1, 3, 5, 6, 4), (2, 3, 3, 3, 3)], LOWER),
+    "conv_transpose1d": (lambda x, w: F.conv_transpose1d(x, w, None, 2, 1, 1), [(2, 4, 9), (4, 3, 3)], LOWER),
+    "conv_transpose2d.input": (
+        lambda x, w, b: F.conv_transpose2d(x, w, b, 2, (1, 0), (1, 0), 2, (1, 2)), [(2, 4, 5, 6), (4, 3, 3, 3), (6,)], LOWER
+    ),
+    "linear": (F.linear, [(3, 7), (5, 7), (5,)], LOWER),
+    "matmul": (torch.matmul, [(2, 3, 7), (7, 5)], LOWER),
+    "mm": (torch.mm, [(3, 7), (7, 5)], LOWER),
+    "bmm": (torch.bmm, [(2, 3, 7), (2, 7, 5)], LOWER),
+    "mv": (torch.mv, [(3, 7), (7,)], LOWER),
+    "scaled_dot_product_attention": (
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask, scale=0.3),
+        [(1, 2, 9, 8), (1, 2, 7, 8), (1, 2, 7, 8), (9, 7)], LOWER,
+    ),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (7,), w, b, 0.1), [(3, 7), (7,), (7,)], FLOAT32),
+    "group_norm": (lambda x, w: F.group_norm(x, 2, w, None, 0.1), [(2, 6, 5), (6,)], FLOAT32),
+    "softmax.int": (lambda x: F.softmax(x, -2), [(3, 7, 2)], FLOAT32),
+    "log_softmax.int": (lambda x: F.log_softmax(x, -1), [(3, 7)], FLOAT32),
+}
+
+
+def test_autocast_of_hot_operators_is_in_rust():
+    assert set(_autocast.NATIVE) == set(NATIVE)
+
+
+@pytest.mark.parametrize("given", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", NATIVE)
+def test_operands_are_cast(name, given):
+    call, sizes, computed = NATIVE[name]
+    operands = [torch.randn(size).to(given) for size in sizes]
+    ours = [operand.to("wave").requires_grad_() for operand in operands]
+    theirs = [operand.clone().requires_grad_() for operand in operands]
+    with torch.autocast("wave", LOWER):
+        result = call(*ours)
+    # What it stands for: casts, and the operator on the CPU in more than the type's digits.
+    wanted = call(*(operand.to(computed).double() for operand in theirs))
+    assert result.dtype is computed
+    weight = torch.randn(wanted.shape)
+    result.backward(weight.to("wave", result.dtype))
+    wanted.backward(weight.to(result.dtype).double())
+    close = {"rtol": 0.02, "atol": 0.05} if LOWER in (computed, given) else {"rtol": 4e-3, "atol": 4e-3}
+    torch.testing.assert_close(result.detach().cpu().double(), wanted.detach(), **close)
+    for own, right in zip(ours, theirs):
+        assert own.grad.dtype is given
+        torch.testing.assert_close(own.grad.cpu(), right.grad, **close)
+
+
+def test_a_parameter_is_cast_once():
+    weight, x = torch.randn(4, 3, device="wave", requires_grad=True), torch.randn(2, 3, device="wave")
+    with torch.autocast("wave", LOWER):
+        first, second = F.linear(x, weight), F.linear(x, weight)
+        casts = [next(node for node, _ in y.grad_fn.next_functions if node is not None) for y in (first, second)]
+        # Not what no one asked a gradient for, which may change: torch's rule.
+        assert F.linear(x, weight.detach()).grad_fn is None
+    parent = [node.next_functions[0][0] if "TBackward" in node.name() else node for node in casts]
+    assert parent[0] is parent[1]
+    (first + second).sum().backward()
+    assert weight.grad.dtype is torch.float32
+    with torch.no_grad():
+        weight.mul_(2)
+    with torch.autocast("wave", LOWER):
+        assert torch.equal(F.linear(x, weight), first * 2)
+
+
+def test_types_that_autocast_leaves_alone():
+    x, y = torch.randn(3, 4, device="wave", dtype=torch.float64), torch.randn(4, 3, device="wave", dtype=torch.float64)
+    whole = torch.tensor([[1, 2], [3, 4]], device="wave")
+    with torch.autocast("wave", LOWER):
+        assert torch.mm(x, y).dtype is torch.float64
+        assert torch.mm(whole, whole).tolist() == [[7, 10], [15, 22]]
+        assert F.softmax(x, -1).dtype is torch.float64
+        assert F.softmax(x.half(), -1, dtype=torch.float16).dtype is torch.float16
+        with torch.autocast("wave", enabled=False):
+            assert torch.mm(x.float(), y.float()).dtype is torch.float32
+
+
+def test_errors_under_autocast_are_those_without():
+    x = torch.randn(2, 3, 4, 4, device="wave")
+    calls = [
+        lambda: F.linear(x, torch.randn(5, 7, device="wave")), lambda: F.softmax(x, 9), lambda: x @ "a",
+        lambda: F.conv2d(x, torch.randn(4, 2, 3, 3, device="wave")), lambda: F.layer_norm(x, (5,)),
+    ]
+    for call in calls:
+        with pytest.raises(Exception) as plain:
+            call()
+        with pytest.raises(plain.type) as cast, torch.autocast("wave", torch.float16):
+            call()
+        assert str(cast.value) == str(plain.value)
+    with pytest.raises(torch.OutOfMemoryError), torch.autocast("wave", torch.float16):
+        huge = torch.randn(1, 8, device="wave").expand(1 << 22, 8)
+        F.linear(huge, huge)
+    with torch.autocast("wave", LOWER):
+        assert F.linear(x, x[0, 0]).dtype is LOWER, "autocast goes on after an error"

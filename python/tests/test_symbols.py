@@ -35,13 +35,20 @@ try:
         assert error < 1e-4, f"WRONG by {error}"
     view = image.to("wave")[:, 1:, ::2]
     assert torch.equal(view.contiguous().cpu(), image[:, 1:, ::2]), "WRONG view"
+    with torch.autocast("wave", torch.bfloat16):
+        cast = model(image.to("wave"))
+    assert cast.dtype is torch.bfloat16, cast.dtype
+    error = (cast.float() - model(image.to("wave"))).norm() / cast.float().norm()
+    assert error < 0.05, f"WRONG by {error} under autocast"
     # An error of an operator is torch's type, whatever is missing.
-    try:
-        torch.empty(2, 3, device="wave") @ torch.empty(2, 3, device="wave")
-    except RuntimeError:
-        pass
-    else:
-        raise AssertionError("WRONG shapes multiplied")
+    for enabled in (False, True):
+        try:
+            with torch.autocast("wave", enabled=enabled):
+                torch.empty(2, 3, device="wave") @ torch.empty(2, 3, device="wave")
+        except RuntimeError:
+            pass
+        else:
+            raise AssertionError("WRONG shapes multiplied")
     print("works")
 except (ImportError, RuntimeError, NotImplementedError) as error:
     print("refused:", error)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from wave32 import _native
 from wave32._libraries import LIBRARIES, library
 
 LOWER = """
@@ -33,6 +34,9 @@ prod prod.dim_int softmax.int log_softmax.int cumprod cumsum sum sum.dim_IntList
 WIDEST = """
 addcdiv addcmul atan2 bilinear cross dot vdot grid_sample index_put tensordot scatter_add cat stack
 """.split()
+
+# Operators of these lists that are in Rust (`crates/torch/src/dispatch/autocast.rs`), once registered.
+NATIVE: list[str] = []
 
 _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
 _HALVES = (torch.float16, torch.bfloat16)
@@ -97,18 +101,21 @@ def _banned(*args: Any, **kwargs: Any) -> Any:
     )
 
 
-def register() -> None:
-    """Registers the lists; operators in none run with the types they get."""
+def register(known: bool) -> None:
+    """Registers the lists; operators in none run with the types they get. In a torch that is known, those that networks
+    call most are in Rust."""
     rest = torch.library.Library("_", "IMPL")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     LIBRARIES.append(rest)
+    if known:
+        NATIVE.extend(_native.settle_autocast(int(torch._C.DispatchKey.AutocastPrivateUse1)))
     autocast = library("aten", "AutocastPrivateUse1")
 
     def each(names: list[str], make: Callable[[Any], Callable[..., Any]]) -> None:
         for name in names:
             base, _, overload = name.partition(".")
             op = getattr(getattr(torch.ops.aten, base, None), overload or "default", None)
-            if op is not None:  # Some come and go with torch's versions.
+            if op is not None and name not in NATIVE:  # Some come and go with torch's versions.
                 autocast.impl(name, make(op))
 
     each(LOWER, lambda op: _all(op, _lower))

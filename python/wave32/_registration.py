@@ -71,7 +71,7 @@ def register() -> None:
     _fallback.register()
     _scalar_ops.register()
     _recurrent.register()
-    _autocast.register()
+    _autocast.register(known)
     if known:
         _hooks.settle()
     _moves.register()

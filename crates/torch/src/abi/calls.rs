@@ -45,6 +45,36 @@ pub struct Maybe {
     pub is_there: bool,
 }
 
+/// `std::optional<at::Tensor>`, which owns nothing: callees take it by reference.
+#[repr(C)]
+#[derive(Debug)]
+pub struct MaybeTensor {
+    /// The one pointer that an `at::Tensor` is.
+    pub implementation: usize,
+    /// Whether there is one.
+    pub is_there: bool,
+}
+
+/// `std::optional<double>`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct MaybeFloat {
+    /// The number.
+    pub number: f64,
+    /// Whether there is one.
+    pub is_there: bool,
+}
+
+/// `std::optional<c10::ScalarType>`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct MaybeType {
+    /// The type's number.
+    pub code: i8,
+    /// Whether there is one.
+    pub is_there: bool,
+}
+
 /// `c10::SourceLocation`.
 #[repr(C)]
 pub struct SourceLocation {
@@ -106,6 +136,31 @@ macro_rules! table {
 
 type Get<T> = unsafe extern "C" fn(Handle, *mut T) -> i32;
 type Code = unsafe extern "C" fn() -> i32;
+
+/// C++ operators that give a tensor construct it where the first argument says; a `SymInt` is passed by reference.
+type Product = unsafe extern "C-unwind" fn(Handle, Handle, Handle) -> Handle;
+type Conv = unsafe extern "C-unwind" fn(
+    Handle,
+    Handle,
+    Handle,
+    *const MaybeTensor,
+    Numbers,
+    Numbers,
+    Numbers,
+    *const i64,
+) -> Handle;
+type TransposedConv = unsafe extern "C-unwind" fn(
+    Handle,
+    Handle,
+    Handle,
+    *const MaybeTensor,
+    Numbers,
+    Numbers,
+    Numbers,
+    *const i64,
+    Numbers,
+) -> Handle;
+type Softmax = unsafe extern "C-unwind" fn(Handle, Handle, i64, MaybeType) -> Handle;
 
 table! {
     required {
@@ -237,6 +292,41 @@ table! {
         // at::native::resize_output_check(at::Tensor const&, IntArrayRef): warns where elements would be lost.
         resize_output_check = "_ZN2at6native19resize_output_checkERKNS_6TensorEN3c108ArrayRefIlEE":
             unsafe extern "C-unwind" fn(Handle, Numbers) -> bool,
+        // at::autocast::cached_cast(c10::ScalarType, at::Tensor const&, c10::DeviceType), get_autocast_dtype(c10::DeviceType)
+        cached_cast = "_ZN2at8autocast11cached_castEN3c1010ScalarTypeERKNS_6TensorENS1_10DeviceTypeE":
+            unsafe extern "C-unwind" fn(Handle, i8, Handle, i8) -> Handle,
+        autocast_dtype = "_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE": unsafe extern "C" fn(i8) -> i8,
+        // c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey), tls_set_dispatch_key_excluded(c10::DispatchKey, bool)
+        is_excluded = "_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE": unsafe extern "C" fn(u16) -> bool,
+        exclude = "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb": unsafe extern "C" fn(u16, bool),
+        // at::_ops::NAME::call
+        conv1d = "_ZN2at4_ops6conv1d4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_": Conv,
+        conv2d = "_ZN2at4_ops6conv2d4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_": Conv,
+        conv3d = "_ZN2at4_ops6conv3d4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_": Conv,
+        conv_transpose1d = "_ZN2at4_ops16conv_transpose1d4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_SC_":
+            TransposedConv,
+        conv_transpose2d = "_ZN2at4_ops22conv_transpose2d_input4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_SC_":
+            TransposedConv,
+        linear = "_ZN2at4_ops6linear4callERKNS_6TensorES4_RKSt8optionalIS2_E":
+            unsafe extern "C-unwind" fn(Handle, Handle, Handle, *const MaybeTensor) -> Handle,
+        matmul = "_ZN2at4_ops6matmul4callERKNS_6TensorES4_": Product,
+        mm = "_ZN2at4_ops2mm4callERKNS_6TensorES4_": Product,
+        bmm = "_ZN2at4_ops3bmm4callERKNS_6TensorES4_": Product,
+        mv = "_ZN2at4_ops2mv4callERKNS_6TensorES4_": Product,
+        attention = "_ZN2at4_ops28scaled_dot_product_attention4callERKNS_6TensorES4_S4_RKSt8optionalIS2_EdbS5_IdEb":
+            unsafe extern "C-unwind" fn(
+                Handle, Handle, Handle, Handle, *const MaybeTensor, f64, bool, MaybeFloat, bool
+            ) -> Handle,
+        layer_norm = "_ZN2at4_ops10layer_norm4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEERKSt8optionalIS2_ESC_db":
+            unsafe extern "C-unwind" fn(
+                Handle, Handle, Numbers, *const MaybeTensor, *const MaybeTensor, f64, bool
+            ) -> Handle,
+        group_norm = "_ZN2at4_ops10group_norm4callERKNS_6TensorElRKSt8optionalIS2_ES8_db":
+            unsafe extern "C-unwind" fn(
+                Handle, Handle, i64, *const MaybeTensor, *const MaybeTensor, f64, bool
+            ) -> Handle,
+        softmax = "_ZN2at4_ops11softmax_int4callERKNS_6TensorElSt8optionalIN3c1010ScalarTypeEE": Softmax,
+        log_softmax = "_ZN2at4_ops15log_softmax_int4callERKNS_6TensorElSt8optionalIN3c1010ScalarTypeEE": Softmax,
         allocate_exception = "__cxa_allocate_exception": unsafe extern "C" fn(usize) -> *mut c_void,
         throw = "__cxa_throw": unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize),
     }

@@ -5,6 +5,7 @@ use crate::abi::conversions::ToPython;
 use crate::abi::error::Error;
 use crate::abi::guard;
 use crate::abi::hooks;
+use crate::dispatch::autocast;
 use crate::dispatch::fallback;
 use crate::dispatch::index_errors;
 use crate::dispatch::register;
@@ -85,6 +86,12 @@ mod _native {
     #[pyfunction]
     fn settle_guard() -> Result<(), Error> {
         guard::settle()
+    }
+
+    /// Registers autocast of operators that networks call often; `key` is the number of its dispatch key. Their names.
+    #[pyfunction]
+    fn settle_autocast(key: u16) -> Result<Vec<&'static str>, Error> {
+        autocast::install(key)
     }
 
     /// Has the hooks' entries tell which is called; see `hooks`.

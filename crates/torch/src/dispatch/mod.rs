@@ -1,5 +1,6 @@
 //! From an operator of PyTorch to what computes it.
 
+pub(crate) mod autocast;
 pub(crate) mod deterministic;
 pub mod fallback;
 pub(crate) mod index_errors;

@@ -18,24 +18,39 @@ pub struct Registration {
     pub call: Boxed,
 }
 
-/// A table of kernels: `ops! { "relu" => relu, "mul.out" => mul_out }`. A kernel is a function whose
-/// parameters are the schema's (see [`crate::abi::stack`]) and whose result is a `Result<_, Error>`.
+/// A kernel of an operator: a function whose parameters are the schema's (see [`crate::abi::stack`]) and whose result is
+/// a `Result<_, Error>`; libtorch calls it through [`enter`], or the function given.
 #[macro_export]
-macro_rules! ops {
-    ($($name:literal => $kernel:expr),* $(,)?) => {
-        &[$($crate::dispatch::register::Registration {
+macro_rules! kernel {
+    ($name:literal, $kernel:expr) => {
+        $crate::kernel!($name, $kernel, $crate::dispatch::register::enter)
+    };
+    ($name:literal, $kernel:expr, $enter:expr) => {
+        $crate::dispatch::register::Registration {
             name: $name,
             call: {
                 /// # Safety
                 /// Called by libtorch with the arguments of the operator that it was registered for.
-                unsafe extern "C-unwind" fn call(stack: *mut $crate::abi::calls::Word, arguments: u64, results: u64) {
-                    let kernel = $kernel;
+                unsafe extern "C-unwind" fn call(
+                    stack: *mut $crate::abi::calls::Word,
+                    arguments: u64,
+                    results: u64,
+                ) {
+                    let (name, kernel, enter) = ($name, $kernel, $enter);
                     // SAFETY: by the caller.
-                    unsafe { $crate::dispatch::register::enter($name, &kernel, stack, arguments, results) }
+                    unsafe { enter(name, &kernel, stack, arguments, results) }
                 }
                 call
             },
-        }),*]
+        }
+    };
+}
+
+/// A table of kernels: `ops! { "relu" => relu, "mul.out" => mul_out }`.
+#[macro_export]
+macro_rules! ops {
+    ($($name:literal => $kernel:expr),* $(,)?) => {
+        &[$($crate::kernel!($name, $kernel)),*]
     };
 }
 
@@ -124,6 +139,29 @@ pub unsafe fn enter<Marker>(
             Ok(result) => result.err(),
             Err(panic) => Some(Error::Torch(format!("wave: a bug in {name}: {}", panic_text(&*panic)))),
         }
+    };
+    if let Some(error) = failure {
+        raise(error);
+    }
+}
+
+/// As [`enter`], for a kernel that calls what may throw C++ exceptions: nothing on their way catches them, so the kernel
+/// must not panic.
+///
+/// # Safety
+/// As there.
+pub unsafe fn enter_uncaught<Marker>(
+    name: &'static str,
+    kernel: &impl Kernel<Marker>,
+    stack: *mut Word,
+    arguments: u64,
+    results: u64,
+) {
+    let failure = {
+        // SAFETY: by the caller; libtorch sizes the stack for the larger of both.
+        let stack = unsafe { std::slice::from_raw_parts_mut(stack, arguments.max(results) as usize) };
+        // SAFETY: by the caller.
+        unsafe { expect_arguments(name, kernel, stack, arguments) }.err()
     };
     if let Some(error) = failure {
         raise(error);
