@@ -56,12 +56,12 @@ scripts:
 oracle:
 	@python="$$(scripts/python_env.sh numpy)" && "$$python" scripts/oracle_torch.py --check
 
-# The PyTorch device, from the tests' build.
+# The PyTorch device, from the tests' build. Two processes, as tests wait for half of their time; those of a file stay in one.
 python: setup
 	cargo build $(EVERYTHING)
 	cp --remove-destination $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
-	@python="$$(scripts/python_env.sh numpy pytest expecttest hypothesis diffusers transformers accelerate)" && PYTHONPATH=python \
-		WAVE32_VGPU=$(wildcard $(VGPU)/wave32-vgpu) WAVE32_RADV_ICD=$(RADV) "$$python" -m pytest -q python/tests
+	@python="$$(scripts/python_env.sh numpy pytest pytest-xdist expecttest hypothesis diffusers transformers accelerate)" && PYTHONPATH=python \
+		WAVE32_VGPU=$(wildcard $(VGPU)/wave32-vgpu) WAVE32_RADV_ICD=$(RADV) "$$python" -m pytest -q -n 2 --dist loadfile python/tests
 
 # PyTorch's own device-generic tests, from a checkout of the installed version: docs/pytorch_tests.md. RESUME=1 goes on.
 DEVICE = wave

@@ -61,7 +61,7 @@ fn each_solver_gets_its_verdict_and_what_can_be_rescued_is() {
     let folder = folder("probe-verdicts");
     standin::libraries(&folder);
     let begin = Instant::now();
-    let args = [SMALL, POWERS, LARGE, "--deadline", "4", "--find-deadline", "4", "--json", "-"];
+    let args = [SMALL, POWERS, LARGE, "--deadline", "3", "--find-deadline", "3", "--json", "-"];
     let output = probe(&folder, &args).output().unwrap();
     let took = begin.elapsed();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
