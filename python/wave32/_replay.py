@@ -2,8 +2,9 @@
 where that is quicker.
 
 A function that AOTAutograd made is called eagerly a few times, then captured (`torch.wave.Graph`) and replayed. Weights and
-what another replay left are read where they are; other operands are copied into memory of the graph first. Results are
-copied out of it, but for what only the backward pass reads: their version tells autograd when they are overwritten.
+what another replay left are read where they are; other operands are copied into memory of the graph first. What only the
+backward pass reads stays there: its version tells autograd when it is overwritten. Other results stay there too while the
+caller has none of them left at the next replay, as gradients that are cleared before; else they are copied out.
 """
 
 from __future__ import annotations
@@ -87,8 +88,49 @@ def _is_dense(y: torch.Tensor) -> bool:
 
 def _with_gaps(y: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides, of a tensor whose elements are not one behind the other."""
-    span = 1 + sum((size - 1) * stride for size, stride in zip(y.shape, y.stride(), strict=True))
-    return y.as_strided((span,), (1,)).clone().as_strided(y.shape, y.stride(), 0)
+    return y.as_strided((_span(y),), (1,)).clone().as_strided(y.shape, y.stride(), 0)
+
+
+def _span(y: torch.Tensor) -> int:
+    """Elements from its first to its last."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(y.shape, y.stride(), strict=True))
+
+
+def _is_plain(y: Any) -> bool:
+    """A tensor that its storage, sizes and strides say all of."""
+    is_ours = isinstance(y, torch.Tensor) and y.device.type == "wave" and y.layout == torch.strided
+    return is_ours and not (y.is_conj() or y.is_neg())
+
+
+def _without_base(y: Any) -> Any:
+    """The same memory, without the tensor that it is a view of."""
+    if not _is_plain(y):
+        return y
+    return torch.empty(0, dtype=y.dtype, device=y.device).set_(y.untyped_storage(), y.storage_offset(), y.shape, y.stride())
+
+
+# Of a storage, by its address; the call is one of them. Not public: a later torch may lack it.
+_uses: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+
+
+def _users(storage: int) -> int:
+    """How many tensors lie in a storage."""
+    assert _uses is not None
+    return _uses(storage) - 1
+
+
+def _lendable(results: list[Any]) -> dict[int, list[int]]:
+    """Results that the caller may get as they are, by their storage: nothing else lies in it, and each in its own part."""
+    found: dict[int, list[int]] = {}
+    for at, y in enumerate(results):
+        if _is_plain(y) and y.numel() > 0:
+            found.setdefault(y.untyped_storage()._cdata, []).append(at)
+
+    def is_apart(places: list[int]) -> bool:
+        starts = sorted((y.storage_offset() * y.itemsize, _span(y) * y.itemsize) for y in map(results.__getitem__, places))
+        return all(start + size <= behind for (start, size), (behind, _) in zip(starts, starts[1:]))
+
+    return {storage: places for storage, places in found.items() if _users(storage) == len(places) and is_apart(places)}
 
 
 def _left(args: list[torch.Tensor]) -> set[int]:
@@ -123,6 +165,8 @@ class Replayed:
             _forward.add(self)
         self._is_asked = fixed is None
         self._is_over = False
+        # Not of a forward pass in training: its backward pass looks for what it left in one place.
+        self._lends = self._is_asked and kept is None and _uses is not None
         self._is_known_fit = False
         self._warmups = warmups if self._is_asked else 1 + _TIMED
         self._before: list[Any] | None = None
@@ -145,6 +189,8 @@ class Replayed:
         # Operands with a copy of their own; the others are used where they lie.
         self._copied: frozenset[int] = frozenset()
         self._copies: list[Callable[[torch.Tensor], torch.Tensor] | None] = []
+        # Results that the caller gets as they are, by their storage.
+        self._lent: dict[int, list[int]] = {}
         self._switches: tuple[Any, ...] = ()
         self.bytes = 0
 
@@ -188,6 +234,11 @@ class Replayed:
             return self._warm_up(args)
         if self._moving & self._mutated:
             return self._give_up("an operand that it writes to is another tensor at each call", args)
+        if any(_users(storage) > len(places) for storage, places in self._lent.items()):
+            # The caller keeps results, and with them the graph's memory: another graph, whose results are copied.
+            self._lends = False
+            self._captures -= 1
+            self._forget()
         switches = _switches()
         if self._graph is None or switches != self._switches or self._has_moved(places):
             if not self._is_asked and not _is_alone():
@@ -269,6 +320,9 @@ class Replayed:
         self._copies = [
             None if not isinstance(y, torch.Tensor) else torch.clone if _is_dense(y) else _with_gaps for y in results
         ]
+        if self._lends:
+            results = [_without_base(y) for y in results]
+            self._lent = _lendable(results)
         self._graph, self._results, self._static, self._switches = made, results, static, switches
         self._copied = frozenset(self._moving)
 
@@ -281,6 +335,7 @@ class Replayed:
 
     def _replay(self, args: list[Any]) -> list[Any]:
         assert self._graph is not None
+        lent = {at for places in self._lent.values() for at in places}
         with torch.no_grad():
             for at in self._copied:
                 self._static[at].copy_(args[at])
@@ -288,7 +343,8 @@ class Replayed:
             split = len(self._results) if self._kept is None else self._kept
             mine = [y.detach() for y in self._results[split:] if isinstance(y, torch.Tensor)]
             torch.autograd.graph.increment_version(mine)
-            out = [y if copy is None else copy(y) for y, copy in zip(self._results[:split], self._copies, strict=False)]
+            given = enumerate(zip(self._results[:split], self._copies, strict=False))
+            out = [y if copy is None else y.detach() if at in lent else copy(y) for at, (y, copy) in given]
         return out + self._results[split:]
 
 
