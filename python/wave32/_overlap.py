@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 
-def _range(tensor: torch.Tensor) -> tuple[int, int]:
+def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
     """The bytes from its first element to its last."""
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.itemsize
@@ -22,22 +22,23 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
 def shares(written: list[torch.Tensor], operands: list[torch.Tensor]) -> bool:
     """Whether a tensor that is written shares memory with itself, or with an operand that is not the same elements."""
     for one in written:
-        if not _is_plain(one):
+        if not is_plain(one):
             continue
         if overlaps_itself(one):
             return True
-        begin, end = _range(one)
+        begin, end = byte_range(one)
         for other in operands:
-            if other is one or not _is_plain(other):
+            if other is one or not is_plain(other):
                 continue
-            first, last = _range(other)
+            first, last = byte_range(other)
             same = first == begin and other.shape == one.shape and other.stride() == one.stride()
             if begin < last and first < end and not same:
                 return True
     return False
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
+def is_plain(tensor: torch.Tensor) -> bool:
+    """On the device, and what its storage, sizes and strides say is all of it."""
     strided = tensor.layout == torch.strided and tensor.device.type == "wave"
     return strided and tensor.numel() > 0 and not tensor.is_conj() and not tensor.is_neg()
 
@@ -51,8 +52,8 @@ class Shared:
         self._storages: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         if not written:
             return
-        held = {id(t): t for t in tensors if _is_plain(t)}.values()
-        ranges = {id(t): _range(t) for t in held}
+        held = {id(t): t for t in tensors if is_plain(t)}.values()
+        ranges = {id(t): byte_range(t) for t in held}
         for one in held:
             begin, end = ranges[id(one)]
             others = [t for t in held if t is not one and begin < ranges[id(t)][1] and ranges[id(t)][0] < end]

@@ -9,6 +9,7 @@ caller has none of them left at the next replay, as gradients that are cleared b
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import warnings
@@ -22,6 +23,7 @@ from torch._ops import OpOverload
 from wave32 import _native
 from wave32._constants import losses
 from wave32._graph import Graph, graph
+from wave32._overlap import byte_range, is_plain
 from wave32._profile import profile
 from wave32._variables import variable
 
@@ -88,47 +90,32 @@ def _is_dense(y: torch.Tensor) -> bool:
 
 def _with_gaps(y: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides, of a tensor whose elements are not one behind the other."""
-    return y.as_strided((_span(y),), (1,)).clone().as_strided(y.shape, y.stride(), 0)
-
-
-def _span(y: torch.Tensor) -> int:
-    """Elements from its first to its last."""
-    return 1 + sum((size - 1) * stride for size, stride in zip(y.shape, y.stride(), strict=True))
-
-
-def _is_plain(y: Any) -> bool:
-    """A tensor that its storage, sizes and strides say all of."""
-    is_ours = isinstance(y, torch.Tensor) and y.device.type == "wave" and y.layout == torch.strided
-    return is_ours and not (y.is_conj() or y.is_neg())
+    span = 1 + sum((size - 1) * stride for size, stride in zip(y.shape, y.stride(), strict=True))
+    return y.as_strided((span,), (1,)).clone().as_strided(y.shape, y.stride(), 0)
 
 
 def _without_base(y: Any) -> Any:
     """The same memory, without the tensor that it is a view of."""
-    if not _is_plain(y):
+    if not isinstance(y, torch.Tensor) or not is_plain(y):
         return y
     return torch.empty(0, dtype=y.dtype, device=y.device).set_(y.untyped_storage(), y.storage_offset(), y.shape, y.stride())
 
 
-# Of a storage, by its address; the call is one of them. Not public: a later torch may lack it.
-_uses: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
-
-
 def _users(storage: int) -> int:
-    """How many tensors lie in a storage."""
-    assert _uses is not None
-    return _uses(storage) - 1
+    """How many tensors lie in a storage; the call is one more."""
+    return torch._C._storage_Use_Count(storage) - 1
 
 
 def _lendable(results: list[Any]) -> dict[int, list[int]]:
     """Results that the caller may get as they are, by their storage: nothing else lies in it, and each in its own part."""
     found: dict[int, list[int]] = {}
     for at, y in enumerate(results):
-        if _is_plain(y) and y.numel() > 0:
+        if isinstance(y, torch.Tensor) and is_plain(y):
             found.setdefault(y.untyped_storage()._cdata, []).append(at)
 
     def is_apart(places: list[int]) -> bool:
-        starts = sorted((y.storage_offset() * y.itemsize, _span(y) * y.itemsize) for y in map(results.__getitem__, places))
-        return all(start + size <= behind for (start, size), (behind, _) in zip(starts, starts[1:]))
+        ranges = sorted(byte_range(results[at]) for at in places)
+        return all(end <= begin for (_, end), (begin, _) in zip(ranges, ranges[1:]))
 
     return {storage: places for storage, places in found.items() if _users(storage) == len(places) and is_apart(places)}
 
@@ -166,7 +153,7 @@ class Replayed:
         self._is_asked = fixed is None
         self._is_over = False
         # Not of a forward pass in training: its backward pass looks for what it left in one place.
-        self._lends = self._is_asked and kept is None and _uses is not None
+        self._lends = self._is_asked and kept is None and hasattr(torch._C, "_storage_Use_Count")
         self._is_known_fit = False
         self._warmups = warmups if self._is_asked else 1 + _TIMED
         self._before: list[Any] | None = None
@@ -323,6 +310,8 @@ class Replayed:
         if self._lends:
             results = [_without_base(y) for y in results]
             self._lent = _lendable(results)
+            for at in itertools.chain.from_iterable(self._lent.values()):
+                self._copies[at] = torch.Tensor.detach
         self._graph, self._results, self._static, self._switches = made, results, static, switches
         self._copied = frozenset(self._moving)
 
@@ -335,7 +324,6 @@ class Replayed:
 
     def _replay(self, args: list[Any]) -> list[Any]:
         assert self._graph is not None
-        lent = {at for places in self._lent.values() for at in places}
         with torch.no_grad():
             for at in self._copied:
                 self._static[at].copy_(args[at])
@@ -343,8 +331,7 @@ class Replayed:
             split = len(self._results) if self._kept is None else self._kept
             mine = [y.detach() for y in self._results[split:] if isinstance(y, torch.Tensor)]
             torch.autograd.graph.increment_version(mine)
-            given = enumerate(zip(self._results[:split], self._copies, strict=False))
-            out = [y if copy is None else y.detach() if at in lent else copy(y) for at, (y, copy) in given]
+            out = [y if copy is None else copy(y) for y, copy in zip(self._results[:split], self._copies, strict=False)]
         return out + self._results[split:]
 
 

@@ -35,45 +35,22 @@ pub struct Device {
 /// `c10::DeviceType::PrivateUse1`.
 pub const PRIVATE_USE_1: i8 = 20;
 
-/// `std::optional<int64_t>`.
+/// `std::optional` of a plain value.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Maybe {
-    /// The number.
-    pub number: i64,
-    /// Whether there is one.
-    pub is_there: bool,
+pub struct Maybe<T> {
+    value: T,
+    is_there: bool,
 }
 
-/// `std::optional<at::Tensor>`, which owns nothing: callees take it by reference.
-#[repr(C)]
-#[derive(Debug)]
-pub struct MaybeTensor {
-    /// The one pointer that an `at::Tensor` is.
-    pub implementation: usize,
-    /// Whether there is one.
-    pub is_there: bool,
+impl<T: Default> From<Option<T>> for Maybe<T> {
+    fn from(value: Option<T>) -> Self {
+        Self { is_there: value.is_some(), value: value.unwrap_or_default() }
+    }
 }
 
-/// `std::optional<double>`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct MaybeFloat {
-    /// The number.
-    pub number: f64,
-    /// Whether there is one.
-    pub is_there: bool,
-}
-
-/// `std::optional<c10::ScalarType>`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct MaybeType {
-    /// The type's number.
-    pub code: i8,
-    /// Whether there is one.
-    pub is_there: bool,
-}
+/// `std::optional<at::Tensor>`, which callees take by reference: the one pointer that an `at::Tensor` is, not owned.
+pub type MaybeTensor = Maybe<usize>;
 
 /// `c10::SourceLocation`.
 #[repr(C)]
@@ -160,7 +137,7 @@ type TransposedConv = unsafe extern "C-unwind" fn(
     *const i64,
     Numbers,
 ) -> Handle;
-type Softmax = unsafe extern "C-unwind" fn(Handle, Handle, i64, MaybeType) -> Handle;
+type Softmax = unsafe extern "C-unwind" fn(Handle, Handle, i64, Maybe<i8>) -> Handle;
 
 table! {
     required {
@@ -250,7 +227,7 @@ table! {
             unsafe extern "C" fn(*const c_void) -> bool,
         // at::native::as_strided_tensorimpl(at::Tensor const&, IntArrayRef, IntArrayRef, std::optional<int64_t>)
         as_strided = "_ZN2at6native21as_strided_tensorimplERKNS_6TensorEN3c108ArrayRefIlEES6_St8optionalIlE":
-            unsafe extern "C-unwind" fn(Handle, Handle, Numbers, Numbers, Maybe) -> Handle,
+            unsafe extern "C-unwind" fn(Handle, Handle, Numbers, Numbers, Maybe<i64>) -> Handle,
         // c10::Error::Error(c10::SourceLocation, std::string)
         error_new = "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE":
             unsafe extern "C-unwind" fn(*mut c_void, SourceLocation, *mut CxxString),
@@ -315,7 +292,7 @@ table! {
         mv = "_ZN2at4_ops2mv4callERKNS_6TensorES4_": Product,
         attention = "_ZN2at4_ops28scaled_dot_product_attention4callERKNS_6TensorES4_S4_RKSt8optionalIS2_EdbS5_IdEb":
             unsafe extern "C-unwind" fn(
-                Handle, Handle, Handle, Handle, *const MaybeTensor, f64, bool, MaybeFloat, bool
+                Handle, Handle, Handle, Handle, *const MaybeTensor, f64, bool, Maybe<f64>, bool
             ) -> Handle,
         layer_norm = "_ZN2at4_ops10layer_norm4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEERKSt8optionalIS2_ESC_db":
             unsafe extern "C-unwind" fn(

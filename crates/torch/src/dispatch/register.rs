@@ -130,19 +130,15 @@ pub unsafe fn enter<Marker>(
     arguments: u64,
     results: u64,
 ) {
-    let failure = {
-        // SAFETY: by the caller; libtorch sizes the stack for the larger of both.
-        let stack = unsafe { std::slice::from_raw_parts_mut(stack, arguments.max(results) as usize) };
+    let run = |stack: &mut [Word]| {
         // SAFETY: by the caller.
         let run = AssertUnwindSafe(|| unsafe { expect_arguments(name, kernel, stack, arguments) });
-        match catch_unwind(run) {
-            Ok(result) => result.err(),
-            Err(panic) => Some(Error::Torch(format!("wave: a bug in {name}: {}", panic_text(&*panic)))),
-        }
+        catch_unwind(run).unwrap_or_else(|panic| {
+            Err(Error::Torch(format!("wave: a bug in {name}: {}", panic_text(&*panic))))
+        })
     };
-    if let Some(error) = failure {
-        raise(error);
-    }
+    // SAFETY: by the caller.
+    unsafe { on_stack(stack, arguments, results, run) }
 }
 
 /// As [`enter`], for a kernel that calls what may throw C++ exceptions: nothing on their way catches them, so the kernel
@@ -157,13 +153,21 @@ pub unsafe fn enter_uncaught<Marker>(
     arguments: u64,
     results: u64,
 ) {
-    let failure = {
-        // SAFETY: by the caller; libtorch sizes the stack for the larger of both.
-        let stack = unsafe { std::slice::from_raw_parts_mut(stack, arguments.max(results) as usize) };
-        // SAFETY: by the caller.
-        unsafe { expect_arguments(name, kernel, stack, arguments) }.err()
-    };
-    if let Some(error) = failure {
+    // SAFETY: by the caller.
+    let run = |stack: &mut [Word]| unsafe { expect_arguments(name, kernel, stack, arguments) };
+    // SAFETY: by the caller.
+    unsafe { on_stack(stack, arguments, results, run) }
+}
+
+unsafe fn on_stack(
+    stack: *mut Word,
+    arguments: u64,
+    results: u64,
+    run: impl FnOnce(&mut [Word]) -> Result<(), Error>,
+) {
+    // SAFETY: by the caller; libtorch sizes the stack for the larger of both.
+    let stack = unsafe { std::slice::from_raw_parts_mut(stack, arguments.max(results) as usize) };
+    if let Err(error) = run(stack) {
         raise(error);
     }
 }

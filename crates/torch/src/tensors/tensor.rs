@@ -211,7 +211,7 @@ impl Tensor {
             )));
         }
         let view = Self::undefined()?;
-        let at = Maybe { number: offset, is_there: true };
+        let at = Maybe::from(Some(offset));
         // SAFETY: handles are `at::Tensor*`, the result's to one that owns nothing yet, where the callee may construct;
         // both slices outlive the call; the view is inside the storage, so it does not throw.
         unsafe { as_strided(view.0, self.0, Numbers::of(sizes), Numbers::of(strides), at) };
