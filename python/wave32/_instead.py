@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from wave32 import _complex, _ordered, _volume
+from wave32 import _complex, _foreach, _ordered, _volume
 from wave32._fallback import operator, run_on_cpu, shares_memory
 
 
 def run_by_name(name: str, why: str, arguments: list[Any]) -> Any:
     """As `run_on_cpu`, for kernels in Rust, which pass all arguments in the schema's order."""
+    if (of_lists := _foreach.INSTEAD.get(name)) is not None:
+        return of_lists(*arguments)
     op = operator(name)
     for table in (_volume.INSTEAD, _ordered.INSTEAD, _complex.INSTEAD):
         instead = table.get(name)

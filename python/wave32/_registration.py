@@ -79,6 +79,8 @@ def register() -> None:
     _sparse_layouts.register_compressed()
     _wide.register()
     _attention.register()
+    if known:
+        _scalar_ops.unbox()
     _patches.apply()
     if torch.distributed.is_available():
         from wave32 import _distributed

@@ -1,7 +1,7 @@
 """Operators that libtorch's C ABI does not reach: those with a `Scalar`, and those that need a hint.
 
 Kernels with a `Scalar` are Rust functions in a `scalar_ops!` table; each is registered here as a builtin that Python
-calls. Add rows there, not here.
+calls, and `unbox` has C++ call them and the others without Python. Add rows there, not here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ def _fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 ON_CPU = ["mode.values", "linalg_inv_ex"]
 
 
-def _or_complex(name: str, op: Any) -> Any:
-    """What a kernel that refuses calls: complex numbers by their parts, else the CPU."""
+def _otherwise(name: str, op: Any) -> Any:
+    """What a kernel that refuses calls: of lists one operator a tensor, complex numbers by their parts, else the CPU."""
+    if (of_lists := _foreach.INSTEAD.get(name)) is not None:
+        # Of lists every pair would have to be looked at, which takes longer than the kernels.
+        return lambda *args, why, **kwargs: of_lists(*args, **kwargs)
     instead, fallback = _complex.INSTEAD.get(name), functools.partial(run_on_cpu, op)
     if instead is None:
         return fallback
@@ -47,9 +50,6 @@ def register() -> None:
     """Registers them."""
     wave = library("aten", "PrivateUse1")
     wave.impl("fill_.Tensor", _fill_tensor)
-    # Of lists every pair would have to be looked at, which takes longer than the kernels.
-    for name, implementation in _foreach.table().items():
-        wave.impl(name, implementation)
     tables = _index_ops.TABLE | _composites.table() | _attention.table() | _complex.table() | _fft.table()
     for name, implementation in tables.items():
         wave.impl(name, apart(operator(name), implementation))
@@ -59,8 +59,23 @@ def register() -> None:
         op = operator(name)
         arguments = op._schema.arguments
         defaults = [argument.default_value for argument in arguments]
-        wave.impl(name, _native.scalar_kernel(name, [a.name for a in arguments], defaults, _or_complex(name, op)))
+        wave.impl(name, _native.scalar_kernel(name, [a.name for a in arguments], defaults, _otherwise(name, op)))
     native = set(_native.native_operators())
     for name in ON_CPU:
         if name not in native:
             wave.impl(name, functools.partial(run_on_cpu, operator(name)))
+
+
+# Operators whose kernels C++ calls as it calls its own.
+UNBOXED: list[str] = []
+
+
+def unbox() -> None:
+    """Has C++ call the device's kernels as it calls its own: without a stack of arguments, without Python."""
+    schemas = []
+    for name in _native.kernels():
+        try:
+            schemas.append((name, str(operator(name)._schema)))
+        except AttributeError:  # No operator of this torch.
+            continue
+    UNBOXED.extend(_native.unbox(int(torch._C.DispatchKey.PrivateUse1), schemas))

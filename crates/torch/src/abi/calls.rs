@@ -43,6 +43,13 @@ pub struct Maybe<T> {
     is_there: bool,
 }
 
+impl<T: Copy> Maybe<T> {
+    /// The value, where there is one.
+    pub fn get(&self) -> Option<T> {
+        self.is_there.then_some(self.value)
+    }
+}
+
 impl<T: Default> From<Option<T>> for Maybe<T> {
     fn from(value: Option<T>) -> Self {
         Self { is_there: value.is_some(), value: value.unwrap_or_default() }
@@ -304,6 +311,16 @@ table! {
             ) -> Handle,
         softmax = "_ZN2at4_ops11softmax_int4callERKNS_6TensorElSt8optionalIN3c1010ScalarTypeEE": Softmax,
         log_softmax = "_ZN2at4_ops15log_softmax_int4callERKNS_6TensorElSt8optionalIN3c1010ScalarTypeEE": Softmax,
+        // c10::Dispatcher::realSingleton(), findSchemaOrThrow(char const*, char const*)
+        dispatcher = "_ZN3c1010Dispatcher13realSingletonEv": unsafe extern "C-unwind" fn() -> Handle,
+        find_schema = "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_":
+            unsafe extern "C-unwind" fn(*mut Handle, Handle, *const c_char, *const c_char) -> *mut Handle,
+        // c10::impl::OperatorEntry::getKernelForDispatchKey(c10::DispatchKey) const,
+        // updateDispatchTable_(c10::Dispatcher const&, c10::DispatchKey)
+        kernel_of = "_ZNK3c104impl13OperatorEntry23getKernelForDispatchKeyENS_11DispatchKeyE":
+            unsafe extern "C-unwind" fn(Handle, u16) -> Handle,
+        update_table = "_ZN3c104impl13OperatorEntry20updateDispatchTable_ERKNS_10DispatcherENS_11DispatchKeyE":
+            unsafe extern "C-unwind" fn(Handle, Handle, u16),
         allocate_exception = "__cxa_allocate_exception": unsafe extern "C" fn(usize) -> *mut c_void,
         throw = "__cxa_throw": unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize),
     }

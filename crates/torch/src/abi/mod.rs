@@ -9,4 +9,5 @@ pub(crate) mod hooks;
 pub(crate) mod python;
 pub(crate) mod raise;
 pub mod stack;
+pub mod unboxed;
 pub(crate) mod vtable;

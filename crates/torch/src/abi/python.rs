@@ -5,6 +5,7 @@ use crate::abi::conversions::ToPython;
 use crate::abi::error::Error;
 use crate::abi::guard;
 use crate::abi::hooks;
+use crate::abi::unboxed;
 use crate::dispatch::autocast;
 use crate::dispatch::fallback;
 use crate::dispatch::index_errors;
@@ -82,6 +83,19 @@ mod _native {
         calls::Api::OPTIONAL.to_vec()
     }
 
+    /// Names of kernels of `aten` that C++ may call by itself.
+    #[pyfunction]
+    fn kernels() -> Vec<&'static str> {
+        tables::candidates().into_iter().map(|candidate| candidate.name).collect()
+    }
+
+    /// Has C++ call those by itself that these schemas (of name and text) are of; `key` is the number of the device's
+    /// dispatch key. Their names; for a torch of known layout.
+    #[pyfunction]
+    fn unbox(key: u16, schemas: Vec<(String, String)>) -> Result<Vec<&'static str>, Error> {
+        unboxed::install(key, &tables::candidates(), &schemas)
+    }
+
     /// Takes the Python guard's place; for a torch of known layout.
     #[pyfunction]
     fn settle_guard() -> Result<(), Error> {
@@ -127,12 +141,6 @@ mod _native {
     #[pyfunction]
     fn native_operators() -> Vec<&'static str> {
         tables::ATEN.iter().flat_map(|kernels| kernels.iter().map(|op| op.name)).collect()
-    }
-
-    /// Names of the elementwise operations, by their number.
-    #[pyfunction]
-    fn pointwise_ops() -> Vec<String> {
-        wave32_ops::Op::ALL.iter().map(|op| format!("{op:?}")).collect()
     }
 
     /// Names of the operators of aten that have a kernel with a `Scalar`.

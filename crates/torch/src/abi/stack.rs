@@ -23,7 +23,7 @@ use crate::tensors::tensor::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString};
 use smallvec::SmallVec;
-use wave32_torch_logic::{Dims, MemoryFormat, ScalarType};
+use wave32_torch_logic::{Dims, MemoryFormat, Scalar, ScalarType};
 
 /// The owned form of an argument.
 pub trait Owned: Sized {
@@ -399,6 +399,16 @@ impl Return for Vec<Tensor> {
         stack[0] = list.0 as Word;
         std::mem::forget(list);
         Ok(())
+    }
+    fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
+        FromPython::from_python(object)
+    }
+}
+
+/// Only through Python: a kernel with such a result is in a table of `scalar_ops!`.
+impl Return for Scalar {
+    fn put(self, _: &mut [Word]) -> Result<(), Error> {
+        Err(Error::Invalid("a Scalar cannot come through the C ABI: use scalar_ops!".into()))
     }
     fn from_python(object: &Bound<'_, PyAny>) -> Result<Self, Error> {
         FromPython::from_python(object)

@@ -1,9 +1,10 @@
 //! From a plain Rust function to a kernel that libtorch calls.
 
-use crate::abi::calls::{BUILD_VERSION, Boxed, Word, api, check};
+use crate::abi::calls::{BUILD_VERSION, Boxed, Handle, Word, api, check};
 use crate::abi::error::Error;
 use crate::abi::raise::raise;
 use crate::abi::stack::{Argument, Owned, Return};
+use crate::abi::unboxed::{Functions, Passed, Returned};
 use crate::dispatch::fallback;
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -16,6 +17,19 @@ pub struct Registration {
     pub name: &'static str,
     /// What libtorch calls.
     pub call: Boxed,
+    /// What C++ calls, where it can.
+    pub functions: Option<fn() -> Functions>,
+}
+
+/// The name of the operator that a kernel is of, as a type.
+pub trait Named {
+    /// Name and overload, without the namespace.
+    const NAME: &'static str;
+}
+
+/// The functions for C++ of a kernel, which is a function or a closure that holds nothing.
+pub fn functions_of<Name: Named, Marker, K: Kernel<Marker>>(_: &K) -> Functions {
+    K::functions::<Name>()
 }
 
 /// A kernel of an operator: a function whose parameters are the schema's (see [`crate::abi::stack`]) and whose result is
@@ -23,11 +37,15 @@ pub struct Registration {
 #[macro_export]
 macro_rules! kernel {
     ($name:literal, $kernel:expr) => {
-        $crate::kernel!($name, $kernel, $crate::dispatch::register::enter)
+        $crate::dispatch::register::Registration {
+            functions: Some($crate::functions!($name, $kernel)),
+            ..$crate::kernel!($name, $kernel, $crate::dispatch::register::enter)
+        }
     };
     ($name:literal, $kernel:expr, $enter:expr) => {
         $crate::dispatch::register::Registration {
             name: $name,
+            functions: None,
             call: {
                 /// # Safety
                 /// Called by libtorch with the arguments of the operator that it was registered for.
@@ -44,6 +62,21 @@ macro_rules! kernel {
             },
         }
     };
+}
+
+/// The functions for C++ of a kernel.
+#[macro_export]
+macro_rules! functions {
+    ($name:literal, $kernel:expr) => {{
+        fn functions() -> $crate::abi::unboxed::Functions {
+            struct ThisOperator;
+            impl $crate::dispatch::register::Named for ThisOperator {
+                const NAME: &'static str = $name;
+            }
+            $crate::dispatch::register::functions_of::<ThisOperator, _, _>(&$kernel)
+        }
+        functions
+    }};
 }
 
 /// A table of kernels: `ops! { "relu" => relu, "mul.out" => mul_out }`.
@@ -66,26 +99,132 @@ pub trait Kernel<Marker> {
     /// # Safety
     /// The stack starts with the arguments that the parameters stand for.
     unsafe fn run(&self, name: &'static str, stack: &mut [Word]) -> Result<(), Error>;
+
+    /// What C++ calls.
+    fn functions<Name: Named>() -> Functions;
+}
+
+/// The one value of a type without any size: a function's or a closure's that holds nothing.
+fn the_one<'a, K: 'a>() -> &'a K {
+    const { assert!(size_of::<K>() == 0, "a kernel holds nothing") };
+    // SAFETY: a value of no bytes lies anywhere; one was given to `functions_of`, so there are such.
+    unsafe { std::ptr::NonNull::dangling().as_ref() }
 }
 
 macro_rules! kernels {
-    ($($value:ident: $type:ident),*) => {
-        impl<F, R, $($type: Argument),*> Kernel<fn($($type),*) -> R> for F
-        where
-            // The first bound finds the parameters' types, the second lets them be lent for any lifetime.
-            F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
-            R: Return,
-        {
-            const ARGUMENTS: usize = [$(stringify!($value)),*].len();
+    ($arity:ident; $($value:ident: $type:ident),*) => {
+        #[allow(clippy::too_many_arguments)] // as many as the schema has
+        mod $arity {
+            use super::*;
 
-            unsafe fn run(&self, name: &'static str, stack: &mut [Word]) -> Result<(), Error> {
-                #[allow(clippy::too_many_arguments)]
-                fn call<R, $($type),*>(
+            /// The kernel's result, or that of what runs where it refuses.
+            pub(super) fn checked<F, R, $($type: Argument),*>(
+                kernel: &F,
+                name: &'static str,
+                $($value: &$type::Owned),*
+            ) -> Result<R, Error>
+            where
+                F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
+                R: Return,
+            {
+                    fn call<R, $($type),*>(
                     kernel: impl Fn($($type),*) -> Result<R, Error>,
                     $($value: $type),*
                 ) -> Result<R, Error> {
                     kernel($($value),*)
                 }
+                let result = match call::<R, $($type::Item<'_>),*>(kernel, $($type::lend($value)),*) {
+                    Err(Error::NoKernel(why)) if !is_own(name) => {
+                        fallback::run::<R>(name, &why, &[$(&|py| Owned::to_python($value, py)),*])
+                    }
+                    other => other,
+                };
+                let result = result?;
+                crate::dispatch::index_errors::after_operator()?;
+                Ok(result)
+            }
+
+            /// Once for the three below.
+            ///
+            /// # Safety
+            /// The arguments are what C++ passes.
+            #[inline(never)]
+            unsafe fn guarded<Name: Named, F, R, $($type: Passed),*>($($value: <$type as Passed>::Cxx),*) -> R
+            where
+                F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
+                R: Return,
+            {
+                let run = AssertUnwindSafe(|| {
+                    // SAFETY: by the caller.
+                    $(let $value = unsafe { <$type as Passed>::hold($value) }?;)*
+                    checked::<F, R, $($type),*>(the_one::<F>(), Name::NAME, $(&$value),*)
+                });
+                match catch_unwind(run).unwrap_or_else(|panic| Err(panicked(Name::NAME, &*panic))) {
+                    Ok(result) => result,
+                    Err(error) => raise(error),
+                }
+            }
+
+            /// # Safety
+            /// As of [`guarded`]; there is room for the result.
+            pub(super) unsafe extern "C-unwind" fn by_value<Name: Named, F, R, $($type: Passed),*>(
+                out: *mut Word,
+                _functor: Handle,
+                _keys: u64,
+                $($value: <$type as Passed>::Cxx),*
+            ) -> *mut Word
+            where
+                F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
+                R: Returned,
+            {
+                // SAFETY: by the caller.
+                unsafe { guarded::<Name, F, R, $($type),*>($($value),*).place(out) };
+                out
+            }
+
+            /// # Safety
+            /// As of [`guarded`].
+            pub(super) unsafe extern "C-unwind" fn first<Name: Named, F, R, $($type: Passed),*>(
+                _functor: Handle,
+                _keys: u64,
+                $($value: <$type as Passed>::Cxx),*
+            ) -> Handle
+            where
+                F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
+                R: Return,
+            {
+                // SAFETY: by the caller.
+                drop(unsafe { guarded::<Name, F, R, $($type),*>($($value),*) });
+                [$(<$type as Passed>::tensor($value)),*][0]
+            }
+
+            /// # Safety
+            /// As of [`guarded`].
+            pub(super) unsafe extern "C-unwind" fn last<Name: Named, F, R, $($type: Passed),*>(
+                _functor: Handle,
+                _keys: u64,
+                $($value: <$type as Passed>::Cxx),*
+            ) -> Handle
+            where
+                F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
+                R: Return,
+            {
+                // SAFETY: by the caller.
+                drop(unsafe { guarded::<Name, F, R, $($type),*>($($value),*) });
+                let all = [$(<$type as Passed>::tensor($value)),*];
+                all[all.len() - 1]
+            }
+        }
+
+        impl<F, R, $($type: Passed),*> Kernel<fn($($type),*) -> R> for F
+        where
+            // The first bound finds the parameters' types, the second lets them be lent for any lifetime.
+            F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
+            R: Returned,
+        {
+            const ARGUMENTS: usize = [$(stringify!($value)),*].len();
+
+            unsafe fn run(&self, name: &'static str, stack: &mut [Word]) -> Result<(), Error> {
                 let &mut [$($value,)* ..] = stack else {
                     return Err(Error::Invalid(format!("{name} was called with too few arguments")));
                 };
@@ -93,15 +232,17 @@ macro_rules! kernels {
                 // SAFETY: by the caller.
                 $(let $value = unsafe { <$type::Owned as Owned>::take($value) };)*
                 $(let $value = $value?;)*
-                let result = match call::<R, $($type::Item<'_>),*>(self, $($type::lend(&$value)),*) {
-                    Err(Error::NoKernel(why)) if !is_own(name) => {
-                        fallback::run::<R>(name, &why, &[$(&|py| Owned::to_python(&$value, py)),*])
-                    }
-                    other => other,
-                };
-                let result = result?;
-                crate::dispatch::index_errors::after_operator()?;
-                result.put(stack)
+                $arity::checked::<F, R, $($type),*>(self, name, $(&$value),*)?.put(stack)
+            }
+
+            fn functions<Name: Named>() -> Functions {
+                Functions {
+                    arguments: vec![$(<$type as Passed>::SCHEMA),*],
+                    result: R::SCHEMA,
+                    by_value: $arity::by_value::<Name, F, R, $($type),*> as *const (),
+                    first: $arity::first::<Name, F, R, $($type),*> as *const (),
+                    last: $arity::last::<Name, F, R, $($type),*> as *const (),
+                }
             }
         }
     };
@@ -109,7 +250,7 @@ macro_rules! kernels {
 
 macro_rules! arities {
     ($first:ident: $first_type:ident $(, $value:ident: $type:ident)*) => {
-        kernels!($first: $first_type $(, $value: $type)*);
+        kernels!($first; $first: $first_type $(, $value: $type)*);
         arities!($($value: $type),*);
     };
     () => {};
@@ -133,9 +274,7 @@ pub unsafe fn enter<Marker>(
     let run = |stack: &mut [Word]| {
         // SAFETY: by the caller.
         let run = AssertUnwindSafe(|| unsafe { expect_arguments(name, kernel, stack, arguments) });
-        catch_unwind(run).unwrap_or_else(|panic| {
-            Err(Error::Torch(format!("wave: a bug in {name}: {}", panic_text(&*panic))))
-        })
+        catch_unwind(run).unwrap_or_else(|panic| Err(panicked(name, &*panic)))
     };
     // SAFETY: by the caller.
     unsafe { on_stack(stack, arguments, results, run) }
@@ -188,8 +327,13 @@ unsafe fn expect_arguments<Marker, K: Kernel<Marker>>(
     unsafe { kernel.run(name, stack) }
 }
 
+/// The error that a panic in an operator becomes.
+pub(crate) fn panicked(name: &str, panic: &(dyn std::any::Any + Send)) -> Error {
+    Error::Torch(format!("wave: a bug in {name}: {}", panic_text(panic)))
+}
+
 /// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic")
 }

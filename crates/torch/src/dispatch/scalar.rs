@@ -1,4 +1,5 @@
-//! Kernels of operators with a `Scalar`, which libtorch's C ABI cannot carry: they are called through Python.
+//! Kernels of operators with a `Scalar`, which libtorch's C ABI cannot carry: Python's calls come through Python, those
+//! of C++ directly ([`crate::abi::unboxed`]).
 //!
 //! A kernel is written as any other, with [`Scalar`] among its parameters or as its result, and gets a row in a
 //! table made by [`scalar_ops!`](crate::scalar_ops). Python registers a builtin for each row; the kernel runs without the GIL.
@@ -7,10 +8,11 @@ use crate::abi::calls::Word;
 use crate::abi::conversions::{FromPython, ToPython, number_of};
 use crate::abi::error::Error;
 use crate::abi::stack::{Argument, Owned};
-use crate::dispatch::register::panic_text;
+use crate::abi::unboxed::Functions;
+use crate::dispatch::register::panicked;
 use crate::tensors::tensor::Tensor;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
+use pyo3::types::{PyCFunction, PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use wave32_torch_logic::Scalar;
@@ -70,6 +72,24 @@ impl Argument for Scalar {
     }
 }
 
+impl Argument for &[Scalar] {
+    type Owned = SmallVec<[Scalar; 4]>;
+    type Item<'x> = &'x [Scalar];
+    fn lend(owned: &Self::Owned) -> &[Scalar] {
+        owned
+    }
+}
+
+impl Owned for SmallVec<[Scalar; 4]> {
+    unsafe fn take(_: Word) -> Result<Self, Error> {
+        Err(Error::Invalid("numbers come through Python: use scalar_ops!".into()))
+    }
+    fn to_python(&self, py: Python<'_>) -> Result<Py<PyAny>, Error> {
+        let items: Result<Vec<_>, _> = self.iter().map(|number| ToPython::to_python(*number, py)).collect();
+        Ok(PyList::new(py, items?)?.into_any().unbind())
+    }
+}
+
 impl Argument for Option<Scalar> {
     type Owned = Self;
     type Item<'x> = Self;
@@ -87,6 +107,8 @@ pub struct ScalarOp {
     pub name: &'static str,
     /// What the builtin calls.
     pub call: FromArguments,
+    /// What C++ calls, where it can.
+    pub functions: fn() -> Functions,
 }
 
 /// A table of kernels with [`Scalar`]s: `scalar_ops! { "fill_.Scalar" => fill_ }`.
@@ -96,6 +118,7 @@ macro_rules! scalar_ops {
         &[$($crate::dispatch::scalar::ScalarOp {
             name: $name,
             call: |py, arguments| $crate::dispatch::scalar::PythonKernel::run(&$kernel, py, arguments),
+            functions: $crate::functions!($name, $kernel),
         }),*]
     };
 }
@@ -164,9 +187,8 @@ pub fn builtin<'py>(
                 let given = keywords.map(|k| k.get_item(name)).transpose()?.flatten();
                 all.push(given.unwrap_or_else(|| default.bind(py).clone()));
             }
-            let result = catch_unwind(AssertUnwindSafe(|| (op.call)(py, &all))).unwrap_or_else(|panic| {
-                Err(Error::Torch(format!("wave: a bug in {}: {}", op.name, panic_text(&*panic))))
-            });
+            let result = catch_unwind(AssertUnwindSafe(|| (op.call)(py, &all)))
+                .unwrap_or_else(|panic| Err(panicked(op.name, &*panic)));
             match result {
                 Err(Error::NoKernel(why)) => {
                     let with_why = PyDict::new(py);

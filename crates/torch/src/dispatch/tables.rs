@@ -1,11 +1,13 @@
 //! Every table of kernels.
 
+use crate::abi::unboxed::{Candidate, Way};
 use crate::dispatch::register::Registration;
 use crate::dispatch::scalar::ScalarOp;
 use crate::ops::attention;
 use crate::ops::binary;
 use crate::ops::checks;
 use crate::ops::conv;
+use crate::ops::foreach;
 use crate::ops::index;
 use crate::ops::layer_norm;
 use crate::ops::loss;
@@ -58,10 +60,23 @@ pub const OWN: &[(&[&str], &[Registration])] = &[
     (layer_norm::SCHEMAS, layer_norm::OWN),
     (binary::SCHEMAS, binary::OWN),
     (index::SCHEMAS, index::OWN),
-    (scalar::SCHEMAS, scalar::OWN),
     (checks::SCHEMAS, checks::OWN),
 ];
 
 /// Kernels of `aten` that have a `Scalar`.
-pub const SCALAR: &[&[ScalarOp]] =
-    &[memory_ops::SCALAR_OPS, matmul::SCALAR_OPS, reduction::SCALAR_OPS, scalar::SCALAR_OPS];
+pub const SCALAR: &[&[ScalarOp]] = &[
+    memory_ops::SCALAR_OPS,
+    matmul::SCALAR_OPS,
+    reduction::SCALAR_OPS,
+    scalar::SCALAR_OPS,
+    foreach::SCALAR_OPS,
+];
+
+/// Kernels of `aten` that C++ may call by itself.
+pub fn candidates() -> Vec<Candidate> {
+    let candidate = |name, way, functions| Candidate { name, way, functions };
+    let by_c = ATEN.iter().copied().flatten();
+    let by_c = by_c.filter_map(|op| Some(candidate(op.name, Way::C, op.functions?)));
+    by_c.chain(SCALAR.iter().copied().flatten().map(|op| candidate(op.name, Way::Python, op.functions)))
+        .collect()
+}

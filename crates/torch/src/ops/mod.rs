@@ -4,6 +4,7 @@ pub(crate) mod attention;
 pub(crate) mod binary;
 pub(crate) mod checks;
 pub(crate) mod conv;
+pub(crate) mod foreach;
 pub(crate) mod index;
 pub(crate) mod layer_norm;
 pub(crate) mod loss;

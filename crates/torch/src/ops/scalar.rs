@@ -1,18 +1,15 @@
-//! Elementwise operators that take a `Scalar`, and lists of them.
+//! Elementwise operators that take a `Scalar`.
 
 use crate::abi::conversions::default_float;
 use crate::abi::error::Error;
-use crate::dispatch::register::Registration;
 use crate::dispatch::result::exactly;
 use crate::dispatch::scalar::{Either, ScalarOp};
 use crate::ops::binary;
-use crate::ops::optim::lists;
 use crate::ops::pointwise::{Input, Pointwise, Rule};
 use crate::tensors::memory_ops::resize;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
-use wave32_ops::optim::{Foreach, ForeachTensors};
-use wave32_ops::{Number, Op, View};
+use wave32_ops::{Number, Op};
 use wave32_torch_logic::number::{self, bound, fitted};
 use wave32_torch_logic::{Scalar, ScalarType, promotion};
 
@@ -100,14 +97,6 @@ pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
         backward(Op::ShrinkBackward, g, x, lambda, Scalar::Int(0), out)
     },
 };
-
-/// Schemas of this device's own operators, for `python/wave32/_foreach.py`. `op` is an index into
-/// `_native.pointwise_ops()`.
-pub const SCHEMAS: &[&str] =
-    &["foreach_(int op, Tensor(a!)[] self, Tensor[] b, Tensor[] c, float[] values, float[] s) -> ()"];
-
-/// Their kernels.
-pub const OWN: &[Registration] = crate::ops! { "foreach_" => foreach };
 
 fn same(op: Op) -> Pointwise {
     Pointwise::new(op, Rule::Same)
@@ -327,107 +316,4 @@ fn linspace(start: Scalar, end: Scalar, steps: i64, out: &Tensor) -> Result<Tens
     }
     let (start, end) = (start.number()?, end.number()?);
     counted(out, |queue, view| wave32_ops::linspace(queue, view, start, end))
-}
-
-/// In place, `self[i] = op(self[i], b[i], c[i])`; where a list is empty, `values` (one for all, or one each) stands
-/// for `b` and `c`; the parameter is of `s` likewise. `AddScaled` of three lists writes `b + s c` to the first.
-fn foreach(
-    op: i64,
-    x: &[Tensor],
-    b: &[Tensor],
-    c: &[Tensor],
-    values: &[f64],
-    s: &[f64],
-) -> Result<(), Error> {
-    let known = usize::try_from(op).ok().and_then(|op| Op::ALL.get(op).copied());
-    let op = known.ok_or_else(|| Error::Invalid(format!("there is no operation {op}")))?;
-    let at = |list: &[f64], i: usize| Number::Float(list.get(i).or(list.first()).copied().unwrap_or(0.0));
-    let is_sub = op == Op::Sub;
-    // All of them or none: a refusal halfway would run twice what went before.
-    for tensor in x.iter().chain(b).chain(c) {
-        if !is_short_float(tensor.dtype()?) || !tensor.is_wave() {
-            return Err(Error::NoKernel(format!("a list with {}", tensor.dtype()?.name())));
-        }
-    }
-    let lists = alike(&[x, b, c])?;
-    // A sum of two others has no way for each tensor: `x` has nothing yet.
-    if op == Op::AddScaled && !c.is_empty() && lists.is_none() {
-        return Err(Error::NoKernel("lists of other layouts".into()));
-    }
-    if let Some(op) = in_one_launch(op, !b.is_empty(), !c.is_empty())
-        && let Some(lists) = lists
-    {
-        let number = |i: usize| {
-            let list = if values.is_empty() || matches!(op, Foreach::Addcmul | Foreach::Addcdiv) {
-                s
-            } else {
-                values
-            };
-            list.get(i).or(list.first()).copied().unwrap_or(0.0)
-        };
-        let sign = if op == Foreach::Add && is_sub { -1.0 } else { 1.0 };
-        let tensors = |i: usize| {
-            let (a, second, third) = (&lists[0][i], lists[1].get(i), lists[2].get(i));
-            // A function of one operand reads it where others read their second.
-            let b = if matches!(op, Foreach::Sqrt | Foreach::Neg) { Some(a) } else { second };
-            ForeachTensors { a, b, c: third, s: sign * number(i) }
-        };
-        let all: Vec<_> = (0..x.len()).map(tensors).collect();
-        return crate::runtime::bridge::run(|queue| wave32_ops::optim::foreach(queue, op, &all));
-    }
-    for (i, tensor) in x.iter().enumerate() {
-        let value = Input::Value(at(values, i));
-        let others = [b.get(i).map_or(value, Input::Of), c.get(i).map_or(value, Input::Of)];
-        Pointwise::with(op, Rule::Same, at(s, i), 0.0).in_place(tensor, &others)?;
-    }
-    Ok(())
-}
-
-/// The square roots of a list, as new tensors.
-pub fn roots(all: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-    let mut floats = all.iter().map(|x| Ok::<_, Error>(is_short_float(x.dtype()?) && x.is_wave()));
-    if floats.all(|is| matches!(is, Ok(true))) {
-        let made = all.iter().map(|x| x.empty_like(x.dtype()?)).collect::<Result<Vec<_>, _>>()?;
-        if let Some(lists) = alike(&[&made, all, &[]])? {
-            let tensors = |(a, b)| ForeachTensors { a, b: Some(b), c: None, s: 0.0 };
-            let pairs: Vec<_> = lists[0].iter().zip(&lists[1]).map(tensors).collect();
-            crate::runtime::bridge::run(|queue| wave32_ops::optim::foreach(queue, Foreach::Sqrt, &pairs))?;
-            return Ok(made);
-        }
-    }
-    let sqrt = Pointwise::new(Op::Sqrt, Rule::Float);
-    all.iter().map(|x| sqrt.make(&[x.into()])).collect()
-}
-
-fn is_short_float(dtype: ScalarType) -> bool {
-    matches!(dtype, ScalarType::F32 | ScalarType::F16 | ScalarType::BF16)
-}
-
-/// The operation on lists that is `op`, where there is one.
-fn in_one_launch(op: Op, has_second: bool, has_third: bool) -> Option<Foreach> {
-    Some(match (op, has_second) {
-        (Op::AddScaled, true) if has_third => Foreach::Sum,
-        (Op::Add | Op::Sub, false) => Foreach::Add,
-        (Op::Mul, false) => Foreach::Mul,
-        (Op::Div, false) => Foreach::Div,
-        (Op::Sqrt, false) => Foreach::Sqrt,
-        (Op::Neg, false) => Foreach::Neg,
-        (Op::AddScaled, true) => Foreach::AddScaled,
-        (Op::Mul, true) => Foreach::MulList,
-        (Op::Div, true) => Foreach::DivList,
-        (Op::Maximum, true) => Foreach::Maximum,
-        (Op::Lerp, true) => Foreach::Lerp,
-        (Op::Addcmul, true) => Foreach::Addcmul,
-        (Op::Addcdiv, true) => Foreach::Addcdiv,
-        _ => return None,
-    })
-}
-
-/// The lists' views ([`lists`]), where they can be stepped together.
-fn alike(all: &[&[Tensor]]) -> Result<Option<Vec<Vec<View>>>, Error> {
-    match lists(all) {
-        Ok(views) => Ok(Some(views)),
-        Err(Error::NoKernel(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
 }

@@ -118,7 +118,7 @@ pub const MORE: &[Registration] = crate::ops! {
     "reciprocal.out" => |x: &Tensor, out: &Tensor| {
         Pointwise::new(Op::Div, Rule::Float).write(&[Input::Value(1.0.into()), x.into()], out)
     },
-    "_foreach_sqrt" => |all: &[Tensor]| crate::ops::scalar::roots(all),
+    "_foreach_sqrt" => |all: &[Tensor]| crate::ops::foreach::roots(all),
     "eye.m_out" => eye,
     "eye.out" => |n: i64, out: &Tensor| eye(n, n, out),
 };
