@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -143,32 +144,28 @@ def _is_plain(x: Tensor, whole: bool) -> bool:
 
 
 def _fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, whole: bool) -> bool:
-    """Whether the kernel takes it: plain tensors of one type and rank 4, heads of at most 256 elements in multiples of 4."""
+    """Whether the kernel may be tried: plain tensors, and nothing that it does not compute. It refuses types and sizes itself."""
+    if dropout or (mask is not None and (mask.requires_grad or mask.device != query.device or mask.dim() > 4)):
+        return False
     tensors = [query, key, value, *([] if mask is None or mask.dtype == torch.bool else [mask])]
-    if dropout or query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        return False
-    if mask is not None and (mask.requires_grad or mask.device != query.device or mask.dim() > 4):
-        return False
     # What is traced or transformed is decomposed, for the tracer to see, unless it is kept whole.
     if torch._C._are_functorch_transforms_active() or not all(_is_plain(x, whole) for x in tensors):
         return False
-    if any(x.dtype != query.dtype or x.device.type != "wave" or x.is_neg() for x in tensors):
+    return query.dim() == key.dim() == value.dim() == 4 and not any(x.is_neg() for x in tensors)
+
+
+def _fits_traced(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """As the kernel checks (`crates/torch/src/ops/attention.rs`): one type, heads of at most 256 elements in multiples of 4."""
+    if query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return False
-    if any(x.dim() != 4 or not x.numel() or x.shape[-1] % 4 or x.shape[-1] > 256 for x in (query, key, value)):
+    if any(x.dtype != query.dtype or not x.numel() or x.shape[-1] % 4 or x.shape[-1] > 256 for x in (query, key, value)):
         return False
     shares = key.shape[:3] == value.shape[:3] and query.shape[0] == key.shape[0] and query.shape[3] == key.shape[3]
     return shares and query.shape[1] % key.shape[1] == 0
 
 
-def _in_vectors(x: Tensor) -> Tensor:
-    """Itself where the kernel can read it by four elements, else a copy."""
-    strides = [stride for stride, size in zip(x.stride()[:3], x.shape[:3]) if size > 1]
-    plain = x.stride(3) == 1 and x.storage_offset() % 4 == 0 and all(stride % 4 == 0 for stride in strides)
-    return x if plain else x.contiguous()
-
-
 def _room(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Where the result is written."""
+    """Where the result is written, for tracers."""
     batch, heads, queries, _ = query.shape
     if _as_query(query, key, value, mask, 0.0):
         like_query = torch.empty_like(query)
@@ -178,16 +175,10 @@ def _room(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Ten
     return query.new_empty(batch, heads, queries, value.shape[3])
 
 
-def _launch(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, wants_sums: bool
-) -> tuple[Tensor, Tensor]:
-    """The result; and where wanted, for each query the logarithm of the sum, and room for the backward pass's number."""
-    batch, heads, queries, _ = query.shape
-    out = _room(query, key, value, mask)
-    stats = query.new_empty((2, batch, heads, queries) if wants_sums else 0, dtype=torch.float32)
-    query, key, value = map(_in_vectors, (query, key, value))
-    torch.ops.wave.attention(query, key, value, mask, out, stats[0] if wants_sums else stats, scale, causal)
-    return out, stats
+@functools.cache
+def _ops() -> tuple[Any, Any]:
+    """Forward and backward; found once, as torch looks an overload up at each call."""
+    return torch.ops.wave.attention.default, torch.ops.wave.attention_back.default
 
 
 class _Fused(torch.autograd.Function):
@@ -197,7 +188,7 @@ class _Fused(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
     ) -> Tensor:
-        out, stats = _launch(query, key, value, mask, causal, scale, True)
+        out, stats = _ops()[0](query, key, value, mask, causal, scale, True)
         ctx.save_for_backward(query, key, value, mask, out, stats)
         ctx.how = (causal, scale)
         return out
@@ -214,29 +205,8 @@ class _Fused(torch.autograd.Function):
             again = op.decompose(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=shared)
             made = iter(torch.autograd.grad(again, inputs, grad, create_graph=True))
             return (*(next(made) if wants else None for wants in wanted), None, None, None)
-        made = _gradients(query, key, value, mask, out, stats, grad, causal, scale, wanted[1] or wanted[2])
+        made = _ops()[1](query, key, value, mask, out, stats, grad, causal, scale, wanted[1] or wanted[2])
         return (*(one if wants else None for one, wants in zip(made, wanted)), None, None, None)
-
-
-def _dense_like(x: Tensor, rows_first: bool) -> Tensor:
-    """Unwritten, contiguous or with heads behind rows in memory."""
-    if rows_first:
-        return x.new_empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3]).transpose(1, 2)
-    return x.new_empty(x.shape)
-
-
-def _gradients(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, stats: Tensor, grad: Tensor, causal: bool,
-    scale: float, of_keys: bool,
-) -> list[Tensor | None]:  # fmt: skip
-    """Laid out as the operands, so that what took heads apart puts the gradients together again without a copy."""
-    if grad.stride() != out.stride() or grad.storage_offset() % 4:
-        grad = torch.empty_like(out).copy_(grad)
-    q, k, v = map(_in_vectors, (query, key, value))
-    dq = _dense_like(query, query.stride(1) < query.stride(2))
-    dk, dv = (_dense_like(x, key.stride(1) < key.stride(2)) if of_keys else None for x in (key, value))
-    torch.ops.wave.attention_back(q, k, v, mask, out, grad, stats, dq, dk, dv, scale, causal)
-    return [dq, dk, dv]
 
 
 def _scaled_dot_product(
@@ -255,11 +225,15 @@ def _scaled_dot_product(
     ):
         factor = query.shape[-1] ** -0.5 if scale is None else scale
         added = _added(mask, query, key)
-        if whole:
-            return torch.ops.wave.attention_whole.default(query, key, value, added, causal, factor)
-        if recorded:
-            return _Fused.apply(query, key, value, added, causal, factor)
-        return _launch(query, key, value, added, causal, factor, False)[0]
+        try:
+            if recorded:
+                return _Fused.apply(query, key, value, added, causal, factor)
+            if not whole:
+                return _ops()[0](query, key, value, added, causal, factor, False)[0]
+            if _fits_traced(query, key, value):
+                return torch.ops.wave.attention_whole.default(query, key, value, added, causal, factor)
+        except NotImplementedError:
+            pass  # The kernel refused.
     op = torch.ops.aten.scaled_dot_product_attention.default
     made = op.decompose(query, key, value, mask, dropout, causal, scale=scale, enable_gqa=enable_gqa)
     if query.is_contiguous() or made.shape != query.shape or not _as_query(query, key, value, mask, dropout):
@@ -275,7 +249,7 @@ def register() -> None:
         library("aten", key).impl("scaled_dot_product_attention", _scaled_dot_product)
     whole = "attention_whole(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> Tensor"
     library("wave", "").define(whole)
-    library("wave", "PrivateUse1").impl("attention_whole", lambda *operands: _launch(*operands, False)[0])
+    library("wave", "PrivateUse1").impl("attention_whole", lambda *operands: _ops()[0](*operands, False)[0])
     library("wave", "Meta").impl("attention_whole", lambda q, k, v, mask, *how: _room(q, k, v, mask))
 
 

@@ -1,37 +1,115 @@
-//! Attention, and its gradients, for `python/wave32/_attention.py`.
+//! Attention, and its gradients, for `python/wave32/_attention.py`: operands are (batch, head, row, element), a mask is
+//! added to the scores.
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::runtime::bridge::{run, view};
+use crate::tensors::copies::copy;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{Attended, Attention};
+use wave32_torch_logic::ScalarType;
 
-/// Schemas of what `python/wave32/_attention.py` calls. `sums` is written where it has elements.
+/// Schemas of what `python/wave32/_attention.py` calls. `stats`: for each query the logarithm of the sum, and room for the
+/// backward pass's number; nothing where it is not wanted.
 pub const SCHEMAS: &[&str] = &[
-    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor(a!) out, Tensor(b!) sums, float scale, bool causal) -> ()",
-    "attention_back(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor grad, Tensor(a!) stats, Tensor(b!) dq, \
-     Tensor(c!)? dk, Tensor(d!)? dv, float scale, bool causal) -> ()",
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale, bool wants_stats) -> (Tensor out, Tensor stats)",
+    "attention_back(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor stats, Tensor grad, bool causal, float scale, \
+     bool of_keys) -> (Tensor dq, Tensor dk, Tensor dv)",
 ];
 
 /// Kernels of those.
 pub const OWN: &[Registration] = crate::ops! { "attention" => forward, "attention_back" => backward };
 
-#[allow(clippy::too_many_arguments)] // the schema's
+/// Widest head that the kernels take.
+const MAX_HEAD: i64 = 256;
+
+/// That the kernels take these: one type and rank 4, heads of at most [`MAX_HEAD`] elements in multiples of 4, keys and values
+/// for a whole number of query heads each.
+fn check([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>) -> Result<(), Error> {
+    let refused = |why: &str| Err(Error::NoKernel(format!("attention {why}")));
+    let dtype = q.dtype()?;
+    if !matches!(dtype, ScalarType::F32 | ScalarType::F16 | ScalarType::BF16) {
+        return refused("of this type");
+    }
+    for x in [Some(q), Some(k), Some(v), mask].into_iter().flatten() {
+        if !x.is_wave() || x.dtype()? != dtype || x.dim() != 4 {
+            return refused("of several types, devices or ranks");
+        }
+    }
+    let [q, k, v] = [q, k, v].map(Tensor::sizes);
+    if [&q, &k, &v].iter().any(|x| x.contains(&0) || x[3] % 4 != 0 || x[3] > MAX_HEAD) {
+        return refused("with heads of such a size");
+    }
+    if k[..3] != v[..3] || q[0] != k[0] || q[3] != k[3] || q[1] % k[1] != 0 {
+        return refused("of such sizes");
+    }
+    Ok(())
+}
+
+/// Itself where the kernel can read it by four elements, else a copy.
+fn in_vectors(x: &Tensor) -> Result<Tensor, Error> {
+    let (sizes, strides) = (x.sizes(), x.strides());
+    let by_four = (0..3).all(|dim| sizes[dim] == 1 || strides[dim] % 4 == 0);
+    if strides[3] == 1 && x.offset() % 4 == 0 && by_four {
+        return x.share();
+    }
+    let made = Tensor::empty(&sizes, x.dtype()?)?;
+    copy(x, &made)?;
+    Ok(made)
+}
+
+/// Where the result is written: laid out as the query where torch would take a fused kernel on the CPU, whose heads have
+/// contiguous elements here.
+fn room(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor, Error> {
+    let is_fused = v.sizes()[3] == q.sizes()[3] && [q, k, v].iter().all(|x| x.strides()[3] == 1);
+    if is_fused {
+        let like_query = q.empty_like(q.dtype()?)?;
+        if like_query.strides()[3] == 1 {
+            return Ok(like_query);
+        }
+    }
+    let sizes = q.sizes();
+    Tensor::empty(&[sizes[0], sizes[1], sizes[2], v.sizes()[3]], q.dtype()?)
+}
+
 fn forward(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
     mask: Option<&Tensor>,
-    out: &Tensor,
-    sums: &Tensor,
-    scale: f64,
     causal: bool,
-) -> Result<(), Error> {
-    let (q, k, v, to) = (view(q)?, view(k)?, view(v)?, view(out)?);
+    scale: f64,
+    wants_stats: bool,
+) -> Result<(Tensor, Tensor), Error> {
+    check([q, k, v], mask)?;
+    let out = room(q, k, v)?;
+    let sizes = q.sizes();
+    let stats = if wants_stats { &[2, sizes[0], sizes[1], sizes[2]][..] } else { &[0] };
+    let stats = Tensor::empty(stats, ScalarType::F32)?;
+    let sums =
+        if wants_stats { Some(view(&stats.alias(&sizes[..3], &row_major(&sizes[..3]), 0)?)?) } else { None };
+    let [q, k, v] = [in_vectors(q)?, in_vectors(k)?, in_vectors(v)?];
+    let (qv, kv, vv, to) = (view(&q)?, view(&k)?, view(&v)?, view(&out)?);
     let mask = mask.map(view).transpose()?;
-    let sums = if sums.numel() > 0 { Some(view(sums)?) } else { None };
-    let task = Attention { q: &q, k: &k, v: &v, mask: mask.as_ref(), scale: scale as f32, causal };
-    run(|queue| wave32_ops::attention(queue, &task, &to, sums.as_ref()))
+    let task = Attention { q: &qv, k: &kv, v: &vv, mask: mask.as_ref(), scale: scale as f32, causal };
+    run(|queue| wave32_ops::attention(queue, &task, &to, sums.as_ref()))?;
+    Ok((out, stats))
+}
+
+fn row_major(sizes: &[i64]) -> [i64; 3] {
+    [sizes[1] * sizes[2], sizes[2], 1]
+}
+
+/// Unwritten, contiguous or with heads behind rows in memory: as the operand, so that what took heads apart puts the
+/// gradients together again without a copy.
+fn dense_like(x: &Tensor, rows_first: bool) -> Result<Tensor, Error> {
+    let sizes = x.sizes();
+    let [_, heads, rows, size] = sizes[..] else { return Err(Error::Invalid("attention of rank 4".into())) };
+    if rows_first {
+        let steps = [heads * rows * size, size, heads * size, 1];
+        return Tensor::empty_strided(&sizes, &steps, x.dtype()?);
+    }
+    Tensor::empty(&sizes, x.dtype()?)
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's
@@ -41,19 +119,39 @@ fn backward(
     v: &Tensor,
     mask: Option<&Tensor>,
     out: &Tensor,
-    grad: &Tensor,
     stats: &Tensor,
-    dq: &Tensor,
-    dk: Option<&Tensor>,
-    dv: Option<&Tensor>,
-    scale: f64,
+    grad: &Tensor,
     causal: bool,
-) -> Result<(), Error> {
-    let (q, k, v, dq) = (view(q)?, view(k)?, view(v)?, view(dq)?);
-    let (out, grad, stats) = (view(out)?, view(grad)?, view(stats)?);
+    scale: f64,
+    of_keys: bool,
+) -> Result<(Tensor, Tensor, Tensor), Error> {
+    check([q, k, v], mask)?;
+    let is_like_out = grad.strides() == out.strides() && grad.offset() % 4 == 0;
+    let grad = if is_like_out {
+        grad.share()?
+    } else {
+        let made = out.empty_like(out.dtype()?)?;
+        copy(grad, &made)?;
+        made
+    };
+    let rows_first = |x: &Tensor| x.strides()[1] < x.strides()[2];
+    let dq = dense_like(q, rows_first(q))?;
+    let of_keys =
+        of_keys.then(|| Ok::<_, Error>([dense_like(k, rows_first(k))?, dense_like(v, rows_first(k))?]));
+    let of_keys = of_keys.transpose()?;
+    let [q, k, v] = [in_vectors(q)?, in_vectors(k)?, in_vectors(v)?];
+    let (qv, kv, vv, dqv) = (view(&q)?, view(&k)?, view(&v)?, view(&dq)?);
+    let (ov, gv, sv) = (view(out)?, view(&grad)?, view(stats)?);
     let mask = mask.map(view).transpose()?;
-    let dkv = dk.zip(dv).map(|(dk, dv)| Ok::<_, Error>([view(dk)?, view(dv)?])).transpose()?;
-    let task = Attention { q: &q, k: &k, v: &v, mask: mask.as_ref(), scale: scale as f32, causal };
-    let made = Attended { out: &out, grad: &grad, stats: &stats };
-    run(|queue| wave32_ops::attention_back(queue, &task, &made, &dq, dkv.as_ref().map(|[dk, dv]| [dk, dv])))
+    let views = of_keys.as_ref().map(|[dk, dv]| Ok::<_, Error>([view(dk)?, view(dv)?])).transpose()?;
+    let task = Attention { q: &qv, k: &kv, v: &vv, mask: mask.as_ref(), scale: scale as f32, causal };
+    let made = Attended { out: &ov, grad: &gv, stats: &sv };
+    run(|queue| {
+        wave32_ops::attention_back(queue, &task, &made, &dqv, views.as_ref().map(|[dk, dv]| [dk, dv]))
+    })?;
+    let [dk, dv] = match of_keys {
+        Some(both) => both,
+        None => [Tensor::undefined()?, Tensor::undefined()?],
+    };
+    Ok((dq, dk, dv))
 }

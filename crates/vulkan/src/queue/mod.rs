@@ -92,6 +92,8 @@ struct Parts {
     deadline: Duration,
     until: Option<Deadline>,
     submits: u64,
+    /// Launches that are enough for a submit while the GPU is idle; see [`record::EAGER`].
+    eager: u32,
     gpu: Gpu,
 }
 
@@ -143,6 +145,7 @@ impl VulkanQueue {
             deadline: Duration::from_secs(60),
             until: None,
             submits: 0,
+            eager: *record::EAGER.start(),
             gpu,
         };
         Ok(Self { parts: ManuallyDrop::new(parts) })

@@ -24,8 +24,9 @@ pub(super) struct Since {
     kernel_barrier: bool,
 }
 
-/// While the GPU is idle, this many launches are enough for a submit.
-const EAGER: u32 = 8;
+/// While the GPU is idle, this many launches are enough for the first submit after a wait. Each such submit doubles that, up
+/// to the other number: where the GPU is always idle, the processor's time counts, and a submit costs as much as ten launches.
+pub(super) const EAGER: std::ops::RangeInclusive<u32> = 8..=64;
 
 impl Parts {
     /// Makes a segment with room for a block of `bytes`.
@@ -183,7 +184,8 @@ impl Parts {
         let slot = &mut self.slots.all[slot];
         slot.work += work;
         slot.launches += 1;
-        if self.graphs.capture.is_none() && slot.launches.is_multiple_of(EAGER) && self.gpu.is_idle() {
+        if self.graphs.capture.is_none() && slot.launches.is_multiple_of(self.eager) && self.gpu.is_idle() {
+            self.eager = (2 * self.eager).min(*EAGER.end());
             self.flush()?;
         }
         Ok(())
@@ -318,6 +320,7 @@ impl Parts {
     pub(super) fn synchronize(&mut self) -> Result<(), DeviceError> {
         self.gpu.guard()?;
         self.flush()?;
+        self.eager = *EAGER.start();
         let last = self.gpu.last_submitted();
         self.gpu.wait(last, "work in flight", self.deadline())?;
         for slot in 0..self.slots.all.len() {
