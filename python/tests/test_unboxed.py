@@ -60,6 +60,7 @@ def functions():
 def test_cxx_types_are_the_operators(functions):
     assert len(UNBOXED) > 300 and len(set(UNBOXED)) == len(UNBOXED)
     for name in UNBOXED:
+        name = name.removeprefix("autocast ")
         base, _, overload = name.partition(".")
         given = split(functions[f"{base}_{overload}" if overload else base])
         wanted = cxx_types(str(operator(name)._schema))
@@ -208,3 +209,65 @@ def test_backward_threads_call_them():
     x_cpu, w_cpu = (t.detach().cpu().requires_grad_() for t in (x, weight))
     torch.nn.functional.leaky_relu(torch.relu(torch.nn.functional.linear(x_cpu, w_cpu)) - 0.5, 0.25).sum().backward()
     assert torch.allclose(x.grad.cpu(), x_cpu.grad, atol=1e-5) and torch.allclose(weight.grad.cpu(), w_cpu.grad, atol=1e-5)
+
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+@pytest.mark.parametrize("name", ["plain", "transposed", "channels_last", "expanded", "part", "empty", "single"])
+def test_types_are_converted_as_on_the_cpu(name):
+    x = operands((2, 3, 4, 5))[0].cpu()
+    x = {
+        "plain": x, "transposed": x.transpose(1, 2), "channels_last": x.to(memory_format=torch.channels_last), "single": x[0, 0, 0, 0],
+        "expanded": x[:1].expand(4, 3, 4, 5), "part": x[:, 1:, ::2], "empty": x[:0],
+    }[name]  # fmt: skip
+    on_wave = torch.empty_strided(x.shape, x.stride(), device="wave")
+    on_wave = x.to("wave")[:1].expand(4, 3, 4, 5) if name == "expanded" else on_wave.copy_(x)
+    assert on_wave.stride() == x.stride() or name == "part"
+    for one in FLOATS:
+        for other in (*FLOATS, torch.int32, torch.bool, torch.complex64):
+            wanted, given = x.to(one).to(other), on_wave.to(one).to(other)
+            assert given.dtype is other and given.stride() == wanted.stride()
+            assert torch.equal(given.cpu(), wanted), (one, other, SEED)
+    assert on_wave.to(torch.float32) is on_wave
+    made = on_wave.to(torch.float16, copy=True, memory_format=torch.contiguous_format)
+    assert made.is_contiguous() and torch.equal(made.cpu(), x.half())
+
+
+def test_conversions_see_what_is_lazily_negated():
+    x = torch.complex(*operands((3, 4), (3, 4)))
+    imaginary = x.conj().imag
+    assert imaginary.is_neg()
+    assert torch.equal(imaginary.half().cpu(), (-x.imag).half().cpu())
+    assert torch.equal(imaginary.cpu(), -x.imag.cpu())
+
+
+def test_conversions_elsewhere():
+    x = operands((3, 4))[0]
+    assert torch.equal(x.to("cpu", torch.float16), x.cpu().half())
+    assert torch.equal(x.cpu().to("wave", torch.float16).cpu(), x.cpu().half())
+    with pytest.raises((RuntimeError, AssertionError, NotImplementedError)):
+        x.to("cuda", torch.float16)
+    with pytest.raises(RuntimeError):
+        x.to(torch.float16, memory_format=torch.channels_last, copy=True)
+    assert x.to("meta", torch.float16).device.type == "meta"
+    assert torch.equal((x + 1).cpu(), x.cpu() + 1)
+
+
+def test_gradients_pass_conversions():
+    x = operands((3, 4))[0].requires_grad_()
+    (x.half() * 2).float().sum().backward()
+    assert torch.equal(x.grad.cpu(), torch.full((3, 4), 2.0))
+
+
+def test_autocast_is_called_so_too():
+    names = [name for name in UNBOXED if name.startswith("autocast ")]
+    assert len(names) >= 15
+    x, w = operands((3, 4), (5, 4))
+    with torch.autocast("wave", torch.float16):
+        made = torch.nn.functional.linear(x, w)
+        assert made.dtype is torch.float16
+        with pytest.raises(RuntimeError):
+            x @ x
+        assert torch.equal(torch.nn.functional.linear(x, w).cpu(), made.cpu())
+    assert torch.nn.functional.linear(x, w).dtype is torch.float32

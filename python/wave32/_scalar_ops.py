@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from wave32 import _attention, _complex, _composites, _fft, _foreach, _index_ops, _native, _regions
+from wave32 import _attention, _autocast, _complex, _composites, _fft, _foreach, _index_ops, _native, _regions
 from wave32._fallback import apart, operator, run_on_cpu, shares_memory
 from wave32._libraries import library
 
@@ -72,10 +72,12 @@ UNBOXED: list[str] = []
 
 def unbox() -> None:
     """Has C++ call the device's kernels as it calls its own: without a stack of arguments, without Python."""
-    schemas = []
-    for name in _native.kernels():
-        try:
-            schemas.append((name, str(operator(name)._schema)))
-        except AttributeError:  # No operator of this torch.
-            continue
-    UNBOXED.extend(_native.unbox(int(torch._C.DispatchKey.PrivateUse1), schemas))
+    for key, names in (("PrivateUse1", _native.kernels()), ("AutocastPrivateUse1", _autocast.NATIVE)):
+        schemas = []
+        for name in names:
+            try:
+                schemas.append((name, str(operator(name)._schema)))
+            except AttributeError:  # No operator of this torch.
+                continue
+        made = _native.unbox(int(getattr(torch._C.DispatchKey, key)), schemas)
+        UNBOXED.extend(name if key == "PrivateUse1" else f"autocast {name}" for name in made)

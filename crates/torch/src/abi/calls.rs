@@ -24,7 +24,7 @@ impl Numbers {
 
 /// `c10::Device`.
 #[repr(C)]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Device {
     /// `c10::DeviceType`.
     pub kind: i8,
@@ -283,6 +283,13 @@ table! {
         // c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey), tls_set_dispatch_key_excluded(c10::DispatchKey, bool)
         is_excluded = "_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE": unsafe extern "C" fn(u16) -> bool,
         exclude = "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb": unsafe extern "C" fn(u16, bool),
+        // at::native::_to_copy(at::Tensor const&, std::optional<...> of type, layout, device and pinned, bool, std::optional<c10::MemoryFormat>),
+        // is_neg(at::Tensor const&)
+        to_copy = "_ZN2at6native8_to_copyERKNS_6TensorESt8optionalIN3c1010ScalarTypeEES4_INS5_6LayoutEES4_INS5_6DeviceEES4_IbEbS4_INS5_12MemoryFormatEE":
+            unsafe extern "C-unwind" fn(
+                Handle, Handle, Maybe<i8>, Maybe<i8>, Maybe<Device>, Maybe<u8>, bool, Maybe<i8>
+            ) -> Handle,
+        is_negated = "_ZN2at6native6is_negERKNS_6TensorE": unsafe extern "C" fn(Handle) -> bool,
         // at::_ops::NAME::call
         conv1d = "_ZN2at4_ops6conv1d4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_": Conv,
         conv2d = "_ZN2at4_ops6conv2d4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_": Conv,

@@ -67,7 +67,8 @@ mod _native {
             register::define(schemas)?;
             register::register("wave", "PrivateUse1", kernels)?;
         }
-        tables::ATEN.iter().try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
+        let mut all = tables::ATEN.iter().copied().chain(tables::conversion());
+        all.try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
     }
 
     /// The oldest and the newest version of torch that the device is made for.
@@ -90,10 +91,10 @@ mod _native {
     }
 
     /// Has C++ call those by itself that these schemas (of name and text) are of; `key` is the number of the device's
-    /// dispatch key. Their names; for a torch of known layout.
+    /// dispatch key, or that of its autocast. Their names; for a torch of known layout.
     #[pyfunction]
     fn unbox(key: u16, schemas: Vec<(String, String)>) -> Result<Vec<&'static str>, Error> {
-        unboxed::install(key, &tables::candidates(), &schemas)
+        unboxed::install(key, &autocast::candidates(key).unwrap_or_else(tables::candidates), &schemas)
     }
 
     /// Takes the Python guard's place; for a torch of known layout.

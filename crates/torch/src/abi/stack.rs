@@ -15,7 +15,7 @@
 //! The callee owns every argument: each is decoded into an owned form first, all of them even where one
 //! fails, and the kernel gets a loan.
 
-use crate::abi::calls::{BUILD_VERSION, Handle, Word, api, check};
+use crate::abi::calls::{BUILD_VERSION, Device as CxxDevice, Handle, Word, api, check};
 use crate::abi::conversions::{FromPython, ToPython};
 use crate::abi::error::Error;
 use crate::tensors::dtype;
@@ -108,9 +108,21 @@ fn of_torch(py: Python<'_>, name: &str) -> Result<Py<PyAny>, Error> {
 #[derive(Debug, Clone, Copy)]
 pub struct Layout(pub i32);
 
-/// A device, as libtorch packs it.
+/// A device, as libtorch packs it: its type in the upper half, its index in the lower.
 #[derive(Debug, Clone, Copy)]
 pub struct Device(pub Word);
+
+impl From<CxxDevice> for Device {
+    fn from(device: CxxDevice) -> Self {
+        Self((Word::from(device.kind as u32) << 32) | Word::from(i32::from(device.index) as u32))
+    }
+}
+
+impl From<Device> for CxxDevice {
+    fn from(device: Device) -> Self {
+        Self { kind: (device.0 >> 32) as i8, index: device.0 as i8 }
+    }
+}
 
 /// A random generator's handle, as of 2.13; before, only none arrives.
 #[derive(Debug)]

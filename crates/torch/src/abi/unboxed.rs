@@ -213,7 +213,7 @@ passed! {
     Option<MemoryFormat>: ["MemoryFormat?"], Maybe<i8>, given =>
         given.get().map(|code| dtype::format_of_code(code.into())).transpose()?;
     Option<Layout>: ["Layout?"], Maybe<i8>, given => given.get().map(|code| Layout(code.into()));
-    Option<Device>: ["Device?"], Maybe<CxxDevice>, given => given.get().map(|device| Device(device.kind as Word));
+    Option<Device>: ["Device?"], Maybe<CxxDevice>, given => given.get().map(Device::from);
     // SAFETY: above.
     &[i64]: ["int[]", "SymInt[]"], Slice<i64>, given => Dims::from_slice(unsafe { given.get() });
     // SAFETY: above.

@@ -7,7 +7,8 @@
 
 use crate::abi::calls::{Handle, MaybeTensor, Numbers, PRIVATE_USE_1, api};
 use crate::abi::error::Error;
-use crate::dispatch::register::{Registration, enter_uncaught, register};
+use crate::abi::unboxed::Candidate;
+use crate::dispatch::register::{Registration, register};
 use crate::kernel;
 use crate::tensors::dtype;
 use crate::tensors::tensor::Tensor;
@@ -16,6 +17,9 @@ use wave32_torch_logic::ScalarType;
 
 /// The number of the dispatch key `AutocastPrivateUse1` in this torch.
 static KEY: OnceLock<u16> = OnceLock::new();
+
+/// The kernels that are registered for it.
+static OPS: OnceLock<Vec<Registration>> = OnceLock::new();
 
 /// A function of the table, which [`install`] found.
 macro_rules! found {
@@ -246,7 +250,7 @@ softmaxes!(softmax, log_softmax);
 /// Those kernels of a table whose function this torch has.
 macro_rules! of_this_torch {
     ($($name:literal => $kernel:ident,)*) => {
-        [$(api().$kernel.is_some().then(|| kernel!($name, $kernel, enter_uncaught))),*].into_iter().flatten().collect()
+        [$(api().$kernel.is_some().then(|| kernel!($name, $kernel, uncaught))),*].into_iter().flatten().collect()
     };
 }
 
@@ -280,5 +284,13 @@ pub fn install(key: u16) -> Result<Vec<&'static str>, Error> {
         "log_softmax.int" => log_softmax,
     };
     register("aten", "AutocastPrivateUse1", &ops)?;
-    Ok(ops.iter().map(|op| op.name).collect())
+    let names = ops.iter().map(|op| op.name).collect();
+    OPS.get_or_init(|| ops);
+    Ok(names)
+}
+
+/// What [`install`] registered; of another key nothing.
+pub fn candidates(key: u16) -> Option<Vec<Candidate>> {
+    let ops = OPS.get().filter(|_| KEY.get() == Some(&key))?;
+    Some(ops.iter().map(Registration::candidate).collect())
 }

@@ -4,7 +4,7 @@ use crate::abi::calls::{BUILD_VERSION, Boxed, Handle, Word, api, check};
 use crate::abi::error::Error;
 use crate::abi::raise::raise;
 use crate::abi::stack::{Argument, Owned, Return};
-use crate::abi::unboxed::{Functions, Passed, Returned};
+use crate::abi::unboxed::{Candidate, Functions, Passed, Returned, Way};
 use crate::dispatch::fallback;
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -18,13 +18,22 @@ pub struct Registration {
     /// What libtorch calls.
     pub call: Boxed,
     /// What C++ calls, where it can.
-    pub functions: Option<fn() -> Functions>,
+    pub functions: fn() -> Functions,
+}
+
+impl Registration {
+    /// As C++ may call it.
+    pub fn candidate(&self) -> Candidate {
+        Candidate { name: self.name, way: Way::C, functions: self.functions }
+    }
 }
 
 /// The name of the operator that a kernel is of, as a type.
 pub trait Named {
     /// Name and overload, without the namespace.
     const NAME: &'static str;
+    /// Whether a panic becomes an error. Not where the kernel calls what may throw C++ exceptions: they pass.
+    const CATCHES: bool;
 }
 
 /// The functions for C++ of a kernel, which is a function or a closure that holds nothing.
@@ -37,15 +46,15 @@ pub fn functions_of<Name: Named, Marker, K: Kernel<Marker>>(_: &K) -> Functions 
 #[macro_export]
 macro_rules! kernel {
     ($name:literal, $kernel:expr) => {
-        $crate::dispatch::register::Registration {
-            functions: Some($crate::functions!($name, $kernel)),
-            ..$crate::kernel!($name, $kernel, $crate::dispatch::register::enter)
-        }
+        $crate::kernel!($name, $kernel, $crate::dispatch::register::enter, true)
     };
-    ($name:literal, $kernel:expr, $enter:expr) => {
+    ($name:literal, $kernel:expr, uncaught) => {
+        $crate::kernel!($name, $kernel, $crate::dispatch::register::enter_uncaught, false)
+    };
+    ($name:literal, $kernel:expr, $enter:expr, $catches:literal) => {
         $crate::dispatch::register::Registration {
             name: $name,
-            functions: None,
+            functions: $crate::functions!($name, $kernel, $catches),
             call: {
                 /// # Safety
                 /// Called by libtorch with the arguments of the operator that it was registered for.
@@ -67,11 +76,12 @@ macro_rules! kernel {
 /// The functions for C++ of a kernel.
 #[macro_export]
 macro_rules! functions {
-    ($name:literal, $kernel:expr) => {{
+    ($name:literal, $kernel:expr, $catches:literal) => {{
         fn functions() -> $crate::abi::unboxed::Functions {
             struct ThisOperator;
             impl $crate::dispatch::register::Named for ThisOperator {
                 const NAME: &'static str = $name;
+                const CATCHES: bool = $catches;
             }
             $crate::dispatch::register::functions_of::<ThisOperator, _, _>(&$kernel)
         }
@@ -154,12 +164,17 @@ macro_rules! kernels {
                 F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
                 R: Return,
             {
-                let run = AssertUnwindSafe(|| {
+                let run = || {
                     // SAFETY: by the caller.
                     $(let $value = unsafe { <$type as Passed>::hold($value) }?;)*
                     checked::<F, R, $($type),*>(the_one::<F>(), Name::NAME, $(&$value),*)
-                });
-                match catch_unwind(run).unwrap_or_else(|panic| Err(panicked(Name::NAME, &*panic))) {
+                };
+                let result = if Name::CATCHES {
+                    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panicked(Name::NAME, &*panic)))
+                } else {
+                    run()
+                };
+                match result {
                     Ok(result) => result,
                     Err(error) => raise(error),
                 }

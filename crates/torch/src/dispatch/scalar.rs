@@ -118,7 +118,7 @@ macro_rules! scalar_ops {
         &[$($crate::dispatch::scalar::ScalarOp {
             name: $name,
             call: |py, arguments| $crate::dispatch::scalar::PythonKernel::run(&$kernel, py, arguments),
-            functions: $crate::functions!($name, $kernel),
+            functions: $crate::functions!($name, $kernel, true),
         }),*]
     };
 }

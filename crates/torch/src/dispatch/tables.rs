@@ -23,7 +23,7 @@ use crate::ops::shape;
 use crate::ops::sort;
 use crate::ops::unary;
 use crate::ops::upsample;
-use crate::tensors::memory_ops;
+use crate::tensors::{copies, memory_ops};
 
 /// Kernels of `aten`.
 pub const ATEN: &[&[Registration]] = &[
@@ -74,9 +74,13 @@ pub const SCALAR: &[&[ScalarOp]] = &[
 
 /// Kernels of `aten` that C++ may call by itself.
 pub fn candidates() -> Vec<Candidate> {
-    let candidate = |name, way, functions| Candidate { name, way, functions };
-    let by_c = ATEN.iter().copied().flatten();
-    let by_c = by_c.filter_map(|op| Some(candidate(op.name, Way::C, op.functions?)));
-    by_c.chain(SCALAR.iter().copied().flatten().map(|op| candidate(op.name, Way::Python, op.functions)))
+    let by_c = ATEN.iter().copied().chain(conversion()).flatten().map(Registration::candidate);
+    let scalars = SCALAR.iter().copied().flatten();
+    by_c.chain(scalars.map(|op| Candidate { name: op.name, way: Way::Python, functions: op.functions }))
         .collect()
+}
+
+/// The conversion of types, in a torch that has what it needs.
+pub fn conversion() -> Option<&'static [Registration]> {
+    copies::can_convert().then_some(copies::OPS)
 }

@@ -1,14 +1,63 @@
 //! Copies within the device and between it and the host.
 
+use crate::abi::calls::{Device as CxxDevice, PRIVATE_USE_1, api};
 use crate::abi::error::Error;
+use crate::abi::stack::{Device, Layout};
 use crate::dispatch::index_errors;
+use crate::dispatch::register::Registration;
 use crate::runtime::bridge::{run, view};
 use crate::runtime::{graph, state};
+use crate::tensors::dtype;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_device::Queue;
 use wave32_ops::View;
-use wave32_torch_logic::{strides, views};
+use wave32_torch_logic::{MemoryFormat, ScalarType, strides, views};
+
+/// Kernels of `aten`, where [`can_convert`] says so: they call what may throw C++ exceptions.
+pub const OPS: &[Registration] = &[crate::kernel!("_to_copy", to_copy, uncaught)];
+
+/// Whether this torch has what [`OPS`] calls.
+pub fn can_convert() -> bool {
+    api().to_copy.is_some() && api().is_negated.is_some()
+}
+
+/// `x.to(dtype)` within the device by a launch; torch's own way, by an empty tensor and a copy, takes the dispatcher three
+/// times more. All else goes that way.
+#[allow(clippy::too_many_arguments)] // the schema's
+fn to_copy(
+    x: &Tensor,
+    dtype: Option<ScalarType>,
+    layout: Option<Layout>,
+    device: Option<Device>,
+    pinned: Option<bool>,
+    non_blocking: bool,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor, Error> {
+    let (Some(torchs), Some(is_negated)) = (api().to_copy, api().is_negated) else {
+        return Err(Error::Invalid("registered only where it can be called".into()));
+    };
+    let device = device.map(CxxDevice::from);
+    let stays =
+        device.is_none_or(|device| device.kind == PRIVATE_USE_1) && layout.is_none_or(|layout| layout.0 == 0);
+    let is_plain = stays && pinned != Some(true) && matches!(format, None | Some(MemoryFormat::Preserve));
+    let from = x.dtype()?;
+    let to = dtype.unwrap_or(from);
+    // SAFETY: a live handle.
+    if is_plain && x.is_wave() && from.is_float() && to.is_float() && !unsafe { is_negated(x.handle()) } {
+        let made = x.empty_like(to)?;
+        copy(x, &made)?;
+        return Ok(made);
+    }
+    let made = Tensor::undefined()?;
+    let code = |dtype| dtype::code(dtype) as i8;
+    let (dtype, layout) = (dtype.map(code).into(), layout.map(|layout| layout.0 as i8).into());
+    let (pinned, format) =
+        (pinned.map(u8::from).into(), format.map(|format| dtype::format_code(format) as i8).into());
+    // SAFETY: the types are those that the mangled name says; the result is constructed where the first argument says.
+    unsafe { torchs(made.handle(), x.handle(), dtype, layout, device.into(), pinned, non_blocking, format) };
+    Ok(made)
+}
 
 /// `dst.copy_(src)`; sizes are equal (the dispatcher broadcasts before).
 ///

@@ -72,22 +72,24 @@ pub fn of_code(code: i32) -> Result<ScalarType, Error> {
     known.ok_or_else(|| Error::Invalid(format!("the wave device has no tensors of ScalarType {code}")))
 }
 
+/// libtorch's code of a memory format.
+pub fn format_code(format: MemoryFormat) -> i32 {
+    let api = api();
+    let getter = match format {
+        MemoryFormat::Contiguous => api.aoti_torch_memory_format_contiguous_format,
+        MemoryFormat::Preserve => api.aoti_torch_memory_format_preserve_format,
+        MemoryFormat::ChannelsLast => api.aoti_torch_memory_format_channels_last,
+        MemoryFormat::ChannelsLast3d => api.aoti_torch_memory_format_channels_last_3d,
+    };
+    // SAFETY: a getter of a constant.
+    unsafe { getter() }
+}
+
 /// The memory format of libtorch's code.
 ///
 /// # Errors
 /// `Invalid` for an unknown code.
 pub fn format_of_code(code: i32) -> Result<MemoryFormat, Error> {
-    let api = api();
-    let is_of = |format: &&MemoryFormat| {
-        let getter = match format {
-            MemoryFormat::Contiguous => api.aoti_torch_memory_format_contiguous_format,
-            MemoryFormat::Preserve => api.aoti_torch_memory_format_preserve_format,
-            MemoryFormat::ChannelsLast => api.aoti_torch_memory_format_channels_last,
-            MemoryFormat::ChannelsLast3d => api.aoti_torch_memory_format_channels_last_3d,
-        };
-        // SAFETY: a getter of a constant.
-        code == unsafe { getter() }
-    };
-    let known = MemoryFormat::ALL.iter().find(is_of).copied();
+    let known = MemoryFormat::ALL.iter().copied().find(|format| code == format_code(*format));
     known.ok_or_else(|| Error::Invalid(format!("unknown memory format {code}")))
 }
