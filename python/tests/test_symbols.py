@@ -35,6 +35,8 @@ try:
         assert error < 1e-4, f"WRONG by {error}"
     view = image.to("wave")[:, 1:, ::2]
     assert torch.equal(view.contiguous().cpu(), image[:, 1:, ::2]), "WRONG view"
+    moved = image.to("wave").to("cpu", torch.float16, non_blocking=True)
+    assert torch.equal(moved, image.half()), "WRONG conversion"
     with torch.autocast("wave", torch.bfloat16):
         cast = model(image.to("wave"))
     assert cast.dtype is torch.bfloat16, cast.dtype

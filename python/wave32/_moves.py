@@ -39,5 +39,6 @@ def register() -> None:
         # It asks the device whether `parameter.data = moved` is possible.
         _native.share_parameters()
     if "pinned" not in SETTLED:
-        library("aten", "PrivateUse1").impl("_to_copy", _to_copy)
+        if not _native.wait_for_copies():
+            library("aten", "PrivateUse1").impl("_to_copy", _to_copy)
         _patch_storage_to()

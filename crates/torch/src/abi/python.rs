@@ -17,8 +17,8 @@ use crate::runtime::bridge;
 use crate::runtime::graph;
 use crate::runtime::rng;
 use crate::runtime::state;
-use crate::tensors::memory_ops;
 use crate::tensors::storage;
+use crate::tensors::{copies, memory_ops};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
@@ -82,6 +82,12 @@ mod _native {
     #[pyfunction]
     fn optional_symbols() -> Vec<&'static str> {
         calls::Api::OPTIONAL.to_vec()
+    }
+
+    /// Copies to the CPU wait from now on, where the device's own conversion can see to that.
+    #[pyfunction]
+    fn wait_for_copies() -> bool {
+        copies::wait_for_copies()
     }
 
     /// Names of kernels of `aten` that C++ may call by itself.

@@ -10,6 +10,7 @@ use crate::runtime::{graph, state};
 use crate::tensors::dtype;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, Ordering};
 use wave32_device::Queue;
 use wave32_ops::View;
 use wave32_torch_logic::{MemoryFormat, ScalarType, strides, views};
@@ -20,6 +21,15 @@ pub const OPS: &[Registration] = &[crate::kernel!("_to_copy", to_copy, uncaught)
 /// Whether this torch has what [`OPS`] calls.
 pub fn can_convert() -> bool {
     api().to_copy.is_some() && api().is_negated.is_some()
+}
+
+/// Whether copies to the CPU wait, whatever they are told: else torch would take pinned memory for them, which there is not.
+static WAITS: AtomicBool = AtomicBool::new(false);
+
+/// From now on copies to the CPU wait; false where torch's own conversion is in place.
+pub fn wait_for_copies() -> bool {
+    WAITS.store(true, Ordering::Relaxed);
+    can_convert()
 }
 
 /// `x.to(dtype)` within the device by a launch; torch's own way, by an empty tensor and a copy, takes the dispatcher three
@@ -49,6 +59,8 @@ fn to_copy(
         copy(x, &made)?;
         return Ok(made);
     }
+    let to_host = device.is_some_and(|device| device.kind == 0);
+    let non_blocking = non_blocking && !(to_host && WAITS.load(Ordering::Relaxed));
     let made = Tensor::undefined()?;
     let code = |dtype| dtype::code(dtype) as i8;
     let (dtype, layout) = (dtype.map(code).into(), layout.map(|layout| layout.0 as i8).into());
