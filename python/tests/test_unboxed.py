@@ -69,6 +69,12 @@ def test_cxx_types_are_the_operators(functions):
             assert re.fullmatch(pattern, one), f"{name}: {one} is not {pattern}"
 
 
+def test_torchs_tables_are_whole():
+    torch._C._dispatch_check_all_invariants()
+    dump = torch._C._dispatch_dump("aten::relu")
+    assert "boxed unboxed" in dump.split("PrivateUse1: ")[1].splitlines()[0]
+
+
 def test_a_wrong_type_would_be_found():
     assert not re.fullmatch(CXX["Tensor[]"], "c10::IListRef<at::Tensor> const&")
     assert cxx_types("aten::x(Tensor(a!) self, int[2] s=[1, 1], *, bool? pin=None) -> Tensor(a!)") == [
@@ -114,7 +120,8 @@ A = torch.ops.aten
 @pytest.mark.parametrize("number", [2, -3, 1.5, True, 2.5 + 1j, 2**62])
 def test_numbers_of_each_kind(number):
     x, y = operands((5, 7), (5, 7))
-    both(lambda x, y: torch.add(x, y, alpha=number), lambda x, y: A.add.Tensor(x, y, alpha=number), x, y) if not isinstance(number, complex) else None
+    if not isinstance(number, complex):
+        both(lambda x, y: torch.add(x, y, alpha=number), lambda x, y: A.add.Tensor(x, y, alpha=number), x, y)
     both(lambda x: torch.add(x, number), lambda x: A.add.Tensor(x, number), x)
     both(lambda x: torch.where(x > 0, x, number), lambda x: A.where.ScalarOther(x > 0, x, number), x)
 

@@ -25,7 +25,7 @@ pub(super) struct Since {
 }
 
 /// While the GPU is idle, this many launches are enough for the first submit after a wait. Each such submit doubles that, up
-/// to the other number: where the GPU is always idle, the processor's time counts, and a submit costs as much as ten launches.
+/// to the other number: where the GPU is always idle, the processor's time counts, and a submit takes some of it.
 pub(super) const EAGER: std::ops::RangeInclusive<u32> = 8..=64;
 
 impl Parts {
