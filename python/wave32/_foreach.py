@@ -43,5 +43,5 @@ def _sums(self: list[Tensor], other: list[Tensor], alpha: Any = 1) -> list[Tenso
 
 # What a kernel that refuses calls instead.
 INSTEAD: dict[str, Callable[..., Any]] = {
-    name: _one_by_one(name) for name in _native.scalar_operators() if name.startswith("_foreach_") and "_." in f"{name}."
+    name: _one_by_one(name) for name in _native.scalar_operators() if name.startswith("_foreach_")
 } | {"_foreach_add.List": _sums}

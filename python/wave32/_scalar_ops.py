@@ -73,10 +73,10 @@ UNBOXED: list[str] = []
 def unbox() -> None:
     """Has C++ call the device's kernels as it calls its own: without a stack of arguments, without Python."""
     for key, names in (("PrivateUse1", _native.kernels()), ("AutocastPrivateUse1", _autocast.NATIVE)):
-        schemas = []
+        schemas = {}
         for name in names:
             try:
-                schemas.append((name, str(operator(name)._schema)))
+                schemas[name] = str(operator(name)._schema)
             except AttributeError:  # No operator of this torch.
                 continue
         made = _native.unbox(int(getattr(torch._C.DispatchKey, key)), schemas)

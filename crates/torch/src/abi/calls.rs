@@ -7,20 +7,37 @@ use std::sync::OnceLock;
 
 /// `at::Tensor*` of libtorch.
 pub type Handle = *mut c_void;
-/// `c10::ArrayRef<int64_t>`.
+/// `c10::ArrayRef`.
 #[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct Numbers {
-    first: *const i64,
+#[derive(Debug)]
+pub struct Slice<T> {
+    first: *const T,
     count: usize,
 }
 
-impl Numbers {
-    /// As long as `numbers` lives.
-    pub fn of(numbers: &[i64]) -> Self {
-        Self { first: numbers.as_ptr(), count: numbers.len() }
+impl<T> Clone for Slice<T> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
+impl<T> Copy for Slice<T> {}
+
+impl<T> Slice<T> {
+    /// As long as `all` lives.
+    pub fn of(all: &[T]) -> Self {
+        Self { first: all.as_ptr(), count: all.len() }
+    }
+
+    /// # Safety
+    /// The list lives as long as what is made of the answer.
+    pub unsafe fn get<'a>(self) -> &'a [T] {
+        // SAFETY: by the caller; an empty list may have no address.
+        if self.count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.first, self.count) } }
+    }
+}
+
+/// `c10::ArrayRef<int64_t>`.
+pub type Numbers = Slice<i64>;
 
 /// `c10::Device`.
 #[repr(C)]

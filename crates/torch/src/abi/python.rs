@@ -22,6 +22,7 @@ use crate::tensors::{copies, memory_ops};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
+use std::collections::HashMap;
 use wave32_host::torch::{NEWEST, OLDEST, Version};
 use wave32_solve::Fp16Accumulation;
 use wave32_torch_logic::settings;
@@ -67,8 +68,7 @@ mod _native {
             register::define(schemas)?;
             register::register("wave", "PrivateUse1", kernels)?;
         }
-        let mut all = tables::ATEN.iter().copied().chain(tables::conversion());
-        all.try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
+        tables::aten().try_for_each(|kernels| register::register("aten", "PrivateUse1", kernels))
     }
 
     /// The oldest and the newest version of torch that the device is made for.
@@ -96,10 +96,10 @@ mod _native {
         tables::candidates().into_iter().map(|candidate| candidate.name).collect()
     }
 
-    /// Has C++ call those by itself that these schemas (of name and text) are of; `key` is the number of the device's
+    /// Has C++ call those by itself that these schemas, by name, are of; `key` is the number of the device's
     /// dispatch key, or that of its autocast. Their names; for a torch of known layout.
     #[pyfunction]
-    fn unbox(key: u16, schemas: Vec<(String, String)>) -> Result<Vec<&'static str>, Error> {
+    fn unbox(key: u16, schemas: HashMap<String, String>) -> Result<Vec<&'static str>, Error> {
         unboxed::install(key, &autocast::candidates(key).unwrap_or_else(tables::candidates), &schemas)
     }
 

@@ -19,13 +19,14 @@
 //!
 //! Integers are plain: torch calls such a function only with numbers.
 
-use crate::abi::calls::{Device as CxxDevice, Handle, Maybe, MaybeTensor, Word, api};
+use crate::abi::calls::{Device as CxxDevice, Handle, Maybe, MaybeTensor, Slice, Word, api};
 use crate::abi::error::Error;
 use crate::abi::stack::{Argument, Device, Generator, Layout, Return};
 use crate::dispatch::scalar::Either;
 use crate::tensors::dtype;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -77,30 +78,6 @@ impl Deref for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         self.0.drain(..).for_each(std::mem::forget);
-    }
-}
-
-/// `c10::ArrayRef`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Slice<T> {
-    first: *const T,
-    count: usize,
-}
-
-impl<T> Clone for Slice<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Slice<T> {}
-
-impl<T> Slice<T> {
-    /// # Safety
-    /// The list lives as long as what is made of the answer.
-    unsafe fn get<'a>(self) -> &'a [T] {
-        // SAFETY: by the caller; an empty list may have no address.
-        if self.count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.first, self.count) } }
     }
 }
 
@@ -441,7 +418,7 @@ struct Found {
 pub fn install(
     key: u16,
     kernels: &[Candidate],
-    schemas: &[(String, String)],
+    schemas: &HashMap<String, String>,
 ) -> Result<Vec<&'static str>, Error> {
     let api = api();
     let (Some(dispatcher), Some(find), Some(kernel_of), Some(update)) =
@@ -454,7 +431,7 @@ pub fn install(
     let mut found = Vec::new();
     let mut boxed = [None; 2];
     for &Candidate { name, way, functions } in kernels {
-        let Some((_, schema)) = schemas.iter().find(|(of, _)| of == name) else { continue };
+        let Some(schema) = schemas.get(name) else { continue };
         let Some(function) = functions().of_schema(schema) else { continue };
         let (base, overload) = name.split_once('.').unwrap_or((name, ""));
         let text = |text: String| CString::new(text).map_err(|_| Error::Invalid("a name with a NUL".into()));

@@ -137,7 +137,7 @@ macro_rules! kernels {
                 F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
                 R: Return,
             {
-                    fn call<R, $($type),*>(
+                fn call<R, $($type),*>(
                     kernel: impl Fn($($type),*) -> Result<R, Error>,
                     $($value: $type),*
                 ) -> Result<R, Error> {
@@ -154,7 +154,7 @@ macro_rules! kernels {
                 Ok(result)
             }
 
-            /// Once for the three below.
+            /// Once for those below.
             ///
             /// # Safety
             /// The arguments are what C++ passes.
@@ -197,25 +197,11 @@ macro_rules! kernels {
                 out
             }
 
+            /// Answers its first or its last argument.
+            ///
             /// # Safety
             /// As of [`guarded`].
-            pub(super) unsafe extern "C-unwind" fn first<Name: Named, F, R, $($type: Passed),*>(
-                _functor: Handle,
-                _keys: u64,
-                $($value: <$type as Passed>::Cxx),*
-            ) -> Handle
-            where
-                F: Fn($($type),*) -> Result<R, Error> + for<'x> Fn($($type::Item<'x>),*) -> Result<R, Error>,
-                R: Return,
-            {
-                // SAFETY: by the caller.
-                drop(unsafe { guarded::<Name, F, R, $($type),*>($($value),*) });
-                [$(<$type as Passed>::tensor($value)),*][0]
-            }
-
-            /// # Safety
-            /// As of [`guarded`].
-            pub(super) unsafe extern "C-unwind" fn last<Name: Named, F, R, $($type: Passed),*>(
+            pub(super) unsafe extern "C-unwind" fn by_reference<const LAST: bool, Name: Named, F, R, $($type: Passed),*>(
                 _functor: Handle,
                 _keys: u64,
                 $($value: <$type as Passed>::Cxx),*
@@ -227,7 +213,7 @@ macro_rules! kernels {
                 // SAFETY: by the caller.
                 drop(unsafe { guarded::<Name, F, R, $($type),*>($($value),*) });
                 let all = [$(<$type as Passed>::tensor($value)),*];
-                all[all.len() - 1]
+                all[if LAST { all.len() - 1 } else { 0 }]
             }
         }
 
@@ -255,8 +241,8 @@ macro_rules! kernels {
                     arguments: vec![$(<$type as Passed>::SCHEMA),*],
                     result: R::SCHEMA,
                     by_value: $arity::by_value::<Name, F, R, $($type),*> as *const (),
-                    first: $arity::first::<Name, F, R, $($type),*> as *const (),
-                    last: $arity::last::<Name, F, R, $($type),*> as *const (),
+                    first: $arity::by_reference::<false, Name, F, R, $($type),*> as *const (),
+                    last: $arity::by_reference::<true, Name, F, R, $($type),*> as *const (),
                 }
             }
         }

@@ -72,15 +72,14 @@ pub const SCALAR: &[&[ScalarOp]] = &[
     foreach::SCALAR_OPS,
 ];
 
-/// Kernels of `aten` that C++ may call by itself.
-pub fn candidates() -> Vec<Candidate> {
-    let by_c = ATEN.iter().copied().chain(conversion()).flatten().map(Registration::candidate);
-    let scalars = SCALAR.iter().copied().flatten();
-    by_c.chain(scalars.map(|op| Candidate { name: op.name, way: Way::Python, functions: op.functions }))
-        .collect()
+/// Kernels of `aten` that this torch gets: with the conversion of types, where it has what that needs.
+pub fn aten() -> impl Iterator<Item = &'static [Registration]> {
+    ATEN.iter().copied().chain(copies::can_convert().then_some(copies::OPS))
 }
 
-/// The conversion of types, in a torch that has what it needs.
-pub fn conversion() -> Option<&'static [Registration]> {
-    copies::can_convert().then_some(copies::OPS)
+/// Kernels of `aten` that C++ may call by itself.
+pub fn candidates() -> Vec<Candidate> {
+    let scalars = SCALAR.iter().copied().flatten();
+    let scalars = scalars.map(|op| Candidate { name: op.name, way: Way::Python, functions: op.functions });
+    aten().flatten().map(Registration::candidate).chain(scalars).collect()
 }

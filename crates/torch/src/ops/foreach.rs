@@ -17,13 +17,15 @@ type Floats = SmallVec<[f64; 4]>;
 pub const SCALAR_OPS: &[ScalarOp] = crate::scalar_ops! {
     "_foreach_add_.Scalar" => |x: &[Tensor], by: Scalar| by_numbers(Op::Add, x, &[by]),
     "_foreach_add_.ScalarList" => |x: &[Tensor], by: &[Scalar]| by_numbers(Op::Add, x, by),
-    "_foreach_add_.List" => |x: &[Tensor], b: &[Tensor], alpha: Scalar| scaled(x, x, b, float(alpha)?),
+    "_foreach_add_.List" => |x: &[Tensor], b: &[Tensor], alpha: Scalar| by_lists(Op::AddScaled, x, [b, &[]], &[alpha]),
     "_foreach_add.List" => |a: &[Tensor], b: &[Tensor], alpha: Scalar| sums(a, b, float(alpha)?),
     "_foreach_sub_.Scalar" => |x: &[Tensor], by: Scalar| match by {
         Scalar::Bool(_) => Err(Error::NoKernel("a truth".into())),
         _ => by_numbers(Op::Sub, x, &[by]),
     },
-    "_foreach_sub_.List" => |x: &[Tensor], b: &[Tensor], alpha: Scalar| scaled(x, x, b, -float(alpha)?),
+    "_foreach_sub_.List" => |x: &[Tensor], b: &[Tensor], alpha: Scalar| {
+        foreach(Op::AddScaled, x, b, &[], &[], &[-float(alpha)?])
+    },
     "_foreach_mul_.Scalar" => |x: &[Tensor], by: Scalar| by_numbers(Op::Mul, x, &[by]),
     "_foreach_mul_.ScalarList" => |x: &[Tensor], by: &[Scalar]| by_numbers(Op::Mul, x, by),
     "_foreach_mul_.List" => |x: &[Tensor], b: &[Tensor]| by_lists(Op::Mul, x, [b, &[]], &[]),
@@ -69,15 +71,6 @@ fn by_lists(op: Op, x: &[Tensor], [b, c]: [&[Tensor]; 2], s: &[Scalar]) -> Resul
     foreach(op, x, b, c, &[], &floats(s)?)
 }
 
-/// `x = a + s b`; where `x` is `a`, in place.
-fn scaled(x: &[Tensor], a: &[Tensor], b: &[Tensor], s: f64) -> Result<(), Error> {
-    if std::ptr::eq(x, a) {
-        foreach(Op::AddScaled, x, b, &[], &[], &[s])
-    } else {
-        foreach(Op::AddScaled, x, a, b, &[], &[s])
-    }
-}
-
 /// `a + s b`, as new tensors.
 fn sums(a: &[Tensor], b: &[Tensor], s: f64) -> Result<Vec<Tensor>, Error> {
     let mut pairs = a.iter().zip(b).map(|(a, b)| Ok::<_, Error>(a.dtype()? == b.dtype()? && a.is_wave()));
@@ -85,7 +78,7 @@ fn sums(a: &[Tensor], b: &[Tensor], s: f64) -> Result<Vec<Tensor>, Error> {
         return Err(Error::NoKernel("lists of two types or lengths".into()));
     }
     let made = a.iter().map(|x| x.empty_like(x.dtype()?)).collect::<Result<Vec<_>, _>>()?;
-    scaled(&made, a, b, s)?;
+    foreach(Op::AddScaled, &made, a, b, &[], &[s])?;
     Ok(made)
 }
 
