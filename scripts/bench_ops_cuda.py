@@ -2,8 +2,8 @@
 """Operations that memory bounds: the wave device beside PyTorch's CUDA device (eager) on one GPU in one run. Prints Markdown.
 
 Bytes are the least that the algorithm reads and writes, as the table says; GB/s are those bytes over the time a call, back to
-back. *Of copy* is the share of the device's own `copy_` of the same size. Each device has a process of its own, as in
-bench_torch_cuda.py.
+back. *Of copy* is the share of the speed of the device's own `copy_` of that size, the fastest of all types. Each device has a
+process of its own, as in bench_torch_cuda.py.
 """
 
 import argparse
@@ -45,7 +45,10 @@ def cases(device, dtype, mib):
     yield "add", 2, 1, lambda: torch.add(a, b, out=out)
     yield "mul by a number", 1, 1, lambda: a * 1.5
     yield "gelu", 1, 1, lambda: F.gelu(a)
+    yield "gelu, backward", 2, 1, lambda: nn.gelu_backward(b, a)
     yield "silu", 1, 1, lambda: F.silu(a)
+    yield "silu, backward", 2, 1, lambda: nn.silu_backward(b, a)
+    yield "leaky_relu", 1, 1, lambda: F.leaky_relu(a, 0.1)
     yield "sum of all", 1, 0, lambda: a.sum()
     yield "sum of rows", 1, 0, lambda: a.sum(1)
     yield "sum of columns", 1, 0, lambda: a.sum(0)
@@ -67,6 +70,7 @@ def cases(device, dtype, mib):
     yield "max_pool 2x2", 1, 0.25, lambda: F.max_pool2d(picture, 2)
     yield "avg_pool 2x2", 1, 0.25, lambda: F.avg_pool2d(picture, 2)
     yield "transpose", 1, 1, lambda: a.t().contiguous()
+    yield "to channels_last", 1, 1, lambda: picture.contiguous(memory_format=torch.channels_last)
     yield "cat", 2, 2, lambda: torch.cat([a, b], 1)
 
 
@@ -131,11 +135,12 @@ def main():
     print(f"Tensors of {options.mib} MiB; wave: {wave['name']}; {title}: {peer['name']}, PyTorch {torch.__version__}, eager.\n")
     print(f"| operation | type | reads, writes | wave ms | GB/s | of copy | {title} ms | GB/s | speed beside {title} |")
     print("|---|---|---|---:|---:|---:|---:|---:|---:|")
+    copy = min(ms for key, (*_, ms) in wave["rows"].items() if key.endswith("/copy"))
     for key, (reads, writes, ms) in wave["rows"].items():
         dtype, name = key.split("/")
         size = (reads + writes) * options.mib * 2**20 / 1e6
         theirs = peer["rows"][key][2]
-        of_copy = size / ms / (2 * options.mib * 2**20 / 1e6 / wave["rows"][f"{dtype}/copy"][2])
+        of_copy = size / ms / (2 * options.mib * 2**20 / 1e6 / copy)
         print(
             f"| {name} | {dtype} | {reads}, {writes} | {ms:.3f} | {size / ms:.0f} | {of_copy:.2f} | {theirs:.3f} "
             f"| {size / theirs:.0f} | {theirs / ms:.2f} |"

@@ -12,18 +12,20 @@ if [ "$*" = host ]; then
 fi
 
 mkdir -p "$folder/lib"
-cargo build --release --package wave32-vgpu --target-dir "$folder/build"
-cp --remove-destination "$folder/build/release/wave32-vgpu" "$folder/wave32-vgpu"
 rm -rf "$folder/lib/glibc-hwcaps"
-# The first, the lowest, serves whoever has no better.
+# The first, the lowest, serves whoever has no better; the launcher is built with it.
 place=$folder/lib
+launcher="--package wave32-vgpu"
 for level; do
+    # shellcheck disable=SC2086 # Two words or none.
     RUSTFLAGS="-C target-cpu=$level" \
-        cargo build --release --package wave32-card --target-dir "$folder/build/$level"
+        cargo build --release --package wave32-card $launcher --target-dir "$folder/build/$level"
+    launcher=
     [ "$level" = "$1" ] || place=$folder/lib/glibc-hwcaps/$level
     mkdir -p "$place"
     # Renamed into place: a running program keeps the file that it has.
     cp "$folder/build/$level/release/libwave32_vgpu.so" "$place/libwave32_vgpu.so.new"
     mv "$place/libwave32_vgpu.so.new" "$place/libwave32_vgpu.so"
 done
+cp --remove-destination "$folder/build/$1/release/wave32-vgpu" "$folder/wave32-vgpu"
 echo "built: $folder/wave32-vgpu run -- PROGRAM"

@@ -108,11 +108,10 @@ fn vector(from: &View, to: &View, common: &Common) -> u64 {
 fn transposed(queue: &mut dyn Queue, from: &View, to: &View, common: &Common) -> Result<bool, OpError> {
     /// Shorter sides leave too much of a tile empty.
     const SHORTEST: u64 = 16;
-    let (kernel, side) = match from.dtype.size() {
-        2 => (transpose::S2, 64),
-        4 => (transpose::S4, 32),
-        _ => return Ok(false),
-    };
+    let size = from.dtype.size();
+    if size != 2 && size != 4 {
+        return Ok(false);
+    }
     let dense = |view: usize| {
         (0..common.sizes.len()).find(|&dim| common.strides[view][dim] == 1 && common.sizes[dim] >= SHORTEST)
     };
@@ -129,6 +128,15 @@ fn transposed(queue: &mut dyn Queue, from: &View, to: &View, common: &Common) ->
     };
     let (inner, outer) = (of(outer.get(1)), of(outer.first()));
     let (rows, cols) = (common.sizes[row], common.sizes[col]);
+    let (in_row, out_row) = (common.strides[0][row], common.strides[1][col]);
+    let words = [rows, cols, in_row, out_row, inner[1], inner[2], outer[1], outer[2]];
+    let in_words = (from.address | to.address).is_multiple_of(4) && words.iter().all(|n| n.is_multiple_of(2));
+    // What starts and strides are counted in.
+    let (kernel, side, lot) = match size {
+        2 if in_words => (transpose::P2, 64, 2),
+        2 => (transpose::S2, 64, 1),
+        _ => (transpose::S4, 32, 1),
+    };
     let buffers = transpose::Buffers { src: read(queue, from)?, dst: write(queue, to)? };
     Call {
         kernel,
@@ -136,18 +144,18 @@ fn transposed(queue: &mut dyn Queue, from: &View, to: &View, common: &Common) ->
             rows: fit(rows)?,
             cols: fit(cols)?,
             count0: fit(inner[0])?,
-            in_at: fit(buffers.src.at())?,
-            out_at: fit(buffers.dst.at())?,
-            in_row: fit(common.strides[0][row])?,
-            out_row: fit(common.strides[1][col])?,
-            in_0: fit(inner[1])?,
-            in_1: fit(outer[1])?,
-            out_0: fit(inner[2])?,
-            out_1: fit(outer[2])?,
+            in_at: fit(buffers.src.at() / lot)?,
+            out_at: fit(buffers.dst.at() / lot)?,
+            in_row: fit(in_row / lot)?,
+            out_row: fit(out_row / lot)?,
+            in_0: fit(inner[1] / lot)?,
+            in_1: fit(outer[1] / lot)?,
+            out_0: fit(inner[2] / lot)?,
+            out_1: fit(outer[2] / lot)?,
         },
         buffers,
         flops: 0,
-        bytes: 2 * matrices * rows * cols * from.dtype.size(),
+        bytes: 2 * matrices * rows * cols * size,
     }
     .launch(queue, [fit(rows.div_ceil(side) * cols.div_ceil(side))?, 1, fit(matrices)?])?;
     Ok(true)

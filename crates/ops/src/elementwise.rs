@@ -207,9 +207,12 @@ impl Elementwise {
         operands: &[Operand],
         out: &View,
     ) -> Result<bool, OpError> {
-        let (names, vectors) = match self.op.is_hot() {
-            true => (ew_fast::HOT, u64::from(ew_fast::HOT_VECTORS)),
-            false => (FAST[self.op.family()], 1),
+        let (names, vectors) = if self.op.is_hot() {
+            (ew_fast::HOT, u64::from(ew_fast::HOT_VECTORS))
+        } else if self.op.is_activation() {
+            (ew_fast::ACT, 1)
+        } else {
+            (FAST[self.op.family()], 1)
         };
         let Some(kernel) = by_float(names, out.dtype) else { return Ok(false) };
         let indexes = matches!(self.op, Op::Arange | Op::Linspace);

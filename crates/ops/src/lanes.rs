@@ -28,8 +28,9 @@ impl Lanes {
         let most = |wanted: u64, limit: u64| wanted.clamp(1, limit).next_power_of_two();
         let (across, down) = if along {
             let mut down = most(count, THREADS);
-            // Many short rows: a lane that reads more of one leaves less to join.
-            while down > 8 && count < 4 * down && outs / (2 * THREADS / down) >= GROUPS {
+            // Many short rows: a lane that reads more of one leaves less to join. More than 32 lanes read no faster.
+            let is_short = |down: u64| count < if down > 32 { 16 } else { 4 } * down;
+            while down > 8 && is_short(down) && outs / (2 * THREADS / down) >= GROUPS {
                 down /= 2;
             }
             (THREADS / down, down)
@@ -38,7 +39,7 @@ impl Lanes {
             (THREADS / down, down)
         };
         let groups = outs.div_ceil(across);
-        let splits = (GROUPS / groups.max(1)).min(count / (down * PER_THREAD)).clamp(1, 256);
+        let splits = (GROUPS / groups.max(1)).min(count / (down * PER_THREAD)).max(1);
         let chunk = count.div_ceil(splits).max(1);
         let word = across.ilog2() | flag(along, LANES_ALONG);
         Self { word, groups, splits: count.div_ceil(chunk).max(1), chunk }

@@ -424,6 +424,26 @@ impl Op {
         )
     }
 
+    /// True where the kernel for activations and their gradients has it.
+    pub(crate) fn is_activation(self) -> bool {
+        matches!(
+            self,
+            Self::Gelu
+                | Self::GeluBackward
+                | Self::GeluTanh
+                | Self::GeluTanhBackward
+                | Self::Silu
+                | Self::SiluBackward
+                | Self::Sigmoid
+                | Self::SigmoidBackward
+                | Self::LeakyRelu
+                | Self::LeakyReluBackward
+                | Self::Hardswish
+                | Self::HardswishBackward
+                | Self::TanhBackward
+        )
+    }
+
     /// True where whole numbers are taken as floats.
     pub(crate) fn reads_float(self) -> bool {
         self as u32 >= Self::Exp as u32 || matches!(self, Self::Div | Self::Sqrt)

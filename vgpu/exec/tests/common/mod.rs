@@ -1,5 +1,5 @@
 //! What tests of instructions share: an assembler, a compiler, random registers.
-#![allow(dead_code)] // each test binary uses a part
+#![allow(dead_code)] // each program uses a part
 
 pub mod program;
 

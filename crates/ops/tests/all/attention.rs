@@ -1,0 +1,310 @@
+//! Attention against sums in f64.
+
+use crate::common;
+
+use common::{close, get, put, random, room, stream, values};
+use rand::Rng;
+use wave32_ops::{Attended, Attention, ElementType, View, attention, attention_back};
+use wave32_solve::DeviceCaps;
+
+/// Sizes of a case.
+struct Case {
+    n: u64,
+    heads: u64,
+    /// Heads of keys and values.
+    shared: u64,
+    queries: u64,
+    keys: u64,
+    e: u64,
+    ev: u64,
+}
+
+impl Case {
+    const fn new(n: u64, [heads, shared]: [u64; 2], [queries, keys]: [u64; 2], [e, ev]: [u64; 2]) -> Self {
+        Self { n, heads, shared, queries, keys, e, ev }
+    }
+}
+
+const CASES: [Case; 14] = [
+    Case::new(2, [3, 3], [5, 7], [8, 8]),
+    Case::new(1, [2, 2], [64, 64], [40, 40]),
+    Case::new(2, [4, 2], [65, 130], [64, 64]),
+    Case::new(1, [3, 1], [70, 33], [12, 72]),
+    Case::new(1, [1, 1], [1, 200], [80, 80]),
+    Case::new(1, [2, 2], [130, 129], [128, 128]),
+    Case::new(3, [1, 1], [17, 1], [4, 4]),
+    // A causal mask ends behind the last key.
+    Case::new(1, [1, 1], [150, 100], [16, 16]),
+    // Between the variants' sizes, and more elements than one launch has room for.
+    Case::new(2, [2, 2], [70, 65], [36, 44]),
+    Case::new(1, [1, 1], [66, 90], [52, 76]),
+    Case::new(1, [2, 2], [66, 70], [12, 100]),
+    Case::new(1, [2, 1], [33, 70], [160, 160]),
+    Case::new(1, [2, 1], [150, 67], [40, 40]),
+    Case::new(1, [1, 1], [66, 65], [256, 252]),
+];
+
+/// The result and the logarithms of the sums, by the definition. `mask` is added.
+fn reference(
+    case: &Case,
+    [q, k, v]: [&[f64]; 3],
+    mask: &dyn Fn(u64) -> f64,
+    scale: f64,
+) -> (Vec<f64>, Vec<f64>) {
+    let &Case { n, heads, shared, queries, keys, e, ev } = case;
+    let (mut out, mut sums) = (Vec::new(), Vec::new());
+    for row in 0..n * heads * queries {
+        let (item, head) = (row / queries / heads, row / queries % heads);
+        let of =
+            |key: u64, size: u64| (((item * shared + head / (heads / shared)) * keys + key) * size) as usize;
+        let scores: Vec<f64> = (0..keys)
+            .map(|key| {
+                let (a, b) = (&q[(row * e) as usize..], &k[of(key, e)..]);
+                (0..e as usize).map(|d| a[d] * b[d]).sum::<f64>() * scale + mask(row * keys + key)
+            })
+            .collect();
+        let most = scores.iter().fold(f64::NEG_INFINITY, |m, &s| m.max(s));
+        let weights: Vec<f64> =
+            scores.iter().map(|s| if most == f64::NEG_INFINITY { 0.0 } else { (s - most).exp() }).collect();
+        let sum: f64 = weights.iter().sum();
+        sums.push(if sum == 0.0 { f64::NEG_INFINITY } else { most + sum.ln() });
+        for d in 0..ev as usize {
+            let dot: f64 = (0..keys).map(|key| weights[key as usize] * v[of(key, ev) + d]).sum();
+            out.push(if sum == 0.0 { 0.0 } else { dot / sum });
+        }
+    }
+    (out, sums)
+}
+
+/// The gradients of q, k and v for that of the result, by the definition, each with the sum of the magnitudes of its terms.
+fn reference_back(
+    case: &Case,
+    [q, k, v, grad]: [&[f64]; 4],
+    mask: &dyn Fn(u64) -> f64,
+    scale: f64,
+) -> [Vec<(f64, f64)>; 3] {
+    let &Case { n, heads, shared, queries, keys, e, ev } = case;
+    let (out, sums) = reference(case, [q, k, v], mask, scale);
+    let mut made = [q, k, v].map(|of| vec![(0.0, 0.0); of.len()]);
+    let add = |to: &mut (f64, f64), term: f64, size: f64| *to = (to.0 + term, to.1 + size.abs());
+    let (e, ev) = (e as usize, ev as usize);
+    for row in 0..(n * heads * queries) as usize {
+        let (item, head) = (row as u64 / queries / heads, row as u64 / queries % heads);
+        let of_out = row * ev..(row + 1) * ev;
+        let dot: f64 = out[of_out.clone()].iter().zip(&grad[of_out.clone()]).map(|(a, b)| a * b).sum();
+        for key in 0..keys {
+            let at = ((item * shared + head / (heads / shared)) * keys + key) as usize;
+            let (of_q, of_k, of_v) = (row * e, at * e, at * ev);
+            let score = (0..e).map(|d| q[of_q + d] * k[of_k + d]).sum::<f64>() * scale
+                + mask(row as u64 * keys + key);
+            if sums[row] == f64::NEG_INFINITY {
+                continue;
+            }
+            let weight = (score - sums[row]).exp();
+            let product: f64 = of_out.clone().map(|o| grad[o] * v[of_v + o - row * ev]).sum();
+            let change = weight * (product - dot) * scale;
+            let size = weight * (product.abs() + dot.abs()) * scale;
+            for d in 0..e {
+                add(&mut made[0][of_q + d], change * k[of_k + d], size * k[of_k + d]);
+                add(&mut made[1][of_k + d], change * q[of_q + d], size * q[of_q + d]);
+            }
+            for d in 0..ev {
+                let term = weight * grad[row * ev + d];
+                add(&mut made[2][of_v + d], term, term);
+            }
+        }
+    }
+    made
+}
+
+/// Room with heads behind rows in memory.
+fn rows_first(stream: &mut common::TestQueue, dtype: ElementType, [n, h, l, e]: [u64; 4]) -> View {
+    let plain = room(stream, dtype, &[n, l, h, e]);
+    View::new(plain.address, dtype, &[n, h, l, e], &[l * h * e, e, h * e, 1]).unwrap()
+}
+
+/// As `put`, at the start of a block: the kernel reads by vectors.
+fn put4(
+    stream: &mut common::TestQueue,
+    dtype: ElementType,
+    sizes: &[u64],
+    strides: &[u64],
+    data: &[f64],
+) -> View {
+    let mut data = data.to_vec();
+    data.resize(data.len().next_multiple_of(5), 0.0);
+    put(stream, dtype, sizes, strides, &data)
+}
+
+#[test]
+fn every_shape_mask_and_type() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    // An error of a score is one of its exponential: scores are sums of up to 256 products of at most 4, times 0.3.
+    for (dtype, tolerance) in [(ElementType::F32, 1e-5), (ElementType::F16, 1e-3), (ElementType::BF16, 8e-3)]
+    {
+        // The types differ in loads and stores alone: a few shapes are enough for the others.
+        for case in CASES
+            .iter()
+            .filter(|case| dtype == ElementType::F32 || case.e <= 40 || (case.e == case.ev && case.e <= 80))
+        {
+            let &Case { n, heads, shared, queries, keys, e, ev } = case;
+            let of_q = [n, heads, queries, e];
+            let [q_data, k_data, v_data] = [[heads, queries, e], [shared, keys, e], [shared, keys, ev]]
+                .map(|[h, l, size]| values(&mut random, dtype, n * h * l * size, 2.0));
+            // Heads beside each other in a row, as layers of transformers leave them.
+            let q = put4(&mut stream, dtype, &of_q, &[queries * heads * e, e, heads * e, 1], &q_data);
+            let plain = |h: u64, l: u64, size: u64| [h * l * size, l * size, size, 1];
+            let k = put4(&mut stream, dtype, &[n, shared, keys, e], &plain(shared, keys, e), &k_data);
+            let v = put4(&mut stream, dtype, &[n, shared, keys, ev], &plain(shared, keys, ev), &v_data);
+            let grad_data = values(&mut random, dtype, n * heads * queries * ev, 2.0);
+            let grad_strides = [queries * heads * ev, ev, heads * ev, 1];
+            let grad = put4(&mut stream, dtype, &[n, heads, queries, ev], &grad_strides, &grad_data);
+            let mut added = values(&mut random, dtype, n * heads * queries * keys, 3.0);
+            added.iter_mut().for_each(|m| {
+                if random.random_bool(0.3) {
+                    *m = f64::NEG_INFINITY
+                }
+            });
+            // A query that sees nothing.
+            added[..keys as usize].fill(f64::NEG_INFINITY);
+            let full = [n, heads, queries, keys];
+            let mask = put(&mut stream, dtype, &full, &plain(heads, queries, keys), &added);
+            let of_row: Vec<f64> = added[added.len() - keys as usize..].to_vec();
+            let row = put(&mut stream, dtype, &full, &[0, 0, 0, 1], &of_row);
+            for (kind, mask) in
+                [("none", None), ("causal", None), ("whole", Some(&mask)), ("row", Some(&row))]
+            {
+                let causal = kind == "causal";
+                let what = format!(
+                    "{dtype:?} {n} x {heads}/{shared} x {queries} x {keys}, {e}, {ev}, mask {kind}, seed {seed}"
+                );
+                let of_mask = |at: u64| match kind {
+                    "whole" => added[at as usize],
+                    "row" => of_row[(at % keys) as usize],
+                    "causal" if at % keys > at / keys % queries => f64::NEG_INFINITY,
+                    _ => 0.0,
+                };
+                let (expected, expected_sums) =
+                    reference(case, [&q_data, &k_data, &v_data], &of_mask, f64::from(0.3f32));
+                let task = Attention { q: &q, k: &k, v: &v, mask, scale: 0.3, causal };
+                // By tiles, and by whole queries where the device is small enough to be filled and reads keys as numbers.
+                for scalar_loads in [false, true] {
+                    let caps = DeviceCaps { scalar_loads, compute_units: 0, ..stream.caps().clone() };
+                    stream.set_caps(caps);
+                    let out = room(&mut stream, dtype, &[n, heads, queries, ev]);
+                    let sums = room(&mut stream, ElementType::F32, &[n, heads, queries]);
+                    attention(&mut stream, &task, &out, Some(&sums)).unwrap();
+                    close(&get(&mut stream, &out), &expected, tolerance, &what);
+                    for (found, wanted) in get(&mut stream, &sums).iter().zip(&expected_sums) {
+                        let off = (found - wanted).abs();
+                        assert!(
+                            found == wanted || off <= 1e-5 * (1.0 + wanted.abs()),
+                            "{what}: {found}, not {wanted}"
+                        );
+                    }
+                }
+                let all = [&q_data[..], &k_data, &v_data, &grad_data];
+                let gradients = reference_back(case, all, &of_mask, f64::from(0.3f32));
+                let stats = room(&mut stream, ElementType::F32, &[2, n, heads, queries]);
+                let out = rows_first(&mut stream, dtype, [n, heads, queries, ev]);
+                attention(&mut stream, &task, &out, Some(&stats.narrow(0, 0, 1))).unwrap();
+                let made = Attended { out: &out, grad: &grad, stats: &stats };
+                let mut gradients_of = |plain: bool| {
+                    let mut gradient = |sizes: [u64; 4]| {
+                        if plain {
+                            room(&mut stream, dtype, &sizes)
+                        } else {
+                            rows_first(&mut stream, dtype, sizes)
+                        }
+                    };
+                    let [dq, dk, dv] = [[n, heads, queries, e], [n, shared, keys, e], [n, shared, keys, ev]]
+                        .map(&mut gradient);
+                    attention_back(&mut stream, &task, &made, &dq, Some([&dk, &dv])).unwrap();
+                    [dq, dk, dv].map(|view| get(&mut stream, &view))
+                };
+                let found = gradients_of(true);
+                for ((name, found), wanted) in ["dq", "dk", "dv"].iter().zip(&found).zip(&gradients) {
+                    // Products of elements, and dots with a rounded result, are in the terms.
+                    let largest = wanted.iter().fold(0.0, |most: f64, (_, size)| most.max(*size));
+                    for (i, (f, (e, size))) in found.iter().zip(wanted).enumerate() {
+                        let bound = 2.0 * tolerance * (size + 0.1 * largest) + 1e-6;
+                        assert!((f - e).abs() <= bound, "{name} {i} of {what}: {f}, not {e}, {size}");
+                    }
+                }
+                if kind == "none" {
+                    assert_eq!(gradients_of(false), found, "{what}: laid out otherwise, and again");
+                }
+                // The same bits again, without the sums.
+                let again = room(&mut stream, dtype, &[n, heads, queries, ev]);
+                attention(&mut stream, &task, &again, None).unwrap();
+                assert_eq!(get(&mut stream, &again), get(&mut stream, &out), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_it_does_not_take_is_refused() {
+    let Some(mut stream) = stream() else { return };
+    let make = |stream: &mut common::TestQueue, sizes: [u64; 4]| room(stream, ElementType::F32, &sizes);
+    let good = make(&mut stream, [1, 2, 8, 16]);
+    let refusal = |stream: &mut common::TestQueue, q: &View, k: &View, v: &View, out: &View| {
+        let task = Attention { q, k, v, mask: None, scale: 1.0, causal: false };
+        attention(stream, &task, out, None).unwrap_err().to_string()
+    };
+    let odd = make(&mut stream, [1, 2, 8, 6]);
+    assert!(refusal(&mut stream, &odd, &odd, &odd, &odd).starts_with("not-in-vectors"));
+    let large = make(&mut stream, [1, 2, 8, 260]);
+    assert!(refusal(&mut stream, &large, &large, &large, &large).starts_with("head-too-large"));
+    let heads = make(&mut stream, [1, 3, 8, 16]);
+    assert!(refusal(&mut stream, &good, &heads, &heads, &good).starts_with("different-sizes"));
+    let half = room(&mut stream, ElementType::F16, &[1, 2, 8, 16]);
+    let stats = room(&mut stream, ElementType::F32, &[2, 1, 2, 8]);
+    let turned = rows_first(&mut stream, ElementType::F32, [1, 2, 8, 16]);
+    let back = |stream: &mut common::TestQueue, grad: &View, stats: &View, dq: &View| {
+        let task = Attention { q: &good, k: &good, v: &good, mask: None, scale: 1.0, causal: false };
+        let made = Attended { out: &good, grad, stats };
+        attention_back(stream, &task, &made, dq, None).unwrap_err().to_string()
+    };
+    assert!(back(&mut stream, &turned, &stats, &good).starts_with("different-layouts"));
+    assert!(back(&mut stream, &good, &stats.narrow(0, 0, 1), &good).starts_with("different-sizes"));
+    assert!(back(&mut stream, &half, &stats, &good).starts_with("element-type"));
+    let wide = room(&mut stream, ElementType::F32, &[1, 2, 8, 32]).narrow(3, 0, 16);
+    assert!(back(&mut stream, &good, &stats, &wide).starts_with("layout"));
+    assert!(refusal(&mut stream, &good, &half, &half, &good).starts_with("element-type"));
+}
+
+#[test]
+fn the_running_maximum_may_grow_and_overflow() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let [n, heads, queries, keys, e] = [1, 1, 9, 70, 40];
+    for scalar_loads in [false, true] {
+        stream.set_caps(DeviceCaps { scalar_loads, compute_units: 0, ..stream.caps().clone() });
+        // Scores rise from key to key, by little and by much; the last case's are beyond f32's exponentials by far.
+        for rise in [0.1, 3.0, 40.0, 4000.0] {
+            let case = Case { n, heads, shared: heads, queries, keys, e, ev: e };
+            let q_data = vec![1.0; (queries * e) as usize];
+            let k_data: Vec<f64> = (0..keys * e)
+                .map(|at| if at % e == 0 { f64::from((rise * (at / e) as f64) as f32) } else { 0.0 })
+                .collect();
+            let v_data = values(&mut random, ElementType::F32, keys * e, 2.0);
+            let f32_of = |stream: &mut common::TestQueue, rows: u64, data: &[f64]| {
+                put4(stream, ElementType::F32, &[1, 1, rows, e], &[rows * e, rows * e, e, 1], data)
+            };
+            let q = f32_of(&mut stream, queries, &q_data);
+            let [k, v] = [&k_data, &v_data].map(|data| f32_of(&mut stream, keys, data));
+            for causal in [false, true] {
+                let hidden = |at: u64| if causal && at % keys > at / keys { f64::NEG_INFINITY } else { 0.0 };
+                let (expected, _) = reference(&case, [&q_data, &k_data, &v_data], &hidden, 1.0);
+                let out = room(&mut stream, ElementType::F32, &[n, heads, queries, e]);
+                let task = Attention { q: &q, k: &k, v: &v, mask: None, scale: 1.0, causal };
+                attention(&mut stream, &task, &out, None).unwrap();
+                let what = format!("rise {rise}, causal {causal}, scalar {scalar_loads}, seed {seed}");
+                // A score of 280,000 is off by 0.02 in f32.
+                close(&get(&mut stream, &out), &expected, if rise > 100.0 { 0.1 } else { 1e-4 }, &what);
+            }
+        }
+    }
+}
