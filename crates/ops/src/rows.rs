@@ -7,8 +7,6 @@ use crate::{ElementType, OpError, Queue, View};
 use wave32_params::{Name, persistent as kernel};
 
 const THREADS: u64 = 256;
-/// More than large devices run at once.
-const MANY_THREADS: u64 = 1 << 18;
 
 /// A configuration of the kernel: its variants of each pass, elements of a vector, vectors a thread.
 struct Config {
@@ -104,18 +102,8 @@ impl Rows {
             count <= THREADS * config.vector * config.vectors
                 && (config.vector == 1 || places && count.is_multiple_of(config.vector))
         };
-        let lanes_of = |config: &Config| {
-            (count / config.vector).div_ceil(config.vectors).next_power_of_two().clamp(8, THREADS)
-        };
-        // A thread that holds more of a row leaves less to join, where there are rows enough for all threads.
-        let busy = |config: &Config| lanes_of(config) >= 16 && rows * lanes_of(config) >= MANY_THREADS;
-        let mut fitting = CONFIGS.iter().filter(fits);
-        let tightest = fitting.next()?;
-        let config = fitting
-            .take_while(|next| next.vector == tightest.vector)
-            .find(|next| busy(next))
-            .unwrap_or(tightest);
-        let lanes = lanes_of(config);
+        let config = CONFIGS.iter().find(fits)?;
+        let lanes = (count / config.vector).div_ceil(config.vectors).next_power_of_two().clamp(8, THREADS);
         Some(Self { rows, count, dtype: first.dtype, config, lanes: lanes.ilog2() })
     }
 

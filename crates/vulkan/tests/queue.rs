@@ -198,7 +198,8 @@ fn launches_of_a_plan_wait_only_where_they_must() {
     let dir = tempfile::tempdir().unwrap();
     // A busy processor's launches are long, and would go in submits of their own.
     let whole = Some(Duration::from_secs(3600));
-    let shipped = Options { kernels: Options::default().kernels, submit_target: whole, ..options(dir.path()) };
+    let shipped =
+        Options { kernels: Options::default().kernels, submit_target: whole, ..options(dir.path()) };
     let Some(mut queue) = open(shipped) else { return };
     let line = "MIOpenDriver conv -n 2 -c 16 -H 20 -W 20 -k 32 -y 3 -x 3 -p 1 -q 1 -u 2 -v 2 -F 2";
     let problem = wave32_problem::parse_line(line).unwrap().swap_remove(0);

@@ -248,6 +248,88 @@ fn activations_and_losses_match_their_definitions() {
     close(&get(&mut stream, &out), &expected, 2e-6, "BceBackward");
 }
 
+/// The normal distribution up to x, as exact far below 0 as above.
+fn normal(x: f64) -> f64 {
+    let a = x.abs() / 2f64.sqrt();
+    let tail = 0.5 * if a < 2.0 { 1.0 - erf(a) } else { erfc_large(a) };
+    if x < 0.0 { tail } else { 1.0 - tail }
+}
+
+/// Twice what `gelu_tanh` has the hyperbolic tangent of, and its derivative.
+fn gelu_inner(x: f64) -> [f64; 2] {
+    let k = 2.0 * (2.0 / std::f64::consts::PI).sqrt();
+    [k * (x + 0.044715 * x * x * x), k * (1.0 + 3.0 * 0.044715 * x * x)]
+}
+
+/// The kernel of what networks use most takes them of each type: results are rounded once.
+#[test]
+fn activations_of_every_type_are_rounded_once() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    const SLOPE: f64 = 0.125;
+    let cases: [Binary; 13] = [
+        (Op::Gelu, |a, _| a * normal(a)),
+        (Op::GeluBackward, |a, b| {
+            a * (normal(b) + b * (-0.5 * b * b).exp() / (2.0 * std::f64::consts::PI).sqrt())
+        }),
+        (Op::GeluTanh, |a, _| a * sigmoid(gelu_inner(a)[0])),
+        (Op::GeluTanhBackward, |a, b| {
+            let [inner, by] = gelu_inner(b);
+            a * (sigmoid(inner) + b * sigmoid(inner) * sigmoid(-inner) * by)
+        }),
+        (Op::Silu, |a, _| a * sigmoid(a)),
+        (Op::SiluBackward, |a, b| a * (sigmoid(b) + b * sigmoid(b) * sigmoid(-b))),
+        (Op::Sigmoid, |a, _| sigmoid(a)),
+        (Op::SigmoidBackward, |a, b| a * (1.0 - b) * b),
+        (Op::TanhBackward, |a, b| a * (1.0 - b * b)),
+        (Op::LeakyRelu, |a, _| if a > 0.0 { a } else { a * SLOPE }),
+        (Op::LeakyReluBackward, |a, b| if b > 0.0 { a } else { a * SLOPE }),
+        (Op::Hardswish, |a, _| a * (a + 3.0).clamp(0.0, 6.0) / 6.0),
+        (Op::HardswishBackward, |a, b| {
+            if b <= -3.0 {
+                0.0
+            } else if b < 3.0 {
+                a * (b / 3.0 + 0.5)
+            } else {
+                a
+            }
+        }),
+    ];
+    // Half a unit in the last place, and the least number.
+    let types = [
+        (ElementType::F32, 2f64.powi(-24), 1e-37),
+        (ElementType::F16, 2f64.powi(-11), 2f64.powi(-25)),
+        (ElementType::BF16, 2f64.powi(-8), 1e-37),
+    ];
+    for (dtype, rounding, least) in types {
+        // Not whole vectors; the first are the largest.
+        let mut draw = |range: f64| -> Vec<f64> {
+            let far = [200.0, -200.0, 30.0, -30.0, -14.0, 14.0, 0.0, -0.0].into_iter();
+            far.chain((0..4099).map(|_| random.random_range(-range..range)))
+                .map(|v| rounded(dtype, v))
+                .collect()
+        };
+        let (a, b) = (draw(9.0), draw(9.0));
+        let views = [&a, &b].map(|values| put_plain(&mut stream, dtype, &[values.len() as u64], values));
+        for (op, reference) in cases {
+            let out = room(&mut stream, dtype, &[a.len() as u64]);
+            let is_backward = format!("{op:?}").ends_with("Backward");
+            let operands = if is_backward { &views[..] } else { &views[..1] };
+            let operands: Vec<Operand> = operands.iter().map(Into::into).collect();
+            Elementwise::with(op, dtype, SLOPE, 0.0).run(&mut stream, &operands, &out).unwrap();
+            // What the sum of two terms loses, and what an exponential of a rounded number does.
+            let of_sum = |a: f64, b: f64| if is_backward { 4e-7 * a.abs() * (1.0 + b.abs()) } else { 0.0 };
+            let of_f32 = if op == Op::GeluTanh { 3e-5 } else { 1.5e-6 };
+            for ((&a, &b), found) in a.iter().zip(&b).zip(get(&mut stream, &out)) {
+                let wanted = reference(a, b);
+                let allowed = (1.01 * rounding + of_f32) * wanted.abs() + 1.01 * least + of_sum(a, b);
+                let fine = found == rounded(dtype, wanted) || (found - wanted).abs() <= allowed;
+                assert!(fine, "seed {seed}: {op:?} of {dtype:?} {a} and {b} is {found}, expected {wanted}");
+            }
+        }
+    }
+}
+
 #[test]
 fn quotients_and_remainders_are_exact() {
     let Some(mut stream) = stream() else { return };
