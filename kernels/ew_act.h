@@ -1,5 +1,5 @@
-// Activations and their gradients as contiguous tensors have them (ew_fast.kern): FN float f(a, b, s), operands and parameter as in
-// ew_ops.h. Of 16-bit types they compute no more digits than those hold.
+// Activations, their gradients and what else is frequent, as contiguous tensors have them (ew_fast.kern): FN float f(a, b, s),
+// operands and parameter as in ew_ops.h. Of 16-bit types they compute no more digits than those hold.
 
 #if DTYPE == DTYPE_F32
 // e^(-a^2 / 2) of 0 <= a <= MAX_NORMAL. The leading half of the digits has an exact square.
@@ -13,12 +13,14 @@ FN float gauss(float a) {
 }
 FN float sigmoid_of(float v) { return m_sigmoid(v); }
 FN float silu_of(float v) { return m_quotient(v, 1.0f + m_exp(-v)); }
+FN float exp_of(float v) { return m_exp(v); }
 #else
 FN float gauss(float a) { return EXP2(-0.72134752f * a * a); }
 FN float sigmoid_of(float v) {
   const float e = EXP2(FABS(v) * -1.44269504f), by = 1.0f / (1.0f + e);
   return v < 0.0f ? e * by : by;
 }
+FN float exp_of(float v) { return EXP2(v * 1.44269504f); }
 // With the exponential's root: bfloat16 has results that are larger than the least exponential is.
 FN float silu_of(float v) {
   const float root = EXP2(FABS(v) * -0.72134752f), by = 1.0f / FMA(root, root, 1.0f);
@@ -69,10 +71,15 @@ FN float act_silu_backward(float a, float b, float s) {
   return a * f * FMA(b, 1.0f - f, 1.0f);
 }
 FN float act_sigmoid(float a, float b, float s) { return sigmoid_of(a); }
+FN float act_tanh(float a, float b, float s) { return m_tanh(a); }
+FN float act_exp(float a, float b, float s) { return exp_of(a); }
+FN float act_div(float a, float b, float s) { return m_div(a, b); }
 #define ACT_SIMPLE(name, code) FN float name(float a, float b, float s) { return ew_activation(code, a, b, 0.0f, s, 0.0f); }
 ACT_SIMPLE(act_leaky_relu, OP_LEAKY_RELU)
 ACT_SIMPLE(act_leaky_relu_backward, OP_LEAKY_RELU_BACKWARD)
 ACT_SIMPLE(act_hardswish, OP_HARDSWISH)
 ACT_SIMPLE(act_hardswish_backward, OP_HARDSWISH_BACKWARD)
+ACT_SIMPLE(act_hardsigmoid, OP_HARDSIGMOID)
+ACT_SIMPLE(act_hardsigmoid_backward, OP_HARDSIGMOID_BACKWARD)
 ACT_SIMPLE(act_sigmoid_backward, OP_SIGMOID_BACKWARD)
 ACT_SIMPLE(act_tanh_backward, OP_TANH_BACKWARD)

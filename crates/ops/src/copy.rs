@@ -2,7 +2,7 @@
 
 use crate::call::{Call, fit, fit_all, fit_inner, range, read, write};
 use crate::{Common, ElementType, Kind, OpError, Queue, View};
-use wave32_params::{Divisors, Name, copy as kernel, copy_vectors, transpose};
+use wave32_params::{Divisors, Name, cast as cast_kernel, copy as kernel, copy_vectors, transpose};
 use wave32_solve::Access;
 
 const PER_GROUP: u64 = 256 * 4;
@@ -28,7 +28,45 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
     if alike && from.is_contiguous() && to.is_contiguous() {
         return copy_bytes(queue, from.address, to.address, from.elements() * from.dtype.size());
     }
-    strided(queue, from, to)
+    if cast(queue, from, to)? { Ok(()) } else { strided(queue, from, to) }
+}
+
+/// Dense floats to or from a type of 16 bits, by vectors; false where they are others.
+fn cast(queue: &mut dyn Queue, from: &View, to: &View) -> Result<bool, OpError> {
+    let kernel = match (from.dtype, to.dtype) {
+        (ElementType::F32, ElementType::F16) => cast_kernel::TO_HALF,
+        (ElementType::F32, ElementType::BF16) => cast_kernel::TO_BRAIN,
+        (ElementType::F16, ElementType::F32) => cast_kernel::OF_HALF,
+        (ElementType::BF16, ElementType::F32) => cast_kernel::OF_BRAIN,
+        _ => return Ok(false),
+    };
+    let vectors = from.elements() / 4;
+    let takes = |view: &View| {
+        view.is_contiguous()
+            && view.fits(queue.caps())
+            && (view.address / view.dtype.size()).is_multiple_of(4)
+    };
+    if vectors == 0 || !takes(from) || !takes(to) {
+        return Ok(false);
+    }
+    let buffers = cast_kernel::Buffers { src: read(queue, from)?, dst: write(queue, to)? };
+    let (start, end) = (fit(buffers.src.at() / 4)?, fit(buffers.dst.at() / 4)?);
+    Call {
+        kernel,
+        params: cast_kernel::Params { count: fit(vectors)?, from: start, to: end },
+        buffers,
+        flops: 0,
+        bytes: 4 * vectors * (from.dtype.size() + to.dtype.size()),
+    }
+    .launch_items(queue, vectors, 256 * u64::from(cast_kernel::VECTORS))?;
+    let rest = from.elements() % 4;
+    if rest > 0 {
+        let last = |view: &View| {
+            View::contiguous(view.address + 4 * vectors * view.dtype.size(), view.dtype, &[rest])
+        };
+        strided(queue, &last(from)?, &last(to)?)?;
+    }
+    Ok(true)
 }
 
 /// Copies where a kernel computes each place.

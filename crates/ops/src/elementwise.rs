@@ -209,7 +209,7 @@ impl Elementwise {
     ) -> Result<bool, OpError> {
         let (names, vectors) = if self.op.is_hot() {
             (ew_fast::HOT, u64::from(ew_fast::HOT_VECTORS))
-        } else if self.op.is_activation() {
+        } else if self.op.is_frequent() {
             (ew_fast::ACT, 1)
         } else {
             (FAST[self.op.family()], 1)

@@ -424,11 +424,18 @@ impl Op {
         )
     }
 
-    /// True where the kernel for activations and their gradients has it.
-    pub(crate) fn is_activation(self) -> bool {
+    /// True where the kernel for activations, their gradients and what else is frequent has it.
+    pub(crate) fn is_frequent(self) -> bool {
         matches!(
             self,
-            Self::Gelu
+            Self::Clamp
+                | Self::HardtanhBackward
+                | Self::Div
+                | Self::Exp
+                | Self::Tanh
+                | Self::Hardsigmoid
+                | Self::HardsigmoidBackward
+                | Self::Gelu
                 | Self::GeluBackward
                 | Self::GeluTanh
                 | Self::GeluTanhBackward
