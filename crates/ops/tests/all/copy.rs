@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{close, get, put, random, rounded, stream, values};
+use common::{close, get, put, put_plain, random, room, rounded, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -134,5 +134,46 @@ fn layouts_of_every_kind() {
         let mut after = vec![0; bytes as usize];
         Queue::download(&mut stream, target.address, &mut after).unwrap();
         assert!(before == after, "between the elements: {what}");
+    }
+}
+
+/// By vectors where both are dense and begin at a whole one; what is left of the last, and what begins elsewhere, one by one.
+#[test]
+fn dense_casts_round_once() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let special = [
+        0.0,
+        -0.0,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        65504.0,
+        65519.9,
+        65520.0,
+        2.9e-8,
+        3.1e-8,
+        -6e-8,
+    ];
+    for narrow in [ElementType::F16, ElementType::BF16] {
+        for (from, to) in [(ElementType::F32, narrow), (narrow, ElementType::F32)] {
+            for count in [3, 4096, 4099u64] {
+                let any =
+                    |_| f64::from(random.random_range(-9.0..9f32) * random.random_range(-14.0..14f32).exp2());
+                let drawn: Vec<f64> = special.into_iter().chain((0..count + 2).map(any)).collect();
+                let values: Vec<f64> = drawn.iter().rev().map(|&v| rounded(from, v)).collect();
+                let all = put_plain(&mut stream, from, &[values.len() as u64], &values);
+                for first in [0, 1] {
+                    let part = all.narrow(0, first, values.len() as u64 - 1);
+                    let out = room(&mut stream, to, part.sizes());
+                    copy(&mut stream, &part, &out).unwrap();
+                    for (found, &value) in get(&mut stream, &out).iter().zip(&values[first as usize..]) {
+                        let wanted = rounded(to, value);
+                        let same = *found == wanted || (found.is_nan() && wanted.is_nan());
+                        assert!(same, "seed {seed}: {value} of {from:?} as {to:?} is {found}, not {wanted}");
+                    }
+                }
+            }
+        }
     }
 }
