@@ -1,5 +1,6 @@
 // Activations, their gradients and what else is frequent, as contiguous tensors have them (ew_fast.kern): FN float f(a, b, s),
 // operands and parameter as in ew_ops.h. Of 16-bit types they compute no more digits than those hold.
+#include "short_exp.h"
 
 #if DTYPE == DTYPE_F32
 // e^(-a^2 / 2) of 0 <= a <= MAX_NORMAL. The leading half of the digits has an exact square.
@@ -20,7 +21,7 @@ FN float sigmoid_of(float v) {
   const float e = EXP2(FABS(v) * -1.44269504f), by = 1.0f / (1.0f + e);
   return v < 0.0f ? e * by : by;
 }
-FN float exp_of(float v) { return EXP2(v * 1.44269504f); }
+FN float exp_of(float v) { return short_exp(v); }
 // With the exponential's root: bfloat16 has results that are larger than the least exponential is.
 FN float silu_of(float v) {
   const float root = EXP2(FABS(v) * -0.72134752f), by = 1.0f / FMA(root, root, 1.0f);

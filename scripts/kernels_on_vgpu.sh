@@ -32,7 +32,6 @@ else
 fi
 while read -r package name program; do
     filter='' deadline=600 report=$folder/${package##*/}.$name.report
-    [ "${package##*/}" != ops ] || deadline=1800 # all operations
     # A card as slow as this one is given a plan's launches one by one: no barrier stands between them.
     skip=launches_of_a_plan_wait_only_where_they_must
     case $route/${package##*/}/$name in
@@ -41,7 +40,8 @@ while read -r package name program; do
     vulkan/vulkan/planted) deadline=1 report=$folder/planted ;;
     vulkan/vulkan/device | vulkan/vulkan/queue | vulkan/vulkan/conformance) ;;
     hip/verify/solvers | vulkan/verify/solvers) filter=every_kernel ;;
-    hip/ops/* | vulkan/ops/*) ;;
+    # All operations are one program.
+    hip/ops/* | vulkan/ops/*) deadline=1800 ;;
     hip/miopen/activation | hip/miopen/batch_norm | hip/miopen/layers | hip/miopen/plans | hip/miopen/pooling) ;;
     *) continue ;;
     esac

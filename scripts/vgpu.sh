@@ -13,14 +13,14 @@ fi
 
 mkdir -p "$folder/lib"
 rm -rf "$folder/lib/glibc-hwcaps"
-# The first, the lowest, serves whoever has no better; the launcher is built with it.
+# The first level is the lowest: each processor runs it. So the program wave32-vgpu is built for it too.
 place=$folder/lib
-launcher="--package wave32-vgpu"
+program="--package wave32-vgpu"
 for level; do
     # shellcheck disable=SC2086 # Two words or none.
     RUSTFLAGS="-C target-cpu=$level" \
-        cargo build --release --package wave32-card $launcher --target-dir "$folder/build/$level"
-    launcher=
+        cargo build --release --package wave32-card $program --target-dir "$folder/build/$level"
+    program=
     [ "$level" = "$1" ] || place=$folder/lib/glibc-hwcaps/$level
     mkdir -p "$place"
     # Renamed into place: a running program keeps the file that it has.

@@ -117,24 +117,21 @@ fn radv(variants: &[&Variant]) -> Result<(Vec<Row>, String), CompileError> {
     let inputs = variants.iter().map(spirv).collect::<Result<Vec<_>, CompileError>>()?;
     let families = aco::families();
     let Some((first, others)) = families.split_first() else { return Ok((Vec::new(), String::new())) };
-    // Every second one, side by side: neighbours take about as long.
-    let half = |from: usize| -> (Vec<&Variant>, Vec<aco::Input>) {
+    let every = |step: usize, from: usize| -> (Vec<&Variant>, Vec<aco::Input>) {
         (
-            variants.iter().copied().skip(from).step_by(2).collect(),
-            inputs.iter().skip(from).step_by(2).cloned().collect(),
+            variants.iter().copied().skip(from).step_by(step).collect(),
+            inputs.iter().skip(from).step_by(step).cloned().collect(),
         )
     };
+    // Two halves side by side; neighbours take about as long.
+    let halves = [every(2, 0), every(2, 1)];
     let (mut rows, mut driver) = (Vec::new(), String::new());
-    for result in
-        parallel::map(&[half(0), half(1)], |(variants, inputs)| readback::radv_spirv(variants, inputs, first))
-    {
+    for result in parallel::map(&halves, |(variants, inputs)| readback::radv_spirv(variants, inputs, first)) {
         let (found, version) = result?;
         rows.extend(found);
         driver = version;
     }
-    let from = RandomState::new().hash_one(0) as usize % SAMPLE;
-    let sample: Vec<&Variant> = variants.iter().copied().skip(from).step_by(SAMPLE).collect();
-    let inputs: Vec<aco::Input> = inputs.iter().skip(from).step_by(SAMPLE).cloned().collect();
+    let (sample, inputs) = every(SAMPLE, RandomState::new().hash_one(0) as usize % SAMPLE);
     for result in parallel::map(others, |family| readback::radv_spirv(&sample, &inputs, family)) {
         for row in result?.0 {
             let alike = Row { target: first.clone(), ..row.clone() };

@@ -41,11 +41,7 @@ fn cast(queue: &mut dyn Queue, from: &View, to: &View) -> Result<bool, OpError> 
         _ => return Ok(false),
     };
     let vectors = from.elements() / 4;
-    let takes = |view: &View| {
-        view.is_contiguous()
-            && view.fits(queue.caps())
-            && (view.address / view.dtype.size()).is_multiple_of(4)
-    };
+    let takes = |view: &View| view.is_contiguous() && view.fits(queue.caps()) && view.begins_with_vector();
     if vectors == 0 || !takes(from) || !takes(to) {
         return Ok(false);
     }

@@ -216,7 +216,7 @@ impl Elementwise {
         };
         let Some(kernel) = by_float(names, out.dtype) else { return Ok(false) };
         let indexes = matches!(self.op, Op::Arange | Op::Linspace);
-        if kind != Kind::Float || indexes || !out.is_contiguous() || misplaced(out) {
+        if kind != Kind::Float || indexes || !out.is_contiguous() || !out.begins_with_vector() {
             return Ok(false);
         }
         let count = out.elements();
@@ -230,7 +230,7 @@ impl Elementwise {
                 }
                 Operand::Of(view) if view.dtype != out.dtype => return Ok(false),
                 Operand::Of(view) if view.sizes() == out.sizes() && view.is_contiguous() => {
-                    if misplaced(view) {
+                    if !view.begins_with_vector() {
                         return Ok(false);
                     }
                     FULL
@@ -394,12 +394,7 @@ fn rows(view: &View, out: &View) -> Result<Option<[u32; 2]>, OpError> {
         }
     }
     let Some((stride, _)) = apart.filter(|&(stride, _)| stride > 0) else { return Ok(None) };
-    let are_whole = length.is_multiple_of(4) && stride.is_multiple_of(4) && !misplaced(view);
+    let are_whole = length.is_multiple_of(4) && stride.is_multiple_of(4) && view.begins_with_vector();
     let words = u32::try_from(length).ok().zip(u32::try_from(stride).ok()).filter(|_| are_whole);
     Ok(words.map(|(length, stride)| [length, stride]))
-}
-
-/// Does it begin within a vector?
-fn misplaced(view: &View) -> bool {
-    !(view.address / view.dtype.size()).is_multiple_of(4)
 }

@@ -245,7 +245,7 @@ impl Job {
                 .iter()
                 .zip(&self.kept.sizes)
                 .all(|(&stride, &size)| size == 1 || lots(stride))
-            && (input.address / input.dtype.size()).is_multiple_of(LOT)
+            && input.begins_with_vector()
     }
 
     /// Results of one launch.

@@ -97,7 +97,7 @@ impl Rows {
         if rows == 0 || count == 0 || !tensors.clone().all(plain) {
             return None;
         }
-        let places = tensors.all(|view| (view.address / view.dtype.size()).is_multiple_of(4));
+        let places = tensors.all(|view| view.begins_with_vector());
         let fits = |config: &&Config| {
             count <= THREADS * config.vector * config.vectors
                 && (config.vector == 1 || places && count.is_multiple_of(config.vector))

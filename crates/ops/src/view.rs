@@ -85,6 +85,11 @@ impl View {
             && self.extent().saturating_mul(self.dtype.size()).saturating_add(slack) <= caps.max_range
     }
 
+    /// Does it begin at a whole vector of four elements?
+    pub(crate) fn begins_with_vector(&self) -> bool {
+        (self.address / self.dtype.size()).is_multiple_of(4)
+    }
+
     /// True where its elements lie one after the other in order.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
