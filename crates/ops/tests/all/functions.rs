@@ -372,10 +372,13 @@ fn quotients_and_remainders_are_exact() {
             for ((&a, &b), f) in a.iter().zip(&b).zip(get(&mut stream, &out)) {
                 let e = reference(a, b);
                 let bad = b == 0.0 && matches!(op, Op::DivFloor);
+                // `DivFloor` is PyTorch's formula, (a - a % b) / b: its two roundings may cost 1 from quotients of 2^21 on.
+                let by_one = op == Op::DivFloor && e.abs() > f64::from(1 << 21) && (f - e).abs() <= 1.0;
                 // Quotients past 2^24 have no last whole place to agree on.
                 let same = f == e
                     || (f.is_nan() && e.is_nan())
                     || bad
+                    || by_one
                     || (f - e).abs() <= 1.5e-7 * e.abs() && (spread > 1e3 || e.abs() > f64::from(1 << 24));
                 assert!(same, "{op:?}({a}, {b}) is {f}, expected {e}, seed {seed}");
             }
