@@ -11,7 +11,7 @@
 #define ADDED(a, b) (a + b)
 
 // lanes: bits 0 to 7 log2 of the outputs a group; LANES_ALONG: lanes of one output are neighbours (else: outputs are);
-// LANES_DEEP (reduction.kern): more than two reduced dimensions. LANES_WIDE (there): floats, counted and read by four.
+// LANES_DEEP (reduction.kern): more than two reduced dimensions. LANES_WIDE (there): reduced elements are floats, counted and read by four.
 #define LANES_ALONG 256u
 #define LANES_DEEP 512u
 #define LANES_WIDE 1024u

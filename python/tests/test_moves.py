@@ -77,3 +77,18 @@ def test_deep_copies_are_of_the_device():
     model = nn.Linear(2, 2).to("wave")
     twin = copy.deepcopy(model).to("cpu", non_blocking=True)
     assert torch.equal(twin.weight, model.weight.cpu())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch has no second device here")
+def test_to_and_from_another_device() -> None:
+    x = torch.randn(5, 7, device="cuda")
+    for there in (x, x.t(), x[:, ::2], x.half()):
+        here = there.to("wave")
+        assert torch.equal(here.cpu(), there.cpu()) and torch.equal(here.to("cuda"), there)
+        gaps = torch.zeros(there.shape[0], 2 * there.shape[1], device="wave", dtype=torch.float64)[:, ::2]
+        assert torch.equal(gaps.copy_(there).cpu(), there.double().cpu())
+        assert torch.equal(torch.zeros_like(there, dtype=torch.float64).copy_(gaps), there.double())
+    assert torch.nn.Linear(3, 4).cuda().to("wave").to("cuda").weight.device.type == "cuda"
+    for mixed in (lambda: x + x.to("wave"), lambda: x.to("wave") + x, lambda: x.to("wave").mul_(x[0, 0])):
+        with pytest.raises(RuntimeError, match="same device"):
+            mixed()

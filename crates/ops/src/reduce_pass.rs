@@ -4,10 +4,13 @@ use crate::call::{Call, fit, fit_all, fit_inner, flag, read, write};
 use crate::lanes::Lanes;
 use crate::{Common, ElementType, Kind, OpError, Queue, View, copy};
 use wave32_params::group::{LANES_DEEP, LANES_WIDE};
+use wave32_params::reduction::SUM;
 use wave32_params::{Name, reduction};
 
 /// Elements that a lane reads at once where they lie together.
 const LOT: u64 = 4;
+/// Of `Ops::whole`: all but what becomes of the result.
+const OF_ELEMENTS: u32 = 255;
 
 /// A mode of `kernels/reduction.kern`.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +44,11 @@ impl Family {
     /// True where floats may be read by four.
     fn takes_lots(&self) -> bool {
         self.mode != Mode::Extreme && self.partial == ElementType::F32
+    }
+
+    /// Sums of floats whose results lie together, by four.
+    fn columns() -> Self {
+        Self { kernel: reduction::COLS, ..Self::plain(Kind::Float) }
     }
 
     /// Of floats: with elements to any power.
@@ -99,15 +107,26 @@ struct Pass<'a> {
     strides: [u64; 4],
     plane: u64,
     deep: bool,
-    wide: bool,
+    lots: Lots,
+}
+
+/// What a lane reads four of at once, which lie together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lots {
+    None,
+    /// Reduced elements.
+    Reduced,
+    /// Those of four results.
+    Kept,
 }
 
 /// How threads share the elements.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     lanes: Lanes,
-    /// The reduced elements are counted and read in lots of four.
-    wide: bool,
+    lots: Lots,
+    /// The family that reads so.
+    family: Family,
 }
 
 impl Job {
@@ -169,11 +188,15 @@ impl Job {
             return self.run_plain(queue, family, ops, outs);
         }
         let views = [outs[0], outs[outs.len() - 1]];
-        let layout = self.layout(family);
+        let layout = self.layout(family, ops);
         self.kept.outer(4, |offsets| {
             let to = Side { views, offset: offsets[1], strides: self.kept.strides4(1) };
             if layout.lanes.splits == 1 {
-                return self.pass(ops.whole, layout, offsets[0], to).launch(queue, family, self.scalar);
+                return self.pass(ops.whole, layout, offsets[0], to).launch(
+                    queue,
+                    layout.family,
+                    self.scalar,
+                );
             }
             let scratch = Scratch::new(queue, family, layout.lanes.splits, self.inner())?;
             let part = Side {
@@ -182,7 +205,7 @@ impl Job {
                 strides: contiguous(self.kept.sizes4()),
             };
             let parts = Pass { plane: scratch.plane, ..self.pass(ops.part, layout, offsets[0], part) };
-            let done = parts.launch(queue, family, self.scalar).and_then(|()| {
+            let done = parts.launch(queue, layout.family, self.scalar).and_then(|()| {
                 let pass = scratch.join(ops.last, self.kept.sizes4(), to);
                 pass.launch(queue, family, self.scalar)
             });
@@ -217,10 +240,15 @@ impl Job {
         done
     }
 
-    fn layout(&self, family: Family) -> Layout {
-        let wide = self.is_wide(family);
-        let count = if wide { self.count / LOT } else { self.count };
-        Layout { lanes: Lanes::new(self.inner(), count, self.is_along()), wide }
+    fn layout(&self, family: Family, ops: Ops) -> Layout {
+        let (mut outs, mut count, mut read_by) = (self.inner(), self.count, family);
+        let lots = self.lots(family, ops);
+        match lots {
+            Lots::None => {}
+            Lots::Reduced => count /= LOT,
+            Lots::Kept => (outs, read_by) = (outs / LOT, Family::columns()),
+        }
+        Layout { lanes: Lanes::new(outs, count, self.is_along()), lots, family: read_by }
     }
 
     /// True where neighbouring lanes read neighbouring reduced elements.
@@ -229,23 +257,24 @@ impl Job {
         self.inner() == 1 || stride(&self.reduced) <= stride(&self.kept)
     }
 
-    /// True where the reduced elements are floats that lie together in lots of four.
-    fn is_wide(&self, family: Family) -> bool {
-        let (input, sizes, strides) = (&self.input, self.reduced.sizes4(), self.reduced.strides4(0));
-        let lots = |number: u64| number.is_multiple_of(LOT);
-        let is_float = matches!(input.dtype, ElementType::F32 | ElementType::F16 | ElementType::BF16);
-        is_float
+    /// Which floats lie together in lots of four, if the kernel reads them so.
+    fn lots(&self, family: Family, ops: Ops) -> Lots {
+        let is_float = matches!(self.input.dtype, ElementType::F32 | ElementType::F16 | ElementType::BF16);
+        if !(is_float
             && family.takes_lots()
-            && self.is_along()
             && self.reduced.sizes.len() <= 2
-            && strides[3] == 1
-            && lots(sizes[3])
-            && (sizes[2] == 1 || lots(strides[2]))
-            && self.kept.strides[0]
-                .iter()
-                .zip(&self.kept.sizes)
-                .all(|(&stride, &size)| size == 1 || lots(stride))
-            && input.begins_with_vector()
+            && self.input.begins_with_vector())
+        {
+            return Lots::None;
+        }
+        let is_sum = family.mode == Mode::Plain && ops.whole & OF_ELEMENTS == SUM << 4;
+        let (kept, reduced) = (&self.kept, &self.reduced);
+        if self.is_along() {
+            let is_whole = steps_by_lots(kept, kept.sizes.len()) && has_lots(reduced);
+            return if is_whole { Lots::Reduced } else { Lots::None };
+        }
+        let is_whole = steps_by_lots(reduced, reduced.sizes.len()) && has_lots(kept);
+        if is_sum && is_whole { Lots::Kept } else { Lots::None }
     }
 
     /// Results of one launch.
@@ -254,23 +283,29 @@ impl Job {
     }
 
     fn pass<'a>(&'a self, op: u32, layout: Layout, offset: u64, to: Side<'a>) -> Pass<'a> {
-        let Layout { lanes, wide } = layout;
-        let from = Side { views: [&self.input; 2], offset, strides: self.kept.strides4(0) };
+        let Layout { lanes, lots, .. } = layout;
+        let mut from = Side { views: [&self.input; 2], offset, strides: self.kept.strides4(0) };
+        let (mut to, mut kept) = (to, self.kept.sizes4());
         let (mut count, mut sizes, mut strides) =
             (self.count, self.reduced.sizes4(), self.reduced.strides4(0));
-        if wide {
-            (count, sizes[3], strides[3]) = (count / LOT, sizes[3] / LOT, LOT);
+        match lots {
+            Lots::None => {}
+            Lots::Reduced => (count, sizes[3], strides[3]) = (count / LOT, sizes[3] / LOT, LOT),
+            Lots::Kept => {
+                (kept[3], from.strides[3]) = (kept[3] / LOT, LOT);
+                to.strides[3] *= LOT;
+            }
         }
         Pass {
             op,
             lanes,
-            kept: self.kept.sizes4(),
+            kept,
             count,
             from,
             to,
             sizes,
             strides,
-            wide,
+            lots,
             plane: 0,
             deep: self.reduced.sizes.len() > 2,
         }
@@ -292,7 +327,7 @@ impl Pass<'_> {
         };
         let buffers = reduction::Buffers { src: read(queue, input)?, dst, dst2, src_places };
         let outs: u64 = self.kept.iter().product();
-        let elements = self.count * if self.wide { LOT } else { 1 };
+        let elements = self.count * if self.lots == Lots::None { 1 } else { LOT };
         let groups = u32::try_from(self.lanes.groups).ok().filter(|_| outs < 1 << 31 && self.count < 1 << 31);
         let groups = groups
             .ok_or_else(|| OpError::refused("too-many-elements", format!("{outs} x {}", self.count)))?;
@@ -313,7 +348,9 @@ impl Pass<'_> {
                 o: fit_all(self.to.strides)?,
                 r: fit_inner(self.sizes.map(|size| size.max(1)))?,
                 b: fit_all(self.strides)?,
-                lanes: self.lanes.word | flag(self.deep, LANES_DEEP) | flag(self.wide, LANES_WIDE),
+                lanes: self.lanes.word
+                    | flag(self.deep, LANES_DEEP)
+                    | flag(self.lots == Lots::Reduced, LANES_WIDE),
                 chunk: fit(self.lanes.chunk)?,
                 scalar,
                 plane: fit(plane)?,
@@ -362,9 +399,27 @@ impl Scratch {
             strides: [0, 0, 0, self.outs],
             plane: self.plane,
             deep: false,
-            wide: false,
+            lots: Lots::None,
         }
     }
+}
+
+/// True where the innermost dimension is of lots of four that lie together.
+fn has_lots(of: &Common) -> bool {
+    let inner = of.sizes.len().saturating_sub(1);
+    let is_one = |numbers: &[u64]| numbers.last() == Some(&1);
+    is_one(&of.strides[0])
+        && of.sizes.last().is_some_and(|size| size.is_multiple_of(LOT))
+        && steps_by_lots(of, inner)
+}
+
+/// True where every step along the first `dims` dimensions leads from lot to lot.
+fn steps_by_lots(of: &Common, dims: usize) -> bool {
+    of.strides[0]
+        .iter()
+        .zip(&of.sizes)
+        .take(dims)
+        .all(|(stride, &size)| size == 1 || stride.is_multiple_of(LOT))
 }
 
 fn contiguous(sizes: [u64; 4]) -> [u64; 4] {

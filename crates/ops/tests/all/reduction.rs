@@ -73,6 +73,12 @@ const SHAPES: &[(&[u64], &[usize])] = &[
     (&[3, 40_012], &[1]),
     (&[5, 8, 12], &[0, 2]),
     (&[3, 8, 12], &[1, 2]),
+    // Four results at once.
+    (&[9, 4], &[0]),
+    (&[40_009, 8], &[0]),
+    (&[12, 9, 16], &[1]),
+    (&[5, 6, 8, 4], &[0, 2]),
+    (&[2, 35_001, 12], &[0, 1]),
 ];
 
 #[test]
@@ -351,6 +357,10 @@ fn types_of_sixteen_bits_by_four_and_not() {
             for how in [Reduce::Sum, Reduce::Max, Reduce::Norm(2.0)] {
                 check(&mut stream, how, &input, &[1], &data, dtype, tolerance, seed);
             }
+            check(&mut stream, Reduce::Mean, &input, &[0], &data, dtype, tolerance, seed);
         }
+        let data = values(&mut random, dtype, 7001 * 20, 3.0);
+        let input = put_plain(&mut stream, dtype, &[7001, 20], &data);
+        check(&mut stream, Reduce::Sum, &input, &[0], &data, ElementType::F32, 2e-6, seed);
     }
 }

@@ -15,7 +15,7 @@ use wave32_torch_logic::{ScalarType, strides, windows};
 /// with an operand in another layout; the stream's.
 pub fn prepare(out: &Tensor, sizes: &[i64], dtype: ScalarType, operands: &[&Tensor]) -> Result<(), Error> {
     if !out.is_wave() {
-        return Err(elsewhere());
+        return Err(elsewhere(out));
     }
     exactly(out, dtype)?;
     if out.sizes()[..] != sizes[..] {
@@ -108,9 +108,10 @@ pub fn images(tensor: &Tensor, axes: usize) -> Result<View, Error> {
     Ok(windows::images(&bridge::view(tensor)?, axes)?)
 }
 
-/// Operands or a result of another device.
-pub fn elsewhere() -> Error {
-    let text =
-        "Expected all tensors to be on the same device, but found at least two devices, wave:0 and cpu!";
-    Error::Invalid(text.into())
+/// An operand or a result is of another device.
+pub fn elsewhere(tensor: &Tensor) -> Error {
+    let other = if tensor.is_cpu() { "cpu" } else { "another" };
+    Error::Invalid(format!(
+        "Expected all tensors to be on the same device, but found at least two devices, wave:0 and {other}!"
+    ))
 }

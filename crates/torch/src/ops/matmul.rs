@@ -102,7 +102,7 @@ fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
 /// That a product of that type may go to `out`, whose elements are apart.
 fn typed(out: &Tensor, dtype: ScalarType) -> Result<(), Error> {
     if !out.is_wave() {
-        return Err(elsewhere());
+        return Err(elsewhere(out));
     }
     if out.dtype()? == dtype {
         return alone(out);

@@ -76,7 +76,7 @@ impl Pointwise {
     /// As [`Pointwise::make`]; `Invalid` where the result's type does not fit.
     pub fn write(&self, inputs: &[Input], out: &Tensor) -> Result<Tensor, Error> {
         if !out.is_wave() {
-            return Err(elsewhere());
+            return Err(elsewhere(out));
         }
         let promoted = self.promoted(inputs)?;
         castable(self.result(promoted), out.dtype()?)?;
@@ -311,10 +311,10 @@ fn disturbs(from: &View, to: &View) -> bool {
 /// The element of a CPU tensor without dimensions.
 ///
 /// # Errors
-/// `Invalid` for other tensors of the CPU; `NoKernel` for exotic types.
+/// `Invalid` for other tensors; `NoKernel` for exotic types.
 pub fn host_number(tensor: &Tensor) -> Result<Number, Error> {
-    if tensor.dim() != 0 {
-        return Err(elsewhere());
+    if tensor.dim() != 0 || !tensor.is_cpu() {
+        return Err(elsewhere(tensor));
     }
     let dtype = tensor.dtype()?;
     if wave32_ops::ElementType::try_from(dtype).is_err() {

@@ -184,8 +184,8 @@ pub(crate) fn same_layout(a: &Tensor, b: &Tensor) -> bool {
 /// Writes a tensor of the CPU into one of the device.
 fn upload(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
     let (address, dtype) = (dst.address(), dst.dtype()?);
-    if !(src.dtype()? == dtype && dst.is_dense() && same_layout(src, dst)) {
-        // The CPU casts and reorders. Where the device's tensor has gaps, what lies there is kept.
+    if !(src.is_cpu() && src.dtype()? == dtype && dst.is_dense() && same_layout(src, dst)) {
+        // The CPU casts and reorders, and gets what another device holds. Where the device's tensor has gaps, what lies there is kept.
         let image = match dst.is_dense() {
             true => Tensor::empty_cpu(&dst.sizes(), &dst.strides(), dtype)?,
             false => to_host(dst)?,
@@ -204,9 +204,9 @@ fn send(address: u64, image: &Tensor) -> Result<(), Error> {
     image.read_host(|bytes| state::with(|queue| queue.upload(address, bytes)))
 }
 
-/// Reads a tensor of the device into one of the CPU.
+/// Reads a tensor of the device into one of the CPU, or by way of it into another device's.
 fn download(src: &Tensor, dst: &Tensor) -> Result<(), Error> {
-    if src.dtype()? == dst.dtype()? && src.is_dense() && same_layout(src, dst) {
+    if dst.is_cpu() && src.dtype()? == dst.dtype()? && src.is_dense() && same_layout(src, dst) {
         let address = src.address();
         dst.write_host(|bytes| state::with(|queue| queue.download(address, bytes)))?;
         return index_errors::check();

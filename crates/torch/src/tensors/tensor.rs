@@ -111,12 +111,21 @@ impl Tensor {
 
     /// True for tensors of this device.
     pub fn is_wave(&self) -> bool {
+        // SAFETY: a constant of libtorch's.
+        self.device_type() == unsafe { (api().aoti_torch_device_type_privateuse1)() }
+    }
+
+    /// True for tensors in the host's memory. Those of other devices, such as `cuda`, are neither here nor there.
+    pub fn is_cpu(&self) -> bool {
+        // SAFETY: a constant of libtorch's.
+        self.device_type() == unsafe { (api().aoti_torch_device_type_cpu)() }
+    }
+
+    fn device_type(&self) -> i32 {
         let mut kind = -1;
         // SAFETY: as the getters above.
-        unsafe {
-            (api().aoti_torch_get_device_type)(self.0, &raw mut kind);
-            kind == (api().aoti_torch_device_type_privateuse1)()
-        }
+        unsafe { (api().aoti_torch_get_device_type)(self.0, &raw mut kind) };
+        kind
     }
 
     /// Two handles to one tensor.
@@ -317,8 +326,8 @@ impl Tensor {
                 BUSY.set(false);
             }
         }
-        if self.is_wave() {
-            return Err(Error::Invalid("a tensor of the wave device has no host memory".into()));
+        if !self.is_cpu() {
+            return Err(Error::Invalid("a tensor of a device has no host memory: call its `.cpu()`".into()));
         }
         let (data, bytes) = (self.address() as *mut u8, self.span_bytes()? as usize);
         if BUSY.replace(true) {
