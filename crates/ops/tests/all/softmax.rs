@@ -18,6 +18,31 @@ fn rows(sizes: &[u64], dim: usize) -> Vec<usize> {
 }
 
 #[test]
+fn rows_without_a_sum_are_nan_and_no_others() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    for dtype in [ElementType::F32, ElementType::F16, ElementType::BF16] {
+        for count in [24, 64, 1000, 4100, 197, 8196] {
+            let mut data = values(&mut random, dtype, 6 * count, 6.0);
+            for (row, value) in [(1, f64::NAN), (2, f64::INFINITY), (4, f64::NEG_INFINITY)] {
+                data[row * count as usize + random.random_range(0..count as usize)] = value;
+            }
+            data[3 * count as usize..4 * count as usize].fill(f64::NEG_INFINITY);
+            let x = put_plain(&mut stream, dtype, &[6, count], &data);
+            for log in [false, true] {
+                let y = room(&mut stream, dtype, &[6, count]);
+                softmax(&mut stream, log, &x, 1, &y).unwrap();
+                for (at, found) in get(&mut stream, &y).iter().enumerate() {
+                    let is_nan = (1..4).contains(&(at as u64 / count));
+                    let what = format!("{dtype:?} {count}, log {log}: element {at} is {found}, seed {seed}");
+                    assert_eq!(found.is_nan(), is_nan, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn softmax_and_its_gradient() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
