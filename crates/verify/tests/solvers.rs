@@ -9,7 +9,7 @@ use common::{error_of, error_of_statistics, error_of_sum, error_on, open, random
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use wave32_device::{PlanDevice, Runner};
+use wave32_device::{DeviceKind, PlanDevice, Runner};
 use wave32_params::variants::{self, Variant};
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::{Fp16Accumulation, Plan, Policy, Role};
@@ -475,8 +475,8 @@ fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&
 /// Sources, and solvers, of the kernels that only products use.
 const OF_PRODUCTS: [&str; 2] = ["gemm", "skinny"];
 
-/// Each kernel that convolutions use at least once. Kernels that gave right results are added to the file
-/// `WAVE32_TEST_KERNELS`, if that is set.
+/// Each kernel that convolutions use has a plan that launches it; [`all_right`] says how many are run. Kernels that gave right
+/// results are added to the file `WAVE32_TEST_KERNELS`, if that is set.
 #[test]
 fn every_kernel_of_convolutions_is_right() {
     let Some(mut device) = open() else { return };
@@ -490,11 +490,15 @@ fn every_kernel_of_convolutions_is_right() {
     all_right(device.as_mut(), &plans);
 }
 
-/// Runs each kernel's plan.
+/// Runs each kernel's plan. Where the processor runs them a third, others each time: nearly all of the time is the driver's compiler's.
+/// On the virtual card, whose runs ask which kernels were right, and on cards it is all of them.
 fn all_right(device: &mut dyn PlanDevice, plans: &BTreeMap<&'static str, Plan>) {
     let mut rng = random();
+    let takes_part =
+        device.info().kind == DeviceKind::Cpu && std::env::var_os("WAVE32_TEST_KERNELS").is_none();
+    let plans: Vec<_> = plans.iter().filter(|_| !takes_part || rng.random_range(0..3) == 0).collect();
     let (mut failures, mut right) = (Vec::new(), String::new());
-    for (name, plan) in plans {
+    for &(name, plan) in &plans {
         let errors = [error_of(device, plan, &mut rng), error_of_sum(device, plan, &mut rng).unwrap_or(0.0)];
         match errors.iter().all(|&error| error <= normwise(plan.problem.dtype(), plan.solver)) {
             true => right += &format!("{name}\n"),
