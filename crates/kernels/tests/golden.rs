@@ -86,7 +86,7 @@ fn bless(path: &Path) -> Result<usize, String> {
     Ok(rows.len())
 }
 
-/// Variants that stand `step` apart, from another one each time.
+/// One of [`SAMPLE`]; `from` says which.
 fn sample<T: Clone>(of: &[T], from: u64) -> Vec<T> {
     of.iter().skip(from as usize % SAMPLE).step_by(SAMPLE).cloned().collect()
 }

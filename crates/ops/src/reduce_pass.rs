@@ -268,13 +268,12 @@ impl Job {
             return Lots::None;
         }
         let is_sum = family.mode == Mode::Plain && ops.whole & OF_ELEMENTS == SUM << 4;
-        let (kept, reduced) = (&self.kept, &self.reduced);
-        if self.is_along() {
-            let is_whole = steps_by_lots(kept, kept.sizes.len()) && has_lots(reduced);
-            return if is_whole { Lots::Reduced } else { Lots::None };
-        }
-        let is_whole = steps_by_lots(reduced, reduced.sizes.len()) && has_lots(kept);
-        if is_sum && is_whole { Lots::Kept } else { Lots::None }
+        let (lots, of, other) = match self.is_along() {
+            true => (Lots::Reduced, &self.reduced, &self.kept),
+            false if is_sum => (Lots::Kept, &self.kept, &self.reduced),
+            false => return Lots::None,
+        };
+        if has_lots(of) && steps_by_lots(other, other.sizes.len()) { lots } else { Lots::None }
     }
 
     /// Results of one launch.
@@ -282,10 +281,10 @@ impl Job {
         self.kept.sizes4().iter().product()
     }
 
-    fn pass<'a>(&'a self, op: u32, layout: Layout, offset: u64, to: Side<'a>) -> Pass<'a> {
+    fn pass<'a>(&'a self, op: u32, layout: Layout, offset: u64, mut to: Side<'a>) -> Pass<'a> {
         let Layout { lanes, lots, .. } = layout;
         let mut from = Side { views: [&self.input; 2], offset, strides: self.kept.strides4(0) };
-        let (mut to, mut kept) = (to, self.kept.sizes4());
+        let mut kept = self.kept.sizes4();
         let (mut count, mut sizes, mut strides) =
             (self.count, self.reduced.sizes4(), self.reduced.strides4(0));
         match lots {
@@ -407,8 +406,7 @@ impl Scratch {
 /// True where the innermost dimension is of lots of four that lie together.
 fn has_lots(of: &Common) -> bool {
     let inner = of.sizes.len().saturating_sub(1);
-    let is_one = |numbers: &[u64]| numbers.last() == Some(&1);
-    is_one(&of.strides[0])
+    of.strides[0].last() == Some(&1)
         && of.sizes.last().is_some_and(|size| size.is_multiple_of(LOT))
         && steps_by_lots(of, inner)
 }
