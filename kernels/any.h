@@ -33,6 +33,7 @@
   name##_64[i].y & 0xffff0000u))
 #define W128(name, i) name##_128[i]
 #define UNIT128 uvec4
+#define UNIT128_OF(a, b, c, d) uvec4(a, b, c, d)
 #define LONG int64_t
 #define W8(name, i) name##_8[i]
 #define W16(name, i) name##_16[i]
@@ -66,6 +67,7 @@ FN vec4 wide_bf16(uint2 w) {
 typedef uint uint4 __attribute__((ext_vector_type(4)));
 #define W128(name, i) element_at((uint4*)name, i)
 #define UNIT128 uint4
+#define UNIT128_OF(a, b, c, d) uint4{a, b, c, d}
 #define LONG long
 #define W8(name, i) element_at((unsigned char*)name, i)
 #define W16(name, i) element_at((unsigned short*)name, i)

@@ -46,6 +46,7 @@ WORK = [
     ("efficientnet_b0", 12, "inference, fused", "float32"),
     ("sd15_unet", 2, "inference", "float32"),
     ("sd15_unet", 2, "inference", "float16"),
+    ("sd15_unet", 2, "inference, f16 sums", "float16"),
 ]
 # lamikr/pytorch-gpu-benchmark, as vgpu/tests/published/found.tsv has it.
 MEASURED = {

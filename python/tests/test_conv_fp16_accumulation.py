@@ -42,3 +42,32 @@ def test_passes_are_right(which):
         # Half of the distance of subnormal numbers, for each.
         allowed = 7e-3 * theirs.norm() + 2**-24 * theirs.numel() ** 0.5
         assert (ours - theirs).norm() <= allowed
+
+
+def test_products_of_a_backward_pass_sum_in_f32_where_only_forward_ones_may_not(run_python):
+    # Sums that are 0 and whose parts are beyond f16. `WAVE32_CONFIG` allows one kernel, which sums in f16.
+    told = run_python("""
+        import torch.nn.functional as F
+
+        class Same(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, w):
+                ctx.save_for_backward(x, w)
+                return F.linear(x, w)
+
+            @staticmethod
+            def backward(ctx, g):
+                return F.linear(*ctx.saved_tensors), None
+
+        torch.wave.allow_fp16_accumulation("forward")
+        signs = torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(16)
+        x = (300 * signs * torch.ones(64, 64)).half().to("wave").requires_grad_()
+        y = Same.apply(x, torch.full((64, 64), 300.0).half().to("wave"))
+        y.sum().backward()
+        print("forward", y.isfinite().any().item(), "backward", (x.grad == 0).all().item())
+        torch.wave.allow_fp16_accumulation(True)
+        y = Same.apply(x, torch.full((64, 64), 20.0).half().to("wave"))
+        print("small", (y == 0).all().item())
+    """, WAVE32_CONFIG="hnt64x64/1", WAVE32_SOLVER="gemm", WAVE32_FALLBACK="quiet")
+    assert "forward False backward True" in told, told
+    assert "small True" in told, told

@@ -138,16 +138,16 @@ fn tiles_make_the_image() {
     let Some(launcher) = launcher() else { return };
     let machine = installed(&launcher);
     let (batch, tiles) = (json!({"kind": "batch", "n": 1}), json!({"kind": "tiles", "h": 32, "w": 32}));
-    let pad = json!({"kind": "pad-channels", "c": 129, "k": 129});
+    let pad = json!({"kind": "pad-channels", "c": 33, "k": 33});
     for (layout, option, rows, expected) in [
         (
             Layout::Nchw,
             "--torch 2.2 --once",
             [(4, json!([tiles])), (5, json!([pad, tiles])), (6, json!([tiles, batch]))],
             [
-                "vendor: Forward by 4: 2 images of 20x32, 128 to 128 channels",
-                "vendor: BackwardData by 5: 2 images of 24x32, 129 to 129 channels",
-                "vendor: BackwardWeights by 6: 1 images of 20x32, 128 to 128 channels",
+                "vendor: Forward by 4: 2 images of 20x32, 32 to 32 channels",
+                "vendor: BackwardData by 5: 2 images of 24x32, 33 to 33 channels",
+                "vendor: BackwardWeights by 6: 1 images of 20x32, 32 to 32 channels",
             ],
         ),
         (
@@ -155,21 +155,21 @@ fn tiles_make_the_image() {
             "--torch 2.9 --immediate --channels-last --once",
             [(7, json!([pad, tiles, batch])), (4, json!([tiles])), (2, json!([batch]))],
             [
-                "vendor: Forward by 7: 1 images of 20x32, 129 to 129 channels",
-                "vendor: BackwardData by 4: 2 images of 24x32, 128 to 128 channels",
-                "vendor: BackwardWeights by 2: 1 images of 16x40, 128 to 128 channels",
+                "vendor: Forward by 7: 1 images of 20x32, 33 to 33 channels",
+                "vendor: BackwardData by 4: 2 images of 24x32, 32 to 32 channels",
+                "vendor: BackwardWeights by 2: 1 images of 16x40, 32 to 32 channels",
             ],
         ),
     ] {
         let problem = |direction| {
             let spec = problem(direction, layout, 1).spec().clone();
-            ConvProblem::new(ConvSpec { k: 128, h: 16, w: 40, ..spec }).unwrap()
+            ConvProblem::new(ConvSpec { c: 32, k: 32, h: 16, w: 40, ..spec }).unwrap()
         };
         let rows = Direction::ALL.into_iter().zip(rows);
         machine.table(
             &rows.map(|(direction, (id, rewrite))| (problem(direction), id, rewrite)).collect::<Vec<_>>(),
         );
-        let calls = machine.replay(&launcher, "conv 2 128 16 40 128 5 5 2 2 1 1 1 1 1\n", option);
+        let calls = machine.replay(&launcher, "conv 2 32 16 40 32 5 5 2 2 1 1 1 1 1\n", option);
         assert_eq!(calls, expected, "{option}");
     }
 }

@@ -4,7 +4,7 @@ use crate::convolution::storage;
 use crate::steps::Steps;
 use crate::{Elementwise, Op, OpError, Planner, PricedPlan, Queue, View, copy};
 use wave32_device::{Addresses, DeviceError};
-use wave32_problem::{Activation, Added, Factor, MatmulProblem, MatmulSpec, Matrices};
+use wave32_problem::{Activation, Added, Factor, MatmulProblem, MatmulSpec, Matrices, Pass};
 use wave32_solve::Role;
 
 /// The epilogue of a matrix product: `activation(alpha * product + beta * added)`.
@@ -44,8 +44,15 @@ impl Planner {
     ///
     /// # Errors
     /// `element-type`, `wrong-size`, `no-plan`, `misaligned`; [`OpError::Device`] where the device fails.
-    pub fn matmul(&mut self, queue: &mut dyn Queue, a: &View, b: &View, out: &View) -> Result<(), OpError> {
-        self.product(queue, None, a, b, out)
+    pub fn matmul(
+        &mut self,
+        queue: &mut dyn Queue,
+        pass: Pass,
+        a: &View,
+        b: &View,
+        out: &View,
+    ) -> Result<(), OpError> {
+        self.product(queue, pass, None, a, b, out)
     }
 
     /// `out = activation(alpha * (a * b) + beta * added)`, as [`Planner::matmul`].
@@ -55,6 +62,7 @@ impl Planner {
     pub fn addmm(
         &mut self,
         queue: &mut dyn Queue,
+        pass: Pass,
         sum: &Sum,
         a: &View,
         b: &View,
@@ -62,15 +70,16 @@ impl Planner {
     ) -> Result<(), OpError> {
         let sum = Sum { added: sum.added.broadcast(out.sizes())?, ..*sum };
         if sum.added.dtype == a.dtype && sum.beta.is_finite() && sum.alpha.is_finite() {
-            return self.product(queue, Some(&sum), a, b, out);
+            return self.product(queue, pass, Some(&sum), a, b, out);
         }
-        self.product(queue, None, a, b, out)?;
+        self.product(queue, pass, None, a, b, out)?;
         sum.finish(queue, out)
     }
 
     fn product(
         &mut self,
         queue: &mut dyn Queue,
+        pass: Pass,
         sum: Option<&Sum>,
         a: &View,
         b: &View,
@@ -89,7 +98,7 @@ impl Planner {
         if !out.is_contiguous() || !out.address.is_multiple_of(alignment) {
             let mut steps = Steps::new(queue);
             let made = steps.make(out.dtype, out.sizes())?;
-            self.product(steps.queue, sum, a, b, &made)?;
+            self.product(steps.queue, pass, sum, a, b, &made)?;
             return copy(steps.queue, &made, out);
         }
         let matrices = |view: &View| lies(view, alignment);
@@ -108,6 +117,7 @@ impl Planner {
             alpha: Factor(sum_or_none.0),
             added: added_lies.map(|(_, matrices)| Added { beta: Factor(sum_or_none.1), matrices }),
             activation: sum.map_or(Activation::None, |sum| sum.activation),
+            pass,
         };
         let problem =
             MatmulProblem::new(spec).map_err(|error| OpError::refused("no-plan", error.to_string()))?;
@@ -121,10 +131,10 @@ impl Planner {
             Err(refused) => {
                 // The part that a plan refuses may be what is added, or the size.
                 if let Some(sum) = sum {
-                    self.product(queue, None, a, b, out)?;
+                    self.product(queue, pass, None, a, b, out)?;
                     return sum.finish(queue, out);
                 }
-                return self.in_pieces(queue, a, b, out).unwrap_or(Err(refused));
+                return self.in_pieces(queue, pass, a, b, out).unwrap_or(Err(refused));
             }
         };
         match run_first(queue, &ranked, &mut addresses) {
@@ -141,6 +151,7 @@ impl Planner {
     fn in_pieces(
         &mut self,
         queue: &mut dyn Queue,
+        pass: Pass,
         a: &View,
         b: &View,
         out: &View,
@@ -152,13 +163,13 @@ impl Planner {
         if is_one && (is_large(a) || is_large(out)) && m > 1 {
             let halves = [(0, m / 2), (m / 2, m - m / 2)];
             return Some(halves.into_iter().try_for_each(|(start, length)| {
-                self.matmul(queue, &a.narrow(1, start, length), b, &out.narrow(1, start, length))
+                self.matmul(queue, pass, &a.narrow(1, start, length), b, &out.narrow(1, start, length))
             }));
         }
         if is_one && is_large(b) && n > 1 {
             let halves = [(0, n / 2), (n / 2, n - n / 2)];
             return Some(halves.into_iter().try_for_each(|(start, length)| {
-                self.matmul(queue, a, &b.narrow(2, start, length), &out.narrow(2, start, length))
+                self.matmul(queue, pass, a, &b.narrow(2, start, length), &out.narrow(2, start, length))
             }));
         }
         if [a, b].iter().all(|view| view.is_contiguous()) {
@@ -167,7 +178,7 @@ impl Planner {
         let mut steps = Steps::new(queue);
         Some(steps.contiguous(a).and_then(|a| {
             let b = steps.contiguous(b)?;
-            self.matmul(steps.queue, &a, &b, out)
+            self.matmul(steps.queue, pass, &a, &b, out)
         }))
     }
 }

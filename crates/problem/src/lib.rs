@@ -15,4 +15,4 @@ pub use line::{parse_line, parse_lines};
 pub use matmul::{Added, Factor, MatmulProblem, MatmulSpec, Matrices, MatrixOrder};
 pub use problem::{ConvProblem, ConvSpec};
 pub use rewrite::{Rewrite, TiledAxis, Tiles};
-pub use types::{Activation, DType, Direction, Epilogue, Layout};
+pub use types::{Activation, DType, Direction, Epilogue, Layout, Pass};

@@ -1,6 +1,6 @@
 //! [`MatmulSpec`] (what somebody asked for) and [`MatmulProblem`] (what is known to make sense).
 
-use crate::{Activation, DType, ProblemError};
+use crate::{Activation, DType, Pass, ProblemError};
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
@@ -87,13 +87,17 @@ pub struct MatmulSpec {
     /// What is applied to the sum.
     #[serde(default)]
     pub activation: Activation,
+    /// Of which pass it is part.
+    #[serde(default)]
+    pub pass: Pass,
 }
 
 impl MatmulSpec {
     /// A plain product of dense matrices.
     pub fn dense(dtype: DType, [batch, m, k, n]: [i64; 4], [a, b]: [MatrixOrder; 2]) -> Self {
         let (a, b) = (Matrices::dense(a, m, k), Matrices::dense(b, k, n));
-        Self { dtype, batch, m, k, n, a, b, alpha: Factor(1.0), added: None, activation: Activation::None }
+        let (alpha, added, activation) = (Factor(1.0), None, Activation::None);
+        Self { dtype, batch, m, k, n, a, b, alpha, added, activation, pass: Pass::Forward }
     }
 }
 

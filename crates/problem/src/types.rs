@@ -26,6 +26,24 @@ impl Direction {
             Self::BackwardWeights => "wrw",
         }
     }
+
+    /// Of which pass of a network it is part.
+    pub fn pass(self) -> Pass {
+        match self {
+            Self::Forward => Pass::Forward,
+            Self::BackwardData | Self::BackwardWeights => Pass::Backward,
+        }
+    }
+}
+
+/// A pass of a network. Operands of the backward one may be gradients: tiny numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Pass {
+    /// Results.
+    #[default]
+    Forward,
+    /// Gradients.
+    Backward,
 }
 
 /// Storage type of every tensor of the problem. Accumulation is always f32.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use specs::valid_spec;
 use wave32_problem::{
     Activation, Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem,
-    MatmulSpec, Matrices, MatrixOrder, ProblemError, parse_line, parse_lines,
+    MatmulSpec, Matrices, MatrixOrder, Pass, ProblemError, parse_line, parse_lines,
 };
 
 proptest! {
@@ -347,6 +347,10 @@ fn products_of_matrices() {
                 activation: Activation::LeakyRelu(20),
                 ..dense(DType::F32, [1, 3, 4, 5], [row, row])
             },
+        ),
+        (
+            "gemm -m 3 -k 4 -n 5 --backward 1",
+            MatmulSpec { pass: Pass::Backward, ..dense(DType::F32, [1, 3, 4, 5], [row, row]) },
         ),
         (
             "gemm -m 3 -k 4 -n 5 -B 1 --added_strides 0,0,1 --a_strides 99,8,2 --a_first 1",

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
-use wave32_problem::Direction;
+use wave32_problem::Pass;
 
 /// Which passes may sum short runs of products (8 to 32) in f16, where the operands are f16 (docs/performance.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -11,7 +11,7 @@ pub enum Fp16Accumulation {
     /// None: every sum is f32, so that no result is infinite whose f32 sum is not.
     #[default]
     Never,
-    /// Forward passes of convolutions. Gradients may be so small that their products vanish in f16.
+    /// Forward passes. Gradients may be so small that their products vanish in f16.
     Forward,
     /// All passes.
     Always,
@@ -28,8 +28,8 @@ impl Fp16Accumulation {
     }
 
     /// May this pass?
-    pub fn allows(self, direction: Direction) -> bool {
-        self == Self::Always || self == Self::Forward && direction == Direction::Forward
+    pub fn allows(self, pass: Pass) -> bool {
+        self == Self::Always || self == Self::Forward && pass == Pass::Forward
     }
 }
 

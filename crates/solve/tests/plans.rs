@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use wave32_params::variants;
 use wave32_problem::{
     Activation, Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem,
-    MatmulSpec, Matrices, MatrixOrder,
+    MatmulSpec, Matrices, MatrixOrder, Pass,
 };
 use wave32_solve::{
     Access, Binding, DeviceCaps, Outcome, Plan, Policy, Role, SolveError, explain, plan, plans, solvers,
@@ -152,6 +152,7 @@ fn random_product(rng: &mut StdRng) -> MatmulProblem {
             alpha: Factor(1.0),
             added: rng.random_bool(0.3).then_some(added),
             activation: Activation::ALL[rng.random_range(0..Activation::ALL.len())],
+            pass: [Pass::Forward, Pass::Backward][rng.random_range(0..2)],
         };
         if let Ok(problem) = MatmulProblem::new(spec) {
             return problem;

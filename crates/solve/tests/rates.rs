@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use wave32_problem::{DType, parse_line};
 use wave32_solve::rates::find;
-use wave32_solve::{Candidate, Compiler, DeviceCaps, Policy, candidates, usual_boards};
+use wave32_solve::{Candidate, Compiler, DeviceCaps, Fp16Accumulation, Policy, candidates, usual_boards};
 
 /// Networks' usual layers: a stem, 3x3 of one and two strides, 1x1, grouped, depthwise, dilated; products.
 const LINES: [&str; 11] = [
@@ -34,6 +34,7 @@ fn for_all<'l>(
     lines: impl IntoIterator<Item = &'l &'static str>,
     mut each: impl FnMut(&str, &DeviceCaps, Vec<Candidate>),
 ) {
+    let policy = Policy { fp16_accumulation: Fp16Accumulation::Always, ..Policy::default() };
     for line in lines {
         for problem in parse_line(&format!("MIOpenDriver {line}")).unwrap() {
             for dtype in DType::ALL {
@@ -41,7 +42,7 @@ fn for_all<'l>(
                 for compiler in [Compiler::Aco, Compiler::Llvm] {
                     let caps = DeviceCaps { compiler, ..DeviceCaps::of(usual_boards()[1]) };
                     let what = format!("{line} {dtype:?} {compiler:?}");
-                    each(&what, &caps, candidates(&problem, &caps, &Policy::default()));
+                    each(&what, &caps, candidates(&problem, &caps, &policy));
                 }
             }
         }

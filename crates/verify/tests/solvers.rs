@@ -93,7 +93,37 @@ fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
     all
 }
 
-/// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations.
+/// Forced configurations.
+const CONFIGS: [&str; 26] = [
+    "p64x64/3",
+    "p64x64k8/2",
+    "w64x64/2",
+    "g64x64/3",
+    "c64x64/4",
+    "p128x128/1",
+    "p128x64/1",
+    "p64x64k8/1",
+    "w64x64k8/1",
+    "w64x128/1",
+    "c128x128/2",
+    "g64x32/16",
+    "hp128x128/1",
+    "hp64x64/3",
+    "hp64x64k16/1",
+    "hp64x64k8/2",
+    "hw64x128/1",
+    "hw64x64/1",
+    "hw64x64k8/3",
+    "hc64x64/4",
+    "hc128x64/2",
+    "hi128x64/2",
+    "f4/w64x64/2",
+    "f4/w64x64k8/3",
+    "f4/w128x128/1",
+    "f2/k32",
+];
+
+/// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations, or a third of those.
 fn check(dtype: DType) {
     let Some(mut device) = open() else { return };
     let mut rng = random();
@@ -101,6 +131,9 @@ fn check(dtype: DType) {
     let fp16_accumulation = Fp16Accumulation::Always;
     let mut failures = Vec::new();
     let (mut runs, mut sums, mut statistics) = (0, 0, 0);
+    let is_part = takes_part(device.as_ref());
+    let configs: Vec<&str> =
+        CONFIGS.into_iter().filter(|_| !is_part || rng.random_range(0..3) == 0).collect();
     for spec in shapes() {
         for problem in problems(&ConvSpec { dtype, ..spec }) {
             let mut plans = wave32_solve::plans(&problem, &caps, &Policy::default());
@@ -109,34 +142,7 @@ fn check(dtype: DType) {
                 &caps,
                 &Policy { workspace_cap: Some(0), ..Policy::default() },
             ));
-            let configs = [
-                "p64x64/3",
-                "p64x64k8/2",
-                "w64x64/2",
-                "g64x64/3",
-                "c64x64/4",
-                "p128x128/1",
-                "p128x64/1",
-                "p64x64k8/1",
-                "w64x64k8/1",
-                "w64x128/1",
-                "c128x128/2",
-                "g64x32/16",
-                "hp128x128/1",
-                "hp64x64/3",
-                "hp64x64k16/1",
-                "hp64x64k8/2",
-                "hw64x128/1",
-                "hw64x64/1",
-                "hw64x64k8/3",
-                "hc64x64/4",
-                "hc128x64/2",
-                "f4/w64x64/2",
-                "f4/w64x64k8/3",
-                "f4/w128x128/1",
-                "f2/k32",
-            ];
-            for config in configs {
+            for &config in &configs {
                 let policy = Policy { config: Some(config.into()), fp16_accumulation, ..Policy::default() };
                 plans.extend(wave32_solve::plans(&problem, &caps, &policy));
             }
@@ -490,12 +496,16 @@ fn every_kernel_of_convolutions_is_right() {
     all_right(device.as_mut(), &plans);
 }
 
-/// Runs each kernel's plan. Where the processor runs them a third, others each time: nearly all of the time is the driver's compiler's.
-/// On the virtual card, whose runs ask which kernels were right, and on cards it is all of them.
+/// Whether a part of the kernels is enough, others each time: where the processor runs them, nearly all of the time is the driver's
+/// compiler's. On the virtual card, whose runs ask which kernels were right, and on cards it is all of them.
+fn takes_part(device: &dyn PlanDevice) -> bool {
+    device.info().kind == DeviceKind::Cpu && std::env::var_os("WAVE32_TEST_KERNELS").is_none()
+}
+
+/// Runs each kernel's plan, or a third of them.
 fn all_right(device: &mut dyn PlanDevice, plans: &BTreeMap<&'static str, Plan>) {
     let mut rng = random();
-    let takes_part =
-        device.info().kind == DeviceKind::Cpu && std::env::var_os("WAVE32_TEST_KERNELS").is_none();
+    let takes_part = takes_part(device);
     let plans: Vec<_> = plans.iter().filter(|_| !takes_part || rng.random_range(0..3) == 0).collect();
     let (mut failures, mut right) = (Vec::new(), String::new());
     for &(name, plan) in &plans {
@@ -537,8 +547,13 @@ fn every_kernel_of_products_is_right() {
                 for (only, config) in
                     OF_PRODUCTS.into_iter().flat_map(|only| configs.iter().map(move |c| (only, c)))
                 {
-                    let policy =
-                        Policy { only: Some(only.into()), config: Some(config.clone()), ..Policy::default() };
+                    let fp16_accumulation = Fp16Accumulation::Always;
+                    let policy = Policy {
+                        only: Some(only.into()),
+                        config: Some(config.clone()),
+                        fp16_accumulation,
+                        ..Policy::default()
+                    };
                     for plan in wave32_solve::plans(&problem, device.caps(), &policy) {
                         let kernels = plan.launches.iter().map(|launch| launch.kernel.clone());
                         for kernel in kernels.collect::<Vec<_>>() {

@@ -12,7 +12,7 @@ use wave32_ops::{
     Arg, ConvChain, ConvOperands, ElementType, Elementwise, Number, Op, Planner, Queue, View, Work, fill,
 };
 use wave32_problem::{
-    Activation, ConvProblem, ConvSpec, DType, Direction, Factor, MatmulProblem, MatmulSpec, Matrices,
+    Activation, ConvProblem, ConvSpec, DType, Direction, Factor, MatmulProblem, MatmulSpec, Matrices, Pass,
 };
 use wave32_solve::{DeviceCaps, Policy};
 use wave32_vulkan::{Options, VulkanQueue};
@@ -318,11 +318,14 @@ fn a_product_without_room_for_its_workspace_takes_a_smaller_plan() {
         alpha: Factor(1.0),
         added: None,
         activation: Activation::None,
+        pass: Pass::Forward,
     };
     let fastest =
         &planner.ranked(&queue.caps().clone(), &MatmulProblem::new(spec).unwrap(), false).unwrap()[0];
     assert!(fastest.plan.workspace_bytes > out_bytes, "it needs no workspace: nothing is put to the test");
-    planner.matmul(&mut queue, &va, &vb, &out).unwrap_or_else(|error| panic!("{error}, seed {seed}"));
+    planner
+        .matmul(&mut queue, Pass::Forward, &va, &vb, &out)
+        .unwrap_or_else(|error| panic!("{error}, seed {seed}"));
     let mut got = vec![0; out_bytes as usize];
     queue.download(out.address, &mut got).unwrap();
     let (side, depth) = (side as usize, depth as usize);

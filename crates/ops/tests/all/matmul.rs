@@ -6,7 +6,7 @@ use common::products::tolerance;
 use common::{Narrow, close, get, put, put_plain, random, room, stream, values};
 use rand::Rng;
 use wave32_ops::{ConvChain, ConvOperands, ElementType, Planner, PostOp};
-use wave32_problem::{ConvProblem, ConvSpec, Direction};
+use wave32_problem::{ConvProblem, ConvSpec, Direction, Pass};
 
 #[test]
 fn products_of_any_arrangement() {
@@ -28,7 +28,7 @@ fn products_of_any_arrangement() {
             let va = put(&mut stream, dtype, &[g, m, k], &strides(m, k, arrangement % 3), &a);
             let vb = put(&mut stream, dtype, &[g, k, n], &strides(k, n, arrangement / 3), &b);
             let out = room(&mut stream, dtype, &[g, m, n]);
-            planner.matmul(&mut stream, &va, &vb, &out).unwrap();
+            planner.matmul(&mut stream, Pass::Forward, &va, &vb, &out).unwrap();
             let mut expected = Vec::new();
             for (i, j, l) in (0..g).flat_map(|i| (0..m).flat_map(move |j| (0..n).map(move |l| (i, j, l)))) {
                 let term = |t| a[((i * m + j) * k + t) as usize] * b[((i * k + t) * n + l) as usize];
@@ -47,11 +47,11 @@ fn an_empty_product_is_zero_and_wrong_sizes_are_refused() {
     let a = put_plain(&mut stream, ElementType::F32, &[1, 3, 0], &[]);
     let b = put_plain(&mut stream, ElementType::F32, &[1, 0, 2], &[]);
     let out = room(&mut stream, ElementType::F32, &[1, 3, 2]);
-    planner.matmul(&mut stream, &a, &b, &out).unwrap();
+    planner.matmul(&mut stream, Pass::Forward, &a, &b, &out).unwrap();
     assert_eq!(get(&mut stream, &out), [0.0; 6]);
-    assert!(planner.matmul(&mut stream, &b, &b, &out).is_err());
+    assert!(planner.matmul(&mut stream, Pass::Forward, &b, &b, &out).is_err());
     let ints = put_plain(&mut stream, ElementType::I64, &[1, 1, 1], &[1.0]);
-    let error = planner.matmul(&mut stream, &ints, &ints, &ints).unwrap_err();
+    let error = planner.matmul(&mut stream, Pass::Forward, &ints, &ints, &ints).unwrap_err();
     assert!(error.to_string().starts_with("element-type"), "{error}");
 }
 
@@ -117,7 +117,7 @@ fn matrices_past_the_devices_range_are_cut() {
             let vb = put(&mut stream, ElementType::F32, &[1, k, n], &strides, &b);
             let out = room(&mut stream, ElementType::F32, &[1, m, n]);
             let mut narrow = Narrow::new(stream, 16 << 10);
-            planner.matmul(&mut narrow, &va, &vb, &out).unwrap();
+            planner.matmul(&mut narrow, Pass::Forward, &va, &vb, &out).unwrap();
             stream = narrow.stream;
             let mut expected = Vec::new();
             for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {

@@ -44,6 +44,13 @@ fn sliding(random: &mut StdRng, dilated: bool) -> Case {
     case
 }
 
+/// Rows of whole vectors, on both sides.
+fn whole(random: &mut StdRng) -> Case {
+    let [rows, fours] = [0; 2].map(|_| random.random_range(1..6));
+    let windows = Windows::Sliding { kernel: [3; 2], stride: [2; 2], padding: [1; 2], dilation: [1; 2] };
+    Case { windows, size: [2 * rows, 8 * fours], outs: [rows, 4 * fours] }
+}
+
 fn adaptive(random: &mut StdRng) -> Case {
     let size = [0; 2].map(|_| random.random_range(1..12));
     Case { windows: Windows::Adaptive, size, outs: [0; 2].map(|_| random.random_range(1..9)) }
@@ -87,10 +94,14 @@ impl Case {
     }
 }
 
+fn plain([_, c, h, w]: [u64; 4]) -> [u64; 4] {
+    [c * h * w, h * w, w, 1]
+}
+
 /// Strides of an (N, C, H, W) tensor: plain, channels last, or with gaps.
-fn layout(random: &mut StdRng, [n, c, h, w]: [u64; 4]) -> [u64; 4] {
+fn layout(random: &mut StdRng, sizes @ [n, c, h, w]: [u64; 4]) -> [u64; 4] {
     match random.random_range(0..3) {
-        0 => [c * h * w, h * w, w, 1],
+        0 => plain(sizes),
         1 => [c * h * w, 1, c * w, c],
         _ => [1, h * w * n * 2 + 3, n * 2, h * n * 2],
     }
@@ -102,8 +113,7 @@ fn shape(size: [u64; 2]) -> [u64; 4] {
     [PLANES[0], PLANES[1], size[0], size[1]]
 }
 
-fn poisoned(stream: &mut TestQueue, random: &mut StdRng, dtype: ElementType, sizes: [u64; 4]) -> View {
-    let strides = layout(random, sizes);
+fn poisoned(stream: &mut TestQueue, dtype: ElementType, sizes: [u64; 4], strides: [u64; 4]) -> View {
     put(stream, dtype, &sizes, &strides, &[])
 }
 
@@ -111,8 +121,14 @@ fn poisoned(stream: &mut TestQueue, random: &mut StdRng, dtype: ElementType, siz
 fn maxima_and_their_gradients() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    for turn in 0..24 {
-        let case = if turn % 4 == 3 { adaptive(&mut random) } else { sliding(&mut random, true) };
+    for turn in 0..40 {
+        let is_whole = turn % 5 == 2;
+        let case = match turn % 5 {
+            2 => whole(&mut random),
+            4 => adaptive(&mut random),
+            _ => sliding(&mut random, true),
+        };
+        let layout = |random: &mut StdRng, sizes| if is_whole { plain(sizes) } else { layout(random, sizes) };
         let (dtype, tolerance) = FLOATS[turn % 4];
         let (inputs, outputs) = (shape(case.size), shape(case.outs));
         let what = format!("{:?} {:?} to {:?} {dtype:?}, seed {seed}", case.windows, inputs, outputs);
@@ -129,14 +145,14 @@ fn maxima_and_their_gradients() {
         }
         let strides = layout(&mut random, inputs);
         let input = put(&mut stream, dtype, &inputs, &strides, &data);
-        let output = poisoned(&mut stream, &mut random, dtype, outputs);
+        let output = poisoned(&mut stream, dtype, outputs, layout(&mut random, outputs));
         let indices = put(&mut stream, ElementType::I64, &outputs, output.strides(), &[]);
         max_pool2d(&mut stream, case.windows, &input, &output, &indices).unwrap();
 
         let grads = values(&mut random, dtype, outputs.iter().product(), 2.0);
         let strides = layout(&mut random, outputs);
         let grad_output = put(&mut stream, dtype, &outputs, &strides, &grads);
-        let grad_input = poisoned(&mut stream, &mut random, dtype, inputs);
+        let grad_input = poisoned(&mut stream, dtype, inputs, layout(&mut random, inputs));
         max_pool2d_backward(&mut stream, case.windows, &grad_output, &indices, &grad_input).unwrap();
 
         let plane = (case.size[0] * case.size[1]) as usize;
@@ -176,13 +192,13 @@ fn averages_and_their_gradients() {
         let data = values(&mut random, dtype, inputs.iter().product(), 4.0);
         let strides = layout(&mut random, inputs);
         let input = put(&mut stream, dtype, &inputs, &strides, &data);
-        let output = poisoned(&mut stream, &mut random, dtype, outputs);
+        let output = poisoned(&mut stream, dtype, outputs, layout(&mut random, outputs));
         avg_pool2d(&mut stream, case.windows, divisor, &input, &output).unwrap();
 
         let grads = values(&mut random, dtype, outputs.iter().product(), 2.0);
         let strides = layout(&mut random, outputs);
         let grad_output = put(&mut stream, dtype, &outputs, &strides, &grads);
-        let grad_input = poisoned(&mut stream, &mut random, dtype, inputs);
+        let grad_input = poisoned(&mut stream, dtype, inputs, layout(&mut random, inputs));
         avg_pool2d_backward(&mut stream, case.windows, divisor, &grad_output, &grad_input).unwrap();
 
         let plane = (case.size[0] * case.size[1]) as usize;

@@ -8,7 +8,7 @@ use common::{TestQueue, close, get, random, room, stream, values};
 use rand::Rng;
 use rand::rngs::StdRng;
 use wave32_ops::{ElementType, Planner, Sum};
-use wave32_problem::Activation;
+use wave32_problem::{Activation, Pass};
 
 #[test]
 fn products_with_a_small_side() {
@@ -64,7 +64,7 @@ fn check(
     let va = arranged(stream, dtype, [g, m, k], how[0], &a);
     let vb = arranged(stream, dtype, [g, k, n], how[1], &b);
     let out = room(stream, dtype, &[g, m, n]);
-    planner.matmul(stream, &va, &vb, &out).unwrap();
+    planner.matmul(stream, Pass::Forward, &va, &vb, &out).unwrap();
     let what = format!("{dtype:?} {g}x{m}x{k}x{n}, arrangements {how:?}, seed {seed}");
     close(&get(stream, &out), &product(&a, &b, [g, m, k, n]), tolerance(dtype), &what);
     [va, vb, out].iter().for_each(|view| stream.free(view.address - view.address % 512));
@@ -96,7 +96,7 @@ fn products_are_scaled_and_added_to() {
             let out = room(&mut stream, ElementType::F32, &[g, m, n]);
             let activation = Activation::ALL[random.random_range(0..Activation::ALL.len())];
             let sum = Sum { added: view, beta, alpha, activation };
-            planner.addmm(&mut stream, &sum, &va, &vb, &out).unwrap();
+            planner.addmm(&mut stream, Pass::Forward, &sum, &va, &vb, &out).unwrap();
             let mut expected = product(&a, &b, [g, m, k, n]);
             for (at, value) in expected.iter_mut().enumerate() {
                 let [i, j, l] = [at as u64 / (m * n), at as u64 / n % m, at as u64 % n];
@@ -126,7 +126,7 @@ fn long_sums_are_cut_and_repeat_bit_for_bit() {
         let mut made = Vec::new();
         for _ in 0..2 {
             let out = room(&mut stream, ElementType::F32, &[1, m, n]);
-            planner.matmul(&mut stream, &va, &vb, &out).unwrap();
+            planner.matmul(&mut stream, Pass::Forward, &va, &vb, &out).unwrap();
             made.push(get(&mut stream, &out));
         }
         assert_eq!(made[0], made[1], "{m}x{k}x{n}, seed {seed}");
@@ -152,7 +152,7 @@ fn infinities_stay_where_they_are() {
             let va = arranged(&mut stream, ElementType::F32, [1, m, k], how, &a);
             let vb = arranged(&mut stream, ElementType::F32, [1, k, n], how, &b);
             let out = room(&mut stream, ElementType::F32, &[1, m, n]);
-            planner.matmul(&mut stream, &va, &vb, &out).unwrap();
+            planner.matmul(&mut stream, Pass::Forward, &va, &vb, &out).unwrap();
             let what = format!("{m}x{k}x{n}, arrangement {how}, seed {seed}");
             close(
                 &get(&mut stream, &out),

@@ -47,6 +47,8 @@ pub(super) enum GemmMeaning {
     Beta,
     /// Its name.
     Activation,
+    /// Whether it is part of a backward pass: 0 or 1.
+    Backward,
     /// Would change the problem into one that cannot be said here, except with these values.
     Only(&'static [&'static str], &'static str),
     /// Steers MIOpenDriver's own run; any value.
@@ -167,6 +169,7 @@ pub(super) static GEMM_FLAGS: &[Flag<GemmMeaning>] = &[
     flag('A', "alpha", GemmMeaning::Alpha),
     flag('B', "beta", GemmMeaning::Beta),
     ours("activ", GemmMeaning::Activation),
+    ours("backward", GemmMeaning::Backward),
     ours("a_strides", GemmMeaning::Strides(0)),
     ours("b_strides", GemmMeaning::Strides(1)),
     ours("added_strides", GemmMeaning::Strides(2)),

@@ -4,7 +4,7 @@ use super::flags::{Flag, GEMM_FLAGS, GemmMeaning};
 use super::read::{ACTIVATIONS, missing, values};
 use super::words::Words;
 use crate::{
-    Activation, Added, DType, Factor, MatmulProblem, MatmulSpec, Matrices, MatrixOrder, ProblemError,
+    Activation, Added, DType, Factor, MatmulProblem, MatmulSpec, Matrices, MatrixOrder, Pass, ProblemError,
 };
 use std::fmt;
 
@@ -24,11 +24,8 @@ pub(super) fn problem(words: &Words<'_>) -> Result<MatmulProblem, ProblemError> 
             GemmMeaning::Size(slot, _) => *slot(&mut spec) = whole(flag, value)?,
             GemmMeaning::Batch => spec.batch = whole(flag, value)?,
             GemmMeaning::Transposed(at) => {
-                orders[at] = match value {
-                    "0" => MatrixOrder::RowMajor,
-                    "1" => MatrixOrder::ColumnMajor,
-                    _ => return Err(wrong(flag, value, "must be 0 or 1")),
-                }
+                orders[at] =
+                    if is_one(flag, value)? { MatrixOrder::ColumnMajor } else { MatrixOrder::RowMajor };
             }
             GemmMeaning::Strides(at) => strides[at] = Some(three(flag, value)?),
             GemmMeaning::First(at) => first[at] = whole(flag, value)?,
@@ -36,6 +33,9 @@ pub(super) fn problem(words: &Words<'_>) -> Result<MatmulProblem, ProblemError> 
             GemmMeaning::Beta => beta = factor(flag, value)?,
             GemmMeaning::Activation => {
                 spec.activation = value.parse().map_err(|()| wrong(flag, value, ACTIVATIONS))?;
+            }
+            GemmMeaning::Backward => {
+                spec.pass = if is_one(flag, value)? { Pass::Backward } else { Pass::Forward };
             }
             GemmMeaning::Only(values, why) if !values.contains(&value) => {
                 return Err(wrong(flag, value, why));
@@ -62,6 +62,14 @@ pub(super) fn problem(words: &Words<'_>) -> Result<MatmulProblem, ProblemError> 
 
 fn wrong(flag: &Flag<GemmMeaning>, value: &str, rule: &str) -> ProblemError {
     ProblemError::line(value, format!("{}: {rule}", flag.names()))
+}
+
+fn is_one(flag: &Flag<GemmMeaning>, value: &str) -> Result<bool, ProblemError> {
+    match value {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(wrong(flag, value, "must be 0 or 1")),
+    }
 }
 
 fn whole(flag: &Flag<GemmMeaning>, value: &str) -> Result<i64, ProblemError> {
@@ -95,6 +103,9 @@ impl fmt::Display for MatmulProblem {
         write!(f, " -u {} -v {} -A {} -B {beta} -t 1", turned(a), turned(b), s.alpha.0)?;
         if s.activation != Activation::None {
             write!(f, " --activ {}", s.activation)?;
+        }
+        if s.pass == Pass::Backward {
+            f.write_str(" --backward 1")?;
         }
         let added = s.added.map(|added| added.matrices);
         // MIOpenDriver's C is row-major.

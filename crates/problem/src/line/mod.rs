@@ -15,6 +15,7 @@
 //! `gemm` is MIOpenDriver's too (`-b` matrices, `-m`, `-k`, `-n`, `-u 1` and `-v 1` for a transposed A and B, factors `-A` and
 //! `-B`); `gemmbfp16` and the strides (`--a_strides BATCH,ROW,COLUMN`, `--b_strides`, `--added_strides`, in elements) and
 //! offsets (`--a_first`, ...) are ours. With `-B`, what is added is a dense M x N matrix; `--added_strides 0,0,1` makes it a bias.
+//! `--backward 1`: a product of a backward pass, whose operands may be gradients.
 //!
 //! MIOpen's log gives the output channels *of one group* as `-k` of a transposed convolution, where
 //! MIOpenDriver's own `-k` is all of them. A line with the log's `[LogCmd...]` mark is read the first way.

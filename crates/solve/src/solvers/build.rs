@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use wave32_params::variants::{self, Variant};
 use wave32_params::{Buffers, Kernel, Name, Params, activation, ew, ew_ops, reduce};
-use wave32_problem::{Activation, ConvProblem, DType, MatmulProblem};
+use wave32_problem::{Activation, ConvProblem, DType, MatmulProblem, Pass};
 
 /// From so many partial results on, of so few outputs, several threads share an output.
 const MANY_PARTS: u32 = 16;
@@ -421,16 +421,19 @@ pub fn tagged_variant(source: &str, tag: &str, dtype: DType) -> &'static Variant
     found.unwrap_or_else(|| unreachable!("the variants table has {source} {tag} in every dtype (tested)"))
 }
 
-/// The variants of a kernel that this device and this policy allow for the problem.
+/// What gradients are multiplied by in f16, and the sums divided by: they are small numbers. `kernels/wrw.kern` has the same.
+pub const HALF_UP: f32 = 16.0;
+
+/// The variants of a kernel that this device and this policy allow for a pass.
 pub fn usable(
     source: &'static str,
-    problem: &ConvProblem,
+    dtype: DType,
+    pass: Pass,
     caps: &DeviceCaps,
     policy: &Policy,
 ) -> impl Iterator<Item = &'static Variant> {
-    let spec = problem.spec();
-    let half = caps.float16_math && policy.fp16_accumulation.allows(spec.direction);
-    variants::of(source, spec.dtype).filter(move |variant| half || !variant.is_half())
+    let half = caps.float16_math && policy.fp16_accumulation.allows(pass);
+    variants::of(source, dtype).filter(move |variant| half || !variant.is_half())
 }
 
 /// Epilogue of the problem as kernel flags.

@@ -2,7 +2,8 @@
 //! activation are part of the launch.
 
 use super::build::{
-    Builder, Cheapest, MAX_LAUNCHES, NewLaunch, Region, activation_flags, part, partial_stride, read, unused,
+    Builder, Cheapest, HALF_UP, MAX_LAUNCHES, NewLaunch, Region, activation_flags, part, partial_stride,
+    read, unused, usable,
 };
 use super::skinny::Tensor;
 use super::tensors::check_storage;
@@ -10,8 +11,8 @@ use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::gemm;
 use wave32_params::gemm::{FLAG_ADD, FLAG_LHS_K, FLAG_PARTIAL, FLAG_RHS_K, FLAG_WIDE};
-use wave32_params::variants::{self, Variant};
-use wave32_problem::{DType, MatmulProblem};
+use wave32_params::variants::Variant;
+use wave32_problem::{DType, MatmulProblem, Pass};
 
 /// What a byte of a partial result costs: it is written, read by a pass of its own, and nothing overlaps.
 const PARTIAL_WEIGHT: u64 = 3;
@@ -32,7 +33,8 @@ impl Solver<MatmulProblem> for Gemm {
     fn plan(&self, problem: &MatmulProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let product = Product::new(problem, caps)?;
         let mut best = Cheapest::new(caps);
-        for variant in variants::of("gemm", problem.spec().dtype).filter(|v| product.takes(v)) {
+        let s = problem.spec();
+        for variant in usable("gemm", s.dtype, s.pass, caps, policy).filter(|v| product.takes(v)) {
             let slices = problem.reduction_len().div_ceil(variant.define("BK") as u64);
             for splits in SPLITS.into_iter().filter(|&s| s == 1 || u64::from(s) * 2 <= slices) {
                 let config = format!("{}/{splits}", variant.tag);
@@ -199,6 +201,7 @@ impl Product {
         let [rhs_g, rhs_k, rhs_n] = fit(self.rhs.strides);
         let [out_g, out_m, _] = fit(self.out.strides);
         let [add_g, add_m, add_n] = fit(self.added.map_or([0; 3], |added| added.strides));
+        let up = if variant.is_half() && s.pass == Pass::Backward { HALF_UP } else { 1.0 };
         let results = partials.map_or(dtype.size(), |_| 4 * u64::from(splits));
         builder.launch::<gemm::Kernel>(NewLaunch {
             variant,
@@ -230,8 +233,9 @@ impl Product {
                 run: 0,
                 lhs_run: 0,
                 rhs_run: 0,
-                alpha: s.alpha.0 as f32,
+                alpha: s.alpha.0 as f32 / up,
                 beta: s.added.map_or(0.0, |added| added.beta.0 as f32),
+                up,
             },
             buffers: gemm::Buffers {
                 lhs: read(lhs),

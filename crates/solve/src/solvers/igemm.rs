@@ -153,7 +153,10 @@ fn best(
 ) -> Result<Plan, Refusal> {
     let (shape, gathers) = gathers(problem, caps, mode)?;
     let mut best = Cheapest::new(caps);
-    for variant in usable("igemm", problem, caps, policy).filter(|v| v.define("MODE") == mode as i64) {
+    let s = problem.spec();
+    for variant in
+        usable("igemm", s.dtype, s.direction.pass(), caps, policy).filter(|v| v.define("MODE") == mode as i64)
+    {
         let bk = variant.define("BK") as u32;
         if mode != Mode::Generic && gathers.iter().any(|g| !g.kc.is_multiple_of(bk)) {
             continue;

@@ -1,13 +1,15 @@
 //! Products of matrices that both lie along the sum (`nt` and `i` of `kernels/gemm.kern`): gradients of filters. A row is a
 //! channel, its elements are pixels or tiles.
 
-use super::build::{Buffer, Builder, Cheapest, NewLaunch, partial_stride, read, unused, write};
+use super::build::{
+    Buffer, Builder, Cheapest, HALF_UP, NewLaunch, partial_stride, read, unused, usable, write,
+};
 use super::tensors::ConvShape;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role};
 use wave32_params::gemm::{self, FLAG_PARTIAL, FLAG_WIDE};
-use wave32_params::variants::{self, Variant};
-use wave32_problem::{ConvProblem, DType, Layout};
+use wave32_params::variants::Variant;
+use wave32_problem::{ConvProblem, DType, Layout, Pass};
 
 /// `result[group][row][column] = sum over k of lhs[group][row][k] * rhs[group][column][k]`.
 #[derive(Debug, Clone, Copy)]
@@ -24,12 +26,10 @@ pub struct Product {
     pub longest: Option<u32>,
 }
 
-/// The variants that multiply such operands, in images or whole.
-pub fn variants(dtype: DType, in_images: bool) -> impl Iterator<Item = &'static Variant> {
-    variants::of("gemm", dtype).filter(move |v| {
-        let is_nt = ["VEC", "ALONG_K", "BLONG_K"].iter().all(|name| v.defines.get(*name) == Some(&1));
-        is_nt && v.defines.contains_key("IMAGES") == in_images
-    })
+/// Whether a variant of the kernel multiplies such operands, in images or whole.
+pub fn takes(variant: &Variant, in_images: bool) -> bool {
+    let is_nt = ["VEC", "ALONG_K", "BLONG_K"].iter().all(|name| variant.defines.get(*name) == Some(&1));
+    is_nt && variant.defines.contains_key("IMAGES") == in_images
 }
 
 impl Product {
@@ -51,6 +51,7 @@ impl Product {
         let results = u64::from(groups) * u64::from(rows) * u64::from(cols);
         // Rows of one group follow those of the one before.
         let [lhs_g, rhs_g] = [rows * apart[0], cols * apart[1]];
+        let up = if variant.is_half() { HALF_UP } else { 1.0 };
         builder.launch::<gemm::Kernel>(NewLaunch {
             variant,
             grid: [cols.div_ceil(bn), rows.div_ceil(bm), groups * splits],
@@ -81,8 +82,9 @@ impl Product {
                 run,
                 lhs_run: strides[0] - run,
                 rhs_run: strides[1] - run,
-                alpha: 1.0,
+                alpha: 1.0 / up,
                 beta: 0.0,
+                up,
             },
             buffers: gemm::Buffers { lhs, rhs, dst, part, added: unused(lhs.place) },
             flops: 2 * results * u64::from(depth),
@@ -93,14 +95,14 @@ impl Product {
     }
 }
 
+/// Fewest pixels of an image: a slice of the sum, of the variants in f32.
+const SHORTEST_RUN: u32 = 16;
+
 /// Gradients of 1x1 filters: images whose channels lie pixel by pixel.
 pub fn pointwise(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(ConvShape, Product), Refusal> {
     let s = ConvShape::new(problem, caps)?;
     let pixels = s.pixels();
-    let is_whole = |bk: u32| pixels.is_multiple_of(4) && pixels >= bk;
-    if problem.spec().layout != Layout::Nchw
-        || !variants(DType::F32, true).all(|v| is_whole(v.define("BK") as u32))
-    {
+    if problem.spec().layout != Layout::Nchw || !pixels.is_multiple_of(4) || pixels < SHORTEST_RUN {
         let detail = "pixels of a channel must be contiguous, in multiples of 4, 16 at least";
         return Err(Refusal::new("no-vector-loads", detail));
     }
@@ -127,7 +129,8 @@ pub fn plan(
     let size = problem.spec().dtype.size();
     let stride = partial_stride(problem.w_elements());
     let mut best = Cheapest::new(caps);
-    for variant in variants(problem.spec().dtype, true) {
+    let takes = |v: &&Variant| takes(v, true) && v.define("BK") <= i64::from(shape.pixels());
+    for variant in usable("gemm", problem.spec().dtype, Pass::Backward, caps, policy).filter(takes) {
         let slices = product.depth.div_ceil(variant.define("BK") as u32);
         for splits in SPLITS.into_iter().filter(|&splits| splits == 1 || splits * 2 <= slices) {
             let config = format!("{}/{splits}", variant.tag);

@@ -50,7 +50,7 @@ impl Solver for Winograd {
         let mut best = Cheapest::new(caps);
         let is_weights = problem.spec().direction == Direction::BackwardWeights;
         let of_planes = variants::of("igemm", DType::F32).filter(|v| v.define("MODE") == POINTWISE);
-        let of_gradients = nt::variants(DType::F32, false);
+        let of_gradients = variants::of("gemm", DType::F32).filter(|v| nt::takes(v, false));
         for variant in of_planes.filter(|_| !is_weights).chain(of_gradients.filter(|_| is_weights)) {
             for splits in SPLITS.into_iter().filter(|&s| s == 1 || is_weights) {
                 let config = Config { variant, splits };

@@ -8,7 +8,7 @@ use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role};
 use wave32_params::variants::Variant;
 use wave32_params::weights::{self, FLAG_PARTIAL};
 use wave32_params::{Pair, wrw};
-use wave32_problem::{ConvProblem, DType};
+use wave32_problem::{ConvProblem, DType, Pass};
 
 const CHANNELS: i64 = 1;
 
@@ -77,7 +77,8 @@ pub fn plan(
     let mut best = Cheapest::new(caps);
     // In f16, channels are read in twos.
     let in_twos = p.kg.is_multiple_of(2) && p.cg.is_multiple_of(2);
-    for variant in usable("wrw", problem, caps, policy).filter(|v| in_twos || !v.is_half()) {
+    let dtype = problem.spec().dtype;
+    for variant in usable("wrw", dtype, Pass::Backward, caps, policy).filter(|v| in_twos || !v.is_half()) {
         for splits in SPLITS {
             let config = Config { variant, splits };
             let fits = splits == 1 || splits * 2 <= config.slices(&p);

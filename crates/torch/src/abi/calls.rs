@@ -290,6 +290,8 @@ table! {
         value_vtable = "_ZTVN3c1010ValueErrorE": *const usize,
         // c10::get_default_dtype_as_scalartype()
         default_dtype = "_ZN3c1031get_default_dtype_as_scalartypeEv": unsafe extern "C" fn() -> i8,
+        // torch::autograd::get_current_graph_task_id(): -1 outside of a backward pass.
+        graph_task = "_ZN5torch8autograd25get_current_graph_task_idEv": unsafe extern "C" fn() -> i32,
         // at::native::resize_output_check(at::Tensor const&, IntArrayRef): warns where elements would be lost.
         resize_output_check = "_ZN2at6native19resize_output_checkERKNS_6TensorEN3c108ArrayRefIlEE":
             unsafe extern "C-unwind" fn(Handle, Numbers) -> bool,

@@ -1,5 +1,6 @@
 //! Matrix products, through the solver table.
 
+use crate::abi::calls::api;
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::dispatch::result::{alone, elsewhere};
@@ -9,7 +10,7 @@ use crate::tensors::copies::contiguous;
 use crate::tensors::memory_ops::resize_output;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{Elementwise, Number, Op, Sum, View};
-use wave32_problem::Activation;
+use wave32_problem::{Activation, Pass};
 use wave32_torch_logic::{Scalar, ScalarType};
 
 /// Kernels of `aten`.
@@ -84,7 +85,14 @@ fn batched(tensor: &Tensor) -> Result<View, Error> {
 
 fn product(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<(), Error> {
     let (x, y, to) = (batched(a)?, batched(b)?, batched(out)?);
-    planned(|planner, queue| planner.matmul(queue, &x, &y, &to))
+    planned(|planner, queue| planner.matmul(queue, pass(), &x, &y, &to))
+}
+
+/// Whether autograd's engine asks for this product. Where torch does not say, it may be.
+fn pass() -> Pass {
+    // SAFETY: reads a number of this thread.
+    let is_forward = api().graph_task.is_some_and(|task| unsafe { task() } == -1);
+    if is_forward { Pass::Forward } else { Pass::Backward }
 }
 
 fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
@@ -165,7 +173,7 @@ fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, activation: &s
     let to = View::contiguous(to.address, to.dtype, &[1, m, n])?;
     let (added, beta) = bias.map_or(Ok((to, 0.0)), |bias| view(bias).map(|bias| (bias, 1.0)))?;
     let sum = Sum { added, beta, alpha: 1.0, activation };
-    planned(|planner, queue| planner.addmm(queue, &sum, &x, &w, &to))?;
+    planned(|planner, queue| planner.addmm(queue, pass(), &sum, &x, &w, &to))?;
     Ok(out)
 }
 
@@ -224,7 +232,7 @@ fn addmm_into(
     }
     let (x, y, out) = (batched(a)?, batched(b)?, batched(to)?);
     let sum = Sum { added: view(added)?, beta, alpha, activation: Activation::None };
-    planned(|planner, queue| planner.addmm(queue, &sum, &x, &y, &out))
+    planned(|planner, queue| planner.addmm(queue, pass(), &sum, &x, &y, &out))
 }
 
 /// `to = beta * added`; with 0 what is added is not looked at either.

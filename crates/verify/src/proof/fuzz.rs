@@ -4,7 +4,7 @@ use rand::Rng;
 use rand::seq::IndexedRandom;
 use wave32_problem::{
     Activation, Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem,
-    MatmulSpec, Matrices, Problem,
+    MatmulSpec, Matrices, Pass, Problem,
 };
 
 /// FLOP of the largest problem made: small enough that hundreds take a minute anywhere.
@@ -83,7 +83,8 @@ fn draw_product(rng: &mut impl Rng, dtypes: &[DType]) -> Option<MatmulSpec> {
         Added { beta: Factor(factor(rng)), matrices }
     });
     let activation = if rng.random_bool(0.3) { any_activation(rng) } else { Activation::None };
-    Some(MatmulSpec { dtype, batch, m, k, n, a, b, alpha, added, activation })
+    let pass = if rng.random_bool(0.3) { Pass::Backward } else { Pass::Forward };
+    Some(MatmulSpec { dtype, batch, m, k, n, a, b, alpha, added, activation, pass })
 }
 
 /// A height or width.

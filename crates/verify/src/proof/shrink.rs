@@ -2,7 +2,7 @@
 
 use wave32_problem::{
     Activation, ConvProblem, ConvSpec, Epilogue, Factor, Layout, MatmulProblem, MatmulSpec, Matrices,
-    MatrixOrder, Problem,
+    MatrixOrder, Pass, Problem,
 };
 
 /// Greedily takes the first simpler problem that `still_fails`, until none does or it says to stop
@@ -84,6 +84,7 @@ fn simpler_products(p: &MatmulProblem) -> Vec<MatmulProblem> {
         MatmulSpec { added: None, ..s.clone() },
         MatmulSpec { alpha: Factor(1.0), ..s.clone() },
         MatmulSpec { activation: Activation::None, ..s.clone() },
+        MatmulSpec { pass: Pass::Forward, ..s.clone() },
         dense(s),
     ];
     for less in [|v: i64| v / 2, |v: i64| v - 1] {

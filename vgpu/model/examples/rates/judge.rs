@@ -4,7 +4,6 @@ use crate::Options;
 use crate::pool::{Named, name, plans, suite};
 use crate::times::{Asked, Times};
 use std::collections::HashSet;
-use wave32_problem::DType;
 use wave32_solve::rates::total;
 use wave32_solve::{Candidate, Compiler, cost};
 
@@ -15,7 +14,7 @@ pub fn main(options: &Options) -> Result<(), String> {
     for &(label, compiler) in &options.compilers {
         let caps = options.caps(compiler);
         let mut times = Times::new(options, compiler)?;
-        let all = suite(DType::F32)?;
+        let all = suite(options.dtype)?;
         let of_problem = |named: &Named| named.name.contains(&options.only);
         let chosen: Vec<Named> = all.into_iter().filter(of_problem).collect();
         let step = chosen.len().div_ceil(options.most).max(1);

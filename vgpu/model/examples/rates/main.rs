@@ -12,6 +12,7 @@ mod times;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wave32_cards::Board;
+use wave32_problem::DType;
 use wave32_solve::{Compiler, DeviceCaps};
 
 /// Both compilers, by the names in the table.
@@ -31,6 +32,8 @@ pub struct Options {
     pub compilers: Vec<(&'static str, Compiler)>,
     /// Only variants, or problems, whose name contains this.
     pub only: String,
+    /// Type of the problems judged.
+    pub dtype: DType,
     /// Problems judged at most.
     pub most: usize,
     /// Other solvers' and configurations' plans simulated for each judged problem.
@@ -68,6 +71,11 @@ impl Options {
             out: value("--out").map(PathBuf::from),
             compilers: compilers.collect(),
             only: value("--only").unwrap_or_default(),
+            dtype: match value("--dtype").as_deref() {
+                None | Some("f32") => DType::F32,
+                Some("f16") => DType::F16,
+                Some(other) => return Err(format!("--dtype {other}: f32 or f16")),
+            },
             most: number("--most", 80)?,
             rivals: number("--rivals", 6)?,
         })
@@ -81,7 +89,7 @@ fn main() -> ExitCode {
         Some("judge") => Options::parse(&words).and_then(|options| judge::main(&options)),
         Some("__aco") if words.len() == 2 => times::aco_child(Path::new(&words[1])),
         _ => {
-            Err("fit or judge, and --launcher, --cache, --card, --out, --compiler, --only, --most, --rivals"
+            Err("fit or judge, and --launcher, --cache, --card, --out, --compiler, --only, --dtype, --most, --rivals"
                 .into())
         }
     };

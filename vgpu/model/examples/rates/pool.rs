@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use wave32_problem::{DType, Direction, Problem, parse_line};
-use wave32_solve::{Candidate, DeviceCaps, Plan, Policy, candidates};
+use wave32_solve::{Candidate, DeviceCaps, Fp16Accumulation, Plan, Policy, candidates};
 use wave32_verify::suites;
 
 /// Products of matrices: of transformers and classifiers, all orders, thin ones.
@@ -56,7 +56,8 @@ pub fn products(dtype: DType) -> Result<Vec<Named>, String> {
 
 /// Every way to do a problem that is not `slower` times the best one's price.
 pub fn plans(problem: &Problem, caps: &DeviceCaps, slower: f64) -> Vec<Candidate> {
-    let mut all = candidates(problem, caps, &Policy::default());
+    let policy = Policy { fp16_accumulation: Fp16Accumulation::Always, ..Policy::default() };
+    let mut all = candidates(problem, caps, &policy);
     let best = all.iter().map(|candidate| candidate.cost).fold(f64::INFINITY, f64::min);
     let chosen = all.first().map_or(0.0, |candidate| candidate.cost);
     let best = best.max(chosen / slower);
