@@ -5,6 +5,9 @@ Without --weights the networks have the architecture of Stable Diffusion 1.5 and
 time and memory are the real ones. Nothing is downloaded. --weights FOLDER takes a model that you have, in diffusers'
 layout (with model_index.json), and draws --prompt.
 
+--f16-sums lets the UNet sum runs of up to 32 products in f16 on wave: RDNA1 computes two of them in the time of one.
+The decoder, whose numbers are larger, keeps its sums in f32.
+
 A picture with a NaN or of one colour is an error.
 
 --stress decodes in f16 and in f32 after scaling the decoder's layers so that its largest numbers come near the end of
@@ -164,6 +167,7 @@ def main():
     parser.add_argument("--weights", help="a folder with a Stable Diffusion 1.x model in diffusers' layout")
     parser.add_argument("--prompt", default="a lighthouse on a cliff, oil painting", help="with --weights")
     parser.add_argument("--out", default="stable_diffusion.png")
+    parser.add_argument("--f16-sums", action="store_true", help="the UNet may sum in f16, on wave")
     parser.add_argument("--stress", action="store_true", help="also compare f16 with f32 decode near the end of f16")
     options = parsed(parser, size=64, steps=3)
     require("diffusers", "transformers", "PIL")
@@ -185,12 +189,16 @@ def main():
         tick()
         return values
 
+    if options.f16_sums and run.device == "wave":
+        torch.wave.allow_fp16_accumulation("forward")
     latents = pipe(
         prompt_embeds=wanted, negative_prompt_embeds=unwanted, height=options.size, width=options.size, output_type="latent",
         num_inference_steps=options.steps, guidance_scale=options.guidance, callback_on_step_end=after_step,
         generator=torch.Generator().manual_seed(options.seed),
     ).images  # fmt: skip
     run.close()
+    if run.device == "wave":
+        torch.wave.allow_fp16_accumulation(False)
     latents = latents / pipe.vae.config.scaling_factor
     with torch.no_grad(), run.clock("VAE decode"):
         image = pipe.vae.decode(latents).sample

@@ -17,7 +17,7 @@ if not EXAMPLES.is_dir():
 SCRIPTS = {
     "katago": ([], {"losses": 2e-3, "policy": 1e-4, "value": 1e-4}, ["torch"]),
     "sdxl_unet": ([], {"latents": 2e-2}, ["diffusers"]),
-    "stable_diffusion": (["--stress"], {"latents": 2e-2, "mean": 1e-2, "deviation": 1e-2, "stress_largest": 2e-2}, ["diffusers", "transformers"]),
+    "stable_diffusion": (["--stress", "--f16-sums"], {"latents": 2e-2, "mean": 1e-2, "deviation": 1e-2, "stress_largest": 2e-2}, ["diffusers", "transformers"]),
     "upscale": ([], {"corner": 1e-4, "mean": 1e-4}, ["torchvision"]),
     "whisper": ([], {"tokens": 0, "heard": 1e-4, "logits": 1e-3}, ["transformers"]),
     "yolo": ([], {"losses": 2e-3}, ["torchvision"]),
