@@ -24,11 +24,12 @@ def _sum(y: torch.Tensor, n: int, taps: int, stride: int, pad: int, dilation: in
     rows, channels, h, w = y.shape
     count = rows // n
     parts = y.reshape(n, count, channels // taps, taps, h, w).transpose(1, 2)
-    total = y.new_zeros(n, channels // taps, depth + 2 * pad, h, w)
+    # Types of 16 bits are rounded once more at the end, not at each tap.
+    total = y.new_zeros(n, channels // taps, depth + 2 * pad, h, w, dtype=torch.float32)
     for tap in range(taps):
         begin = tap * dilation
         total[:, :, begin : begin + stride * (count - 1) + 1 : stride] += parts[:, :, :, tap]
-    return total.narrow(2, pad, depth).contiguous()
+    return total.narrow(2, pad, depth).to(y.dtype).contiguous()
 
 
 class _Geometry:

@@ -170,8 +170,9 @@ fn check(dtype: DType) {
         }
     }
     println!("{runs} runs, {sums} of them sums, {statistics} with statistics");
-    assert!(statistics > 50, "{statistics} plans that write statistics");
-    assert!(sums > 100, "{sums} plans that add to a result");
+    let (least_statistics, least_sums) = if is_part { (5, 50) } else { (50, 100) };
+    assert!(statistics > least_statistics, "{statistics} plans that write statistics");
+    assert!(sums > least_sums, "{sums} plans that add to a result");
     assert!(failures.is_empty(), "{} of {runs} wrong:\n{}", failures.len(), failures.join("\n"));
 }
 
