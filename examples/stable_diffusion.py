@@ -189,7 +189,8 @@ def main():
         tick()
         return values
 
-    if options.f16_sums and run.device == "wave":
+    sums_in_f16 = options.f16_sums and run.device == "wave"
+    if sums_in_f16:
         torch.wave.allow_fp16_accumulation("forward")
     latents = pipe(
         prompt_embeds=wanted, negative_prompt_embeds=unwanted, height=options.size, width=options.size, output_type="latent",
@@ -197,7 +198,7 @@ def main():
         generator=torch.Generator().manual_seed(options.seed),
     ).images  # fmt: skip
     run.close()
-    if run.device == "wave":
+    if sums_in_f16:
         torch.wave.allow_fp16_accumulation(False)
     latents = latents / pipe.vae.config.scaling_factor
     with torch.no_grad(), run.clock("VAE decode"):

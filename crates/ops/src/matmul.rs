@@ -4,8 +4,8 @@ use crate::convolution::storage;
 use crate::steps::Steps;
 use crate::{Elementwise, Op, OpError, Planner, PricedPlan, Queue, View, copy};
 use wave32_device::{Addresses, DeviceError};
-use wave32_problem::{Activation, Added, Factor, MatmulProblem, MatmulSpec, Matrices, Pass};
-use wave32_solve::Role;
+use wave32_problem::{Activation, Added, DType, Factor, MatmulProblem, MatmulSpec, Matrices, Pass};
+use wave32_solve::{Fp16Accumulation, Role};
 
 /// The epilogue of a matrix product: `activation(alpha * product + beta * added)`.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +106,8 @@ impl Planner {
         let added = sum.filter(|sum| sum.beta != 0.0).map(|sum| &sum.added);
         let added_lies = added.map(matrices).transpose()?;
         let sum_or_none = sum.map_or((1.0, 0.0), |sum| (sum.alpha, sum.beta));
+        // Elsewhere both passes share plans, and what `tune` measured.
+        let sums_in_f16 = dtype == DType::F16 && self.fp16_accumulation(None) != Fp16Accumulation::Never;
         let spec = MatmulSpec {
             dtype,
             batch: g as i64,
@@ -117,7 +119,7 @@ impl Planner {
             alpha: Factor(sum_or_none.0),
             added: added_lies.map(|(_, matrices)| Added { beta: Factor(sum_or_none.1), matrices }),
             activation: sum.map_or(Activation::None, |sum| sum.activation),
-            pass,
+            pass: if sums_in_f16 { pass } else { Pass::Forward },
         };
         let problem =
             MatmulProblem::new(spec).map_err(|error| OpError::refused("no-plan", error.to_string()))?;

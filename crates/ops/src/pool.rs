@@ -1,9 +1,10 @@
 //! Pooling over two dimensions: maximum and average, sliding and adaptive windows, forward and backward.
 
-use crate::call::{Call, by_float, fit, fit_all, read, write};
+use crate::call::{Call, by_float, fit, fit_all, flag, read, write};
 use crate::{ElementType, OpError, Queue, View};
-use wave32_params::pool::{self as kernel, ADAPTIVE, AVERAGE, BACKWARD, CHANNELS_LAST, COUNT_PAD};
-use wave32_params::{Divisors, Name, Pair, max_pool as maxima};
+use wave32_params::pool::{self as kernel, ADAPTIVE, AVERAGE, BACKWARD, COUNT_PAD};
+use wave32_params::pooling::CHANNELS_LAST;
+use wave32_params::{Divisors, Pair, max_pool as maxima};
 
 const THREADS: u64 = 256;
 
@@ -145,7 +146,11 @@ impl Sides<'_> {
             return Err(OpError::refused("bad-shape", detail));
         }
         let backward = self.mode & BACKWARD != 0;
-        let bad_type = || OpError::refused("bad-type", format!("{:?}", input.dtype));
+        let name = match input.dtype {
+            ElementType::F64 => Some(kernel::D),
+            dtype => by_float(kernel::T, dtype),
+        };
+        let name = name.ok_or_else(|| OpError::refused("bad-type", format!("{:?}", input.dtype)))?;
         let (from, to) = if backward { (output, input) } else { (input, output) };
         if to.elements() == 0 {
             return Ok(());
@@ -155,42 +160,68 @@ impl Sides<'_> {
         }
         let (windows, per_item) = self.windows.pack([in_h, in_w], [out_h, out_w], backward)?;
         let [window, stride, pad, dilation] = windows;
-        let mut mode = self.mode;
-        if self.windows == Windows::Adaptive {
-            mode |= ADAPTIVE;
-        }
         // Neighbouring threads on neighbouring addresses.
-        if to.strides()[1] < to.strides()[3] {
-            mode |= CHANNELS_LAST;
-        }
-        let count = to.elements();
-        let bytes = (from.elements() + count) * input.dtype.size();
-        let flops = 2 * count * per_item;
-        if let Some(indices) =
-            indices.filter(|_| self.windows != Windows::Adaptive && input.dtype != ElementType::F64)
-        {
-            let (name, side) = if backward { (maxima::BACKWARD, input) } else { (maxima::FORWARD, output) };
-            let name = by_float(name, input.dtype).ok_or_else(bad_type)?;
-            return self.maxima(queue, name, indices, windows, (flops, bytes), side);
-        }
-        let target = if backward { [n, c, in_h, in_w] } else { [n, c, out_h, out_w] };
-        let (from, to) = (read(queue, from)?, write(queue, to)?);
+        let mode = self.mode
+            | flag(self.windows == Windows::Adaptive, ADAPTIVE)
+            | flag(to.strides()[1] < to.strides()[3], CHANNELS_LAST);
+        let elements = to.elements();
+        let bytes = (from.elements() + elements) * input.dtype.size();
+        let flops = 2 * elements * per_item;
+        let (src, dst) = (read(queue, from)?, write(queue, to)?);
         let index = match indices {
             Some(indices) if backward => read(queue, indices)?,
             Some(indices) => write(queue, indices)?,
-            None => from.unused(),
+            None => src.unused(),
         };
-        let (a, b) = if backward { (to, from) } else { (from, to) };
-        let [_, _, rows, columns] = target;
-        let name = match input.dtype {
-            ElementType::F64 => Some(kernel::D),
-            dtype => by_float(kernel::T, dtype),
-        };
+        let (a, b) = if backward { (dst, src) } else { (src, dst) };
+        let &[_, _, rows, columns] = to.sizes() else { unreachable!("both sides have four dimensions") };
+        let names = if backward { maxima::BACKWARD } else { maxima::FORWARD };
+        if let Some(indices) = indices
+            && self.windows != Windows::Adaptive
+            && let Some(name) = by_float(names, input.dtype)
+        {
+            // What a thread writes is one vector, of indices two.
+            let is_whole = |view: &View| {
+                view.begins_with_vector()
+                    && view.strides()[3] == 1
+                    && view.sizes()[3].is_multiple_of(4)
+                    && view.strides()[..3].iter().all(|step| step.is_multiple_of(4))
+            };
+            let threads = columns.div_ceil(u64::from(maxima::PIXELS));
+            let count = n * c * rows * threads;
+            return Call {
+                kernel: name,
+                params: maxima::Params {
+                    mode: mode | flag(is_whole(to) && (backward || is_whole(indices)), maxima::WIDE),
+                    count: fit(count)?,
+                    channels: fit(c)?,
+                    out_h: fit(out_h)?,
+                    out_w: fit(out_w)?,
+                    in_h: fit(in_h)?,
+                    in_w: fit(in_w)?,
+                    a_at: fit(a.at())?,
+                    b_at: fit(b.at())?,
+                    x_at: fit(index.at())?,
+                    kernel: window,
+                    stride,
+                    pad,
+                    dilation,
+                    a: strides4(input)?,
+                    b: strides4(output)?,
+                    i: strides4(indices)?,
+                    by: Divisors::new([c, threads, rows]),
+                },
+                buffers: maxima::Buffers { src, dst, index },
+                flops,
+                bytes,
+            }
+            .launch_items(queue, count, THREADS);
+        }
         Call {
-            kernel: name.ok_or_else(bad_type)?,
+            kernel: name,
             params: kernel::Params {
                 mode,
-                count: fit(count)?,
+                count: fit(elements)?,
                 channels: fit(c)?,
                 out_h: fit(out_h)?,
                 out_w: fit(out_w)?,
@@ -209,72 +240,11 @@ impl Sides<'_> {
                 i: indices.map_or(Ok([0; 4]), strides4)?,
                 by: Divisors::new([c, columns, rows]),
             },
-            buffers: kernel::Buffers { src: from, dst: to, index },
+            buffers: kernel::Buffers { src, dst, index },
             flops,
             bytes,
         }
-        .launch_items(queue, count, THREADS)
-    }
-}
-
-impl Sides<'_> {
-    /// Sliding maxima of `side`'s places: the output's forward, the input's backward.
-    fn maxima(
-        &self,
-        queue: &mut dyn Queue,
-        kernel: Name<maxima::Kernel>,
-        indices: &View,
-        [window, stride, pad, dilation]: [Pair; 4],
-        (flops, bytes): (u64, u64),
-        side: &View,
-    ) -> Result<(), OpError> {
-        let (input, output, backward) = (self.input, self.output, self.mode & BACKWARD != 0);
-        let (a, b, index) = match backward {
-            true => (write(queue, input)?, read(queue, output)?, read(queue, indices)?),
-            false => (read(queue, input)?, write(queue, output)?, write(queue, indices)?),
-        };
-        let (src, dst) = if backward { (b, a) } else { (a, b) };
-        // What a thread writes is one vector, of indices two.
-        let is_whole = |view: &View, at: u64| {
-            view.strides()[3] == 1
-                && view.sizes()[3].is_multiple_of(4)
-                && view.strides()[..3].iter().chain([&at]).all(|step| step.is_multiple_of(4))
-        };
-        let is_wide = is_whole(side, dst.at()) && (backward || is_whole(indices, index.at()));
-        // Neighbouring threads on neighbouring addresses.
-        let is_last = side.strides()[1] < side.strides()[3];
-        let flag = |flag: u32, is_set: bool| if is_set { flag } else { 0 };
-        let [n, c, rows, columns] = [0, 1, 2, 3].map(|dim| side.sizes()[dim]);
-        let threads = columns.div_ceil(u64::from(maxima::PIXELS));
-        let count = n * c * rows * threads;
-        let size = |view: &View, dim: usize| fit(view.sizes()[dim]);
-        Call {
-            kernel,
-            params: maxima::Params {
-                flags: flag(maxima::FLAG_CHANNELS_LAST, is_last) | flag(maxima::FLAG_WIDE, is_wide),
-                count: fit(count)?,
-                channels: fit(c)?,
-                out_h: size(output, 2)?,
-                out_w: size(output, 3)?,
-                in_h: size(input, 2)?,
-                in_w: size(input, 3)?,
-                a_at: fit(a.at())?,
-                b_at: fit(b.at())?,
-                x_at: fit(index.at())?,
-                kernel: window,
-                stride,
-                pad,
-                dilation,
-                a: strides4(input)?,
-                b: strides4(output)?,
-                i: strides4(indices)?,
-                by: Divisors::new([c, threads, rows]),
-            },
-            buffers: maxima::Buffers { src, dst, index },
-            flops,
-            bytes,
-        }
-        .launch_items(queue, count, THREADS)
+        .launch_items(queue, elements, THREADS)
     }
 }
 

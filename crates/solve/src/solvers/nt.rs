@@ -8,7 +8,7 @@ use super::tensors::ConvShape;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role};
 use wave32_params::gemm::{self, FLAG_PARTIAL, FLAG_WIDE};
-use wave32_params::variants::Variant;
+use wave32_params::variants::{self, Variant};
 use wave32_problem::{ConvProblem, DType, Layout, Pass};
 
 /// `result[group][row][column] = sum over k of lhs[group][row][k] * rhs[group][column][k]`.
@@ -95,14 +95,14 @@ impl Product {
     }
 }
 
-/// Fewest pixels of an image: a slice of the sum, of the variants in f32.
-const SHORTEST_RUN: u32 = 16;
-
 /// Gradients of 1x1 filters: images whose channels lie pixel by pixel.
 pub fn pointwise(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(ConvShape, Product), Refusal> {
     let s = ConvShape::new(problem, caps)?;
     let pixels = s.pixels();
-    if problem.spec().layout != Layout::Nchw || !pixels.is_multiple_of(4) || pixels < SHORTEST_RUN {
+    // An image has a whole slice of the sum. Those in f16 may be longer.
+    let is_whole = |v: &Variant| v.define("BK") <= i64::from(pixels);
+    let mut wanted = variants::of("gemm", DType::F32).filter(|v| takes(v, true));
+    if problem.spec().layout != Layout::Nchw || !pixels.is_multiple_of(4) || !wanted.all(is_whole) {
         let detail = "pixels of a channel must be contiguous, in multiples of 4, 16 at least";
         return Err(Refusal::new("no-vector-loads", detail));
     }
