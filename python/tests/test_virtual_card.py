@@ -104,6 +104,27 @@ def test_a_sample_of_the_operators(fresh_seed):
     assert passed > 0 and failed == 0, out
 
 
+def test_attention_sums_in_f16_where_forward_passes_may(fresh_seed):
+    """As many queries as the kernel without local memory wants; both ways are right, and not the same."""
+    out = on_the_card(
+        f"""
+        import torch, wave32
+        from torch.nn import functional as F
+        torch.manual_seed({fresh_seed})
+        q, k, v = (torch.randn(1, 1, rows, 40).half() for rows in (20480, 21, 21))
+        exact = F.scaled_dot_product_attention(q.float(), k.float(), v.float())
+        made = []
+        for which in (False, "forward"):
+            torch.wave.allow_fp16_accumulation(which)
+            made.append(F.scaled_dot_product_attention(*(x.to("wave") for x in (q, k, v))).float().cpu())
+            assert (made[-1] - exact).norm() < 7e-3 * exact.norm(), which
+        assert not torch.equal(*made)
+        print("attended")
+        """
+    )
+    assert out == "attended\n", out
+
+
 def test_a_script_that_says_cuda(entry_point):
     """As `wave32 run` has it: the script knows nothing of wave32."""
     out = on_the_card(

@@ -228,7 +228,7 @@ def tuned(device: Any = None) -> int:
 
 
 def allow_fp16_accumulation(which: bool | str | None = None) -> bool | str:
-    """Which passes of f16 convolutions and matrix products may sum runs of up to 32 products in f16; returns which could.
+    """Which passes of f16 convolutions, matrix products and attention may sum runs of up to 32 products in f16; returns which could.
 
     `False` (the default): none. `"forward"`: forward passes. `True`: gradients too. Faster where the
     GPU computes two f16 numbers at a time; docs/performance.md tells for which numbers it is safe.

@@ -18,9 +18,23 @@ const VARIANTS: [(u64, [Name<kernel::Kernel>; 3]); 4] =
 const BACK_VARIANTS: [(u64, [Name<back::Kernel>; 3]); 4] =
     [(40, back::D40), (64, back::D64), (80, back::D80), (128, back::D128)];
 
-/// The kernel that goes without local memory: elements of a head's queries, keys and values, queries of a thread, and the variants.
-const ROWS: [(u64, u64, [Name<rows::Kernel>; 2]); 3] =
-    [(40, 2, rows::D40), (64, 1, rows::D64), (80, 1, rows::D80)];
+/// Variants of the kernel that goes without local memory.
+struct RowsVariants {
+    /// Of a head's queries, keys and values.
+    elements: u64,
+    /// Of a thread.
+    queries: u64,
+    /// By type.
+    names: [Name<rows::Kernel>; 2],
+    /// With sums in f16.
+    in_f16: Name<rows::Kernel>,
+}
+
+const ROWS: [RowsVariants; 3] = [
+    RowsVariants { elements: 40, queries: 2, names: rows::D40, in_f16: rows::H40 },
+    RowsVariants { elements: 64, queries: 1, names: rows::D64, in_f16: rows::H64 },
+    RowsVariants { elements: 80, queries: 1, names: rows::D80, in_f16: rows::H80 },
+];
 /// Its threads.
 const ROWS_THREADS: u64 = 64;
 /// Most elements from a tensor's first to its last that it takes, less what a binding may begin earlier.
@@ -41,6 +55,8 @@ pub struct Attention<'a> {
     pub scale: f32,
     /// A query sees the keys up to its own place only.
     pub causal: bool,
+    /// Of f16, runs of products may be summed in f16.
+    pub sums_in_f16: bool,
 }
 
 /// Sizes of a task.
@@ -151,12 +167,14 @@ impl Rows {
 /// sums: there must be a few on each of a compute unit's two SIMDs.
 fn by_rows(task: &Attention<'_>, sizes: Sizes, caps: &DeviceCaps) -> Option<(u64, Name<rows::Kernel>)> {
     let Sizes { n, heads, queries, e, ev, .. } = sizes;
-    let (_, each, names) = ROWS.iter().find(|&&(size, ..)| (e, ev) == (size, size))?;
+    let of = ROWS.iter().find(|of| (e, ev) == (of.elements, of.elements))?;
     let enough = 2 * 4 * u64::from(caps.wave_size) * u64::from(caps.compute_units);
     let are_near = [task.k, task.v].iter().all(|view| view.extent() <= ROWS_MAX_EXTENT);
-    let takes = caps.scalar_loads && task.mask.is_none() && are_near && n * heads * queries / each >= enough;
-    let kernel = names.get(task.q.dtype as usize)?;
-    takes.then_some((*each, *kernel))
+    let takes =
+        caps.scalar_loads && task.mask.is_none() && are_near && n * heads * queries / of.queries >= enough;
+    let sums_in_f16 = task.sums_in_f16 && task.q.dtype == ElementType::F16 && caps.float16_math;
+    let kernel = if sums_in_f16 { of.in_f16 } else { *of.names.get(task.q.dtype as usize)? };
+    takes.then_some((of.queries, kernel))
 }
 
 /// `out` = softmax(scale q k^T + mask) v. `sums`, where wanted, gets the logarithm of the sum of the exponentials of each
@@ -172,7 +190,7 @@ pub fn attention(
     out: &View,
     sums: Option<&View>,
 ) -> Result<(), OpError> {
-    let &Attention { q, k, v, mask, scale, causal } = task;
+    let &Attention { q, k, v, mask, scale, causal, .. } = task;
     let refused = |name: &'static str, detail: String| Err(OpError::refused(name, detail));
     let sizes = Sizes::of(task)?;
     let Sizes { n, heads, queries, keys, e, ev, .. } = sizes;
@@ -342,7 +360,7 @@ fn pass(
     made: &Attended<'_>,
     side: Side<'_>,
 ) -> Result<(), OpError> {
-    let &Attention { q, k, v, mask, scale, causal } = task;
+    let &Attention { q, k, v, mask, scale, causal, .. } = task;
     let &Attended { out, grad, stats } = made;
     let Sizes { n, heads, shared, queries, keys, e, ev } = sizes;
     // The longest of a row's results, in parts that a launch has room for.

@@ -76,7 +76,8 @@ fn shapes_for(variant: &Variant) -> Vec<ConvSpec> {
     let depthwise = ConvSpec { groups: 8, c: 8, k: 8, ..few.clone() };
     let several = ConvSpec { k: 32, ..depthwise.clone() };
     let narrow = ConvSpec { w: 9, ..depthwise.clone() };
-    vec![few, depthwise, several, narrow]
+    let grouped = ConvSpec { groups: 3, c: 12, k: 30, ..few.clone() };
+    vec![few, depthwise, several, narrow, grouped]
 }
 
 fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
@@ -211,6 +212,7 @@ fn every_variant_of_known_filters_is_right() {
         ("patch", "direct_few", vec![Direction::Forward]),
         ("phases", "direct_few", vec![Direction::BackwardData]),
         ("window", "direct", vec![Direction::Forward, Direction::BackwardData]),
+        ("grouped", "direct", vec![Direction::Forward, Direction::BackwardData]),
         ("taps_wrw", "direct", vec![Direction::BackwardWeights]),
         ("patch_wrw", "direct_few", vec![Direction::BackwardWeights]),
     ];
@@ -244,6 +246,10 @@ fn every_variant_of_known_filters_is_right() {
                     let filters = rng.random_range(1..6);
                     spec.groups = rng.random_range(1..5);
                     (spec.c, spec.k) = (spec.groups * rng.random_range(1..3), spec.groups * filters);
+                } else if source == "grouped" {
+                    let of_group = rng.random_range(2..20);
+                    spec.groups = rng.random_range(2..5);
+                    (spec.c, spec.k) = (spec.groups * of_group, spec.groups * rng.random_range(2..20));
                 } else if rng.random_bool(0.2) {
                     spec.groups = 2;
                     (spec.c, spec.k) = (2 * spec.c, 2 * spec.k);

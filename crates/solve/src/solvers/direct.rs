@@ -6,7 +6,7 @@ use super::build::{
 };
 use super::gather::{self, Gather};
 use super::tensors::ConvShape;
-use super::{taps, window, wrw};
+use super::{grouped, taps, window, wrw};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
 use wave32_params::weights::FLAG_PARTIAL;
@@ -46,6 +46,7 @@ impl Solver for Direct {
         };
         let mut best = Cheapest::new(caps);
         window::offer(&mut best, problem, caps, policy, &shape);
+        grouped::offer(&mut best, problem, caps, policy, &shape);
         best.offer(gathering(&shape, &gathers, problem, caps, policy));
         best.plan()
     }

@@ -6,6 +6,7 @@ mod direct;
 mod few;
 mod gather;
 mod gemm;
+mod grouped;
 mod igemm;
 mod im2col;
 mod nt;

@@ -8,7 +8,8 @@ use crate::model::at_rate;
 use crate::{DeviceCaps, Policy, Role};
 use wave32_params::Pair;
 use wave32_params::variants::{self, Variant};
-use wave32_params::window::{self, FLAG_LINES};
+use wave32_params::window;
+use wave32_params::window_tile::FLAG_LINES;
 use wave32_problem::{ConvProblem, Direction};
 
 /// Offers a plan of the variant for this problem, if there is one.

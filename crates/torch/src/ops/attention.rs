@@ -3,7 +3,8 @@
 
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
-use crate::runtime::bridge::{run, view};
+use crate::ops::matmul::pass;
+use crate::runtime::bridge::{planned, run, view};
 use crate::tensors::copies::copy;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::{Attended, Attention};
@@ -91,8 +92,12 @@ fn forward(
     let [q, k, v] = [in_vectors(q)?, in_vectors(k)?, in_vectors(v)?];
     let (qv, kv, vv, to) = (view(&q)?, view(&k)?, view(&v)?, view(&out)?);
     let mask = mask.map(view).transpose()?;
-    let task = Attention { q: &qv, k: &kv, v: &vv, mask: mask.as_ref(), scale: scale as f32, causal };
-    run(|queue| wave32_ops::attention(queue, &task, &to, sums.as_ref()))?;
+    planned(|planner, queue| {
+        let sums_in_f16 = planner.fp16_accumulation(None).allows(pass());
+        let (scale, mask) = (scale as f32, mask.as_ref());
+        let task = Attention { q: &qv, k: &kv, v: &vv, mask, scale, causal, sums_in_f16 };
+        wave32_ops::attention(queue, &task, &to, sums.as_ref())
+    })?;
     Ok((out, stats))
 }
 
@@ -144,7 +149,8 @@ fn backward(
     let (ov, gv, sv) = (view(out)?, view(&grad)?, view(stats)?);
     let mask = mask.map(view).transpose()?;
     let views = of_keys.as_ref().map(|[dk, dv]| Ok::<_, Error>([view(dk)?, view(dv)?])).transpose()?;
-    let task = Attention { q: &qv, k: &kv, v: &vv, mask: mask.as_ref(), scale: scale as f32, causal };
+    let (scale, mask) = (scale as f32, mask.as_ref());
+    let task = Attention { q: &qv, k: &kv, v: &vv, mask, scale, causal, sums_in_f16: false };
     let made = Attended { out: &ov, grad: &gv, stats: &sv };
     run(|queue| {
         wave32_ops::attention_back(queue, &task, &made, &dqv, views.as_ref().map(|[dk, dv]| [dk, dv]))

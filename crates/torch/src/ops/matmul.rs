@@ -88,8 +88,8 @@ fn product(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<(), Error> {
     planned(|planner, queue| planner.matmul(queue, pass(), &x, &y, &to))
 }
 
-/// Whether autograd's engine asks for this product. Where torch does not say, it may be.
-fn pass() -> Pass {
+/// Whether autograd's engine asks for this. Where torch does not say, it may be.
+pub fn pass() -> Pass {
     // SAFETY: reads a number of this thread.
     let is_forward = api().graph_task.is_some_and(|task| unsafe { task() } == -1);
     if is_forward { Pass::Forward } else { Pass::Backward }

@@ -21,6 +21,17 @@ const PRODUCTS: [&str; 12] = [
     "gemm -m 256 -k 512 -n 128 -u 1 -v 1",
 ];
 
+/// Convolutions of groups of few channels, all passes: the suites have one.
+const GROUPED: [&str; 7] = [
+    "conv -n 12 -c 128 -H 56 -W 56 -k 128 -y 3 -x 3 -p 1 -q 1 -g 16",
+    "conv -n 12 -c 256 -H 28 -W 28 -k 256 -y 3 -x 3 -p 1 -q 1 -g 16",
+    "conv -n 12 -c 512 -H 14 -W 14 -k 512 -y 3 -x 3 -p 1 -q 1 -g 16",
+    "conv -n 12 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3 -p 1 -q 1 -u 2 -v 2 -g 32",
+    "conv -n 12 -c 512 -H 28 -W 28 -k 512 -y 3 -x 3 -p 1 -q 1 -u 2 -v 2 -g 32",
+    "conv -n 4 -c 144 -H 60 -W 60 -k 96 -y 3 -x 3 -p 1 -q 1 -u 2 -v 2 -g 12",
+    "conv -n 4 -c 96 -H 30 -W 30 -k 144 -y 3 -x 3 -p 1 -q 1 -g 24",
+];
+
 /// A problem with its layer's name.
 pub struct Named {
     pub name: String,
@@ -44,14 +55,16 @@ pub fn suite(dtype: DType) -> Result<Vec<Named>, String> {
     Ok(found)
 }
 
-/// The products.
-pub fn products(dtype: DType) -> Result<Vec<Named>, String> {
-    let named = |line: &&str| {
-        let problems = parse_line(&format!("MIOpenDriver {line}")).map_err(|e| format!("{line}: {e}"))?;
-        let problem = problems[0].with_dtype(dtype).map_err(|e| e.to_string())?;
-        Ok(Named { name: (*line).to_string(), problem })
-    };
-    PRODUCTS.iter().map(named).collect()
+/// The products, and the grouped convolutions.
+pub fn lines(dtype: DType) -> Result<Vec<Named>, String> {
+    let mut found = Vec::new();
+    for line in PRODUCTS.iter().chain(&GROUPED) {
+        for problem in parse_line(&format!("MIOpenDriver {line}")).map_err(|e| format!("{line}: {e}"))? {
+            let problem = problem.with_dtype(dtype).map_err(|e| e.to_string())?;
+            found.push(Named { name: (*line).to_string(), problem });
+        }
+    }
+    Ok(found)
 }
 
 /// Every way to do a problem that is not `slower` times the best one's price.

@@ -2,7 +2,7 @@
 
 use crate::Options;
 use crate::judge::rivals;
-use crate::pool::{plans, products, suite};
+use crate::pool::{lines, plans, suite};
 use crate::times::Asked;
 use std::collections::BTreeMap;
 use wave32_params::variants;
@@ -24,7 +24,7 @@ pub fn sample(options: &Options, caps: &DeviceCaps) -> Result<BTreeMap<String, V
     let mut pool: BTreeMap<String, Vec<Asked>> = BTreeMap::new();
     let mut near: BTreeMap<String, Vec<Asked>> = BTreeMap::new();
     for dtype in [DType::F32, DType::F16] {
-        for (index, named) in suite(dtype)?.into_iter().chain(products(dtype)?).enumerate() {
+        for (index, named) in suite(dtype)?.into_iter().chain(lines(dtype)?).enumerate() {
             let all = plans(&named.problem, caps, SLOWER);
             if index % NEARBY.0 == NEARBY.1 {
                 for candidate in rivals(all.clone(), NEARBY.2) {
