@@ -20,13 +20,13 @@ const BACK_VARIANTS: [(u64, [Name<back::Kernel>; 3]); 4] =
 
 /// Variants of the kernel that goes without local memory.
 struct RowsVariants {
-    /// Of a head's queries, keys and values.
+    /// Elements of a head: of its queries, keys and values alike.
     elements: u64,
-    /// Of a thread.
+    /// Queries that a thread has.
     queries: u64,
-    /// By type.
+    /// The variant for each type.
     names: [Name<rows::Kernel>; 2],
-    /// With sums in f16.
+    /// The variant that multiplies in f16.
     in_f16: Name<rows::Kernel>,
 }
 
@@ -55,7 +55,7 @@ pub struct Attention<'a> {
     pub scale: f32,
     /// A query sees the keys up to its own place only.
     pub causal: bool,
-    /// Of f16, runs of products may be summed in f16.
+    /// Runs of products of f16 numbers may be summed in f16, where a kernel does.
     pub sums_in_f16: bool,
 }
 
