@@ -10,7 +10,7 @@
 #define FLOOR(v) floor(v)
 #define CEIL(v) ceil(v)
 #define TRUNC(v) trunc(v)
-#define RINT(v) roundEven(v)
+#define RINT(v) m_rint(v)
 #define OF_WORDS(low, high) packDouble2x32(uvec2(low, high))
 // glslang pastes no suffix onto a number, but keeps the digits of one without: the tests would tell.
 #define K(v) double(v)
@@ -41,6 +41,14 @@ FN DOUBLE FABS(DOUBLE v) { return OF_WORDS(LOW_WORD(v), HIGH_WORD(v) & 0x7ffffff
 FN DOUBLE COPYSIGN(DOUBLE v, DOUBLE s) {
   return OF_WORDS(LOW_WORD(v), (HIGH_WORD(v) & 0x7fffffffu) | (HIGH_WORD(s) & 0x80000000u));
 }
+#ifdef TARGET_GLSL
+// roundEven without its defect: Mesa's software rasterizer cuts a double's fraction off on processors without AVX-512.
+FN DOUBLE m_rint(DOUBLE v) {
+  PRECISE DOUBLE shifted = FABS(v) + K(4503599627370496.0);
+  PRECISE DOUBLE whole = shifted - K(4503599627370496.0);
+  return FABS(v) < K(4503599627370496.0) ? COPYSIGN(whole, v) : v;
+}
+#endif
 FN DOUBLE m_scale(DOUBLE x, int n) {
   int half_n = n / 2;
   return x * POWER_OF_2(half_n) * POWER_OF_2(n - half_n);

@@ -9,9 +9,6 @@ import textwrap
 import pytest
 
 os.environ.setdefault("WAVE32_FALLBACK", "quiet")
-# Mesa's software rasterizer compiles a kernel when it first runs: on a slow machine with an empty cache a dozen seconds each, and a
-# backward pass has several in flight.
-os.environ.setdefault("WAVE32_TIMEOUT", "400")
 # A shell's background job ignores Ctrl-C, and so would every program started from these tests.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

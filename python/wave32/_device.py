@@ -99,7 +99,7 @@ class device:
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits for all work, at most `WAVE32_TIMEOUT` seconds (60)."""
+    """Waits for all work, at most `WAVE32_TIMEOUT` seconds."""
     _index(device)
     _native.synchronize()
 

@@ -1,15 +1,15 @@
 //! Configurations of [`super::direct::Direct`] for groups of few channels, forward and backward-data: `kernels/grouped.kern`.
 //! One launch, no workspace.
 
-use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, part, read};
-use super::gather::{self, FLAG_VEC, Gather};
-use super::tensors::{ConvShape, has_rows_of_vectors};
+use super::build::{Builder, Cheapest, NewLaunch, part, read};
+use super::gather::{self, Gather};
+use super::tensors::ConvShape;
+use super::window::tile_flags;
 use crate::model::at_rate;
 use crate::{DeviceCaps, Policy, Role};
 use wave32_params::Pair;
 use wave32_params::grouped;
 use wave32_params::variants::{self, Variant};
-use wave32_params::window_tile::FLAG_LINES;
 use wave32_problem::{ConvProblem, Direction};
 
 /// Offers the variants' plans for this problem, if there are some.
@@ -52,10 +52,7 @@ fn emit(
     let (source, role) = if forward { (Role::X, Role::Y) } else { (Role::Y, Role::X) };
     let (oh, ow) = (g.pixels / g.jw, g.jw);
     let half = kt as i32 / 2;
-    let lines = g.org == Pair([-half, -half]) && has_rows_of_vectors(&g.src, [g.w]);
-    let vectors = has_rows_of_vectors(&g.dst, [ow]);
-    let flags =
-        epilogue_flags(problem) | if vectors { FLAG_VEC } else { 0 } | if lines { FLAG_LINES } else { 0 };
+    let flags = tile_flags(problem, g, ow, g.org == Pair([-half, -half]));
     let (across, down, blocks) = (ow.div_ceil(nx), oh.div_ceil(ny), g.rows.div_ceil(kb));
     let total = across * down * p.n;
     let grid = [total.div_ceil(variant.threads), blocks, p.groups];

@@ -2,7 +2,7 @@
 //! One launch, no workspace.
 
 use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, part, read};
-use super::gather::{self, FLAG_VEC};
+use super::gather::{self, FLAG_VEC, Gather};
 use super::tensors::{ConvShape, has_rows_of_vectors};
 use crate::model::at_rate;
 use crate::{DeviceCaps, Policy, Role};
@@ -41,6 +41,14 @@ pub fn offer(
     }
 }
 
+/// The flags of a kernel that reads windows (`kernels/window_tile.h`): `starts_in_place`, those of whole vectors begin a half
+/// filter before the tile.
+pub fn tile_flags(problem: &ConvProblem, g: &Gather, ow: u32, starts_in_place: bool) -> u32 {
+    let lines = starts_in_place && has_rows_of_vectors(&g.src, [g.w]);
+    let vectors = has_rows_of_vectors(&g.dst, [ow]);
+    epilogue_flags(problem) | if vectors { FLAG_VEC } else { 0 } | if lines { FLAG_LINES } else { 0 }
+}
+
 fn emit(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, problem: &ConvProblem) {
     let [kt, back, nx, ny] = ["KT", "BACK", "NX", "NY"].map(|name| variant.define(name) as u32);
     let forward = problem.spec().direction == Direction::Forward;
@@ -48,12 +56,9 @@ fn emit(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, pro
     let (source, role, oh, ow) =
         if forward { (Role::X, Role::Y, p.oh, p.ow) } else { (Role::Y, Role::X, p.h, p.w) };
     let half = kt as i32 / 2;
-    let lines = (back == 1 || g.org == Pair([-half, -half])) && has_rows_of_vectors(&g.src, [g.w]);
-    let vectors = has_rows_of_vectors(&g.dst, [ow]);
+    let flags = tile_flags(problem, &g, ow, back == 1 || g.org == Pair([-half, -half]));
     // Where the window starts beside the tile; the kernel computes the same.
     let first = -((kt as i32 - 1 - half) / 2);
-    let flags =
-        epilogue_flags(problem) | if vectors { FLAG_VEC } else { 0 } | if lines { FLAG_LINES } else { 0 };
     let (across, down, channels) = (ow.div_ceil(nx), oh.div_ceil(ny), p.groups * g.rows);
     let total = across * down * channels * p.n;
     // A thread's work is its loads and selections more than its sums.

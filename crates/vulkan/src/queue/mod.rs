@@ -35,7 +35,9 @@ use std::time::Duration;
 use transfer::Transfer;
 use wave32_device::check;
 use wave32_device::heap::{Heap, Retired};
-use wave32_device::{Arg, Budget, BufferId, Deadline, DeviceError, DeviceInfo, Kept, Queue, Stamp, Work};
+use wave32_device::{
+    Arg, Budget, BufferId, Deadline, DeviceError, DeviceInfo, DeviceKind, Kept, Queue, Stamp, Work,
+};
 use wave32_solve::{Access, DeviceCaps, Hazards, Launch};
 
 /// How many things a queue holds, and what it recorded: whatever it holds that grows with the work done is a leak.
@@ -112,6 +114,12 @@ impl std::fmt::Debug for VulkanQueue {
     }
 }
 
+/// Mesa's software rasterizer compiles a kernel when it first runs, on a slow machine for a dozen seconds, and a backward pass has
+/// several in flight.
+fn usual_deadline(kind: DeviceKind) -> Duration {
+    Duration::from_secs(if kind == DeviceKind::Cpu { 600 } else { 60 })
+}
+
 impl VulkanQueue {
     pub(crate) fn new(instance: Instance, adapter: Adapter, options: Options) -> Result<Self, DeviceError> {
         let mut budget = Budget::new(&adapter.caps);
@@ -142,7 +150,7 @@ impl VulkanQueue {
             copies: Vec::new(),
             pipelines: Pipelines::new(options.kernels, disk),
             memory,
-            deadline: Duration::from_secs(60),
+            deadline: usual_deadline(gpu.adapter.info.kind),
             until: None,
             submits: 0,
             eager: *record::EAGER.start(),
@@ -156,7 +164,7 @@ impl VulkanQueue {
         self.parts.gpu.adapter.features.float64
     }
 
-    /// How long any wait lasts at most before the device is given up; a minute unless set.
+    /// How long any wait lasts at most before the device is given up; a minute unless set, ten where the processor runs kernels.
     pub fn set_deadline(&mut self, deadline: Duration) {
         self.parts.deadline = deadline;
     }
