@@ -13,7 +13,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 # The workspace's build, as `make test` makes it: FOLDER NAME PROGRAM a line.
-cargo test --workspace --no-run --message-format=json >"$folder/messages"
+cargo test --workspace --features wave32-torch/fault-injection --no-run --message-format=json >"$folder/messages"
 python3 - "$folder/messages" >"$folder/tests" <<'PYTHON'
 import json, os, sys
 for line in open(sys.argv[1]):

@@ -1,10 +1,12 @@
 """Tests of the device; they need a Vulkan driver (Mesa's lavapipe will do)."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import textwrap
+from collections import defaultdict
 
 import pytest
 
@@ -16,6 +18,22 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 import torch
 import wave32
 from against_cpu import ran_on_cpu
+
+
+def pytest_collection_modifyitems(config, items):
+    """Of a test marked `sampled(count)` so many cases run, others each time: where the processor runs kernels, such a case lasts up
+    to a minute, most of it the driver's compiler. All run with WAVE32_TEST_ALL=1, with `-k`, or where a test is named."""
+    if os.environ.get("WAVE32_TEST_ALL") or config.option.keyword or any("::" in name for name in config.args):
+        return
+    cases = defaultdict(list)
+    for item in items:
+        if mark := item.get_closest_marker("sampled"):
+            cases[item.location[0], item.originalname, mark.args[0]].append(item)
+    # All processes of pytest-xdist leave out the same.
+    chance = random.Random(getattr(config, "workerinput", {}).get("testrunuid"))
+    left_out = {item for (*_, count), of in cases.items() for item in chance.sample(of, max(len(of) - count, 0))}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(autouse=True)

@@ -69,6 +69,7 @@ def train(model, data, device, dtype):
     return losses
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["f16", "bf16"])
 def test_training_under_autocast_is_as_good_as_the_cpu(name, dtype):

@@ -125,6 +125,7 @@ def attended(leaves, heads, mask, causal, grad, device, dtype):
     return [made.detach(), *torch.autograd.grad(made, wanted, grad.to(device, dtype).expand_as(made))]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype, bound", [(torch.float32, 3e-6), (torch.float16, 2e-3), (torch.bfloat16, 1.5e-2)])
 def test_gradients(dtype, bound):
     def heads_behind_rows(*sizes):

@@ -26,6 +26,7 @@ def test_a_switch_that_tells_what_was():
     assert torch.wave.winograd(None) is True
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("channels", [64, 128])
 def test_forward_and_gradients_with_and_without(channels):
     x = torch.randint(-3, 4, (4, channels, 30, 34)).float()

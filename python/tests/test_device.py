@@ -232,24 +232,24 @@ def test_environment(run_python):
     )
     assert "capped" in out
     # Older names, which begin with WAVE_, are read too.
-    for name, value in [
-        ("WAVE32_MEMORY_CAP", "much"),
-        ("WAVE32_VISIBLE_DEVICES", "x"),
-        ("WAVE32_TIMEOUT", "-1"),
-        ("WAVE_MEMORY_CAP", "much"),
-        ("WAVE_VISIBLE_DEVICES", "x"),
-        ("WAVE_TIMEOUT", "-1"),
-    ]:
-        out = run_python(
-            """
+    wrong = {
+        "WAVE32_MEMORY_CAP": "much", "WAVE32_VISIBLE_DEVICES": "x", "WAVE32_TIMEOUT": "-1",
+        "WAVE_MEMORY_CAP": "much", "WAVE_VISIBLE_DEVICES": "x", "WAVE_TIMEOUT": "-1",
+    }  # fmt: skip
+    out = run_python(
+        f"""
+        import os
+        for name, value in {wrong}.items():
+            os.environ[name] = value
             try:
+                torch.wave.reopen()
                 torch.ones(1, device="wave")
             except RuntimeError as error:
                 print("told:", error)
-            """,
-            **{name: value},
-        )
-        assert f"told: wave: {name}={value}" in out
+            del os.environ[name]
+        """
+    )
+    assert all(f"told: wave: {name}={value}" in out for name, value in wrong.items())
 
 
 def test_seeds():

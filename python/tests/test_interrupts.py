@@ -160,6 +160,7 @@ def test_interrupts_can_be_caught_and_work_goes_on(run_python):
     assert taken > 20 and raised - taken <= raised // 20, out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ending", ["", "import os; os._exit(3)", "raise ValueError('on purpose')"])
 def test_leaving_while_work_is_in_flight(ending):
     process = start(

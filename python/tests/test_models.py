@@ -153,6 +153,7 @@ NETS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NETS)
 def test_a_step(name):
     net, x = NETS[name]().train(), torch.rand(2, 3, 32, 32)

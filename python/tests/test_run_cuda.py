@@ -307,6 +307,7 @@ needs_torchvision = pytest.mark.skipif(
 )
 
 
+@pytest.mark.sampled(1)
 @needs_torchvision
 @pytest.mark.parametrize("how", ["amp_workers", "data_parallel"])
 def test_a_training_script_of_torchvision_kind(run_cuda, how):

@@ -39,7 +39,7 @@ pub fn panel_times(
     rhs_row: usize,
 ) {
     static UNPACKED: Once = Once::new();
-    UNPACKED.call_once(|| gemm::set_lhs_packing_threshold_single_thread(COLUMNS / 4));
+    UNPACKED.call_once(|| gemm_common::gemm::set_lhs_packing_threshold_single_thread(COLUMNS / 4));
     if m == 0 || n == 0 {
         return;
     }
@@ -52,7 +52,7 @@ pub fn panel_times(
         // first..first+columns of m, lhs rows 0..k of m, rhs rows first..first+columns of k. dst is
         // exclusively ours, and `m <= dst_row` keeps its elements distinct.
         unsafe {
-            gemm::gemm(
+            gemm_f32::gemm::f32::get_gemm_fn()(
                 m,
                 columns,
                 k,
@@ -71,7 +71,7 @@ pub fn panel_times(
                 false,
                 false,
                 false,
-                gemm::Parallelism::None,
+                gemm_common::Parallelism::None,
             );
         }
     }

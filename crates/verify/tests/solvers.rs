@@ -129,7 +129,7 @@ const CONFIGS: [&str; 26] = [
 static OTHER: LazyLock<DType> =
     LazyLock::new(|| [DType::F16, DType::BF16][usize::from(rand::random::<bool>())]);
 
-/// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations, or a third of those.
+/// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations, or one of [`PART`] of those.
 fn check(dtype: DType) {
     let Some(mut device) = open() else { return };
     let mut rng = random();
@@ -143,7 +143,7 @@ fn check(dtype: DType) {
     let (mut runs, mut sums, mut statistics) = (0, 0, 0);
     let is_part = takes_part(device.as_ref());
     let configs: Vec<&str> =
-        CONFIGS.into_iter().filter(|_| !is_part || rng.random_range(0..3) == 0).collect();
+        CONFIGS.into_iter().filter(|_| !is_part || rng.random_range(0..PART) == 0).collect();
     for spec in shapes() {
         for problem in problems(&ConvSpec { dtype, ..spec }) {
             let mut plans = wave32_solve::plans(&problem, &caps, &Policy::default());
@@ -512,17 +512,20 @@ fn every_kernel_of_convolutions_is_right() {
     all_right(device.as_mut(), &plans);
 }
 
+/// One kernel of so many runs where a part is enough.
+const PART: u32 = 8;
+
 /// Whether a part of the kernels is enough, others each time: where the processor runs them, nearly all of the time is the driver's
 /// compiler's. On the virtual card, whose runs ask which kernels were right, and on cards it is all of them.
 fn takes_part(device: &dyn PlanDevice) -> bool {
     device.info().kind == DeviceKind::Cpu && std::env::var_os("WAVE32_TEST_KERNELS").is_none()
 }
 
-/// Runs each kernel's plan, or a third of them.
+/// Runs each kernel's plan, or one of [`PART`].
 fn all_right(device: &mut dyn PlanDevice, plans: &BTreeMap<&'static str, Plan>) {
     let mut rng = random();
     let takes_part = takes_part(device);
-    let plans: Vec<_> = plans.iter().filter(|_| !takes_part || rng.random_range(0..3) == 0).collect();
+    let plans: Vec<_> = plans.iter().filter(|_| !takes_part || rng.random_range(0..PART) == 0).collect();
     let (mut failures, mut right) = (Vec::new(), String::new());
     for &(name, plan) in &plans {
         let errors = [error_of(device, plan, &mut rng), error_of_sum(device, plan, &mut rng).unwrap_or(0.0)];
