@@ -517,7 +517,7 @@ fn every_kernel_of_convolutions_is_right() {
 }
 
 /// One kernel of so many runs where a part is enough.
-const PART: u32 = 8;
+const PART: u32 = 16;
 
 /// Whether a part of the kernels is enough, others each time: where the processor runs them, nearly all of the time is the driver's
 /// compiler's. On the virtual card, whose runs ask which kernels were right, and on cards it is all of them.
