@@ -21,8 +21,8 @@ from against_cpu import ran_on_cpu
 
 
 def pytest_collection_modifyitems(config, items):
-    """Of a test marked `sampled(count)` so many cases run, others each time: where the processor runs kernels, such a case lasts up
-    to a minute, most of it the driver's compiler. All run with WAVE32_TEST_ALL=1, with `-k`, or where a test is named."""
+    """Of a test marked `sampled(count)` so many cases run, others each time. Where the processor runs kernels, such a case lasts
+    up to a minute, most of it the driver's compiler. All run with WAVE32_TEST_ALL=1, with `-k`, or where a test is named."""
     if os.environ.get("WAVE32_TEST_ALL") or config.option.keyword or any("::" in name for name in config.args):
         return
     cases = defaultdict(list)

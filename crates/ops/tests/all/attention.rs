@@ -140,9 +140,9 @@ fn put4(
 fn every_shape_mask_and_type() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    // An error of a score is one of its exponential: scores are sums of up to 256 products of at most 4, times 0.3.
     let left_out =
         stream.takes_part().then(|| [ElementType::F16, ElementType::BF16][random.random_range(0..2)]);
+    // An error of a score is one of its exponential: scores are sums of up to 256 products of at most 4, times 0.3.
     for (dtype, tolerance) in [(ElementType::F32, 1e-5), (ElementType::F16, 1e-3), (ElementType::BF16, 8e-3)]
     {
         if left_out == Some(dtype) {
@@ -199,7 +199,7 @@ fn every_shape_mask_and_type() {
                     let caps = DeviceCaps { scalar_loads, compute_units: 0, ..stream.caps().clone() };
                     let is_f16 = sums_in_f16 && dtype == ElementType::F16 && caps.float16_math;
                     // Sums of 32 products up to 4 in f16: 0.0093 was the most in 320 heads of these sizes, computed so on the host.
-                    let (tolerance, of_sums) = if is_f16 { (1.5e-2, 1.5e-2) } else { (tolerance, 1e-5) };
+                    let (tolerance, of_sums) = if is_f16 { (1.5e-2, 7e-3) } else { (tolerance, 1e-5) };
                     stream.set_caps(caps);
                     let out = room(&mut stream, dtype, &[n, heads, queries, ev]);
                     let sums = room(&mut stream, ElementType::F32, &[n, heads, queries]);
