@@ -41,6 +41,10 @@ verify: setup-demo
 	$(TARGET)/release/wave32 devices
 	$(TARGET)/release/wave32 verify seeds nets --html $(TARGET)/demo/verify.html
 
+# Where the processor runs kernels, most of the tests' time is its driver's compiler: without optimisation a quarter is saved.
+# `GALLIVM_PERF= make test` tests the driver as users have it.
+test python verify-short: export GALLIVM_PERF ?= nopt
+
 # A test that would be skipped for want of a compiler or of a Vulkan driver fails here: setup installs both.
 test: setup vgpu-host
 	WAVE32_REQUIRE_COMPILERS=1 WAVE32_REQUIRE_VULKAN=1 WAVE32_VGPU_LIB=$(VGPU)/lib/libwave32_vgpu.so cargo test --workspace --features wave32-torch/fault-injection
