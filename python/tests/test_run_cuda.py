@@ -154,6 +154,7 @@ def test_what_cannot_be_kept_says_so(run_lines):
 def test_questions_about_cuda(run_lines):
     run_lines(
         """
+        import warnings
         c = torch.cuda
         assert c.is_available() and c.device_count() == 1 and c.current_device() == 0 and c.is_bf16_supported() in (True, False)
         c.set_device(0); c.set_device("cuda:0"); c.init(); c.synchronize(); c.synchronize(0); c.empty_cache()
@@ -186,6 +187,13 @@ def test_questions_about_cuda(run_lines):
         for name, value in [("benchmark", True), ("deterministic", True), ("allow_tf32", False), ("enabled", False)]:
             setattr(torch.backends.cudnn, name, value)
         torch.backends.cuda.matmul.allow_tf32 = True
+        if hasattr(torch._C, "_set_cublas_allow_fp16_accumulation"):  # since 2.7
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                for is_allowed in (True, False):
+                    torch.backends.cuda.matmul.allow_fp16_accumulation = is_allowed
+                with_hint = [w for w in caught if "WAVE32_FP16_ACCUMULATION=forward" in str(w.message)]
+            assert len(with_hint) == 1 and torch.wave.allow_fp16_accumulation() is False
         assert torch.backends.cudnn.version() is None
         assert torch.is_autocast_enabled() is False
         with torch.autocast("cuda", dtype=torch.bfloat16):

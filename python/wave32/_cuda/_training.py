@@ -71,6 +71,25 @@ def _enable_compile() -> None:
     torch.compile = compile
 
 
+def _tell_of_f16_sums() -> None:
+    """cuBLAS's switch for sums in f16 is of matrix products alone; the device's is of convolutions and attention too."""
+    original = getattr(torch._C, "_set_cublas_allow_fp16_accumulation", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def switch(is_allowed: bool) -> None:
+        original(is_allowed)
+        if is_allowed and not torch.wave.allow_fp16_accumulation():
+            warnings.warn(
+                "wave32 run: torch.backends.cuda.matmul.allow_fp16_accumulation has no effect here. WAVE32_FP16_ACCUMULATION=forward "
+                "lets matrix products, convolutions and attention sum in f16: docs/performance.md, f16",
+                stacklevel=3,
+            )
+
+    torch._C._set_cublas_allow_fp16_accumulation = switch
+
+
 def _enable_inference_mode() -> None:
     """As `no_grad`: views of ordinary tensors, taken in inference mode, fail in torch on a device from outside."""
     mode = torch.autograd.grad_mode.inference_mode
@@ -90,3 +109,4 @@ def enable() -> None:
     _enable_autocast()
     _enable_inference_mode()
     _enable_compile()
+    _tell_of_f16_sums()
