@@ -54,20 +54,17 @@ class Readme(unittest.TestCase):
         self.assertLessEqual(len(README.splitlines()), 130)
 
     def test_networks_beside_cuda(self):
-        text = (DOCS / "logs/bench_torch_h100.txt").read_text()
+        text = (DOCS / "logs/bench_torch_h200.txt").read_text()
         page, one = (DOCS / "bench_torch.md").read_text().split("## One image at a time")
-        single, slower = ((DOCS / f"logs/bench_torch_{name}_h100.txt").read_text() for name in ("b1", "fuse"))
-        log, slower = ({(r[0], r[1]): r for r in rows(of, 8)} for of in (text, slower))
+        single = (DOCS / "logs/bench_torch_b1_h100.txt").read_text()
+        log = {(r[0], r[1]): r for r in rows(text, 8)}
         self.assertEqual(rows(page, 8), rows(text, 8))
         self.assertEqual(rows(one.split("## What a call costs")[0], 8), rows(single, 8))
         for name, model in (("ResNet-50", "resnet50"), ("VGG16-BN", "vgg16_bn"), ("MobileNetV2", "mobilenet_v2")):
             expected = [log[model, step][column] for step in ("forward", "train") for column in (2, 4)]
-            row = next(r for r in rows(self.measured, 3) if r[0].startswith(name) and r[1] == "H100")
-            said = re.sub(r"; beside a slower processor, ([\d.]+)", "", row[2])
-            self.assertEqual(numbers(said), expected, name)
-            for ratio in re.findall(r"a slower processor, ([\d.]+)", row[2]):
-                self.assertEqual(ratio, slower[model, "train"][4])
-        self.assertIn("Batch 32, 224x224, f32; wave: NVIDIA H100", text)
+            row = next(r for r in rows(self.measured, 3) if r[0].startswith(name) and r[1] == "H200")
+            self.assertEqual(numbers(row[2]), expected, name)
+        self.assertIn("Batch 32, 224x224, f32; wave: NVIDIA H200", text)
 
     def test_convolutions_beside_cudnn(self):
         log = [r for r in rows((DOCS / "bench_h200.md").read_text(), 10) if r[0] == "f32"]
