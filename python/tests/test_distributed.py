@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import types
 from datetime import timedelta
@@ -15,6 +16,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from wave32 import _distributed
 
 STEPS = 3
 
@@ -281,6 +283,59 @@ def test_a_rank_that_goes_wrong_ends_the_others_soon(tmp_path, way, said, within
         for rank in ranks:
             rank.kill()
             rank.join()
+
+
+class SlowDevice:
+    """Peers whose device is full: launches wait until an operation was received or given up."""
+
+    def __init__(self, operation, fails):
+        self.operation, self.fails, self.were_launched = operation, fails, None
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def launch(self):
+        self.begun.set()
+        assert self.may_go_on.wait(10), "the thread that receives waits for this one"
+
+    def receive(self, operation, messages, seconds):
+        assert self.begun.wait(10)
+        if operation == self.operation:
+            if self.fails:
+                raise RuntimeError("different collectives")
+            self.may_go_on.set()
+
+    def give_up(self, operation, were_launched, why):
+        self.were_launched = were_launched
+        self.may_go_on.set()
+
+    def reach(self, operation):
+        pass
+
+    def all_reach(self, operation, seconds):
+        pass
+
+    def order(self, operation):
+        pass
+
+    def send(self, operation, regions, seconds):
+        pass
+
+
+@pytest.mark.parametrize("received, fails", [(1, True), (2, True), (2, False)])
+def test_a_launch_that_waits_for_other_ranks_does_not_hold_up_who_receives(received, fails):
+    line = _distributed._Line(4)
+    line.peers = SlowDevice(received, fails)
+    operations = [_distributed._Operation([], line.peers.launch, send=[None], receive=[None]) for _ in range(2)]
+    for operation in operations:
+        line.add(operation)
+    line.settle(operations[-1])
+    for operation in operations:
+        operation.future.wait()
+    # What was launched is wrong: whoever reads it is told.
+    assert line.peers.were_launched is (True if fails else None)
+    if fails:
+        with pytest.raises(dist.DistBackendError, match="earlier operation.*different collectives"):
+            line.add(_distributed._Operation([])).future.wait()
+    line.end()
 
 
 def sharded(rank, port, seed, folder):

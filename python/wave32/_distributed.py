@@ -113,7 +113,8 @@ class _Operation:
         self.hold = hold
         self.sent = threading.Event()
         self.number = 0
-        self.is_finished = False
+        # What makes its result is being launched, or was; it is done, or failed.
+        self.is_launched = self.is_finished = False
 
 
 # Of all groups: their lines, and the threads that may still run.
@@ -145,8 +146,10 @@ class _Line:
     def __init__(self, seconds):
         self.peers, self.seconds = None, seconds
         self.number = 0
-        # Operations that are not finished, and why there are no more, under the lock.
+        # Operations of which the result was not launched, and why there are no more, under the lock. Who holds it does not wait.
         self.lock, self.pending, self.broken = threading.RLock(), collections.deque(), None
+        # Of whom results are launched by, in order. A launch may wait for what other ranks send, where the device's queue is full.
+        self.launching = threading.Lock()
         self.outward, self.inward = queue.SimpleQueue(), queue.SimpleQueue()
         _lines.add(self)
         for work, todo in (("send", self.outward), ("receive", self.inward)):
@@ -186,7 +189,7 @@ class _Line:
         with self.lock:
             if operation is None and self.pending:
                 operation = self.pending[-1]
-            if operation is None or operation.is_finished or self.peers is None:
+            if operation is None or operation.is_launched or operation.is_finished or self.peers is None:
                 return
             if any(earlier.host is not None for earlier in self.pending):
                 return
@@ -198,10 +201,15 @@ class _Line:
         self.finish_until(operation)
 
     def finish_until(self, operation):
-        with self.lock:
+        # Who receives goes on to what these launches may wait for.
+        if operation.is_launched:
+            return
+        with self.launching:
             todo = []
-            while self.pending and not operation.is_finished and operation not in todo:
-                todo.append(self.pending.popleft())
+            with self.lock:
+                while self.pending and not (operation.is_launched or operation.is_finished):
+                    todo.append(self.pending.popleft())
+                    todo[-1].is_launched = True
             last = None
             try:
                 # Once for all: what is launched before need not wait.
@@ -213,7 +221,10 @@ class _Line:
                         with torch.inference_mode(inference), torch.no_grad():
                             last.finish()
             except Exception as error:
-                self.pending.extendleft(reversed(todo))
+                with self.lock:
+                    for one in todo:
+                        one.is_launched = False
+                    self.pending.extendleft(reversed(todo))
                 return self.break_off(last or operation, error)
             for one in todo:
                 one.is_finished = True
@@ -223,13 +234,13 @@ class _Line:
     def break_off(self, operation, error):
         """Ends everything: this operation, the ones behind it, and those of the other ranks that wait for this one."""
         with self.lock:
-            if self.broken is not None:
-                return
-            self.broken = error
+            is_first = self.broken is None
+            if is_first:
+                self.broken = error
             failed, self.pending = self.pending, collections.deque()
-        if self.peers is not None:
+        if is_first and self.peers is not None:
             try:
-                self.peers.give_up(self.number, operation.is_finished, str(error))
+                self.peers.give_up(self.number, operation.is_launched, str(error))
             except RuntimeError as further:
                 error = RuntimeError(f"{error} (and: {further})")
         for other in failed:
