@@ -41,7 +41,7 @@ fn a_hang_and_a_lost_device_are_rows_and_the_rest_goes_on() {
 fn a_hang_and_a_lost_device_on_vulkan_are_rows_and_the_rest_goes_on() {
     if vulkan() {
         // Else a software driver may spend the report's time on compiling these kernels.
-        let seeds = "verify seeds --device vulkan --direction fwd --dtype f32 --repeat 0";
+        let seeds = "verify seeds --device vulkan --direction fwd --dtype f32 --repeat 0 --deadline 400";
         let warmed = with_drivers().args(seeds.split(' ')).output().unwrap();
         assert!(warmed.status.success(), "{}", stderr(&warmed));
         faults(&with_drivers, "vulkan", "40");
