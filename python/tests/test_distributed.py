@@ -9,6 +9,7 @@ import threading
 import time
 import types
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import torch
@@ -285,27 +286,33 @@ def test_a_rank_that_goes_wrong_ends_the_others_soon(tmp_path, way, said, within
             rank.join()
 
 
-class SlowDevice:
-    """Peers whose device is full: launches wait until an operation was received or given up."""
+class FullQueue:
+    """Peers whose device takes launches only when an operation was received, or the group was given up."""
 
-    def __init__(self, operation, fails):
-        self.operation, self.fails, self.were_launched = operation, fails, None
-        self.begun, self.may_go_on = threading.Event(), threading.Event()
+    def __init__(self, fails_at):
+        self.fails_at, self.were_launched, self.received = fails_at, None, 0
+        self.begun, self.changed = threading.Event(), threading.Condition()
 
-    def launch(self):
+    def launch(self, until):
         self.begun.set()
-        assert self.may_go_on.wait(10), "the thread that receives waits for this one"
+        with self.changed:
+            may_go_on = self.changed.wait_for(lambda: self.received >= until or self.were_launched is not None, 10)
+        assert may_go_on, "the thread that receives waits for this one"
+        # It has come to its own operation's result by now.
+        time.sleep(0.1)
 
     def receive(self, operation, messages, seconds):
         assert self.begun.wait(10)
-        if operation == self.operation:
-            if self.fails:
-                raise RuntimeError("different collectives")
-            self.may_go_on.set()
+        if operation == self.fails_at:
+            raise RuntimeError("different collectives")
+        with self.changed:
+            self.received = operation
+            self.changed.notify_all()
 
     def give_up(self, operation, were_launched, why):
-        self.were_launched = were_launched
-        self.may_go_on.set()
+        with self.changed:
+            self.were_launched = were_launched
+            self.changed.notify_all()
 
     def reach(self, operation):
         pass
@@ -320,19 +327,26 @@ class SlowDevice:
         pass
 
 
-@pytest.mark.parametrize("received, fails", [(1, True), (2, True), (2, False)])
-def test_a_launch_that_waits_for_other_ranks_does_not_hold_up_who_receives(received, fails):
+# Of each operation, up to which one the launch of its result waits for; the last operations of batches; who fails.
+@pytest.mark.parametrize(
+    "until, batches, fails_at",
+    [([1, 1], [2], 1), ([2, 2], [2], 2), ([2, 2], [2], None), ([2, 3, 3], [1, 3], None), ([2, 3, 3], [1, 3], 3)],
+)
+def test_a_launch_that_waits_for_other_ranks_does_not_hold_up_who_receives(until, batches, fails_at):
     line = _distributed._Line(4)
-    line.peers = SlowDevice(received, fails)
-    operations = [_distributed._Operation([], line.peers.launch, send=[None], receive=[None]) for _ in range(2)]
+    line.peers = FullQueue(fails_at)
+    operations = [
+        _distributed._Operation([], partial(line.peers.launch, number), send=[None], receive=[None]) for number in until
+    ]
     for operation in operations:
         line.add(operation)
-    line.settle(operations[-1])
+    for last in batches:
+        line.settle(operations[last - 1])
     for operation in operations:
         operation.future.wait()
-    # What was launched is wrong: whoever reads it is told.
-    assert line.peers.were_launched is (True if fails else None)
-    if fails:
+    # The group tells the device that launched results are wrong.
+    assert line.peers.were_launched is (True if fails_at else None)
+    if fails_at:
         with pytest.raises(dist.DistBackendError, match="earlier operation.*different collectives"):
             line.add(_distributed._Operation([])).future.wait()
     line.end()

@@ -113,8 +113,6 @@ class _Operation:
         self.hold = hold
         self.sent = threading.Event()
         self.number = 0
-        # What makes its result is being launched, or was; it is done, or failed.
-        self.is_launched = self.is_finished = False
 
 
 # Of all groups: their lines, and the threads that may still run.
@@ -146,10 +144,11 @@ class _Line:
     def __init__(self, seconds):
         self.peers, self.seconds = None, seconds
         self.number = 0
-        # Operations of which the result was not launched, and why there are no more, under the lock. Who holds it does not wait.
-        self.lock, self.pending, self.broken = threading.RLock(), collections.deque(), None
-        # Of whom results are launched by, in order. A launch may wait for what other ranks send, where the device's queue is full.
-        self.launching = threading.Lock()
+        # Operations whose `finish` no thread has begun, and why there are no more, under the lock.
+        self.lock, self.pending, self.broken = threading.Condition(), collections.deque(), None
+        # One thread at a time runs `finish`, without the lock: it may wait for what is still to be received, as a launch does
+        # where the device's queue is full.
+        self.is_finishing = False
         self.outward, self.inward = queue.SimpleQueue(), queue.SimpleQueue()
         _lines.add(self)
         for work, todo in (("send", self.outward), ("receive", self.inward)):
@@ -167,7 +166,6 @@ class _Line:
             self.number += 1
             operation.number = self.number
             if self.broken is not None:
-                operation.is_finished = True
                 operation.future.set_exception(self.failure())
                 return operation
             self.pending.append(operation)
@@ -189,7 +187,7 @@ class _Line:
         with self.lock:
             if operation is None and self.pending:
                 operation = self.pending[-1]
-            if operation is None or operation.is_launched or operation.is_finished or self.peers is None:
+            if operation not in self.pending or self.peers is None:
                 return
             if any(earlier.host is not None for earlier in self.pending):
                 return
@@ -201,33 +199,33 @@ class _Line:
         self.finish_until(operation)
 
     def finish_until(self, operation):
-        # Who receives goes on to what these launches may wait for.
-        if operation.is_launched:
-            return
-        with self.launching:
-            todo = []
+        """Finishes what is pending up to an operation, unless another thread has begun that. It does not wait for that thread,
+        which may wait for what this one has to receive."""
+        with self.lock:
+            self.lock.wait_for(lambda: operation not in self.pending or not self.is_finishing)
+            if operation not in self.pending:
+                return
+            self.is_finishing = True
+            todo = [self.pending.popleft() for _ in range(self.pending.index(operation) + 1)]
+            self.lock.notify_all()
+        last = operation
+        try:
+            # Once for all: what is launched before need not wait.
+            if moved := [one.number for one in todo if one.send or one.receive]:
+                self.peers.order(moved[-1])
+            for last in todo:
+                if last.finish is not None:
+                    inference = any(t.is_inference() for t in last.result)
+                    with torch.inference_mode(inference), torch.no_grad():
+                        last.finish()
+        except Exception as error:
             with self.lock:
-                while self.pending and not (operation.is_launched or operation.is_finished):
-                    todo.append(self.pending.popleft())
-                    todo[-1].is_launched = True
-            last = None
-            try:
-                # Once for all: what is launched before need not wait.
-                if moved := [one.number for one in todo if one.send or one.receive]:
-                    self.peers.order(moved[-1])
-                for last in todo:
-                    if last.finish is not None:
-                        inference = any(t.is_inference() for t in last.result)
-                        with torch.inference_mode(inference), torch.no_grad():
-                            last.finish()
-            except Exception as error:
-                with self.lock:
-                    for one in todo:
-                        one.is_launched = False
-                    self.pending.extendleft(reversed(todo))
-                return self.break_off(last or operation, error)
-            for one in todo:
-                one.is_finished = True
+                self.pending.extendleft(reversed(todo))
+            return self.break_off(last, error)
+        finally:
+            with self.lock:
+                self.is_finishing = False
+                self.lock.notify_all()
         for one in todo:
             one.future.set_result(one.result)
 
@@ -238,13 +236,14 @@ class _Line:
             if is_first:
                 self.broken = error
             failed, self.pending = self.pending, collections.deque()
+            self.lock.notify_all()
         if is_first and self.peers is not None:
             try:
-                self.peers.give_up(self.number, operation.is_launched, str(error))
+                # What is not pending was launched.
+                self.peers.give_up(self.number, operation not in failed, str(error))
             except RuntimeError as further:
                 error = RuntimeError(f"{error} (and: {further})")
         for other in failed:
-            other.is_finished = True
             other.future.set_exception(dist.DistBackendError(str(error)) if other is operation else self.failure())
 
     def send_of(self, operation):
