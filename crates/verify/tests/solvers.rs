@@ -10,10 +10,11 @@ use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::LazyLock;
-use wave32_device::{DeviceKind, PlanDevice, Runner};
+use wave32_device::{PlanDevice, Runner};
 use wave32_params::variants::{self, Variant};
 use wave32_problem::{Activation, ConvProblem, ConvSpec, DType, Direction, Epilogue, Layout};
 use wave32_solve::{Fp16Accumulation, Plan, Policy, Role};
+use wave32_testing::Part;
 use wave32_verify::fuzz;
 use wave32_verify::tolerance::normwise;
 
@@ -129,11 +130,13 @@ const CONFIGS: [&str; 26] = [
 static OTHER: LazyLock<DType> =
     LazyLock::new(|| [DType::F16, DType::BF16][usize::from(rand::random::<bool>())]);
 
-/// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations, or one of [`PART`] of those.
+/// Each solver's own choice, unlimited and at workspace 0, and a few forced configurations; where a part is enough, of a quarter of the
+/// shapes and one of [`PART`] configurations.
 fn check(dtype: DType) {
     let Some(mut device) = open() else { return };
     let mut rng = random();
-    if takes_part(device.as_ref()) && ![DType::F32, *OTHER].contains(&dtype) {
+    let part = Part::of(device.info().kind);
+    if !part.is_whole() && ![DType::F32, *OTHER].contains(&dtype) {
         println!("{dtype:?} is left out this time");
         return;
     }
@@ -141,10 +144,8 @@ fn check(dtype: DType) {
     let fp16_accumulation = Fp16Accumulation::Always;
     let mut failures = Vec::new();
     let (mut runs, mut sums, mut statistics) = (0, 0, 0);
-    let is_part = takes_part(device.as_ref());
-    let configs: Vec<&str> =
-        CONFIGS.into_iter().filter(|_| !is_part || rng.random_range(0..PART) == 0).collect();
-    for spec in shapes() {
+    let configs = part.pick_one_of(PART, CONFIGS, &mut rng);
+    for spec in part.pick_one_of(4, shapes(), &mut rng) {
         for problem in problems(&ConvSpec { dtype, ..spec }) {
             let mut plans = wave32_solve::plans(&problem, &caps, &Policy::default());
             plans.extend(wave32_solve::plans(
@@ -180,9 +181,8 @@ fn check(dtype: DType) {
         }
     }
     println!("{runs} runs, {sums} of them sums, {statistics} with statistics");
-    let (least_statistics, least_sums) = if is_part { (5, 50) } else { (50, 100) };
-    assert!(statistics > least_statistics, "{statistics} plans that write statistics");
-    assert!(sums > least_sums, "{sums} plans that add to a result");
+    assert!(sums > if part.is_whole() { 100 } else { 10 }, "{sums} plans that add to a result");
+    assert!(statistics > 50 || !part.is_whole(), "{statistics} plans that write statistics");
     assert!(failures.is_empty(), "{} of {runs} wrong:\n{}", failures.len(), failures.join("\n"));
 }
 
@@ -208,7 +208,7 @@ fn every_variant_of_known_filters_is_right() {
     let Some(mut device) = open() else { return };
     let mut rng = random();
     let (mut failures, mut runs) = (Vec::new(), 0);
-    let is_part = takes_part(device.as_ref());
+    let part = Part::of(device.info().kind);
     let passes = [
         ("patch", "direct_few", vec![Direction::Forward]),
         ("phases", "direct_few", vec![Direction::BackwardData]),
@@ -218,10 +218,8 @@ fn every_variant_of_known_filters_is_right() {
         ("patch_wrw", "direct_few", vec![Direction::BackwardWeights]),
     ];
     for (source, solver, directions) in passes {
-        for variant in wave32_params::variants::all().iter().filter(|v| v.source == source) {
-            if is_part && rng.random_range(0..PART) > 0 {
-                continue;
-            }
+        let own = wave32_params::variants::all().iter().filter(|v| v.source == source);
+        for variant in part.pick_one_of(PART, own, &mut rng) {
             let [kt, stride] = ["KT", "S"].map(|name| variant.define(name));
             let mut done = 0;
             for _ in 0..200 {
@@ -305,7 +303,8 @@ fn every_solver_of_products_is_right() {
         forms.flat_map(|(form, side)| [1, 2, 4, 8].map(|splits| format!("{form}-{side}/{splits}"))).collect();
     let mut failures = Vec::new();
     let all = fuzz::problems(400, rng.random(), &[Direction::Forward], &DType::ALL);
-    for problem in all.into_iter().filter(|p| p.conv().is_none()).take(20) {
+    let own = all.into_iter().filter(|p| p.conv().is_none()).take(20);
+    for problem in Part::of(device.info().kind).pick(own, 7, &mut rng) {
         let caps = device.caps().clone();
         let mut plans = wave32_solve::plans(&problem, &caps, &Policy::default());
         assert!(!plans.is_empty(), "{problem}: no plan");
@@ -517,19 +516,12 @@ fn every_kernel_of_convolutions_is_right() {
 }
 
 /// One kernel of so many runs where a part is enough.
-const PART: u32 = 16;
-
-/// Whether a part of the kernels is enough, others each time: where the processor runs them, nearly all of the time is the driver's
-/// compiler's. On the virtual card, whose runs ask which kernels were right, and on cards it is all of them.
-fn takes_part(device: &dyn PlanDevice) -> bool {
-    device.info().kind == DeviceKind::Cpu && std::env::var_os("WAVE32_TEST_KERNELS").is_none()
-}
+const PART: usize = 24;
 
 /// Runs each kernel's plan, or one of [`PART`].
 fn all_right(device: &mut dyn PlanDevice, plans: &BTreeMap<&'static str, Plan>) {
     let mut rng = random();
-    let takes_part = takes_part(device);
-    let plans: Vec<_> = plans.iter().filter(|_| !takes_part || rng.random_range(0..PART) == 0).collect();
+    let plans = Part::of(device.info().kind).pick_one_of(PART, plans, &mut rng);
     let (mut failures, mut right) = (Vec::new(), String::new());
     for &(name, plan) in &plans {
         let errors = [error_of(device, plan, &mut rng), error_of_sum(device, plan, &mut rng).unwrap_or(0.0)];

@@ -6,9 +6,10 @@ use common::{assert_clean, open, options, seed};
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 use std::time::Duration;
-use wave32_device::{DeviceError, DeviceKind, Operands, PlanDevice, Runner};
+use wave32_device::{DeviceError, Operands, PlanDevice, Runner};
 use wave32_problem::{ConvProblem, ConvSpec};
 use wave32_solve::{Access, Binding, Launch, Model, Plan, Role};
+use wave32_testing::Part;
 use wave32_vulkan::{Options, VulkanQueue};
 
 type Device = Runner<VulkanQueue>;
@@ -151,11 +152,10 @@ fn every_shipped_kernel_becomes_a_pipeline() {
     let dir = tempfile::tempdir().unwrap();
     let shipped = Options { kernels: Options::default().kernels, ..options(dir.path()) };
     let Some(mut device) = open(shipped) else { return };
-    // A processor's driver compiles each for up to a dozen seconds: one of eight, others each time.
-    let part = if device.info().kind == DeviceKind::Cpu { 8 } else { 1 };
+    let part = Part::of(device.info().kind);
     let mut random = rand::rngs::StdRng::seed_from_u64(seed());
     let mut made = 0;
-    for variant in wave32_params::variants::all().iter().filter(|_| random.random_range(0..part) == 0) {
+    for variant in part.pick_one_of(8, wave32_params::variants::all(), &mut random) {
         let roles = vec![Role::X; variant.buffers as usize];
         match device.prepare(&plan(&variant.name, 64, &vec![0; variant.params as usize], &roles)) {
             Ok(()) => made += 1,

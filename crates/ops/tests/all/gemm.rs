@@ -68,18 +68,17 @@ impl Case {
     }
 }
 
-/// Strides of 16 bytes where a variant wants them; every other size is odd. Of the variants that sum in f16 a quarter, others each
-/// time, where nobody asks which ones ran: a processor that stands in for a GPU translates each for ten seconds.
+/// Strides of 16 bytes where a variant wants them; every other size is odd. Where a part is enough, one of ten
+/// variants.
 #[test]
 fn every_variant_whole_and_split() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
-    let takes_part = stream.takes_part();
     for (element, dtype) in TYPES {
         // Those through images are of convolutions.
-        for variant in variants::of("gemm", dtype).filter(|v| !v.defines.contains_key("IMAGES")) {
-            if variant.is_half() && !stream.caps().float16_math || takes_part && random.random_range(0..4) > 0
-            {
+        let own = variants::of("gemm", dtype).filter(|v| !v.defines.contains_key("IMAGES"));
+        for variant in stream.part().pick_one_of(10, own, &mut random) {
+            if variant.is_half() && !stream.caps().float16_math {
                 continue;
             }
             // Storage of 16 bits differs in loads and stores alone: one tile of each layout.
@@ -130,8 +129,9 @@ fn any_sizes_and_strides() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let mut planner = planner(None);
+    let types = stream.float_types(&mut random);
     for turn in 0..120 {
-        let dtype = TYPES[turn % 3].0;
+        let dtype = types[random.random_range(0..types.len())];
         let mut side = |most| random.random_range(1..=most);
         let sizes = [side(3), side(90), side(200), side(90)];
         // Now and then of the sizes that networks have.
@@ -242,13 +242,15 @@ fn sums_in_f16_of_tiny_gradients() {
         return;
     }
     let (mut random, seed) = random();
+    let layouts = [([0, 0], "nn"), ([0, 1], "nt"), ([1, 0], "tn")];
+    let layouts = stream.part().pick(layouts, 1, &mut random);
     for (fp16_accumulation, pass, is_half) in [
         (Fp16Accumulation::Never, Pass::Forward, false),
         (Fp16Accumulation::Forward, Pass::Forward, true),
         (Fp16Accumulation::Forward, Pass::Backward, false),
         (Fp16Accumulation::Always, Pass::Backward, true),
     ] {
-        for (how, lie) in [([0, 0], "nn"), ([0, 1], "nt"), ([1, 0], "tn")] {
+        for &(how, lie) in &layouts {
             let config = format!("{}{lie}64x64/1", if is_half { "h" } else { "" });
             let policy = Policy {
                 only: Some("gemm".into()),

@@ -15,8 +15,9 @@ fn products_with_a_small_side() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let mut planner = Planner::default();
+    let types = stream.float_types(&mut random);
     for turn in 0..90 {
-        let dtype = [ElementType::F32, ElementType::F16, ElementType::BF16][turn % 3];
+        let dtype = types[random.random_range(0..types.len())];
         let (few, many) = (random.random_range(1..=16u64), random.random_range(17..=400));
         // Now and then of the sizes that networks have: multiples of 4.
         let whole = |size: u64| if turn % 2 == 0 { size.next_multiple_of(4) } else { size };
@@ -38,7 +39,7 @@ fn every_form_of_the_kernel() {
     let Some(mut stream) = stream() else { return };
     let (mut random, seed) = random();
     let mut planner = Planner::default();
-    for dtype in [ElementType::F32, ElementType::F16, ElementType::BF16] {
+    for dtype in stream.float_types(&mut random) {
         for (few, many) in [(4, 512), (16, 512), (16, 513)] {
             for (how, sizes) in
                 [([0, 1], [few, many, 512]), ([0, 0], [few, 512, many]), ([0, 0], [512, few, many])]

@@ -1,9 +1,12 @@
 //! The queue under test.
 
+use rand::rngs::StdRng;
 use std::collections::BTreeSet;
 use std::io::Write;
-use wave32_device::{Arg, DeviceError, DeviceKind, Queue, Work};
+use wave32_device::{Arg, DeviceError, Queue, Work};
+use wave32_ops::ElementType;
 use wave32_solve::DeviceCaps;
+use wave32_testing::Part;
 
 /// What a queue around another passes on: everything but its capabilities and launches.
 macro_rules! rest_of_queue {
@@ -115,10 +118,15 @@ impl TestQueue {
         self.float64
     }
 
-    /// Whether a part of the variants is enough, others each time: where the processor runs them, its driver compiles each for up to a
-    /// dozen seconds. On the virtual card, whose runs ask which kernels were right, and on cards it is all of them.
-    pub fn takes_part(&self) -> bool {
-        self.queue.info().kind == DeviceKind::Cpu && std::env::var_os("WAVE32_TEST_KERNELS").is_none()
+    /// How much of a test runs.
+    pub fn part(&self) -> Part {
+        Part::of(self.queue.info().kind)
+    }
+
+    /// The types that a test of kernels runs with: where a part is enough, f32 and one of the others.
+    pub fn float_types(&self, random: &mut StdRng) -> Vec<ElementType> {
+        let others = self.part().pick([ElementType::F16, ElementType::BF16], 1, random);
+        [vec![ElementType::F32], others].concat()
     }
 
     pub fn caps(&self) -> &DeviceCaps {
