@@ -111,6 +111,7 @@ def same(found, wanted, dtype):
     torch.testing.assert_close(found, wanted, rtol=bound, atol=bound)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 @pytest.mark.parametrize("activation", ["relu", "relu6", "silu", "gelu", ""])
@@ -135,6 +136,7 @@ def test_batch_norms_sums_and_activations_are_one_pass(activation, mode, dtype, 
     )
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -435,6 +437,7 @@ class Attends(nn.Module):
         return self.heads(x, x, x, need_weights=False)[0], *made
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 def test_attention_stays_one_operator(mode, dtype, monkeypatch, fresh_seed):

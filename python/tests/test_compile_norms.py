@@ -92,6 +92,7 @@ def test_training_is_what_it_was(mode, called):
     assert called["add_.Tensor"] == 7
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["float16", "bfloat16", "autocast"])
 def test_half(how, called):
     half = torch.float16 if how == "autocast" else getattr(torch, how)

@@ -44,7 +44,7 @@ def test_planted_faults_are_found_and_made_small(tmp_path, fresh_seed):
 
 def test_fresh_cases(fresh_seed):
     # What fails here: the three lines repeat it; so does the command at the end of the output.
-    done = differential("--seconds", "25", "--jobs", "1", "--seed", str(fresh_seed))
+    done = differential("--seconds", "15", "--jobs", "1", "--seed", str(fresh_seed))
     assert done.returncode == 0
 
 

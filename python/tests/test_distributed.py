@@ -9,7 +9,6 @@ import threading
 import time
 import types
 from datetime import timedelta
-from functools import partial
 
 import pytest
 import torch
@@ -287,32 +286,41 @@ def test_a_rank_that_goes_wrong_ends_the_others_soon(tmp_path, way, said, within
 
 
 class FullQueue:
-    """Peers whose device takes launches only when an operation was received, or the group was given up."""
+    """Peers whose device takes a launch only when all that the device was told to wait for was received, or the group was given
+    up."""
 
     def __init__(self, fails_at):
-        self.fails_at, self.were_launched, self.received = fails_at, None, 0
-        self.begun, self.changed = threading.Event(), threading.Condition()
+        self.fails_at, self.were_launched, self.received, self.ordered = fails_at, None, 0, 0
+        self.changed = threading.Condition()
 
-    def launch(self, until):
-        self.begun.set()
+    def _set(self, name, value):
         with self.changed:
-            may_go_on = self.changed.wait_for(lambda: self.received >= until or self.were_launched is not None, 10)
-        assert may_go_on, "the thread that receives waits for this one"
+            setattr(self, name, value)
+            self.changed.notify_all()
+
+    def _wait_for(self, predicate, why):
+        with self.changed:
+            assert self.changed.wait_for(predicate, 10), why
+
+    def order(self, operation):
+        self._set("ordered", operation)
+
+    def launch(self):
+        is_free = lambda: self.received >= self.ordered or self.were_launched is not None  # noqa: E731
+        self._wait_for(is_free, "the thread that receives waits for this one")
         # It has come to its own operation's result by now.
         time.sleep(0.1)
 
     def receive(self, operation, messages, seconds):
-        assert self.begun.wait(10)
+        # The first one, and the one that fails, when their results are about to be launched.
+        if operation in (1, self.fails_at):
+            self._wait_for(lambda: self.ordered >= operation, "nobody launches the result")
         if operation == self.fails_at:
             raise RuntimeError("different collectives")
-        with self.changed:
-            self.received = operation
-            self.changed.notify_all()
+        self._set("received", operation)
 
     def give_up(self, operation, were_launched, why):
-        with self.changed:
-            self.were_launched = were_launched
-            self.changed.notify_all()
+        self._set("were_launched", were_launched)
 
     def reach(self, operation):
         pass
@@ -320,23 +328,17 @@ class FullQueue:
     def all_reach(self, operation, seconds):
         pass
 
-    def order(self, operation):
-        pass
-
     def send(self, operation, regions, seconds):
         pass
 
 
-# Of each operation, up to which one the launch of its result waits for; the last operations of batches; who fails.
-@pytest.mark.parametrize(
-    "until, batches, fails_at",
-    [([1, 1], [2], 1), ([2, 2], [2], 2), ([2, 2], [2], None), ([2, 3, 3], [1, 3], None), ([2, 3, 3], [1, 3], 3)],
-)
-def test_a_launch_that_waits_for_other_ranks_does_not_hold_up_who_receives(until, batches, fails_at):
+# The last operations of the batches whose results are launched together; which operation fails.
+@pytest.mark.parametrize("batches, fails_at", [([2], 1), ([2], 2), ([2], None), ([1, 3], None), ([1, 3], 3)])
+def test_a_launch_that_waits_for_other_ranks_does_not_hold_up_who_receives(batches, fails_at):
     line = _distributed._Line(4)
     line.peers = FullQueue(fails_at)
     operations = [
-        _distributed._Operation([], partial(line.peers.launch, number), send=[None], receive=[None]) for number in until
+        _distributed._Operation([], line.peers.launch, send=[None], receive=[None]) for _ in range(batches[-1])
     ]
     for operation in operations:
         line.add(operation)

@@ -288,9 +288,10 @@ def test_gumbel_softmax_has_no_nan():
 
 
 def test_multinomial_never_draws_what_cannot_be():
-    w = torch.ones(2**22, device="wave")
-    w[3729118] = 0
-    torch.manual_seed(8)
+    # Where the least exponential of this seed is drawn.
+    w = torch.ones(2**17, device="wave")
+    w[39758] = 0
+    torch.manual_seed(207)
     assert w[torch.multinomial(w, 3)].min().item() > 0
 
 

@@ -42,7 +42,7 @@ def line_of(process):
     return json.loads(out)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_example(name, tmp_path):
     arguments, compared, packages = SCRIPTS[name]

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("expecttest", reason="torch's own tests need it")
 
 
-@pytest.mark.parametrize(("what", "seconds"), [((), 25), (("--modules",), 10)], ids=["operators", "modules"])
+@pytest.mark.parametrize(("what", "seconds"), [((), 15), (("--modules",), 8)], ids=["operators", "modules"])
 def test_sample(what, seconds, fresh_seed):
     sweep = pathlib.Path(__file__).with_name("opinfo_sweep.py")
     command = [sys.executable, str(sweep), *what, "--seconds", str(seconds), "--samples", "3", "--seed", str(fresh_seed)]

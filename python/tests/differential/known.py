@@ -87,8 +87,16 @@ def _empty(case: Case) -> bool:
     return any(0 in data.final_shape() for data in case.tensors)
 
 
+def _repeated(case: Case) -> bool:
+    return any(0 in _laid(data).stride() for data in case.tensors)
+
+
 def _promotes_repeated(case: Case) -> bool:
-    return len({data.dtype for data in case.tensors}) > 1 and any(0 in _laid(data).stride() for data in case.tensors)
+    return len({data.dtype for data in case.tensors}) > 1 and _repeated(case)
+
+
+def _makes_floats_of_repeated(case: Case) -> bool:
+    return not any(data.is_float for data in case.tensors) and _repeated(case)
 
 
 # Never run.
@@ -139,16 +147,21 @@ ACCEPTED = (
         "strides",
     ),
     Rule(
+        r"torch\.(copysign|true_divide)", _makes_floats_of_repeated,
+        "the same, where floats are made of whole numbers: CUDA does not copy",
+        "strides",
+    ),
+    Rule(
         r"F\.interpolate", _becomes_a_column,
         "of what becomes one pixel wide and of another height the CPU's antialiased resampling makes zeros: of [[0], [1]], enlarged "
         "by 1.5, it makes [[0], [0], [0]] (its gradient is right)",
         "values",
     ),
     Rule(
-        r"torch\.(nan)?median", lambda case: any(0 in _laid(data).stride() for data in case.tensors),
-        "the CPU of torch 2.11 reads unwritten memory in copies of expanded bytes: of [[0, 0], [1, 1]] along the last dimension it makes "
-        "[0, -76]",
-        "values",
+        r"torch\.(nan)?median", _repeated,
+        "the CPU of torch 2.11 to 2.15 reads unwritten memory in copies of expanded operands: of [[0, 0], [1, 1]] along the last "
+        "dimension it makes [0, -76] of bytes",
+        "values|gradient",
     ),
     Rule(
         r"torch\.nan_to_num", lambda case: not case.tensors[0].is_float,
