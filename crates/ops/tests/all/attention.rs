@@ -76,6 +76,12 @@ fn reference(
     (out, sums)
 }
 
+/// A sum, and the root of the sum of its terms' squares: the size of its error, if each term is off by chance.
+fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| (sum + term, squares + term * term));
+    (sum, squares.sqrt())
+}
+
 /// The gradients of q, k and v for that of the result, by the definition, each with the sum of the magnitudes of its terms.
 fn reference_back(
     case: &Case,
@@ -91,10 +97,8 @@ fn reference_back(
     for row in 0..(n * heads * queries) as usize {
         let (item, head) = (row as u64 / queries / heads, row as u64 / queries % heads);
         let of_out = row * ev..(row + 1) * ev;
-        // The kernel's dot is with the rounded result: it is off by the size of its terms, even where they cancel.
-        let terms = out[of_out.clone()].iter().zip(&grad[of_out.clone()]).map(|(a, b)| a * b);
-        let (dot, dot_size) =
-            terms.fold((0.0, 0.0), |(sum, size), term: f64| (sum + term, size + term.abs()));
+        // The kernel's dot is with the rounded result: its error is of the size of its terms, even where they cancel.
+        let (dot, dot_size) = sum(out[of_out.clone()].iter().zip(&grad[of_out.clone()]).map(|(a, b)| a * b));
         for key in 0..keys {
             let at = ((item * shared + head / (heads / shared)) * keys + key) as usize;
             let (of_q, of_k, of_v) = (row * e, at * e, at * ev);
@@ -104,9 +108,7 @@ fn reference_back(
                 continue;
             }
             let weight = (score - sums[row]).exp();
-            let terms = of_out.clone().map(|o| grad[o] * v[of_v + o - row * ev]);
-            let (product, product_size) =
-                terms.fold((0.0, 0.0), |(sum, size), term: f64| (sum + term, size + term.abs()));
+            let (product, product_size) = sum(of_out.clone().map(|o| grad[o] * v[of_v + o - row * ev]));
             let change = weight * (product - dot) * scale;
             let size = weight * (product_size + dot_size) * scale;
             for d in 0..e {
