@@ -268,6 +268,27 @@ def test_out_that_is_resized_warns_and_that_of_the_cpu_is_refused(name):
         OUTS[name](x.to("wave"), torch.empty(0))
 
 
+def test_a_concatenation_that_is_resized_has_its_operands_format():
+    def last(*sizes):
+        return torch.rand(sizes).contiguous(memory_format=torch.channels_last)
+
+    groups = (
+        [last(5, 8, 4, 3)],
+        [last(2, 3, 4, 5), last(2, 1, 4, 5)],
+        [last(2, 3, 4, 5), torch.rand(2, 3, 4, 5)],
+        [last(1, 3, 4, 5), torch.rand(0)],
+    )
+    for parts in groups:
+        for size in ((0,), (7, 2), (5, 8, 4, 3, 2)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                expected, found = (
+                    torch.cat([x.to(device) for x in parts], 1, out=torch.full(size, 7.0, device=device)) for device in ("cpu", "wave")
+                )
+            same(found, expected)
+            assert found.stride() == expected.stride()
+
+
 def test_logic_in_place_keeps_type_and_shape():
     for name in ("logical_xor_", "logical_and_", "logical_or_", "eq_", "lt_"):
         for dtype in (torch.int64, torch.float32, torch.uint8, torch.bool, torch.float64):

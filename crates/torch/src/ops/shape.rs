@@ -5,11 +5,13 @@ use crate::dispatch::register::Registration;
 use crate::dispatch::result::{bits, empty_in_format, prepare, same_elements};
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies::{self, contiguous};
+use crate::tensors::layout::suggests_channels_last;
+use crate::tensors::memory_ops::{resize_to, warn_of_resize};
 use crate::tensors::tensor::Tensor;
 use wave32_ops::pad::{Padding, pad, pad_backward};
 use wave32_ops::{View, rearrange};
 use wave32_torch_logic::sizes::{self, wrap};
-use wave32_torch_logic::{Dims, ScalarType, windows};
+use wave32_torch_logic::{Dims, ScalarType, strides, windows};
 
 /// Kernels of `aten`.
 pub const OPS: &[Registration] = crate::ops! {
@@ -80,6 +82,11 @@ fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<Tensor, Error> {
     }
     let all: Vec<Dims> = parts.iter().map(|part| part.sizes()).collect();
     let (dim, sizes) = sizes::joined(&all, dim)?;
+    if out.is_wave() && out.sizes()[..] != sizes[..] {
+        // A resized result has its operands' format, all of them counted.
+        warn_of_resize(out, &sizes);
+        resize_to(out, &sizes, &strides::in_format(tensors.iter().all(suggests_channels_last), &sizes))?;
+    }
     prepare(out, &sizes, dtype, &parts)?;
     if parts.len() > 1 && parts.iter().any(|part| part.numel() > 0 && same_elements(part, out)) {
         return Err(Error::NoKernel("a result that overlaps an operand".into()));
