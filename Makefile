@@ -5,8 +5,9 @@
 .PHONY: help setup setup-demo demo dist strangers wheel-tests stranger verify test scripts oracle python pytorch-tests fuzz-torch fuzzers verify-short rocm rocm-hipdnn rocm-preload miopen-clients miopen-real miopen-timing miopen-resnet vgpu vgpu-host vgpu-kernels vgpu-foreign vgpu-newer vgpu-submits drivers model-error model-networks model-miopen model-compilers model-ggml rates judge-rates lint lint-scripts doc docs deny msrv msrv-version torch-matrix windows
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-# All targets, with what the tests plant: nothing is built twice.
-EVERYTHING = --workspace --all-targets --features wave32-torch/fault-injection
+# All that `cargo test` builds and the libraries, with what the tests plant: nothing is built twice. `--all-targets` would build
+# libraries without tests once more, for benchmarks.
+EVERYTHING = --workspace --lib --bins --tests --examples --features wave32-torch/fault-injection
 
 help:
 	@echo 'make demo    install what is missing, train a small CNN with PyTorch on the best Vulkan device and on the CPU'
@@ -43,7 +44,9 @@ verify: setup-demo
 
 # Where the processor runs kernels, most of the tests' time is its driver's compiler: without optimisation a quarter is saved.
 # `GALLIVM_PERF= make test` tests the driver as users have it.
-test python verify-short: export GALLIVM_PERF ?= nopt
+test python verify-short stranger: export GALLIVM_PERF ?= nopt
+# And compiles nothing twice: a test that gives a program another home keeps this cache.
+test python verify-short stranger: export MESA_SHADER_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 
 # A test that would be skipped for want of a compiler or of a Vulkan driver fails here: setup installs both.
 test: setup vgpu-host
