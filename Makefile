@@ -68,7 +68,7 @@ python: setup
 	cargo build $(EVERYTHING)
 	cp --remove-destination $(TARGET)/debug/lib_native.so python/wave32/_native.abi3.so
 	@python="$$(scripts/python_env.sh numpy pytest pytest-xdist expecttest hypothesis diffusers transformers accelerate)" && PYTHONPATH=python \
-		WAVE32_VGPU=$(wildcard $(VGPU)/wave32-vgpu) WAVE32_RADV_ICD=$(RADV) "$$python" -m pytest -q -n 2 --dist loadfile python/tests
+		WAVE32_VGPU=$(wildcard $(VGPU)/wave32-vgpu) WAVE32_RADV_ICD=$(RADV) "$$python" -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder python/tests
 
 # PyTorch's own device-generic tests, from a checkout of the installed version: docs/pytorch_tests.md. RESUME=1 goes on.
 DEVICE = wave

@@ -19,6 +19,8 @@ import torch
 import wave32
 from against_cpu import ran_on_cpu
 
+LONG = "examples run_cuda compatibility distributed virtual_card upstream leaks attention fuse".split()
+
 
 def pytest_collection_modifyitems(config, items):
     """Of a test marked `sampled(count)` so many cases run, others each time. Where the processor runs kernels, such a case lasts
@@ -34,6 +36,8 @@ def pytest_collection_modifyitems(config, items):
     left_out = {item for (*_, count), of in cases.items() for item in chance.sample(of, max(len(of) - count, 0))}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
+    # Files of which a test lasts half a minute come first: all processes have work to the end.
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONG)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ SCRIPTS = {
     "stable_diffusion": (["--stress", "--f16-sums"], {"latents": 2e-2, "mean": 1e-2, "deviation": 1e-2, "stress_largest": 2e-2}, ["diffusers", "transformers"]),
     "upscale": ([], {"corner": 1e-4, "mean": 1e-4}, ["torchvision"]),
     "whisper": ([], {"tokens": 0, "heard": 1e-4, "logits": 1e-3}, ["transformers"]),
-    "yolo": ([], {"losses": 2e-3}, ["torchvision"]),
+    "yolo": (["--steps", "4"], {"losses": 2e-3}, ["torchvision"]),
 }  # fmt: skip
 
 
