@@ -204,34 +204,44 @@ fn a_hang_in_miopen_is_told_and_ended() {
         done
     };
     let program = program.to_str().unwrap();
-    let shell = format!("trap '' TERM; {program}; sleep 100");
-    for (how, arguments) in
-        [("spin", vec![program]), ("sleep", vec![program]), ("sleep", vec!["sh", "-c", shell.as_str()])]
-    {
-        let done = hang(how, &arguments);
-        let text = stderr(&done);
+    let clang = folder.join("clang");
+    let copy = Command::new("cp").arg("/bin/sleep").arg(&clang).status();
+    assert!(copy.unwrap().success());
+    let stubborn = format!("trap '' TERM; {program}; sleep 100");
+    let compiling = format!("'{}' 8 2>/dev/null & {program}; exit $?", clang.display());
+    let working = format!("{program}; {program}; exit 9");
+    let cases: [(&str, &[&str]); 6] = [
+        ("spin", &[program]),
+        ("sleep", &[program]),
+        ("sleep", &["sh", "-c", &stubborn]),
+        ("after", &[program]),
+        ("compile", &["sh", "-c", &compiling]),
+        ("work", &["sh", "-c", &working]),
+    ];
+    // Side by side: each waits for most of its time.
+    let ended: Vec<Output> = std::thread::scope(|scope| {
+        let started: Vec<_> = cases.iter().map(|(how, program)| scope.spawn(|| hang(how, program))).collect();
+        started.into_iter().map(|case| case.join().unwrap()).collect()
+    });
+    let [stuck @ .., after, compile, work] = ended.as_slice() else { unreachable!() };
+    for ((how, _), done) in cases.iter().zip(stuck) {
+        let text = stderr(done);
         assert_eq!(done.status.code(), Some(124), "{how}: {text}");
         assert!(text.starts_with("epoch 1\n") && text.contains("STUCK in MIOpen for"), "{how}: {text}");
         assert!(text.contains("\n    MIOpenDriver conv -n 1 -c 16 -H 48 -W 48 -k 32 -y 3"), "{how}: {text}");
         assert!(text.contains("libMIOpen.so.1: miopenConvolutionForwardImmediate+"), "{how}: {text}");
         assert!(text.contains("net: main+") && text.contains("what to do next"), "{how}: {text}");
         assert!(!text.contains("Command [LogCmd"), "MIOpen's lines are for us: {text}");
-        let waits = if how == "spin" { "spinning on the CPU" } else { "waiting" };
+        let waits = if *how == "spin" { "spinning on the CPU" } else { "waiting" };
         assert!(text.contains(waits), "{how}: {text}");
     }
     // A kernel that hangs shows in the wait for it.
-    let text = stderr(&hang("after", &[program]));
+    let text = stderr(after);
     assert!(text.contains("STUCK waiting for the GPU") && text.contains("-H 48 -W 48"), "{text}");
     assert!(text.contains("libamdhip64.so: hipStreamSynchronize+"), "{text}");
     // Compiling may take its time.
-    let clang = folder.join("clang");
-    let copy = Command::new("cp").arg("/bin/sleep").arg(&clang).status();
-    assert!(copy.unwrap().success());
-    let done =
-        hang("compile", &["sh", "-c", &format!("'{}' 8 2>/dev/null & {program}; exit $?", clang.display())]);
-    assert_eq!((done.status.code(), stderr(&done)), (Some(4), "epoch 1\n".into()));
+    assert_eq!((compile.status.code(), stderr(compile)), (Some(4), "epoch 1\n".into()));
     // One that works on is left alone, for longer than the limit.
-    let done = hang("work", &["sh", "-c", &format!("{program}; {program}; exit 9")]);
-    assert_eq!((done.status.code(), stderr(&done)), (Some(9), "epoch 1\nepoch 1\n".into()));
+    assert_eq!((work.status.code(), stderr(work)), (Some(9), "epoch 1\nepoch 1\n".into()));
     std::fs::remove_dir_all(folder).unwrap();
 }
