@@ -8,7 +8,7 @@ use crate::runtime::bridge::{run, view};
 use crate::tensors::copies;
 use crate::tensors::dtype;
 use crate::tensors::layout;
-use crate::tensors::memory_ops::{resize_to, warn_of_resize};
+use crate::tensors::memory_ops::resize_output_to;
 use crate::tensors::tensor::Tensor;
 use smallvec::SmallVec;
 use wave32_ops::{Elementwise, Number, Op, Operand, View};
@@ -85,8 +85,7 @@ impl Pointwise {
             if inputs.iter().any(|input| matches!(input, Input::Of(x) if x.is_same(out))) {
                 return Err(misfit(out, &sizes));
             }
-            warn_of_resize(out, &sizes);
-            resize_to(out, &sizes, &self.strides(inputs, &sizes))?;
+            resize_output_to(out, &sizes, &self.strides(inputs, &sizes))?;
         }
         self.check_overlaps(inputs, out)?;
         self.launch(promoted, inputs, out)?;

@@ -6,7 +6,7 @@ use crate::dispatch::result::{bits, empty_in_format, prepare, same_elements};
 use crate::runtime::bridge::{run, view};
 use crate::tensors::copies::{self, contiguous};
 use crate::tensors::layout::suggests_channels_last;
-use crate::tensors::memory_ops::{resize_to, warn_of_resize};
+use crate::tensors::memory_ops::resize_output_to;
 use crate::tensors::tensor::Tensor;
 use wave32_ops::pad::{Padding, pad, pad_backward};
 use wave32_ops::{View, rearrange};
@@ -84,8 +84,8 @@ fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<Tensor, Error> {
     let (dim, sizes) = sizes::joined(&all, dim)?;
     if out.is_wave() && out.sizes()[..] != sizes[..] {
         // A resized result has its operands' format, all of them counted.
-        warn_of_resize(out, &sizes);
-        resize_to(out, &sizes, &strides::in_format(tensors.iter().all(suggests_channels_last), &sizes))?;
+        let format = strides::in_format(tensors.iter().all(suggests_channels_last), &sizes);
+        resize_output_to(out, &sizes, &format)?;
     }
     prepare(out, &sizes, dtype, &parts)?;
     if parts.len() > 1 && parts.iter().any(|part| part.numel() > 0 && same_elements(part, out)) {

@@ -218,15 +218,6 @@ pub fn resize(x: &Tensor, sizes: &[i64]) -> Result<(), Error> {
     set_data(x, &grown)
 }
 
-/// As [`resize`], to these strides, which leave no gaps.
-///
-/// # Errors
-/// As [`resize`].
-pub fn resize_to(x: &Tensor, sizes: &[i64], strides: &[i64]) -> Result<(), Error> {
-    resize(x, sizes)?;
-    if x.strides()[..] == strides[..] { Ok(()) } else { set_data(x, &x.alias(sizes, strides, x.offset())?) }
-}
-
 /// As [`resize`], of an `out=`: with PyTorch's warning where elements would be lost.
 ///
 /// # Errors
@@ -236,8 +227,18 @@ pub fn resize_output(out: &Tensor, sizes: &[i64]) -> Result<(), Error> {
     resize(out, sizes)
 }
 
+/// As [`resize_output`], to these strides, which leave no gaps.
+///
+/// # Errors
+/// As [`resize`].
+pub fn resize_output_to(out: &Tensor, sizes: &[i64], strides: &[i64]) -> Result<(), Error> {
+    resize_output(out, sizes)?;
+    let is_so = out.strides()[..] == strides[..];
+    if is_so { Ok(()) } else { set_data(out, &out.alias(sizes, strides, out.offset())?) }
+}
+
 /// PyTorch's warning where an `out=` of other sizes has elements to lose.
-pub fn warn_of_resize(out: &Tensor, sizes: &[i64]) {
+fn warn_of_resize(out: &Tensor, sizes: &[i64]) {
     if let Some(warn) = api().resize_output_check {
         // SAFETY: a handle is an `at::Tensor*`; warnings are kept or printed, not thrown.
         unsafe { warn(out.handle(), Numbers::of(sizes)) };
