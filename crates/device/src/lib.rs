@@ -22,7 +22,7 @@ pub mod tuned;
 
 pub use budget::Budget;
 pub use deadline::Deadline;
-pub use kept::{Kept, Known};
+pub use kept::{Kept, Known, Made};
 pub use queue::{
     Addresses, Arg, MAX_ARGS, MAX_PARAMS, PreparedAt, Queue, Stamp, Work, execute, execute_prepared,
     run_number,

@@ -70,7 +70,7 @@ pub trait Queue {
         None
     }
 
-    /// Prepared filters that the queue keeps; none where others than the queue may write to its memory.
+    /// Prepared filters and casts that the queue keeps; none where others than the queue may write to its memory.
     fn kept(&mut self) -> Option<&mut Kept> {
         None
     }

@@ -6,7 +6,7 @@ use crate::convolution::storage;
 use crate::steps::Steps;
 use crate::{ElementType, Op, OpError, Queue, View, copy};
 use std::sync::Arc;
-use wave32_device::{Addresses, Known, PreparedAt};
+use wave32_device::{Addresses, Known, Made, PreparedAt};
 use wave32_problem::{ConvProblem, Direction, Epilogue, Layout};
 use wave32_solve::{DeviceCaps, Plan, Role};
 
@@ -242,8 +242,9 @@ impl ConvChain {
         self.run_on(queue, plan, operands, |steps, addresses, filters_are_copied| {
             let filters = addresses[Role::W as usize];
             let source = (filters, filters + plan.role_bytes(Role::W));
+            let made = Made::Filters(plan.clone());
             let kept = steps.queue.kept().filter(|_| !filters_are_copied);
-            let at = match kept.map_or(Known::New, |kept| kept.ask(source, plan)) {
+            let at = match kept.map_or(Known::New, |kept| kept.ask(source, &made)) {
                 Known::At(address) => Some(PreparedAt { address, is_made: true }),
                 // Where memory is short nothing is kept.
                 Known::Again => {
@@ -264,7 +265,7 @@ impl ConvChain {
             });
             if let Some(PreparedAt { address, is_made: false }) = at {
                 match steps.queue.kept().filter(|_| done.is_ok()) {
-                    Some(kept) => kept.keep(source, plan, address),
+                    Some(kept) => kept.keep(source, &made, address),
                     None => steps.queue.free(address),
                 }
             }

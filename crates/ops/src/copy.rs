@@ -1,7 +1,8 @@
 //! Copies between strided views of any types.
 
 use crate::call::{Call, fit, fit_all, fit_inner, range, read, write};
-use crate::{Common, ElementType, Kind, OpError, Queue, View};
+use crate::{Common, ElementType, Kind, OpError, Queue, View, storage};
+use wave32_device::{Known, Made};
 use wave32_params::{Divisors, Name, cast as cast_kernel, copy as kernel, copy_vectors, transpose};
 use wave32_solve::Access;
 
@@ -29,6 +30,39 @@ pub fn copy(queue: &mut dyn Queue, from: &View, to: &View) -> Result<(), OpError
         return copy_bytes(queue, from.address, to.address, from.elements() * from.dtype.size());
     }
     if cast(queue, from, to)? { Ok(()) } else { strided(queue, from, to) }
+}
+
+/// The numbers at `from`, which are dense, as another type, in a block that the queue keeps until something writes to them.
+/// The caller owns that block too, and frees it as any other; nobody may write to it. None where the queue keeps nothing of
+/// them (yet: it does from the second time on that it meets them unchanged).
+///
+/// # Errors
+/// As [`copy`]; `element-type` for types that are not floats of 32 or 16 bits.
+pub fn kept_cast(queue: &mut dyn Queue, from: &View, to: ElementType) -> Result<Option<u64>, OpError> {
+    let count = from.elements();
+    let source = (from.address, from.address + count * from.dtype.size());
+    let made = Made::Cast { from: storage(from.dtype)?, to: storage(to)? };
+    let Some(kept) = queue.kept() else { return Ok(None) };
+    match kept.ask(source, &made) {
+        Known::At(address) => {
+            kept.lend(address);
+            return Ok(Some(address));
+        }
+        Known::Again => {}
+        Known::New | Known::NoRoom => return Ok(None),
+    }
+    let Ok(address) = queue.alloc(count * to.size()) else { return Ok(None) };
+    let [from, out] =
+        [(source.0, from.dtype), (address, to)].map(|(at, dtype)| View::contiguous(at, dtype, &[count]));
+    if let Err(error) = from.and_then(|from| copy(queue, &from, &out?)) {
+        queue.free(address);
+        return Err(error);
+    }
+    if let Some(kept) = queue.kept() {
+        kept.keep(source, &made, address);
+        kept.lend(address);
+    }
+    Ok(Some(address))
 }
 
 /// Dense floats to or from a type of 16 bits, by vectors; false where they are others.

@@ -47,7 +47,7 @@ pub use batch_norm::{
 };
 pub use chain::{ConvChain, ConvOperands, PostOp};
 pub use convolution::{Planner, PricedPlan, storage};
-pub use copy::{copy, copy_bytes};
+pub use copy::{copy, copy_bytes, kept_cast};
 pub use dtype::{ElementType, Kind};
 pub use elementwise::{Elementwise, Number, Operand};
 pub use fill::{arange, eye, fill, fill_words, linspace};

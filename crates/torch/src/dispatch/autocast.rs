@@ -10,6 +10,7 @@ use crate::abi::error::Error;
 use crate::abi::unboxed::Candidate;
 use crate::dispatch::register::{Registration, register};
 use crate::kernel;
+use crate::tensors::copies::Keeping;
 use crate::tensors::dtype;
 use crate::tensors::tensor::Tensor;
 use std::sync::OnceLock;
@@ -95,6 +96,13 @@ impl Call {
     ) -> Result<Option<Operand<'a>>, Error> {
         given.map(|given| self.cast(given, to)).transpose()
     }
+
+    /// As [`Call::cast`], of a weight or bias: the device keeps its cast until something writes to it, also after autocast
+    /// ends.
+    fn cast_weight<'a>(&self, given: &'a Tensor, to: ScalarType) -> Result<Operand<'a>, Error> {
+        let _keeping = Keeping::begin();
+        self.cast(given, to)
+    }
 }
 
 /// The result of a C++ function that constructs it where its first argument says.
@@ -130,7 +138,8 @@ fn weighted(
 ) -> Result<Tensor, Error> {
     let call = Call::new();
     let to = call.lower()?;
-    let (x, weight, bias) = (call.cast(x, to)?, call.cast(weight, to)?, call.cast_optional(bias, to)?);
+    let (x, weight) = (call.cast(x, to)?, call.cast_weight(weight, to)?);
+    let bias = bias.map(|bias| call.cast_weight(bias, to)).transpose()?;
     let bias = maybe(bias.as_ref());
     result(|out| op(out, x.handle(), weight.handle(), &raw const bias))
 }

@@ -7,9 +7,10 @@ use crate::dispatch::index_errors;
 use crate::dispatch::register::Registration;
 use crate::runtime::bridge::{run, view};
 use crate::runtime::{graph, state};
-use crate::tensors::dtype;
 use crate::tensors::tensor::Tensor;
+use crate::tensors::{dlpack, dtype};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wave32_device::Queue;
 use wave32_ops::View;
@@ -30,6 +31,44 @@ static WAITS: AtomicBool = AtomicBool::new(false);
 pub fn wait_for_copies() -> bool {
     WAITS.store(true, Ordering::Relaxed);
     can_convert()
+}
+
+thread_local! {
+    /// See [`Keeping`].
+    static KEEPS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, conversions that this thread asks for may share memory: nobody will write to their results. The device
+/// keeps such results as long as nothing writes to what they were made of.
+pub struct Keeping(());
+
+impl Keeping {
+    /// From now on.
+    pub fn begin() -> Self {
+        KEEPS.set(true);
+        Self(())
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        KEEPS.set(false);
+    }
+}
+
+/// What the device keeps of that conversion, or will keep from now on; none where it keeps nothing.
+fn kept(x: &Tensor, to: ScalarType) -> Result<Option<Tensor>, Error> {
+    if !KEEPS.get()
+        || x.dtype()? != ScalarType::F32
+        || !matches!(to, ScalarType::F16 | ScalarType::BF16)
+        || x.numel() == 0
+        || !x.is_dense()
+    {
+        return Ok(None);
+    }
+    let (from, into) = (view(x)?, to.try_into()?);
+    let Some(address) = run(|queue| wave32_ops::kept_cast(queue, &from, into))? else { return Ok(None) };
+    dlpack::tensor(address, &x.sizes(), &x.strides(), to).inspect_err(|_| state::free(address)).map(Some)
 }
 
 /// `x.to(dtype)` within the device by a launch; torch's own way, by an empty tensor and a copy, takes the dispatcher three
@@ -55,6 +94,9 @@ fn to_copy(
     let to = dtype.unwrap_or(from);
     // SAFETY: a live handle.
     if is_plain && x.is_wave() && from.is_float() && to.is_float() && !unsafe { is_negated(x.handle()) } {
+        if let Some(made) = kept(x, to)? {
+            return Ok(made);
+        }
         let made = x.empty_like(to)?;
         copy(x, &made)?;
         return Ok(made);

@@ -63,17 +63,23 @@ impl Parts {
         }
     }
 
-    /// Gives a block back. What was made of filters there is of no use to anybody.
+    /// Gives a block back, unless others own it too. What was made of what it holds is of no use to anybody.
     pub(super) fn give(&mut self, address: u64) {
-        self.kept.written((address, address + self.size(address)));
-        self.graphs.give_or(&mut self.heap, address);
+        self.release(address);
         self.give_dropped();
+    }
+
+    fn release(&mut self, address: u64) {
+        if !self.kept.is_owned_after_free(address) {
+            self.kept.written((address, address + self.size(address)));
+            self.graphs.give_or(&mut self.heap, address);
+        }
     }
 
     /// Gives back what is kept no longer. Work already recorded may still read it: it runs before the next owner's.
     pub(super) fn give_dropped(&mut self) {
-        for address in self.kept.dropped() {
-            self.graphs.give_or(&mut self.heap, address);
+        while let Some(address) = self.kept.next_dropped() {
+            self.release(address);
         }
     }
 
