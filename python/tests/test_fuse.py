@@ -296,6 +296,61 @@ def test_half_and_refusals():
         torch.testing.assert_close(found.float().cpu(), expected, rtol=5e-3, atol=5e-3)
 
 
+class Several(nn.Module):
+    """What is fused for inference: a convolution and an activation, a sum, a group norm, a linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(8, 16, 3, padding=1), nn.Conv2d(16, 16, 1)
+        self.bn1, self.bn2 = nn.BatchNorm2d(16), nn.BatchNorm2d(16)
+        self.norm, self.linear = nn.GroupNorm(4, 16), nn.Linear(16, 12)
+        for bn in (self.bn1, self.bn2):
+            nn.init.uniform_(bn.running_mean, -1, 1)
+            nn.init.uniform_(bn.running_var, 0.5, 2)
+
+    def forward(self, x):
+        x = torch.relu(self.bn1(self.first(x)))
+        x = torch.relu(self.bn2(self.second(x)) + x)
+        x = nn.functional.silu(self.norm(x))
+        return nn.functional.gelu(self.linear(x.mean((2, 3))))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_autocast(dtype):
+    """Fused, too, in its type; types of results are those of the plain operators; weights that change are cast anew."""
+    net, x = Several().eval(), torch.randn(2, 8, 9, 12)
+    plain, fused = copy.deepcopy(net).to("wave"), wave32.fuse(net).to("wave")
+    bound = 4e-3 if dtype == torch.float16 else 3e-2
+
+    def run(model):
+        with torch.no_grad(), torch.autocast("wave", dtype):
+            return model(x.to("wave"))
+
+    for _ in range(4):
+        with torch.no_grad():
+            expected = net.double()(x.double())
+        for model in (plain, fused):
+            found = run(model)
+            assert found.dtype == run(plain).dtype
+            assert (found.cpu().double() - expected).norm() <= bound * expected.norm()
+    with torch.wave.profile() as profiler:
+        run(fused)
+    names = [launch[0] for launch in profiler.launches]
+    assert not [name for name in names if name.startswith(("bn_inference", "ew_fast_act"))], names
+    # Those of activations alone: weights and biases are kept.
+    assert len([name for name in names if name.startswith("cast_to_")]) <= 3, names
+    with torch.no_grad():
+        for model in (fused, plain):
+            model.linear.get_submodule("linear" if model is fused else "").weight.mul_(-1.5)
+        net.linear.weight.mul_(-1.5)
+        expected = net(x.double())
+    assert (run(fused).cpu().double() - expected).norm() <= bound * expected.norm()
+    # With gradients the plain operators run.
+    with torch.autocast("wave", dtype):
+        fused(x.to("wave")).float().sum().backward()
+    assert all(p.grad is not None for p in fused.parameters())
+
+
 class Trained(nn.Module):
     """What is fused for training: each activation, sums before it. And what is not."""
 

@@ -58,7 +58,24 @@ def with_statistics(call: Callable[..., torch.Tensor], *arguments: Any) -> tuple
 
 def _is_plain(x: torch.Tensor) -> bool:
     """Whether kernels of the device may take more than one step of a model at once."""
-    return x.device.type == "wave" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("wave")
+    if x.device.type != "wave" or torch.is_grad_enabled():
+        return False
+    # A compiler sees the casts of the plain operators.
+    return not (torch.is_autocast_enabled("wave") and torch.compiler.is_compiling())
+
+
+def _operands(x: torch.Tensor, layer: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Those of a layer, as its operator gets them: under autocast in its type."""
+    if not torch.is_autocast_enabled("wave"):
+        return x, layer.weight, layer.bias
+    dtype = torch.get_autocast_dtype("wave")
+
+    def cast(given: torch.Tensor | None) -> torch.Tensor | None:
+        if given is None or given.dtype == dtype or given.dtype not in _FLOATS:
+            return given
+        return given.to(dtype) if given is x else torch.ops.wave.kept_cast(given, dtype)
+
+    return cast(x), cast(layer.weight), cast(layer.bias)
 
 
 def _arguments(conv: nn.Module, x: torch.Tensor) -> tuple[Any, ...] | None:
@@ -66,7 +83,7 @@ def _arguments(conv: nn.Module, x: torch.Tensor) -> tuple[Any, ...] | None:
     if not _is_plain(x) or x.dim() != conv.weight.dim() or isinstance(conv.padding, str):
         return None
     own = (conv.stride, conv.padding, conv.dilation, conv.transposed, conv.output_padding, conv.groups)
-    return x, conv.weight, conv.bias, *own
+    return *_operands(x, conv), *own
 
 
 _FUNCTIONS = {
@@ -130,7 +147,7 @@ class LinearActivation(_EagerActivated):
     part = "linear"
 
     def _at_once(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.wave.linear_activation(x, layer.weight, layer.bias, self.activation)
+        return torch.ops.wave.linear_activation(*_operands(x, layer), self.activation)
 
 
 class GroupNormActivation(_EagerActivated):
@@ -140,6 +157,8 @@ class GroupNormActivation(_EagerActivated):
 
     def _at_once(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
         of_norm = (layer.num_groups, layer.weight, layer.bias, layer.eps)
+        if torch.is_autocast_enabled("wave"):  # Norms are in f32 then.
+            x = x.to(torch.float32)
         return torch.ops.wave.group_norm_act(x, *of_norm, *_OF_NORMS[self.activation])
 
 

@@ -4,7 +4,7 @@
 
 use crate::call::{Bound, Call, by_float, fit, fit_all, flag, range, read, write};
 use crate::{ElementType, OpError, Queue, View};
-use wave32_params::{Name, bn_apply, bn_finish, bn_finish_back, bn_sums, norm_act};
+use wave32_params::{Name, bn_apply, bn_finish, bn_finish_back, bn_inference, bn_sums, norm_act};
 use wave32_solve::Access;
 
 /// Elements that one workgroup sums at least: fewer cost more in launches than they gain in parallelism.
@@ -322,7 +322,7 @@ pub(crate) fn apply(
     .launch_items(queue, count, THREADS * 4)
 }
 
-/// From sums to statistics and coefficients.
+/// From sums to statistics and coefficients, in training.
 pub(crate) struct Finish<'a> {
     pub norm: &'a BatchNorm<'a>,
     /// Of the statistics.
@@ -354,8 +354,8 @@ impl Finish<'_> {
             part,
             gamma: bind(norm.gamma, false)?,
             beta: bind(norm.beta, false)?,
-            rmean: bind(norm.running.map(|r| r.0), norm.training)?,
-            rvar: bind(norm.running.map(|r| r.1), norm.training)?,
+            rmean: bind(norm.running.map(|r| r.0), true)?,
+            rvar: bind(norm.running.map(|r| r.1), true)?,
             means: write(queue, saved[0])?,
             rstds: write(queue, saved[1])?,
             coef: range(queue, coef, channels * 4, 4, Access::Write)?,
@@ -365,8 +365,7 @@ impl Finish<'_> {
             params: bn_finish::Params {
                 channels: fit(channels)?,
                 parts: fit(parts)?,
-                flags: flag(norm.training, bn_finish::FLAG_BATCH)
-                    | flag(norm.gamma.is_some(), bn_finish::FLAG_GAMMA)
+                flags: flag(norm.gamma.is_some(), bn_finish::FLAG_GAMMA)
                     | flag(norm.beta.is_some(), bn_finish::FLAG_BETA)
                     | flag(norm.running.is_some(), bn_finish::FLAG_RUNNING),
                 count: n as f32,
@@ -394,17 +393,80 @@ impl Finish<'_> {
     }
 }
 
-/// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`. `save` gets mean and 1 / sqrt(variance + eps), C f32 each.
+/// One pass, by running statistics.
+fn infer(
+    queue: &mut dyn Queue,
+    x: &View,
+    norm: &BatchNorm<'_>,
+    (mean, variance): (&View, &View),
+    chain: &NormChain<'_>,
+    y: &View,
+    shape: &Shape,
+) -> Result<(), OpError> {
+    let bound = read(queue, x)?;
+    let bind = |view: Option<&View>| view.map_or(Ok(bound.unused()), |view| read(queue, view));
+    let buffers = bn_inference::Buffers {
+        x: bound,
+        add: bind(chain.added)?,
+        mean: read(queue, mean)?,
+        var: read(queue, variance)?,
+        gamma: bind(norm.gamma)?,
+        beta: bind(norm.beta)?,
+        dst: write(queue, y)?,
+    };
+    let ats = [buffers.x, buffers.add, buffers.dst].map(|bound| bound.at());
+    let vec = vector(shape, &ats);
+    let names = if vec == 4 { bn_inference::X4 } else { bn_inference::X1 };
+    let [x_at, add_at, out_at] = fit_all(ats.map(|at| at / vec))?;
+    let (count, row) = (x.elements() / vec, shape.length / vec);
+    // Those of a group are then of at most PLANES rows.
+    let steps = if row >= u64::from(bn_inference::MIN_ROW) { 4 } else { 1 };
+    let code = |view: Option<&View>| view.map_or(0, |view| view.dtype.code());
+    let (act, most) = chain.activation.words();
+    Call {
+        kernel: variant(names, x.dtype)?,
+        params: bn_inference::Params {
+            count: fit(count)?,
+            channels: fit(shape.channels)?,
+            row: fit(row)?,
+            steps,
+            x_at,
+            add_at,
+            out_at,
+            flags: flag(chain.added.is_some(), bn_inference::FLAG_ADD)
+                | flag(norm.gamma.is_some(), bn_inference::FLAG_GAMMA)
+                | flag(norm.beta.is_some(), bn_inference::FLAG_BETA),
+            act,
+            most,
+            eps: norm.eps,
+            mean_at: fit(buffers.mean.at())?,
+            var_at: fit(buffers.var.at())?,
+            gamma_at: fit(buffers.gamma.at())?,
+            beta_at: fit(buffers.beta.at())?,
+            mean_type: mean.dtype.code(),
+            var_type: variance.dtype.code(),
+            gamma_type: code(norm.gamma),
+            beta_type: code(norm.beta),
+        },
+        buffers,
+        flops: 3 * x.elements(),
+        bytes: (2 + u64::from(chain.added.is_some())) * x.elements() * x.dtype.size(),
+    }
+    .launch_items(queue, count, THREADS * u64::from(steps))
+}
+
+/// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`. In training `save` gets mean and 1 / sqrt(variance + eps), C f32
+/// each; in evaluation nothing, and may be absent.
 ///
 /// # Errors
-/// `not-contiguous-n-c-l`, `not-a-float-a-channel`, `element-type`, `no-statistics`; [`OpError::Device`] where the
-/// device fails.
+/// `not-contiguous-n-c-l`, `not-a-float-a-channel`, `element-type`, `no-statistics`, `wrong-size`; [`OpError::Device`] where
+/// the device fails.
 pub fn batch_norm(
     queue: &mut dyn Queue,
     x: &View,
     norm: &BatchNorm<'_>,
     y: &View,
-    save: &View,
+    save: Option<&View>,
 ) -> Result<(), OpError> {
     batch_norm_chain(queue, x, norm, &NormChain::default(), y, save)
 }
@@ -412,24 +474,18 @@ pub fn batch_norm(
 /// The same with what follows it.
 ///
 /// # Errors
-/// As [`batch_norm`].
+/// As [`batch_norm`]; `no-coefficients` where they are wanted in evaluation.
 pub fn batch_norm_chain(
     queue: &mut dyn Queue,
     x: &View,
     norm: &BatchNorm<'_>,
     chain: &NormChain<'_>,
     y: &View,
-    save: &View,
+    save: Option<&View>,
 ) -> Result<(), OpError> {
     let shape = shape(x)?;
     variant(bn_sums::X1, x.dtype)?;
-    if y.sizes() != x.sizes()
-        || y.dtype != x.dtype
-        || !y.is_contiguous()
-        || save.elements() != 2 * shape.channels
-    {
-        return Err(OpError::refused("wrong-size", format!("{:?} to {:?}", x.sizes(), y.sizes())));
-    }
+    check_like("the result", y, x)?;
     if let Some(added) = chain.added {
         check_like("what is added", added, x)?;
     }
@@ -442,17 +498,24 @@ pub fn batch_norm_chain(
     {
         view.map_or(Ok(()), |view| check_of(&FLOATS, what, view, &shape))?;
     }
-    if !norm.training && norm.running.is_none() {
-        return Err(OpError::refused("no-statistics", "evaluation without running statistics"));
+    if !norm.training {
+        let running = norm
+            .running
+            .ok_or_else(|| OpError::refused("no-statistics", "evaluation without running statistics"))?;
+        if chain.coefficients.is_some() {
+            return Err(OpError::refused("no-coefficients", "evaluation makes none"));
+        }
+        return infer(queue, x, norm, running, chain, y, &shape);
     }
-    let given = chain.statistics.filter(|_| norm.training);
-    let given = given.map(|view| check_statistics(queue, view, &shape)).transpose()?;
-    let made = if given.is_some() || !norm.training { 1 } else { parts(queue, &shape) };
+    let save = save.filter(|save| save.elements() == 2 * shape.channels && save.dtype == ElementType::F32);
+    let save = save.ok_or_else(|| OpError::refused("wrong-size", "training saves two f32 a channel"))?;
+    let given = chain.statistics.map(|view| check_statistics(queue, view, &shape)).transpose()?;
+    let made = if given.is_some() { 1 } else { parts(queue, &shape) };
     let scratch = queue.alloc(shape.channels * (made + 1) * 16 + 16)?;
     let (parts, part) = given.unwrap_or((made, scratch + shape.channels * 16));
     let coef = chain.coefficients.map_or(scratch, |view| view.address);
     let run = (|| {
-        if norm.training && given.is_none() {
+        if given.is_none() {
             sums(queue, x, None, &shape, parts, part)?;
         }
         let saved = View::contiguous(save.address, save.dtype, &[2, shape.channels])?;

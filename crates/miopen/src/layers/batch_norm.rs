@@ -202,7 +202,7 @@ impl Layer {
                 momentum: keeps.factor as f32,
                 eps: self.epsilon as f32,
             };
-            wave32_ops::batch_norm(steps.queue, x, &norm, y, &save)?;
+            wave32_ops::batch_norm(steps.queue, x, &norm, y, Some(&save))?;
             for (at, to) in [keeps.mean, keeps.inverse].iter().enumerate() {
                 if let Some(to) = to {
                     let from =
@@ -241,7 +241,6 @@ impl Layer {
         y: &View,
     ) -> Result<(), OpError> {
         if self.is_plain(steps, &[x, y], &[mean, variance, scale, bias]) {
-            let save = steps.make(ElementType::F32, &[2, self.kept[1]])?;
             let of = |view| self.channels(view);
             let (mean, variance, gamma, beta) = (of(mean)?, of(variance)?, of(scale)?, of(bias)?);
             let norm = BatchNorm {
@@ -252,7 +251,7 @@ impl Layer {
                 momentum: 0.0,
                 eps: self.epsilon as f32,
             };
-            return wave32_ops::batch_norm(steps.queue, x, &norm, y, &save);
+            return wave32_ops::batch_norm(steps.queue, x, &norm, y, None);
         }
         let inverse = self.inverse(steps, wide(x.dtype), variance)?;
         self.apply(steps, x, [mean, &inverse, scale, bias], y)

@@ -109,7 +109,7 @@ fn forward_and_backward_match_f64() {
             momentum: momentum as f32,
             eps: eps as f32,
         };
-        batch_norm(&mut stream, &vx, &norm, &vy, &save).unwrap();
+        batch_norm(&mut stream, &vx, &norm, &vy, training.then_some(&save)).unwrap();
         close(&get(&mut stream, &vy), &y, tolerance.max(1e-5), &what);
         if training {
             let unbiased = count / (count - 1.0);
@@ -223,7 +223,7 @@ fn what_follows_is_in_the_same_pass() {
             coefficients: Some(&coefficients),
             ..NormChain::default()
         };
-        batch_norm_chain(&mut stream, &vx, &norm, &chain, &vy, &save).unwrap();
+        batch_norm_chain(&mut stream, &vx, &norm, &chain, &vy, Some(&save)).unwrap();
         close(&get(&mut stream, &vy), &y, tolerance, &what);
         let is_relu = matches!(activation, NormActivation::Relu(_));
         if adds && !is_relu {
@@ -283,6 +283,81 @@ fn what_follows_is_in_the_same_pass() {
     }
 }
 
+/// By running statistics, with rows of any length.
+#[test]
+fn evaluation() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let float = [ElementType::F32, ElementType::F16, ElementType::BF16];
+    let activations = [
+        NormActivation::None,
+        NormActivation::Relu(None),
+        NormActivation::Relu(Some(1.5)),
+        NormActivation::Silu,
+    ];
+    for (case, (n, c, l)) in [
+        (300u64, 7u64, 1u64),
+        (1, 2000, 1),
+        (9, 130, 2),
+        (5, 77, 49),
+        (3, 300, 4),
+        (2, 600, 3),
+        (4, 400, 8),
+        (2, 100, 16),
+        (3, 90, 48),
+        (2, 5, 1000),
+        (1, 3, 5000),
+        (2, 3, 4099),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (dtype, of_parameters) = (float[case % 3], float[random.random_range(0..3)]);
+        let activation = activations[random.random_range(0..4)];
+        let [adds, affine] = [random.random_bool(0.5), random.random_bool(0.7)];
+        let what = format!(
+            "{n}x{c}x{l} {dtype:?} {of_parameters:?} {activation:?} adds {adds} affine {affine}, seed {seed}"
+        );
+        let [x, z] = [3.0, 1.0].map(|range| values(&mut random, dtype, n * c * l, range));
+        let mut parameter = |low: f64, high: f64| -> Vec<f64> {
+            (0..c).map(|_| common::rounded(of_parameters, random.random_range(low..high))).collect()
+        };
+        let all = [parameter(-2.0, 2.0), parameter(0.25, 4.0), parameter(-2.0, 2.0), parameter(-1.0, 1.0)];
+        let [mean, variance, gamma, beta] = &all;
+        let expected: Vec<f64> = (0..x.len())
+            .map(|i| {
+                let k = i / l as usize % c as usize;
+                let hat = (x[i] - mean[k]) / (variance[k] + 1e-3).sqrt();
+                let normed = if affine { hat * gamma[k] + beta[k] } else { hat };
+                activated(activation, normed + if adds { z[i] } else { 0.0 }).0
+            })
+            .collect();
+        let [vx, vz] = [&x, &z].map(|data| put_plain(&mut stream, dtype, &[n, c, l], data));
+        let y = room(&mut stream, dtype, &[n, c, l]);
+        let [vm, vv, vg, vb] = all.each_ref().map(|v| put_plain(&mut stream, of_parameters, &[c], v));
+        let norm = BatchNorm {
+            gamma: affine.then_some(&vg),
+            beta: affine.then_some(&vb),
+            running: Some((&vm, &vv)),
+            training: false,
+            momentum: 0.1,
+            eps: 1e-3,
+        };
+        let chain = NormChain { added: adds.then_some(&vz), activation, ..NormChain::default() };
+        batch_norm_chain(&mut stream, &vx, &norm, &chain, &y, None).unwrap();
+        let tolerance = match dtype {
+            ElementType::F32 => 1e-5,
+            ElementType::F16 => 4e-3,
+            _ => 2e-2,
+        };
+        close(&get(&mut stream, &y), &expected, tolerance, &what);
+        assert!(
+            batch_norm_chain(&mut stream, &vx, &BatchNorm { training: true, ..norm }, &chain, &y, None)
+                .is_err()
+        );
+    }
+}
+
 /// Moments that come with x are taken for its own, in however many parts they are: here they are those of another tensor.
 #[test]
 fn given_statistics_are_used() {
@@ -324,7 +399,7 @@ fn given_statistics_are_used() {
         let norm =
             BatchNorm { gamma: None, beta: None, running: None, training: true, momentum: 0.1, eps: 1e-5 };
         let chain = NormChain { statistics: Some(&given), ..NormChain::default() };
-        batch_norm_chain(&mut stream, &xv, &norm, &chain, &y, &save).unwrap();
+        batch_norm_chain(&mut stream, &xv, &norm, &chain, &y, Some(&save)).unwrap();
         let scale: Vec<f64> = variance.iter().map(|v| 1.0 / (v + 1e-5).sqrt()).collect();
         let expected: Vec<f64> =
             x.iter().enumerate().map(|(i, v)| (v - mean[i / l % c]) * scale[i / l % c]).collect();
@@ -334,7 +409,7 @@ fn given_statistics_are_used() {
         // Of another number of channels they are refused.
         let wrong = View::contiguous(given.address, ElementType::F32, &[c as u64 + 1, parts, 4]).unwrap();
         let chain = NormChain { statistics: Some(&wrong), ..NormChain::default() };
-        let refused = batch_norm_chain(&mut stream, &xv, &norm, &chain, &y, &save).unwrap_err();
+        let refused = batch_norm_chain(&mut stream, &xv, &norm, &chain, &y, Some(&save)).unwrap_err();
         assert!(refused.to_string().contains("not-moments-of-channels"), "{refused}");
     }
 }

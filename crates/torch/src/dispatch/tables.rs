@@ -53,6 +53,7 @@ pub const ATEN: &[&[Registration]] = &[
 /// Schemas and kernels of this device's own operators, for its Python side.
 pub const OWN: &[(&[&str], &[Registration])] = &[
     (memory_ops::SCHEMAS, memory_ops::OWN),
+    (copies::SCHEMAS, copies::OWN),
     (attention::SCHEMAS, attention::OWN),
     (conv::SCHEMAS, conv::OWN),
     (matmul::SCHEMAS, matmul::OWN),

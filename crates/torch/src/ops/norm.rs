@@ -100,7 +100,7 @@ fn with_activation(
         coefficients: Some(&cv),
         statistics: statistics.as_ref(),
     };
-    run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
+    run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, Some(&sv)))?;
     Ok((y, save, coefficients))
 }
 
@@ -217,18 +217,19 @@ fn viewed(tensor: &Option<Tensor>) -> Result<Option<View>, Error> {
     tensor.as_ref().map(view).transpose()
 }
 
-/// The result, laid out as `input` is, and the statistics; `how`: training, momentum, eps; `behind`: what is added, and an activation.
+/// The result, laid out as `input` is, and what training saves; `how`: training, momentum, eps; `behind`: what is added, and an activation.
 fn normalised(
     input: &Tensor,
     [weight, bias]: [Option<&Tensor>; 2],
     running: [Option<&Tensor>; 2],
     (training, momentum, eps): (bool, f64, f64),
     (added, activation): (Option<&Tensor>, NormActivation),
-) -> Result<(Tensor, Tensor), Error> {
+) -> Result<(Tensor, Option<Tensor>), Error> {
     let channels = channels_of(input)?;
     let x = contiguous(input)?;
     let y = Tensor::empty(&input.sizes(), input.dtype()?)?;
-    let save = Tensor::empty(&[2 * channels], ScalarType::F32)?;
+    let saves = training || input.numel() == 0;
+    let save = saves.then(|| Tensor::empty(&[2 * channels], ScalarType::F32)).transpose()?;
     let given = [weight, bias, running[0], running[1]];
     let last = normalises_channels_last(input, given.iter().flatten().all(|given| given.is_contiguous()));
     if input.numel() == 0 {
@@ -236,7 +237,7 @@ fn normalised(
     }
     let (gamma, beta) = (parameter(weight)?, parameter(bias)?);
     let [rmean, rvar] = [parameter(running[0])?, parameter(running[1])?];
-    let (xv, yv, sv, added) = (view(&x)?, view(&y)?, view(&save)?, added.map(view).transpose()?);
+    let (xv, yv, sv, added) = (view(&x)?, view(&y)?, viewed(&save)?, added.map(view).transpose()?);
     let (g, b, m, v) = (viewed(&gamma)?, viewed(&beta)?, viewed(&rmean)?, viewed(&rvar)?);
     let norm = BatchNorm {
         gamma: g.as_ref(),
@@ -247,7 +248,7 @@ fn normalised(
         eps: eps as f32,
     };
     let chain = NormChain { added: added.as_ref(), activation, ..NormChain::default() };
-    run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, &sv))?;
+    run(|queue| batch_norm_chain(queue, &xv, &norm, &chain, &yv, sv.as_ref()))?;
     // Other running statistics were updated in a copy.
     for (given, used) in running.into_iter().zip([&rmean, &rvar]) {
         let moved = given.zip(used.as_ref()).filter(|(given, used)| training && !given.is_same(used));
@@ -273,10 +274,10 @@ fn native_batch_norm(
     let running = [running_mean, running_var];
     let behind = (None, NormActivation::None);
     let (y, save) = normalised(input, [weight, bias], running, (training, momentum, eps), behind)?;
-    if !training && input.numel() > 0 {
-        return Ok((y, Tensor::empty(&[0], ScalarType::F32)?, Tensor::empty(&[0], ScalarType::F32)?));
+    match save {
+        Some(save) => Ok((y, half_of(&save, 0)?, half_of(&save, 1)?)),
+        None => Ok((y, Tensor::empty(&[0], ScalarType::F32)?, Tensor::empty(&[0], ScalarType::F32)?)),
     }
-    Ok((y, half_of(&save, 0)?, half_of(&save, 1)?))
 }
 
 #[allow(clippy::too_many_arguments)] // the schema's

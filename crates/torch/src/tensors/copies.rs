@@ -19,6 +19,12 @@ use wave32_torch_logic::{MemoryFormat, ScalarType, strides, views};
 /// Kernels of `aten`, where [`can_convert`] says so: they call what may throw C++ exceptions.
 pub const OPS: &[Registration] = &[crate::kernel!("_to_copy", to_copy, uncaught)];
 
+/// The schema of what `python/wave32/_fuse.py` calls under autocast.
+pub const SCHEMAS: &[&str] = &["kept_cast(Tensor input, ScalarType dtype) -> Tensor"];
+
+/// Its kernel.
+pub const OWN: &[Registration] = crate::ops! { "kept_cast" => kept_cast };
+
 /// Whether this torch has what [`OPS`] calls.
 pub fn can_convert() -> bool {
     api().to_copy.is_some() && api().is_negated.is_some()
@@ -71,6 +77,21 @@ fn kept(x: &Tensor, to: ScalarType) -> Result<Option<Tensor>, Error> {
     dlpack::tensor(address, &x.sizes(), &x.strides(), to).inspect_err(|_| state::free(address)).map(Some)
 }
 
+/// `x.to(dtype)` for one who does not write to the result: the device may keep it.
+fn kept_cast(x: &Tensor, to: ScalarType) -> Result<Tensor, Error> {
+    let _keeping = Keeping::begin();
+    match kept(x, to)? {
+        Some(made) => Ok(made),
+        None => converted(x, to),
+    }
+}
+
+fn converted(x: &Tensor, to: ScalarType) -> Result<Tensor, Error> {
+    let made = x.empty_like(to)?;
+    copy(x, &made)?;
+    Ok(made)
+}
+
 /// `x.to(dtype)` within the device by a launch; torch's own way, by an empty tensor and a copy, takes the dispatcher three
 /// times more. All else goes that way.
 #[allow(clippy::too_many_arguments)] // the schema's
@@ -97,9 +118,7 @@ fn to_copy(
         if let Some(made) = kept(x, to)? {
             return Ok(made);
         }
-        let made = x.empty_like(to)?;
-        copy(x, &made)?;
-        return Ok(made);
+        return converted(x, to);
     }
     let to_host = device.is_some_and(|device| device.kind == 0);
     let non_blocking = non_blocking && !(to_host && WAITS.load(Ordering::Relaxed));
