@@ -128,7 +128,7 @@ def test_a_step_with_infinities_is_skipped_and_the_scale_halved():
     assert fresh.get_scale() == scales[-1]
 
 
-LOWER, FLOAT32 = torch.bfloat16, torch.float32
+LOWER, FLOAT32, WIDEST = torch.bfloat16, torch.float32, None
 # Operators whose autocast is in Rust: a call, the sizes of its tensors, the type that it computes in.
 NATIVE = {
     "conv1d": (lambda x, w, b: F.conv1d(x, w, b, 2, 1, 2, 2), [(2, 4, 16), (6, 2, 3), (6,)], LOWER),
@@ -151,7 +151,24 @@ NATIVE = {
     "group_norm": (lambda x, w: F.group_norm(x, 2, w, None, 0.1), [(2, 6, 5), (6,)], FLOAT32),
     "softmax.int": (lambda x: F.softmax(x, -2), [(3, 7, 2)], FLOAT32),
     "log_softmax.int": (lambda x: F.log_softmax(x, -1), [(3, 7)], FLOAT32),
-}
+    "cumsum": (lambda x: x.cumsum(1), [(3, 7)], FLOAT32),
+    "sum": (torch.sum, [(3, 7, 2)], FLOAT32),
+    "sum.dim_IntList": (lambda x: x.sum((0, -1), keepdim=True), [(3, 7, 2)], FLOAT32),
+    "prelu": (F.prelu, [(3, 7, 2), (7,)], LOWER),
+    **{name: (lambda x, op=getattr(torch, name): op(x), [(3, 7)], FLOAT32) for name in ("exp", "expm1")},
+    **{
+        name: (lambda x, op=getattr(torch, name): op(x.abs() + 0.5), [(3, 7)], FLOAT32)
+        for name in ("log", "log10", "log1p", "log2", "reciprocal", "rsqrt")
+    },
+    "l1_loss": (F.l1_loss, [(3, 7), (3, 7)], FLOAT32),
+    "mse_loss": (lambda x, y: F.mse_loss(x, y, reduction="sum"), [(3, 7), (3, 7)], FLOAT32),
+    "upsample_nearest2d": (lambda x: F.interpolate(x, scale_factor=(2, 3)), [(2, 3, 4, 5)], FLOAT32),
+    "upsample_bilinear2d": (
+        lambda x: F.interpolate(x, (7, 9), mode="bilinear", align_corners=True), [(2, 3, 4, 5)], FLOAT32
+    ),
+    "cat": (lambda x, y: torch.cat([x, y], -1), [(2, 3, 4), (2, 3, 5)], WIDEST),
+    "stack": (lambda x, y: torch.stack([x, y], 1), [(2, 3), (2, 3)], WIDEST),
+}  # fmt: skip
 
 
 def test_autocast_of_hot_operators_is_in_rust():
@@ -162,6 +179,7 @@ def test_autocast_of_hot_operators_is_in_rust():
 @pytest.mark.parametrize("name", NATIVE)
 def test_operands_are_cast(name, given):
     call, sizes, computed = NATIVE[name]
+    computed = computed or (FLOAT32 if given is FLOAT32 else LOWER)
     operands = [torch.randn(size).to(given) for size in sizes]
     ours = [operand.to("wave").requires_grad_() for operand in operands]
     theirs = [operand.clone().requires_grad_() for operand in operands]
@@ -199,6 +217,23 @@ def test_a_parameter_is_cast_once():
         assert torch.equal(F.linear(x, weight), first * 2)
 
 
+def test_the_widest_type_of_a_list():
+    wide, half, brain = (torch.randn(2, 3, device="wave", dtype=dtype) for dtype in (torch.float32, torch.float16, torch.bfloat16))
+    double, whole = wide.double(), torch.arange(6, device="wave").view(2, 3)
+    with torch.autocast("wave", LOWER):
+        for join in (torch.cat, torch.stack):
+            assert join([half, wide, brain]).dtype is torch.float32
+            assert join([half, brain]).dtype is LOWER
+            assert join([half, half]).dtype is LOWER
+            assert join([half, double]).dtype is torch.float64
+            assert join([whole, whole]).dtype is torch.int64
+        assert torch.equal(torch.cat([half, wide]), torch.cat([half.float(), wide]))
+        out = torch.empty(0, device="wave")
+        torch.cat([half, half], out=out)
+        assert torch.equal(out, torch.cat([half.float(), half.float()])), "out= is not cast"
+        assert whole.sum().dtype is torch.int64 and half.sum(dtype=torch.float16).dtype is torch.float16
+
+
 def test_types_that_autocast_leaves_alone():
     x, y = torch.randn(3, 4, device="wave", dtype=torch.float64), torch.randn(4, 3, device="wave", dtype=torch.float64)
     whole = torch.tensor([[1, 2], [3, 4]], device="wave")
@@ -216,6 +251,7 @@ def test_errors_under_autocast_are_those_without():
     calls = [
         lambda: F.linear(x, torch.randn(5, 7, device="wave")), lambda: F.softmax(x, 9), lambda: x @ "a",
         lambda: F.conv2d(x, torch.randn(4, 2, 3, 3, device="wave")), lambda: F.layer_norm(x, (5,)),
+        lambda: torch.cat([]), lambda: torch.stack([x, x[0]]), lambda: x.sum(7), lambda: F.mse_loss(x, x, reduction="no"),
     ]
     for call in calls:
         with pytest.raises(Exception) as plain:

@@ -21,6 +21,11 @@ impl<T> Clone for Slice<T> {
     }
 }
 impl<T> Copy for Slice<T> {}
+impl<T> Default for Slice<T> {
+    fn default() -> Self {
+        Self::of(&[])
+    }
+}
 
 impl<T> Slice<T> {
     /// As long as `all` lives.
@@ -162,6 +167,9 @@ type TransposedConv = unsafe extern "C-unwind" fn(
     Numbers,
 ) -> Handle;
 type Softmax = unsafe extern "C-unwind" fn(Handle, Handle, i64, Maybe<i8>) -> Handle;
+type Unary = unsafe extern "C-unwind" fn(Handle, Handle) -> Handle;
+type Loss = unsafe extern "C-unwind" fn(Handle, Handle, Handle, i64) -> Handle;
+type Join = unsafe extern "C-unwind" fn(Handle, Slice<usize>, i64) -> Handle;
 
 table! {
     required {
@@ -337,6 +345,28 @@ table! {
             ) -> Handle,
         softmax = "_ZN2at4_ops11softmax_int4callERKNS_6TensorElSt8optionalIN3c1010ScalarTypeEE": Softmax,
         log_softmax = "_ZN2at4_ops15log_softmax_int4callERKNS_6TensorElSt8optionalIN3c1010ScalarTypeEE": Softmax,
+        exp = "_ZN2at4_ops3exp4callERKNS_6TensorE": Unary,
+        expm1 = "_ZN2at4_ops5expm14callERKNS_6TensorE": Unary,
+        log = "_ZN2at4_ops3log4callERKNS_6TensorE": Unary,
+        log10 = "_ZN2at4_ops5log104callERKNS_6TensorE": Unary,
+        log1p = "_ZN2at4_ops5log1p4callERKNS_6TensorE": Unary,
+        log2 = "_ZN2at4_ops4log24callERKNS_6TensorE": Unary,
+        reciprocal = "_ZN2at4_ops10reciprocal4callERKNS_6TensorE": Unary,
+        rsqrt = "_ZN2at4_ops5rsqrt4callERKNS_6TensorE": Unary,
+        prelu = "_ZN2at4_ops5prelu4callERKNS_6TensorES4_": Product,
+        l1_loss = "_ZN2at4_ops7l1_loss4callERKNS_6TensorES4_l": Loss,
+        mse_loss = "_ZN2at4_ops8mse_loss4callERKNS_6TensorES4_l": Loss,
+        sum = "_ZN2at4_ops3sum4callERKNS_6TensorESt8optionalIN3c1010ScalarTypeEE":
+            unsafe extern "C-unwind" fn(Handle, Handle, Maybe<i8>) -> Handle,
+        sum_over = "_ZN2at4_ops15sum_dim_IntList4callERKNS_6TensorEN3c1016OptionalArrayRefIlEEbSt8optionalINS5_10ScalarTypeEE":
+            unsafe extern "C-unwind" fn(Handle, Handle, Maybe<Numbers>, bool, Maybe<i8>) -> Handle,
+        cumsum = "_ZN2at4_ops6cumsum4callERKNS_6TensorElSt8optionalIN3c1010ScalarTypeEE": Softmax,
+        upsample_nearest2d = "_ZN2at4_ops18upsample_nearest2d4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEESt8optionalIdESA_":
+            unsafe extern "C-unwind" fn(Handle, Handle, Numbers, Maybe<f64>, Maybe<f64>) -> Handle,
+        upsample_bilinear2d = "_ZN2at4_ops19upsample_bilinear2d4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEEbSt8optionalIdESA_":
+            unsafe extern "C-unwind" fn(Handle, Handle, Numbers, bool, Maybe<f64>, Maybe<f64>) -> Handle,
+        concat = "_ZN2at4_ops6concat4callEN3c108ArrayRefINS_6TensorEEEl": Join,
+        stack = "_ZN2at4_ops5stack4callEN3c108ArrayRefINS_6TensorEEEl": Join,
         // c10::Dispatcher::realSingleton(), findSchemaOrThrow(char const*, char const*)
         dispatcher = "_ZN3c1010Dispatcher13realSingletonEv": unsafe extern "C-unwind" fn() -> Handle,
         find_schema = "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_":

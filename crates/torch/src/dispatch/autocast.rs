@@ -5,7 +5,7 @@
 //! called directly: what they throw reaches the caller as what it is. So nothing here may catch, as
 //! [`crate::dispatch::register::enter`] does.
 
-use crate::abi::calls::{Handle, MaybeTensor, Numbers, PRIVATE_USE_1, api};
+use crate::abi::calls::{Handle, Maybe, MaybeTensor, Numbers, PRIVATE_USE_1, Slice, api};
 use crate::abi::error::Error;
 use crate::abi::unboxed::Candidate;
 use crate::dispatch::register::{Registration, register};
@@ -127,7 +127,7 @@ macro_rules! products {
         }
     )*};
 }
-products!(matmul, mm, bmm, mv);
+products!(matmul, mm, bmm, mv, prelu);
 
 /// Of an operand, a weight and perhaps a bias.
 fn weighted(
@@ -242,25 +242,117 @@ fn group_norm(
     })
 }
 
-macro_rules! softmaxes {
+macro_rules! unaries {
     ($($name:ident),*) => {$(
-        fn $name(x: &Tensor, dim: i64, dtype: Option<ScalarType>) -> Result<Tensor, Error> {
-            let _call = Call::new();
-            let is_half = matches!(x.dtype(), Ok(ScalarType::F16 | ScalarType::BF16)) && x.is_wave();
-            let dtype = dtype.or(is_half.then_some(ScalarType::F32));
-            let dtype = dtype.map(|dtype| dtype::code(dtype) as i8).into();
+        fn $name(x: &Tensor) -> Result<Tensor, Error> {
+            let call = Call::new();
+            let x = call.cast(x, ScalarType::F32)?;
             // SAFETY: above.
-            result(|out| unsafe { found!($name)(out, x.handle(), dim, dtype) })
+            result(|out| unsafe { found!($name)(out, x.handle()) })
         }
     )*};
 }
-softmaxes!(softmax, log_softmax);
+unaries!(exp, expm1, log, log10, log1p, log2, reciprocal, rsqrt);
+
+macro_rules! losses {
+    ($($name:ident),*) => {$(
+        fn $name(x: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor, Error> {
+            let (call, to) = (Call::new(), ScalarType::F32);
+            let (x, target) = (call.cast(x, to)?, call.cast(target, to)?);
+            // SAFETY: above.
+            result(|out| unsafe { found!($name)(out, x.handle(), target.handle(), reduction) })
+        }
+    )*};
+}
+losses!(l1_loss, mse_loss);
+
+fn upsample_nearest2d(
+    x: &Tensor,
+    size: &[i64],
+    scale_h: Option<f64>,
+    scale_w: Option<f64>,
+) -> Result<Tensor, Error> {
+    let call = Call::new();
+    let x = call.cast(x, ScalarType::F32)?;
+    let (size, h, w) = (Numbers::of(size), scale_h.into(), scale_w.into());
+    // SAFETY: above.
+    result(|out| unsafe { found!(upsample_nearest2d)(out, x.handle(), size, h, w) })
+}
+
+fn upsample_bilinear2d(
+    x: &Tensor,
+    size: &[i64],
+    aligns_corners: bool,
+    scale_h: Option<f64>,
+    scale_w: Option<f64>,
+) -> Result<Tensor, Error> {
+    let call = Call::new();
+    let x = call.cast(x, ScalarType::F32)?;
+    let (size, h, w) = (Numbers::of(size), scale_h.into(), scale_w.into());
+    // SAFETY: above.
+    result(|out| unsafe { found!(upsample_bilinear2d)(out, x.handle(), size, aligns_corners, h, w) })
+}
+
+/// The type that an operator of that operand is asked for: f32 instead of a half, where the caller asked for none.
+fn wide(x: &Tensor, dtype: Option<ScalarType>) -> Maybe<i8> {
+    let is_half = matches!(x.dtype(), Ok(ScalarType::F16 | ScalarType::BF16)) && x.is_wave();
+    dtype.or(is_half.then_some(ScalarType::F32)).map(|dtype| dtype::code(dtype) as i8).into()
+}
+
+macro_rules! with_dtype {
+    ($($name:ident),*) => {$(
+        fn $name(x: &Tensor, dim: i64, dtype: Option<ScalarType>) -> Result<Tensor, Error> {
+            let _call = Call::new();
+            // SAFETY: above.
+            result(|out| unsafe { found!($name)(out, x.handle(), dim, wide(x, dtype)) })
+        }
+    )*};
+}
+with_dtype!(softmax, log_softmax, cumsum);
+
+fn sum(x: &Tensor, dtype: Option<ScalarType>) -> Result<Tensor, Error> {
+    let _call = Call::new();
+    // SAFETY: above.
+    result(|out| unsafe { found!(sum)(out, x.handle(), wide(x, dtype)) })
+}
+
+fn sum_over(
+    x: &Tensor,
+    dims: Option<&[i64]>,
+    keeps: bool,
+    dtype: Option<ScalarType>,
+) -> Result<Tensor, Error> {
+    let _call = Call::new();
+    let dims = dims.map(Numbers::of).into();
+    // SAFETY: above.
+    result(|out| unsafe { found!(sum_over)(out, x.handle(), dims, keeps, wide(x, dtype)) })
+}
+
+macro_rules! joins {
+    ($($name:ident => $op:ident),*) => {$(
+        /// In f32 where an operand is, else in the type of autocast.
+        fn $name(parts: &[Tensor], dim: i64) -> Result<Tensor, Error> {
+            let call = Call::new();
+            let is = |part: &Tensor, dtype| part.dtype().ok() == Some(dtype) && part.is_wave();
+            let is_wide = parts.iter().any(|part| is(part, ScalarType::F32));
+            let to = if is_wide { ScalarType::F32 } else { call.lower()? };
+            let parts = parts.iter().map(|part| call.cast(part, to)).collect::<Result<Vec<_>, _>>()?;
+            // SAFETY: a handle is an `at::Tensor*`, and that is one pointer, to the tensor's implementation.
+            let places: Vec<usize> = parts.iter().map(|part| unsafe { *part.handle().cast() }).collect();
+            // SAFETY: above; the operands outlive the call.
+            result(|out| unsafe { found!($op)(out, Slice::of(&places), dim) })
+        }
+    )*};
+}
+joins!(cat => concat, stack => stack);
 
 /// Those kernels of a table whose function this torch has.
 macro_rules! of_this_torch {
-    ($($name:literal => $kernel:ident,)*) => {
-        [$(api().$kernel.is_some().then(|| kernel!($name, $kernel, uncaught))),*].into_iter().flatten().collect()
+    ($($name:literal => $kernel:ident $(by $function:ident)?,)*) => {
+        [$(of_this_torch!(@$kernel $($function)?).then(|| kernel!($name, $kernel, uncaught))),*].into_iter().flatten().collect()
     };
+    (@$kernel:ident) => { api().$kernel.is_some() };
+    (@$kernel:ident $function:ident) => { api().$function.is_some() };
 }
 
 /// Registers what this torch has the functions for; `key` is the number of the dispatch key `AutocastPrivateUse1`.
@@ -291,6 +383,24 @@ pub fn install(key: u16) -> Result<Vec<&'static str>, Error> {
         "group_norm" => group_norm,
         "softmax.int" => softmax,
         "log_softmax.int" => log_softmax,
+        "cumsum" => cumsum,
+        "sum" => sum,
+        "sum.dim_IntList" => sum_over,
+        "prelu" => prelu,
+        "exp" => exp,
+        "expm1" => expm1,
+        "log" => log,
+        "log10" => log10,
+        "log1p" => log1p,
+        "log2" => log2,
+        "reciprocal" => reciprocal,
+        "rsqrt" => rsqrt,
+        "l1_loss" => l1_loss,
+        "mse_loss" => mse_loss,
+        "upsample_nearest2d" => upsample_nearest2d,
+        "upsample_bilinear2d" => upsample_bilinear2d,
+        "cat" => cat by concat,
+        "stack" => stack,
     };
     register("aten", "AutocastPrivateUse1", &ops)?;
     let names = ops.iter().map(|op| op.name).collect();
