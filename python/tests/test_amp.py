@@ -155,10 +155,10 @@ NATIVE = {
     "sum": (torch.sum, [(3, 7, 2)], FLOAT32),
     "sum.dim_IntList": (lambda x: x.sum((0, -1), keepdim=True), [(3, 7, 2)], FLOAT32),
     "prelu": (F.prelu, [(3, 7, 2), (7,)], LOWER),
-    **{name: (lambda x, op=getattr(torch, name): op(x), [(3, 7)], FLOAT32) for name in ("exp", "expm1")},
+    **{op.__name__: (op, [(3, 7)], FLOAT32) for op in (torch.exp, torch.expm1)},
     **{
-        name: (lambda x, op=getattr(torch, name): op(x.abs() + 0.5), [(3, 7)], FLOAT32)
-        for name in ("log", "log10", "log1p", "log2", "reciprocal", "rsqrt")
+        op.__name__: (lambda x, op=op: op(x.abs() + 0.5), [(3, 7)], FLOAT32)
+        for op in (torch.log, torch.log10, torch.log1p, torch.log2, torch.reciprocal, torch.rsqrt)
     },
     "l1_loss": (F.l1_loss, [(3, 7), (3, 7)], FLOAT32),
     "mse_loss": (lambda x, y: F.mse_loss(x, y, reduction="sum"), [(3, 7), (3, 7)], FLOAT32),
