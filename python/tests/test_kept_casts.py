@@ -195,8 +195,13 @@ def test_graphs_cast_anew():
 def test_without_room_all_is_cast_anew():
     model, x = model_of(), torch.randn(4, 256, device="wave", dtype=torch.float16)
     right = evaluate(model, x)
-    for _ in range(3):
-        evaluate(model, x)
+
+    def casts_of_last():
+        for _ in range(3):
+            assert torch.equal(evaluate(model, x), right)
+        return casts(kernels(lambda: evaluate(model, x))[1])
+
+    assert not casts_of_last()
     torch.wave.set_memory_cap(torch.wave.memory_reserved())
     try:
         held = []
@@ -204,7 +209,8 @@ def test_without_room_all_is_cast_anew():
             while True:
                 held.append(torch.zeros(2**16, device="wave"))
         del held
-        for _ in range(3):
-            assert torch.equal(evaluate(model, x), right)
+        assert casts_of_last(), "as much is kept as before memory ran out"
     finally:
         torch.wave.set_memory_cap(None)
+        torch.wave.empty_cache()
+    assert not casts_of_last(), "empty_cache does not start over"

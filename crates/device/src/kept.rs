@@ -86,6 +86,8 @@ pub struct Kept {
     covered: BTreeMap<u64, u64>,
     /// Most bytes to keep.
     limit: u64,
+    /// The same before memory ran out.
+    first_limit: u64,
     bytes: u64,
     /// Blocks that are kept no longer, for the queue to free.
     dropped: Vec<u64>,
@@ -98,7 +100,7 @@ pub struct Kept {
 impl Kept {
     /// Nothing kept yet, and never more than `limit` bytes.
     pub fn new(limit: u64) -> Self {
-        Self { limit, ..Self::default() }
+        Self { limit, first_limit: limit, ..Self::default() }
     }
 
     /// Bytes that are kept.
@@ -188,8 +190,14 @@ impl Kept {
         self.clear();
     }
 
+    /// Keeps nothing, and from now on as much as at first: memory was given back.
+    pub fn start_over(&mut self) {
+        self.limit = self.first_limit;
+        self.clear();
+    }
+
     /// Keeps nothing.
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         self.forget(|_| true);
     }
 
@@ -420,6 +428,8 @@ mod tests {
             rounds += 1;
         }
         assert!((3..=5).contains(&rounds), "{rounds}");
+        kept.start_over();
+        assert_eq!((kept.limit, kept.bytes()), (1 << 40, 0));
     }
 
     #[test]

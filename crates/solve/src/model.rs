@@ -58,11 +58,10 @@ fn stage_seconds(variant: Option<&Variant>, launches: &[Launch], caps: &DeviceCa
                 stage.depth = stage.depth.max(depth);
                 stage.bytes += launch.bytes;
             }
-            Model::Scalar { multiply_adds } => {
-                // Threads with many independent sums hide latency with fewer wavefronts.
-                let waves = variant.and_then(|v| v.defines.get("WAVES")).map_or(4.0, |&waves| waves as f64);
-                let threads = groups as f64 * f64::from(variant.map_or(256, |v| v.threads)) * 4.0 / waves;
-                stage.scalar += scalar_seconds(multiply_adds as f64, threads, launch.bytes, caps);
+            Model::Scalar { multiply_adds, beside } => {
+                let threads = groups as f64 * f64::from(variant.map_or(256, |v| v.threads));
+                let threads = threads * 4.0 / variant.map_or(4.0, waves);
+                stage.scalar += scalar_seconds((multiply_adds + beside) as f64, threads, launch.bytes, caps);
             }
             Model::Rows { multiply_adds } => {
                 stage.scalar += rows_seconds(multiply_adds, groups, launch.bytes, caps)
@@ -75,7 +74,7 @@ fn stage_seconds(variant: Option<&Variant>, launches: &[Launch], caps: &DeviceCa
         (Model::Tiles { .. }, Some(variant)) => {
             tile_seconds(variant, &stage, caps) + (0.75 + 0.25 * count) * launch_seconds(caps)
         }
-        (Model::Scalar { .. }, _) => stage.scalar + (0.6 + 0.25 * count) * launch_seconds(caps),
+        (Model::Scalar { .. }, _) => stage.scalar + 1e-6 + (0.6 + 0.25 * count) * launch_seconds(caps),
         (Model::Rows { .. }, _) => stage.scalar + (0.75 + 0.25 * count) * launch_seconds(caps),
         _ => stream_seconds(stage.bytes, caps) + launch_seconds(caps),
     }
@@ -118,7 +117,7 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
 /// The multiply-adds of a kernel whose variants say their rate (EFF), as [`Model::Scalar`] weighs them.
 pub fn at_rate(variant: &Variant, multiply_adds: f64) -> Model {
     let share = SCALAR_EFFICIENCY * 100.0 / variant.define("EFF") as f64;
-    Model::Scalar { multiply_adds: (multiply_adds * share) as u64 }
+    Model::Scalar { multiply_adds: (multiply_adds * share) as u64, beside: 0 }
 }
 
 /// FMAs a clock that threads which make their results alone reach of the peak: loads, bounds and addresses take the rest.
@@ -130,7 +129,17 @@ fn scalar_seconds(multiply_adds: f64, threads: f64, bytes: u64, caps: &DeviceCap
     // Latency is hidden from about four wavefronts a SIMD on.
     let filled = (threads / (4.0 * lanes)).min(1.0);
     let rate = lanes * f64::from(caps.clock_mhz) * 1e6 * SCALAR_EFFICIENCY * filled;
-    (multiply_adds / rate).max(stream_seconds(bytes, caps)) + 1e-6
+    (multiply_adds / rate).max(stream_seconds(bytes, caps))
+}
+
+/// Wavefronts a SIMD that hide latency: threads with many independent sums need fewer of them.
+fn waves(variant: &Variant) -> f64 {
+    let of = |name| variant.defines.get(name).map(|&value| value as f64);
+    match (of("WAVES"), of("NX"), of("NY")) {
+        (Some(waves), ..) => waves,
+        (None, Some(nx), Some(ny)) if variant.source == "window" => 32.0 / (nx * ny),
+        _ => 4.0,
+    }
 }
 
 /// Multiply-adds a clock that kernels with their sums in registers reach of the peak.

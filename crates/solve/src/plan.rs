@@ -104,6 +104,9 @@ pub enum Model {
     Scalar {
         /// Multiply-adds, weighted by what comes with each.
         multiply_adds: u64,
+        /// What comes with each result instead, as multiply-adds. The table of rates does not ask: its rates were found with it.
+        #[serde(default)]
+        beside: u64,
     },
     /// Workgroups that read the large operand once and keep their sums in registers.
     Rows {
@@ -115,6 +118,16 @@ pub enum Model {
         /// Bytes, weighted by how they are accessed.
         bytes: u64,
     },
+}
+
+impl Model {
+    /// The same of a scalar kernel with `work` beside its multiply-adds.
+    pub fn beside(self, work: f64) -> Self {
+        match self {
+            Self::Scalar { multiply_adds, .. } => Self::Scalar { multiply_adds, beside: work as u64 },
+            other => other,
+        }
+    }
 }
 
 impl Launch {

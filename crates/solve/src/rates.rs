@@ -102,7 +102,7 @@ impl Shape {
         let part = groups.div_ceil(wgps);
         let units = match launch.model {
             Model::Tiles { depth } => depth as f64,
-            Model::Scalar { multiply_adds } | Model::Rows { multiply_adds } => {
+            Model::Scalar { multiply_adds, .. } | Model::Rows { multiply_adds } => {
                 multiply_adds as f64 / groups as f64
             }
             Model::Stream { bytes } => bytes as f64 / groups as f64,

@@ -77,6 +77,15 @@ fn gathering(
         let padding = padded(g.cols, variant.threads) * padded(g.rows, oc);
         let weight = if oc == 1 { 2.4 } else { 1.1 } * if unrolled { 1.0 } else { 2.0 };
         let macs = flops as f64 / 2.0 * weight * padding;
+        // Of one channel's results, each is placed and stored alone.
+        let each = if oc > 1 {
+            0.0
+        } else if unrolled {
+            9.0
+        } else {
+            15.0
+        };
+        let beside = f64::from(g.cols) * f64::from(g.rows * p.groups) * each * padding;
         builder.launch::<direct::Kernel>(NewLaunch {
             variant,
             grid,
@@ -89,7 +98,7 @@ fn gathering(
             },
             flops,
             bytes,
-            model: Model::Scalar { multiply_adds: macs as u64 },
+            model: Model::Scalar { multiply_adds: macs as u64, beside: beside as u64 },
         });
         config.clone_from(&variant.tag);
     }
@@ -156,6 +165,7 @@ fn weights(
                 * u64::from(channels)
                 * u64::from(splits * variant.threads)
                 * u64::from(depth.div_ceil(splits).div_ceil(variant.threads) + 1),
+            beside: 0,
         },
     });
     if let Some(partials) = partials {

@@ -62,7 +62,14 @@ fn emit(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, pro
     let (across, down, channels) = (ow.div_ceil(nx), oh.div_ceil(ny), p.groups * g.rows);
     let total = across * down * channels * p.n;
     // A thread's work is its loads and selections more than its sums.
-    let macs = f64::from(total) * f64::from(nx * ny) * f64::from(p.taps());
+    let pixels = f64::from(total) * f64::from(nx * ny);
+    let macs = pixels * f64::from(p.taps());
+    // Where rows are no vectors, pixels are stored one by one, and mostly loaded so.
+    let beside = match (flags & FLAG_VEC != 0, flags & FLAG_LINES != 0) {
+        (true, _) => 0.0,
+        (false, true) => 8.0,
+        (false, false) => 24.0,
+    } * pixels;
     builder.launch::<window::Kernel>(NewLaunch {
         variant,
         grid: [total.div_ceil(variant.threads), 1, 1],
@@ -96,6 +103,6 @@ fn emit(builder: &mut Builder<'_>, variant: &'static Variant, p: &ConvShape, pro
         },
         flops: problem.flops(),
         bytes: problem.bytes(),
-        model: at_rate(variant, macs),
+        model: at_rate(variant, macs).beside(beside),
     });
 }

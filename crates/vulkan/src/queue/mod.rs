@@ -222,7 +222,7 @@ impl VulkanQueue {
     /// `Timeout` where earlier work does not end in time; `Lost` where the device is lost.
     pub fn empty_cache(&mut self) -> Result<(), DeviceError> {
         self.parts.not_capturing("giving memory back")?;
-        self.parts.kept.clear();
+        self.parts.kept.start_over();
         self.parts.keep_nothing();
         self.parts.release_unused()
     }

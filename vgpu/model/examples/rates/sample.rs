@@ -74,7 +74,7 @@ fn instructions(launch: &Launch) -> f64 {
             let tile = variants::find(&launch.kernel).map_or(1, |v| v.define("BM") * v.define("BN"));
             1.3 * depth as f64 * tile as f64 / 32.0
         }
-        Model::Scalar { multiply_adds } | Model::Rows { multiply_adds } => {
+        Model::Scalar { multiply_adds, .. } | Model::Rows { multiply_adds } => {
             multiply_adds as f64 / groups / 4.0
         }
         Model::Stream { bytes } => bytes as f64 / groups / 8.0,
