@@ -150,8 +150,8 @@ impl Kept {
         *self.lent.entry(address).or_default() += 1;
     }
 
-    /// An owner of the block at `address` frees it; true where others still own it.
-    pub fn is_owned_after_free(&mut self, address: u64) -> bool {
+    /// One owner of the block at `address` frees it: true where others own it still, false where it goes now.
+    pub fn free_shared(&mut self, address: u64) -> bool {
         let Some(others) = self.lent.get_mut(&address) else { return false };
         *others -= 1;
         if *others == 0 {
@@ -377,12 +377,12 @@ mod tests {
     #[test]
     fn a_block_that_was_lent_goes_with_its_last_owner() {
         let mut kept = Kept::new(1 << 30);
-        assert!(!kept.is_owned_after_free(5));
+        assert!(!kept.free_shared(5));
         kept.lend(5);
         kept.lend(5);
         kept.lend(6);
-        assert!(kept.is_owned_after_free(5) && kept.is_owned_after_free(5) && !kept.is_owned_after_free(5));
-        assert!(kept.is_owned_after_free(6) && !kept.is_owned_after_free(6));
+        assert!(kept.free_shared(5) && kept.free_shared(5) && !kept.free_shared(5));
+        assert!(kept.free_shared(6) && !kept.free_shared(6));
     }
 
     #[test]

@@ -49,14 +49,17 @@ struct Operand<'a> {
 }
 
 impl Operand<'_> {
+    fn get(&self) -> &Tensor {
+        self.cast.as_ref().unwrap_or(self.given)
+    }
+
     fn handle(&self) -> Handle {
-        self.cast.as_ref().unwrap_or(self.given).handle()
+        self.get().handle()
     }
 }
 
 fn maybe(operand: Option<&Operand<'_>>) -> MaybeTensor {
-    // SAFETY: a handle is an `at::Tensor*`, and that is one pointer, to the tensor's implementation.
-    operand.map(|operand| unsafe { *operand.handle().cast::<usize>() }).into()
+    operand.map(|operand| operand.get().implementation()).into()
 }
 
 impl Call {
@@ -100,7 +103,7 @@ impl Call {
     /// As [`Call::cast`], of a weight or bias: the device keeps its cast until something writes to it, also after autocast
     /// ends.
     fn cast_weight<'a>(&self, given: &'a Tensor, to: ScalarType) -> Result<Operand<'a>, Error> {
-        let _keeping = Keeping::begin();
+        let _keeping = Keeping::begin(given);
         self.cast(given, to)
     }
 }
@@ -337,8 +340,7 @@ macro_rules! joins {
             let is_wide = parts.iter().any(|part| is(part, ScalarType::F32));
             let to = if is_wide { ScalarType::F32 } else { call.lower()? };
             let parts = parts.iter().map(|part| call.cast(part, to)).collect::<Result<Vec<_>, _>>()?;
-            // SAFETY: a handle is an `at::Tensor*`, and that is one pointer, to the tensor's implementation.
-            let places: Vec<usize> = parts.iter().map(|part| unsafe { *part.handle().cast() }).collect();
+            let places: Vec<usize> = parts.iter().map(|part| part.get().implementation()).collect();
             // SAFETY: above; the operands outlive the call.
             result(|out| unsafe { found!($op)(out, Slice::of(&places), dim) })
         }

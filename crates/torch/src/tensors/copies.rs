@@ -40,31 +40,31 @@ pub fn wait_for_copies() -> bool {
 }
 
 thread_local! {
-    /// See [`Keeping`].
-    static KEEPS: Cell<bool> = const { Cell::new(false) };
+    /// The operand of [`Keeping`]; 0 where there is none.
+    static KEEPS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// While it lives, conversions that this thread asks for may share memory: nobody will write to their results. The device
-/// keeps such results as long as nothing writes to what they were made of.
+/// While it lives, conversions of one operand that this thread asks for may share memory: nobody will write to their results.
+/// The device keeps such results as long as nothing writes to what they were made of.
 pub struct Keeping(());
 
 impl Keeping {
-    /// From now on.
-    pub fn begin() -> Self {
-        KEEPS.set(true);
+    /// Of that operand, from now on.
+    pub fn begin(x: &Tensor) -> Self {
+        KEEPS.set(x.implementation());
         Self(())
     }
 }
 
 impl Drop for Keeping {
     fn drop(&mut self) {
-        KEEPS.set(false);
+        KEEPS.set(0);
     }
 }
 
 /// What the device keeps of that conversion, or will keep from now on; none where it keeps nothing.
 fn kept(x: &Tensor, to: ScalarType) -> Result<Option<Tensor>, Error> {
-    if !KEEPS.get()
+    if KEEPS.get() != x.implementation()
         || x.dtype()? != ScalarType::F32
         || !matches!(to, ScalarType::F16 | ScalarType::BF16)
         || x.numel() == 0
@@ -79,7 +79,7 @@ fn kept(x: &Tensor, to: ScalarType) -> Result<Option<Tensor>, Error> {
 
 /// `x.to(dtype)` for one who does not write to the result: the device may keep it.
 fn kept_cast(x: &Tensor, to: ScalarType) -> Result<Tensor, Error> {
-    let _keeping = Keeping::begin();
+    let _keeping = Keeping::begin(x);
     match kept(x, to)? {
         Some(made) => Ok(made),
         None => converted(x, to),

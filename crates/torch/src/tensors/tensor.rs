@@ -128,10 +128,15 @@ impl Tensor {
         kind
     }
 
+    /// The address of the tensor's implementation, which is all that an `at::Tensor` has.
+    pub fn implementation(&self) -> usize {
+        // SAFETY: a handle is an `at::Tensor*`, and that is one pointer.
+        unsafe { *self.0.cast::<usize>() }
+    }
+
     /// Two handles to one tensor.
     pub fn is_same(&self, other: &Self) -> bool {
-        // SAFETY: a handle is an `at::Tensor*`, and that is one pointer, to the tensor's implementation.
-        unsafe { *self.0.cast::<usize>() == *other.0.cast::<usize>() }
+        self.implementation() == other.implementation()
     }
 
     /// Address of the first element; 0 where there are none.

@@ -70,7 +70,7 @@ impl Parts {
     }
 
     fn release(&mut self, address: u64) {
-        if !self.kept.is_owned_after_free(address) {
+        if !self.kept.free_shared(address) {
             self.kept.written((address, address + self.size(address)));
             self.graphs.give_or(&mut self.heap, address);
         }
