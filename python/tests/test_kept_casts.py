@@ -1,16 +1,15 @@
-"""Under autocast the casts of weights are kept while the weights stay as they are, and made again after any write, whoever writes."""
+"""Under autocast the casts of weights are cached while the weights do not change, and made again after any write."""
 
 import gc
 
 import pytest
 import torch
 import torch.nn.functional as F
-from test_kept_filters import WRITES, kernels
+from test_kept_filters import WRITES, at_the_same_place, kernels, written
 
 
 def casts(names):
     return [name for name in names if name.startswith("cast_to_")]
-
 
 
 @pytest.fixture(params=[torch.float16, torch.bfloat16], ids=str)
@@ -43,25 +42,11 @@ def settle(x, w):
 
 @pytest.mark.parametrize("how", WRITES)
 def test_any_write_casts_them_again(layer, how):
-    x, w = layer
-    settle(x, w)
-    before = w.cpu()
-    with torch.no_grad():
-        WRITES[how](w)
-    assert not torch.equal(before, w.cpu()), "it wrote nothing"
-    settle(x, w)
+    written(settle, *layer, how)
 
 
 def test_other_memory_at_the_same_place(layer):
-    x, w = layer
-    places = set()
-    for _ in range(6):
-        settle(x, w)
-        places.add(w.data_ptr())
-        del w
-        w = torch.randn(64, 64, 3, 3, device="wave")
-    places.add(w.data_ptr())
-    assert len(places) < 7, "no place was used twice"
+    at_the_same_place(settle, *layer)
 
 
 def model_of(layers=3):

@@ -107,9 +107,8 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("how", WRITES)
-def test_any_write_prepares_them_again(layer, how):
-    x, w = layer
+def written(settle, x, w, how):
+    """Settled, written to, and settled again."""
     settle(x, w)
     before = w.cpu()
     with torch.no_grad():
@@ -118,8 +117,8 @@ def test_any_write_prepares_them_again(layer, how):
     settle(x, w)
 
 
-def test_other_memory_at_the_same_place(layer):
-    x, w = layer
+def at_the_same_place(settle, x, w):
+    """Settled with other weights, some of them where others were before."""
     places = set()
     for _ in range(6):
         settle(x, w)
@@ -128,6 +127,15 @@ def test_other_memory_at_the_same_place(layer):
         w = torch.randn(64, 64, 3, 3, device="wave")
     places.add(w.data_ptr())
     assert len(places) < 7, "no place was used twice"
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_any_write_prepares_them_again(layer, how):
+    written(settle, *layer, how)
+
+
+def test_other_memory_at_the_same_place(layer):
+    at_the_same_place(settle, *layer)
 
 
 def test_training_keeps_nothing_and_evaluation_gives_back(layer):
