@@ -163,10 +163,7 @@ impl Kept {
     /// Something writes there: what was made of it is out of date.
     pub fn written(&mut self, (start, end): Range) {
         let mut untouched = Vec::new();
-        while let Some((&first, &last)) =
-            self.covered.range(..end).next_back().filter(|(_, last)| **last > start)
-        {
-            self.covered.remove(&first);
+        while let Some((first, last)) = self.uncover((start, end)) {
             let inside: Vec<_> = self.entries.range((first, 0)..(last, 0)).map(|(&key, _)| key).collect();
             for key in inside {
                 let range = (key.0, key.0 + key.1);
@@ -216,12 +213,16 @@ impl Kept {
         self.bytes + bytes <= self.limit
     }
 
+    /// Removes a range that is covered and overlaps this one.
+    fn uncover(&mut self, (start, end): Range) -> Option<Range> {
+        let (&first, &last) = self.covered.range(..end).next_back().filter(|(_, last)| **last > start)?;
+        self.covered.remove(&first);
+        Some((first, last))
+    }
+
     /// Adds a range to those that are covered, as one with what it overlaps.
     fn cover(&mut self, (mut start, mut end): Range) {
-        while let Some((&first, &last)) =
-            self.covered.range(..end).next_back().filter(|(_, last)| **last > start)
-        {
-            self.covered.remove(&first);
+        while let Some((first, last)) = self.uncover((start, end)) {
             (start, end) = (start.min(first), end.max(last));
         }
         self.covered.insert(start, end);
