@@ -5,8 +5,10 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.functional import cross_entropy, interpolate
+from torch.utils._python_dispatch import TorchDispatchMode
 from wave32 import _autocast
 
 
@@ -215,6 +217,49 @@ def test_a_parameter_is_cast_once():
         weight.mul_(2)
     with torch.autocast("wave", LOWER):
         assert torch.equal(F.linear(x, weight), first * 2)
+
+
+class Seen(TorchDispatchMode):
+    """Notes the names of all operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def test_casts_without_gradients_go_through_the_dispatcher():
+    """Modes see them, tangents pass, and the casts for gradients are made beside them."""
+    weight, x = torch.randn(4, 3, device="wave", requires_grad=True), torch.randn(2, 3, device="wave")
+    with torch.autocast("wave", LOWER):
+        with torch.no_grad(), Seen() as seen:
+            alone = F.linear(x, weight)
+        assert alone.grad_fn is None and seen.names.count("aten::_to_copy") == 2, seen.names
+        result = F.linear(x, weight)
+        assert torch.equal(result, alone)
+        result.sum().backward()
+        torch.testing.assert_close(weight.grad, x.sum(0).expand(4, 3), rtol=2e-3, atol=2e-3)
+        with torch.no_grad(), forward_ad.dual_level():
+            tangent = torch.randn_like(x)
+            moved = forward_ad.unpack_dual(F.linear(forward_ad.make_dual(x, tangent), weight.detach())).tangent
+        assert moved.dtype is LOWER
+        torch.testing.assert_close(moved, F.linear(tangent, weight.detach()))
+
+
+def test_a_graph_has_one_cast_of_a_parameter():
+    weight, x = torch.randn(3, 3, device="wave", requires_grad=True), torch.randn(2, 3, device="wave", dtype=LOWER)
+    graph = torch.wave.Graph()
+    with Seen() as seen, torch.wave.graph(graph), torch.no_grad(), torch.autocast("wave", LOWER):
+        result = F.linear(F.linear(x, weight), weight)
+    assert seen.names.count("aten::_to_copy") == 1, seen.names
+    with torch.no_grad():
+        weight.mul_(2)
+    graph.replay()
+    cast = weight.detach().to(LOWER)
+    assert torch.equal(result, F.linear(F.linear(x, cast), cast))
 
 
 def test_the_widest_type_of_a_list():

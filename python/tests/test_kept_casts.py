@@ -177,6 +177,17 @@ def test_graphs_cast_anew():
     assert torch.equal(y, evaluate(model, x))
 
 
+def test_as_much_is_kept_after_an_allocation_that_no_room_could_be_made_for():
+    torch.wave.empty_cache()
+    x = torch.randn(4, 256, device="wave", dtype=torch.float16)
+    for model in (model_of(1), model_of(6)):
+        for _ in range(3):
+            evaluate(model, x)
+        assert not casts(kernels(lambda: evaluate(model, x))[1])
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(2**46, device="wave")
+
+
 def test_without_room_all_is_cast_anew():
     model, x = model_of(), torch.randn(4, 256, device="wave", dtype=torch.float16)
     right = evaluate(model, x)

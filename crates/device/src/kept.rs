@@ -179,12 +179,9 @@ impl Kept {
         untouched.into_iter().for_each(|range| self.cover(range));
     }
 
-    /// Keeps nothing, and from now on half of what it was at most: memory ran out.
-    pub fn make_way(&mut self) {
-        if self.bytes > 0 {
-            self.limit = self.bytes / 2;
-        }
-        self.clear();
+    /// From now on keeps half of that at most: so much was kept as memory ran out, and had to make way.
+    pub fn keep_less_than(&mut self, bytes: u64) {
+        self.limit = bytes / 2;
     }
 
     /// Keeps nothing, and from now on as much as at first: memory was given back.
@@ -193,9 +190,11 @@ impl Kept {
         self.clear();
     }
 
-    /// Keeps nothing.
-    fn clear(&mut self) {
+    /// Keeps nothing of what there is. Gives the bytes that were kept.
+    pub fn clear(&mut self) -> u64 {
+        let bytes = self.bytes;
         self.forget(|_| true);
+        bytes
     }
 
     /// A block that is kept no longer.
@@ -419,12 +418,12 @@ mod tests {
                 kept.keep((at, at + 1), &plan, at);
                 at += 1;
             }
-            let bytes = kept.bytes();
-            kept.make_way();
+            let bytes = kept.clear();
             assert_eq!(blocks(&mut kept).len() as u64, at);
             if bytes == 0 {
                 break;
             }
+            kept.keep_less_than(bytes);
             assert!(kept.limit == bytes / 2 && kept.limit < before);
             rounds += 1;
         }

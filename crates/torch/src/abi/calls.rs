@@ -166,6 +166,16 @@ type TransposedConv = unsafe extern "C-unwind" fn(
     *const i64,
     Numbers,
 ) -> Handle;
+type ToCopy = unsafe extern "C-unwind" fn(
+    Handle,
+    Handle,
+    Maybe<i8>,
+    Maybe<i8>,
+    Maybe<Device>,
+    Maybe<u8>,
+    bool,
+    Maybe<i8>,
+) -> Handle;
 type Softmax = unsafe extern "C-unwind" fn(Handle, Handle, i64, Maybe<i8>) -> Handle;
 type Unary = unsafe extern "C-unwind" fn(Handle, Handle) -> Handle;
 type Loss = unsafe extern "C-unwind" fn(Handle, Handle, Handle, i64) -> Handle;
@@ -312,12 +322,12 @@ table! {
         exclude = "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb": unsafe extern "C" fn(u16, bool),
         // at::native::_to_copy(at::Tensor const&, std::optional<...> of type, layout, device and pinned, bool, std::optional<c10::MemoryFormat>),
         // is_neg(at::Tensor const&)
-        to_copy = "_ZN2at6native8_to_copyERKNS_6TensorESt8optionalIN3c1010ScalarTypeEES4_INS5_6LayoutEES4_INS5_6DeviceEES4_IbEbS4_INS5_12MemoryFormatEE":
-            unsafe extern "C-unwind" fn(
-                Handle, Handle, Maybe<i8>, Maybe<i8>, Maybe<Device>, Maybe<u8>, bool, Maybe<i8>
-            ) -> Handle,
+        to_copy = "_ZN2at6native8_to_copyERKNS_6TensorESt8optionalIN3c1010ScalarTypeEES4_INS5_6LayoutEES4_INS5_6DeviceEES4_IbEbS4_INS5_12MemoryFormatEE": ToCopy,
         is_negated = "_ZN2at6native6is_negERKNS_6TensorE": unsafe extern "C" fn(Handle) -> bool,
+        // c10::GradMode::is_enabled()
+        takes_gradients = "_ZN3c108GradMode10is_enabledEv": unsafe extern "C" fn() -> bool,
         // at::_ops::NAME::call
+        dispatch_to_copy = "_ZN2at4_ops8_to_copy4callERKNS_6TensorESt8optionalIN3c1010ScalarTypeEES5_INS6_6LayoutEES5_INS6_6DeviceEES5_IbEbS5_INS6_12MemoryFormatEE": ToCopy,
         conv1d = "_ZN2at4_ops6conv1d4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_": Conv,
         conv2d = "_ZN2at4_ops6conv2d4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_": Conv,
         conv3d = "_ZN2at4_ops6conv3d4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_SB_": Conv,

@@ -217,7 +217,7 @@ impl Parts {
             return Err(DeviceError::Misuse("a graph cannot be captured while launches are profiled".into()));
         }
         self.flush()?;
-        self.keep_nothing();
+        self.give_idle();
         let id = GraphId(GRAPHS.fetch_add(1, Ordering::Relaxed));
         self.graphs.pools.push(Pool { id, heap: Heap::default() });
         self.graphs.capture = Some(Capture {
@@ -292,7 +292,7 @@ impl Parts {
         for address in capture.freed {
             self.give(address);
         }
-        self.keep_nothing();
+        self.give_idle();
         if let Err(error) = done {
             self.drop_graph(capture.id)?;
             return Err(error);

@@ -223,7 +223,7 @@ impl VulkanQueue {
     pub fn empty_cache(&mut self) -> Result<(), DeviceError> {
         self.parts.not_capturing("giving memory back")?;
         self.parts.kept.start_over();
-        self.parts.keep_nothing();
+        self.parts.give_idle();
         self.parts.release_unused()
     }
 
@@ -365,17 +365,7 @@ impl Queue for VulkanQueue {
         }
         parts.gpu.guard()?;
         match parts.grow(bytes) {
-            Err(DeviceError::OutOfMemory { .. }) => {
-                parts.heap().count_retry();
-                parts.kept.make_way();
-                parts.keep_nothing();
-                parts.release_unused()?;
-                // What was kept may have had the room.
-                if let Some(address) = parts.heap().take(bytes) {
-                    return Ok(address);
-                }
-                parts.grow(bytes).inspect_err(|_| parts.heap().count_refusal())?;
-            }
+            Err(DeviceError::OutOfMemory { .. }) => parts.make_room(bytes)?,
             other => other?,
         }
         parts

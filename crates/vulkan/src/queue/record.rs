@@ -50,6 +50,36 @@ impl Parts {
         Err(out_of_memory)
     }
 
+    /// Makes room for a block of `bytes` of what nothing uses; where that is not enough, of what is kept too. Less is kept
+    /// from then on where that helped.
+    pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), DeviceError> {
+        self.heap().count_retry();
+        self.give_idle();
+        if self.found_room(bytes)? {
+            return Ok(());
+        }
+        let kept = self.kept.clear();
+        self.give_dropped();
+        if kept == 0 || !self.found_room(bytes)? {
+            self.heap().count_refusal();
+            return Err(DeviceError::OutOfMemory { requested: bytes, in_use: self.heap.stats().allocated });
+        }
+        self.kept.keep_less_than(kept);
+        Ok(())
+    }
+
+    /// Whether there is room once segments that nothing uses are the driver's again.
+    fn found_room(&mut self, bytes: u64) -> Result<bool, DeviceError> {
+        self.release_unused()?;
+        if self.heap().has_room(bytes) {
+            return Ok(true);
+        }
+        match self.grow(bytes) {
+            Err(DeviceError::OutOfMemory { .. }) => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
     /// The heap that blocks come from now.
     pub(super) fn heap(&mut self) -> &mut Heap<Segment> {
         self.graphs.heap().unwrap_or(&mut self.heap)
@@ -83,8 +113,8 @@ impl Parts {
         }
     }
 
-    /// Gives back all that is held for speed alone.
-    pub(super) fn keep_nothing(&mut self) {
+    /// Gives back all that is held for speed alone, but what [`Kept`](wave32_device::Kept) keeps.
+    pub(super) fn give_idle(&mut self) {
         self.give_dropped();
         for address in self.retired.all() {
             self.graphs.give_or(&mut self.heap, address);
