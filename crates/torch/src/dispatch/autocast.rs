@@ -113,8 +113,8 @@ impl Call {
     }
 }
 
-/// The cast where no gradient is asked for: torch's own way casts parameters with gradients even then, which takes three
-/// times longer. A graph, for which the device keeps no casts, has one cast of a parameter that way.
+/// The cast where no gradient is asked for: torch's own way casts parameters with gradients even then, which takes
+/// longer. A graph, for which the device keeps no casts, has one cast of a parameter that way.
 fn without_gradients(given: &Tensor, to: ScalarType) -> Result<Option<Tensor>, Error> {
     let (Some(takes_gradients), Some(to_copy)) = (api().takes_gradients, api().dispatch_to_copy) else {
         return Ok(None);
