@@ -15,6 +15,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from bench_vs_cudnn import heading
 from model_error import stated
@@ -195,14 +196,17 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True, help="Markdown file")
     parser.add_argument("--cards", nargs="+", choices=CARDS, default=list(CARDS))
     parser.add_argument("--only", default="", help="rows that begin so: 'vgg16 12 training'")
+    parser.add_argument("--jobs", type=int, default=1, help="networks that are modelled at the same time")
     args = parser.parse_args()
     works = [work for work in WORK if " ".join(map(str, work)).startswith(args.only)]
     # Before the page is written: that makes the checkout `-dirty`.
     run = heading("scripts/model_networks.py", "the virtual cards; {device}, Python " + platform.python_version())
     found = {}
-    for work in works:
-        for card in args.cards:
-            found[work, card] = told = modelled(args.launcher, card, work)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        running = {pool.submit(modelled, args.launcher, card, work): (work, card) for work in works for card in args.cards}
+        for done in as_completed(running):
+            work, card = running[done]
+            found[work, card] = told = done.result()
             print(*work, card, told if isinstance(told, str) else told["times"], file=sys.stderr, flush=True)
             args.out.write_text(page(found, args.cards, works, run), encoding="utf-8")
 
