@@ -196,9 +196,11 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True, help="Markdown file")
     parser.add_argument("--cards", nargs="+", choices=CARDS, default=list(CARDS))
     parser.add_argument("--only", default="", help="rows that begin so: 'vgg16 12 training'")
+    parser.add_argument("--plain", action="store_true", help="rows without wave32.fuse and torch.compile alone")
     parser.add_argument("--jobs", type=int, default=1, help="networks that are modelled at the same time")
     args = parser.parse_args()
     works = [work for work in WORK if " ".join(map(str, work)).startswith(args.only)]
+    works = [work for work in works if not args.plain or work[2] in ("inference", "training")]
     # Before the page is written: that makes the checkout `-dirty`.
     run = heading("scripts/model_networks.py", "the virtual cards; {device}, Python " + platform.python_version())
     found = {}
