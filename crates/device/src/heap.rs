@@ -133,12 +133,6 @@ impl<T: Copy> Heap<T> {
         self.stats.max_reserved = self.stats.reserved;
     }
 
-    /// Whether [`Heap::take`] would find a block of `bytes`.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        rounded(bytes)
-            .is_some_and(|bytes| self.free[usize::from(bytes > SMALL)].range((bytes, 0)..).next().is_some())
-    }
-
     /// The address of a block of at least `bytes`, if a segment has room.
     pub fn take(&mut self, bytes: u64) -> Option<u64> {
         let bytes = rounded(bytes)?;

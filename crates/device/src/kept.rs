@@ -190,11 +190,9 @@ impl Kept {
         self.clear();
     }
 
-    /// Keeps nothing of what there is. Gives the bytes that were kept.
-    pub fn clear(&mut self) -> u64 {
-        let bytes = self.bytes;
+    /// Keeps nothing of what there is.
+    pub fn clear(&mut self) {
         self.forget(|_| true);
-        bytes
     }
 
     /// A block that is kept no longer.
@@ -418,7 +416,8 @@ mod tests {
                 kept.keep((at, at + 1), &plan, at);
                 at += 1;
             }
-            let bytes = kept.clear();
+            let bytes = kept.bytes();
+            kept.clear();
             assert_eq!(blocks(&mut kept).len() as u64, at);
             if bytes == 0 {
                 break;

@@ -359,19 +359,10 @@ impl Queue for VulkanQueue {
     }
 
     fn alloc(&mut self, bytes: u64) -> Result<u64, DeviceError> {
-        let parts = &mut *self.parts;
-        if let Some(address) = parts.heap().take(bytes) {
-            return Ok(address);
+        match self.parts.take_or_grow(bytes) {
+            Err(DeviceError::OutOfMemory { .. }) => self.parts.take_in_need(bytes),
+            other => other,
         }
-        parts.gpu.guard()?;
-        match parts.grow(bytes) {
-            Err(DeviceError::OutOfMemory { .. }) => parts.make_room(bytes)?,
-            other => other?,
-        }
-        parts
-            .heap()
-            .take(bytes)
-            .ok_or(DeviceError::OutOfMemory { requested: bytes, in_use: parts.heap.stats().allocated })
     }
 
     fn free(&mut self, address: u64) {

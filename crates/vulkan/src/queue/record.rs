@@ -50,34 +50,36 @@ impl Parts {
         Err(out_of_memory)
     }
 
-    /// Makes room for a block of `bytes` of what nothing uses; where that is not enough, of what is kept too. Less is kept
-    /// from then on where that helped.
-    pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), DeviceError> {
-        self.heap().count_retry();
-        self.give_idle();
-        if self.found_room(bytes)? {
-            return Ok(());
+    /// A block of `bytes`, of a new segment where none has room.
+    pub(super) fn take_or_grow(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        if let Some(address) = self.heap().take(bytes) {
+            return Ok(address);
         }
-        let kept = self.kept.clear();
-        self.give_dropped();
-        if kept == 0 || !self.found_room(bytes)? {
-            self.heap().count_refusal();
-            return Err(DeviceError::OutOfMemory { requested: bytes, in_use: self.heap.stats().allocated });
-        }
-        self.kept.keep_less_than(kept);
-        Ok(())
+        self.gpu.guard()?;
+        self.grow(bytes)?;
+        self.heap()
+            .take(bytes)
+            .ok_or(DeviceError::OutOfMemory { requested: bytes, in_use: self.heap.stats().allocated })
     }
 
-    /// Whether there is room once segments that nothing uses are the driver's again.
-    fn found_room(&mut self, bytes: u64) -> Result<bool, DeviceError> {
+    /// A block where memory ran out: of what nothing uses; where that is not enough, of what is kept too. Less is kept from then
+    /// on where that helped.
+    pub(super) fn take_in_need(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.heap().count_retry();
+        self.give_idle();
         self.release_unused()?;
-        if self.heap().has_room(bytes) {
-            return Ok(true);
+        let mut block = self.take_or_grow(bytes);
+        let kept = self.kept.bytes();
+        if matches!(block, Err(DeviceError::OutOfMemory { .. })) && kept > 0 {
+            self.kept.clear();
+            self.give_dropped();
+            self.release_unused()?;
+            block = self.take_or_grow(bytes).inspect(|_| self.kept.keep_less_than(kept));
         }
-        match self.grow(bytes) {
-            Err(DeviceError::OutOfMemory { .. }) => Ok(false),
-            other => other.map(|()| true),
+        if matches!(block, Err(DeviceError::OutOfMemory { .. })) {
+            self.heap().count_refusal();
         }
+        block
     }
 
     /// The heap that blocks come from now.
