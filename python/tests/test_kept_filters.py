@@ -118,15 +118,20 @@ def written(settle, x, w, how):
 
 
 def at_the_same_place(settle, x, w):
-    """Settled with other weights, some of them where others were before."""
-    places = set()
-    for _ in range(6):
+    """Settled with other weights, each where the weights before were."""
+    alive = [torch.randn_like(w) for _ in range(40)]
+    places, size = [one.data_ptr() for one in alive], w.nbytes
+    # Its neighbours stay in use, so its block is neither joined with another nor moved when it is free.
+    middle = next(i for i in range(1, 39) if places[i - 1] + size == places[i] == places[i + 1] - size)
+    w, alive[middle] = alive[middle], None
+    for _ in range(3):
         settle(x, w)
-        places.add(w.data_ptr())
         del w
-        w = torch.randn(64, 64, 3, 3, device="wave")
-    places.add(w.data_ptr())
-    assert len(places) < 7, "no place was used twice"
+        other = []
+        while (w := torch.randn(64, 64, 3, 3, device="wave")).data_ptr() != places[middle]:
+            other.append(w)
+            assert len(other) < 100, "memory that is free is not taken again"
+    settle(x, w)
 
 
 @pytest.mark.parametrize("how", WRITES)
