@@ -10,6 +10,7 @@
 //   LOAD4(name, i) STORE4(name, i, v) elements 4*i .. 4*i+3;  STORE2(name, i, v, w) elements 2*i, 2*i+1
 //   SHARED4(name, n)                n vec4 of LDS;  LANE(name, i) is its float i, LANE_OF(name, v, c) part c of vec4 v
 //   OPAQUE(v)                       hides from clang where the variable v comes from: what depends on it stays put
+//   FENCE                           clang moves nothing over it; RADV leaves things where the text has them
 //   UNIFORM(v)                      v, promised equal over the wavefront: lets AMD keep it scalar
 //   EXP2(x)                         the device's own 2^x: a few units in the last place; 0 for what is below 2^-126
 //   x0 is added to GROUP_X: a device may cut a launch along x.
@@ -78,6 +79,7 @@
 #define GROUP_Z gl_WorkGroupID.z
 #define BARRIER() barrier()
 #define OPAQUE(v)
+#define FENCE {}
 #define UNIFORM(v) subgroupBroadcastFirst(v)
 #define VEC4(a, b, c, d) vec4(a, b, c, d)
 #define AS_UINT(f) floatBitsToUint(f)
@@ -147,6 +149,7 @@ struct Params { PARAMS };
 #define GROUP_Z __builtin_amdgcn_workgroup_id_z()
 #define BARRIER() group_barrier()
 #define OPAQUE(v) asm volatile("" : "+v"(v))
+#define FENCE __builtin_amdgcn_sched_barrier(0);
 #define UNIFORM(v) ((uint)__builtin_amdgcn_readfirstlane(v))
 #define VEC4(a, b, c, d) vec4{a, b, c, d}
 #define AS_UINT(f) __builtin_bit_cast(uint, (float)(f))
