@@ -185,11 +185,29 @@ fn launches_are_timed_while_asked_for() {
         step(&mut queue, block, block, 1 << 18, 3, 1);
     }
     let timed = queue.profile(false).unwrap();
-    assert!(timed.len() >= 600, "{} (a wide launch may be cut)", timed.len());
+    assert_eq!(timed.len(), 600);
     assert!(timed.iter().all(|launch| launch.kernel == "step" && launch.length > Duration::ZERO));
     assert!(timed.is_sorted_by_key(|launch| launch.start));
     step(&mut queue, block, block, 100, 1, 1);
     assert!(queue.profile(false).unwrap().is_empty());
+}
+
+/// However many submits a launch was cut into: it was launched once.
+#[test]
+fn a_launch_that_was_cut_is_timed_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiny = Options { submit_target: Some(Duration::from_micros(1)), ..options(dir.path()) };
+    let Some(mut queue) = open(tiny) else { return };
+    let block = queue.alloc(4 << 20).unwrap();
+    queue.profile(true).unwrap();
+    let before = queue.submits();
+    for _ in 0..3 {
+        step(&mut queue, block, block, 10_000, 3, 1);
+    }
+    let timed = queue.profile(false).unwrap();
+    assert!(queue.submits() - before > 6, "{} submits", queue.submits() - before);
+    assert_eq!(timed.len(), 3);
+    assert!(timed.windows(2).all(|two| two[0].start + two[0].length <= two[1].start), "{timed:?}");
 }
 
 /// The phases of a strided gradient write pixels of their own: one barrier between packing and them, none among them.

@@ -273,6 +273,7 @@ impl Parts {
         let work = Budget::work(work.flops, work.bytes);
         let per_column = work / f64::from(columns);
         let mut column = 0;
+        self.profile.begin();
         while column < columns {
             let slot = self.open(per_column)?;
             let count = self.budget.columns(columns - column, per_column, self.slots.all[slot].work);
@@ -314,7 +315,7 @@ impl Parts {
         let (point, stage) = (vk::PipelineBindPoint::COMPUTE, vk::ShaderStageFlags::COMPUTE);
         let timed = self.profile.is_on();
         if timed {
-            slot.profiled.push((kernel, slot.stamps));
+            slot.profiled.push((self.profile.part(kernel), slot.stamps));
             slot.stamp(&self.gpu);
         }
         // SAFETY: recording; pipeline, layout and set were made for each other and live until the submit is
@@ -376,9 +377,9 @@ impl Parts {
         if let (Some(&first), Some(&last)) = (ticks.first(), ticks.last()) {
             self.budget.learn(slot.work, self.gpu.elapsed(first, last));
         }
-        for (kernel, query) in slot.profiled.drain(..) {
+        for (part, query) in slot.profiled.drain(..) {
             if let Some(&[from, to]) = ticks.get(query as usize..query as usize + 2) {
-                self.profile.add(kernel, from, to);
+                self.profile.add(part, from, to);
             }
         }
         for (stamp, query) in slot.stamped.drain(..) {

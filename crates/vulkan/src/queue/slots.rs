@@ -1,5 +1,6 @@
 //! Command buffers of a queue, used in turn, each with its own descriptors and timestamps.
 
+use super::profile::Part;
 use crate::commands::{CommandPool, Commands};
 use crate::error::at;
 use crate::gpu::Gpu;
@@ -26,8 +27,8 @@ pub(crate) struct Slot {
     pub(crate) launches: u32,
     /// Work that was recorded, for the budget to learn from.
     pub(crate) work: f64,
-    /// The kernel's place and first timestamp of each profiled launch; the second follows.
-    pub(crate) profiled: Vec<(usize, u32)>,
+    /// Each part of a profiled launch, and its first timestamp; the second follows.
+    pub(crate) profiled: Vec<(Part, u32)>,
     /// Stamps that somebody asked for, each with its timestamp.
     pub(crate) stamped: Vec<(Stamp, u32)>,
 }
