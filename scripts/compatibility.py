@@ -182,15 +182,19 @@ def child(options):
             getattr(torch, "wave" if device == "wave" else "cuda").empty_cache()
 
 
+# Seconds that a child may take to start, beside what a network may: it imports PyTorch, slowly on a busy machine.
+START = 60
+
+
 def lines_of(process, deadline):
     """Lines as they come; None where none came in time. Ends with the process."""
-    rest = b""
+    rest, allowed = b"", deadline + START
     while True:
         line, found, after = rest.partition(b"\n")
         if found:
-            rest = after
+            rest, allowed = after, deadline
             yield line.decode()
-        elif not select.select([process.stdout], [], [], deadline)[0]:
+        elif not select.select([process.stdout], [], [], allowed)[0]:
             yield None
         elif part := os.read(process.stdout.fileno(), 65536):
             rest += part

@@ -18,6 +18,13 @@ def kernels(work):
     return result, [launch[0] for launch in profiler.launches]
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    """What tests before kept, and how much may be kept since memory ran out in one of them, is not this one's matter."""
+    gc.collect()
+    torch.wave.empty_cache()
+
+
 def prepares(names):
     return [name for name in names if name.startswith(PREPARES)]
 
