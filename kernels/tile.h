@@ -107,6 +107,14 @@
   }
 #endif
 
+// LOADS_FIRST: clang issues the loads of the next slice before the products of this one, and what uses them behind. Else it may do either
+// at the wrong end, and wait for memory with nothing to do meanwhile.
+#ifdef LOADS_FIRST
+#define FENCE_LOADS FENCE
+#else
+#define FENCE_LOADS
+#endif
+
 // `ROW(i)`, a macro, for each row i of this thread, m of p.rows; f0 is the tile's first. OPAQUE keeps clang from working on all rows at
 // once, in as many registers.
 #define ONE_ROW(ROW)                                             \

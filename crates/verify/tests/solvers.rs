@@ -100,7 +100,7 @@ fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
 }
 
 /// Forced configurations.
-const CONFIGS: [&str; 26] = [
+const CONFIGS: [&str; 27] = [
     "p64x64/3",
     "p64x64k8/2",
     "w64x64/2",
@@ -122,6 +122,7 @@ const CONFIGS: [&str; 26] = [
     "hw64x64k8/3",
     "hc64x64/4",
     "hc128x64/2",
+    "hg64x32/4",
     "hi128x64/2",
     "f4/w64x64/2",
     "f4/w64x64k8/3",
@@ -404,11 +405,19 @@ fn f16_sums_are_right_in_their_range() {
         ("the largest products, all of one sign", 60.0, 2.0, true),
         ("subnormal gradients", 2e-5, 1.0, false),
     ];
+    // Of a first layer, only the gradients have kernels that sum in f16.
+    let first_layer = ConvSpec { c: 3, ..spec.clone() };
+    let configs =
+        ["hp64x64/1", "hc64x64/2", "p64x64/1", "c64x64/2", "h3s1k8", "hg64x32/2", "t3s1k8", "g64x32/2"];
     let (mut failures, mut runs) = (Vec::new(), 0);
-    for (direction, cases) in Direction::ALL.into_iter().zip([&forward[..], &backward, &weights]) {
+    let passes = || Direction::ALL.into_iter().zip([&forward[..], &backward, &weights]);
+    for (spec, (direction, cases)) in
+        passes().map(|pass| (&spec, pass)).chain(passes().skip(1).map(|pass| (&first_layer, pass)))
+    {
         let problem = ConvProblem::new(ConvSpec { direction, ..spec.clone() }).expect("valid by hand");
         for &(what, first, second, one_sign) in cases {
-            for config in ["hp64x64/1", "hc64x64/2", "p64x64/1", "c64x64/2"] {
+            let of_layer = if spec.c == 3 { &configs[4..] } else { &configs[..4] };
+            for &config in of_layer {
                 let fp16_accumulation = match config.starts_with('h') {
                     true => Fp16Accumulation::Always,
                     false => Fp16Accumulation::Never,
@@ -435,7 +444,8 @@ fn f16_sums_are_right_in_their_range() {
             }
         }
     }
-    assert_eq!(runs, 2 * (forward.len() + backward.len() + weights.len()), "each case on both kinds of sums");
+    let cases = forward.len() + 2 * (backward.len() + weights.len());
+    assert_eq!(runs, 2 * cases, "each case on both kinds of sums");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 

@@ -1,14 +1,14 @@
 //! Configurations of [`super::few::Few`] for first layers: `kernels/patch.kern` forward, `kernels/phases.kern` backward-data.
 //! Filter and stride are known when the kernels are compiled; one launch, no workspace.
 
-use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, gather_flops, part, read};
+use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, gather_flops, may_sum_in_half, part, read};
 use super::gather::{self, FLAG_VEC, Gather, Gathering};
 use super::tensors::{ConvShape, has_rows_of_vectors};
 use crate::model::{LONGEST_CHAIN, at_rate};
 use crate::{DeviceCaps, Policy, Role};
 use wave32_params::variants::{self, Variant};
 use wave32_params::{Pair, patch, phases};
-use wave32_problem::{ConvProblem, Direction};
+use wave32_problem::{ConvProblem, Direction, Pass};
 
 /// Pixels of a row of `patch.kern`'s tile.
 const TILE: u32 = 32;
@@ -30,7 +30,8 @@ pub fn variants(problem: &ConvProblem, p: &ConvShape) -> impl Iterator<Item = &'
         let [kt, s] = ["KT", "S"].map(|name| v.define(name) as u32);
         // A thread's channels are not most of them padding.
         let channels = v.define(if source == "patch" { "OC" } else { "CB" }) as u32;
-        takes && 2 * rows > channels && filter == [kt, kt] && stride == [s, s]
+        let in_twos = !v.is_half() || sums.is_multiple_of(2);
+        takes && in_twos && 2 * rows > channels && filter == [kt, kt] && stride == [s, s]
     };
     variants::of(source, problem.spec().dtype).filter(known)
 }
@@ -44,7 +45,9 @@ pub fn offer(
     policy: &Policy,
     p: &ConvShape,
 ) {
-    for variant in variants(problem, p) {
+    // Those that sum in f16 are of backward-data.
+    let half = may_sum_in_half(Pass::Backward, caps, policy);
+    for variant in variants(problem, p).filter(|v| half || !v.is_half()) {
         if policy.config.as_ref().is_none_or(|name| *name == variant.tag) {
             let mut builder = Builder::new(problem, caps);
             if variant.source == "patch" {

@@ -75,10 +75,11 @@ pub fn plan(
 ) -> Result<Plan, Refusal> {
     let p = ConvShape::new(problem, caps)?;
     let mut best = Cheapest::new(caps);
-    // In f16, channels are read in twos.
-    let in_twos = p.kg.is_multiple_of(2) && p.cg.is_multiple_of(2);
+    // In f16, rows are read in twos, and channels that make columns.
+    let in_twos =
+        |v: &&Variant| p.kg.is_multiple_of(2) && (p.cg.is_multiple_of(2) || v.define("MODE") != CHANNELS);
     let dtype = problem.spec().dtype;
-    for variant in usable("wrw", dtype, Pass::Backward, caps, policy).filter(|v| in_twos || !v.is_half()) {
+    for variant in usable("wrw", dtype, Pass::Backward, caps, policy).filter(|v| !v.is_half() || in_twos(v)) {
         for splits in SPLITS {
             let config = Config { variant, splits };
             let fits = splits == 1 || splits * 2 <= config.slices(&p);
