@@ -53,7 +53,7 @@ pub struct Counts {
     pub uploads: usize,
     /// Kernels compiled.
     pub kernels: usize,
-    /// Launches that were timed and not asked for yet.
+    /// Timed launches that nobody asked for yet; one that was cut counts as its parts.
     pub timed: usize,
     /// Barriers between commands, since the queue was opened.
     pub barriers: u64,
