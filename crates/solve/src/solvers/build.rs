@@ -432,13 +432,8 @@ pub fn usable(
     caps: &DeviceCaps,
     policy: &Policy,
 ) -> impl Iterator<Item = &'static Variant> {
-    let half = may_sum_in_half(pass, caps, policy);
+    let half = caps.float16_math && policy.fp16_accumulation.allows(pass);
     variants::of(source, dtype).filter(move |variant| half || !variant.is_half())
-}
-
-/// Whether this device and this policy allow sums in f16 for a pass.
-pub fn may_sum_in_half(pass: Pass, caps: &DeviceCaps, policy: &Policy) -> bool {
-    caps.float16_math && policy.fp16_accumulation.allows(pass)
 }
 
 /// Epilogue of the problem as kernel flags.

@@ -27,7 +27,7 @@ impl Solver for Few {
         let (shape, gathers) = gathers(problem, caps)?;
         let fits = |v: &Variant| fits(v, &gathers);
         if variants::of("few", problem.spec().dtype).any(fits)
-            || patch::variants(problem, &shape).next().is_some()
+            || patch::variants(problem, &shape, caps, &Policy::default()).next().is_some()
         {
             return Ok(());
         }

@@ -1,20 +1,25 @@
 //! Configurations of [`super::few::Few`] for first layers: `kernels/patch.kern` forward, `kernels/phases.kern` backward-data.
 //! Filter and stride are known when the kernels are compiled; one launch, no workspace.
 
-use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, gather_flops, may_sum_in_half, part, read};
+use super::build::{Builder, Cheapest, NewLaunch, epilogue_flags, gather_flops, part, read, usable};
 use super::gather::{self, FLAG_VEC, Gather, Gathering};
 use super::tensors::{ConvShape, has_rows_of_vectors};
 use crate::model::{LONGEST_CHAIN, at_rate};
 use crate::{DeviceCaps, Policy, Role};
-use wave32_params::variants::{self, Variant};
+use wave32_params::variants::Variant;
 use wave32_params::{Pair, patch, phases};
-use wave32_problem::{ConvProblem, Direction, Pass};
+use wave32_problem::{ConvProblem, Direction};
 
 /// Pixels of a row of `patch.kern`'s tile.
 const TILE: u32 = 32;
 
-/// The variants for this problem's filter, stride and pass.
-pub fn variants(problem: &ConvProblem, p: &ConvShape) -> impl Iterator<Item = &'static Variant> {
+/// The variants for this problem's filter, stride and pass that this device and this policy allow.
+pub fn variants(
+    problem: &ConvProblem,
+    p: &ConvShape,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> impl Iterator<Item = &'static Variant> {
     let source = match problem.spec().direction {
         Direction::Forward => "patch",
         Direction::BackwardData => "phases",
@@ -33,7 +38,7 @@ pub fn variants(problem: &ConvProblem, p: &ConvShape) -> impl Iterator<Item = &'
         let in_twos = !v.is_half() || sums.is_multiple_of(2);
         takes && in_twos && 2 * rows > channels && filter == [kt, kt] && stride == [s, s]
     };
-    variants::of(source, problem.spec().dtype).filter(known)
+    usable(source, problem.spec().dtype, problem.spec().direction.pass(), caps, policy).filter(known)
 }
 
 /// Offers a plan of each variant.
@@ -45,9 +50,7 @@ pub fn offer(
     policy: &Policy,
     p: &ConvShape,
 ) {
-    // Those that sum in f16 are of backward-data.
-    let half = may_sum_in_half(Pass::Backward, caps, policy);
-    for variant in variants(problem, p).filter(|v| half || !v.is_half()) {
+    for variant in variants(problem, p, caps, policy) {
         if policy.config.as_ref().is_none_or(|name| *name == variant.tag) {
             let mut builder = Builder::new(problem, caps);
             if variant.source == "patch" {
