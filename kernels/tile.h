@@ -5,8 +5,8 @@
 // BM/(TM/RUN) apart, and so its columns: every LDS read is 16 bytes and neighbouring lanes read neighbouring
 // 16 bytes or the same ones.
 //
-// HALF: operands lie in LDS as f16 and are multiplied two columns at a time. A slice's BK products of an output are
-// summed in f16; then the sum is scaled (ROW_SCALE) and added to the f32 sum.
+// HALF: operands lie in LDS as f16 and are multiplied two columns at a time. CHAIN products of an output, a slice's BK if nothing is
+// said, are summed in f16; then the sum is scaled (ROW_SCALE) and added to the f32 sum.
 
 #include "half.h"
 
@@ -67,6 +67,9 @@
 #ifndef SWAP
 #define SWAP(kk) 0
 #endif
+#ifndef CHAIN
+#define CHAIN BK
+#endif
 // acc[i][j] += ROW_SCALE(i) * (A^T B)[i][j] over the slice that starts at vector `a0` of sa and `b0` of sb.
 #define TILE_FMA(a0, b0)                                                               \
   {                                                                                    \
@@ -83,11 +86,11 @@
         const int ia = i ^ SWAP(at) * 2, jb = j ^ SWAP(at);                            \
         const HALF2 a = SPLAT2(fa[ia >> 2][ia & 3]);                                   \
         const HALF2 b = HALF2_OF(fb[jb >> 1][jb % 2 * 2], fb[jb >> 1][jb % 2 * 2 + 1]); \
-        if (at == 0) sum[i][j] = a * b; else sum[i][j] = FMA2(a, b, sum[i][j]);        \
+        if (at % CHAIN == 0) sum[i][j] = a * b; else sum[i][j] = FMA2(a, b, sum[i][j]);        \
       }                                                                                \
-    }                                                                                  \
-    UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++)            \
+      if (at % CHAIN == CHAIN - 1) UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++) \
         acc[i][j] = ADD_SCALED(acc[i][j], ROW_SCALE(i), sum[i][j >> 1][j & 1]);        \
+    }                                                                                  \
   }
 #else
 // acc += A^T B over the slice that starts at vec4 `a0` of sa and `b0` of sb.

@@ -6,6 +6,9 @@
 // the columns, then to the rows. The gradient of g is GT [(A dy) . (BT d)]: the transposes.
 
 #define WINO_PLANES 36u
+// Planes in f16 are divided by two to these powers: pixels, whose BT d B may be 24 times as large, and forward the products.
+#define WINO_PIXEL_SHIFT 4u
+#define WINO_PRODUCT_SHIFT 2u
 
 // Six pixels to six points: o = BT d.
 #define WINO_DATA(o0, o1, o2, o3, o4, o5, d0, d1, d2, d3, d4, d5)          \
@@ -34,6 +37,9 @@
     const float first = y0, last = y3;                                     \
     o0 = first; o1 = ea + oa; o2 = ea - oa; o3 = eb + ob; o4 = eb - ob; o5 = last; \
   }
+
+// Powers of two near the largest sums that WINO_GRADIENT makes: gradients in f16 are divided by them.
+#define WINO_GRADIENT_SIZE(i) ((i) == 1 || (i) == 2 ? 2.0f : (i) == 3 || (i) == 4 ? 8.0f : 1.0f)
 
 // Three taps to six points: o = G g.
 #define WINO_FILTER(o0, o1, o2, o3, o4, o5, g0, g1, g2)                                   \

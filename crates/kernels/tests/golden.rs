@@ -3,7 +3,7 @@
 //! Code objects are read back from this build's own; RADV compiles this build's SPIR-V. Rows are compared
 //! exactly where the compiler is the one of the table's header; otherwise only the gates decide. A
 //! compiler that is not installed is said on the test's output; `WAVE32_REQUIRE_COMPILERS=1` (set by `make test`)
-//! makes that a failure. `WAVE32_BLESS=1` writes the table instead, if every gate holds.
+//! makes that a failure. The table is written by `wave32-kernelc`'s example `golden`.
 //!
 //! Of a target that `WAVE32_GFX_TARGETS` leaves out, a sample of the variants, another one each time, is compiled and compared.
 //!
@@ -34,15 +34,6 @@ struct Made {
 fn main() -> ExitCode {
     aco::serve_if_child();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/resources.tsv");
-    if std::env::var_os("WAVE32_BLESS").is_some() {
-        return match bless(&golden) {
-            Ok(rows) => {
-                println!("golden: {rows} rows written");
-                ExitCode::SUCCESS
-            }
-            Err(reason) => fail(&[reason]),
-        };
-    }
     let golden = match std::fs::read_to_string(&golden) {
         Ok(text) => text,
         Err(e) => return fail(&[format!("{}: {e}", golden.display())]),
@@ -64,26 +55,10 @@ fn main() -> ExitCode {
 
 fn fail(reasons: &[String]) -> ExitCode {
     reasons.iter().for_each(|reason| eprintln!("golden: {reason}"));
-    eprintln!("golden: if the change is meant: WAVE32_BLESS=1 cargo test -p wave32-kernels --test golden");
+    eprintln!(
+        "golden: if the change is meant: cargo run -p wave32-kernelc --example golden -- --bless --only SUBSTRING"
+    );
     ExitCode::FAILURE
-}
-
-/// Writes the table; returns its number of rows.
-fn bless(path: &Path) -> Result<usize, String> {
-    if std::env::var_os("WAVE32_GFX_TARGETS").is_some() {
-        return Err("the table is not written: WAVE32_GFX_TARGETS leaves targets out; unset it".to_string());
-    }
-    let variants: Vec<&Variant> = variants::all().iter().collect();
-    let clang = llvm(&variants).map_err(|e| e.to_string())?;
-    let driver = radv(&variants).map_err(|e| e.to_string())?;
-    let rows = [clang.rows, driver.rows].concat();
-    let problems = table::problems(&rows, &variants);
-    if !problems.is_empty() {
-        return Err(format!("the table is not written:\n{}", problems.join("\n")));
-    }
-    let text = table::render(&[("clang", clang.version), ("driver", driver.version)], &rows);
-    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(rows.len())
 }
 
 /// One of [`SAMPLE`]; `from` says which.
@@ -187,7 +162,8 @@ fn check(golden: &str, compiler: &str, made: &Made, variants: &[&Variant]) -> Ve
         let rows = text.lines().filter(|l| l.contains(family) && !l.starts_with('#')).filter(is_checked);
         rows.map(|l| (key(l), l.to_string())).collect()
     };
-    let (mut want, have) = (lines(golden), lines(&table::render(&[], rows)));
+    let (mut want, have) =
+        (lines(golden), lines(&rows.iter().map(|row| row.line() + "\n").collect::<String>()));
     want.retain(|key, _| !sampled.contains(&key[2].as_str()) || have.contains_key(key));
     let keys: BTreeSet<_> = want.keys().chain(have.keys()).collect();
     for key in keys {

@@ -45,6 +45,16 @@ impl Variant {
         self.defines.contains_key("HALF")
     }
 
+    /// Does it multiply Winograd's planes? Its chains of sums in f16 are shorter.
+    pub fn is_of_planes(&self) -> bool {
+        self.defines.contains_key("CHAIN")
+    }
+
+    /// Are its results f32, whatever its type?
+    pub fn is_wide(&self) -> bool {
+        self.defines.contains_key("WIDE")
+    }
+
     /// The value of the dialect's `DTYPE` macro: 0 f32, 1 f16, 2 bf16.
     pub fn dtype_code(&self) -> i64 {
         match self.dtype {

@@ -100,7 +100,7 @@ fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
 }
 
 /// Forced configurations.
-const CONFIGS: [&str; 27] = [
+const CONFIGS: [&str; 33] = [
     "p64x64/3",
     "p64x64k8/2",
     "w64x64/2",
@@ -111,6 +111,9 @@ const CONFIGS: [&str; 27] = [
     "p64x64k8/1",
     "w64x64k8/1",
     "w64x128/1",
+    "nn32x32/1",
+    "nn64x64d/2",
+    "tn32x32/1",
     "c128x128/2",
     "g64x32/16",
     "hp128x128/1",
@@ -127,6 +130,9 @@ const CONFIGS: [&str; 27] = [
     "f4/w64x64/2",
     "f4/w64x64k8/3",
     "f4/w128x128/1",
+    "f4/hm64x64/1",
+    "f4/hv64x64/1",
+    "f4/hvt64x64/2",
     "f2/k32",
 ];
 
@@ -406,8 +412,11 @@ fn f16_sums_are_right_in_their_range() {
         ("subnormal gradients", 2e-5, 1.0, false),
     ];
     let first_layer = ConvSpec { c: 3, ..spec.clone() };
-    let (of_spec, of_first) =
-        (["hp64x64/1", "hc64x64/2", "p64x64/1", "c64x64/2"], ["h3s1k8", "hg64x32/2", "t3s1k8", "g64x32/2"]);
+    // Its tiles fill a chain of sums.
+    let larger = ConvSpec { n: 4, ..spec.clone() };
+    let of_spec = &["hp64x64/1", "hc64x64/2", "p64x64/1", "c64x64/2"][..];
+    let of_first = &["h3s1k8", "hg64x32/2", "t3s1k8", "g64x32/2"][..];
+    let of_planes = &["f4/hm64x64/1", "f4/hv64x64/1", "f4/hvt64x64/1"][..];
     let all = [
         (Direction::Forward, &forward[..], &spec, of_spec),
         (Direction::BackwardData, &backward, &spec, of_spec),
@@ -415,13 +424,17 @@ fn f16_sums_are_right_in_their_range() {
         // Of a first layer, only the gradients have kernels that sum in f16.
         (Direction::BackwardData, &backward, &first_layer, of_first),
         (Direction::BackwardWeights, &weights, &first_layer, of_first),
+        (Direction::Forward, &forward, &spec, of_planes),
+        (Direction::BackwardData, &backward, &spec, of_planes),
+        (Direction::BackwardWeights, &weights, &larger, of_planes),
     ];
     let (mut failures, mut runs) = (Vec::new(), 0);
     for (direction, cases, spec, configs) in all {
         let problem = ConvProblem::new(ConvSpec { direction, ..spec.clone() }).expect("valid by hand");
         for &(what, first, second, one_sign) in cases {
-            for config in configs {
-                let fp16_accumulation = match config.starts_with('h') {
+            for &config in configs {
+                let is_half = config.contains('h');
+                let fp16_accumulation = match is_half {
                     true => Fp16Accumulation::Always,
                     false => Fp16Accumulation::Never,
                 };
@@ -429,7 +442,7 @@ fn f16_sums_are_right_in_their_range() {
                 // Some solvers have no configurations.
                 let plans = wave32_solve::plans(&problem, device.caps(), &policy);
                 for plan in plans.into_iter().filter(|plan| plan.config == config) {
-                    assert_eq!(sums_in_half(&plan), config.starts_with('h'), "{}", plan.config);
+                    assert_eq!(sums_in_half(&plan), is_half, "{}", plan.config);
                     runs += 1;
                     let error = error_on(device.as_mut(), &plan, &mut |role, _| {
                         let size = match (direction, role) {
@@ -447,8 +460,12 @@ fn f16_sums_are_right_in_their_range() {
             }
         }
     }
-    let cases = forward.len() + 2 * (backward.len() + weights.len());
-    assert_eq!(runs, 2 * cases, "each case on both kinds of sums");
+    let (cases, gradients) = (forward.len() + backward.len() + weights.len(), backward.len() + weights.len());
+    assert_eq!(
+        runs,
+        2 * (cases + gradients) + cases,
+        "each case on both kinds of sums, and on Winograd's in f16"
+    );
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -491,9 +508,13 @@ fn cheapest(kernels: &[&'static Variant], device: &dyn PlanDevice) -> BTreeMap<&
     let flops = |plan: &Plan| plan.launches.iter().map(|launch| launch.flops).sum::<u64>();
     let splits = |tag: &str| [1, 2, 3].map(|splits| format!("{tag}/{splits}"));
     // With the others, many partial results are added, and filters are prepared for sums in f32 and in f16.
-    let others =
-        ["g64x64/16", "p64x64/1", "hp64x64/1", "hp64x64k16/1", "hp64x64k8/1", "f2/k32"].map(String::from);
-    let configs = |tag: &str| [vec![tag.to_string()], splits(tag).to_vec(), others.to_vec()].concat();
+    let of_planes = ["f4/hm64x64/1", "f4/hm64x64k16/1", "f4/hvt64x64/1", "f2/k32"];
+    let packed = ["g64x64/16", "p64x64/1", "hp64x64/1", "hp64x64k16/1", "hp64x64k8/1"];
+    let others = of_planes.into_iter().chain(packed).map(String::from).collect::<Vec<_>>();
+    let configs = |tag: &str| {
+        let tags = vec![tag.to_string(), format!("f4/{tag}/1")];
+        [tags, splits(tag).to_vec(), others.clone()].concat()
+    };
     for variant in kernels {
         for spec in shapes_for(variant) {
             for problem in problems(&ConvSpec { dtype: variant.dtype, ..spec.clone() }) {
@@ -557,9 +578,10 @@ fn all_right(device: &mut dyn PlanDevice, plans: &BTreeMap<&'static str, Plan>) 
     assert!(failures.is_empty(), "{} of {} wrong:\n{}", failures.len(), plans.len(), failures.join("\n"));
 }
 
-/// Whether only products use it: tiles whose sum runs through images are for the gradients of filters.
+/// Whether only products use it: tiles whose sum runs through images are for the gradients of filters, those of planes for Winograd.
 fn is_of_products(variant: &Variant) -> bool {
-    OF_PRODUCTS.contains(&variant.source.as_str()) && !variant.defines.contains_key("IMAGES")
+    let of_convolutions = variant.defines.contains_key("IMAGES") || variant.is_of_planes();
+    OF_PRODUCTS.contains(&variant.source.as_str()) && !of_convolutions
 }
 
 /// Each kernel that only products use, as [`every_kernel_of_convolutions_is_right`].

@@ -2,6 +2,10 @@
 //!
 //!     cargo run -q -p wave32-kernelc --example golden -- --report [--only SUBSTRING] [--all-targets]
 //!     cargo run -q -p wave32-kernelc --example golden -- --isa VARIANT [--target gfx1010|navi10]
+//!     cargo run -q -p wave32-kernelc --example golden -- --bless [--only SUBSTRING]
+//!
+//! --bless writes the golden table, `crates/kernels/golden/resources.tsv`, if every gate holds; with --only, the rows of these variants
+//! and those that are gone.
 //!
 //! Works on the texts in kernels/ (or in `--kernels FOLDER`) as they are now; nothing needs to be rebuilt
 //! after an edit.
@@ -9,8 +13,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wave32_cards::targets::code_of;
 use wave32_kernelc::clang::{self, Clang};
-use wave32_kernelc::table::{Row, problems};
+use wave32_kernelc::table::{Row, problems, render};
 use wave32_kernelc::{CompileError, Target, aco, parallel, readback, source};
 use wave32_params::variants::{self, Variant};
 
@@ -30,6 +35,7 @@ fn main() -> ExitCode {
 #[derive(Default)]
 struct Options {
     report: bool,
+    bless: bool,
     all_targets: bool,
     only: Option<String>,
     isa: Option<String>,
@@ -45,6 +51,7 @@ impl Options {
             let mut value = || words.next().cloned().ok_or_else(|| format!("{word} needs a value"));
             match word.as_str() {
                 "--report" => options.report = true,
+                "--bless" => options.bless = true,
                 "--all-targets" => options.all_targets = true,
                 "--only" => options.only = Some(value()?),
                 "--isa" => options.isa = Some(value()?),
@@ -53,8 +60,9 @@ impl Options {
                 _ => return Err(format!("unknown word {word}; see the top of examples/golden.rs")),
             }
         }
-        if options.report == options.isa.is_some() {
-            return Err("say one of --report, --isa VARIANT".to_string());
+        if usize::from(options.report) + usize::from(options.bless) + usize::from(options.isa.is_some()) != 1
+        {
+            return Err("say one of --report, --bless, --isa VARIANT".to_string());
         }
         Ok(options)
     }
@@ -78,6 +86,7 @@ fn run(options: &Options) -> Result<bool, String> {
     std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
     let result = match &options.isa {
         Some(name) => isa(&root, &scratch, &all, name, options.target.as_deref().unwrap_or("gfx1010")),
+        None if options.bless => bless(&root, &scratch, &all, &wanted),
         None => read_back(options, &root, &scratch, &wanted),
     };
     // Best effort: it is in the system's temporary folder.
@@ -100,6 +109,40 @@ fn read_back(options: &Options, root: &Path, scratch: &Path, wanted: &[&Variant]
     report(&rows);
     problems.iter().for_each(|p| println!("GATE {p}"));
     Ok(problems.is_empty())
+}
+
+/// Writes the rows of `wanted` into the table, if every gate holds.
+fn bless(root: &Path, scratch: &Path, all: &[Variant], wanted: &[&Variant]) -> Result<bool, String> {
+    let path = repository().join("crates/kernels/golden/resources.tsv");
+    let old = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = |e: CompileError| e.to_string();
+    let clang = Clang::find().map_err(text)?;
+    let (mut rows, driver) = readback::radv(root, wanted, "navi10").map_err(text)?;
+    for target in known_targets(&clang, scratch)?.into_iter().filter(|target| code_of(target) == *target) {
+        let built: Vec<&Variant> = wanted.iter().copied().filter(|v| v.is_for(target)).collect();
+        rows.extend(readback::llvm(root, &clang, scratch, &built, &[target]).map_err(text)?);
+    }
+    let problems = problems(&rows, wanted);
+    problems.iter().for_each(|p| println!("GATE {p}"));
+    if !problems.is_empty() {
+        return Ok(false);
+    }
+    let versions = [("clang", clang.version.as_str()), ("driver", driver.as_str())];
+    if wanted.len() < all.len()
+        && let Some((what, version)) =
+            versions.iter().find(|(what, version)| !old.contains(&format!("# {what}: {version}\n")))
+    {
+        return Err(format!("{what} is {version} here, another in the table: leave --only out"));
+    }
+    let is_kept = |line: &&str| {
+        let name = line.split('\t').next().unwrap_or_default();
+        all.iter().any(|v| v.name == name) && !wanted.iter().any(|v| v.name == name)
+    };
+    let lines: Vec<String> =
+        old.lines().filter(is_kept).map(String::from).chain(rows.iter().map(Row::line)).collect();
+    println!("golden: {} rows, {} of them written anew", lines.len(), rows.len());
+    std::fs::write(&path, render(&versions, lines)).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(true)
 }
 
 fn known_targets(clang: &Clang, scratch: &Path) -> Result<Vec<&'static str>, String> {

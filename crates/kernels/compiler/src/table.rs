@@ -180,14 +180,13 @@ pub const COLUMNS: &str = "variant\tcompiler\ttarget\tvgprs\tsgprs\tlds\tvgpr_sp
                            occupancy\tcode_bytes\tinstructions\thot_fma\thot_instructions";
 
 /// The table as text: versions in the header, rows sorted.
-pub fn render(versions: &[(&str, String)], rows: &[Row]) -> String {
-    let mut text = String::from("# Made by `WAVE32_BLESS=1 cargo test -p wave32-kernels --test golden`.\n");
+pub fn render(versions: &[(&str, &str)], mut lines: Vec<String>) -> String {
+    let mut text = String::from("# Made by `cargo run -p wave32-kernelc --example golden -- --bless`.\n");
     for (what, version) in versions {
         writeln!(text, "# {what}: {version}").expect("a String takes every write");
     }
     text.push_str(COLUMNS);
     text.push('\n');
-    let mut lines: Vec<String> = rows.iter().map(Row::line).collect();
     lines.sort();
     for line in lines {
         text.push_str(&line);
@@ -197,7 +196,8 @@ pub fn render(versions: &[(&str, String)], rows: &[Row]) -> String {
 }
 
 impl Row {
-    fn line(&self) -> String {
+    /// As a line of the table.
+    pub fn line(&self) -> String {
         let numbers = [
             self.vgprs,
             self.sgprs,

@@ -81,8 +81,8 @@ fn every_variant_whole_and_split() {
             (false, DType::F32) => true,
             (false, _) => ["64x64d", "s64x64"].iter().any(|tag| v.tag.ends_with(tag)),
         };
-        // Those through images are of convolutions.
-        let own = variants::of("gemm", dtype).filter(|v| !v.defines.contains_key("IMAGES") && is_enough(v));
+        let of_convolutions = |v: &Variant| v.defines.contains_key("IMAGES") || v.is_of_planes();
+        let own = variants::of("gemm", dtype).filter(|v| !of_convolutions(v) && is_enough(v));
         for variant in stream.part().pick_one_of(10, own, &mut random) {
             let along = |name| variant.define("VEC") == 1 && variant.define(name) == 1;
             let (is_wide, bk) = (variant.define("VEC") == 1, variant.define("BK") as u64);

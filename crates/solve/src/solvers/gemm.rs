@@ -118,7 +118,8 @@ impl Product {
             [Lies::Apart { .. }, _] | [_, Lies::Apart { .. }] | [Lies::AlongSide, Lies::AlongK] => {
                 variant.define("VEC") == 0
             }
-            _ if variant.defines.contains_key("IMAGES") => false,
+            // These are of convolutions.
+            _ if variant.defines.contains_key("IMAGES") || variant.is_of_planes() => false,
             lie => variant.define("VEC") == 1 && lie == [along("ALONG_K"), along("BLONG_K")],
         }
     }

@@ -7,7 +7,7 @@ use super::build::{
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
 use super::tensors::ConvShape;
-use super::{nt, wrw};
+use super::{nt, unpacked, wrw};
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::Variant;
@@ -31,7 +31,8 @@ enum Mode {
 pub struct Igemm;
 /// Filters packed first: cheapest inner loop. Channels in multiples of 8.
 pub struct IgemmPacked;
-/// 1x1 with unit stride over contiguous pixels: a plain GEMM, vector loads. Filters are packed; for their gradients see [`nt`].
+/// 1x1 with unit stride over contiguous pixels: a plain GEMM, vector loads. Filters are packed, or read where they lie ([`unpacked`]);
+/// for their gradients see [`nt`].
 pub struct Gemm1x1;
 
 impl Solver for Igemm {
@@ -154,9 +155,8 @@ fn best(
     let (shape, gathers) = gathers(problem, caps, mode)?;
     let mut best = Cheapest::new(caps);
     let s = problem.spec();
-    for variant in
-        usable("igemm", s.dtype, s.direction.pass(), caps, policy).filter(|v| v.define("MODE") == mode as i64)
-    {
+    let takes = |v: &&Variant| v.define("MODE") == mode as i64 && !v.is_of_planes();
+    for variant in usable("igemm", s.dtype, s.direction.pass(), caps, policy).filter(takes) {
         let bk = variant.define("BK") as u32;
         if mode != Mode::Generic && gathers.iter().any(|g| !g.kc.is_multiple_of(bk)) {
             continue;
@@ -170,6 +170,11 @@ fn best(
                 best.offer(builder.finish(solver, config.name(), policy.workspace_cap));
             }
         }
+    }
+    if mode == Mode::Pointwise
+        && let [gather] = &gathers[..]
+    {
+        unpacked::offer(solver, &mut best, problem, (caps, policy), (&shape, gather));
     }
     best.plan()
 }

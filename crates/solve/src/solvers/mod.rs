@@ -14,6 +14,7 @@ mod patch;
 mod skinny;
 mod taps;
 mod tensors;
+mod unpacked;
 mod window;
 mod winograd;
 mod winograd_fused;

@@ -29,11 +29,12 @@ pub struct Product {
 /// Whether a variant of the kernel multiplies such operands, in images or whole.
 pub fn takes(variant: &Variant, in_images: bool) -> bool {
     let is_nt = ["VEC", "ALONG_K", "BLONG_K"].iter().all(|name| variant.defines.get(*name) == Some(&1));
-    is_nt && variant.defines.contains_key("IMAGES") == in_images
+    is_nt && !variant.is_of_planes() && variant.defines.contains_key("IMAGES") == in_images
 }
 
 impl Product {
-    /// Launches it; with more than one split, `part` gets the partial results, `partial` elements apart, else `dst` the result.
+    /// Launches it; with more than one split, `part` gets the partial results, `partial` elements apart, else `dst` the result. Of a
+    /// variant whose results are f32, `part` gets them always.
     pub fn launch(
         &self,
         builder: &mut Builder<'_>,
@@ -51,7 +52,12 @@ impl Product {
         let results = u64::from(groups) * u64::from(rows) * u64::from(cols);
         // Rows of one group follow those of the one before.
         let [lhs_g, rhs_g] = [rows * apart[0], cols * apart[1]];
-        let up = if variant.is_half() { HALF_UP } else { 1.0 };
+        let up = match variant.is_half() {
+            // Winograd's planes are scaled, but for this.
+            true if variant.is_of_planes() => 2.0,
+            true => HALF_UP,
+            false => 1.0,
+        };
         builder.launch::<gemm::Kernel>(NewLaunch {
             variant,
             grid: [cols.div_ceil(bn), rows.div_ceil(bm), groups * splits],
@@ -63,7 +69,7 @@ impl Product {
                 chunk: longest.map_or(slices, |longest| chunk(slices, bk, true).min((longest / bk).max(1))),
                 splits,
                 partial,
-                flags: wide | if splits > 1 { FLAG_PARTIAL } else { 0 },
+                flags: wide | if splits > 1 || variant.is_wide() { FLAG_PARTIAL } else { 0 },
                 lhs_at: 0,
                 lhs_m: apart[0],
                 lhs_k: 1,

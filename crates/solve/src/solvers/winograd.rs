@@ -3,11 +3,12 @@
 //!
 //! Pixels and filters are transformed to 36 planes, a product of matrices each (`kernels/igemm.kern`), and the products
 //! transformed back (`kernels/winograd.h` has the source). A few images at a time, so that the planes stay within the
-//! workspace cap. Everything between is f32, whatever the storage type.
+//! workspace cap. Everything between is f32, whatever the storage type; where sums in f16 are allowed, the planes of pixels and
+//! filters may be f16 (`f4/hv...`).
 
 use super::build::{
-    Buffer, Builder, Cheapest, NewLaunch, Region, epilogue_flags, part, read, single_variant, tagged_variant,
-    unused, write,
+    Buffer, Builder, Cheapest, NewLaunch, Region, epilogue_flags, part, read, tagged_variant, unused, usable,
+    write,
 };
 use super::gather::{self, FLAG_VEC, Gather};
 use super::nt;
@@ -16,9 +17,10 @@ use super::winograd_fused;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::{self, Variant};
-use wave32_params::winograd::WINO_PLANES as PLANES;
+use wave32_params::winograd::{WINO_PIXEL_SHIFT, WINO_PLANES as PLANES, WINO_PRODUCT_SHIFT};
 use wave32_params::{
-    Along, Pair, Strides, igemm, winograd_data, winograd_filter, winograd_output, winograd_weights,
+    Along, Pair, Strides, igemm, winograd_data, winograd_filter, winograd_filter_half, winograd_output,
+    winograd_weights,
 };
 use wave32_problem::{ConvProblem, DType, Direction};
 
@@ -26,6 +28,9 @@ use wave32_problem::{ConvProblem, DType, Direction};
 const DEFAULT_PLANES: u64 = 256 << 20;
 /// Longest chain of additions of transformed products.
 const LONGEST_SUM: u32 = 1024;
+/// Planes of pixels in f16, and of products, are divided by two to these powers.
+const PIXEL_SHIFT: i32 = WINO_PIXEL_SHIFT as i32;
+const PRODUCT_SHIFT: i32 = WINO_PRODUCT_SHIFT as i32;
 /// Outputs of a tile along each side.
 const TILE: u32 = 4;
 /// Channels of a workgroup that transforms.
@@ -48,10 +53,16 @@ impl Solver for Winograd {
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let work = Work::new(problem, caps)?;
         let mut best = Cheapest::new(caps);
-        let is_weights = problem.spec().direction == Direction::BackwardWeights;
-        let of_planes = variants::of("igemm", DType::F32).filter(|v| v.define("MODE") == POINTWISE);
-        let of_gradients = variants::of("gemm", DType::F32).filter(|v| nt::takes(v, false));
-        for variant in of_planes.filter(|_| !is_weights).chain(of_gradients.filter(|_| is_weights)) {
+        let s = problem.spec();
+        let is_weights = s.direction == Direction::BackwardWeights;
+        let source = if is_weights { "gemm" } else { "igemm" };
+        let takes =
+            |v: &&Variant| if is_weights { nt::takes(v, false) } else { v.define("MODE") == POINTWISE };
+        // Gradients' products in f16 could vanish.
+        let is_wide = s.direction != Direction::Forward;
+        let of_halves = usable(source, s.dtype, s.direction.pass(), caps, policy)
+            .filter(|v| v.is_of_planes() && v.is_wide() == is_wide);
+        for variant in variants::of(source, DType::F32).filter(takes).chain(of_halves) {
             for splits in SPLITS.into_iter().filter(|&s| s == 1 || is_weights) {
                 let config = Config { variant, splits };
                 if policy.config.as_ref().is_none_or(|name| *name == config.name()) {
@@ -89,19 +100,33 @@ struct Product {
     columns: u32,
     /// Rows with their padding.
     padded_rows: u32,
+    /// Operands in f16 have a row of scales behind so many rows of the left one.
+    scaled: Option<u32>,
+    /// Bytes of a result's element.
+    result_size: u64,
 }
 
 impl Product {
+    /// Elements of a plane of the left operand.
+    fn left_plane(&self) -> u32 {
+        (self.depth + self.scaled.map_or(0, |rows| self.depth / rows)) * self.padded_rows
+    }
+
+    /// Bytes of an operand's element.
+    fn size(&self) -> u64 {
+        if self.scaled.is_some() { 2 } else { 4 }
+    }
+
     fn left_bytes(&self) -> u64 {
-        4 * u64::from(PLANES) * u64::from(self.depth) * u64::from(self.padded_rows)
+        self.size() * u64::from(PLANES) * u64::from(self.left_plane())
     }
 
     fn right_bytes(&self) -> u64 {
-        4 * u64::from(PLANES) * u64::from(self.depth) * u64::from(self.columns)
+        self.size() * u64::from(PLANES) * u64::from(self.depth) * u64::from(self.columns)
     }
 
     fn result_bytes(&self) -> u64 {
-        4 * u64::from(PLANES) * u64::from(self.rows) * u64::from(self.columns)
+        self.result_size * u64::from(PLANES) * u64::from(self.rows) * u64::from(self.columns)
     }
 }
 
@@ -242,8 +267,8 @@ impl<'a> Work<'a> {
         (source, result, filter): (Tiled, Tiled, winograd_filter::Params),
     ) -> Result<(), Refusal> {
         let caps = builder.caps();
-        let depth = source.channels;
-        if !depth.is_multiple_of(config.define("BK")) {
+        let (depth, bk, is_half) = (source.channels, config.define("BK"), config.variant.is_half());
+        if !depth.is_multiple_of(bk) {
             return Err(Refusal::new("odd-channels", "not a multiple of the slice"));
         }
         let product = |images: u32| Product {
@@ -251,6 +276,8 @@ impl<'a> Work<'a> {
             depth,
             columns: self.tiles_of(images).next_multiple_of(4),
             padded_rows: filter.rows.next_multiple_of(config.define("BM")),
+            scaled: is_half.then_some(bk),
+            result_size: if is_half && !config.variant.is_wide() { 2 } else { 4 },
         };
         let align = caps.region_alignment();
         let bytes = |images: u32| {
@@ -263,18 +290,24 @@ impl<'a> Work<'a> {
         let images = self.images(bytes, caps, policy)?;
         let most = product(images);
         let left = builder.reserve(most.left_bytes());
-        let plane = depth * most.padded_rows;
-        let filter = winograd_filter::Params { m4: most.padded_rows, plane, ..filter };
-        transform_filters(builder, "t256", filter, left);
+        // Gradients are small.
+        let is_shifted = is_half && !config.variant.is_wide();
+        let [shift, product_shift] = if is_shifted { [PIXEL_SHIFT, PRODUCT_SHIFT] } else { [0, 0] };
+        let filter = winograd_filter::Params { m4: most.padded_rows, plane: most.left_plane(), ..filter };
+        match is_half {
+            true => halve_filters(builder, bk, filter, shift - product_shift, left),
+            false => transform_filters(builder, "t256", filter, left),
+        }
         let right = builder.reserve(most.right_bytes());
         let results = builder.reserve(most.result_bytes());
         for (first, images) in self.passes(images) {
             let product = product(images);
-            let planes = Planes { channels: depth, tiles: product.columns, of_gradients: false };
+            let tag = if is_half { "htiles" } else { "tiles" };
+            let planes = Planes { tag, channels: depth, tiles: product.columns, size: product.size(), shift };
             self.transform(builder, (source, first, images), planes, right);
             let buffers = [read(left), read(right), write(results)];
             multiply(builder, config, product, buffers);
-            self.untransform(builder, (result, first, images), product.columns, results);
+            self.untransform(builder, (result, first, images), product, results);
         }
         Ok(())
     }
@@ -287,9 +320,9 @@ impl<'a> Work<'a> {
         to: Planes,
         region: Region,
     ) {
-        let tag = if to.of_gradients { "gradients" } else { "tiles" };
-        let variant = tagged_variant("winograd_data", tag, builder.dtype());
-        let bytes = 4 * u64::from(PLANES) * u64::from(to.channels) * u64::from(to.tiles);
+        let variant = tagged_variant("winograd_data", to.tag, builder.dtype());
+        let numbers = u64::from(PLANES) * u64::from(to.channels) * u64::from(to.tiles);
+        let bytes = to.size * numbers;
         builder.launch::<winograd_data::Kernel>(NewLaunch {
             variant,
             grid: [to.tiles.div_ceil(variant.threads / CHANNELS), to.channels.div_ceil(CHANNELS), 1],
@@ -305,11 +338,12 @@ impl<'a> Work<'a> {
                 org: Pair(from.org),
                 src0: first * from.strides.n.0,
                 plane: to.channels * to.tiles,
+                shift: to.shift,
             },
             buffers: winograd_data::Buffers { src: read(from.role), planes: write(region) },
             flops: 0,
             bytes,
-            model: Model::Stream { bytes: bytes + bytes * builder.dtype().size() / 9 },
+            model: Model::Stream { bytes: bytes + 4 * numbers * builder.dtype().size() / 9 },
         });
     }
 
@@ -318,13 +352,16 @@ impl<'a> Work<'a> {
         &self,
         builder: &mut Builder<'_>,
         (to, first, images): (Tiled, u32, u32),
-        columns: u32,
+        product: Product,
         region: Region,
     ) {
-        let variant = single_variant("winograd_output", builder.dtype());
+        let columns = product.columns;
+        let tag = if product.result_size == 2 { "h256" } else { "t256" };
+        let variant = tagged_variant("winograd_output", tag, builder.dtype());
         let dst0 = first * to.strides.n.0;
         let vectors = has_rows_of_vectors(&to.strides, [to.size[1], dst0]);
-        let bytes = 4 * u64::from(PLANES) * u64::from(to.channels) * u64::from(columns);
+        let numbers = u64::from(PLANES) * u64::from(to.channels) * u64::from(columns);
+        let bytes = product.result_size * numbers;
         builder.launch::<winograd_output::Kernel>(NewLaunch {
             variant,
             grid: [columns.div_ceil(variant.threads / CHANNELS), to.channels.div_ceil(CHANNELS), 1],
@@ -349,7 +386,7 @@ impl<'a> Work<'a> {
             },
             flops: 0,
             bytes,
-            model: Model::Stream { bytes: bytes + bytes * builder.dtype().size() / 9 },
+            model: Model::Stream { bytes: bytes + 4 * numbers * builder.dtype().size() / 9 },
         });
     }
 
@@ -362,8 +399,10 @@ impl<'a> Work<'a> {
         }
         let align = caps.region_alignment();
         let plane = s.kg * s.cg;
+        let is_half = config.variant.is_half();
+        let size = if is_half { 2 } else { 4 };
         let sides = |images: u32| {
-            [s.kg, s.cg].map(|c| 4 * u64::from(PLANES) * u64::from(c) * u64::from(tiles(images)))
+            [s.kg, s.cg].map(|c| size * u64::from(PLANES) * u64::from(c) * u64::from(tiles(images)))
         };
         let result_bytes = 4 * u64::from(PLANES) * u64::from(plane) * u64::from(config.splits);
         let bytes = |images: u32| {
@@ -376,9 +415,13 @@ impl<'a> Work<'a> {
         let sums = builder.reserve(u64::from(passes) * result_bytes);
         for (at, (first, images)) in (0u64..).zip(self.passes(images)) {
             let depth = tiles(images);
-            let gradients = Planes { channels: s.kg, tiles: depth, of_gradients: true };
+            let planes = |tag, channels, shift| Planes { tag, channels, tiles: depth, size, shift };
+            // In f16, the shifts make up for each other in the sums.
+            let (gradients, pixels) = match is_half {
+                true => (planes("hgradients", s.kg, -PIXEL_SHIFT), planes("htiles", s.cg, PIXEL_SHIFT)),
+                false => (planes("gradients", s.kg, 0), planes("tiles", s.cg, 0)),
+            };
             self.transform(builder, (self.y(), first, images), gradients, left);
-            let pixels = Planes { channels: s.cg, tiles: depth, of_gradients: false };
             self.transform(builder, (self.x(), first, images), pixels, right);
             let product = nt::Product {
                 groups: PLANES,
@@ -387,18 +430,19 @@ impl<'a> Work<'a> {
                 depth,
                 apart: [depth; 2],
                 images: None,
-                longest: Some(LONGEST_SUM),
+                longest: (!is_half).then_some(LONGEST_SUM),
             };
             let result = Region { offset: sums.offset + at * result_bytes, size: result_bytes };
             let (whole, parts) = match config.splits {
-                1 => (write(result), unused(result)),
+                1 if !is_half => (write(result), unused(result)),
                 _ => (unused(result), write(result)),
             };
             let buffers = [read(left), read(right), whole, parts];
-            product.launch(builder, config.variant, (config.splits, PLANES * plane), buffers, (4, 4));
+            product.launch(builder, config.variant, (config.splits, PLANES * plane), buffers, (size, 4));
         }
         let parts = passes * config.splits;
-        let variant = single_variant("winograd_weights", builder.dtype());
+        let tag = if is_half { "h256" } else { "t256" };
+        let variant = tagged_variant("winograd_weights", tag, builder.dtype());
         builder.launch::<winograd_weights::Kernel>(NewLaunch {
             variant,
             grid: [plane.div_ceil(variant.threads), 1, 1],
@@ -439,12 +483,36 @@ pub(super) fn transform_filters(
     builder.filters_are_prepared();
 }
 
+/// Filters to planes in f16, each block of `bk` rows with a row of scales.
+fn halve_filters(
+    builder: &mut Builder<'_>,
+    bk: u32,
+    filter: winograd_filter::Params,
+    shift: i32,
+    planes: Region,
+) {
+    let winograd_filter::Params { rows, m4, kc, am, ak, at, au, a0, .. } = filter;
+    builder.launch::<winograd_filter_half::Kernel>(NewLaunch {
+        variant: tagged_variant("winograd_filter_half", &format!("k{bk}"), builder.dtype()),
+        grid: [m4 / 32, kc / bk, 1],
+        params: winograd_filter_half::Params { rows, m4, kc, am, ak, at, au, a0, shift },
+        buffers: winograd_filter_half::Buffers { wgt: read(Role::W), packed: write(planes) },
+        flops: 0,
+        bytes: planes.size,
+        model: Model::Stream { bytes: planes.size },
+    });
+    builder.filters_are_prepared();
+}
+
 /// Transformed tiles, `[point][channel][tile]`: of pixels, or of gradients of outputs for those of filters.
 #[derive(Clone, Copy)]
 struct Planes {
+    /// The kernel's variant, and what its numbers are: their bytes, and the power of two that they are divided by.
+    tag: &'static str,
+    size: u64,
+    shift: i32,
     channels: u32,
     tiles: u32,
-    of_gradients: bool,
 }
 
 /// The 36 products of forward and backward-data, each a group of a pointwise convolution over one image of one row.
@@ -455,8 +523,13 @@ fn multiply(
     [left, right, result]: [Buffer; 3],
 ) {
     let [bm, bn, bk] = ["BM", "BN", "BK"].map(|d| config.define(d));
-    let Product { rows, depth, columns, padded_rows } = product;
+    let Product { rows, depth, columns, padded_rows, scaled, .. } = product;
     let slices = depth / bk;
+    let chunk = match scaled {
+        Some(_) => slices,
+        // Transformed numbers are larger than what comes out: their sums are kept short.
+        None => chunk(slices, bk, true).min((LONGEST_SUM / bk).max(1)),
+    };
     let params = Gather {
         flags: gather::flags(FLAG_VEC, 1),
         rows,
@@ -476,13 +549,12 @@ fn multiply(
         at: 0,
         au: 0,
         a0: 0,
-        ag: depth * padded_rows,
+        ag: product.left_plane(),
         dst: Strides { n: Along(0), c: Along(columns), h: Along(0), w: Along(1) },
         o0: 0,
         src0: 0,
         slices,
-        // Transformed numbers are larger than what comes out: their sums are kept short.
-        chunk: chunk(slices, bk, true).min((LONGEST_SUM / bk).max(1)),
+        chunk,
         partial: 0,
     };
     let bytes = product.left_bytes() + product.right_bytes() + product.result_bytes();
