@@ -8,7 +8,7 @@
 # the library NAME-N that it is of. What the patterns in WITHOUT match is left out.
 set -eu
 
-root=$1
+case $1 in /*) root=$1 ;; *) root=$PWD/$1 ;; esac
 releases=$2
 shift 2
 [ ! -e "$root/complete" ] || exit 0

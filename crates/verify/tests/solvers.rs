@@ -100,7 +100,7 @@ fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
 }
 
 /// Forced configurations.
-const CONFIGS: [&str; 33] = [
+const CONFIGS: [&str; 32] = [
     "p64x64/3",
     "p64x64k8/2",
     "w64x64/2",
@@ -111,8 +111,7 @@ const CONFIGS: [&str; 33] = [
     "p64x64k8/1",
     "w64x64k8/1",
     "w64x128/1",
-    "nn32x32/1",
-    "nn64x64d/2",
+    "tn64x64d/2",
     "tn32x32/1",
     "c128x128/2",
     "g64x32/16",

@@ -1,5 +1,6 @@
-//! Configurations of `gemm_1x1` that read the filters where they lie (`nn` and `tn` of `kernels/gemm.kern`): a launch less than with
-//! packed ones, for problems so small that it counts.
+//! Configurations of `gemm_1x1` that read the filters where they lie (`tn` of `kernels/gemm.kern`): a launch less than with
+//! packed ones, for problems so small that it counts. Of backward-data: forward, kernels of packed filters also add to a result and write
+//! its moments, and filters may be prepared already.
 
 use super::build::{
     Builder, Cheapest, NewLaunch, activation_flags, gather_flops, part, partial_stride, read, unused,
@@ -12,7 +13,7 @@ use wave32_params::gemm::{self, FLAG_ADD, FLAG_PARTIAL, FLAG_WIDE};
 use wave32_params::variants::{self, Variant};
 use wave32_problem::{ConvProblem, DType, Direction};
 
-/// Of larger problems the launch that packs is a hundredth, and the kernels of packed filters can do more: moments of the result, f16.
+/// Of larger problems the launch that packs is a hundredth.
 const MAX_FLOPS: u64 = 1 << 30;
 /// What a byte of a partial result costs, as of other products.
 const PARTIAL_WEIGHT: u64 = 3;
@@ -25,13 +26,13 @@ pub fn offer(
     (caps, policy): (&DeviceCaps, &Policy),
     (shape, g): (&ConvShape, &Gather),
 ) {
-    let Some(along_k) = filters_along_k(g) else { return };
-    if shape.groups != 1 || gather_flops(g, 1) > MAX_FLOPS {
+    let is_backward = problem.spec().direction == Direction::BackwardData;
+    if !is_backward || !has_vectors_of_rows(g) || shape.groups != 1 || gather_flops(g, 1) > MAX_FLOPS {
         return;
     }
     let takes = |v: &&Variant| {
         let is = |name, value| v.defines.get(name) == Some(&value);
-        is("VEC", 1) && is("ALONG_K", i64::from(along_k)) && is("BLONG_K", 0) && !v.is_half()
+        is("VEC", 1) && is("ALONG_K", 0) && is("BLONG_K", 0) && !v.is_half()
     };
     for variant in variants::of("gemm", problem.spec().dtype).filter(takes) {
         let slices = g.kc.div_ceil(variant.define("BK") as u32);
@@ -46,12 +47,9 @@ pub fn offer(
     }
 }
 
-/// Whether four neighbours of the filters lie along the sum or along the result's channels; none where they lie apart.
-fn filters_along_k(g: &Gather) -> Option<bool> {
-    let is_whole = |stride: u32, size: u32, other: u32| {
-        stride == 1 && size.is_multiple_of(4) && other.is_multiple_of(4) && g.a0.is_multiple_of(4)
-    };
-    if is_whole(g.ak, g.kc, g.am) { Some(true) } else { is_whole(g.am, g.rows, g.ak).then_some(false) }
+/// Four neighbours of the filters lie along the result's channels.
+fn has_vectors_of_rows(g: &Gather) -> bool {
+    g.am == 1 && [g.rows, g.ak, g.a0].iter().all(|size| size.is_multiple_of(4))
 }
 
 fn emit(
@@ -63,10 +61,7 @@ fn emit(
 ) {
     let spec = problem.spec();
     let [bm, bn, bk] = ["BM", "BN", "BK"].map(|d| variant.define(d) as u32);
-    let (source, role) = match spec.direction {
-        Direction::Forward => (Role::X, Role::Y),
-        _ => (Role::Y, Role::X),
-    };
+    let (source, role) = (Role::Y, Role::X);
     let slices = g.kc.div_ceil(bk).div_ceil(splits);
     let out = problem.output_elements();
     let stride = partial_stride(out);
