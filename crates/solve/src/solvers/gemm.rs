@@ -15,7 +15,7 @@ use wave32_params::variants::Variant;
 use wave32_problem::{DType, MatmulProblem, Pass};
 
 /// What a byte of a partial result costs: it is written, read by a pass of its own, and nothing overlaps.
-const PARTIAL_WEIGHT: u64 = 3;
+pub(super) const PARTIAL_WEIGHT: u64 = 3;
 
 /// Tiles of the result; any sizes and strides.
 pub struct Gemm;

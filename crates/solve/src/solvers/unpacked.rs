@@ -6,6 +6,7 @@ use super::build::{
     Builder, Cheapest, NewLaunch, activation_flags, gather_flops, part, partial_stride, read, unused,
 };
 use super::gather::{Gather, Gathering};
+use super::gemm::PARTIAL_WEIGHT;
 use super::tensors::ConvShape;
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Policy, Role};
@@ -15,8 +16,6 @@ use wave32_problem::{ConvProblem, DType, Direction};
 
 /// Of larger problems the launch that packs is a hundredth.
 const MAX_FLOPS: u64 = 1 << 30;
-/// What a byte of a partial result costs, as of other products.
-const PARTIAL_WEIGHT: u64 = 3;
 
 /// Offers each variant that reads such filters, whole and split; `g` has one tap, unit strides and pixels in vectors.
 pub fn offer(
@@ -61,17 +60,16 @@ fn emit(
 ) {
     let spec = problem.spec();
     let [bm, bn, bk] = ["BM", "BN", "BK"].map(|d| variant.define(d) as u32);
-    let (source, role) = (Role::Y, Role::X);
     let slices = g.kc.div_ceil(bk).div_ceil(splits);
     let out = problem.output_elements();
     let stride = partial_stride(out);
     let partials = (splits > 1).then(|| builder.reserve(4 * u64::from(splits) * u64::from(stride)));
     let wide = if g.stores_vectors() { FLAG_WIDE } else { 0 };
     let (flags, dst, sums) = match partials {
-        Some(region) => (wide | FLAG_PARTIAL, unused(role), part(region)),
+        Some(region) => (wide | FLAG_PARTIAL, unused(Role::X), part(region)),
         None => {
             let bias = if spec.epilogue.bias { FLAG_ADD } else { 0 };
-            (wide | bias | activation_flags(spec.epilogue.activation), part(role), unused(role))
+            (wide | bias | activation_flags(spec.epilogue.activation), part(Role::X), unused(Role::X))
         }
     };
     builder.launch::<gemm::Kernel>(NewLaunch {
@@ -111,7 +109,7 @@ fn emit(
         },
         buffers: gemm::Buffers {
             lhs: read(Role::W),
-            rhs: read(source),
+            rhs: read(Role::Y),
             dst,
             part: sums,
             added: read(Role::Bias),
@@ -121,6 +119,6 @@ fn emit(
         model: Model::Tiles { depth: u64::from(slices) * u64::from(bk) },
     });
     if let Some(partials) = partials {
-        builder.reduce(partials, (splits, stride, PARTIAL_WEIGHT), role, shape);
+        builder.reduce(partials, (splits, stride, PARTIAL_WEIGHT), Role::X, shape);
     }
 }

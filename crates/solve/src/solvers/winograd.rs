@@ -4,7 +4,7 @@
 //! Pixels and filters are transformed to 36 planes, a product of matrices each (`kernels/igemm.kern`), and the products
 //! transformed back (`kernels/winograd.h` has the source). A few images at a time, so that the planes stay within the
 //! workspace cap. Everything between is f32, whatever the storage type; where sums in f16 are allowed, the planes of pixels and
-//! filters may be f16 (`f4/hv...`).
+//! filters may be f16 (`f4/h...`).
 
 use super::build::{
     Buffer, Builder, Cheapest, NewLaunch, Region, epilogue_flags, part, read, tagged_variant, unused, usable,
