@@ -12,7 +12,7 @@ use wave32_problem::ConvProblem;
 use wave32_solve::{DeviceCaps, Plan};
 
 /// Each solver's number and algorithm. Numbers are for ever: programs keep them.
-const SOLVERS: [(&str, u64, c_int); 7] = [
+const SOLVERS: [(&str, u64, c_int); 8] = [
     ("gemm_1x1", 3_200_001, algorithm::GEMM),
     ("igemm_packed", 3_200_002, algorithm::IMPLICIT_GEMM),
     ("igemm", 3_200_003, algorithm::IMPLICIT_GEMM),
@@ -20,6 +20,7 @@ const SOLVERS: [(&str, u64, c_int); 7] = [
     ("direct", 3_200_005, algorithm::DIRECT),
     ("winograd", 3_200_006, algorithm::WINOGRAD),
     ("direct_few", 3_200_007, algorithm::DIRECT),
+    ("gemm_1x1_unpacked", 3_200_008, algorithm::GEMM),
 ];
 
 /// The plan's solver where the vendor computes: its `config` is the vendor's solver, and it launches nothing of ours.

@@ -126,8 +126,7 @@ fn specs() -> Vec<(&'static str, ConvSpec)> {
     let back = |spec: &ConvSpec| ConvSpec { direction: Direction::BackwardData, ..spec.clone() };
     vec![
         ("gemm_1x1", plain.clone()),
-        // Left to choose, it would read them where they lie.
-        ("gemm_1x1 w64x64k8/1", back(&plain)),
+        ("gemm_1x1", back(&plain)),
         ("igemm_packed", three.clone()),
         ("igemm_packed", back(&three)),
         ("igemm_packed", back(&ConvSpec { stride: [2, 2], ..three.clone() })),

@@ -30,6 +30,7 @@ use wave32_problem::{ConvProblem, MatmulProblem};
 pub fn solvers() -> &'static [&'static dyn Solver] {
     &[
         &igemm::Gemm1x1,
+        &unpacked::Gemm1x1Unpacked,
         &winograd::Winograd,
         &igemm::IgemmPacked,
         &igemm::Igemm,
