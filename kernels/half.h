@@ -1,4 +1,4 @@
-// Arithmetic in f16, two numbers an instruction, for f16 variants with the define HALF; and CELL, for f32 too.
+// Arithmetic in f16, two numbers an instruction, for f16 variants with the define HALF (or MATRIX, tile.h); and CELL, for f32 too.
 //
 //   CELL(name, v, l)      float l of the vec4 v of LDS. Where l is not known at compile time, what is added to v should
 //                         stand last and be known: RADV then makes it a part of the instruction
@@ -6,6 +6,9 @@
 //   SHARED_HALF4(name, n) n vectors of LDS. HALF_CELL(name, v, l): as CELL; STORE_HALF2(name, v, l, h): two neighbours, l even
 //   BITS2, HALF2_OF_BITS  two numbers as a uint: a mask chooses both at once
 //   ADD_SCALED(a, s, h)   a + s * h, with a in f32. Both compilers make one v_fma_mix_f32 of it, unless s is known to be 1
+#ifdef MATRIX
+#define HALF 1
+#endif
 #ifdef TARGET_GLSL
 #define CELL(name, v, l) name[v][l]
 #ifdef HALF

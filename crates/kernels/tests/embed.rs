@@ -110,7 +110,8 @@ fn siblings_are_what_clang_makes() {
         clang.link(&[object], &linked).expect("links");
         std::fs::read(linked).expect("was written")
     };
-    for variant in variants::all().choose_multiple(&mut rand::rng(), 3) {
+    let built: Vec<_> = variants::all().iter().filter(|v| v.is_for("gfx1010")).collect();
+    for variant in built.choose_multiple(&mut rand::rng(), 3) {
         let code = made(variant, "gfx1010");
         for sibling in ["gfx1011", "gfx1012"] {
             assert_eq!(code_of(sibling), "gfx1010");

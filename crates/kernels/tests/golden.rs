@@ -38,7 +38,8 @@ fn main() -> ExitCode {
         Ok(text) => text,
         Err(e) => return fail(&[format!("{}: {e}", golden.display())]),
     };
-    let variants: Vec<&Variant> = variants::all().iter().collect();
+    // RADV compiles matrix instructions for newer chips than these.
+    let variants: Vec<&Variant> = variants::all().iter().filter(|v| !v.is_matrix()).collect();
     let required = std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_some();
     let mut failures = Vec::new();
     for (compiler, result) in [("clang", llvm(&variants)), ("driver", radv(&variants))] {

@@ -34,10 +34,24 @@ impl Variant {
         *self.defines.get(name).unwrap_or_else(|| panic!("variants.txt: {} lacks {name}", self.name))
     }
 
-    /// Is it built for that gfx target? Rows with `RDNA1=1` are for RDNA1 only: what convolutions do not need is
+    /// Is it built as a code object for that gfx target? Rows with `MATRIX=1` are for Vulkan alone. Rows with `RDNA1=1` are for RDNA1 only: what convolutions do not need is
     /// compiled for the cards that wave32 is made for, and waits for its route on the others.
     pub fn is_for(&self, target: &str) -> bool {
-        wave32_cards::targets::is_rdna1(target) || !self.defines.contains_key("RDNA1")
+        let is_for_cards = wave32_cards::targets::is_rdna1(target) || !self.defines.contains_key("RDNA1");
+        is_for_cards && !self.is_matrix()
+    }
+
+    /// Is it for devices with matrix instructions of f16 (`VK_KHR_cooperative_matrix`)?
+    pub fn is_matrix(&self) -> bool {
+        self.defines.contains_key("MATRIX")
+    }
+
+    /// LDS bytes of a kernel of matrix instructions: two slices of both operands, whose lines end 16 bytes later, and 16x16 sums of
+    /// each wavefront.
+    pub fn matrix_lds(&self) -> u32 {
+        let [bm, bn, bk] = ["BM", "BN", "BK"].map(|name| self.define(name) as u32);
+        let slice = |side: u32| (side * (bk + 8)).max(bk * (side + 8));
+        4 * (slice(bm) + slice(bn)) + self.threads / 32 * 1024
     }
 
     /// Does it sum in f16?

@@ -66,6 +66,9 @@ pub struct DeviceCaps {
     /// Arithmetic in f16, two numbers an instruction.
     #[serde(default)]
     pub float16_math: bool,
+    /// Matrix instructions of 16x16x16 f16 products with sums in f32, and a driver that offers them.
+    #[serde(default)]
+    pub float16_matrix: bool,
     /// f16 multiply-adds that start in the time of an f32 one, for the model only.
     #[serde(default)]
     pub float16_rate: f64,
@@ -140,6 +143,7 @@ impl DeviceCaps {
             tuned: Tuned::default(),
             // v_pk_fma_f16: since Vega.
             float16_math: true,
+            float16_matrix: false,
             float16_rate: 2.0,
         }
     }

@@ -83,6 +83,10 @@ fn stage_seconds(variant: Option<&Variant>, launches: &[Launch], caps: &DeviceCa
 /// Registers a thread of a tile kernel needs, about: accumulators, fragments, staging, addresses.
 fn registers(variant: &Variant) -> f64 {
     let (tm, tn) = (variant.define("TM") as f64, variant.define("TN") as f64);
+    if variant.is_matrix() {
+        // The sums, and two operands' parts of 16 by 16.
+        return (variant.define("BM") * variant.define("BN")) as f64 / f64::from(variant.threads) + 68.0;
+    }
     // Sums in f16 come on top, two a register.
     let sums = if variant.is_half() { 1.5 } else { 1.0 };
     tm * tn * sums + tm + tn + 44.0
@@ -94,7 +98,11 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     let efficiency = variant.define("EFF") as f64 / 100.0;
     let (bm, bn, bk) =
         (variant.define("BM") as f64, variant.define("BN") as f64, variant.define("BK") as f64);
-    let (bytes, rate) = if variant.is_half() { (2.0, caps.float16_rate) } else { (4.0, 1.0) };
+    // Matrix instructions are priced by EFF alone, in parts of the f32 rate.
+    let (bytes, rate) = match variant.is_half() {
+        true => (2.0, caps.float16_rate),
+        false => (if variant.is_matrix() { 2.0 } else { 4.0 }, 1.0),
+    };
     let lds = 2.0 * bytes * bk * (bm + bn);
     let resident = (f64::from(caps.registers_per_cu) / (threads * registers(variant)))
         .min(f64::from(caps.threads_per_cu) / threads)

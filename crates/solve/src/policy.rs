@@ -63,11 +63,14 @@ pub struct Policy {
     /// Where sums may be f16.
     #[serde(default)]
     pub fp16_accumulation: Fp16Accumulation,
+    /// Without the device's matrix instructions.
+    #[serde(default)]
+    pub no_matrix: bool,
 }
 
 impl Policy {
     /// From the environment: `WAVE32_SOLVER` (name), `WAVE32_SKIP` (names, comma-separated),
-    /// `WAVE32_WORKSPACE` (bytes), `WAVE32_CONFIG`, `WAVE32_FP16_ACCUMULATION`.
+    /// `WAVE32_WORKSPACE` (bytes), `WAVE32_CONFIG`, `WAVE32_FP16_ACCUMULATION`, `WAVE32_MATRIX`.
     ///
     /// # Errors
     /// [`crate::SolveError::Policy`] for a name that no solver has or a number that is none.
@@ -95,6 +98,14 @@ impl Policy {
             config: get("WAVE32_CONFIG"),
             fp16_accumulation: get("WAVE32_FP16_ACCUMULATION")
                 .map_or(Ok(Fp16Accumulation::default()), |text| text.parse())?,
+            no_matrix: match get("WAVE32_MATRIX").as_deref() {
+                None | Some("1") => false,
+                Some("0") => true,
+                Some(text) => {
+                    let text = format!("WAVE32_MATRIX={text}: must be 0 or 1");
+                    return Err(crate::SolveError::Policy(text));
+                }
+            },
         };
         policy.check()?;
         Ok(policy)

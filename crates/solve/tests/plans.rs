@@ -248,6 +248,7 @@ fn policy_from_the_environment() {
     assert_eq!((policy.skip.len(), policy.workspace_cap), (2, Some(4096)));
     for pairs in [
         &[("WAVE32_FP16_ACCUMULATION", "yes")],
+        &[("WAVE32_MATRIX", "off")],
         &[("WAVE32_SOLVER", "winograd9000")],
         &[("WAVE32_WORKSPACE", "lots")],
         &[("WAVE32_SKIP", "x")],

@@ -100,7 +100,7 @@ fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
 }
 
 /// Forced configurations.
-const CONFIGS: [&str; 32] = [
+const CONFIGS: [&str; 41] = [
     "p64x64/3",
     "p64x64k8/2",
     "w64x64/2",
@@ -111,10 +111,19 @@ const CONFIGS: [&str; 32] = [
     "p64x64k8/1",
     "w64x64k8/1",
     "w64x128/1",
+    "nn32x32/1",
+    "nn64x64d/2",
     "tn64x64d/2",
     "tn32x32/1",
     "c128x128/2",
     "g64x32/16",
+    "mp128x128/1",
+    "mp64x64/3",
+    "mw128x128/1",
+    "mw64x64/2",
+    "mc128x128/1",
+    "mc64x64/4",
+    "mi64x64/2",
     "hp128x128/1",
     "hp64x64/3",
     "hp64x64k16/1",
@@ -230,8 +239,12 @@ fn every_variant_of_known_filters_is_right() {
         ("patch_wrw", "direct_few", vec![Direction::BackwardWeights]),
     ];
     for (source, solver, directions) in passes {
-        let own = wave32_params::variants::all().iter().filter(|v| v.source == source);
+        let has_half = device.caps().float16_math;
+        let is_own = |v: &&Variant| v.source == source && (has_half || !v.is_half());
+        let own = variants::all().iter().filter(is_own);
         for variant in part.pick_one_of(PART, own, &mut rng) {
+            let fp16_accumulation =
+                if variant.is_half() { Fp16Accumulation::Always } else { Fp16Accumulation::Never };
             let [kt, stride] = ["KT", "S"].map(|name| variant.define(name));
             let mut done = 0;
             for _ in 0..200 {
@@ -283,7 +296,8 @@ fn every_variant_of_known_filters_is_right() {
                 let mut caps = device.caps().clone();
                 caps.compute_units = rng.random_range(1..9);
                 let config = Some(variant.tag.clone());
-                let policy = Policy { only: Some(solver.into()), config, ..Policy::default() };
+                let policy =
+                    Policy { only: Some(solver.into()), config, fp16_accumulation, ..Policy::default() };
                 let plans = wave32_solve::plans(&problem, &caps, &policy);
                 let Some(plan) = plans.first().filter(|p| p.launches[0].kernel == variant.name) else {
                     continue;
@@ -546,7 +560,9 @@ fn every_kernel_of_convolutions_is_right() {
     let Some(mut device) = open() else { return };
     // What is compiled for RDNA1 only is for operations besides convolution.
     let of_others = |v: &Variant| v.defines.contains_key("RDNA1") || is_of_products(v);
-    let kernels: Vec<&Variant> = variants::all().iter().filter(|v| !of_others(v)).collect();
+    let has_matrix = device.caps().float16_matrix;
+    let runs = |v: &&Variant| !of_others(v) && (has_matrix || !v.is_matrix());
+    let kernels: Vec<&Variant> = variants::all().iter().filter(runs).collect();
     let plans = cheapest(&kernels, device.as_ref());
     let missing: Vec<&str> =
         kernels.iter().map(|v| v.name.as_str()).filter(|name| !plans.contains_key(name)).collect();
@@ -621,7 +637,8 @@ fn every_kernel_of_products_is_right() {
             }
         }
     }
-    let kernels = variants::all().iter().filter(|v| is_of_products(v));
+    let has_matrix = device.caps().float16_matrix;
+    let kernels = variants::all().iter().filter(|v| is_of_products(v) && (has_matrix || !v.is_matrix()));
     let missing: Vec<&str> =
         kernels.map(|v| v.name.as_str()).filter(|name| !plans.contains_key(name)).collect();
     assert!(missing.is_empty(), "no plan launches {missing:?}");

@@ -4,7 +4,7 @@ use crate::cache::Identity;
 use crate::caps;
 use crate::error::at;
 use crate::instance::{Instance, version_text};
-use ash::{ext, vk};
+use ash::{ext, khr, vk};
 use std::cmp::Reverse;
 use std::ffi::CStr;
 use wave32_device::{DeviceError, DeviceInfo, DeviceKind};
@@ -28,6 +28,8 @@ pub(crate) struct Features {
     pub(crate) timeline: bool,
     pub(crate) storage16: bool,
     pub(crate) float16: bool,
+    /// Cooperative matrices of 16x16x16 f16 with sums in f32 in a subgroup, and the memory model that they need.
+    pub(crate) float16_matrix: bool,
     pub(crate) int16: bool,
     pub(crate) int64: bool,
     pub(crate) float64: bool,
@@ -127,6 +129,7 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default();
     let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
     let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default();
+    let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
     let mut features = vk::PhysicalDeviceFeatures2::default();
     if api >= vk::API_VERSION_1_2 {
         properties = properties.push_next(&mut p11).push_next(&mut driver);
@@ -141,6 +144,9 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
         if has(ext::device_fault::NAME) {
             features = features.push_next(&mut fault);
         }
+        if has(khr::cooperative_matrix::NAME) {
+            features = features.push_next(&mut matrix);
+        }
         properties = vendor.chain(properties, &has);
         // SAFETY: as above.
         unsafe {
@@ -154,7 +160,13 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
         && sizes.required_subgroup_size_stages.contains(compute)
         && sizes.min_subgroup_size < sizes.max_subgroup_size
         && (sizes.min_subgroup_size..=sizes.max_subgroup_size).contains(&32);
+    let float16_matrix = matrix.cooperative_matrix == vk::TRUE
+        && f12.vulkan_memory_model == vk::TRUE
+        && f12.shader_float16 == vk::TRUE
+        && has(khr::cooperative_matrix::NAME)
+        && instance.multiplies_float16(physical);
     let features = Features {
+        float16_matrix,
         timeline: f12.timeline_semaphore == vk::TRUE,
         storage16: f11.storage_buffer16_bit_access == vk::TRUE,
         float16: f12.shader_float16 == vk::TRUE,

@@ -87,11 +87,15 @@ pub(crate) fn model(
     features: &Features,
 ) -> DeviceCaps {
     let (storage_16bit, float16_math) = (features.storage16, features.storage16 && features.float16);
+    // A kernel's part of a tile is 32 lanes'; processors, whose subgroups are smaller, make each part several times.
+    let is_wave = wave_size == 32 || kind == DeviceKind::Cpu;
+    let float16_matrix = storage_16bit && features.float16_matrix && is_wave;
     let limits = &properties.limits;
     if let Some(board) = board(&ThisMachine, properties, memory_bytes, vendor) {
         let of_board = DeviceCaps::of(board);
         let compiler = compiler(properties, board.target().name);
-        return DeviceCaps { storage_16bit, float16_math, compiler, ..limited(of_board, limits, wave_size) };
+        let limited = limited(of_board, limits, wave_size);
+        return DeviceCaps { storage_16bit, float16_math, float16_matrix, compiler, ..limited };
     }
     let cpu = kind == DeviceKind::Cpu;
     let compute_units = match kind {
@@ -138,6 +142,7 @@ pub(crate) fn model(
         compiler: if name(properties).contains("RADV NAVI1") { Compiler::Aco } else { Compiler::Other },
         tuned: Tuned::default(),
         float16_math,
+        float16_matrix,
         float16_rate: match properties.vendor_id {
             _ if cpu => 1.0,
             AMD => 2.0,

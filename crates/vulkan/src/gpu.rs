@@ -4,7 +4,7 @@ use crate::adapter::{Adapter, Family};
 use crate::error::at;
 use crate::instance::Instance;
 use crate::submits::{Kernels, Point, Submits};
-use ash::{ext, vk};
+use ash::{ext, khr, vk};
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,8 @@ impl Gpu {
         };
         let has = adapter.features;
         let mut extensions: Vec<*const c_char> = Vec::new();
-        let wanted: [(bool, &CStr); 3] = [
+        let wanted: [(bool, &CStr); 4] = [
+            (has.float16_matrix, khr::cooperative_matrix::NAME),
             (has.device_fault, ext::device_fault::NAME),
             (has.memory_budget, ext::memory_budget::NAME),
             (has.subgroup_control && has.subgroup_extension, ext::subgroup_size_control::NAME),
@@ -66,6 +67,7 @@ impl Gpu {
         let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
             .timeline_semaphore(true)
             .shader_float16(has.float16)
+            .vulkan_memory_model(has.float16_matrix)
             .storage_buffer8_bit_access(has.storage8)
             .shader_int8(has.int8);
         let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()
@@ -90,6 +92,10 @@ impl Gpu {
             .push_next(&mut f12);
         if has.subgroup_control {
             info = info.push_next(&mut control);
+        }
+        let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+        if has.float16_matrix {
+            info = info.push_next(&mut matrix);
         }
         if has.device_fault {
             info = info.push_next(&mut fault);

@@ -1,7 +1,7 @@
 //! The Vulkan loader and instance, and the validation layer's messages.
 
 use crate::error::at;
-use ash::{ext, vk};
+use ash::{ext, khr, vk};
 use std::ffi::{CStr, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use wave32_device::DeviceError;
@@ -84,6 +84,20 @@ impl Instance {
             instance.listen()?;
         }
         Ok(instance)
+    }
+
+    /// Whether subgroups of a device, which lists `VK_KHR_cooperative_matrix`, multiply 16x16x16 matrices of f16 with sums in f32.
+    pub(crate) fn multiplies_float16(&self, physical: vk::PhysicalDevice) -> bool {
+        let matrices = khr::cooperative_matrix::Instance::new(&self._entry, &self.raw);
+        // SAFETY: the device is of this instance and lists the extension.
+        let kinds = unsafe { matrices.get_physical_device_cooperative_matrix_properties(physical) };
+        let (half, full) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+        kinds.unwrap_or_default().iter().any(|kind| {
+            [kind.m_size, kind.n_size, kind.k_size] == [16; 3]
+                && [kind.a_type, kind.b_type] == [half; 2]
+                && [kind.c_type, kind.result_type] == [full; 2]
+                && kind.scope == vk::ScopeKHR::SUBGROUP
+        })
     }
 
     /// Collects what the validation layer says.

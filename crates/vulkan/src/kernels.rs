@@ -78,6 +78,8 @@ fn lacks(capability: u32, features: &Features) -> Option<String> {
         11 => (features.int64, "shaderInt64"),
         22 => (features.int16, "shaderInt16"),
         39 => (features.int8, "shaderInt8"),
+        // VulkanMemoryModel, CooperativeMatrixKHR.
+        5345 | 6022 => (features.float16_matrix, "cooperativeMatrix"),
         4448 => (features.storage8, "storageBuffer8BitAccess"),
         4433 => (features.storage16, "storageBuffer16BitAccess"),
         other => return Some(format!("SPIR-V capability {other}")),

@@ -78,6 +78,7 @@ fn every_variant_whole_and_split() {
         // Storage of 16 bits differs in loads and stores alone: one tile of each layout.
         let is_enough = |v: &Variant| match (v.is_half(), dtype) {
             (true, _) => stream.caps().float16_math,
+            (false, _) if v.is_matrix() => stream.caps().float16_matrix,
             (false, DType::F32) => true,
             (false, _) => ["64x64d", "s64x64"].iter().any(|tag| v.tag.ends_with(tag)),
         };

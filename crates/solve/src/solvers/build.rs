@@ -433,7 +433,9 @@ pub fn usable(
     policy: &Policy,
 ) -> impl Iterator<Item = &'static Variant> {
     let half = caps.float16_math && policy.fp16_accumulation.allows(pass);
-    variants::of(source, dtype).filter(move |variant| half || !variant.is_half())
+    let most = if caps.float16_matrix && !policy.no_matrix { caps.lds_per_group } else { 0 };
+    variants::of(source, dtype)
+        .filter(move |v| (half || !v.is_half()) && (!v.is_matrix() || v.matrix_lds() <= most))
 }
 
 /// Epilogue of the problem as kernel flags.

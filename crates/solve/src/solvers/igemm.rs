@@ -3,11 +3,11 @@
 
 use super::build::{
     Builder, Cheapest, NewLaunch, Region, epilogue_flags, gather_flops, part, partial_stride, read,
-    single_variant, tagged_variant, unused, usable, write,
+    tagged_variant, unused, usable, write,
 };
 use super::gather::{self, FLAG_PARTIAL, FLAG_VEC, Gather, Gathering};
 use super::tensors::ConvShape;
-use super::{nt, unpacked, wrw};
+use super::{nt, wrw};
 use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role, Solver};
 use wave32_params::variants::Variant;
@@ -21,7 +21,7 @@ const MAX_PHASES: u64 = 64;
 const PARTIAL_WEIGHT: u64 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     Generic = 0,
     Packed = 1,
     Pointwise = 2,
@@ -31,8 +31,7 @@ enum Mode {
 pub struct Igemm;
 /// Filters packed first: cheapest inner loop. Channels in multiples of 8.
 pub struct IgemmPacked;
-/// 1x1 with unit stride over contiguous pixels: a plain GEMM, vector loads. Filters are packed, or read where they lie ([`unpacked`]);
-/// for their gradients see [`nt`].
+/// 1x1 with unit stride over contiguous pixels: a plain GEMM, packed filters, vector loads. For the filters' gradients see [`nt`].
 pub struct Gemm1x1;
 
 impl Solver for Igemm {
@@ -79,14 +78,8 @@ impl Solver for Gemm1x1 {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        let s = problem.spec();
-        // A strided gradient of x is that of stride 1 with zeros between.
-        let is_dense = s.stride == [1, 1] || s.direction == Direction::BackwardData;
-        if [s.r, s.s] != [1, 1] || !is_dense || s.pad != [0, 0] {
-            let detail = "takes 1x1 filters without padding, and stride 1 but for backward-data";
-            return Err(Refusal::new("not-pointwise", detail));
-        }
-        match s.direction {
+        is_pointwise(problem.spec())?;
+        match problem.spec().direction {
             Direction::BackwardWeights => nt::pointwise(problem, caps).map(drop),
             _ => gathers(problem, caps, Mode::Pointwise).map(drop),
         }
@@ -100,8 +93,19 @@ impl Solver for Gemm1x1 {
     }
 }
 
+/// Refuses filters of several taps, and strides.
+pub(super) fn is_pointwise(s: &ConvSpec) -> Result<(), Refusal> {
+    // A strided gradient of x is that of stride 1 with zeros between.
+    let is_dense = s.stride == [1, 1] || s.direction == Direction::BackwardData;
+    if [s.r, s.s] != [1, 1] || !is_dense || s.pad != [0, 0] {
+        let detail = "takes 1x1 filters without padding, and stride 1 but for backward-data";
+        return Err(Refusal::new("not-pointwise", detail));
+    }
+    Ok(())
+}
+
 /// The gathering convolutions of the problem, or why this mode cannot do them.
-fn gathers(
+pub(super) fn gathers(
     problem: &ConvProblem,
     caps: &DeviceCaps,
     mode: Mode,
@@ -171,19 +175,14 @@ fn best(
             }
         }
     }
-    if mode == Mode::Pointwise
-        && let [gather] = &gathers[..]
-    {
-        unpacked::offer(solver, &mut best, problem, (caps, policy), (&shape, gather));
-    }
     best.plan()
 }
 
-/// Elements of a group's packed filters of one phase, and bytes of one. In f16, a row of scales is behind each slice.
+/// Elements of a group's packed filters of one phase, and bytes of one. With sums in f16, a row of scales is behind each slice.
 fn packed_elements(g: &Gather, variant: &Variant) -> (u32, u64) {
     let [bm, bk] = ["BM", "BK"].map(|name| variant.define(name) as u32);
     let rows = if variant.is_half() { g.depth() / bk * (bk + 1) } else { g.depth() };
-    (rows * g.rows.next_multiple_of(bm), if variant.is_half() { 2 } else { 4 })
+    (rows * g.rows.next_multiple_of(bm), if variant.is_half() || variant.is_matrix() { 2 } else { 4 })
 }
 
 fn emit(
@@ -300,7 +299,7 @@ fn pack(
         });
     }
     builder.launch::<pack::Kernel>(NewLaunch {
-        variant: single_variant("pack", spec.dtype),
+        variant: tagged_variant("pack", if variant.is_matrix() { "m256" } else { "t256" }, spec.dtype),
         grid: [g.depth().div_ceil(64), m4.div_ceil(32), shape.groups],
         params: pack::Params { rows, m4, bk, kc, taps, am, ak, at, au, a0, ag },
         buffers: pack::Buffers { wgt: read(Role::W), packed: write(region) },

@@ -75,11 +75,13 @@ pub fn plan(
 ) -> Result<Plan, Refusal> {
     let p = ConvShape::new(problem, caps)?;
     let mut best = Cheapest::new(caps);
-    // In f16, rows are read in twos, and channels that make columns.
+    // Where operands are kept in f16, rows are read in twos, and channels that make columns.
+    let in_halves = |v: &&Variant| v.is_half() || v.is_matrix();
     let in_twos =
         |v: &&Variant| p.kg.is_multiple_of(2) && (p.cg.is_multiple_of(2) || v.define("MODE") != CHANNELS);
     let dtype = problem.spec().dtype;
-    for variant in usable("wrw", dtype, Pass::Backward, caps, policy).filter(|v| !v.is_half() || in_twos(v)) {
+    for variant in usable("wrw", dtype, Pass::Backward, caps, policy).filter(|v| !in_halves(v) || in_twos(v))
+    {
         for splits in SPLITS {
             let config = Config { variant, splits };
             let fits = splits == 1 || splits * 2 <= config.slices(&p);
