@@ -100,7 +100,7 @@ fn problems(spec: &ConvSpec) -> Vec<ConvProblem> {
 }
 
 /// Forced configurations.
-const CONFIGS: [&str; 41] = [
+const CONFIGS: [&str; 43] = [
     "p64x64/3",
     "p64x64k8/2",
     "w64x64/2",
@@ -123,6 +123,8 @@ const CONFIGS: [&str; 41] = [
     "mw64x64/2",
     "mc128x128/1",
     "mc64x64/4",
+    "mr128x128/1",
+    "mr64x64/4",
     "mi64x64/2",
     "hp128x128/1",
     "hp64x64/3",
@@ -364,7 +366,7 @@ fn winograd_in_passes_is_right() {
         let within = |workspace_cap| {
             // Tiles of 4x4 results; those of 2x2 need no passes.
             let is_images = problem.spec().direction != Direction::BackwardWeights;
-            let config = is_images.then(|| "f4/w64x64k8/1".to_string());
+            let config = Some(if is_images { "f4/w64x64k8/1" } else { "f4/nt64x64/1" }.to_string());
             let policy = Policy { only: Some("winograd".into()), config, workspace_cap, ..Policy::default() };
             wave32_solve::plan(&problem, &caps, &policy).expect("takes it")
         };

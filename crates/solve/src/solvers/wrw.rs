@@ -10,7 +10,8 @@ use wave32_params::weights::{self, FLAG_PARTIAL};
 use wave32_params::{Pair, wrw};
 use wave32_problem::{ConvProblem, DType, Pass};
 
-const CHANNELS: i64 = 1;
+const GENERIC: i64 = 0;
+const ROWS: i64 = 2;
 
 /// Parameters of `wrw.kern` and `direct_wrw.kern` for the whole problem in one split.
 pub fn params(p: &ConvShape) -> weights::Params {
@@ -53,7 +54,7 @@ impl Config {
     /// Workgroups along x, and column blocks of a tap.
     fn columns(&self, p: &ConvShape) -> (u32, u32) {
         let bn = self.variant.define("BN") as u32;
-        if self.variant.define("MODE") == CHANNELS {
+        if self.variant.define("MODE") != GENERIC {
             let blocks = p.cg.div_ceil(bn);
             (p.taps() * blocks, blocks)
         } else {
@@ -64,6 +65,14 @@ impl Config {
     fn slices(&self, p: &ConvShape) -> u32 {
         (p.n * p.pixels()).div_ceil(self.variant.define("BK") as u32)
     }
+}
+
+/// Whether four neighbours along w lie side by side, at multiples of four, in x and y, and a filter moves by one.
+fn has_rows_in_fours(p: &ConvShape) -> bool {
+    let tensors = [&p.x, &p.y];
+    let sizes = tensors.into_iter().flat_map(|t| [t.n.0, t.c.0, t.h.0]).chain([p.ow, p.w]);
+    let is_dense = tensors.into_iter().all(|t| t.w.0 == 1) && p.stride[1] == 1;
+    is_dense && sizes.into_iter().all(|size| size.is_multiple_of(4))
 }
 
 /// The cheapest configuration's plan.
@@ -78,10 +87,11 @@ pub fn plan(
     // Where operands are kept in f16, rows are read in twos, and channels that make columns.
     let in_halves = |v: &&Variant| v.is_half() || v.is_matrix();
     let in_twos =
-        |v: &&Variant| p.kg.is_multiple_of(2) && (p.cg.is_multiple_of(2) || v.define("MODE") != CHANNELS);
+        |v: &&Variant| p.kg.is_multiple_of(2) && (p.cg.is_multiple_of(2) || v.define("MODE") == GENERIC);
     let dtype = problem.spec().dtype;
-    for variant in usable("wrw", dtype, Pass::Backward, caps, policy).filter(|v| !in_halves(v) || in_twos(v))
-    {
+    let in_fours = has_rows_in_fours(&p);
+    let takes = |v: &&Variant| (!in_halves(v) || in_twos(v)) && (in_fours || v.define("MODE") != ROWS);
+    for variant in usable("wrw", dtype, Pass::Backward, caps, policy).filter(takes) {
         for splits in SPLITS {
             let config = Config { variant, splits };
             let fits = splits == 1 || splits * 2 <= config.slices(&p);
@@ -129,7 +139,7 @@ fn emit(
         model: Model::Tiles { depth: u64::from(slices) * v.define("BK") as u64 },
     });
     if let Some(partials) = partials {
-        if v.define("MODE") == CHANNELS {
+        if v.define("MODE") != GENERIC {
             builder.reduce_weights(partials, (config.splits, stride, 2), p);
         } else {
             builder.reduce(partials, (config.splits, stride, 2), Role::W, p);
