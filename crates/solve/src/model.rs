@@ -115,9 +115,11 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     // So many wavefronts keep enough loads in flight; their independent accumulators hide the latency of FMAs.
     let filled = (at_once * threads / 32.0 / 4.6).min(1.0);
     let rate = rate * f64::from(caps.fma_per_clock) * f64::from(caps.clock_mhz) * 1e6 * efficiency * filled;
-    // Filling the pipeline, first loads and the stores of a workgroup: about 2000 clocks a round.
+    // Filling the pipeline, first loads and the stores of a workgroup: about 2000 clocks a round. Sums of matrix instructions go
+    // through LDS part by part.
+    let clocks = if variant.is_matrix() { 10_000.0 } else { 2000.0 };
     let rounds = (per_cu / resident).ceil();
-    let latency = rounds * 2000.0 / (f64::from(caps.clock_mhz) * 1e6);
+    let latency = rounds * clocks / (f64::from(caps.clock_mhz) * 1e6);
     let arithmetic = per_cu * bm * bn * work.depth as f64 / rate + latency;
     arithmetic.max(stream_seconds(work.bytes, caps))
 }
