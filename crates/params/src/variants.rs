@@ -34,8 +34,8 @@ impl Variant {
         *self.defines.get(name).unwrap_or_else(|| panic!("variants.txt: {} lacks {name}", self.name))
     }
 
-    /// Is it built as a code object for that gfx target? Rows with `MATRIX=1` are for Vulkan alone. Rows with `RDNA1=1` are for RDNA1 only: what convolutions do not need is
-    /// compiled for the cards that wave32 is made for, and waits for its route on the others.
+    /// Is it built as a code object for that gfx target? Rows with `MATRIX=1` are for Vulkan alone. Rows with `RDNA1=1` are for RDNA1
+    /// only: what convolutions do not need is compiled for the cards that wave32 is made for, and waits for its route on the others.
     pub fn is_for(&self, target: &str) -> bool {
         let is_for_cards = wave32_cards::targets::is_rdna1(target) || !self.defines.contains_key("RDNA1");
         is_for_cards && !self.is_matrix()
