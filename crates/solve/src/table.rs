@@ -266,11 +266,11 @@ impl fmt::Display for Explanation {
         writeln!(f, "solvers")?;
         for (name, outcome) in &self.rows {
             match outcome {
-                Outcome::Skipped => writeln!(f, "  {name:<16} skipped by policy")?,
-                Outcome::Refused(r) => writeln!(f, "  {name:<16} refused: {} ({})", r.name, r.detail)?,
+                Outcome::Skipped => writeln!(f, "  {name:<17} skipped by policy")?,
+                Outcome::Refused(r) => writeln!(f, "  {name:<17} refused: {} ({})", r.name, r.detail)?,
                 Outcome::Applicable { cost, config, workspace_bytes } => writeln!(
                     f,
-                    "  {name:<16} {:>10.1} us modelled, {config}, workspace {workspace_bytes} B",
+                    "  {name:<17} {:>10.1} us modelled, {config}, workspace {workspace_bytes} B",
                     cost * 1e6
                 )?,
             }
