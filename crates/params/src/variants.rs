@@ -41,6 +41,11 @@ impl Variant {
         is_for_cards && !self.is_matrix()
     }
 
+    /// Does it keep operands in f16? Others of an f16 tensor's kernels make f32 of what they load.
+    pub fn keeps_f16(&self) -> bool {
+        self.is_half() || self.is_matrix()
+    }
+
     /// Is it for devices with matrix instructions of f16 (`VK_KHR_cooperative_matrix`)?
     pub fn is_matrix(&self) -> bool {
         self.defines.contains_key("MATRIX")

@@ -99,10 +99,8 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     let (bm, bn, bk) =
         (variant.define("BM") as f64, variant.define("BN") as f64, variant.define("BK") as f64);
     // Matrix instructions are priced by EFF alone, in parts of the f32 rate.
-    let (bytes, rate) = match variant.is_half() {
-        true => (2.0, caps.float16_rate),
-        false => (if variant.is_matrix() { 2.0 } else { 4.0 }, 1.0),
-    };
+    let rate = if variant.is_half() { caps.float16_rate } else { 1.0 };
+    let bytes = if variant.keeps_f16() { 2.0 } else { 4.0 };
     let lds = 2.0 * bytes * bk * (bm + bn);
     let resident = (f64::from(caps.registers_per_cu) / (threads * registers(variant)))
         .min(f64::from(caps.threads_per_cu) / threads)

@@ -163,7 +163,6 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
     let float16_matrix = matrix.cooperative_matrix == vk::TRUE
         && f12.vulkan_memory_model == vk::TRUE
         && f12.shader_float16 == vk::TRUE
-        && has(khr::cooperative_matrix::NAME)
         && instance.multiplies_float16(physical);
     let features = Features {
         float16_matrix,

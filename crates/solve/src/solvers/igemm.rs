@@ -182,7 +182,7 @@ fn best(
 fn packed_elements(g: &Gather, variant: &Variant) -> (u32, u64) {
     let [bm, bk] = ["BM", "BK"].map(|name| variant.define(name) as u32);
     let rows = if variant.is_half() { g.depth() / bk * (bk + 1) } else { g.depth() };
-    (rows * g.rows.next_multiple_of(bm), if variant.is_half() || variant.is_matrix() { 2 } else { 4 })
+    (rows * g.rows.next_multiple_of(bm), if variant.keeps_f16() { 2 } else { 4 })
 }
 
 fn emit(

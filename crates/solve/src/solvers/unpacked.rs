@@ -60,8 +60,9 @@ fn product(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(ConvShape, Gathe
     let (Some(gather), true) = (gathers.pop(), gathers.is_empty() && shape.groups == 1) else {
         return Err(Refusal::new("not-one-product", "takes one group, and no strides"));
     };
-    if gather_flops(&gather, 1) > MAX_FLOPS {
-        let detail = format!("{} operations, takes {MAX_FLOPS}: gemm_1x1 does it", gather_flops(&gather, 1));
+    let flops = gather_flops(&gather, 1);
+    if flops > MAX_FLOPS {
+        let detail = format!("{flops} operations, takes {MAX_FLOPS}: gemm_1x1 does it");
         return Err(Refusal::new("large", detail));
     }
     match filters_along_k(&gather) {

@@ -85,12 +85,11 @@ pub fn plan(
     let p = ConvShape::new(problem, caps)?;
     let mut best = Cheapest::new(caps);
     // Where operands are kept in f16, rows are read in twos, and channels that make columns.
-    let in_halves = |v: &&Variant| v.is_half() || v.is_matrix();
     let in_twos =
         |v: &&Variant| p.kg.is_multiple_of(2) && (p.cg.is_multiple_of(2) || v.define("MODE") == GENERIC);
     let dtype = problem.spec().dtype;
     let in_fours = has_rows_in_fours(&p);
-    let takes = |v: &&Variant| (!in_halves(v) || in_twos(v)) && (in_fours || v.define("MODE") != ROWS);
+    let takes = |v: &&Variant| (!v.keeps_f16() || in_twos(v)) && (in_fours || v.define("MODE") != ROWS);
     for variant in usable("wrw", dtype, Pass::Backward, caps, policy).filter(takes) {
         for splits in SPLITS {
             let config = Config { variant, splits };
