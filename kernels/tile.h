@@ -8,9 +8,7 @@
 // HALF: operands lie in LDS as f16 and are multiplied two columns at a time. CHAIN products of an output, a slice's BK if nothing is
 // said, are summed in f16; then the sum is scaled (ROW_SCALE) and added to the f32 sum.
 //
-// MATRIX (Vulkan alone, f16): operands lie in LDS as f16, and a wavefront multiplies 16x16 parts of them by the device's matrix
-// instructions (VK_KHR_cooperative_matrix), with sums in f32. Its part of the tile is 16 * TM rows and 16 * PARTS columns. TAKE_PART
-// brings 16 columns of that to the threads, TM rows of TN elements each, by way of LDS: a driver may keep a matrix in any order.
+// MATRIX: matrix.h.
 
 #include "half.h"
 
@@ -33,31 +31,8 @@
 #define ROW_OF(i) ((i) / RUN * (BM / (TM / RUN)) + ty * RUN + (i) % RUN)
 #define COL_OF(j) ((j) / RUN * (BN / (TN / RUN)) + tx * RUN + (j) % RUN)
 
-#ifdef MATRIX
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_KHR_cooperative_matrix : require
-#define PARTS ((BM / TM) * (BN / TN) / THREADS)
-// Wavefronts beside each other.
-#define WAVES_X (BN / (16 * PARTS))
-#undef ROW_OF
-#undef COL_OF
-#define ROW_OF(i) (wave / WAVES_X * (16 * TM) + (i) * 16 + lane / 2)
-#define COL_OF(j) (wave % WAVES_X * (16 * PARTS) + strip * 16 + lane % 2 * 8 + (j))
-#define MATRICES coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator> sums[TM][PARTS];
-SHARED4(stage, THREADS / 32 * 64)
-// The kernel's STORE_TILE for each 16 columns. Not a loop, as with EACH_ROW: `sums` must be in registers.
-#define STORE_STRIP(at) { const int strip = at; STORE_TILE }
-#define STORE_PARTS STORE_STRIP(0) STORE_STRIP(1)
-#define TAKE_PART                                                                      \
-  UNROLL for (int i = 0; i < TM; i++) {                                                \
-    coopMatStore(sums[i][strip], stage, wave * 64, 4, gl_CooperativeMatrixLayoutRowMajor); \
-    BARRIER();                                                                         \
-    const vec4 v = stage[tid * 2], w = stage[tid * 2 + 1];                             \
-    acc[i][0] = v.x; acc[i][1] = v.y; acc[i][2] = v.z; acc[i][3] = v.w;                \
-    acc[i][4] = w.x; acc[i][5] = w.y; acc[i][6] = w.z; acc[i][7] = w.w;                \
-    BARRIER();                                                                         \
-  }
-#else
+#include "matrix.h"
+#ifndef MATRIX
 #define MATRICES
 #define STORE_PARTS STORE_TILE
 #define TAKE_PART
@@ -71,48 +46,7 @@ SHARED4(stage, THREADS / 32 * 64)
   float acc[TM][TN];                                                    \
   MATRICES
 
-#ifdef MATRIX
-#define TILE_ZERO                                                                      \
-  UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < PARTS; j++)           \
-    sums[i][j] = coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>(0.0);
-// How a slice of an operand lies in LDS: in BK lines of all rows (or columns), or, with A_ALONG_K and B_ALONG_K, in a line of K_LINE
-// vectors for each row (or column).
-#define K_LINE (BK / 4 + 2)
-#ifdef A_ALONG_K
-#define A_LAYOUT gl_CooperativeMatrixLayoutRowMajor
-#define A_AT(at, row) (row) * K_LINE + (at) / 4
-#define A_LINE K_LINE
-#define A_SLICE (BM * K_LINE)
-#else
-#define A_LAYOUT gl_CooperativeMatrixLayoutColumnMajor
-#define A_AT(at, row) (at) * A4 + (row) / 4
-#define A_LINE A4
-#define A_SLICE (BK * A4)
-#endif
-#ifdef B_ALONG_K
-#define B_LAYOUT gl_CooperativeMatrixLayoutColumnMajor
-#define B_AT(at, col) (col) * K_LINE + (at) / 4
-#define B_LINE K_LINE
-#define B_SLICE (BN * K_LINE)
-#else
-#define B_LAYOUT gl_CooperativeMatrixLayoutRowMajor
-#define B_AT(at, col) (at) * B4 + (col) / 4
-#define B_LINE B4
-#define B_SLICE (BK * B4)
-#endif
-// sums += A^T B over the slice that starts at vector `a0` of sa and `b0` of sb.
-#define TILE_FMA(a0, b0)                                                               \
-  UNROLL for (int at = 0; at < BK; at += 16) {                                         \
-    coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA> fa[TM];                \
-    coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseB> fb[PARTS];             \
-    UNROLL for (int i = 0; i < TM; i++)                                                \
-      coopMatLoad(fa[i], sa, (a0) + (A_AT(at, wave / WAVES_X * (16 * TM) + i * 16)), A_LINE, A_LAYOUT); \
-    UNROLL for (int j = 0; j < PARTS; j++)                                             \
-      coopMatLoad(fb[j], sb, (b0) + (B_AT(at, wave % WAVES_X * (16 * PARTS) + j * 16)), B_LINE, B_LAYOUT); \
-    UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < PARTS; j++)         \
-      sums[i][j] = coopMatMulAdd(fa[i], fb[j], sums[i][j]);                            \
-  }
-#else
+#ifndef MATRIX
 // Vectors of a slice of an operand in LDS.
 #define A_SLICE (BK * A4)
 #define B_SLICE (BK * B4)
@@ -189,7 +123,7 @@ SHARED4(stage, THREADS / 32 * 64)
   }                                                                                    \
   }
 #endif
-#endif // MATRIX
+#endif
 
 // LOADS_FIRST: clang issues the loads of the next slice before the products of this one, and what uses them behind. Else it may do either
 // at the wrong end, and wait for memory with nothing to do meanwhile.

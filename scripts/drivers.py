@@ -13,6 +13,7 @@ import argparse
 import collections
 import csv
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -43,7 +44,8 @@ usual Vulkan driver of Radeons under Linux, makes of them in three releases: {me
 checked. How fast this code runs on a card was not measured.
 
 - Date: {date}. Machine: {machine}; other programs ran at the same time.
-- Kernels of [matrix instructions](performance.md#matrix-instructions) are left out: four of these seven chips have none.
+- Kernels of [matrix instructions](performance.md#matrix-instructions): of these drivers only Mesa 25.0.7 offers the instructions, and of
+  these chips only for NAVI31. {matrix}.
 - On RDNA1 (NAVI10, 12 and 14): {rdna1}.
 - On all chips: {all}.
 - Mesa 22.3.6 is installed. The newer ones are Debian's packages, unpacked into a folder; each starts with its own C library and Vulkan
@@ -61,7 +63,7 @@ Kernels that spill, with the number of registers that each spills:
 
 {spilling}
 
-Mesa 22.3.6 gives no kernel more than 144 registers on NAVI31, which was new then. With 25.0.7 none spills.
+Mesa 22.3.6 gives no kernel more than 144 registers on NAVI31, which was new then.
 
 ## Waves of 32 lanes
 
@@ -318,6 +320,12 @@ def spill(place):
     return f"- {mesa}, {chip.upper()}: {kernels}."
 
 
+@functools.cache
+def of_matrix_instructions():
+    rows = [line.split() for line in (HERE / "kernels/variants.txt").read_text(encoding="utf-8").splitlines()]
+    return {f"{row[0]}_{row[1]}_{dtype}" for row in rows if "MATRIX=1" in row for dtype in row[2].split(",")}
+
+
 def page():
     """The text of docs/drivers.md."""
     said, rows = table()
@@ -332,6 +340,7 @@ def page():
         times=said["times"],
         rdna1=verdict([row for row in rows if row["chip"] in RDNA1]),
         all=verdict(rows),
+        matrix=verdict([row for row in rows if row["kernel"] in of_matrix_instructions()]),
         mesa_tables="\n".join(line for mesa, of in by_mesa.items() for line in ["", f"### {mesa}", "", *of_chips(of)]),
         spilling="\n".join(map(spill, by_place(spills))) or "None.",
         loops="\n".join(of_loops(by_mesa, "navi10")),

@@ -163,6 +163,8 @@ fn caps(
             limit(Attribute::MaxGridDimZ, model.max_groups[2]),
         ],
         compiler: Compiler::of(target, Compiler::Llvm),
+        // Kernels of these are for Vulkan.
+        float16_matrix: false,
         ..rates
     }
 }
@@ -230,6 +232,8 @@ mod tests {
 
     #[test]
     fn capabilities_are_plausible_even_where_the_runtime_says_nothing() {
+        let rdna3 = wave32_cards::by_id("rx7900xtx");
+        assert!(!caps("gfx1100", rdna3, 24 << 30, |_| None).float16_matrix, "its kernels are for Vulkan");
         let silent = caps("gfx1010", None, 8 << 30, |_| None);
         assert_eq!((silent.compute_units, silent.max_groups[0]), (36, u32::MAX / 1024));
         assert!((silent.bandwidth_gbs - 360.0).abs() < 1.0);

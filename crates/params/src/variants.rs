@@ -52,8 +52,11 @@ impl Variant {
     }
 
     /// LDS bytes of a kernel of matrix instructions: two slices of both operands, whose lines end 16 bytes later, and 16x16 sums of
-    /// each wavefront.
+    /// each wavefront. Of a kernel without tiles, 0.
     pub fn matrix_lds(&self) -> u32 {
+        if !self.defines.contains_key("BM") {
+            return 0;
+        }
         let [bm, bn, bk] = ["BM", "BN", "BK"].map(|name| self.define(name) as u32);
         let slice = |side: u32| (side * (bk + 8)).max(bk * (side + 8));
         4 * (slice(bm) + slice(bn)) + self.threads / 32 * 1024

@@ -114,7 +114,7 @@ impl DeviceCaps {
         self.offset_alignment.max(256)
     }
 
-    /// Capabilities of a board as RADV reports them, with the rates of its specification: the boost clock and the memory's
+    /// Capabilities of a board as a new RADV reports them, with the rates of its specification: the boost clock and the memory's
     /// full bandwidth.
     ///
     /// Of RDNA's compute units, each has two SIMD32s, and 64 KiB of LDS ("RDNA 1.0 Instruction Set Architecture", AMD 2020,
@@ -143,7 +143,7 @@ impl DeviceCaps {
             tuned: Tuned::default(),
             // v_pk_fma_f16: since Vega.
             float16_math: true,
-            float16_matrix: false,
+            float16_matrix: board.target().has_matrix(),
             float16_rate: 2.0,
         }
     }

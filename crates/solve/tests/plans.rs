@@ -356,6 +356,39 @@ fn every_text_has_every_dtype_and_unique_names() {
     }
 }
 
+/// f16 runs on matrix instructions where a card has them and nobody forbids it, in each pass.
+#[test]
+fn f16_takes_the_matrix_instructions_of_a_card() {
+    for (card, has_matrix) in
+        [("rx7900xtx", true), ("rx9070xt", true), ("rx6800", false), ("rx5700xt", false)]
+    {
+        let caps = DeviceCaps::of(wave32_cards::by_id(card).unwrap());
+        for direction in Direction::ALL {
+            let [n, c, h, w, k] = [16, 256, 28, 28, 256];
+            let spec = ConvSpec {
+                direction,
+                dtype: DType::F16,
+                n,
+                c,
+                h,
+                w,
+                k,
+                r: 3,
+                s: 3,
+                pad: [1, 1],
+                ..ConvSpec::default()
+            };
+            let problem = ConvProblem::new(spec).unwrap();
+            for no_matrix in [false, true] {
+                let plan = plan(&problem, &caps, &Policy { no_matrix, ..Policy::default() }).unwrap();
+                let names = plan.launches.iter().map(|launch| launch.kernel.as_str());
+                let takes = names.filter_map(variants::find).any(variants::Variant::is_matrix);
+                assert_eq!(takes, has_matrix && !no_matrix, "{card} {}: {}", direction.name(), plan.config);
+            }
+        }
+    }
+}
+
 /// Near a workspace cap a solver takes what fits: where one of its configurations does, it does not refuse.
 #[test]
 fn no_solver_refuses_while_one_of_its_configurations_fits() {

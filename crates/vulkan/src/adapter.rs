@@ -7,6 +7,7 @@ use crate::instance::{Instance, version_text};
 use ash::{ext, khr, vk};
 use std::cmp::Reverse;
 use std::ffi::CStr;
+use wave32_cards::targets::{self, Target};
 use wave32_device::{DeviceError, DeviceInfo, DeviceKind};
 use wave32_solve::DeviceCaps;
 
@@ -163,6 +164,7 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
     let float16_matrix = matrix.cooperative_matrix == vk::TRUE
         && f12.vulkan_memory_model == vk::TRUE
         && f12.shader_float16 == vk::TRUE
+        && has_matrix_instructions(driver.driver_id, basic.device_id)
         && instance.multiplies_float16(physical);
     let features = Features {
         float16_matrix,
@@ -231,6 +233,17 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
     Ok(Adapter { physical, info, caps, features, limits, identity, family })
 }
 
+/// Whether cooperative matrices are this driver's matrix instructions on the device. Others offer them on cards that have none (AMD's own
+/// drivers: llama.cpp's pull request 11074), slowly (Mesa's for Intel: 10597), or crash when they are asked for sizes (AMDVLK's issue 422).
+fn has_matrix_instructions(driver: vk::DriverId, device: u32) -> bool {
+    let target = || u16::try_from(device).ok().and_then(targets::by_pci).and_then(targets::by_name);
+    match driver {
+        vk::DriverId::NVIDIA_PROPRIETARY => true,
+        vk::DriverId::MESA_RADV => target().is_some_and(Target::has_matrix),
+        _ => false,
+    }
+}
+
 /// A family with compute and timestamps: on discrete AMD cards one without graphics, whose ring the
 /// desktop does not share; elsewhere the first, which is the one that drivers are tuned on.
 fn choose_family(
@@ -278,6 +291,18 @@ pub(crate) fn rank(info: &DeviceInfo) -> (Reverse<DeviceKind>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn matrix_instructions_are_trusted_of_few_drivers() {
+        let [navi10, navi21, navi31, navi48] = [0x731f, 0x73bf, 0x744c, 0x7550];
+        let radv = |device| has_matrix_instructions(vk::DriverId::MESA_RADV, device);
+        assert!(radv(navi31) && radv(navi48) && !radv(navi10) && !radv(navi21) && !radv(0x67df));
+        assert!(has_matrix_instructions(vk::DriverId::NVIDIA_PROPRIETARY, 0x2335));
+        for driver in [vk::DriverId::AMD_PROPRIETARY, vk::DriverId::AMD_OPEN_SOURCE] {
+            assert!(!has_matrix_instructions(driver, navi31));
+        }
+        assert!(!has_matrix_instructions(vk::DriverId::INTEL_OPEN_SOURCE_MESA, 0x56a0));
+    }
 
     fn family(flags: vk::QueueFlags, bits: u32) -> vk::QueueFamilyProperties {
         vk::QueueFamilyProperties::default().queue_flags(flags).queue_count(1).timestamp_valid_bits(bits)

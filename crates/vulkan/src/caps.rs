@@ -248,6 +248,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_card_with_matrix_instructions_gets_them_too() {
+        let board = wave32_cards::by_id("rx7900xtx").unwrap();
+        let mut vendor = VendorProperties::default();
+        vendor.amd2.active_compute_unit_count = board.compute_units;
+        let properties = recorded("AMD Radeon RX 7900 XTX (RADV NAVI31)", 0x744c);
+        let features = Features { float16_matrix: true, ..half() };
+        let seen = model(&properties, DeviceKind::Discrete, 24 << 30, 32, &vendor, &features);
+        assert_eq!(seen, DeviceCaps::of(board));
+        assert!(seen.float16_matrix);
+    }
+
     struct Sysfs(&'static str);
 
     impl Files for Sysfs {

@@ -95,6 +95,12 @@ impl Target {
         Simd { registers: self.registers, granule, waves }
     }
 
+    /// Whether it has matrix instructions of f16 (WMMA: "RDNA3 Instruction Set Architecture", AMD 2023, section 7.9).
+    #[must_use]
+    pub fn has_matrix(&self) -> bool {
+        matches!(self.family, Family::Gfx11 | Family::Gfx12)
+    }
+
     /// Its version as KFD writes it, e.g. 100100 for gfx1010; [`by_kfd`] reads it.
     #[must_use]
     pub fn kfd(&self) -> u32 {

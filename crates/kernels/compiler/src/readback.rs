@@ -100,5 +100,6 @@ pub fn radv_spirv(
 
 /// What RADV needs to know of a variant.
 pub fn aco_input(variant: &Variant, spirv: Vec<u8>) -> aco::Input {
-    aco::Input { name: variant.name.clone(), spirv, buffers: variant.buffers, params: variant.params }
+    let Variant { buffers, params, .. } = *variant;
+    aco::Input { name: variant.name.clone(), spirv, buffers, params, is_matrix: variant.is_matrix() }
 }

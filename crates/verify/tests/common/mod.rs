@@ -2,29 +2,67 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use wave32_cpu::{Inputs, oracle};
-use wave32_device::{DeviceError, Operands, PlanDevice};
+use wave32_device::{DeviceError, Operands, PlanDevice, Runner};
+use wave32_kernelc::{Target, glsl, source};
+use wave32_params::variants::{self, Variant};
 use wave32_problem::{Activation, DType, Direction, Epilogue, Layout};
 use wave32_solve::{Plan, Role};
 use wave32_verify::backend::Backend;
 use wave32_verify::tolerance::Tolerance;
+use wave32_vulkan::{Kernel, KernelSource, Shipped, VulkanQueue};
 
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The device under test, or none where there is no driver (then the test is skipped, unless one is demanded).
-pub fn open() -> Option<Box<dyn PlanDevice>> {
-    let name = std::env::var("WAVE32_TEST_DEVICE").unwrap_or_else(|_| "vulkan".into());
-    let demanded = if name.starts_with("hip") { "WAVE32_REQUIRE_HIP" } else { "WAVE32_REQUIRE_VULKAN" };
-    match Backend::open(&name) {
-        Ok(Backend::Gpu(device)) => Some(device),
-        Ok(Backend::Cpu) => panic!("WAVE32_TEST_DEVICE={name}: a GPU is wanted"),
+/// The device under test: the best Vulkan one, or that of `WAVE32_TEST_DEVICE`.
+fn name() -> String {
+    std::env::var("WAVE32_TEST_DEVICE").unwrap_or_else(|_| "vulkan".into())
+}
+
+/// None where there is no driver (then the test is skipped, unless one is demanded).
+fn opened<T>(result: Result<T, DeviceError>) -> Option<T> {
+    let demanded = if name().starts_with("hip") { "WAVE32_REQUIRE_HIP" } else { "WAVE32_REQUIRE_VULKAN" };
+    match result {
+        Ok(device) => Some(device),
         Err(DeviceError::Unavailable(why)) if std::env::var_os(demanded).is_none() => {
             eprintln!("skipped: {why}");
             None
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// The device under test.
+pub fn open() -> Option<Box<dyn PlanDevice>> {
+    match opened(Backend::open(&name()))? {
+        Backend::Gpu(device) => Some(device),
+        Backend::Cpu => panic!("WAVE32_TEST_DEVICE={}: a GPU is wanted", name()),
+    }
+}
+
+/// The Vulkan device under test with kernels whose matrix instructions are emulated (`kernels/matrix.h`); none for HIP.
+pub fn open_emulated() -> Option<Runner<VulkanQueue>> {
+    if name().starts_with("hip") {
+        return None;
+    }
+    let kernels = |name: &str| match variants::find(name)? {
+        variant if variant.is_matrix() => {
+            let mut variant = variant.clone();
+            variant.defines.insert("EMULATED".into(), 1);
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+            let source = source::source(&folder, &variant, Target::Glsl).unwrap();
+            let words = glsl::spirv(&source).unwrap();
+            let spirv = words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>().into();
+            let Variant { threads, buffers, params, .. } = variant;
+            Some(Kernel { spirv, threads, buffers, params })
+        }
+        _ => Shipped.kernel(name),
+    };
+    let options = wave32_vulkan::Options { kernels: Arc::new(kernels), ..wave32_vulkan::Options::default() };
+    opened(wave32_vulkan::open(None, options)).map(Runner::new)
 }
 
 /// The generator, with a seed that a variable may give and that is printed.

@@ -9,7 +9,11 @@ use std::time::Duration;
 pub(super) const SUBGROUP_SIZE: &str = "subgroup size";
 pub(super) const NANOSECONDS: &str = "nanoseconds";
 
-/// Reads `list` and the SPIR-V in `folder`, writes `driver` and each kernel's `.stats`, `.isa` and `.found`.
+/// What `list` says of a kernel that needs matrix instructions.
+pub(super) const MATRIX: &str = "matrix";
+
+/// Reads `list` and the SPIR-V in `folder`, writes `driver` and each kernel's `.stats`, `.isa` and `.found`, but of
+/// kernels of matrix instructions that the driver does not offer.
 pub(super) fn serve(folder: &Path) -> Result<(), String> {
     // SAFETY: the loader is the system's Vulkan loader, whose initialisation has no preconditions.
     let entry =
@@ -41,16 +45,26 @@ fn with_instance(instance: &ash::Instance, folder: &Path) -> Result<(), String> 
     let mut v12 = vk::PhysicalDeviceVulkan12Features::default();
     let mut v13 = vk::PhysicalDeviceVulkan13Features::default();
     let mut executable = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default();
+    let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+    // SAFETY: the instance is alive, the device is its own.
+    let offered = unsafe { instance.enumerate_device_extension_properties(physical) };
+    let offered = offered.map_err(|e| format!("vkEnumerateDeviceExtensionProperties: {e}"))?;
+    let matrix_name = khr::cooperative_matrix::NAME;
+    let has_matrix = offered.iter().any(|one| one.extension_name_as_c_str() == Ok(matrix_name));
     let mut features = vk::PhysicalDeviceFeatures2::default()
         .push_next(&mut v11)
         .push_next(&mut v12)
         .push_next(&mut v13)
         .push_next(&mut executable);
+    if has_matrix {
+        features = features.push_next(&mut matrix);
+    }
     // SAFETY: as above. What it reports as supported is then asked for in full.
     unsafe { instance.get_physical_device_features2(physical, &mut features) };
     features.features.robust_buffer_access = vk::FALSE; // the product leaves it off; it changes the code
     let queue = [vk::DeviceQueueCreateInfo::default().queue_family_index(0).queue_priorities(&[1.0])];
-    let extensions = [khr::pipeline_executable_properties::NAME.as_ptr()];
+    let mut extensions = vec![khr::pipeline_executable_properties::NAME.as_ptr()];
+    extensions.extend(has_matrix.then_some(matrix_name.as_ptr()));
     let create = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queue)
         .enabled_extension_names(&extensions)
@@ -59,7 +73,7 @@ fn with_instance(instance: &ash::Instance, folder: &Path) -> Result<(), String> 
     let device = unsafe { instance.create_device(physical, &create, None) };
     let device = device.map_err(|e| format!("vkCreateDevice: {e}"))?;
     let query = khr::pipeline_executable_properties::Device::new(instance, &device);
-    let result = compile_all(&device, &query, folder);
+    let result = compile_all(&device, &query, folder, has_matrix);
     // SAFETY: `compile_all` has destroyed all that it made from the device, and submits nothing.
     unsafe { device.destroy_device(None) };
     result
@@ -69,12 +83,16 @@ fn compile_all(
     device: &ash::Device,
     query: &khr::pipeline_executable_properties::Device,
     folder: &Path,
+    has_matrix: bool,
 ) -> Result<(), String> {
     let list = std::fs::read_to_string(folder.join("list")).map_err(|e| e.to_string())?;
     for (index, line) in list.lines().enumerate() {
-        let [name, buffers, params, times] = line.split(' ').collect::<Vec<_>>()[..] else {
+        let [name, buffers, params, times, needs] = line.split(' ').collect::<Vec<_>>()[..] else {
             return Err(format!("list: {line}"));
         };
+        if needs == MATRIX && !has_matrix {
+            continue;
+        }
         let number = |word: &str| word.parse::<u32>().map_err(|e| format!("list: {line}: {e}"));
         let (buffers, params, times) = (number(buffers)?, number(params)?, number(times)?);
         let spirv = std::fs::read(folder.join(format!("{name}.spv"))).map_err(|e| e.to_string())?;

@@ -45,6 +45,8 @@ pub struct Input {
     pub buffers: u32,
     /// 32-bit words of push constants.
     pub params: u32,
+    /// Does it need matrix instructions (`VK_KHR_cooperative_matrix`)?
+    pub is_matrix: bool,
 }
 
 /// What the driver says of one kernel.
@@ -154,7 +156,7 @@ fn chip_of(board: &Board) -> Option<String> {
     Some(board.target().chip?.driver_name())
 }
 
-/// Compiles `inputs` as the card family `family` (see [`families`]) would.
+/// Compiles `inputs` as the card family `family` (see [`families`]) would; those of matrix instructions where the driver offers these.
 ///
 /// # Errors
 /// [`CompileError::Tool`] without RADV or where the child fails, with what it said; one that contains [`UNKNOWN`] where
@@ -166,7 +168,8 @@ pub fn compile(family: &str, inputs: &[Input], asked: &Asked) -> Result<Family, 
     let io = |path: &Path, e: std::io::Error| CompileError::Tool(format!("{}: {e}", path.display()));
     let mut list = String::new();
     for input in inputs {
-        list += &format!("{} {} {} {times}\n", input.name, input.buffers, input.params);
+        let needs = if input.is_matrix { driver::MATRIX } else { "nothing" };
+        list += &format!("{} {} {} {times} {needs}\n", input.name, input.buffers, input.params);
         let path = folder.0.join(format!("{}.spv", input.name));
         std::fs::write(&path, &input.spirv).map_err(|e| io(&path, e))?;
     }
@@ -224,6 +227,9 @@ fn collect(folder: &Path, inputs: &[Input]) -> Result<Family, CompileError> {
     };
     let mut kernels = BTreeMap::new();
     for input in inputs {
+        if input.is_matrix && !folder.join(format!("{}.found", input.name)).exists() {
+            continue;
+        }
         let numbers = |text: String| -> BTreeMap<String, u64> {
             let lines = text.lines().filter_map(|line| line.split_once('\t'));
             lines.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?))).collect()
