@@ -2,6 +2,7 @@
 
 use crate::adapter::Features;
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// A compiled kernel: entry point `main`, storage buffers at set 0 bindings `0..buffers`, push constants
 /// of `params` 32-bit words.
@@ -41,13 +42,15 @@ impl KernelSource for Shipped {
     }
 }
 
+/// Words in front of a module's first instruction.
+const HEADER: usize = 5;
+
 /// The module's words, if it looks like SPIR-V that this device may be given.
 ///
 /// Giving a driver a module whose capabilities were not enabled is undefined behaviour, so they are
 /// read here first.
 pub(crate) fn words(spirv: &[u8], features: &Features) -> Result<Vec<u32>, String> {
     const MAGIC: u32 = 0x0723_0203;
-    const HEADER: usize = 5;
     const OP_CAPABILITY: u32 = 17;
     let words: Vec<u32> =
         spirv.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
@@ -64,6 +67,39 @@ pub(crate) fn words(spirv: &[u8], features: &Features) -> Result<Vec<u32>, Strin
         at += 2;
     }
     Ok(words)
+}
+
+/// Bytes of local memory of a module: what its variables of the storage class Workgroup take, which are numbers, vectors and arrays of
+/// these. Numbers of instructions: SPIR-V specification, section 3, "Instructions".
+pub(crate) fn local_bytes(words: &[u32]) -> u32 {
+    const WORKGROUP: u32 = 4;
+    let (mut types, mut pointers, mut numbers) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let (mut at, mut sum) = (HEADER, 0u32);
+    while let Some(first) = words.get(at) {
+        let end = at + (first >> 16).max(1) as usize;
+        let of = |map: &HashMap<u32, u32>, id: u32| map.get(&id).copied().unwrap_or(0);
+        match (first & 0xffff, words.get(at + 1..end).unwrap_or_default()) {
+            // OpTypeInt, OpTypeFloat.
+            (21 | 22, &[id, bits, ..]) => _ = types.insert(id, bits / 8),
+            // OpTypeVector.
+            (23, &[id, part, count]) => _ = types.insert(id, of(&types, part).saturating_mul(count)),
+            // OpTypeArray, whose length is a constant's id.
+            (28, &[id, part, count]) => {
+                types.insert(id, of(&types, part).saturating_mul(of(&numbers, count)));
+            }
+            // OpTypePointer.
+            (32, &[id, WORKGROUP, part]) => _ = pointers.insert(id, part),
+            // OpConstant.
+            (43, &[_, id, value, ..]) => _ = numbers.insert(id, value),
+            // OpVariable.
+            (59, &[pointer, _, WORKGROUP, ..]) => {
+                sum = sum.saturating_add(of(&types, of(&pointers, pointer)));
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    sum
 }
 
 /// The name of the feature that a capability needs and the device lacks. Numbers: SPIR-V specification,
@@ -111,6 +147,29 @@ mod tests {
         assert!(words(&module(&[1, 61, 63]), &ballot).is_err_and(|e| e.contains("subgroup")));
         assert!(words(&module(&[1, 10]), &half).is_err_and(|e| e.contains("shaderFloat64")));
         assert!(words(&module(&[1, 12]), &half).is_err_and(|e| e.contains("capability 12")));
+    }
+
+    #[test]
+    fn local_memory_is_counted() {
+        let all = Features {
+            float16: true,
+            storage16: true,
+            float16_matrix: true,
+            subgroup_operations: u32::MAX,
+            ..Features::default()
+        };
+        let of = |name: &str| local_bytes(&words(&Shipped.kernel(name).unwrap().spirv, &all).unwrap());
+        // Two slices of both operands.
+        assert_eq!(of("igemm_p64x64_f32"), 2 * (64 + 64) * 16 * 4);
+        assert_eq!(of("cast_to_half_f16"), 0);
+        for variant in wave32_params::variants::all().iter().filter(|v| v.is_matrix()) {
+            let (counted, planned) = (of(&variant.name), variant.matrix_lds());
+            assert!(variant.source == "pack" || counted <= planned, "{}: {counted}, {planned}", variant.name);
+        }
+        // No end, and cut off: no panic.
+        for bad in [&[0; 9][..], &[0, 0, 0, 0, 0, 9 << 16 | 59, 1, 1, 4]] {
+            assert_eq!(local_bytes(bad), 0);
+        }
     }
 
     #[test]

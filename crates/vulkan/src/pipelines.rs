@@ -3,7 +3,7 @@
 use crate::cache::DiskCache;
 use crate::error::at;
 use crate::gpu::Gpu;
-use crate::kernels::{Kernel, KernelSource, words};
+use crate::kernels::{Kernel, KernelSource, local_bytes, words};
 use ash::vk;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,6 +63,7 @@ impl Pipelines {
         for (what, needed, most) in [
             ("threads a workgroup", kernel.threads, caps.max_group_threads),
             ("storage buffers", kernel.buffers, limits.storage_buffers),
+            ("bytes of local memory", local_bytes(&words), caps.lds_per_group),
             ("bytes of parameters", kernel.params.saturating_mul(4), limits.push_bytes),
         ] {
             if needed > most {
