@@ -13,7 +13,6 @@ import argparse
 import collections
 import csv
 import datetime
-import functools
 import json
 import os
 import pathlib
@@ -44,8 +43,8 @@ usual Vulkan driver of Radeons under Linux, makes of them in three releases: {me
 checked. How fast this code runs on a card was not measured.
 
 - Date: {date}. Machine: {machine}; other programs ran at the same time.
-- Kernels of [matrix instructions](performance.md#matrix-instructions): of these drivers only Mesa 25.0.7 offers the instructions, and of
-  these chips only for NAVI31. {matrix}.
+- Kernels of [matrix instructions](performance.md#matrix-instructions) are compiled where chip and driver have these:
+  {matrix_places}. {matrix}.
 - On RDNA1 (NAVI10, 12 and 14): {rdna1}.
 - On all chips: {all}.
 - Mesa 22.3.6 is installed. The newer ones are Debian's packages, unpacked into a folder; each starts with its own C library and Vulkan
@@ -306,10 +305,10 @@ def verdict(rows):
     )
 
 
-def by_place(spills):
-    """Spilling kernels by Mesa and chip."""
+def by_place(rows):
+    """Rows by Mesa and chip."""
     found = collections.defaultdict(list)
-    for row in spills:
+    for row in rows:
         found[row["mesa"], row["chip"]].append(row)
     return found.items()
 
@@ -320,7 +319,6 @@ def spill(place):
     return f"- {mesa}, {chip.upper()}: {kernels}."
 
 
-@functools.cache
 def of_matrix_instructions():
     rows = [line.split() for line in (HERE / "kernels/variants.txt").read_text(encoding="utf-8").splitlines()]
     return {f"{row[0]}_{row[1]}_{dtype}" for row in rows if "MATRIX=1" in row for dtype in row[2].split(",")}
@@ -333,6 +331,8 @@ def page():
     for row in rows:
         by_mesa[f"{row['mesa']} ({row['release']})"].append(row)
     spills = [row for row in rows if spilling(row)]
+    names = of_matrix_instructions()
+    of_matrix = [row for row in rows if row["kernel"] in names]
     return HEAD.format(
         mesas=", ".join(f"Mesa {mesa.removeprefix('Mesa ')}" for mesa in by_mesa),
         date=said["date"],
@@ -340,7 +340,8 @@ def page():
         times=said["times"],
         rdna1=verdict([row for row in rows if row["chip"] in RDNA1]),
         all=verdict(rows),
-        matrix=verdict([row for row in rows if row["kernel"] in of_matrix_instructions()]),
+        matrix_places=", ".join(f"{chip.upper()} by {mesa}" for (mesa, chip), _ in by_place(of_matrix)),
+        matrix=verdict(of_matrix),
         mesa_tables="\n".join(line for mesa, of in by_mesa.items() for line in ["", f"### {mesa}", "", *of_chips(of)]),
         spilling="\n".join(map(spill, by_place(spills))) or "None.",
         loops="\n".join(of_loops(by_mesa, "navi10")),
