@@ -1,9 +1,12 @@
-//! Scaled dot product attention without the matrix of scores: a launch forward (`kernels/attention.kern`), two back
-//! (`kernels/attention_back.kern`).
+//! Scaled dot product attention without the matrix of scores: a launch forward (`kernels/attention.kern`, or
+//! `attention_rows.kern` or `attention_matrix.kern` where these are faster), two back (`kernels/attention_back.kern`).
 
 use crate::call::{Bound, Call, by_float, fit, fit_all, flag, read, write};
 use crate::{ElementType, OpError, Queue, View};
-use wave32_params::{Name, attention as kernel, attention_back as back, attention_rows as rows};
+use wave32_params::{
+    Name, attention as kernel, attention_back as back, attention_matrix as matrix, attention_rows as rows,
+    variants,
+};
 use wave32_solve::DeviceCaps;
 
 /// Queries of a workgroup.
@@ -35,7 +38,10 @@ const ROWS: [RowsVariants; 3] = [
     RowsVariants { elements: 64, queries: 1, names: rows::D64, in_f16: rows::H64 },
     RowsVariants { elements: 80, queries: 1, names: rows::D80, in_f16: rows::H80 },
 ];
-/// Its threads.
+/// Variants of the kernel of matrix instructions, by the elements of a head: of its queries, keys and values alike.
+const MATRIX: [(u64, Name<matrix::Kernel>); 3] = [(40, matrix::D40), (64, matrix::D64), (80, matrix::D80)];
+
+/// Threads of [`ROWS`].
 const ROWS_THREADS: u64 = 64;
 /// Most elements from a tensor's first to its last that it takes, less what a binding may begin earlier.
 const ROWS_MAX_EXTENT: u64 = (1 << 29) - 256;
@@ -57,6 +63,8 @@ pub struct Attention<'a> {
     pub causal: bool,
     /// Runs of products of f16 numbers may be summed in f16, where a kernel does.
     pub sums_in_f16: bool,
+    /// Without the device's matrix instructions.
+    pub no_matrix: bool,
 }
 
 /// Sizes of a task.
@@ -177,6 +185,14 @@ fn by_rows(task: &Attention<'_>, sizes: Sizes, caps: &DeviceCaps) -> Option<(u64
     takes.then_some((of.queries, kernel))
 }
 
+/// The kernel of matrix instructions, where it takes the task and the device has them.
+fn by_matrix(task: &Attention<'_>, sizes: Sizes, caps: &DeviceCaps) -> Option<Name<matrix::Kernel>> {
+    let (_, kernel) = *MATRIX.iter().find(|(elements, _)| (sizes.e, sizes.ev) == (*elements, *elements))?;
+    let fits = variants::find(kernel.as_str())?.matrix_lds() <= caps.lds_per_group;
+    let takes = task.mask.is_none() && task.q.dtype == ElementType::F16;
+    (takes && caps.float16_matrix && !task.no_matrix && fits).then_some(kernel)
+}
+
 /// `out` = softmax(scale q k^T + mask) v. `sums`, where wanted, gets the logarithm of the sum of the exponentials of each
 /// query's scores: `[batch][head][query]`, contiguous, f32. A query that sees no key gets zeros, and minus infinity there.
 ///
@@ -269,8 +285,13 @@ pub fn attention(
         m_s,
     };
     let (flops, bytes) = (sizes.flops(e + ev, causal), elements * q.dtype.size());
+    let kernel::Buffers { q, k, v, dst, sums, .. } = buffers;
+    if let Some(kernel) = by_matrix(task, sizes, queue.caps()) {
+        let buffers = matrix::Buffers { q, k, v, dst, sums };
+        let groups = fit(queries.div_ceil(BLOCK))?;
+        return Call { kernel, params, buffers, flops, bytes }.launch(queue, [groups, y, z]);
+    }
     if let Some((each, kernel)) = by_rows(task, sizes, queue.caps()) {
-        let kernel::Buffers { q, k, v, dst, sums, .. } = buffers;
         let buffers = rows::Buffers { q, k, v, dst, sums };
         let groups = fit(queries.div_ceil(ROWS_THREADS * each))?;
         return Call { kernel, params, buffers, flops, bytes }.launch(queue, [groups, y, z]);

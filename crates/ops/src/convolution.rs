@@ -105,6 +105,11 @@ impl Planner {
         !self.policy.skip.iter().any(|name| name == solver)
     }
 
+    /// Whether nothing takes the device's matrix instructions.
+    pub fn no_matrix(&self) -> bool {
+        self.policy.no_matrix
+    }
+
     /// Which passes may sum in f16 from now on, where that is said; which could.
     pub fn fp16_accumulation(&mut self, which: Option<Fp16Accumulation>) -> Fp16Accumulation {
         let before = self.policy.fp16_accumulation;

@@ -51,9 +51,13 @@ impl Variant {
         self.defines.contains_key("MATRIX")
     }
 
-    /// LDS bytes of a kernel of matrix instructions: two slices of both operands, whose lines end 16 bytes later, and 16x16 sums of
-    /// each wavefront. Of a kernel without tiles, 0.
+    /// LDS bytes of a kernel of matrix instructions: of a tile two slices of both operands, whose lines end 16 bytes later, and 16x16
+    /// sums of each wavefront; of attention 64 lines of rows, of weights and of sums. Of others 0.
     pub fn matrix_lds(&self) -> u32 {
+        if let Some(&d) = self.defines.get("D") {
+            let d = (d as u32).next_multiple_of(16);
+            return 64 * (2 * (d + 8) + 2 * (64 + 8) + 4 * (d.max(64) + 8));
+        }
         if !self.defines.contains_key("BM") {
             return 0;
         }

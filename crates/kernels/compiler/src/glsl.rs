@@ -1,10 +1,13 @@
 //! GLSL to SPIR-V, by the vendored glslang.
 
+use crate::source::source;
 use crate::{CompileError, Source};
 use glslang::{
     Compiler, CompilerOptions, Shader, ShaderInput, ShaderMessage, ShaderSource, ShaderStage, SourceLanguage,
     SpirvVersion, Target, VulkanVersion,
 };
+use std::path::Path;
+use wave32_params::variants::Variant;
 
 /// Changes whenever the bytes made from one source may change. It is part of cache keys.
 pub const VERSION: &str = "glslang crate 0.9, Vulkan 1.1, SPIR-V 1.3";
@@ -36,4 +39,16 @@ pub fn spirv(source: &Source) -> Result<Vec<u32>, CompileError> {
     let input = input.map_err(|e| rejected(e.to_string()))?;
     let shader = Shader::new(compiler, input).parse().map_err(|e| rejected(e.to_string()))?;
     shader.compile().map_err(|e| rejected(e.to_string()))
+}
+
+/// SPIR-V of a kernel of matrix instructions from the kernels folder `root`, with these emulated (`EMULATED` in the sources): for tests on
+/// devices that lack them.
+///
+/// # Errors
+/// [`CompileError`], as [`crate::source::source`] and [`spirv`].
+pub fn emulated(root: &Path, variant: &Variant) -> Result<Vec<u8>, CompileError> {
+    let mut variant = variant.clone();
+    variant.defines.insert("EMULATED".into(), 1);
+    let words = spirv(&source(root, &variant, crate::Target::Glsl)?)?;
+    Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
 }

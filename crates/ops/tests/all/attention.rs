@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{close, get, put, random, room, stream, values};
+use common::{close, emulated_stream, get, put, random, room, stream, values};
 use rand::Rng;
 use wave32_ops::{Attended, Attention, ElementType, View, attention, attention_back};
 use wave32_solve::DeviceCaps;
@@ -198,18 +198,33 @@ fn every_shape_mask_and_type() {
                 };
                 let (expected, expected_sums) =
                     reference(case, [&q_data, &k_data, &v_data], &of_mask, f64::from(0.3f32));
-                let task = Attention { q: &q, k: &k, v: &v, mask, scale: 0.3, causal, sums_in_f16: false };
+                let task = Attention {
+                    q: &q,
+                    k: &k,
+                    v: &v,
+                    mask,
+                    scale: 0.3,
+                    causal,
+                    sums_in_f16: false,
+                    no_matrix: false,
+                };
                 // By tiles, and by whole queries where the device is small enough to be filled and reads keys as numbers; these
                 // in f16 arithmetic too.
                 for (scalar_loads, sums_in_f16) in [(false, false), (true, false), (true, true)] {
                     let caps = DeviceCaps { scalar_loads, compute_units: 0, ..stream.caps().clone() };
                     let is_f16 = sums_in_f16 && dtype == ElementType::F16 && caps.float16_math;
                     // Sums of 32 products up to 4 in f16: 0.0093 was the most in 320 heads of these sizes, computed so on the host.
-                    let (tolerance, of_sums) = if is_f16 { (1.5e-2, 7e-3) } else { (tolerance, 1e-5) };
+                    // Matrix instructions take weights in f16, each off by up to a 2048th.
+                    let in_matrices = dtype == ElementType::F16 && caps.float16_matrix && !scalar_loads;
+                    let (tolerance, of_sums) = match (is_f16, in_matrices) {
+                        (true, _) => (1.5e-2, 7e-3),
+                        (_, true) => (2e-3, 5e-4),
+                        _ => (tolerance, 1e-5),
+                    };
                     stream.set_caps(caps);
                     let out = room(&mut stream, dtype, &[n, heads, queries, ev]);
                     let sums = room(&mut stream, ElementType::F32, &[n, heads, queries]);
-                    let task = Attention { sums_in_f16, ..task };
+                    let task = Attention { sums_in_f16, no_matrix: scalar_loads, ..task };
                     attention(&mut stream, &task, &out, Some(&sums)).unwrap();
                     close(&get(&mut stream, &out), &expected, tolerance, &what);
                     for (found, wanted) in get(&mut stream, &sums).iter().zip(&expected_sums) {
@@ -260,13 +275,91 @@ fn every_shape_mask_and_type() {
     }
 }
 
+/// The kernels of matrix instructions: of each size of heads, without a mask and with the causal one; scores that fall, rise by little
+/// and by much; and that memory behind a row is not read as part of it.
+#[test]
+fn matrix_instructions_emulated() {
+    let Some(mut stream) = emulated_stream() else { return };
+    let (mut random, seed) = random();
+    for (e, heads, shared, queries, keys) in
+        [(40, 2, 1, 150, 67), (64, 4, 2, 65, 130), (80, 1, 1, 1, 200), (40, 1, 1, 70, 64), (64, 1, 1, 33, 1)]
+    {
+        let dtype = ElementType::F16;
+        let lds = wave32_params::variants::find(&format!("attention_matrix_d{e}_f16")).unwrap().matrix_lds();
+        if lds > stream.caps().lds_per_group {
+            continue;
+        }
+        let case = Case { n: 2, heads, shared, queries, keys, e, ev: e };
+        for rise in [0.0, -0.5, 0.5, 30.0] {
+            let of_rows = |h: u64, l: u64| [l * h * e, e, h * e, 1];
+            let [q_data, mut k_data, v_data] = [[heads, queries], [shared, keys], [shared, keys]]
+                .map(|[h, l]| values(&mut random, dtype, 2 * h * l * e, 2.0));
+            let mut q_data = q_data;
+            if rise != 0.0 {
+                q_data.chunks_mut(e as usize).for_each(|row| row[0] = 1.0);
+                let keys_of = k_data.chunks_mut(e as usize).enumerate();
+                keys_of
+                    .for_each(|(at, row)| row[0] = common::rounded(dtype, rise * (at as u64 % keys) as f64));
+            }
+            let q = put4(&mut stream, dtype, &[2, heads, queries, e], &of_rows(heads, queries), &q_data);
+            let k = put4(&mut stream, dtype, &[2, shared, keys, e], &of_rows(shared, keys), &k_data);
+            let v = put4(&mut stream, dtype, &[2, shared, keys, e], &of_rows(shared, keys), &v_data);
+            for causal in [false, true] {
+                let what =
+                    format!("{e} elements, {queries} x {keys}, rise {rise}, causal {causal}, seed {seed}");
+                let hidden =
+                    |at: u64| if causal && at % keys > at / keys % queries { f64::NEG_INFINITY } else { 0.0 };
+                let (expected, expected_sums) =
+                    reference(&case, [&q_data, &k_data, &v_data], &hidden, f64::from(0.3f32));
+                let task = Attention {
+                    q: &q,
+                    k: &k,
+                    v: &v,
+                    mask: None,
+                    scale: 0.3,
+                    causal,
+                    sums_in_f16: false,
+                    no_matrix: false,
+                };
+                let mut made = [0, 1].map(|_| {
+                    let out = room(&mut stream, dtype, &[2, heads, queries, e]);
+                    let sums = room(&mut stream, ElementType::F32, &[2, heads, queries]);
+                    attention(&mut stream, &task, &out, Some(&sums)).unwrap();
+                    (get(&mut stream, &out), get(&mut stream, &sums))
+                });
+                assert_eq!(made[0], made[1], "{what}: the same bits again");
+                let (out, sums) = std::mem::take(&mut made[0]);
+                // A weight in f16 is off by up to a 2048th.
+                close(&out, &expected, 2e-3, &what);
+                for (found, wanted) in sums.iter().zip(&expected_sums) {
+                    let off = (found - wanted).abs();
+                    assert!(
+                        found == wanted || off <= 5e-4 * (1.0 + wanted.abs()),
+                        "{what}: {found}, not {wanted}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(stream.has_launched("attention_matrix_d40_f16") || stream.caps().lds_per_group < 40_000);
+}
+
 #[test]
 fn what_it_does_not_take_is_refused() {
     let Some(mut stream) = stream() else { return };
     let make = |stream: &mut common::TestQueue, sizes: [u64; 4]| room(stream, ElementType::F32, &sizes);
     let good = make(&mut stream, [1, 2, 8, 16]);
     let refusal = |stream: &mut common::TestQueue, q: &View, k: &View, v: &View, out: &View| {
-        let task = Attention { q, k, v, mask: None, scale: 1.0, causal: false, sums_in_f16: false };
+        let task = Attention {
+            q,
+            k,
+            v,
+            mask: None,
+            scale: 1.0,
+            causal: false,
+            sums_in_f16: false,
+            no_matrix: false,
+        };
         attention(stream, &task, out, None).unwrap_err().to_string()
     };
     let odd = make(&mut stream, [1, 2, 8, 6]);
@@ -287,6 +380,7 @@ fn what_it_does_not_take_is_refused() {
             scale: 1.0,
             causal: false,
             sums_in_f16: false,
+            no_matrix: true,
         };
         let made = Attended { out: &good, grad, stats };
         attention_back(stream, &task, &made, dq, None).unwrap_err().to_string()
@@ -328,7 +422,16 @@ fn the_running_maximum_may_grow_and_overflow() {
                 let hidden = |at: u64| if causal && at % keys > at / keys { f64::NEG_INFINITY } else { 0.0 };
                 let (expected, _) = reference(&case, [&q_data, &k_data, &v_data], &hidden, 1.0);
                 let out = room(&mut stream, dtype, &[n, heads, queries, e]);
-                let task = Attention { q: &q, k: &k, v: &v, mask: None, scale: 1.0, causal, sums_in_f16 };
+                let task = Attention {
+                    q: &q,
+                    k: &k,
+                    v: &v,
+                    mask: None,
+                    scale: 1.0,
+                    causal,
+                    sums_in_f16,
+                    no_matrix: true,
+                };
                 attention(&mut stream, &task, &out, None).unwrap();
                 let what =
                     format!("{dtype:?}, rise {rise}, causal {causal}, scalar {scalar_loads}, seed {seed}");

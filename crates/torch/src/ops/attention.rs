@@ -95,7 +95,8 @@ fn forward(
     planned(|planner, queue| {
         let sums_in_f16 = planner.fp16_accumulation(None).allows(pass());
         let (scale, mask) = (scale as f32, mask.as_ref());
-        let task = Attention { q: &qv, k: &kv, v: &vv, mask, scale, causal, sums_in_f16 };
+        let no_matrix = planner.no_matrix();
+        let task = Attention { q: &qv, k: &kv, v: &vv, mask, scale, causal, sums_in_f16, no_matrix };
         wave32_ops::attention(queue, &task, &to, sums.as_ref())
     })?;
     Ok((out, stats))
@@ -150,7 +151,7 @@ fn backward(
     let mask = mask.map(view).transpose()?;
     let views = of_keys.as_ref().map(|[dk, dv]| Ok::<_, Error>([view(dk)?, view(dv)?])).transpose()?;
     let (scale, mask) = (scale as f32, mask.as_ref());
-    let task = Attention { q: &qv, k: &kv, v: &vv, mask, scale, causal, sums_in_f16: false };
+    let task = Attention { q: &qv, k: &kv, v: &vv, mask, scale, causal, sums_in_f16: false, no_matrix: true };
     let made = Attended { out: &ov, grad: &gv, stats: &sv };
     run(|queue| {
         wave32_ops::attention_back(queue, &task, &made, &dqv, views.as_ref().map(|[dk, dv]| [dk, dv]))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wave32_cpu::{Inputs, oracle};
 use wave32_device::{DeviceError, Operands, PlanDevice, Runner};
-use wave32_kernelc::{Target, glsl, source};
+use wave32_kernelc::glsl;
 use wave32_params::variants::{self, Variant};
 use wave32_problem::{Activation, DType, Direction, Epilogue, Layout};
 use wave32_solve::{Plan, Role};
@@ -50,13 +50,9 @@ pub fn open_emulated() -> Option<Runner<VulkanQueue>> {
     }
     let kernels = |name: &str| match variants::find(name)? {
         variant if variant.is_matrix() => {
-            let mut variant = variant.clone();
-            variant.defines.insert("EMULATED".into(), 1);
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
-            let source = source::source(&folder, &variant, Target::Glsl).unwrap();
-            let words = glsl::spirv(&source).unwrap();
-            let spirv = words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>().into();
-            let Variant { threads, buffers, params, .. } = variant;
+            let spirv = glsl::emulated(&folder, variant).unwrap().into();
+            let &Variant { threads, buffers, params, .. } = variant;
             Some(Kernel { spirv, threads, buffers, params })
         }
         _ => Shipped.kernel(name),

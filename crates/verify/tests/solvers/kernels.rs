@@ -117,7 +117,8 @@ fn is_of_products(variant: &Variant) -> bool {
 /// Plans of convolutions for the wanted kernels that they use.
 fn of_convolutions(caps: &DeviceCaps, wanted: Wanted<'_>) -> Plans {
     // What is compiled for RDNA1 only is for operations besides convolution.
-    let of_others = |v: &Variant| v.defines.contains_key("RDNA1") || is_of_products(v);
+    let of_others =
+        |v: &Variant| v.defines.contains_key("RDNA1") || v.source == "attention_matrix" || is_of_products(v);
     let kernels: Vec<&Variant> = variants::all().iter().filter(|v| !of_others(v) && wanted(v)).collect();
     let plans = cheapest(&kernels, caps);
     assert_complete(&plans, &kernels);

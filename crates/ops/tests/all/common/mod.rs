@@ -3,7 +3,7 @@
 pub mod products;
 pub mod stream;
 
-pub use stream::{Narrow, TestQueue, stream};
+pub use stream::{Narrow, TestQueue, emulated_stream, stream};
 
 use half::{bf16, f16};
 use rand::rngs::StdRng;

@@ -3,10 +3,15 @@
 use rand::rngs::StdRng;
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
 use wave32_device::{Arg, DeviceError, Queue, Work};
+use wave32_kernelc::glsl;
 use wave32_ops::ElementType;
+use wave32_params::variants::{self, Variant};
 use wave32_solve::DeviceCaps;
 use wave32_testing::Part;
+use wave32_vulkan::{Kernel, KernelSource, Shipped};
 
 /// What a queue around another passes on: everything but its capabilities and launches.
 macro_rules! rest_of_queue {
@@ -84,24 +89,44 @@ pub struct TestQueue {
 /// A queue, or none where no driver is (then the test is skipped, unless one is demanded).
 pub fn stream() -> Option<TestQueue> {
     let hip = std::env::var_os("WAVE32_TEST_DEVICE").is_some_and(|device| device == "hip");
-    let made = |queue: Box<dyn Queue>, float64| {
-        let caps = queue.caps().clone();
-        TestQueue { queue, caps, float64, launched: BTreeSet::new() }
-    };
-    let (opened, demanded) = match hip {
+    match hip {
         true => {
             let opened = wave32_hip::open(None, wave32_hip::Options::default());
-            (opened.map(|queue| made(Box::new(queue), true)), "WAVE32_REQUIRE_HIP")
+            opened_or_skipped(opened.map(|queue| TestQueue::new(Box::new(queue), true)), "WAVE32_REQUIRE_HIP")
         }
-        false => {
-            let opened = wave32_vulkan::open(None, wave32_vulkan::Options::default());
-            let opened = opened.map(|stream| {
-                let float64 = stream.has_float64();
-                made(Box::new(stream), float64)
-            });
-            (opened, "WAVE32_REQUIRE_VULKAN")
+        false => vulkan(wave32_vulkan::Options::default()),
+    }
+}
+
+/// A Vulkan queue whose kernels of matrix instructions are emulated, as a device with these would choose; none for HIP.
+pub fn emulated_stream() -> Option<TestQueue> {
+    if std::env::var_os("WAVE32_TEST_DEVICE").is_some_and(|device| device == "hip") {
+        return None;
+    }
+    let kernels = |name: &str| match variants::find(name)? {
+        variant if variant.is_matrix() => {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+            let spirv = glsl::emulated(&folder, variant).unwrap().into();
+            let &Variant { threads, buffers, params, .. } = variant;
+            Some(Kernel { spirv, threads, buffers, params })
         }
+        _ => Shipped.kernel(name),
     };
+    let mut stream =
+        vulkan(wave32_vulkan::Options { kernels: Arc::new(kernels), ..wave32_vulkan::Options::default() })?;
+    stream.caps.float16_matrix = true;
+    Some(stream)
+}
+
+fn vulkan(options: wave32_vulkan::Options) -> Option<TestQueue> {
+    let opened = wave32_vulkan::open(None, options).map(|queue| {
+        let float64 = queue.has_float64();
+        TestQueue::new(Box::new(queue), float64)
+    });
+    opened_or_skipped(opened, "WAVE32_REQUIRE_VULKAN")
+}
+
+fn opened_or_skipped(opened: Result<TestQueue, DeviceError>, demanded: &str) -> Option<TestQueue> {
     match opened {
         Ok(stream) => Some(stream),
         Err(error) if std::env::var_os(demanded).is_some() => panic!("{error}"),
@@ -113,9 +138,19 @@ pub fn stream() -> Option<TestQueue> {
 }
 
 impl TestQueue {
+    fn new(queue: Box<dyn Queue>, float64: bool) -> Self {
+        let caps = queue.caps().clone();
+        Self { queue, caps, float64, launched: BTreeSet::new() }
+    }
+
     /// Whether kernels may use 64-bit floats.
     pub fn has_float64(&self) -> bool {
         self.float64
+    }
+
+    /// Whether it launched that kernel.
+    pub fn has_launched(&self, kernel: &str) -> bool {
+        self.launched.contains(kernel)
     }
 
     /// How much of a test runs.
