@@ -44,7 +44,8 @@ checked. How fast this code runs on a card was not measured.
 
 - Date: {date}. Machine: {machine}; other programs ran at the same time.
 - Kernels of [matrix instructions](performance.md#matrix-instructions) are compiled where chip and driver have these:
-  {matrix_places}. {matrix}.
+  {matrix_places}.
+  {matrix}.
 - On RDNA1 (NAVI10, 12 and 14): {rdna1}.
 - On all chips: {all}.
 - Mesa 22.3.6 is installed. The newer ones are Debian's packages, unpacked into a folder; each starts with its own C library and Vulkan

@@ -19,7 +19,7 @@ import torch
 import wave32
 from against_cpu import ran_on_cpu
 
-LONG = "examples run_cuda compatibility distributed virtual_card upstream leaks attention fuse".split()
+LONG = "examples run_cuda compatibility distributed virtual_card upstream leaks attention fuse fuse_activations".split()
 
 
 def pytest_collection_modifyitems(config, items):

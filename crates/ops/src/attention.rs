@@ -67,6 +67,13 @@ pub struct Attention<'a> {
     pub no_matrix: bool,
 }
 
+impl<'a> Attention<'a> {
+    /// Without a mask, of all keys; sums are f32.
+    pub fn new(q: &'a View, k: &'a View, v: &'a View, scale: f32) -> Self {
+        Self { q, k, v, mask: None, scale, causal: false, sums_in_f16: false, no_matrix: false }
+    }
+}
+
 /// Sizes of a task.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
@@ -187,10 +194,11 @@ fn by_rows(task: &Attention<'_>, sizes: Sizes, caps: &DeviceCaps) -> Option<(u64
 
 /// The kernel of matrix instructions, where it takes the task and the device has them.
 fn by_matrix(task: &Attention<'_>, sizes: Sizes, caps: &DeviceCaps) -> Option<Name<matrix::Kernel>> {
+    if !caps.float16_matrix || task.no_matrix || task.mask.is_some() || task.q.dtype != ElementType::F16 {
+        return None;
+    }
     let (_, kernel) = *MATRIX.iter().find(|(elements, _)| (sizes.e, sizes.ev) == (*elements, *elements))?;
-    let fits = variants::find(kernel.as_str())?.matrix_lds() <= caps.lds_per_group;
-    let takes = task.mask.is_none() && task.q.dtype == ElementType::F16;
-    (takes && caps.float16_matrix && !task.no_matrix && fits).then_some(kernel)
+    (variants::find(kernel.as_str())?.matrix_lds() <= caps.lds_per_group).then_some(kernel)
 }
 
 /// `out` = softmax(scale q k^T + mask) v. `sums`, where wanted, gets the logarithm of the sum of the exponentials of each

@@ -7,7 +7,7 @@ use glslang::{
     SpirvVersion, Target, VulkanVersion,
 };
 use std::path::Path;
-use wave32_params::variants::Variant;
+use wave32_params::variants;
 
 /// Changes whenever the bytes made from one source may change. It is part of cache keys.
 pub const VERSION: &str = "glslang crate 0.9, Vulkan 1.1, SPIR-V 1.3";
@@ -41,14 +41,15 @@ pub fn spirv(source: &Source) -> Result<Vec<u32>, CompileError> {
     shader.compile().map_err(|e| rejected(e.to_string()))
 }
 
-/// SPIR-V of a kernel of matrix instructions from the kernels folder `root`, with these emulated (`EMULATED` in the sources): for tests on
+/// The bytes of that kernel's SPIR-V, if it is one of matrix instructions, with these emulated (`EMULATED` in the sources): for tests on
 /// devices that lack them.
 ///
 /// # Errors
-/// [`CompileError`], as [`crate::source::source`] and [`spirv`].
-pub fn emulated(root: &Path, variant: &Variant) -> Result<Vec<u8>, CompileError> {
-    let mut variant = variant.clone();
+/// [`CompileError`], as [`source`] and [`spirv`].
+pub fn emulated(name: &str) -> Option<Result<Vec<u8>, CompileError>> {
+    let mut variant = variants::find(name).filter(|variant| variant.is_matrix())?.clone();
     variant.defines.insert("EMULATED".into(), 1);
-    let words = spirv(&source(root, &variant, crate::Target::Glsl)?)?;
-    Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../kernels");
+    let words = source(&folder, &variant, crate::Target::Glsl).and_then(|source| spirv(&source));
+    Some(words.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect()))
 }

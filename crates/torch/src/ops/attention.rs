@@ -151,7 +151,7 @@ fn backward(
     let mask = mask.map(view).transpose()?;
     let views = of_keys.as_ref().map(|[dk, dv]| Ok::<_, Error>([view(dk)?, view(dv)?])).transpose()?;
     let (scale, mask) = (scale as f32, mask.as_ref());
-    let task = Attention { q: &qv, k: &kv, v: &vv, mask, scale, causal, sums_in_f16: false, no_matrix: true };
+    let task = Attention { mask, causal, ..Attention::new(&qv, &kv, &vv, scale) };
     let made = Attended { out: &ov, grad: &gv, stats: &sv };
     run(|queue| {
         wave32_ops::attention_back(queue, &task, &made, &dqv, views.as_ref().map(|[dk, dv]| [dk, dv]))

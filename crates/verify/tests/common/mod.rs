@@ -2,13 +2,11 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use wave32_cpu::{Inputs, oracle};
 use wave32_device::{DeviceError, Operands, PlanDevice, Runner};
 use wave32_kernelc::glsl;
-use wave32_params::variants::{self, Variant};
 use wave32_problem::{Activation, DType, Direction, Epilogue, Layout};
 use wave32_solve::{Plan, Role};
 use wave32_verify::backend::Backend;
@@ -48,14 +46,12 @@ pub fn open_emulated() -> Option<Runner<VulkanQueue>> {
     if name().starts_with("hip") {
         return None;
     }
-    let kernels = |name: &str| match variants::find(name)? {
-        variant if variant.is_matrix() => {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
-            let spirv = glsl::emulated(&folder, variant).unwrap().into();
-            let &Variant { threads, buffers, params, .. } = variant;
-            Some(Kernel { spirv, threads, buffers, params })
-        }
-        _ => Shipped.kernel(name),
+    let kernels = |name: &str| {
+        let kernel = Shipped.kernel(name)?;
+        Some(match glsl::emulated(name) {
+            Some(spirv) => Kernel { spirv: spirv.unwrap().into(), ..kernel },
+            None => kernel,
+        })
     };
     let options = wave32_vulkan::Options { kernels: Arc::new(kernels), ..wave32_vulkan::Options::default() };
     opened(wave32_vulkan::open(None, options)).map(Runner::new)

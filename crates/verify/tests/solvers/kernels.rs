@@ -14,8 +14,8 @@ use wave32_verify::tolerance::normwise;
 /// Plans by the kernel that each of them launches.
 type Plans = BTreeMap<&'static str, Plan>;
 
-/// Which kernels are wanted.
-type Wanted<'a> = &'a dyn Fn(&Variant) -> bool;
+/// Which kernels a test is about.
+type KernelFilter<'a> = &'a dyn Fn(&Variant) -> bool;
 
 /// The cheapest plan over the shapes that launches each of the kernels, by kernel.
 fn cheapest(kernels: &[&'static Variant], caps: &DeviceCaps) -> Plans {
@@ -59,20 +59,20 @@ const OF_PRODUCTS: [&str; 2] = ["gemm", "skinny"];
 /// results are added to the file `WAVE32_TEST_KERNELS`, if that is set.
 #[test]
 fn every_kernel_of_convolutions_is_right() {
-    check(of_convolutions);
+    check(convolution_plans);
 }
 
 /// Each kernel that only products use, as [`every_kernel_of_convolutions_is_right`].
 #[test]
 fn every_kernel_of_products_is_right() {
-    check(of_products);
+    check(product_plans);
 }
 
 /// The plans of the kernels that the device has instructions for are right.
-fn check(plans_of: fn(&DeviceCaps, Wanted<'_>) -> Plans) {
+fn check(make_plans: fn(&DeviceCaps, KernelFilter<'_>) -> Plans) {
     let Some(mut device) = open() else { return };
     let has_matrix = device.caps().float16_matrix;
-    let plans = plans_of(device.caps(), &|v| has_matrix || !v.is_matrix());
+    let plans = make_plans(device.caps(), &|v| has_matrix || !v.is_matrix());
     all_right(device.as_mut(), &plans);
 }
 
@@ -81,9 +81,9 @@ fn check(plans_of: fn(&DeviceCaps, Wanted<'_>) -> Plans) {
 fn every_kernel_of_emulated_matrix_instructions_is_right() {
     let Some(mut device) = open_emulated() else { return };
     let caps = DeviceCaps { float16_matrix: true, ..device.caps().clone() };
-    let wanted = |v: &Variant| v.is_matrix() && v.matrix_lds() <= caps.lds_per_group;
-    let mut plans = of_convolutions(&caps, &wanted);
-    plans.extend(of_products(&caps, &wanted));
+    let filter = |v: &Variant| v.is_matrix() && v.matrix_lds() <= caps.lds_per_group;
+    let mut plans = convolution_plans(&caps, &filter);
+    plans.extend(product_plans(&caps, &filter));
     assert!(!plans.is_empty());
     all_right(&mut device, &plans);
 }
@@ -114,12 +114,12 @@ fn is_of_products(variant: &Variant) -> bool {
     OF_PRODUCTS.contains(&variant.source.as_str()) && !of_convolutions
 }
 
-/// Plans of convolutions for the wanted kernels that they use.
-fn of_convolutions(caps: &DeviceCaps, wanted: Wanted<'_>) -> Plans {
+/// Plans of convolutions for the kernels of the filter that they use.
+fn convolution_plans(caps: &DeviceCaps, filter: KernelFilter<'_>) -> Plans {
     // What is compiled for RDNA1 only is for operations besides convolution.
     let of_others =
         |v: &Variant| v.defines.contains_key("RDNA1") || v.source == "attention_matrix" || is_of_products(v);
-    let kernels: Vec<&Variant> = variants::all().iter().filter(|v| !of_others(v) && wanted(v)).collect();
+    let kernels: Vec<&Variant> = variants::all().iter().filter(|v| !of_others(v) && filter(v)).collect();
     let plans = cheapest(&kernels, caps);
     assert_complete(&plans, &kernels);
     plans
@@ -131,8 +131,8 @@ fn assert_complete(plans: &Plans, kernels: &[&Variant]) {
     assert!(missing.is_empty(), "no plan launches {missing:?}");
 }
 
-/// Plans of products for the wanted kernels that only products use.
-fn of_products(caps: &DeviceCaps, wanted: Wanted<'_>) -> Plans {
+/// Plans of products for the kernels of the filter that only products use.
+fn product_plans(caps: &DeviceCaps, filter: KernelFilter<'_>) -> Plans {
     let skinny = ["rows", "columns", "outer"].map(|form| ["a", "b"].map(|side| format!("{form}-{side}/1")));
     let tiles = variants::all().iter().filter(|v| v.source == "gemm").map(|v| format!("{}/1", v.tag));
     let configs = skinny.as_flattened().iter().cloned().chain(tiles).collect::<BTreeSet<_>>();
@@ -166,7 +166,7 @@ fn of_products(caps: &DeviceCaps, wanted: Wanted<'_>) -> Plans {
             }
         }
     }
-    let kernels: Vec<&Variant> = variants::all().iter().filter(|v| is_of_products(v) && wanted(v)).collect();
+    let kernels: Vec<&Variant> = variants::all().iter().filter(|v| is_of_products(v) && filter(v)).collect();
     plans.retain(|name, _| kernels.iter().any(|v| v.name == *name));
     assert_complete(&plans, &kernels);
     plans

@@ -3,12 +3,10 @@
 use rand::rngs::StdRng;
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 use wave32_device::{Arg, DeviceError, Queue, Work};
 use wave32_kernelc::glsl;
 use wave32_ops::ElementType;
-use wave32_params::variants::{self, Variant};
 use wave32_solve::DeviceCaps;
 use wave32_testing::Part;
 use wave32_vulkan::{Kernel, KernelSource, Shipped};
@@ -103,14 +101,12 @@ pub fn emulated_stream() -> Option<TestQueue> {
     if std::env::var_os("WAVE32_TEST_DEVICE").is_some_and(|device| device == "hip") {
         return None;
     }
-    let kernels = |name: &str| match variants::find(name)? {
-        variant if variant.is_matrix() => {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
-            let spirv = glsl::emulated(&folder, variant).unwrap().into();
-            let &Variant { threads, buffers, params, .. } = variant;
-            Some(Kernel { spirv, threads, buffers, params })
-        }
-        _ => Shipped.kernel(name),
+    let kernels = |name: &str| {
+        let kernel = Shipped.kernel(name)?;
+        Some(match glsl::emulated(name) {
+            Some(spirv) => Kernel { spirv: spirv.unwrap().into(), ..kernel },
+            None => kernel,
+        })
     };
     let mut stream =
         vulkan(wave32_vulkan::Options { kernels: Arc::new(kernels), ..wave32_vulkan::Options::default() })?;
