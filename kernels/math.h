@@ -55,14 +55,25 @@ FN float m_quotient(float a, float b) {
   PRECISE float q = a / (b * by) * by;
   return q;
 }
+// a - q * b of a quotient a few units wide of a / b: exact.
+FN float rest_of(float a, float q, float b) {
+  PRECISE float product = q * b;
+  PRECISE float rest = (a - product) - product_low(q, b, product);
+  return rest;
+}
 // Rounded as IEEE 754 asks wherever nothing is subnormal or infinite.
 FN float m_div(float a, float b) {
   PRECISE float q = m_quotient(a, b);
   uint e = (AS_UINT(b) >> 23) & 255u, f = (AS_UINT(q) >> 23) & 255u, g = (AS_UINT(a) >> 23) & 255u;
   if (e > 30u && e < 224u && f > 30u && f < 224u && g > 30u && g < 250u) {
-    PRECISE float product = q * b;
-    PRECISE float rest = (a - product) - product_low(q, b, product);
-    q = q + rest * (1.0f / b);
+    q = q + rest_of(a, q, b) * (1.0f / b);
+    // What was added is rounded too: of a quotient next to the middle of two numbers, q may be the wrong one. No quotient is
+    // the middle itself.
+    float rest = rest_of(a, q, b);
+    bool outwards = ((AS_UINT(rest) ^ AS_UINT(b) ^ AS_UINT(q)) >> 31) == 0u;
+    float other = AS_FLOAT(outwards ? AS_UINT(q) + 1u : AS_UINT(q) - 1u);
+    PRECISE float gap = (other - q) * b;
+    q = FABS(rest) > 0.5f * FABS(gap) ? other : q;
   }
   return q;
 }

@@ -386,6 +386,37 @@ fn quotients_and_remainders_are_exact() {
     }
 }
 
+/// Of all quotients these are the nearest to the middle of two numbers: of an odd b of 24 bits and an m of 25, so that m * b is one more
+/// or one less than a * 2^25. Rounded twice, such a quotient comes out as the wrong one of the two.
+#[test]
+fn quotients_next_to_the_middle_of_two_numbers_are_exact() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    while a.len() < 4001 {
+        let divisor = random.random_range(1u64 << 23..1 << 24) | 1;
+        // Newton's iteration for 1 / divisor modulo 2^64: each step doubles the right bits, and the first has three.
+        let inverse = (0..5).fold(divisor, |x, _| x.wrapping_mul(2u64.wrapping_sub(divisor.wrapping_mul(x))));
+        for (middle, beside) in [(inverse, -1), (inverse.wrapping_neg(), 1)] {
+            let middle = middle % (1 << 25);
+            if middle >= 1 << 24 {
+                let signs = [(); 2].map(|()| if random.random_bool(0.5) { -1.0 } else { 1.0 });
+                let scale = 2f64.powi(random.random_range(-40..40));
+                a.push(signs[0] * scale * ((middle * divisor).wrapping_add_signed(beside) >> 25) as f64);
+                b.push(signs[1] * divisor as f64);
+            }
+        }
+    }
+    let [x, y] = [&a, &b].map(|v| put_plain(&mut stream, F, &[v.len() as u64], v));
+    let out = room(&mut stream, F, &[a.len() as u64]);
+    Elementwise::new(Op::Div, F).run(&mut stream, &[(&x).into(), (&y).into()], &out).unwrap();
+    for ((&a, &b), found) in a.iter().zip(&b).zip(get(&mut stream, &out)) {
+        let wanted = a as f32 / b as f32;
+        assert_eq!(a, f64::from(a as f32), "a number of the test has more than 24 bits");
+        assert_eq!(found, f64::from(wanted), "{a} / {b} is {found}, expected {wanted}, seed {seed}");
+    }
+}
+
 /// Beyond 2^126 the reciprocal of a divisor is subnormal, for which a device may take 0.
 #[test]
 fn quotients_by_huge_numbers_are_no_zeros() {
