@@ -50,6 +50,20 @@ def fresh_seed(request):
 
 
 @pytest.fixture
+def fresh_compiler():
+    """Nothing that another test compiled."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def decided_early(monkeypatch):
+    """Of a compiled function, fewer calls are timed than users' are before it is replayed or not."""
+    monkeypatch.setattr(wave32._replay, "_TIMED", 4)
+
+
+@pytest.fixture
 def on_the_device():
     """Nothing in the test may run on the CPU."""
     before = dict(wave32._native.fallbacks())

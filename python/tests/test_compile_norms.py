@@ -9,13 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from wave32 import _compile, _fuse, _replay
 
 nn, F = torch.nn, torch.nn.functional
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
 @pytest.fixture
