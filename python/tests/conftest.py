@@ -17,7 +17,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 import torch
 import wave32
-from against_cpu import ran_on_cpu
+from against_cpu import ran_on_cpu, settle_the_cpu
+
+settle_the_cpu()
 
 LONG = "examples run_cuda compatibility distributed virtual_card upstream leaks attention fuse fuse_activations".split()
 
