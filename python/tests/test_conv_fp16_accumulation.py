@@ -13,8 +13,9 @@ def restored():
 
 
 def test_a_switch_that_tells_what_was():
-    assert torch.wave.allow_fp16_accumulation(False) in (True, False, "forward")
-    assert torch.wave.allow_fp16_accumulation("forward") is False
+    assert torch.wave.allow_fp16_accumulation(False) in (True, False, "forward", "matmul")
+    assert torch.wave.allow_fp16_accumulation("matmul") is False
+    assert torch.wave.allow_fp16_accumulation("forward") == "matmul"
     assert torch.wave.allow_fp16_accumulation(True) == "forward"
     assert torch.wave.allow_fp16_accumulation() is True
     for wrong in ["backward", "1", 2]:
@@ -23,7 +24,7 @@ def test_a_switch_that_tells_what_was():
     assert torch.wave.allow_fp16_accumulation() is True
 
 
-@pytest.mark.parametrize("which", [False, "forward", True])
+@pytest.mark.parametrize("which", [False, "matmul", "forward", True])
 def test_passes_are_right(which):
     torch.wave.allow_fp16_accumulation(which)
     x = torch.randn(2, 64, 12, 12).half()
@@ -59,15 +60,17 @@ def test_products_of_a_backward_pass_sum_in_f32_where_only_forward_ones_may_not(
             def backward(ctx, g):
                 return F.linear(*ctx.saved_tensors), None
 
-        torch.wave.allow_fp16_accumulation("forward")
         signs = torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(16)
         x = (300 * signs * torch.ones(64, 64)).half().to("wave").requires_grad_()
-        y = Same.apply(x, torch.full((64, 64), 300.0).half().to("wave"))
-        y.sum().backward()
-        print("forward", y.isfinite().any().item(), "backward", (x.grad == 0).all().item())
+        for which in ("forward", "matmul"):
+            torch.wave.allow_fp16_accumulation(which)
+            x.grad = None
+            y = Same.apply(x, torch.full((64, 64), 300.0).half().to("wave"))
+            y.sum().backward()
+            print(which, y.isfinite().any().item(), "backward", (x.grad == 0).all().item())
         torch.wave.allow_fp16_accumulation(True)
         y = Same.apply(x, torch.full((64, 64), 20.0).half().to("wave"))
         print("small", (y == 0).all().item())
     """, WAVE32_CONFIG="hnt64x64/1", WAVE32_SOLVER="gemm", WAVE32_FALLBACK="quiet")
-    assert "forward False backward True" in told, told
+    assert "forward False backward True" in told and "matmul False backward True" in told, told
     assert "small True" in told, told

@@ -188,12 +188,14 @@ def test_questions_about_cuda(run_lines):
             setattr(torch.backends.cudnn, name, value)
         torch.backends.cuda.matmul.allow_tf32 = True
         if hasattr(torch._C, "_set_cublas_allow_fp16_accumulation"):  # since 2.7
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
+            matmul = torch.backends.cuda.matmul
+            for allowed_before in (False, "forward", True):
+                torch.wave.allow_fp16_accumulation(allowed_before)
                 for is_allowed in (True, False):
-                    torch.backends.cuda.matmul.allow_fp16_accumulation = is_allowed
-                with_hint = [w for w in caught if "WAVE32_FP16_ACCUMULATION=forward" in str(w.message)]
-            assert len(with_hint) == 1 and torch.wave.allow_fp16_accumulation() is False
+                    matmul.allow_fp16_accumulation = is_allowed
+                    assert matmul.allow_fp16_accumulation is is_allowed
+                    assert torch.wave.allow_fp16_accumulation() == (allowed_before or ("matmul" if is_allowed else False))
+            torch.wave.allow_fp16_accumulation(False)
         assert torch.backends.cudnn.version() is None
         assert torch.is_autocast_enabled() is False
         with torch.autocast("cuda", dtype=torch.bfloat16):

@@ -230,12 +230,12 @@ def tuned(device: Any = None) -> int:
 def allow_fp16_accumulation(which: bool | str | None = None) -> bool | str:
     """Which passes of f16 convolutions, matrix products and attention may sum runs of up to 32 products in f16; returns which could.
 
-    `False` (the default): none. `"forward"`: forward passes. `True`: gradients too. Faster where the
-    GPU computes two f16 numbers at a time; docs/performance.md tells for which numbers it is safe.
+    `False` (the default): none. `"matmul"`: matrix products of forward passes. `"forward"`: all of forward passes. `True`: gradients
+    too. Faster where the GPU computes two f16 numbers at a time; docs/performance.md tells for which numbers it is safe.
     """
-    words = {False: "0", True: "1", "forward": "forward", None: None}
+    words = {False: "0", True: "1", "forward": "forward", "matmul": "matmul", None: None}
     if which not in words:
-        raise ValueError(f"{which!r} is none of True, False, 'forward'")
+        raise ValueError(f"{which!r} is none of True, False, 'forward', 'matmul'")
     before = _native.fp16_accumulation(words[which])
     return {"0": False, "1": True}.get(before, before)
 

@@ -11,6 +11,8 @@ pub enum Fp16Accumulation {
     /// None: every sum is f32, so that no result is infinite whose f32 sum is not.
     #[default]
     Never,
+    /// Matrix products (`mm`, `bmm`, `linear`) of forward passes: PyTorch's `torch.backends.cuda.matmul.allow_fp16_accumulation`.
+    Matmul,
     /// Forward passes. Gradients may be so small that their products vanish in f16.
     Forward,
     /// All passes.
@@ -22,14 +24,20 @@ impl Fp16Accumulation {
     pub fn name(self) -> &'static str {
         match self {
             Self::Never => "0",
+            Self::Matmul => "matmul",
             Self::Forward => "forward",
             Self::Always => "1",
         }
     }
 
-    /// May this pass?
+    /// May this pass of a convolution, or of attention?
     pub fn allows(self, pass: Pass) -> bool {
         self == Self::Always || self == Self::Forward && pass == Pass::Forward
+    }
+
+    /// May this pass of a matrix product?
+    pub fn allows_product(self, pass: Pass) -> bool {
+        self.allows(pass) || self == Self::Matmul && pass == Pass::Forward
     }
 }
 
@@ -39,10 +47,11 @@ impl FromStr for Fp16Accumulation {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "0" => Ok(Self::Never),
+            "matmul" => Ok(Self::Matmul),
             "forward" => Ok(Self::Forward),
             "1" => Ok(Self::Always),
             _ => Err(crate::SolveError::Policy(format!(
-                "WAVE32_FP16_ACCUMULATION={text}: must be 0, 1 or forward"
+                "WAVE32_FP16_ACCUMULATION={text}: must be 0, 1, forward or matmul"
             ))),
         }
     }

@@ -71,8 +71,8 @@ def _enable_compile() -> None:
     torch.compile = compile
 
 
-def _tell_of_f16_sums() -> None:
-    """cuBLAS's switch for sums in f16 is of matrix products alone; the device's is of convolutions and attention too."""
+def _forward_f16_sums() -> None:
+    """cuBLAS's switch for sums in f16, which is of matrix products alone. What the user allowed by the device's own stays."""
     original = getattr(torch._C, "_set_cublas_allow_fp16_accumulation", None)
     if original is None:
         return
@@ -80,12 +80,9 @@ def _tell_of_f16_sums() -> None:
     @functools.wraps(original)
     def switch(is_allowed: bool) -> None:
         original(is_allowed)
-        if is_allowed and not torch.wave.allow_fp16_accumulation():
-            warnings.warn(
-                "wave32 run: torch.backends.cuda.matmul.allow_fp16_accumulation has no effect here. WAVE32_FP16_ACCUMULATION=forward "
-                "lets matrix products, convolutions and attention sum in f16: docs/performance.md, f16",
-                stacklevel=3,
-            )
+        before = torch.wave.allow_fp16_accumulation()
+        if before in (False, "matmul"):
+            torch.wave.allow_fp16_accumulation("matmul" if is_allowed else False)
 
     torch._C._set_cublas_allow_fp16_accumulation = switch
 
@@ -109,4 +106,4 @@ def enable() -> None:
     _enable_autocast()
     _enable_inference_mode()
     _enable_compile()
-    _tell_of_f16_sums()
+    _forward_f16_sums()

@@ -243,6 +243,8 @@ fn sums_in_f16_of_tiny_gradients() {
     let layouts = stream.part().pick(layouts, 1, &mut random);
     for (fp16_accumulation, pass, is_half) in [
         (Fp16Accumulation::Never, Pass::Forward, false),
+        (Fp16Accumulation::Matmul, Pass::Forward, true),
+        (Fp16Accumulation::Matmul, Pass::Backward, false),
         (Fp16Accumulation::Forward, Pass::Forward, true),
         (Fp16Accumulation::Forward, Pass::Backward, false),
         (Fp16Accumulation::Always, Pass::Backward, true),

@@ -424,7 +424,7 @@ pub fn tagged_variant(source: &str, tag: &str, dtype: DType) -> &'static Variant
 /// What gradients are multiplied by in f16, and the sums divided by: they are small numbers. `kernels/wrw.kern` has the same.
 pub const HALF_UP: f32 = 16.0;
 
-/// The variants of a kernel that this device and this policy allow for a pass.
+/// The variants of a kernel that this device and this policy allow for a pass of a convolution.
 pub fn usable(
     source: &'static str,
     dtype: DType,
@@ -432,7 +432,28 @@ pub fn usable(
     caps: &DeviceCaps,
     policy: &Policy,
 ) -> impl Iterator<Item = &'static Variant> {
-    let half = caps.float16_math && policy.fp16_accumulation.allows(pass);
+    variants_where(source, dtype, policy.fp16_accumulation.allows(pass), caps, policy)
+}
+
+/// As [`usable`], for a pass of a matrix product.
+pub fn usable_of_product(
+    source: &'static str,
+    dtype: DType,
+    pass: Pass,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> impl Iterator<Item = &'static Variant> {
+    variants_where(source, dtype, policy.fp16_accumulation.allows_product(pass), caps, policy)
+}
+
+fn variants_where(
+    source: &'static str,
+    dtype: DType,
+    may_sum_in_f16: bool,
+    caps: &DeviceCaps,
+    policy: &Policy,
+) -> impl Iterator<Item = &'static Variant> {
+    let half = caps.float16_math && may_sum_in_f16;
     let most = if caps.float16_matrix && !policy.no_matrix { caps.lds_per_group } else { 0 };
     variants::of(source, dtype)
         .filter(move |v| (half || !v.is_half()) && (!v.is_matrix() || v.matrix_lds() <= most))

@@ -129,6 +129,7 @@ fn the_policy_says_which_passes_sum_in_f16() {
         let problem = ConvProblem::new(ConvSpec { direction, ..spec.clone() }).expect("valid by hand");
         for (fp16_accumulation, expected) in [
             (Fp16Accumulation::Never, false),
+            (Fp16Accumulation::Matmul, false),
             (Fp16Accumulation::Forward, direction == Direction::Forward),
             (Fp16Accumulation::Always, true),
         ] {
