@@ -189,7 +189,7 @@ def test_questions_about_cuda(run_lines):
         torch.backends.cuda.matmul.allow_tf32 = True
         if hasattr(torch._C, "_set_cublas_allow_fp16_accumulation"):  # since 2.7
             matmul = torch.backends.cuda.matmul
-            for allowed_before in (False, "forward", True):
+            for allowed_before in (False, "matmul", "forward", True):
                 torch.wave.allow_fp16_accumulation(allowed_before)
                 for is_allowed in (True, False):
                     matmul.allow_fp16_accumulation = is_allowed

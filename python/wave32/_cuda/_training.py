@@ -73,16 +73,18 @@ def _enable_compile() -> None:
 
 def _forward_f16_sums() -> None:
     """cuBLAS's switch for sums in f16, which is of matrix products alone. What the user allowed by the device's own stays."""
-    original = getattr(torch._C, "_set_cublas_allow_fp16_accumulation", None)
+    original, is_ours = getattr(torch._C, "_set_cublas_allow_fp16_accumulation", None), False
     if original is None:
         return
 
     @functools.wraps(original)
     def switch(is_allowed: bool) -> None:
+        nonlocal is_ours
         original(is_allowed)
         before = torch.wave.allow_fp16_accumulation()
-        if before in (False, "matmul"):
+        if before is False or (before == "matmul" and is_ours):
             torch.wave.allow_fp16_accumulation("matmul" if is_allowed else False)
+            is_ours = is_allowed
 
     torch._C._set_cublas_allow_fp16_accumulation = switch
 
