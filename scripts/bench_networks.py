@@ -75,13 +75,18 @@ def gradients(model, image, label):
     return grads
 
 
+def distance(found, exact):
+    """Relative, in the Euclidean norm; both in f64 on one device."""
+    return ((found - exact).norm() / exact.norm()).item()
+
+
 def errors(model, image, label, ours, folder, name):
     """Against f64: of CUDA's gradients, and of wave's, which lie in the folder. The model is not used after this."""
     exact = gradients(model.double(), image.double(), label)
     file = folder / f"{name.replace('/', '-')}.pt"
     found = {"error": ours, "error of wave": torch.load(file) if file.exists() else torch.full_like(ours, float("nan"))}
     file.unlink(missing_ok=True)
-    return {key: ((grads.to(exact).double() - exact).norm() / exact.norm()).item() for key, grads in found.items()}
+    return {key: distance(grads.to(exact), exact) for key, grads in found.items()}
 
 
 def measure(device, name, options):

@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 from compiling import plain
-from wave32 import _compile, _replay
+from wave32 import _replay
 
 nn = torch.nn
 pytestmark = pytest.mark.usefixtures("fresh_compiler", "decided_early")
@@ -42,7 +42,7 @@ def replays(monkeypatch):
 
 
 def replaying(model):
-    return torch.compile(model, backend=_compile.backend, mode="reduce-overhead", dynamic=False)
+    return plain(model, mode="reduce-overhead")
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])

@@ -9,11 +9,10 @@ from wave32 import _replay
 
 
 @pytest.fixture
-def replays(monkeypatch):
+def replays(monkeypatch, fresh_compiler):
     """Calls that replayed since the list was cleared: whose they were."""
     made, replay = [], _replay.Graph.replay
     monkeypatch.setattr(_replay.Graph, "replay", lambda graph: (made.append(graph), replay(graph))[1])
-    torch._dynamo.reset()
     return made
 
 

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use wave32_params::variants::{self, Variant};
 use wave32_params::{Buffers, Kernel, Name, Params, activation, ew, ew_ops, reduce};
-use wave32_problem::{Activation, ConvProblem, DType, MatmulProblem, Pass};
+use wave32_problem::{Activation, ConvProblem, DType, MatmulProblem, Problem};
 
 /// From so many partial results on, of so few outputs, several threads share an output.
 const MANY_PARTS: u32 = 16;
@@ -424,38 +424,21 @@ pub fn tagged_variant(source: &str, tag: &str, dtype: DType) -> &'static Variant
 /// What gradients are multiplied by in f16, and the sums divided by: they are small numbers. `kernels/wrw.kern` has the same.
 pub const HALF_UP: f32 = 16.0;
 
-/// The variants of a kernel that this device and this policy allow for a pass of a convolution.
+/// The variants of a kernel that this device and this policy allow for the problem.
 pub fn usable(
     source: &'static str,
-    dtype: DType,
-    pass: Pass,
+    problem: &impl Solvable,
     caps: &DeviceCaps,
     policy: &Policy,
 ) -> impl Iterator<Item = &'static Variant> {
-    variants_where(source, dtype, policy.fp16_accumulation.allows(pass), caps, policy)
-}
-
-/// As [`usable`], for a pass of a matrix product.
-pub fn usable_of_product(
-    source: &'static str,
-    dtype: DType,
-    pass: Pass,
-    caps: &DeviceCaps,
-    policy: &Policy,
-) -> impl Iterator<Item = &'static Variant> {
-    variants_where(source, dtype, policy.fp16_accumulation.allows_product(pass), caps, policy)
-}
-
-fn variants_where(
-    source: &'static str,
-    dtype: DType,
-    may_sum_in_f16: bool,
-    caps: &DeviceCaps,
-    policy: &Policy,
-) -> impl Iterator<Item = &'static Variant> {
+    let problem = problem.problem();
+    let may_sum_in_f16 = match &problem {
+        Problem::Conv(problem) => policy.fp16_accumulation.allows(problem.spec().direction.pass()),
+        Problem::Matmul(problem) => policy.fp16_accumulation.allows_product(problem.spec().pass),
+    };
     let half = caps.float16_math && may_sum_in_f16;
     let most = if caps.float16_matrix && !policy.no_matrix { caps.lds_per_group } else { 0 };
-    variants::of(source, dtype)
+    variants::of(source, problem.dtype())
         .filter(move |v| (half || !v.is_half()) && (!v.is_matrix() || v.matrix_lds() <= most))
 }
 

@@ -3,7 +3,7 @@
 
 use super::build::{
     Builder, Cheapest, HALF_UP, MAX_LAUNCHES, NewLaunch, Region, activation_flags, part, partial_stride,
-    read, unused, usable_of_product,
+    read, unused, usable,
 };
 use super::skinny::Tensor;
 use super::tensors::check_storage;
@@ -33,8 +33,7 @@ impl Solver<MatmulProblem> for Gemm {
     fn plan(&self, problem: &MatmulProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let product = Product::new(problem, caps)?;
         let mut best = Cheapest::new(caps);
-        let s = problem.spec();
-        for variant in usable_of_product("gemm", s.dtype, s.pass, caps, policy).filter(|v| product.takes(v)) {
+        for variant in usable("gemm", problem, caps, policy).filter(|v| product.takes(v)) {
             let slices = problem.reduction_len().div_ceil(variant.define("BK") as u64);
             for splits in SPLITS.into_iter().filter(|&s| s == 1 || u64::from(s) * 2 <= slices) {
                 let config = format!("{}/{splits}", variant.tag);

@@ -158,9 +158,8 @@ fn best(
 ) -> Result<Plan, Refusal> {
     let (shape, gathers) = gathers(problem, caps, mode)?;
     let mut best = Cheapest::new(caps);
-    let s = problem.spec();
     let takes = |v: &&Variant| v.define("MODE") == mode as i64 && !v.is_of_planes();
-    for variant in usable("igemm", s.dtype, s.direction.pass(), caps, policy).filter(takes) {
+    for variant in usable("igemm", problem, caps, policy).filter(takes) {
         let bk = variant.define("BK") as u32;
         if mode != Mode::Generic && gathers.iter().any(|g| !g.kc.is_multiple_of(bk)) {
             continue;

@@ -9,7 +9,7 @@ use crate::model::{SPLITS, chunk};
 use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role};
 use wave32_params::gemm::{self, FLAG_PARTIAL, FLAG_WIDE};
 use wave32_params::variants::{self, Variant};
-use wave32_problem::{ConvProblem, DType, Layout, Pass};
+use wave32_problem::{ConvProblem, DType, Layout};
 
 /// `result[group][row][column] = sum over k of lhs[group][row][k] * rhs[group][column][k]`.
 #[derive(Debug, Clone, Copy)]
@@ -136,7 +136,7 @@ pub fn plan(
     let stride = partial_stride(problem.w_elements());
     let mut best = Cheapest::new(caps);
     let takes = |v: &&Variant| takes(v, true) && v.define("BK") <= i64::from(shape.pixels());
-    for variant in usable("gemm", problem.spec().dtype, Pass::Backward, caps, policy).filter(takes) {
+    for variant in usable("gemm", problem, caps, policy).filter(takes) {
         let slices = product.depth.div_ceil(variant.define("BK") as u32);
         for splits in SPLITS.into_iter().filter(|&splits| splits == 1 || splits * 2 <= slices) {
             let config = format!("{}/{splits}", variant.tag);

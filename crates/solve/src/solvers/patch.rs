@@ -38,7 +38,7 @@ pub fn variants(
         let in_twos = !v.is_half() || sums.is_multiple_of(2);
         takes && in_twos && 2 * rows > channels && filter == [kt, kt] && stride == [s, s]
     };
-    usable(source, problem.spec().dtype, problem.spec().direction.pass(), caps, policy).filter(known)
+    usable(source, problem, caps, policy).filter(known)
 }
 
 /// Offers a plan of each variant.

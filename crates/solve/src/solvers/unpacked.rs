@@ -37,8 +37,7 @@ impl Solver for Gemm1x1Unpacked {
             let is = |name, value| v.defines.get(name) == Some(&value);
             is("VEC", 1) && is("ALONG_K", i64::from(along_k)) && is("BLONG_K", 0) && !v.is_half()
         };
-        let s = problem.spec();
-        for variant in usable("gemm", s.dtype, s.direction.pass(), caps, policy).filter(takes) {
+        for variant in usable("gemm", problem, caps, policy).filter(takes) {
             let slices = gather.kc.div_ceil(variant.define("BK") as u32);
             for splits in SPLITS.into_iter().filter(|&splits| splits == 1 || splits * 2 <= slices) {
                 let config = format!("{}/{splits}", variant.tag);

@@ -60,8 +60,8 @@ impl Solver for Winograd {
             |v: &&Variant| if is_weights { nt::takes(v, false) } else { v.define("MODE") == POINTWISE };
         // Gradients' products in f16 could vanish.
         let is_wide = s.direction != Direction::Forward;
-        let of_halves = usable(source, s.dtype, s.direction.pass(), caps, policy)
-            .filter(|v| v.is_of_planes() && v.is_wide() == is_wide);
+        let of_halves =
+            usable(source, problem, caps, policy).filter(|v| v.is_of_planes() && v.is_wide() == is_wide);
         for variant in variants::of(source, DType::F32).filter(takes).chain(of_halves) {
             for splits in SPLITS.into_iter().filter(|&s| s == 1 || is_weights) {
                 let config = Config { variant, splits };

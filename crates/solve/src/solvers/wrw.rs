@@ -8,7 +8,7 @@ use crate::{DeviceCaps, Model, Plan, Policy, Refusal, Role};
 use wave32_params::variants::Variant;
 use wave32_params::weights::{self, FLAG_PARTIAL};
 use wave32_params::{Pair, wrw};
-use wave32_problem::{ConvProblem, DType, Pass};
+use wave32_problem::{ConvProblem, DType};
 
 const GENERIC: i64 = 0;
 const ROWS: i64 = 2;
@@ -91,10 +91,9 @@ pub fn plan(
     // Where operands are kept in f16, rows are read in twos, and channels that make columns.
     let in_twos =
         |v: &&Variant| p.kg.is_multiple_of(2) && (p.cg.is_multiple_of(2) || v.define("MODE") == GENERIC);
-    let dtype = problem.spec().dtype;
     let in_fours = has_rows_in_fours(&p);
     let takes = |v: &&Variant| (!v.keeps_f16() || in_twos(v)) && (in_fours || v.define("MODE") != ROWS);
-    for variant in usable("wrw", dtype, Pass::Backward, caps, policy).filter(takes) {
+    for variant in usable("wrw", problem, caps, policy).filter(takes) {
         for splits in SPLITS {
             let config = Config { variant, splits };
             let fits = splits == 1 || splits * 2 <= config.slices(&p);
