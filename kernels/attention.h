@@ -17,8 +17,7 @@
 #define COLUMNS_AT (SLICE * BLOCK / 4)
 // Eight lanes that write neighbouring columns' weights must not meet in a bank: a vector's place is XOR a quarter of the column.
 #define WEIGHT_AT(tx, j, row4) ((tx) * uint(BLOCK) + uint((j) * BLOCK / 4) + ((row4) ^ (tx)))
-#define LOG2_E 1.44269504089f
-#define LN_2 0.69314718056f
+#include "log2.h"
 
 // Four numbers of a vector into a column of a transposed slice.
 #define TURNED(at, v) LANE(stage, (at)) = v.x; LANE(stage, (at) + BLOCK) = v.y; LANE(stage, (at) + 2 * BLOCK) = v.z; \
@@ -27,21 +26,28 @@
 // HALVES: how the loop over both halves of a slice is compiled.
 // Vectors that a thread brings of each operand's slice: of row `own`, from vector `own4` on.
 #define VECTORS (SLICE / 4 * BLOCK / THREADS)
-// s += a b^T over `size4` vectors of a thread's row of each, from `a_row` and `b_row` on.
-#define ADD_SCORES(s, a, a_row, b, b_row, size4) \
-  NOUNROLL for (uint slice = 0u; slice < ((size4) + uint(SLICE / 4) - 1u) / uint(SLICE / 4); slice++) { \
+// s += a b^T over `size4` vectors of a thread's row of each, from `a_row` and `b_row` on. A slice's vectors are loaded while the slice
+// before is multiplied.
+#define BRING_SCORES(a, a_row, b, b_row, size4, slice) \
+  UNROLL for (int i = 0; i < VECTORS; i++) { \
+    const uint d4 = (slice) * uint(SLICE / 4) + own4 + uint(i); \
+    of_a[i] = of_b[i] = VEC4(0.0f, 0.0f, 0.0f, 0.0f); \
+    if (d4 < (size4)) { \
+      of_a[i] = LOAD4(a, (a_row) + d4); \
+      of_b[i] = LOAD4(b, (b_row) + d4); \
+    } \
+  }
+#define ADD_SCORES(s, a, a_row, b, b_row, size4) { \
+  vec4 of_a[VECTORS], of_b[VECTORS]; \
+  BRING_SCORES(a, a_row, b, b_row, size4, 0u) \
+  NOUNROLL for (uint slice = 0u; slice * uint(SLICE / 4) < (size4); slice++) { \
     BARRIER(); \
     UNROLL for (int i = 0; i < VECTORS; i++) { \
-      const uint d4 = slice * uint(SLICE / 4) + own4 + uint(i); \
-      vec4 va = VEC4(0.0f, 0.0f, 0.0f, 0.0f), vb = va; \
-      if (d4 < (size4)) { \
-        va = LOAD4(a, (a_row) + d4); \
-        vb = LOAD4(b, (b_row) + d4); \
-      } \
-      TURNED(4 * ROWS_AT + (own4 + uint(i)) * 4u * uint(BLOCK) + own, va) \
-      TURNED(4 * COLUMNS_AT + (own4 + uint(i)) * 4u * uint(BLOCK) + own, vb) \
+      TURNED(4 * ROWS_AT + (own4 + uint(i)) * 4u * uint(BLOCK) + own, of_a[i]) \
+      TURNED(4 * COLUMNS_AT + (own4 + uint(i)) * 4u * uint(BLOCK) + own, of_b[i]) \
     } \
     BARRIER(); \
+    BRING_SCORES(a, a_row, b, b_row, size4, slice + 1u) \
     HALVES for (int part = 0; part < 2 && slice * uint(SLICE / 4) + uint(part * SLICE / 8) < (size4); part++) { \
       UNROLL for (int element = 0; element < SLICE / 2; element++) { \
         const int d = part * (SLICE / 2) + element; \
@@ -52,12 +58,57 @@
         } \
       } \
     } \
-  }
+  } }
 
-// The scores of this thread into `weights`.
-#define KEEP_WEIGHTS(s) \
+// The scores OF(i, j) of this thread into `weights`.
+#define KEEP_WEIGHTS(OF) \
   UNROLL for (int j = 0; j < 4; j++) UNROLL for (int r = 0; r < ROWS / 4; r++) \
-    weights[WEIGHT_AT(tx, j, ty * uint(ROWS / 4) + uint(r))] = VEC4(s[4 * r][j], s[4 * r + 1][j], s[4 * r + 2][j], s[4 * r + 3][j]);
+    weights[WEIGHT_AT(tx, j, ty * uint(ROWS / 4) + uint(r))] = VEC4(OF(4 * r, j), OF(4 * r + 1, j), OF(4 * r + 2, j), OF(4 * r + 3, j));
+
+// Which weights dropout keeps: each has 16 bits, and those below `dropped` are dropped. What is kept is divided by the share that is.
+#define KEPT_SCALE(dropped) (65536.0f / float(65536u - (dropped)))
+#define IS_KEPT(kept, i, j) (((kept) >> uint(4 * (i) + (j)) & 1u) != 0u)
+#ifdef TARGET_GLSL
+uint high_half(uint a, uint b) { uint high, low; umulExtended(a, b, high, low); return high; }
+#else
+FN uint high_half(uint a, uint b) { return uint((unsigned long long)a * b >> 32); }
+#endif
+// Of 4 queries by 4 keys, in bits 4 * query + key, or 4 * key + query where `by_key`. Philox4x32-7 (Salmon et al., 2011): the counter
+// is the fourth of keys, that of queries, the head, and which half of the 16.
+FN uint kept_of_16(uint key_low, uint key_high, uint dropped, uint head, uint query4, uint key4, bool by_key) {
+  uint kept = 0u;
+  NOUNROLL for (uint half_of = 0u; half_of < 2u; half_of++) {
+    uint c0 = key4, c1 = query4, c2 = head, c3 = half_of, k0 = key_low, k1 = key_high;
+    NOUNROLL for (int round = 0; round < 7; round++) {
+      const uint n0 = high_half(0xcd9e8d57u, c2) ^ c1 ^ k0, n2 = high_half(0xd2511f53u, c0) ^ c3 ^ k1;
+      c1 = 0xcd9e8d57u * c2;
+      c3 = 0xd2511f53u * c0;
+      c0 = n0;
+      c2 = n2;
+      k0 += 0x9e3779b9u;
+      k1 += 0xbb67ae85u;
+    }
+    NOUNROLL for (uint pair = 0u; pair < 4u; pair++) {
+      const uint query = 2u * half_of + pair / 2u, key = pair % 2u * 2u;
+      const uint first = by_key ? 4u * key + query : 4u * query + key;
+      kept |= LO16(c0) < dropped ? 0u : 1u << first;
+      kept |= HI16(c0) < dropped ? 0u : 1u << (first + (by_key ? 4u : 1u));
+      c0 = c1;
+      c1 = c2;
+      c2 = c3;
+    }
+  }
+  return kept;
+}
+// All of a thread's: `row_four` and `column_four` are the fourths of its first row and of its columns.
+FN uint kept_of_thread(uint key_low, uint key_high, uint dropped, uint head, uint row_four, uint column_four, bool by_key) {
+  uint kept = 0u;
+  NOUNROLL for (uint r = 0u; r < uint(ROWS / 4); r++) {
+    const uint query4 = by_key ? column_four : row_four + r, key4 = by_key ? row_four + r : column_four;
+    kept |= kept_of_16(key_low, key_high, dropped, head, query4, key4, by_key) << (16u * r);
+  }
+  return kept;
+}
 
 // What a thread has of a result: vectors `name`, and numbers `name_rest` behind them.
 #if REST
@@ -79,19 +130,26 @@
 #endif
 
 // name += weights v: columns `begin` to `end` of the weights, of each value the vectors from `from4` on, below `size4`. Row r of
-// v is `v_row` + r * `v_l`, none behind `last`.
-#define ADD_VALUES(name, v, v_row, v_l, last, from4, size4, begin, end) \
+// v is `v_row` + r * `v_l`, none behind `last`. Slices are loaded as those of scores.
+#define BROUGHT ((SLICE * D / 4 + THREADS - 1) / THREADS)
+#define BRING_VALUES(v, v_row, v_l, last, from4, size4, begin) \
+  UNROLL for (int i = 0; i < BROUGHT; i++) { \
+    const uint at = tid + uint(i) * uint(THREADS), c4 = (from4) + at % uint(D / 4); \
+    of_v[i] = VEC4(0.0f, 0.0f, 0.0f, 0.0f); \
+    if (c4 < (size4)) of_v[i] = LOAD4(v, (v_row) + min((begin) + at / uint(D / 4), last) * (v_l) + c4); \
+  }
+#define ADD_VALUES(name, v, v_row, v_l, last, from4, size4, begin, end) { \
+  vec4 of_v[BROUGHT]; \
+  BRING_VALUES(v, v_row, v_l, last, from4, size4, begin) \
   NOUNROLL for (uint slice = 0u; slice < uint(BLOCK / SLICE) && (begin) + slice * uint(SLICE) < (end); slice++) { \
     BARRIER(); \
-    UNROLL for (int i = 0; i < (SLICE * D / 4 + THREADS - 1) / THREADS; i++) { \
-      const uint at = tid + uint(i) * uint(THREADS), c4 = (from4) + at % uint(D / 4); \
+    UNROLL for (int i = 0; i < BROUGHT; i++) { \
+      const uint at = tid + uint(i) * uint(THREADS); \
       if (SLICE * D / 4 % THREADS != 0 && at >= uint(SLICE * D / 4)) break; \
-      const uint row = min((begin) + slice * uint(SLICE) + at / uint(D / 4), last); \
-      vec4 vv = VEC4(0.0f, 0.0f, 0.0f, 0.0f); \
-      if (c4 < (size4)) vv = LOAD4(v, (v_row) + row * (v_l) + c4); \
-      stage[at] = vv; \
+      stage[at] = of_v[i]; \
     } \
     BARRIER(); \
+    if (slice + 1u < uint(BLOCK / SLICE)) BRING_VALUES(v, v_row, v_l, last, from4, size4, (begin) + (slice + 1u) * uint(SLICE)) \
     UNROLL for (int four = 0; four < SLICE / 4; four++) { \
       const uint turned = slice * uint(SLICE / 4) + uint(four); \
       UNROLL for (int one = 0; one < 4; one++) { \
@@ -107,4 +165,4 @@
         ADD_REST(name, d) \
       } \
     } \
-  }
+  } }

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from compiling import plain
 from torch import nn
 
 MASKS = ["none", "padding", "causal", "per_head", "both"]
@@ -163,13 +164,43 @@ def test_gradients(dtype, bound):
     assert torch.wave.fallbacks() == {}
 
 
-def test_gradients_need_no_matrix_of_scores():
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_need_no_matrix_of_scores(compiled, fresh_compiler):
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v) * 2
+
+    attend = plain(attend) if compiled else attend
     q, k, v = (torch.randn(1, 4, 1024, 16, device="wave", requires_grad=True) for _ in range(3))
+    attend(q, k, v).sum().backward()
+    q.grad = k.grad = v.grad = None
     torch.wave.reset_peak_memory_stats()
     before = torch.wave.memory_allocated()
-    F.scaled_dot_product_attention(q, k, v).sum().backward()
+    attend(q, k, v).sum().backward()
     # The scores have 16 MiB; an operand has 256 KiB.
     assert torch.wave.max_memory_allocated() - before < 4 << 20
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_gradients_are_eager_s(dtype, fresh_compiler):
+    """The same kernels: the same bits, of a bias's gradient too, whatever lies in memory how."""
+
+    def attend(x, keys, values, bias):
+        heads = x.unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        causal = F.scaled_dot_product_attention(*heads, is_causal=True)
+        biased = F.scaled_dot_product_attention(heads[0], keys, values, bias, enable_gqa=True)
+        return causal.transpose(1, 2).flatten(2), biased.transpose(1, 2).flatten(2).sin()
+
+    compiled = plain(attend)
+    sizes = [(3, 9, 48), (3, 1, 7, 8), (3, 1, 7, 12), (1, 2, 9, 7)]
+    leaves = [torch.randn(size).to("wave", dtype).requires_grad_() for size in sizes]
+    found = []
+    for call in (compiled, attend):
+        outs = call(*leaves)
+        found.append([*outs, *torch.autograd.grad(sum(y.float().square().sum() for y in outs), leaves)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(
+            one, other, rtol=1e-5 if dtype == torch.float32 else 2e-2, atol=1e-5 if dtype == torch.float32 else 2e-2
+        )
 
 
 def test_gradients_of_gradients():
@@ -184,3 +215,102 @@ def test_gradients_of_gradients():
         found.append(torch.autograd.grad(sum(g.square().sum() for g in grads), inputs))
     for expected, one in zip(*found):
         torch.testing.assert_close(one.cpu().double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def dropped(leaves, mask, p, seed, device, kept=None):
+    """The result and the gradients of leaves that want one; on the CPU by the definition, in f64, with the weights that are kept."""
+    q, k, v, mask = inputs = [
+        None if x is None else x.detach().to(device, x.dtype if device == "wave" else torch.float64).requires_grad_()
+        for x in (*leaves, mask)
+    ]
+    torch.manual_seed(seed)
+    if device == "wave":
+        made = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=p, enable_gqa=True)
+    else:
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        made = ((scores if mask is None else scores + mask).softmax(-1) * kept) @ v
+    torch.manual_seed(seed)
+    grad = torch.randn(made.shape).to(device, made.dtype)
+    return [made.detach(), *torch.autograd.grad(made, [x for x in inputs if x is not None], grad)]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("dtype, bound", [(torch.float32, 5e-6), (torch.float16, 3e-3), (torch.bfloat16, 2e-2)])
+def test_dropout_and_a_masks_gradient(dtype, bound):
+    n, heads, rows, keys = 2, 4, int(torch.randint(60, 140, ())), 68
+    masks = [None, torch.randn(rows, keys), torch.randn(1, heads, rows, keys), torch.randn(n, 1, 1, keys)]
+    torch.wave.reset_fallbacks()
+    for mask, p in zip((*masks, masks[1]), (0.3, 0.0, 0.1, 0.5, 0.7)):
+        leaves = [torch.randn(n, h, length, 24).to(dtype) for h, length in ((heads, rows), (2, keys), (2, keys))]
+        mask, seed = mask if mask is None else mask.to(dtype), int(torch.randint(1 << 30, ()))
+        unit = torch.eye(keys, dtype=dtype).expand(n, 2, keys, keys)
+        with torch.no_grad():
+            torch.manual_seed(seed)
+            q, k, unit, wave_mask = (to_wave(x) for x in (*leaves[:2], unit, mask))
+            weights = F.scaled_dot_product_attention(q, k, unit, wave_mask, dropout_p=p, enable_gqa=True).cpu()
+        kept = (weights != 0).double()
+        share = kept.mean().item()
+        assert abs(share - 1 + p) < 5 * (p * (1 - p) / kept.numel()) ** 0.5 + (
+            1e-5 if dtype == torch.float32 else 0.02
+        ), (p, share)
+        kept *= 65536 / (65536 - round(p * 65536))
+        found = dropped(leaves, mask, p, seed, "wave")
+        expected = dropped(leaves, mask, p, seed, "cpu", kept)
+        for one, other in zip(found, expected, strict=True):
+            assert one.shape == other.shape and one.dtype == dtype
+            error = (one.cpu().double() - other).norm() / other.norm()
+            assert error < bound, f"{None if mask is None else mask.shape}, {p}: {error}"
+    assert torch.wave.fallbacks() == {}
+
+
+def test_dropout_draws_anew_and_needs_no_matrix_of_scores():
+    q, k, v = (torch.randn(1, 4, 1024, 16, device="wave", requires_grad=True) for _ in range(3))
+    torch.manual_seed(5)
+    first = F.scaled_dot_product_attention(q, k, v, dropout_p=0.2)
+    second = F.scaled_dot_product_attention(q, k, v, dropout_p=0.2)
+    torch.manual_seed(5)
+    torch.wave.reset_peak_memory_stats()
+    before = torch.wave.memory_allocated()
+    again = F.scaled_dot_product_attention(q, k, v, dropout_p=0.2)
+    assert torch.equal(first, again) and not torch.equal(first, second)
+    again.sum().backward()
+    # The scores have 16 MiB; an operand has 256 KiB.
+    assert torch.wave.max_memory_allocated() - before < 4 << 20
+    # What is kept is what backward passes and gradients of gradients take.
+    torch.manual_seed(6)
+    made = F.scaled_dot_product_attention(q, k, v, dropout_p=0.2)
+    plain = torch.autograd.grad(made.square().sum(), (q, k, v), retain_graph=True)
+    differentiable = torch.autograd.grad(made.square().sum(), (q, k, v), create_graph=True)
+    for one, other in zip(plain, differentiable, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert all(x.isfinite().all() for x in torch.autograd.grad(sum(x.sum() for x in differentiable), (q, k, v)))
+
+
+def test_dropout_in_a_graph_and_behind_a_checkpoint():
+    from torch.utils.checkpoint import checkpoint
+
+    q, k, v = (torch.randn(2, 2, 33, 16, device="wave", requires_grad=True) for _ in range(3))
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.4)
+
+    found = []
+    for call in (attend, lambda *operands: checkpoint(attend, *operands, use_reentrant=False)):
+        torch.manual_seed(7)
+        found.append(torch.autograd.grad(call(q, k, v).square().sum(), (q, k, v)))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+    with torch.no_grad():
+        attend(q, k, v)
+        graph = torch.wave.Graph()
+        with torch.wave.graph(graph):
+            made = attend(q, k, v)
+        draws = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            graph.replay()
+            draws.append(made.clone())
+        torch.manual_seed(1)
+        assert torch.equal(draws[0], attend(q, k, v))
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])

@@ -52,14 +52,25 @@ def _attention(
 def heads_as_eager(query: Tensor, key: Tensor, value: Tensor, *own: Any, **how: Any) -> tuple[Tensor, Tensor | None]:
     """`F.multi_head_attention_forward`. Where `nn.MultiheadAttention` would run in one piece in eager mode, the same operators:
     of images before rows, without copies to rows before images and back."""
-    batch_first = query.transpose(0, 1) if query.dim() == 3 and all(type(size) is int for size in query.shape) else query
-    is_plain = query is key and key is value and query.device.type == "wave" and len(own) == 10 and batch_first.is_contiguous()
+    batch_first = (
+        query.transpose(0, 1) if query.dim() == 3 and all(type(size) is int for size in query.shape) else query
+    )
+    is_plain = (
+        query is key and key is value and query.device.type == "wave" and len(own) == 10 and batch_first.is_contiguous()
+    )
     asks = any(how.get(name) is not None for name in ("key_padding_mask", "attn_mask", "static_k", "static_v"))
     asks = asks or how.get("need_weights", True) or how.get("training", True) or bool(how.get("is_causal"))
     if batch_first is query or not is_plain or asks or how.get("use_separate_proj_weight"):
         return F.multi_head_attention_forward(query, key, value, *own, **how)
     size, heads, weight, bias, bias_k, bias_v, zero, _, out_weight, out_bias = own
-    if bias is None or heads % 2 or bias_k is not None or bias_v is not None or zero or torch.is_autocast_enabled("wave"):
+    if (
+        bias is None
+        or heads % 2
+        or bias_k is not None
+        or bias_v is not None
+        or zero
+        or torch.is_autocast_enabled("wave")
+    ):
         return F.multi_head_attention_forward(query, key, value, *own, **how)
     x = batch_first
     made, _ = _attention(x, x, x, size, heads, weight, bias, out_weight, out_bias, None, False)
@@ -119,7 +130,8 @@ def _added(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
 
 
 class Whole:
-    """While one is entered, what is traced keeps attention without gradients as one operator, `wave::attention_whole`."""
+    """While one is entered, what is traced keeps attention as one operator: without gradients `wave::attention_whole`, with them those
+    of `_Fused`."""
 
     count = 0
     # Of tensors; others (a DTensor) take operators of aten alone.
@@ -143,9 +155,16 @@ def _is_plain(x: Tensor, whole: bool) -> bool:
     return whole and type(x) in Whole.traced and all(type(size) is int for size in x.shape)
 
 
+def _dropped(dropout: float) -> int:
+    """Of 65536 weights, how many the kernel drops."""
+    return round(dropout * 65536)
+
+
 def _fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, whole: bool) -> bool:
     """Whether the kernel may be tried: plain tensors, and nothing that it does not compute. It refuses types and sizes itself."""
-    if dropout or (mask is not None and (mask.requires_grad or mask.device != query.device or mask.dim() > 4)):
+    if dropout and (whole or not 0 < dropout < 1 or _dropped(dropout) == 65536):
+        return False
+    if mask is not None and (mask.device != query.device or mask.dim() > 4):
         return False
     tensors = [query, key, value, *([] if mask is None or mask.dtype == torch.bool else [mask])]
     # What is traced or transformed is decomposed, for the tracer to see, unless it is kept whole.
@@ -154,11 +173,15 @@ def _fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropou
     return query.dim() == key.dim() == value.dim() == 4 and not any(x.is_neg() for x in tensors)
 
 
-def _fits_traced(query: Tensor, key: Tensor, value: Tensor) -> bool:
+def _fits_traced(query: Tensor, key: Tensor, value: Tensor, added: Tensor | None) -> bool:
     """As the kernel checks (`crates/torch/src/ops/attention.rs`): one type, heads of at most 256 elements in multiples of 4."""
-    if query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+    if query.dtype not in (torch.float32, torch.float16, torch.bfloat16) or (
+        added is not None and added.dtype != query.dtype
+    ):
         return False
-    if any(x.dtype != query.dtype or not x.numel() or x.shape[-1] % 4 or x.shape[-1] > 256 for x in (query, key, value)):
+    if any(
+        x.dtype != query.dtype or not x.numel() or x.shape[-1] % 4 or x.shape[-1] > 256 for x in (query, key, value)
+    ):
         return False
     shares = key.shape[:3] == value.shape[:3] and query.shape[0] == key.shape[0] and query.shape[3] == key.shape[3]
     return shares and query.shape[1] % key.shape[1] == 0
@@ -175,6 +198,45 @@ def _room(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Ten
     return query.new_empty(batch, heads, queries, value.shape[3])
 
 
+def _kept(query: Tensor, key: Tensor, stats: Tensor, dropped: int) -> Tensor:
+    """What the kernel's dropout multiplies each weight with: 0, or 1 by the share that is kept. Equal weights of a unit matrix's
+    rows are these, by the number of keys."""
+    batch, heads, queries, _ = query.shape
+    keys = key.shape[2]
+    equal = query.new_zeros(batch, heads, max(queries, keys), 4)
+    parts = []
+    for first in range(0, keys, 256):
+        size = -(-min(256, keys - first) // 4) * 4
+        unit = torch.eye(keys, first + size, dtype=query.dtype, device=query.device)[:, first:].expand(
+            batch, heads, -1, -1
+        )
+        operands = equal[:, :, :queries], equal[:, :, :keys], unit
+        parts.append(_ops()[0](*operands, None, False, 1.0, dropped, False, stats)[0][..., : keys - first])
+    return torch.cat(parts, -1).mul_(keys)
+
+
+def _stats(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    """What `wave::attention` returns without dropout, for tracers."""
+    return _room(query, key, value, None), query.new_empty(2 * query.shape[:3].numel(), dtype=torch.float32)
+
+
+def _gradients(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *how: Any) -> tuple[Tensor | None, ...]:
+    """What `wave::attention_back` returns, for tracers: laid out as the operands, as the kernels do."""
+
+    def like(x: Tensor) -> Tensor:
+        batch, heads, rows, size = x.shape
+        if x.stride(1) < x.stride(2):
+            return x.new_empty(batch, rows, heads, size).transpose(1, 2)
+        return x.new_empty(x.shape)
+
+    of_keys, of_mask = how[-2:]
+    empty = query.new_empty(0)
+    return (
+        like(query), like(key) if of_keys else empty, like(value) if of_keys else empty,
+        mask.new_empty(mask.shape) if of_mask and mask is not None else empty,
+    )  # fmt: skip
+
+
 @functools.cache
 def _ops() -> tuple[Any, Any]:
     """Forward and backward; found once, as torch looks an overload up at each call."""
@@ -186,27 +248,50 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        scale: float,
+        dropped: int,
     ) -> Tensor:
-        out, stats = _ops()[0](query, key, value, mask, causal, scale, True)
+        out, stats = _ops()[0](query, key, value, mask, causal, scale, dropped, True)
         ctx.save_for_backward(query, key, value, mask, out, stats)
-        ctx.how = (causal, scale)
+        ctx.how = (causal, scale, dropped)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, mask, out, stats = ctx.saved_tensors
-        causal, scale = ctx.how
-        wanted = ctx.needs_input_grad[:3]
+        wanted = ctx.needs_input_grad[:4]
         if torch.is_grad_enabled():
-            inputs = [x for x, wants in zip((query, key, value), wanted) if wants]
-            op = torch.ops.aten.scaled_dot_product_attention.default
-            shared = key.shape[1] != query.shape[1]
-            again = op.decompose(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=shared)
+            inputs = [x for x, wants in zip((query, key, value, mask), wanted) if wants]
+            with torch.no_grad():
+                kept = _kept(query, key, stats, ctx.how[2]) if ctx.how[2] else None
+            again = _by_definition(query, key, value, mask, kept, *ctx.how[:2])
             made = iter(torch.autograd.grad(again, inputs, grad, create_graph=True))
             return (*(next(made) if wants else None for wants in wanted), None, None, None)
-        made = _ops()[1](query, key, value, mask, out, stats, grad, causal, scale, wanted[1] or wanted[2])
+        of_keys, of_mask = wanted[1] or wanted[2], wanted[3]
+        made = _ops()[1](query, key, value, mask, out, stats, grad, *ctx.how, of_keys, of_mask)
         return (*(one if wants else None for one, wants in zip(made, wanted)), None, None, None)
+
+
+def _by_definition(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, kept: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    """Attention with the matrix of scores; weights times `kept`."""
+    if kept is None:
+        op = torch.ops.aten.scaled_dot_product_attention.default
+        shared = key.shape[1] != query.shape[1]
+        return op.decompose(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=shared)
+    key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+    scores = query @ key.transpose(-2, -1) * scale
+    if causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu_(1)
+        scores = scores.masked_fill(hidden, -torch.inf)
+    return ((scores if mask is None else scores + mask).softmax(-1) * kept) @ value
 
 
 def _scaled_dot_product(
@@ -215,22 +300,24 @@ def _scaled_dot_product(
 ) -> Tensor:  # fmt: skip
     """By the kernel of its own, or decomposed. With what takes heads apart before, as `transpose` does, a view of the result
     puts them together again."""
-    recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    operands = [query, key, value, *([] if mask is None else [mask])]
+    recorded = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
     shared = key.dim() == 4 and query.dim() == 4 and key.shape[1] != query.shape[1]
-    whole = Whole.count > 0 and type(query) in Whole.traced and not recorded
+    whole = Whole.count > 0 and type(query) in Whole.traced
     if (
         _fits(query, key, value, mask, dropout, whole)
         and not (causal and mask is not None)
         and (not shared or enable_gqa)
     ):
         factor = query.shape[-1] ** -0.5 if scale is None else scale
-        added = _added(mask, query, key)
+        added, dropped = _added(mask, query, key), _dropped(dropout)
         try:
-            if recorded:
-                return _Fused.apply(query, key, value, added, causal, factor)
+            is_taken = not whole or _fits_traced(query, key, value, added)
+            if recorded and is_taken:
+                return _Fused.apply(query, key, value, added, causal, factor, dropped)
             if not whole:
-                return _ops()[0](query, key, value, added, causal, factor, False)[0]
-            if _fits_traced(query, key, value):
+                return _ops()[0](query, key, value, added, causal, factor, dropped, False)[0]
+            if is_taken:
                 return torch.ops.wave.attention_whole.default(query, key, value, added, causal, factor)
         except NotImplementedError:
             pass  # The kernel refused.
@@ -249,8 +336,10 @@ def register() -> None:
         library("aten", key).impl("scaled_dot_product_attention", _scaled_dot_product)
     whole = "attention_whole(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> Tensor"
     library("wave", "").define(whole)
-    library("wave", "PrivateUse1").impl("attention_whole", lambda *operands: _ops()[0](*operands, False)[0])
+    library("wave", "PrivateUse1").impl("attention_whole", lambda *operands: _ops()[0](*operands, 0, False)[0])
     library("wave", "Meta").impl("attention_whole", lambda q, k, v, mask, *how: _room(q, k, v, mask))
+    library("wave", "Meta").impl("attention", _stats)
+    library("wave", "Meta").impl("attention_back", _gradients)
 
 
 def _no_nested_list(tensors: list[Tensor], *options: Any, **keywords: Any) -> Tensor:

@@ -1,11 +1,12 @@
 //! Scaled dot product attention without the matrix of scores: a launch forward (`kernels/attention.kern`, or
-//! `attention_rows.kern` or `attention_matrix.kern` where these are faster), two back (`kernels/attention_back.kern`).
+//! `attention_rows.kern` or `attention_matrix.kern` where these are faster), two or three back (`kernels/attention_back.kern`, or
+//! `attention_rows_back.kern`), another where the mask has a gradient.
 
 use crate::call::{Bound, Call, by_float, fit, fit_all, flag, read, write};
 use crate::{ElementType, OpError, Queue, View};
 use wave32_params::{
-    Name, attention as kernel, attention_back as back, attention_matrix as matrix, attention_rows as rows,
-    variants,
+    Kernel, Name, attention as kernel, attention_back as back, attention_matrix as matrix,
+    attention_matrix_back as matrix_back, attention_rows as rows, attention_rows_back as rows_back, variants,
 };
 use wave32_solve::DeviceCaps;
 
@@ -38,8 +39,14 @@ const ROWS: [RowsVariants; 3] = [
     RowsVariants { elements: 64, queries: 1, names: rows::D64, in_f16: rows::H64 },
     RowsVariants { elements: 80, queries: 1, names: rows::D80, in_f16: rows::H80 },
 ];
+/// Elements of a head for which kernels go back without local memory; with 64 these would take as long as those of tiles.
+const ROWS_BACK_HEAD: u64 = 40;
+/// Of the gradients of queries, keys and values, by type.
+const ROWS_BACK: [[Name<rows_back::Kernel>; 2]; 3] = [rows_back::Q40, rows_back::K40, rows_back::V40];
 /// Variants of the kernel of matrix instructions, by the elements of a head: of its queries, keys and values alike.
 const MATRIX: [(u64, Name<matrix::Kernel>); 3] = [(40, matrix::D40), (64, matrix::D64), (80, matrix::D80)];
+/// Those that go back: with more elements they need more local memory than most devices have.
+const MATRIX_BACK: [(u64, Name<matrix_back::Kernel>); 2] = [(40, matrix_back::D40), (64, matrix_back::D64)];
 
 /// Threads of [`ROWS`].
 const ROWS_THREADS: u64 = 64;
@@ -61,16 +68,37 @@ pub struct Attention<'a> {
     pub scale: f32,
     /// A query sees the keys up to its own place only.
     pub causal: bool,
+    /// Weights that do not count.
+    pub dropout: Option<Dropout<'a>>,
     /// Runs of products of f16 numbers may be summed in f16, where a kernel does.
     pub sums_in_f16: bool,
     /// Without the device's matrix instructions.
     pub no_matrix: bool,
 }
 
+/// Which weights do not count, after the softmax; the others are divided by the share of those that do.
+#[derive(Debug, Clone, Copy)]
+pub struct Dropout<'a> {
+    /// How many of 65536, on average: at least one.
+    pub dropped: u16,
+    /// Two random I32 numbers, contiguous: which weights these are follows from them, the head, the query and the key alone.
+    pub key: &'a View,
+}
+
 impl<'a> Attention<'a> {
     /// Without a mask, of all keys; sums are f32.
     pub fn new(q: &'a View, k: &'a View, v: &'a View, scale: f32) -> Self {
-        Self { q, k, v, mask: None, scale, causal: false, sums_in_f16: false, no_matrix: false }
+        Self {
+            q,
+            k,
+            v,
+            mask: None,
+            scale,
+            causal: false,
+            dropout: None,
+            sums_in_f16: false,
+            no_matrix: false,
+        }
     }
 }
 
@@ -109,6 +137,10 @@ impl Sizes {
         }
         if !e.is_multiple_of(VECTOR) || !ev.is_multiple_of(VECTOR) || e == 0 || keys == 0 {
             return refused("not-in-vectors", format!("heads of {e} and {ev} elements, {keys} keys"));
+        }
+        let is_key = |key: &View| key.dtype == ElementType::I32 && key.elements() == 2 && key.is_contiguous();
+        if task.dropout.is_some_and(|dropout| dropout.dropped == 0 || !is_key(dropout.key)) {
+            return refused("different-sizes", "of the key of dropout".to_string());
         }
         if e > MAX_HEAD || ev > MAX_HEAD {
             return refused("head-too-large", format!("heads of {e} and {ev} elements"));
@@ -178,27 +210,43 @@ impl Rows {
     }
 }
 
-/// Queries of a thread and the kernel that goes without local memory, where it takes the task. Its wavefronts wait for their own
-/// sums: there must be a few on each of a compute unit's two SIMDs.
+/// Whether kernels without local memory take a task of so many threads, which go over `others` as scalars. Their wavefronts wait
+/// for their own sums: there must be a few on each of a compute unit's two SIMDs.
+fn fits_rows(task: &Attention<'_>, others: [&View; 2], threads: u64, caps: &DeviceCaps) -> bool {
+    let enough = 2 * 4 * u64::from(caps.wave_size) * u64::from(caps.compute_units);
+    let is_plain = task.mask.is_none() && task.dropout.is_none();
+    let are_near = others.iter().all(|view| view.extent() <= ROWS_MAX_EXTENT);
+    caps.scalar_loads && is_plain && are_near && threads >= enough
+}
+
+/// Queries of a thread and the kernel that goes without local memory, where it takes the task.
 fn by_rows(task: &Attention<'_>, sizes: Sizes, caps: &DeviceCaps) -> Option<(u64, Name<rows::Kernel>)> {
     let Sizes { n, heads, queries, e, ev, .. } = sizes;
     let of = ROWS.iter().find(|of| (e, ev) == (of.elements, of.elements))?;
-    let enough = 2 * 4 * u64::from(caps.wave_size) * u64::from(caps.compute_units);
-    let are_near = [task.k, task.v].iter().all(|view| view.extent() <= ROWS_MAX_EXTENT);
-    let takes =
-        caps.scalar_loads && task.mask.is_none() && are_near && n * heads * queries / of.queries >= enough;
+    let takes = fits_rows(task, [task.k, task.v], n * heads * queries / of.queries, caps);
     let sums_in_f16 = task.sums_in_f16 && task.q.dtype == ElementType::F16 && caps.float16_math;
     let kernel = if sums_in_f16 { of.in_f16 } else { *of.names.get(task.q.dtype as usize)? };
     takes.then_some((of.queries, kernel))
 }
 
 /// The kernel of matrix instructions, where it takes the task and the device has them.
-fn by_matrix(task: &Attention<'_>, sizes: Sizes, caps: &DeviceCaps) -> Option<Name<matrix::Kernel>> {
-    if !caps.float16_matrix || task.no_matrix || task.mask.is_some() || task.q.dtype != ElementType::F16 {
+fn by_matrix<K: Kernel>(
+    task: &Attention<'_>,
+    sizes: Sizes,
+    caps: &DeviceCaps,
+    kernels: &[(u64, Name<K>)],
+) -> Option<Name<K>> {
+    let is_plain = task.mask.is_none() && task.dropout.is_none();
+    if !caps.float16_matrix || task.no_matrix || !is_plain || task.q.dtype != ElementType::F16 {
         return None;
     }
-    let (_, kernel) = *MATRIX.iter().find(|(elements, _)| (sizes.e, sizes.ev) == (*elements, *elements))?;
+    let (_, kernel) = *kernels.iter().find(|(elements, _)| (sizes.e, sizes.ev) == (*elements, *elements))?;
     (variants::find(kernel.as_str())?.matrix_lds() <= caps.lds_per_group).then_some(kernel)
+}
+
+/// The part of a launch's flags that tells how many weights are dropped.
+fn dropped(dropout: Option<Dropout<'_>>) -> u32 {
+    dropout.map_or(0, |dropout| u32::from(dropout.dropped) << 16)
 }
 
 /// `out` = softmax(scale q k^T + mask) v. `sums`, where wanted, gets the logarithm of the sum of the exponentials of each
@@ -214,7 +262,7 @@ pub fn attention(
     out: &View,
     sums: Option<&View>,
 ) -> Result<(), OpError> {
-    let &Attention { q, k, v, mask, scale, causal, .. } = task;
+    let &Attention { q, k, v, mask, scale, causal, dropout, .. } = task;
     let refused = |name: &'static str, detail: String| Err(OpError::refused(name, detail));
     let sizes = Sizes::of(task)?;
     let Sizes { n, heads, queries, keys, e, ev, .. } = sizes;
@@ -249,6 +297,7 @@ pub fn attention(
         mask: mask.map_or(Ok(bound.unused()), |mask| read(queue, mask))?,
         dst: write(queue, out)?,
         sums: sums.map_or(Ok(bound.unused()), |sums| write(queue, sums))?,
+        key: dropout.map_or(Ok(bound.unused()), |dropout| read(queue, dropout.key))?,
     };
     let q_rows = Rows::new("queries", q, buffers.q)?;
     let k_rows = Rows::new("keys", k, buffers.k)?;
@@ -261,7 +310,8 @@ pub fn attention(
     let params = kernel::Params {
         flags: flag(causal, kernel::FLAG_CAUSAL)
             | flag(mask.is_some(), kernel::FLAG_MASK)
-            | flag(sums.is_some(), kernel::FLAG_SUMS),
+            | flag(sums.is_some(), kernel::FLAG_SUMS)
+            | dropped(dropout),
         heads: y,
         share: fit(sizes.share())?,
         queries: fit(queries)?,
@@ -274,6 +324,7 @@ pub fn attention(
         o_at: o_rows.start,
         m_at: fit(buffers.mask.at())?,
         sums_at: fit(buffers.sums.at())?,
+        key_at: fit(buffers.key.at())?,
         scale: scale * std::f32::consts::LOG2_E,
         q_n,
         q_h,
@@ -294,7 +345,7 @@ pub fn attention(
     };
     let (flops, bytes) = (sizes.flops(e + ev, causal), elements * q.dtype.size());
     let kernel::Buffers { q, k, v, dst, sums, .. } = buffers;
-    if let Some(kernel) = by_matrix(task, sizes, queue.caps()) {
+    if let Some(kernel) = by_matrix(task, sizes, queue.caps(), &MATRIX) {
         let buffers = matrix::Buffers { q, k, v, dst, sums };
         let groups = fit(queries.div_ceil(BLOCK))?;
         return Call { kernel, params, buffers, flops, bytes }.launch(queue, [groups, y, z]);
@@ -315,38 +366,55 @@ pub struct Attended<'a> {
     /// Its gradient, with the same strides.
     pub grad: &'a View,
     /// `[2][batch][head][query]`, contiguous, f32: first the logarithms of the sums that [`attention`] wrote; the second half
-    /// is written.
+    /// is written. With dropout two more elements, whose bits are its key.
     pub stats: &'a View,
 }
 
-/// `dq` gets the gradient of the queries, `dkv` those of keys and values, where wanted; of keys that several heads share, the
-/// sum over these heads in order. Each is dense: contiguous, or `[batch][row][head][element]` in memory.
+/// Where gradients are written.
+#[derive(Debug, Clone, Copy)]
+pub struct Gradients<'a> {
+    /// Of the queries.
+    pub q: &'a View,
+    /// Of keys and values: of those that several heads share, the sum over these heads in order.
+    pub kv: Option<[&'a View; 2]>,
+    /// Of the mask, of each score: `[batch][head][query][key]`, contiguous.
+    pub mask: Option<&'a View>,
+}
+
+/// `wanted` gets the gradients. Those of queries, keys and values are dense: contiguous, or `[batch][row][head][element]` in memory.
 ///
 /// # Errors
-/// As [`attention`]; `layout` where a result is laid out otherwise, `different-layouts` where `out` and `grad` or both of
-/// `dkv` are.
+/// As [`attention`]; `layout` where a result is laid out otherwise, `different-layouts` where `out` and `grad` or the gradients
+/// of keys and values are.
 pub fn attention_back(
     queue: &mut dyn Queue,
     task: &Attention<'_>,
     made: &Attended<'_>,
-    dq: &View,
-    dkv: Option<[&View; 2]>,
+    wanted: &Gradients<'_>,
 ) -> Result<(), OpError> {
-    let &Attention { q, k, v, .. } = task;
+    let &Attention { q, k, v, dropout, .. } = task;
     let &Attended { out, grad, stats } = made;
+    let &Gradients { q: dq, kv: dkv, mask: dmask } = wanted;
     let sizes = Sizes::of(task)?;
-    let Sizes { n, heads, queries, ev, .. } = sizes;
-    let of_result = [n, heads, queries, ev];
+    let Sizes { n, heads, queries, keys, ev, .. } = sizes;
+    let (of_result, of_scores) = ([n, heads, queries, ev], [n, heads, queries, keys]);
     let mut views = vec![(out, &of_result[..]), (grad, &of_result), (dq, q.sizes())];
+    views.extend(dmask.map(|dmask| (dmask, &of_scores[..])));
     views.extend(dkv.into_iter().flat_map(|[dk, dv]| [(dk, k.sizes()), (dv, v.sizes())]));
     if views.iter().any(|(view, sizes)| view.sizes() != *sizes)
-        || stats.elements() != 2 * n * heads * queries
+        || stats.elements() != 2 * n * heads * queries + if dropout.is_some() { 2 } else { 0 }
         || !stats.is_contiguous()
     {
         return Err(OpError::refused("different-sizes", "of a result, a gradient or the sums".to_string()));
     }
     if views.iter().any(|(view, _)| view.dtype != q.dtype) || stats.dtype != ElementType::F32 {
         return Err(OpError::refused("element-type", format!("{:?}, and other types beside it", q.dtype)));
+    }
+    if let Some(dmask) = dmask.filter(|dmask| !dmask.is_contiguous()) {
+        return Err(OpError::refused(
+            "layout",
+            format!("a mask's gradient of strides {:?}", dmask.strides()),
+        ));
     }
     // A word has room for both numbers of heads.
     if heads > u64::from(u16::MAX) {
@@ -356,7 +424,8 @@ pub fn attention_back(
         return Ok(());
     }
     pass(queue, task, sizes, made, Side::Queries(dq))?;
-    dkv.map_or(Ok(()), |dkv| pass(queue, task, sizes, made, Side::Keys(dkv)))
+    dkv.map_or(Ok(()), |dkv| pass(queue, task, sizes, made, Side::Keys(dkv)))?;
+    dmask.map_or(Ok(()), |dmask| pass(queue, task, sizes, made, Side::Scores(dmask)))
 }
 
 /// Whose gradients a launch computes.
@@ -364,6 +433,7 @@ pub fn attention_back(
 enum Side<'a> {
     Queries(&'a View),
     Keys([&'a View; 2]),
+    Scores(&'a View),
 }
 
 /// Is the view dense with heads behind rows, and not in front of them?
@@ -389,16 +459,19 @@ fn pass(
     made: &Attended<'_>,
     side: Side<'_>,
 ) -> Result<(), OpError> {
-    let &Attention { q, k, v, mask, scale, causal, .. } = task;
+    let &Attention { q, k, v, mask, scale, causal, dropout, .. } = task;
     let &Attended { out, grad, stats } = made;
     let Sizes { n, heads, shared, queries, keys, e, ev } = sizes;
     // The longest of a row's results, in parts that a launch has room for.
-    let (of_keys, longest) = match side {
-        Side::Queries(_) => (false, e),
-        Side::Keys(_) => (true, e.max(ev)),
+    let (of_keys, of_scores, longest) = match side {
+        Side::Queries(_) => (false, false, e),
+        Side::Keys(_) => (true, false, e.max(ev)),
+        // A launch, whatever its room.
+        Side::Scores(_) => (false, true, 1),
     };
     let part = Sizes::part(longest);
-    let names = BACK_VARIANTS.iter().find(|(room, _)| part <= *room).map(|(_, names)| *names);
+    let by_room = BACK_VARIANTS.iter().find(|(room, _)| part <= *room).map(|(_, names)| *names);
+    let names = if of_scores { Some(back::SCORES) } else { by_room };
     let Some(name) = names.and_then(|names| by_float(names, q.dtype)) else {
         return Err(OpError::refused("element-type", format!("{:?}", q.dtype)));
     };
@@ -408,7 +481,7 @@ fn pass(
     let [y, z] = grid(queue, row_heads, n)?;
     let bound = read(queue, a1)?;
     let (dst, other) = match side {
-        Side::Queries(dq) => (dq, read(queue, out)?),
+        Side::Queries(dst) | Side::Scores(dst) => (dst, read(queue, out)?),
         Side::Keys([dk, dv]) => (dk, write(queue, dv)?),
     };
     let buffers = back::Buffers {
@@ -423,7 +496,7 @@ fn pass(
     };
     let is_rows_first = rows_first(dst)?;
     let other_start = match side {
-        Side::Queries(_) => {
+        Side::Queries(_) | Side::Scores(_) => {
             let (of_out, of_grad) =
                 (Rows::new("the result", out, other)?, Rows::new("its gradient", grad, buffers.a2)?);
             if of_out.strides != of_grad.strides {
@@ -448,52 +521,86 @@ fn pass(
     let ([a1_n, a1_h, a1_l], [a2_n, a2_h, a2_l]) = (a1_rows.strides, a2_rows.strides);
     let ([b1_n, b1_h, b1_l], [b2_n, b2_h, b2_l]) = (b1_rows.strides, b2_rows.strides);
     let [m_n, m_h, m_l, m_s] = mask_strides(mask)?;
-    let dst_at = Rows::new("a gradient", dst, buffers.dst)?.start;
-    for first in (0..longest).step_by(part as usize) {
-        Call {
-            kernel: name,
-            params: back::Params {
-                flags: flag(causal, back::FLAG_CAUSAL)
-                    | flag(mask.is_some(), back::FLAG_MASK)
-                    | flag(of_keys, back::FLAG_KEYS)
-                    | flag(is_rows_first, back::FLAG_ROWS_FIRST),
-                heads_share: fit(heads | (sizes.share() << 16))?,
-                rows: fit(rows)?,
-                cols: fit(cols)?,
-                sizes: fit((e / VECTOR) | ((ev / VECTOR) << 8) | ((first / VECTOR) << 16))?,
-                a1_at: a1_rows.start,
-                a2_at: a2_rows.start,
-                b1_at: b1_rows.start,
-                b2_at: b2_rows.start,
-                m_at: fit(buffers.mask.at())?,
-                sums_at: fit(buffers.stats.at())?,
-                dots_at: fit(n * heads * queries)?,
-                dst_at,
-                other_at: other_start,
-                scale: scale * std::f32::consts::LOG2_E,
-                a1_n,
-                a1_h,
-                a1_l,
-                a2_n,
-                a2_h,
-                a2_l,
-                b1_n,
-                b1_h,
-                b1_l,
-                b2_n,
-                b2_h,
-                b2_l,
-                m_n,
-                m_h,
-                m_l,
-                m_s,
-            },
-            buffers,
-            flops: sizes
-                .flops(e + ev + if of_keys { part.min(e) + part.min(ev) } else { part.min(e) }, causal),
-            bytes: [q, k, v, grad, dst].map(View::elements).iter().sum::<u64>() * q.dtype.size(),
+    let dst_at =
+        if of_scores { fit(buffers.dst.at())? } else { Rows::new("a gradient", dst, buffers.dst)?.start };
+    let has_such_heads =
+        (e, ev) == (ROWS_BACK_HEAD, ROWS_BACK_HEAD) && (q.dtype as usize) < ROWS_BACK[0].len();
+    let is_by_rows =
+        !of_scores && has_such_heads && fits_rows(task, [b1, b2], n * row_heads * rows, queue.caps());
+    let of_results = match side {
+        Side::Queries(_) => part.min(e),
+        Side::Keys(_) => part.min(e) + part.min(ev),
+        Side::Scores(_) => 0,
+    };
+    let bytes = [q, k, v, grad, dst].map(View::elements).iter().sum::<u64>() * q.dtype.size();
+    let params = |first: u64| -> Result<back::Params, OpError> {
+        Ok(back::Params {
+            flags: flag(causal, back::FLAG_CAUSAL)
+                | flag(mask.is_some(), back::FLAG_MASK)
+                | flag(of_keys, back::FLAG_KEYS)
+                | flag(is_rows_first, back::FLAG_ROWS_FIRST)
+                | dropped(dropout),
+            heads_share: fit(heads | (sizes.share() << 16))?,
+            rows: fit(rows)?,
+            cols: fit(cols)?,
+            sizes: fit((e / VECTOR) | ((ev / VECTOR) << 8) | ((first / VECTOR) << 16))?,
+            a1_at: a1_rows.start,
+            a2_at: a2_rows.start,
+            b1_at: b1_rows.start,
+            b2_at: b2_rows.start,
+            m_at: fit(buffers.mask.at())?,
+            sums_at: fit(buffers.stats.at())?,
+            dots_at: fit(n * heads * queries)?,
+            dst_at,
+            other_at: other_start,
+            scale: scale * std::f32::consts::LOG2_E,
+            a1_n,
+            a1_h,
+            a1_l,
+            a2_n,
+            a2_h,
+            a2_l,
+            b1_n,
+            b1_h,
+            b1_l,
+            b2_n,
+            b2_h,
+            b2_l,
+            m_n,
+            m_h,
+            m_l,
+            m_s,
+        })
+    };
+    let groups = fit(rows.div_ceil(BLOCK))?;
+    if let Some(kernel) = by_matrix(task, sizes, queue.caps(), &MATRIX_BACK).filter(|_| !of_scores) {
+        let back::Buffers { a1, a2, b1, b2, stats, dst, other, .. } = buffers;
+        let buffers = matrix_back::Buffers { a1, a2, b1, b2, stats, dst, other };
+        let flops = sizes.flops(e + ev + of_results, causal);
+        return Call { kernel, params: params(0)?, buffers, flops, bytes }.launch(queue, [groups, y, z]);
+    }
+    if is_by_rows {
+        let [of_q, of_k, of_v] = ROWS_BACK.map(|names| names[q.dtype as usize]);
+        let params = params(0)?;
+        let back::Buffers { a1, a2, b1, b2, stats, dst, other, .. } = buffers;
+        let mut launch = |kernel, params, buffers, elements| {
+            let flops = sizes.flops(elements, causal);
+            Call { kernel, params, buffers, flops, bytes }.launch(queue, [groups, y, z])
+        };
+        if !of_keys {
+            let buffers = rows_back::Buffers { a1, a2, b1, b2, sums: a1.unused(), stats, dst, other };
+            return launch(of_q, params, buffers, 2 * e + ev);
         }
-        .launch(queue, [fit(rows.div_ceil(BLOCK))?, y, z])?;
+        let (sums, unused) = (stats.read(), a1.unused());
+        let of_k_buffers = rows_back::Buffers { a1, a2, b1, b2, sums, stats: unused, dst, other: unused };
+        launch(of_k, params, of_k_buffers, 2 * e + ev)?;
+        let params = back::Params { dst_at: params.other_at, ..params };
+        let buffers = rows_back::Buffers { a2: unused, dst: other, ..of_k_buffers };
+        return launch(of_v, params, buffers, e + ev);
+    }
+    for first in (0..longest).step_by(part as usize) {
+        let flops = sizes.flops(e + ev + of_results, causal);
+        Call { kernel: name, params: params(first)?, buffers, flops, bytes }.launch(queue, [groups, y, z])?;
     }
     Ok(())
 }

@@ -58,6 +58,12 @@ impl Bound {
         self
     }
 
+    /// Bound where the kernel only reads it this time.
+    pub fn read(mut self) -> Self {
+        self.arg.access = Access::Read;
+        self
+    }
+
     /// Bound in a place that the kernel does not look at this time.
     pub fn unused(mut self) -> Self {
         self.arg.access = Access::Unused;

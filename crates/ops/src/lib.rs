@@ -40,7 +40,7 @@ mod steps;
 pub mod upsample;
 mod view;
 
-pub use attention::{Attended, Attention, attention, attention_back};
+pub use attention::{Attended, Attention, Dropout, Gradients, attention, attention_back};
 pub use batch_norm::{
     BatchNorm, NormActivation, NormChain, NormSum, batch_norm, batch_norm_backward, batch_norm_chain,
     batch_norm_sum_backward,

@@ -56,7 +56,12 @@ impl Variant {
     pub fn matrix_lds(&self) -> u32 {
         if let Some(&d) = self.defines.get("D") {
             let d = (d as u32).next_multiple_of(16);
-            return 64 * (2 * (d + 8) + 2 * (64 + 8) + 4 * (d.max(64) + 8));
+            let all = |operands: u32| 64 * (2 * operands * (d + 8) + 2 * (64 + 8) + 4 * (d.max(64) + 8));
+            // Of two operands also two numbers for each query.
+            return self
+                .defines
+                .get("OPERANDS")
+                .map_or(all(1), |&operands| all(operands as u32) + 2 * 4 * 64);
         }
         if !self.defines.contains_key("BM") {
             return 0;

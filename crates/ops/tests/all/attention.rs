@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{close, emulated_stream, get, put, random, room, stream, values};
 use rand::Rng;
-use wave32_ops::{Attended, Attention, ElementType, View, attention, attention_back};
+use wave32_ops::{Attended, Attention, Dropout, ElementType, Gradients, View, attention, attention_back};
 use wave32_solve::DeviceCaps;
 
 /// Sizes of a case.
@@ -44,11 +44,24 @@ const CASES: [Case; 14] = [
     Case::new(1, [1, 1], [66, 65], [256, 252]),
 ];
 
-/// The result and the logarithms of the sums, by the definition. `mask` is added.
+/// What is added to a score, and what a weight is multiplied with after the softmax.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    mask: &'a dyn Fn(u64) -> f64,
+    kept: &'a dyn Fn(u64) -> f64,
+}
+
+impl<'a> Shown<'a> {
+    fn by(mask: &'a dyn Fn(u64) -> f64) -> Self {
+        Self { mask, kept: &|_| 1.0 }
+    }
+}
+
+/// The result and the logarithms of the sums, by the definition.
 fn reference(
     case: &Case,
     [q, k, v]: [&[f64]; 3],
-    mask: &dyn Fn(u64) -> f64,
+    Shown { mask, kept }: Shown<'_>,
     scale: f64,
 ) -> (Vec<f64>, Vec<f64>) {
     let &Case { n, heads, shared, queries, keys, e, ev } = case;
@@ -69,7 +82,9 @@ fn reference(
         let sum: f64 = weights.iter().sum();
         sums.push(if sum == 0.0 { f64::NEG_INFINITY } else { most + sum.ln() });
         for d in 0..ev as usize {
-            let dot: f64 = (0..keys).map(|key| weights[key as usize] * v[of(key, ev) + d]).sum();
+            let dot: f64 = (0..keys)
+                .map(|key| kept(row * keys + key) * weights[key as usize] * v[of(key, ev) + d])
+                .sum();
             out.push(if sum == 0.0 { 0.0 } else { dot / sum });
         }
     }
@@ -82,16 +97,17 @@ fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
     (sum, squares.sqrt())
 }
 
-/// The gradients of q, k and v for that of the result, by the definition, each with the sum of the magnitudes of its terms.
+/// The gradients of q, k, v and the mask for that of the result, by the definition, each with the sum of the magnitudes of its terms.
 fn reference_back(
     case: &Case,
     [q, k, v, grad]: [&[f64]; 4],
-    mask: &dyn Fn(u64) -> f64,
+    shown: Shown<'_>,
     scale: f64,
-) -> [Vec<(f64, f64)>; 3] {
+) -> [Vec<(f64, f64)>; 4] {
     let &Case { n, heads, shared, queries, keys, e, ev } = case;
-    let (out, sums) = reference(case, [q, k, v], mask, scale);
-    let mut made = [q, k, v].map(|of| vec![(0.0, 0.0); of.len()]);
+    let (out, sums) = reference(case, [q, k, v], shown, scale);
+    let scores = (n * heads * queries * keys) as usize;
+    let mut made = [q.len(), k.len(), v.len(), scores].map(|of| vec![(0.0, 0.0); of]);
     let add = |to: &mut (f64, f64), term: f64, size: f64| *to = (to.0 + term, to.1 + size.abs());
     let (e, ev) = (e as usize, ev as usize);
     for row in 0..(n * heads * queries) as usize {
@@ -103,25 +119,42 @@ fn reference_back(
             let at = ((item * shared + head / (heads / shared)) * keys + key) as usize;
             let (of_q, of_k, of_v) = (row * e, at * e, at * ev);
             let score = (0..e).map(|d| q[of_q + d] * k[of_k + d]).sum::<f64>() * scale
-                + mask(row as u64 * keys + key);
+                + (shown.mask)(row as u64 * keys + key);
             if sums[row] == f64::NEG_INFINITY {
                 continue;
             }
             let weight = (score - sums[row]).exp();
-            let (product, product_size) = sum(of_out.clone().map(|o| grad[o] * v[of_v + o - row * ev]));
+            let kept = (shown.kept)(row as u64 * keys + key);
+            let (product, product_size) =
+                sum(of_out.clone().map(|o| kept * grad[o] * v[of_v + o - row * ev]));
             let change = weight * (product - dot) * scale;
             let size = weight * (product_size + dot_size) * scale;
+            made[3][row * keys as usize + key as usize] = (change / scale, size / scale);
             for d in 0..e {
                 add(&mut made[0][of_q + d], change * k[of_k + d], size * k[of_k + d]);
                 add(&mut made[1][of_k + d], change * q[of_q + d], size * q[of_q + d]);
             }
             for d in 0..ev {
-                let term = weight * grad[row * ev + d];
+                let term = kept * weight * grad[row * ev + d];
                 add(&mut made[2][of_v + d], term, term);
             }
         }
     }
     made
+}
+
+/// That gradients of q, k, v and the mask are right up to errors of `tolerance` in what they are sums of.
+fn gradients_close(found: &[Vec<f64>], wanted: &[Vec<(f64, f64)>], tolerance: f64, what: &str) {
+    assert_eq!(found.len(), wanted.len());
+    for ((name, found), wanted) in ["dq", "dk", "dv", "dmask"].iter().zip(found).zip(wanted) {
+        assert_eq!(found.len(), wanted.len());
+        // Products of elements, and dots with a rounded result, are in the terms.
+        let largest = wanted.iter().fold(0.0, |most: f64, (_, size)| most.max(*size));
+        for (i, (f, (e, size))) in found.iter().zip(wanted).enumerate() {
+            let bound = 2.0 * tolerance * (size + 0.1 * largest) + 1e-6;
+            assert!((f - e).abs() <= bound, "{name} {i} of {what}: {f}, not {e}, {size}");
+        }
+    }
 }
 
 /// Room with heads behind rows in memory.
@@ -197,7 +230,7 @@ fn every_shape_mask_and_type() {
                     _ => 0.0,
                 };
                 let (expected, expected_sums) =
-                    reference(case, [&q_data, &k_data, &v_data], &of_mask, f64::from(0.3f32));
+                    reference(case, [&q_data, &k_data, &v_data], Shown::by(&of_mask), f64::from(0.3f32));
                 let task = Attention { mask, causal, ..Attention::new(&q, &k, &v, 0.3) };
                 // By tiles, and by whole queries where the device is small enough to be filled and reads keys as numbers; these
                 // in f16 arithmetic too.
@@ -227,12 +260,14 @@ fn every_shape_mask_and_type() {
                     }
                 }
                 let all = [&q_data[..], &k_data, &v_data, &grad_data];
-                let gradients = reference_back(case, all, &of_mask, f64::from(0.3f32));
+                let gradients = reference_back(case, all, Shown::by(&of_mask), f64::from(0.3f32));
                 let stats = room(&mut stream, ElementType::F32, &[2, n, heads, queries]);
                 let out = rows_first(&mut stream, dtype, [n, heads, queries, ev]);
                 attention(&mut stream, &task, &out, Some(&stats.narrow(0, 0, 1))).unwrap();
                 let made = Attended { out: &out, grad: &grad, stats: &stats };
-                let mut gradients_of = |plain: bool| {
+                let mut gradients_of = |scalar_loads: bool, plain: bool| {
+                    let caps = DeviceCaps { scalar_loads, compute_units: 0, ..stream.caps().clone() };
+                    stream.set_caps(caps);
                     let mut gradient = |sizes: [u64; 4]| {
                         if plain {
                             room(&mut stream, dtype, &sizes)
@@ -242,21 +277,21 @@ fn every_shape_mask_and_type() {
                     };
                     let [dq, dk, dv] = [[n, heads, queries, e], [n, shared, keys, e], [n, shared, keys, ev]]
                         .map(&mut gradient);
-                    attention_back(&mut stream, &task, &made, &dq, Some([&dk, &dv])).unwrap();
+                    let wanted = Gradients { q: &dq, kv: Some([&dk, &dv]), mask: None };
+                    attention_back(&mut stream, &task, &made, &wanted).unwrap();
                     [dq, dk, dv].map(|view| get(&mut stream, &view))
                 };
-                let found = gradients_of(true);
-                for ((name, found), wanted) in ["dq", "dk", "dv"].iter().zip(&found).zip(&gradients) {
-                    // Products of elements, and dots with a rounded result, are in the terms.
-                    let largest = wanted.iter().fold(0.0, |most: f64, (_, size)| most.max(*size));
-                    for (i, (f, (e, size))) in found.iter().zip(wanted).enumerate() {
-                        let bound = 2.0 * tolerance * (size + 0.1 * largest) + 1e-6;
-                        assert!((f - e).abs() <= bound, "{name} {i} of {what}: {f}, not {e}, {size}");
+                // By tiles, and by whole rows where such a kernel takes them.
+                let by_rows = mask.is_none() && e == ev && e == 40;
+                for scalar_loads in if by_rows { &[false, true][..] } else { &[false] } {
+                    let found = gradients_of(*scalar_loads, true);
+                    gradients_close(&found, &gradients[..3], tolerance, &format!("{what}, {scalar_loads}"));
+                    if kind == "none" {
+                        let again = gradients_of(*scalar_loads, false);
+                        assert_eq!(again, found, "{what}: laid out otherwise, and again");
                     }
                 }
-                if kind == "none" {
-                    assert_eq!(gradients_of(false), found, "{what}: laid out otherwise, and again");
-                }
+                stream.set_caps(DeviceCaps { scalar_loads: true, compute_units: 0, ..stream.caps().clone() });
                 // The same bits again, without the sums.
                 let again = room(&mut stream, dtype, &[n, heads, queries, ev]);
                 attention(&mut stream, &task, &again, None).unwrap();
@@ -300,7 +335,7 @@ fn matrix_instructions_emulated() {
                 let hidden =
                     |at: u64| if causal && at % keys > at / keys % queries { f64::NEG_INFINITY } else { 0.0 };
                 let (expected, expected_sums) =
-                    reference(&case, [&q_data, &k_data, &v_data], &hidden, f64::from(0.3f32));
+                    reference(&case, [&q_data, &k_data, &v_data], Shown::by(&hidden), f64::from(0.3f32));
                 let task = Attention { causal, ..Attention::new(&q, &k, &v, 0.3) };
                 let mut made = [0, 1].map(|_| {
                     let out = room(&mut stream, dtype, &[2, heads, queries, e]);
@@ -319,9 +354,156 @@ fn matrix_instructions_emulated() {
                         "{what}: {found}, not {wanted}"
                     );
                 }
+                // Scores that are far apart make gradients of products that cancel.
+                if e > 64 || rise != 0.0 {
+                    continue;
+                }
+                let grad_data = values(&mut random, dtype, 2 * heads * queries * e, 2.0);
+                let strides = of_rows(heads, queries);
+                let grad = put4(&mut stream, dtype, &[2, heads, queries, e], &strides, &grad_data);
+                let all = [&q_data[..], &k_data, &v_data, &grad_data];
+                let wanted = reference_back(&case, all, Shown::by(&hidden), f64::from(0.3f32));
+                let stats = room(&mut stream, ElementType::F32, &[2, 2, heads, queries]);
+                let out = rows_first(&mut stream, dtype, [2, heads, queries, e]);
+                attention(&mut stream, &task, &out, Some(&stats.narrow(0, 0, 1))).unwrap();
+                let made = Attended { out: &out, grad: &grad, stats: &stats };
+                let found = [0, 1].map(|turn| {
+                    let [dq, dk, dv] = [[heads, queries], [shared, keys], [shared, keys]].map(|[h, l]| {
+                        let sizes = [2, h, l, e];
+                        if turn == 0 {
+                            room(&mut stream, dtype, &sizes)
+                        } else {
+                            rows_first(&mut stream, dtype, sizes)
+                        }
+                    });
+                    let wanted = Gradients { q: &dq, kv: Some([&dk, &dv]), mask: None };
+                    attention_back(&mut stream, &task, &made, &wanted).unwrap();
+                    [dq, dk, dv].map(|view| get(&mut stream, &view))
+                });
+                assert_eq!(found[0], found[1], "{what}: laid out otherwise, and again");
+                gradients_close(&found[0], &wanted[..3], 2e-3, &what);
             }
         }
         assert!(stream.has_launched(&kernel.name), "{}", kernel.name);
+        let back = format!("attention_matrix_back_d{e}_f16");
+        assert!(e > 64 || stream.has_launched(&back), "{back}");
+    }
+}
+
+/// Philox4x32 of seven rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for _ in 0..7 {
+        let [a, b] = [(0xd251_1f53_u64, 0), (0xcd9e_8d57, 2)].map(|(by, at)| by * u64::from(counter[at]));
+        counter = [
+            (b >> 32) as u32 ^ counter[1] ^ key[0],
+            b as u32,
+            (a >> 32) as u32 ^ counter[3] ^ key[1],
+            a as u32,
+        ];
+        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+    }
+    counter
+}
+
+/// The generator, by its authors' test vectors of seven rounds.
+#[test]
+fn philox_is_its_authors() {
+    assert_eq!(philox([0; 4], [0; 2]), [0x5f6f_b709, 0x0d89_3f64, 0x4f12_1f81, 0x4f73_0a48]);
+    assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x5207_ddc2, 0x4516_5e59, 0x4d8e_e751, 0x8c52_f662]);
+}
+
+/// Whether dropout keeps a weight: 16 bits of those of its four queries and four keys.
+fn is_kept(dropped: u16, key: [u32; 2], head: u64, query: u64, of_key: u64) -> bool {
+    let half = query % 4 / 2;
+    let counter = [of_key / 4, query / 4, head, half].map(|part| part as u32);
+    let word = philox(counter, key)[(query % 2 * 2 + of_key % 4 / 2) as usize];
+    word >> (16 * (of_key % 2)) & 0xffff >= u32::from(dropped)
+}
+
+/// Dropout after the softmax and the mask's gradient, of each variant: the oracle draws the same numbers by itself.
+#[test]
+fn dropout_and_the_masks_gradient() {
+    let Some(mut stream) = stream() else { return };
+    let (mut random, seed) = random();
+    let types = stream.float_types(&mut random);
+    let cases = [
+        Case::new(2, [4, 2], [65, 70], [40, 40]),
+        Case::new(1, [2, 2], [70, 129], [64, 64]),
+        Case::new(2, [2, 1], [67, 33], [76, 80]),
+        Case::new(1, [2, 2], [66, 70], [128, 100]),
+        Case::new(2, [2, 1], [9, 70], [16, 160]),
+    ];
+    for (dtype, tolerance) in [(ElementType::F32, 1e-5), (ElementType::F16, 1e-3), (ElementType::BF16, 8e-3)]
+    {
+        if !types.contains(&dtype) {
+            continue;
+        }
+        for case in stream.part().pick_one_of(2, cases.iter(), &mut random) {
+            let &Case { n, heads, shared, queries, keys, e, ev } = case;
+            let plain = |h: u64, l: u64, size: u64| [h * l * size, l * size, size, 1];
+            let of = [(heads, queries, e), (shared, keys, e), (shared, keys, ev), (heads, queries, ev)];
+            let data = of.map(|(h, l, size)| values(&mut random, dtype, n * h * l * size, 2.0));
+            let [q, k, v, grad] = [0, 1, 2, 3].map(|at| {
+                let (h, l, size) = of[at];
+                put4(&mut stream, dtype, &[n, h, l, size], &plain(h, l, size), &data[at])
+            });
+            let [q_data, k_data, v_data, grad_data] = &data;
+            let added = values(&mut random, dtype, n * heads * queries * keys, 3.0);
+            let full = [n, heads, queries, keys];
+            let mask = put(&mut stream, dtype, &full, &plain(heads, queries, keys), &added);
+            let rows = n * heads * queries;
+            let bits: [u32; 2] = random.random();
+            for dropped in [0, 6554, 40000] {
+                let what = format!(
+                    "{dtype:?} {n} x {heads}/{shared} x {queries} x {keys}, {e}, {ev}, {dropped}, seed {seed}"
+                );
+                let by = 65536.0 / f64::from(65536 - u32::from(dropped));
+                let kept = |at: u64| {
+                    let (row, of_key) = (at / keys, at % keys);
+                    let keeps = dropped == 0 || is_kept(dropped, bits, row / queries, row % queries, of_key);
+                    if keeps { by } else { 0.0 }
+                };
+                let of_mask = |at: u64| added[at as usize];
+                let shown = Shown { mask: &of_mask, kept: &kept };
+                let scale = f64::from(0.3f32);
+                let (expected, _) = reference(case, [q_data, k_data, v_data], shown, scale);
+                let wanted = reference_back(case, [q_data, k_data, v_data, grad_data], shown, scale);
+                let drops = dropped > 0;
+                let stats = room(&mut stream, ElementType::F32, &[2 * rows + if drops { 2 } else { 0 }]);
+                let key = View::new(stats.address + 8 * rows, ElementType::I32, &[2], &[1]).unwrap();
+                if drops {
+                    let words = put(
+                        &mut stream,
+                        ElementType::I32,
+                        &[2],
+                        &[1],
+                        &bits.map(|word| f64::from(word as i32)),
+                    );
+                    wave32_ops::copy(&mut stream, &words, &key).unwrap();
+                }
+                let task = Attention {
+                    mask: Some(&mask),
+                    dropout: drops.then_some(Dropout { dropped, key: &key }),
+                    ..Attention::new(&q, &k, &v, 0.3)
+                };
+                let made: Vec<Vec<Vec<f64>>> = [0, 1]
+                    .map(|_| {
+                        let out = room(&mut stream, dtype, &[n, heads, queries, ev]);
+                        attention(&mut stream, &task, &out, Some(&stats.narrow(0, 0, rows))).unwrap();
+                        let made = Attended { out: &out, grad: &grad, stats: &stats };
+                        let sizes =
+                            [[n, heads, queries, e], [n, shared, keys, e], [n, shared, keys, ev], full];
+                        let [dq, dk, dv, dmask] = sizes.map(|sizes| room(&mut stream, dtype, &sizes));
+                        let wanted = Gradients { q: &dq, kv: Some([&dk, &dv]), mask: Some(&dmask) };
+                        attention_back(&mut stream, &task, &made, &wanted).unwrap();
+                        [out, dq, dk, dv, dmask].map(|view| get(&mut stream, &view)).to_vec()
+                    })
+                    .to_vec();
+                assert_eq!(made[0], made[1], "{what}: the same bits again");
+                close(&made[0][0], &expected, tolerance * by, &what);
+                gradients_close(&made[0][1..], &wanted, tolerance, &what);
+            }
+        }
     }
 }
 
@@ -346,7 +528,8 @@ fn what_it_does_not_take_is_refused() {
     let back = |stream: &mut common::TestQueue, grad: &View, stats: &View, dq: &View| {
         let task = Attention::new(&good, &good, &good, 1.0);
         let made = Attended { out: &good, grad, stats };
-        attention_back(stream, &task, &made, dq, None).unwrap_err().to_string()
+        let wanted = Gradients { q: dq, kv: None, mask: None };
+        attention_back(stream, &task, &made, &wanted).unwrap_err().to_string()
     };
     assert!(back(&mut stream, &turned, &stats, &good).starts_with("different-layouts"));
     assert!(back(&mut stream, &good, &stats.narrow(0, 0, 1), &good).starts_with("different-sizes"));
@@ -383,7 +566,7 @@ fn the_running_maximum_may_grow_and_overflow() {
             let [k, v] = [&k_data, &v_data].map(|data| put_rows(&mut stream, keys, data));
             for causal in [false, true] {
                 let hidden = |at: u64| if causal && at % keys > at / keys { f64::NEG_INFINITY } else { 0.0 };
-                let (expected, _) = reference(&case, [&q_data, &k_data, &v_data], &hidden, 1.0);
+                let (expected, _) = reference(&case, [&q_data, &k_data, &v_data], Shown::by(&hidden), 1.0);
                 let out = room(&mut stream, dtype, &[n, heads, queries, e]);
                 let task =
                     Attention { causal, sums_in_f16, no_matrix: true, ..Attention::new(&q, &k, &v, 1.0) };

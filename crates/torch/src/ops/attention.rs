@@ -4,18 +4,20 @@
 use crate::abi::error::Error;
 use crate::dispatch::register::Registration;
 use crate::ops::matmul::pass;
-use crate::runtime::bridge::{planned, run, view};
+use crate::runtime::bridge::{planned, view};
 use crate::tensors::copies::copy;
 use crate::tensors::tensor::Tensor;
-use wave32_ops::{Attended, Attention};
+use wave32_ops::{Attended, Attention, Dropout, ElementType, Gradients, View};
 use wave32_torch_logic::ScalarType;
 
 /// Schemas of what `python/wave32/_attention.py` calls. `stats`: for each query the logarithm of the sum, and room for the
-/// backward pass's number; nothing where it is not wanted.
+/// backward pass's number; then, with dropout, the key of its random numbers; nothing where none is wanted. `dropped`: how many of
+/// 65536 weights dropout drops; `key_of`: the statistics that another call with the same dropout returned.
 pub const SCHEMAS: &[&str] = &[
-    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale, bool wants_stats) -> (Tensor out, Tensor stats)",
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale, int dropped, bool wants_stats, \
+     Tensor? key_of=None) -> (Tensor out, Tensor stats)",
     "attention_back(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor stats, Tensor grad, bool causal, float scale, \
-     bool of_keys) -> (Tensor dq, Tensor dk, Tensor dv)",
+     int dropped, bool of_keys, bool of_mask) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dmask)",
 ];
 
 /// Kernels of those.
@@ -73,6 +75,7 @@ fn room(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor, Error> {
     Tensor::empty(&[sizes[0], sizes[1], sizes[2], v.sizes()[3]], q.dtype()?)
 }
 
+#[allow(clippy::too_many_arguments)] // the schema's
 fn forward(
     q: &Tensor,
     k: &Tensor,
@@ -80,15 +83,25 @@ fn forward(
     mask: Option<&Tensor>,
     causal: bool,
     scale: f64,
+    dropped: i64,
     wants_stats: bool,
+    key_of_other: Option<&Tensor>,
 ) -> Result<(Tensor, Tensor), Error> {
     check([q, k, v], mask)?;
     let out = room(q, k, v)?;
     let sizes = q.sizes();
-    let stats = if wants_stats { &[2, sizes[0], sizes[1], sizes[2]][..] } else { &[0] };
-    let stats = Tensor::empty(stats, ScalarType::F32)?;
+    let rows = sizes[..3].iter().product::<i64>();
+    let drops = dropped > 0;
+    let stats = Tensor::empty(
+        &[if wants_stats || drops { 2 * rows } else { 0 } + key_elements(drops)],
+        ScalarType::F32,
+    )?;
     let sums =
         if wants_stats { Some(view(&stats.alias(&sizes[..3], &row_major(&sizes[..3]), 0)?)?) } else { None };
+    let key = if drops { Some(key_of(key_of_other.unwrap_or(&stats))?) } else { None };
+    if let (Some(key), None) = (&key, key_of_other) {
+        crate::ops::random::bits(key)?;
+    }
     let [q, k, v] = [in_vectors(q)?, in_vectors(k)?, in_vectors(v)?];
     let (qv, kv, vv, to) = (view(&q)?, view(&k)?, view(&v)?, view(&out)?);
     let mask = mask.map(view).transpose()?;
@@ -96,10 +109,29 @@ fn forward(
         let sums_in_f16 = planner.fp16_accumulation(None).allows(pass());
         let (scale, mask) = (scale as f32, mask.as_ref());
         let no_matrix = planner.no_matrix();
-        let task = Attention { q: &qv, k: &kv, v: &vv, mask, scale, causal, sums_in_f16, no_matrix };
+        let dropout = dropout(dropped, key.as_ref());
+        let task = Attention { q: &qv, k: &kv, v: &vv, mask, scale, causal, dropout, sums_in_f16, no_matrix };
         wave32_ops::attention(queue, &task, &to, sums.as_ref())
     })?;
     Ok((out, stats))
+}
+
+/// Elements of `stats` that are the key of dropout.
+fn key_elements(drops: bool) -> i64 {
+    if drops { 2 } else { 0 }
+}
+
+/// The key of dropout: the bits of the last elements of `stats`.
+fn key_of(stats: &Tensor) -> Result<View, Error> {
+    if stats.numel() < 2 || !stats.is_wave() || stats.dtype()? != ScalarType::F32 {
+        return Err(Error::Invalid("attention: `key_of` is not what another call returned".into()));
+    }
+    let own = view(&stats.alias(&[2], &[1], stats.numel() - 2)?)?;
+    Ok(View::new(own.address, ElementType::I32, &[2], &[1])?)
+}
+
+fn dropout(dropped: i64, key: Option<&View>) -> Option<Dropout<'_>> {
+    Some(Dropout { dropped: u16::try_from(dropped).ok()?, key: key? })
 }
 
 fn row_major(sizes: &[i64]) -> [i64; 3] {
@@ -129,8 +161,10 @@ fn backward(
     grad: &Tensor,
     causal: bool,
     scale: f64,
+    dropped: i64,
     of_keys: bool,
-) -> Result<(Tensor, Tensor, Tensor), Error> {
+    of_mask: bool,
+) -> Result<(Tensor, Tensor, Tensor, Tensor), Error> {
     check([q, k, v], mask)?;
     let is_like_out = grad.strides() == out.strides() && grad.offset() % 4 == 0;
     let grad = if is_like_out {
@@ -145,20 +179,31 @@ fn backward(
     let of_keys =
         of_keys.then(|| Ok::<_, Error>([dense_like(k, rows_first(k))?, dense_like(v, rows_first(k))?]));
     let of_keys = of_keys.transpose()?;
+    let of_mask =
+        mask.filter(|_| of_mask).map(|mask| Tensor::empty(&mask.sizes(), mask.dtype()?)).transpose()?;
     let [q, k, v] = [in_vectors(q)?, in_vectors(k)?, in_vectors(v)?];
     let (qv, kv, vv, dqv) = (view(&q)?, view(&k)?, view(&v)?, view(&dq)?);
     let (ov, gv, sv) = (view(out)?, view(&grad)?, view(stats)?);
     let mask = mask.map(view).transpose()?;
     let views = of_keys.as_ref().map(|[dk, dv]| Ok::<_, Error>([view(dk)?, view(dv)?])).transpose()?;
+    let dmask = of_mask.as_ref().map(view).transpose()?;
+    let key = if dropped > 0 { Some(key_of(stats)?) } else { None };
     let (scale, mask) = (scale as f32, mask.as_ref());
-    let task = Attention { mask, causal, ..Attention::new(&qv, &kv, &vv, scale) };
+    let task = Attention {
+        mask,
+        causal,
+        dropout: dropout(dropped, key.as_ref()),
+        ..Attention::new(&qv, &kv, &vv, scale)
+    };
     let made = Attended { out: &ov, grad: &gv, stats: &sv };
-    run(|queue| {
-        wave32_ops::attention_back(queue, &task, &made, &dqv, views.as_ref().map(|[dk, dv]| [dk, dv]))
+    let wanted = Gradients { q: &dqv, kv: views.as_ref().map(|[dk, dv]| [dk, dv]), mask: dmask.as_ref() };
+    planned(|planner, queue| {
+        let task = Attention { no_matrix: planner.no_matrix(), ..task };
+        wave32_ops::attention_back(queue, &task, &made, &wanted)
     })?;
     let [dk, dv] = match of_keys {
         Some(both) => both,
         None => [Tensor::undefined()?, Tensor::undefined()?],
     };
-    Ok((dq, dk, dv))
+    Ok((dq, dk, dv, of_mask.map_or_else(Tensor::undefined, Ok)?))
 }

@@ -8,7 +8,7 @@ use crate::runtime::bridge::{run, view};
 use crate::runtime::{graph, rng, state};
 use crate::tensors::tensor::Tensor;
 use wave32_ops::random::{Draw, PhiloxState, counters, dropout, random};
-use wave32_ops::{Op, OpError, Queue};
+use wave32_ops::{Op, OpError, Queue, View};
 use wave32_torch_logic::ScalarType;
 use wave32_torch_logic::number::{range_between, range_of};
 
@@ -60,6 +60,15 @@ fn draw(x: &Tensor, draw: Draw, generator: Option<&Generator>) -> Result<Tensor,
     };
     run_random(|queue| random(queue, numbers, draw, &to))?;
     x.share()
+}
+
+/// Fills an I32 view with random bits: others at each call and at each replay.
+///
+/// # Errors
+/// As the device's.
+pub fn bits(to: &View) -> Result<(), Error> {
+    let numbers = take(to.elements() as i64)?;
+    run_random(|queue| random(queue, numbers, Draw::Bits, to))
 }
 
 /// That it has numbers with fractions.

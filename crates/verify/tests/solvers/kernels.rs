@@ -117,8 +117,9 @@ fn is_of_products(variant: &Variant) -> bool {
 /// Plans of convolutions for the kernels of the filter that they use.
 fn convolution_plans(caps: &DeviceCaps, filter: KernelFilter<'_>) -> Plans {
     // What is compiled for RDNA1 only is for operations besides convolution.
-    let of_others =
-        |v: &Variant| v.defines.contains_key("RDNA1") || v.source == "attention_matrix" || is_of_products(v);
+    let of_others = |v: &Variant| {
+        v.defines.contains_key("RDNA1") || v.source.starts_with("attention") || is_of_products(v)
+    };
     let kernels: Vec<&Variant> = variants::all().iter().filter(|v| !of_others(v) && filter(v)).collect();
     let plans = cheapest(&kernels, caps);
     assert_complete(&plans, &kernels);
