@@ -385,7 +385,7 @@ pub struct Gradients<'a> {
 ///
 /// # Errors
 /// As [`attention`]; `layout` where a result is laid out otherwise, `different-layouts` where `out` and `grad` or the gradients
-/// of keys and values are.
+/// of keys and values are; `no-mask` where a mask's gradient is wanted without a mask, or of a causal task.
 pub fn attention_back(
     queue: &mut dyn Queue,
     task: &Attention<'_>,
@@ -409,6 +409,9 @@ pub fn attention_back(
     }
     if views.iter().any(|(view, _)| view.dtype != q.dtype) || stats.dtype != ElementType::F32 {
         return Err(OpError::refused("element-type", format!("{:?}, and other types beside it", q.dtype)));
+    }
+    if dmask.is_some() && (task.mask.is_none() || task.causal) {
+        return Err(OpError::refused("no-mask", "a mask's gradient is of a mask alone".to_string()));
     }
     if let Some(dmask) = dmask.filter(|dmask| !dmask.is_contiguous()) {
         return Err(OpError::refused(

@@ -534,6 +534,14 @@ fn what_it_does_not_take_is_refused() {
     assert!(back(&mut stream, &turned, &stats, &good).starts_with("different-layouts"));
     assert!(back(&mut stream, &good, &stats.narrow(0, 0, 1), &good).starts_with("different-sizes"));
     assert!(back(&mut stream, &half, &stats, &good).starts_with("element-type"));
+    let scores = room(&mut stream, ElementType::F32, &[1, 2, 8, 8]);
+    for (mask, causal) in [(None, false), (Some(&scores), true)] {
+        let task = Attention { mask, causal, ..Attention::new(&good, &good, &good, 1.0) };
+        let made = Attended { out: &good, grad: &good, stats: &stats };
+        let wanted = Gradients { q: &good, kv: None, mask: Some(&scores) };
+        let refused = attention_back(&mut stream, &task, &made, &wanted).unwrap_err().to_string();
+        assert!(refused.starts_with("no-mask"), "{refused}");
+    }
     let wide = room(&mut stream, ElementType::F32, &[1, 2, 8, 32]).narrow(3, 0, 16);
     assert!(back(&mut stream, &good, &stats, &wide).starts_with("layout"));
     assert!(refusal(&mut stream, &good, &half, &half, &good).starts_with("element-type"));
