@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{close, emulated_stream, get, put, random, room, stream, values};
+use common::{close, emulated_stream, get, philox, put, random, room, stream, values};
 use rand::Rng;
 use wave32_ops::{Attended, Attention, Dropout, ElementType, Gradients, View, attention, attention_back};
 use wave32_solve::DeviceCaps;
@@ -390,33 +390,11 @@ fn matrix_instructions_emulated() {
     }
 }
 
-/// Philox4x32 of seven rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
-fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    for _ in 0..7 {
-        let [a, b] = [(0xd251_1f53_u64, 0), (0xcd9e_8d57, 2)].map(|(by, at)| by * u64::from(counter[at]));
-        counter = [
-            (b >> 32) as u32 ^ counter[1] ^ key[0],
-            b as u32,
-            (a >> 32) as u32 ^ counter[3] ^ key[1],
-            a as u32,
-        ];
-        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
-    }
-    counter
-}
-
-/// The generator, by its authors' test vectors of seven rounds.
-#[test]
-fn philox_is_its_authors() {
-    assert_eq!(philox([0; 4], [0; 2]), [0x5f6f_b709, 0x0d89_3f64, 0x4f12_1f81, 0x4f73_0a48]);
-    assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x5207_ddc2, 0x4516_5e59, 0x4d8e_e751, 0x8c52_f662]);
-}
-
 /// Whether dropout keeps a weight: 16 bits of those of its four queries and four keys.
 fn is_kept(dropped: u16, key: [u32; 2], head: u64, query: u64, of_key: u64) -> bool {
     let half = query % 4 / 2;
     let counter = [of_key / 4, query / 4, head, half].map(|part| part as u32);
-    let word = philox(counter, key)[(query % 2 * 2 + of_key % 4 / 2) as usize];
+    let word = philox(7, counter, key)[(query % 2 * 2 + of_key % 4 / 2) as usize];
     word >> (16 * (of_key % 2)) & 0xffff >= u32::from(dropped)
 }
 

@@ -146,3 +146,19 @@ pub fn raised(stream: &mut TestQueue, errors: Errors) -> bool {
     assert!(word[0] <= 1 && word[1..] == [0; 3]);
     word[0] == 1
 }
+
+/// Philox4x32 of so many rounds, as its paper defines it (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+pub fn philox(rounds: u32, mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for _ in 0..rounds {
+        let a = 0xd251_1f53u64 * u64::from(counter[0]);
+        let b = 0xcd9e_8d57u64 * u64::from(counter[2]);
+        counter = [
+            (b >> 32) as u32 ^ counter[1] ^ key[0],
+            b as u32,
+            (a >> 32) as u32 ^ counter[3] ^ key[1],
+            a as u32,
+        ];
+        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+    }
+    counter
+}
