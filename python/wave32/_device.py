@@ -13,8 +13,8 @@ from wave32._graph import Graph, graph, graph_pool_handle, is_current_stream_cap
 from wave32._profile import profile
 
 __all__ = [
-    "DeviceProperties", "Event", "Graph", "Stream", "allow_fp16_accumulation", "current_device", "current_stream",
-    "default_stream", "device", "device_count", "empty_cache", "fallbacks", "get_amp_supported_dtype",
+    "DeviceProperties", "Event", "Graph", "Stream", "allow_fp16_accumulation", "channels_last", "current_device",
+    "current_stream", "default_stream", "device", "device_count", "empty_cache", "fallbacks", "get_amp_supported_dtype",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all",
     "graph", "graph_pool_handle", "initial_seed", "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized",
     "make_graphed_callables", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
@@ -219,6 +219,15 @@ def winograd(is_allowed: bool | None = None) -> bool:
     Faster, and in f32 less exact: an error of up to 2e-5 of the result's norm, where direct convolution has 1.5e-6.
     """
     return _native.winograd(is_allowed)
+
+
+def channels_last(keep: bool | None = None) -> bool:
+    """Whether tensors keep `channels_last` from now on, as PyTorch does; returns whether they did.
+
+    Kernels compute with channels first, so what is kept costs copies. If not: `x.to(memory_format=torch.channels_last)` gives a
+    contiguous tensor of the device, and results of convolutions are contiguous whatever their operands are.
+    """
+    return _native.channels_last(keep)
 
 
 def tuned(device: Any = None) -> int:

@@ -81,7 +81,8 @@ def _is_watched() -> bool:
 
 def _switches() -> tuple[Any, ...]:
     """What a capture has in it: kernels are chosen by these."""
-    return _native.winograd(None), _native.fp16_accumulation(None), torch.are_deterministic_algorithms_enabled()
+    ours = _native.winograd(None), _native.fp16_accumulation(None), _native.channels_last(None)
+    return *ours, torch.are_deterministic_algorithms_enabled()
 
 
 def _is_dense(y: torch.Tensor) -> bool:

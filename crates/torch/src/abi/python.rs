@@ -18,7 +18,7 @@ use crate::runtime::graph;
 use crate::runtime::rng;
 use crate::runtime::state;
 use crate::tensors::storage;
-use crate::tensors::{copies, memory_ops};
+use crate::tensors::{copies, layout, memory_ops};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
@@ -272,6 +272,13 @@ mod _native {
     #[pyo3(signature = (is_allowed=None))]
     fn winograd(is_allowed: Option<bool>) -> bool {
         bridge::winograd(is_allowed)
+    }
+
+    /// Whether tensors keep `channels_last` from now on, where that is said; whether they did.
+    #[pyfunction]
+    #[pyo3(signature = (keep=None))]
+    fn channels_last(keep: Option<bool>) -> bool {
+        layout::channels_last(keep)
     }
 
     /// The next convolution on this thread computes its result's moments, for a batch norm behind it.

@@ -2,7 +2,32 @@
 
 use crate::abi::error::Error;
 use crate::tensors::tensor::Tensor;
-use wave32_torch_logic::strides;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use wave32_torch_logic::{MemoryFormat, settings, strides};
+
+/// False where new tensors and results of convolutions have their channels first though PyTorch would have them last.
+static KEEPS_CHANNELS_LAST: LazyLock<AtomicBool> = LazyLock::new(|| {
+    AtomicBool::new(settings::variable("WAVE32_CHANNELS_LAST").is_none_or(|(_, text)| text.trim() != "0"))
+});
+
+/// Whether `channels_last` is kept from now on, where that is said; whether it was.
+pub fn channels_last(keep: Option<bool>) -> bool {
+    match keep {
+        Some(keep) => KEEPS_CHANNELS_LAST.swap(keep, Ordering::Relaxed),
+        None => KEEPS_CHANNELS_LAST.load(Ordering::Relaxed),
+    }
+}
+
+/// The format that a new tensor gets where this one is asked for.
+pub fn given_format(asked: Option<MemoryFormat>) -> Option<MemoryFormat> {
+    match asked {
+        Some(MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d) if !channels_last(None) => {
+            Some(MemoryFormat::Contiguous)
+        }
+        _ => asked,
+    }
+}
 
 /// True where several elements are one place in memory, as in expanded tensors.
 pub fn overlaps_itself(tensor: &Tensor) -> bool {
@@ -57,12 +82,12 @@ pub fn suggests_channels_last(tensor: &Tensor) -> bool {
     strides::suggest_channels_last(&tensor.sizes(), &tensor.strides())
 }
 
-/// True where results of a convolution of these come with the channels last: where PyTorch takes one of them for that. A
-/// signal counts as an image of height 1, which a permuted input is copied into.
+/// True where results of a convolution of these come with the channels last: where PyTorch takes one of them for that, and that
+/// is kept. A signal counts as an image of height 1, which a permuted input is copied into.
 pub fn convolves_channels_last(input: &Tensor, weight: &Tensor) -> bool {
     let image = |tensor: &Tensor| strides::suggest_channels_last_image(&tensor.sizes(), &tensor.strides());
     let copied = input.dim() == 3 && !input.is_contiguous();
-    (!copied && image(input)) || image(weight)
+    ((!copied && image(input)) || image(weight)) && channels_last(None)
 }
 
 /// True where elements follow each other in memory, channels last or as usual.

@@ -10,7 +10,7 @@ use crate::dispatch::scalar::ScalarOp;
 use crate::ops;
 use crate::scalar_ops;
 use crate::tensors::copies;
-use crate::tensors::layout;
+use crate::tensors::layout::{self, given_format};
 use crate::tensors::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wave32_device::Queue;
@@ -68,7 +68,7 @@ fn empty(
     }
     let dtype = dtype.unwrap_or_else(default_float);
     warn_of_complex_half(dtype)?;
-    let made = match format {
+    let made = match given_format(format) {
         None | Some(MemoryFormat::Contiguous) => Tensor::empty(sizes, dtype),
         Some(MemoryFormat::ChannelsLast) if sizes.len() == 4 => {
             Tensor::empty_strided(sizes, &channels_last(sizes), dtype)
@@ -183,7 +183,7 @@ fn resize_(x: &Tensor, sizes: &[i64], format: Option<MemoryFormat>) -> Result<Te
     if x.sizes()[..] != sizes[..] {
         resize(x, sizes)?;
     }
-    if let Some(MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d) = format {
+    if let Some(MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d) = given_format(format) {
         let strides = channels_last(sizes);
         set_data(x, &x.alias(sizes, &strides, x.offset())?)?;
     }
