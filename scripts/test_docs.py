@@ -78,13 +78,14 @@ class Readme(unittest.TestCase):
         self.assertIn("2 threads each", (DOCS / "cpu_vs_torch.md").read_text())
 
     def test_verify(self):
-        passed, failed = self.numbers_of("`verify seeds nets fuzz:300`")
+        what = "`verify seeds nets fuzz:300 --all-solvers`"
+        passed, failed = self.numbers_of(what)
         runs = (DOCS / "verify_runs.txt").read_text().split("\nwave32 verify ")
-        command = "seeds nets fuzz:300 --device vulkan --dtype f32,f16,bf16 --max-gflop none"
+        command = "seeds nets fuzz:300:15 --all-solvers --device vulkan --dtype f32,f16,bf16 --max-gflop none"
         run = next(run for run in runs if run.startswith(command)).split("\nthe same")[0]
         self.assertIn(f"ALL RIGHT: {passed} passed, {failed} failed", run)
         self.assertIn("NVIDIA H200", run)
-        self.assertEqual(self.figures["`verify seeds nets fuzz:300`"][1], "H200")
+        self.assertEqual(self.figures[what][1], "H200")
 
     def test_errors_of_training_steps(self):
         log = [r for r in rows((DOCS / "models.md").read_text(), 8) if r[0] != "model"]
