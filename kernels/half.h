@@ -1,4 +1,5 @@
-// Arithmetic in f16, two numbers an instruction, for f16 variants with the define HALF (or MATRIX, tile.h); and CELL, for f32 too.
+// Arithmetic in f16, two numbers an instruction, for f16 variants with the define HALF (or MATRIX, tile.h; or DOT, dot.h); and CELL,
+// for f32 too.
 //
 //   CELL(name, v, l)      float l of the vec4 v of LDS. Where l is not known at compile time, what is added to v should
 //                         stand last and be known: RADV then makes it a part of the instruction
@@ -11,7 +12,7 @@
 #endif
 #ifdef TARGET_GLSL
 #define CELL(name, v, l) name[v][l]
-#ifdef HALF
+#if defined(HALF) || defined(DOT)
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #define HALF2 f16vec2
 #define HALF4 f16vec4
@@ -28,7 +29,7 @@
 #endif
 #else
 #define CELL(name, v, l) LANE(name, (v) * 4 + (l))
-#ifdef HALF
+#if defined(HALF) || defined(DOT)
 typedef _Float16 HALF2 __attribute__((ext_vector_type(2)));
 typedef _Float16 HALF4 __attribute__((ext_vector_type(4)));
 #define HALF2_OF(a, b) HALF2{a, b}

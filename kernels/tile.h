@@ -8,9 +8,20 @@
 // HALF: operands lie in LDS as f16 and are multiplied two columns at a time. CHAIN products of an output, a slice's BK if nothing is
 // said, are summed in f16; then the sum is scaled (ROW_SCALE) and added to the f32 sum.
 //
-// MATRIX: matrix.h.
+// DOT: dot.h. MATRIX: matrix.h.
 
 #include "half.h"
+#ifdef DOT
+#include "dot.h"
+// Rows of a slice, the one of which k is part, and a vector of one.
+#define SLICE_ROWS (BK / 2)
+#define SLICE_ROW(k) ((k) / 2u)
+#define ROW4 PAIRS4
+#else
+#define SLICE_ROWS BK
+#define SLICE_ROW(k) k
+#define ROW4 vec4
+#endif
 
 #define TX (BN / TN)
 #define TY (BM / TM)
@@ -48,8 +59,8 @@
 
 #ifndef MATRIX
 // Vectors of a slice of an operand in LDS.
-#define A_SLICE (BK * A4)
-#define B_SLICE (BK * B4)
+#define A_SLICE (SLICE_ROWS * A4)
+#define B_SLICE (SLICE_ROWS * B4)
 #define TILE_ZERO                                                       \
   UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++) acc[i][j] = 0.0f;
 
@@ -107,19 +118,24 @@
     }                                                                                  \
   }
 #else
-// acc += A^T B over the slice that starts at vec4 `a0` of sa and `b0` of sb.
+#ifdef DOT
+#define ADD_PRODUCT DOT2
+#else
+#define ADD_PRODUCT FMA
+#endif
+// acc += A^T B over the slice that starts at vector `a0` of sa and `b0` of sb.
 #define TILE_FMA(a0, b0)                                                               \
   {                                                                                    \
-  vec4 na[TM / 4];                                                                     \
-  vec4 nb[TN / 4];                                                                     \
+  ROW4 na[TM / 4];                                                                     \
+  ROW4 nb[TN / 4];                                                                     \
   LOAD_ROW(a0, b0, 0)                                                                  \
-  UNROLL for (int at = 0; at < BK; at++) {                                             \
-    vec4 fa[TM / 4];                                                                   \
-    vec4 fb[TN / 4];                                                                   \
+  UNROLL for (int at = 0; at < SLICE_ROWS; at++) {                                     \
+    ROW4 fa[TM / 4];                                                                   \
+    ROW4 fb[TN / 4];                                                                   \
     TAKE_ROW                                                                           \
-    if (at + 1 < BK) LOAD_ROW(a0, b0, at + 1)                                          \
+    if (at + 1 < SLICE_ROWS) LOAD_ROW(a0, b0, at + 1)                                  \
     UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++)            \
-        acc[i][j] = FMA(fa[i >> 2][i & 3], fb[j >> 2][j & 3], acc[i][j]);              \
+        acc[i][j] = ADD_PRODUCT(fa[i >> 2][i & 3], fb[j >> 2][j & 3], acc[i][j]);      \
   }                                                                                    \
   }
 #endif

@@ -46,6 +46,7 @@ checked. How fast this code runs on a card was not measured.
 - Kernels of [matrix instructions](performance.md#matrix-instructions) are compiled where chip and driver have these:
   {matrix_places}.
   {matrix}.
+- So are those of [dot products](performance.md#dot-products): {dot_places}. {dot}.
 - On RDNA1 (NAVI10, 12 and 14): {rdna1}.
 - On all chips: {all}.
 - Mesa 22.3.6 is installed. The newer ones are Debian's packages, unpacked into a folder; each starts with its own C library and Vulkan
@@ -320,9 +321,14 @@ def spill(place):
     return f"- {mesa}, {chip.upper()}: {kernels}."
 
 
-def of_matrix_instructions():
+def needing(flag):
+    """Names of the kernels with that flag, `MATRIX=1` or `DOT=1`."""
     rows = [line.split() for line in (HERE / "kernels/variants.txt").read_text(encoding="utf-8").splitlines()]
-    return {f"{row[0]}_{row[1]}_{dtype}" for row in rows if "MATRIX=1" in row for dtype in row[2].split(",")}
+    return {f"{row[0]}_{row[1]}_{dtype}" for row in rows if flag in row for dtype in row[2].split(",")}
+
+
+def places(rows):
+    return ", ".join(f"{chip.upper()} by {mesa}" for (mesa, chip), _ in by_place(rows))
 
 
 def page():
@@ -332,8 +338,7 @@ def page():
     for row in rows:
         by_mesa[f"{row['mesa']} ({row['release']})"].append(row)
     spills = [row for row in rows if spilling(row)]
-    names = of_matrix_instructions()
-    of_matrix = [row for row in rows if row["kernel"] in names]
+    of_matrix, of_dot = ([row for row in rows if row["kernel"] in needing(flag)] for flag in ("MATRIX=1", "DOT=1"))
     return HEAD.format(
         mesas=", ".join(f"Mesa {mesa.removeprefix('Mesa ')}" for mesa in by_mesa),
         date=said["date"],
@@ -341,8 +346,10 @@ def page():
         times=said["times"],
         rdna1=verdict([row for row in rows if row["chip"] in RDNA1]),
         all=verdict(rows),
-        matrix_places=", ".join(f"{chip.upper()} by {mesa}" for (mesa, chip), _ in by_place(of_matrix)),
+        matrix_places=places(of_matrix),
         matrix=verdict(of_matrix),
+        dot_places=places(of_dot),
+        dot=verdict(of_dot),
         mesa_tables="\n".join(line for mesa, of in by_mesa.items() for line in ["", f"### {mesa}", "", *of_chips(of)]),
         spilling="\n".join(map(spill, by_place(spills))) or "None.",
         loops="\n".join(of_loops(by_mesa, "navi10")),

@@ -50,8 +50,9 @@ while read -r package name program; do
         --skip launches_of_a_plan_wait_only_where_they_must --skip every_shipped_kernel_becomes_a_pipeline </dev/null)
 done <"$folder/tests"
 
-# A row TEXT TAG DTYPES ... of the table is the kernels TEXT_TAG_DTYPE; those of matrix instructions, which tests emulate, are for Vulkan.
-awk -v route="$route" '!/^ *(#|$)/ && (route == "vulkan" || !/ MATRIX=1/) { n = split($3, dtypes, ","); for (i = 1; i <= n; i++) print $1 "_" $2 "_" dtypes[i] }' \
+# A row TEXT TAG DTYPES ... of the table is the kernels TEXT_TAG_DTYPE; those of matrix instructions and dot products, which tests emulate,
+# are for Vulkan.
+awk -v route="$route" '!/^ *(#|$)/ && (route == "vulkan" || !/ (MATRIX|DOT)=1/) { n = split($3, dtypes, ","); for (i = 1; i <= n; i++) print $1 "_" $2 "_" dtypes[i] }' \
     kernels/variants.txt | sort >"$folder/all"
 sort -u "$folder/launched" >"$folder/ran"
 missing=$(comm -23 "$folder/all" "$folder/ran")

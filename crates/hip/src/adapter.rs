@@ -165,6 +165,7 @@ fn caps(
         compiler: Compiler::of(target, Compiler::Llvm),
         // Kernels of these are for Vulkan.
         float16_matrix: false,
+        float16_dot: targets::code_has_dot(target),
         ..rates
     }
 }

@@ -34,16 +34,27 @@ impl Variant {
         *self.defines.get(name).unwrap_or_else(|| panic!("variants.txt: {} lacks {name}", self.name))
     }
 
-    /// Is it built as a code object for that gfx target? Rows with `MATRIX=1` are for Vulkan alone. Rows with `RDNA1=1` are for RDNA1
-    /// only: what convolutions do not need is compiled for the cards that wave32 is made for, and waits for its route on the others.
+    /// Is it built as a code object for that gfx target? Rows with `MATRIX=1` are for Vulkan alone, those with `DOT=1` also for targets
+    /// whose code may have such instructions. Rows with `RDNA1=1` are for RDNA1 only: what convolutions do not need is compiled for the
+    /// cards that wave32 is made for, and waits for its route on the others.
     pub fn is_for(&self, target: &str) -> bool {
         let is_for_cards = wave32_cards::targets::is_rdna1(target) || !self.defines.contains_key("RDNA1");
-        is_for_cards && !self.is_matrix()
+        is_for_cards && !self.is_matrix() && (!self.is_dot() || wave32_cards::targets::code_has_dot(target))
     }
 
     /// Does it keep operands in f16? Others of an f16 tensor's kernels make f32 of what they load.
     pub fn keeps_f16(&self) -> bool {
-        self.is_half() || self.is_matrix()
+        self.is_half() || self.is_matrix() || self.is_dot()
+    }
+
+    /// Is it for devices with instructions that not all have?
+    pub fn needs_instructions(&self) -> bool {
+        self.is_matrix() || self.is_dot()
+    }
+
+    /// Is it for devices with dot products of two f16, with a sum in f32 (`VK_VALVE_shader_mixed_float_dot_product`)?
+    pub fn is_dot(&self) -> bool {
+        self.defines.contains_key("DOT")
     }
 
     /// Is it for devices with matrix instructions of f16 (`VK_KHR_cooperative_matrix`)?

@@ -69,6 +69,9 @@ pub struct DeviceCaps {
     /// Matrix instructions of 16x16x16 f16 products with sums in f32, and a driver that offers them.
     #[serde(default)]
     pub float16_matrix: bool,
+    /// Dot products of two f16 with a sum in f32, and a driver or compiler that offers them.
+    #[serde(default)]
+    pub float16_dot: bool,
     /// f16 multiply-adds that start in the time of an f32 one, for the model only.
     #[serde(default)]
     pub float16_rate: f64,
@@ -144,6 +147,7 @@ impl DeviceCaps {
             // v_pk_fma_f16: since Vega.
             float16_math: true,
             float16_matrix: board.target().has_matrix(),
+            float16_dot: board.target().has_dot(),
             float16_rate: 2.0,
         }
     }

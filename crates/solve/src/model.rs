@@ -99,7 +99,7 @@ fn tile_seconds(variant: &Variant, work: &Stage, caps: &DeviceCaps) -> f64 {
     let (bm, bn, bk) =
         (variant.define("BM") as f64, variant.define("BN") as f64, variant.define("BK") as f64);
     // Matrix instructions are priced by EFF alone, in parts of the f32 rate.
-    let rate = if variant.is_half() { caps.float16_rate } else { 1.0 };
+    let rate = if variant.is_half() || variant.is_dot() { caps.float16_rate } else { 1.0 };
     let bytes = if variant.keeps_f16() { 2.0 } else { 4.0 };
     let lds = 2.0 * bytes * bk * (bm + bn);
     let resident = (f64::from(caps.registers_per_cu) / (threads * registers(variant)))

@@ -28,7 +28,7 @@ const STATISTICS_BYTES: u64 = 16;
 /// Is it a tile of `igemm` whose operands' LDS has room for the moments? As the kernel's `STATISTICS` says.
 fn keeps_moments(variant: &Variant) -> bool {
     let is_packed = || variant.define("MODE") != 0 && !variant.is_wide() && !variant.is_matrix();
-    let columns = || variant.define("BN") / variant.define("TN") * if variant.is_half() { 2 } else { 1 };
+    let columns = || variant.define("BN") / variant.define("TN") * if variant.keeps_f16() { 2 } else { 1 };
     variant.source == igemm::Kernel::SOURCE && is_packed() && variant.define("BK") >= columns()
 }
 

@@ -72,7 +72,7 @@ pub struct Policy {
     /// Where sums may be f16.
     #[serde(default)]
     pub fp16_accumulation: Fp16Accumulation,
-    /// Without the device's matrix instructions.
+    /// Without the device's matrix instructions and dot products.
     #[serde(default)]
     pub no_matrix: bool,
 }

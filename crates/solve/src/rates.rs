@@ -7,6 +7,8 @@ use crate::caps::Compiler;
 use crate::{DeviceCaps, Launch, Model, Plan};
 use std::collections::HashMap;
 use std::sync::LazyLock;
+use wave32_params::variants;
+use wave32_problem::DType;
 
 /// Clocks of a variant's workgroups on a workgroup processor (WGP).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +72,7 @@ fn read(text: &str) -> Result<HashMap<&str, [Option<Rates>; 2]>, String> {
     Ok(table)
 }
 
-/// The rates of a variant in a compiler's code. bf16 computes as f32 does.
+/// The rates of a variant in a compiler's code. bf16 computes as f32 does, and dot products take the instructions of sums in f16.
 pub fn find(variant: &str, compiler: Compiler) -> Option<Rates> {
     let column = match compiler {
         Compiler::Aco => 0,
@@ -78,7 +80,16 @@ pub fn find(variant: &str, compiler: Compiler) -> Option<Rates> {
         Compiler::Other => return None,
     };
     let of = |name: &str| TABLE.get(name).and_then(|both| both[column]);
-    of(variant).or_else(|| of(&format!("{}f32", variant.strip_suffix("bf16")?)))
+    let known = variants::find(variant)?;
+    of(variant).or_else(|| match known.dtype {
+        DType::BF16 => of(&format!("{}_{}_f32", known.source, known.tag)),
+        _ if known.is_dot() => of(&format!(
+            "{}_{}_f16",
+            known.source,
+            known.tag.replacen('d', if known.source == "pack" { "t" } else { "h" }, 1)
+        )),
+        _ => None,
+    })
 }
 
 /// A launch as the table sees it.

@@ -389,6 +389,47 @@ fn f16_takes_the_matrix_instructions_of_a_card() {
     }
 }
 
+/// f16 runs on dot products where a card has them, but no matrix instructions, and nobody forbids it, in each pass.
+#[test]
+fn f16_takes_the_dot_products_of_a_card() {
+    for (card, has_dot) in
+        [("rx5500xt", true), ("pro5600m", true), ("rx6800", true), ("rx5700xt", false), ("rx7900xtx", false)]
+    {
+        let caps = DeviceCaps::of(wave32_cards::by_id(card).unwrap());
+        for (direction, taps) in
+            Direction::ALL.into_iter().flat_map(|direction| [(direction, 5), (direction, 1)])
+        {
+            let (h, w, c, k, pad) = (32, 32, 256, 256, [taps / 2; 2]);
+            let spec = ConvSpec {
+                direction,
+                dtype: DType::F16,
+                n: 16,
+                c,
+                h,
+                w,
+                k,
+                r: taps,
+                s: taps,
+                pad,
+                ..ConvSpec::default()
+            };
+            let problem = ConvProblem::new(spec).unwrap();
+            for no_matrix in [false, true] {
+                let plan = plan(&problem, &caps, &Policy { no_matrix, ..Policy::default() }).unwrap();
+                let names = plan.launches.iter().map(|launch| launch.kernel.as_str());
+                let takes = names.filter_map(variants::find).any(variants::Variant::is_dot);
+                assert_eq!(
+                    takes,
+                    has_dot && !no_matrix,
+                    "{card} {} {taps}: {}",
+                    direction.name(),
+                    plan.config
+                );
+            }
+        }
+    }
+}
+
 /// Near a workspace cap a solver takes what fits: where one of its configurations does, it does not refuse.
 #[test]
 fn no_solver_refuses_while_one_of_its_configurations_fits() {

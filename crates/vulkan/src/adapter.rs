@@ -2,6 +2,7 @@
 
 use crate::cache::Identity;
 use crate::caps;
+use crate::dot::MixedFloatDotProductFeatures;
 use crate::error::at;
 use crate::instance::{Instance, version_text};
 use ash::{ext, khr, vk};
@@ -31,6 +32,8 @@ pub(crate) struct Features {
     pub(crate) float16: bool,
     /// Cooperative matrices of 16x16x16 f16 with sums in f32 in a subgroup, and the memory model that they need.
     pub(crate) float16_matrix: bool,
+    /// Dot products of two f16 with a sum in f32.
+    pub(crate) float16_dot: bool,
     pub(crate) int16: bool,
     pub(crate) int64: bool,
     pub(crate) float64: bool,
@@ -131,6 +134,7 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
     let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
     let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default();
     let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+    let mut dot = MixedFloatDotProductFeatures::default();
     let mut features = vk::PhysicalDeviceFeatures2::default();
     if api >= vk::API_VERSION_1_2 {
         properties = properties.push_next(&mut p11).push_next(&mut driver);
@@ -147,6 +151,9 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
         }
         if has(khr::cooperative_matrix::NAME) {
             features = features.push_next(&mut matrix);
+        }
+        if has(MixedFloatDotProductFeatures::EXTENSION) {
+            features = features.push_next(&mut dot);
         }
         properties = vendor.chain(properties, &has);
         // SAFETY: as above.
@@ -168,6 +175,7 @@ fn describe(instance: &Instance, index: usize, physical: vk::PhysicalDevice) -> 
         && instance.multiplies_float16(physical);
     let features = Features {
         float16_matrix,
+        float16_dot: dot.float16_with_float32_sum == vk::TRUE && f12.shader_float16 == vk::TRUE,
         timeline: f12.timeline_semaphore == vk::TRUE,
         storage16: f11.storage_buffer16_bit_access == vk::TRUE,
         float16: f12.shader_float16 == vk::TRUE,

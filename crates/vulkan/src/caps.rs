@@ -90,12 +90,13 @@ pub(crate) fn model(
     // A kernel's part of a tile is 32 lanes'; processors, whose subgroups are smaller, make each part several times.
     let is_wave = wave_size == 32 || kind == DeviceKind::Cpu;
     let float16_matrix = storage_16bit && features.float16_matrix && is_wave;
+    let float16_dot = storage_16bit && features.float16_dot;
     let limits = &properties.limits;
     if let Some(board) = board(&ThisMachine, properties, memory_bytes, vendor) {
         let of_board = DeviceCaps::of(board);
         let compiler = compiler(properties, board.target().name);
         let limited = limited(of_board, limits, wave_size);
-        return DeviceCaps { storage_16bit, float16_math, float16_matrix, compiler, ..limited };
+        return DeviceCaps { storage_16bit, float16_math, float16_matrix, float16_dot, compiler, ..limited };
     }
     let cpu = kind == DeviceKind::Cpu;
     let compute_units = match kind {
@@ -143,6 +144,7 @@ pub(crate) fn model(
         tuned: Tuned::default(),
         float16_math,
         float16_matrix,
+        float16_dot,
         float16_rate: match properties.vendor_id {
             _ if cpu => 1.0,
             AMD => 2.0,
@@ -204,6 +206,7 @@ fn board(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wave32_cards::targets;
 
     /// What RADV of Mesa 25 tells of a card of that name, and its limits.
     fn recorded(name: &str, device: u32) -> vk::PhysicalDeviceProperties {
@@ -221,15 +224,16 @@ mod tests {
         properties
     }
 
-    /// What RADV offers of 16 bits.
-    fn half() -> Features {
-        Features { storage16: true, float16: true, ..Features::default() }
+    /// What a new RADV offers of 16 bits on that device.
+    fn half(device: u32) -> Features {
+        let target = targets::by_pci(device as u16).and_then(targets::by_name).unwrap();
+        Features { storage16: true, float16: true, float16_dot: target.has_dot(), ..Features::default() }
     }
 
     fn caps_of(name: &str, device: u32, units: u32, gib: u64) -> DeviceCaps {
         let mut vendor = VendorProperties::default();
         vendor.amd2.active_compute_unit_count = units;
-        model(&recorded(name, device), DeviceKind::Discrete, gib << 30, 32, &vendor, &half())
+        model(&recorded(name, device), DeviceKind::Discrete, gib << 30, 32, &vendor, &half(device))
     }
 
     #[test]
@@ -254,10 +258,14 @@ mod tests {
         let mut vendor = VendorProperties::default();
         vendor.amd2.active_compute_unit_count = board.compute_units;
         let properties = recorded("AMD Radeon RX 7900 XTX (RADV NAVI31)", 0x744c);
-        let features = Features { float16_matrix: true, ..half() };
+        let features = Features { float16_matrix: true, ..half(0x744c) };
         let seen = model(&properties, DeviceKind::Discrete, 24 << 30, 32, &vendor, &features);
         assert_eq!(seen, DeviceCaps::of(board));
-        assert!(seen.float16_matrix);
+        assert!(seen.float16_matrix && seen.float16_dot);
+        // An older driver has no dot products.
+        let features = Features { float16_dot: false, ..features };
+        let seen = model(&properties, DeviceKind::Discrete, 24 << 30, 32, &vendor, &features);
+        assert_eq!(seen, DeviceCaps { float16_dot: false, ..DeviceCaps::of(board) });
     }
 
     struct Sysfs(&'static str);
@@ -296,7 +304,8 @@ mod tests {
         assert_eq!((unknown.compute_units, unknown.clock_mhz), (10, 1700), "no board has 10");
         let mut other = recorded("NVIDIA H200", 0x731f);
         other.vendor_id = NVIDIA;
-        let caps = model(&other, DeviceKind::Discrete, 141 << 30, 32, &VendorProperties::default(), &half());
+        let caps =
+            model(&other, DeviceKind::Discrete, 141 << 30, 32, &VendorProperties::default(), &half(0x731f));
         assert_eq!((caps.fma_per_clock, caps.compute_units), (128, 32), "an id of AMD's is none of others'");
     }
 }

@@ -1,6 +1,7 @@
 //! The logical device, its one queue and its timeline: submit, wait with a deadline, know when it is lost.
 
 use crate::adapter::{Adapter, Family};
+use crate::dot::MixedFloatDotProductFeatures;
 use crate::error::at;
 use crate::instance::Instance;
 use crate::submits::{Kernels, Point, Submits};
@@ -50,7 +51,8 @@ impl Gpu {
         };
         let has = adapter.features;
         let mut extensions: Vec<*const c_char> = Vec::new();
-        let wanted: [(bool, &CStr); 4] = [
+        let wanted: [(bool, &CStr); 5] = [
+            (has.float16_dot, MixedFloatDotProductFeatures::EXTENSION),
             (has.float16_matrix, khr::cooperative_matrix::NAME),
             (has.device_fault, ext::device_fault::NAME),
             (has.memory_budget, ext::memory_budget::NAME),
@@ -96,6 +98,10 @@ impl Gpu {
         let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
         if has.float16_matrix {
             info = info.push_next(&mut matrix);
+        }
+        let mut dot = MixedFloatDotProductFeatures::of_float16();
+        if has.float16_dot {
+            info = info.push_next(&mut dot);
         }
         if has.device_fault {
             info = info.push_next(&mut fault);

@@ -116,6 +116,8 @@ fn lacks(capability: u32, features: &Features) -> Option<String> {
         39 => (features.int8, "shaderInt8"),
         // VulkanMemoryModel, CooperativeMatrixKHR.
         5345 | 6022 => (features.float16_matrix, "cooperativeMatrix"),
+        // DotProductFloat16AccFloat32VALVE.
+        6912 => (features.float16_dot, "shaderMixedFloatDotProductFloat16AccFloat32"),
         4448 => (features.storage8, "storageBuffer8BitAccess"),
         4433 => (features.storage16, "storageBuffer16BitAccess"),
         other => return Some(format!("SPIR-V capability {other}")),
@@ -155,6 +157,7 @@ mod tests {
             float16: true,
             storage16: true,
             float16_matrix: true,
+            float16_dot: true,
             subgroup_operations: u32::MAX,
             ..Features::default()
         };

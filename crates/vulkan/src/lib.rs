@@ -18,6 +18,7 @@ mod cache_faults;
 mod caps;
 mod commands;
 mod copies;
+mod dot;
 mod error;
 mod gpu;
 mod instance;

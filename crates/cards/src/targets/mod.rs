@@ -101,6 +101,13 @@ impl Target {
         matches!(self.family, Family::Gfx11 | Family::Gfx12)
     }
 
+    /// Whether it has dot products of two f16 with a sum in f32 (V_DOT2_F32_F16: LLVM's features `dot10-insts`; "RDNA 2 Instruction Set
+    /// Architecture", AMD 2020, section 12.8).
+    #[must_use]
+    pub fn has_dot(&self) -> bool {
+        !matches!(self.name, "gfx1010" | "gfx1013")
+    }
+
     /// Its version as KFD writes it, e.g. 100100 for gfx1010; [`by_kfd`] reads it.
     #[must_use]
     pub fn kfd(&self) -> u32 {
@@ -166,9 +173,16 @@ const OTHER_ELF: &[(u8, &str)] = &[
 ];
 
 /// The target whose code is `target`'s as well: gfx1011 and gfx1012 run all that gfx1010 does, and differ by dot products
-/// of small integers and halves only, which no kernel uses ("User Guide for AMDGPU Backend", LLVM: `gfx10-1-generic`).
+/// of small integers and halves only, which no kernel of theirs uses ("User Guide for AMDGPU Backend", LLVM: `gfx10-1-generic`).
 pub fn code_of(target: &str) -> &str {
     by_name(target).and_then(|target| target.code_of).unwrap_or(target)
+}
+
+/// Whether this build's code for the target may have dot products ([`Target::has_dot`]): not that which gfx1011 and gfx1012 share with
+/// gfx1010.
+#[must_use]
+pub fn code_has_dot(target: &str) -> bool {
+    by_name(code_of(target)).is_some_and(Target::has_dot)
 }
 
 /// The target with that name.
@@ -307,6 +321,8 @@ mod tests {
         for target in TARGETS {
             assert_eq!(by_kfd(target.kfd().into()).as_deref(), Some(target.name));
             assert_eq!(by_elf(u32::from(target.elf) | 0x500), Some(target.name));
+            // What this build shares with gfx1010 has no dot products.
+            assert!(!code_has_dot(target.name) || target.has_dot(), "{}", target.name);
             let code = target.code_of.map(|name| by_name(name).expect(name));
             assert!(code.is_none_or(|code| code.code_of == Some(code.name) && code.family == target.family));
         }

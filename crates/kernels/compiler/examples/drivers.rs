@@ -55,10 +55,10 @@ fn run(arguments: &[String]) -> Result<(), String> {
         let Some((chip, family)) = result? else { continue };
         println!("# driver: {}", family.driver);
         for variant in &wanted {
-            // Older drivers, and half of the chips, have no matrix instructions.
+            // Older drivers, and some chips, have no matrix instructions or dot products.
             let compiled = match family.kernels.get(&variant.name) {
                 Some(compiled) => compiled,
-                None if variant.is_matrix() => continue,
+                None if variant.needs_instructions() => continue,
                 None => return Err(format!("{chip}: no answer on {}", variant.name)),
             };
             let row = Row::aco(variant, &chip, compiled).map_err(|e| e.to_string())?;
@@ -93,8 +93,11 @@ fn chip(
     let known = targets::by_name(target).and_then(|target| Some((target, target.chip?)));
     let (known, chip) = known.ok_or_else(|| format!("{target}: crates/cards has no chip"))?;
     let chip = chip.driver_name();
-    let inputs: Vec<aco::Input> =
-        inputs.iter().filter(|input| known.has_matrix() || !input.is_matrix).cloned().collect();
+    let inputs: Vec<aco::Input> = inputs
+        .iter()
+        .filter(|input| known.has_matrix() || input.needs != aco::Needs::Matrix)
+        .cloned()
+        .collect();
     // A Mesa calls a chip by its target until the chip has a name.
     for name in [chip.as_str(), target] {
         match aco::compile(name, &inputs, asked) {

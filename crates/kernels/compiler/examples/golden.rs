@@ -79,7 +79,8 @@ fn run(options: &Options) -> Result<bool, String> {
     let all = variants::read(&root)?;
     let only = options.only.as_deref().unwrap_or_default();
     // RADV compiles matrix instructions for newer chips than the table's, clang none: they are Vulkan's.
-    let wanted: Vec<&Variant> = all.iter().filter(|v| v.name.contains(only) && !v.is_matrix()).collect();
+    let wanted: Vec<&Variant> =
+        all.iter().filter(|v| v.name.contains(only) && !v.needs_instructions()).collect();
     if wanted.is_empty() {
         return Err(format!("no variant's name contains `{only}`"));
     }

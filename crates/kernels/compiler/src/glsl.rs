@@ -41,13 +41,13 @@ pub fn spirv(source: &Source) -> Result<Vec<u32>, CompileError> {
     shader.compile().map_err(|e| rejected(e.to_string()))
 }
 
-/// The bytes of that kernel's SPIR-V, if it is one of matrix instructions, with these emulated (`EMULATED` in the sources): for tests on
+/// The bytes of that kernel's SPIR-V, if it is one of instructions that not all devices have, with these emulated (`EMULATED` in the sources): for tests on
 /// devices that lack them.
 ///
 /// # Errors
 /// [`CompileError`], as [`source`] and [`spirv`].
 pub fn emulated(name: &str) -> Option<Result<Vec<u8>, CompileError>> {
-    let mut variant = variants::find(name).filter(|variant| variant.is_matrix())?.clone();
+    let mut variant = variants::find(name).filter(|variant| variant.needs_instructions())?.clone();
     variant.defines.insert("EMULATED".into(), 1);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../kernels");
     let words = source(&folder, &variant, crate::Target::Glsl).and_then(|source| spirv(&source));

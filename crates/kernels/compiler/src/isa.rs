@@ -46,6 +46,8 @@ pub fn is_fma(mnemonic: &str) -> bool {
     f32_data
         || name.starts_with("fma_mix")
         || name.starts_with("pk_fma_f16")
+        || name.starts_with("dot2_f32_f16")
+        || name.starts_with("dot2c_f32_f16")
         || name.starts_with("pk_fmac_f16")
 }
 
@@ -390,7 +392,14 @@ BB2:
         {
             assert!(is_fma(name), "{name}");
         }
-        for name in ["v_fma_mix_f32", "v_fma_mixlo_f16", "v_pk_fma_f16", "v_dual_fmac_f32", "v_mad_mix_f32"] {
+        for name in [
+            "v_fma_mix_f32",
+            "v_fma_mixlo_f16",
+            "v_pk_fma_f16",
+            "v_dual_fmac_f32",
+            "v_dot2_f32_f16",
+            "v_mad_mix_f32",
+        ] {
             assert_eq!(is_fma(name), name != "v_mad_mix_f32", "{name}");
         }
         for name in

@@ -101,5 +101,10 @@ pub fn radv_spirv(
 /// What RADV needs to know of a variant.
 pub fn aco_input(variant: &Variant, spirv: Vec<u8>) -> aco::Input {
     let Variant { buffers, params, .. } = *variant;
-    aco::Input { name: variant.name.clone(), spirv, buffers, params, is_matrix: variant.is_matrix() }
+    let needs = match variant {
+        v if v.is_matrix() => aco::Needs::Matrix,
+        v if v.is_dot() => aco::Needs::Dot,
+        _ => aco::Needs::Nothing,
+    };
+    aco::Input { name: variant.name.clone(), spirv, buffers, params, needs }
 }

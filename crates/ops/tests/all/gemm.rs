@@ -79,6 +79,7 @@ fn every_variant_whole_and_split() {
         let is_enough = |v: &Variant| match (v.is_half(), dtype) {
             (true, _) => stream.caps().float16_math,
             (false, _) if v.is_matrix() => stream.caps().float16_matrix,
+            (false, _) if v.is_dot() => stream.caps().float16_dot,
             (false, DType::F32) => true,
             (false, _) => ["64x64d", "s64x64"].iter().any(|tag| v.tag.ends_with(tag)),
         };

@@ -438,8 +438,10 @@ pub fn usable(
     };
     let half = caps.float16_math && may_sum_in_f16;
     let most = if caps.float16_matrix && !policy.no_matrix { caps.lds_per_group } else { 0 };
+    let has_dot = caps.float16_dot && !policy.no_matrix;
     variants::of(source, problem.dtype())
         .filter(move |v| (half || !v.is_half()) && (!v.is_matrix() || v.matrix_lds() <= most))
+        .filter(move |v| has_dot || !v.is_dot())
 }
 
 /// Epilogue of the problem as kernel flags.

@@ -177,9 +177,13 @@ fn best(
     best.plan()
 }
 
-/// Elements of a group's packed filters of one phase, and bytes of one. With sums in f16, a row of scales is behind each slice.
+/// Elements of a group's packed filters of one phase, and bytes of one. With sums in f16, a row of scales is behind each slice. For dot
+/// products, an element is a pair.
 fn packed_elements(g: &Gather, variant: &Variant) -> (u32, u64) {
     let [bm, bk] = ["BM", "BK"].map(|name| variant.define(name) as u32);
+    if variant.is_dot() {
+        return (g.depth() / 2 * g.rows.next_multiple_of(bm), 4);
+    }
     let rows = if variant.is_half() { g.depth() / bk * (bk + 1) } else { g.depth() };
     (rows * g.rows.next_multiple_of(bm), if variant.keeps_f16() { 2 } else { 4 })
 }
@@ -297,8 +301,13 @@ fn pack(
             model,
         });
     }
+    let tag = match variant {
+        v if v.is_dot() => "d256",
+        v if v.is_matrix() => "m256",
+        _ => "t256",
+    };
     builder.launch::<pack::Kernel>(NewLaunch {
-        variant: tagged_variant("pack", if variant.is_matrix() { "m256" } else { "t256" }, spec.dtype),
+        variant: tagged_variant("pack", tag, spec.dtype),
         grid: [g.depth().div_ceil(64), m4.div_ceil(32), shape.groups],
         params: pack::Params { rows, m4, bk, kc, taps, am, ak, at, au, a0, ag },
         buffers: pack::Buffers { wgt: read(Role::W), packed: write(region) },

@@ -92,7 +92,8 @@ pub fn plan(
     let in_twos =
         |v: &&Variant| p.kg.is_multiple_of(2) && (p.cg.is_multiple_of(2) || v.define("MODE") == GENERIC);
     let in_fours = has_rows_in_fours(&p);
-    let takes = |v: &&Variant| (!v.keeps_f16() || in_twos(v)) && (in_fours || v.define("MODE") != ROWS);
+    let takes =
+        |v: &&Variant| (!v.keeps_f16() || v.is_dot() || in_twos(v)) && (in_fours || v.define("MODE") != ROWS);
     for variant in usable("wrw", problem, caps, policy).filter(takes) {
         for splits in SPLITS {
             let config = Config { variant, splits };

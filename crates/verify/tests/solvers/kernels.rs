@@ -24,7 +24,7 @@ fn cheapest(kernels: &[&'static Variant], caps: &DeviceCaps) -> Plans {
     let splits = |tag: &str| [1, 2, 3].map(|splits| format!("{tag}/{splits}"));
     // With the others, many partial results are added, and filters are prepared for sums in f32 and in f16.
     let of_planes = ["f4/hm64x64/1", "f4/hm64x64k16/1", "f4/hvt64x64/1", "f2/k32"];
-    let packed = ["g64x64/16", "p64x64/1", "hp64x64/1", "hp64x64k16/1", "hp64x64k8/1"];
+    let packed = ["g64x64/16", "p64x64/1", "hp64x64/1", "hp64x64k16/1", "hp64x64k8/1", "dp64x64/1"];
     let others = of_planes.into_iter().chain(packed).map(String::from).collect::<Vec<_>>();
     let configs = |tag: &str| {
         let tags = vec![tag.to_string(), format!("f4/{tag}/1")];
@@ -71,17 +71,17 @@ fn every_kernel_of_products_is_right() {
 /// The plans of the kernels that the device has instructions for are right.
 fn check(make_plans: fn(&DeviceCaps, KernelFilter<'_>) -> Plans) {
     let Some(mut device) = open() else { return };
-    let has_matrix = device.caps().float16_matrix;
-    let plans = make_plans(device.caps(), &|v| has_matrix || !v.is_matrix());
+    let (has_matrix, has_dot) = (device.caps().float16_matrix, device.caps().float16_dot);
+    let plans = make_plans(device.caps(), &|v| (has_matrix || !v.is_matrix()) && (has_dot || !v.is_dot()));
     all_right(device.as_mut(), &plans);
 }
 
-/// Each kernel of matrix instructions, on a device that lacks them: what surrounds these is the same.
+/// Each kernel of matrix instructions or dot products, on a device that lacks them: what surrounds these is the same.
 #[test]
-fn every_kernel_of_emulated_matrix_instructions_is_right() {
+fn every_kernel_of_emulated_instructions_is_right() {
     let Some(mut device) = open_emulated() else { return };
-    let caps = DeviceCaps { float16_matrix: true, ..device.caps().clone() };
-    let filter = |v: &Variant| v.is_matrix() && v.matrix_lds() <= caps.lds_per_group;
+    let caps = DeviceCaps { float16_matrix: true, float16_dot: true, ..device.caps().clone() };
+    let filter = |v: &Variant| v.needs_instructions() && v.matrix_lds() <= caps.lds_per_group;
     let mut plans = convolution_plans(&caps, &filter);
     plans.extend(product_plans(&caps, &filter));
     assert!(!plans.is_empty());

@@ -1,7 +1,7 @@
 //! The child's side: creates each pipeline on RADV's null device and writes down what it became.
 
 use ash::{khr, vk};
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,8 +12,11 @@ pub(super) const NANOSECONDS: &str = "nanoseconds";
 /// What `list` says of a kernel that needs matrix instructions.
 pub(super) const MATRIX: &str = "matrix";
 
+/// The same of dot products.
+pub(super) const DOT: &str = "dot";
+
 /// Reads `list` and the SPIR-V in `folder`, writes `driver` and each kernel's `.stats`, `.isa` and `.found`, but of
-/// kernels of matrix instructions that the driver does not offer.
+/// kernels that need instructions which the driver does not offer.
 pub(super) fn serve(folder: &Path) -> Result<(), String> {
     // SAFETY: the loader is the system's Vulkan loader, whose initialisation has no preconditions.
     let entry =
@@ -50,7 +53,9 @@ fn with_instance(instance: &ash::Instance, folder: &Path) -> Result<(), String> 
     let offered = unsafe { instance.enumerate_device_extension_properties(physical) };
     let offered = offered.map_err(|e| format!("vkEnumerateDeviceExtensionProperties: {e}"))?;
     let matrix_name = khr::cooperative_matrix::NAME;
-    let has_matrix = offered.iter().any(|one| one.extension_name_as_c_str() == Ok(matrix_name));
+    let is_offered = |name| offered.iter().any(|one| one.extension_name_as_c_str() == Ok(name));
+    let (has_matrix, has_dot) = (is_offered(matrix_name), is_offered(DotFeatures::EXTENSION));
+    let mut dot = DotFeatures::default();
     let mut features = vk::PhysicalDeviceFeatures2::default()
         .push_next(&mut v11)
         .push_next(&mut v12)
@@ -59,12 +64,16 @@ fn with_instance(instance: &ash::Instance, folder: &Path) -> Result<(), String> 
     if has_matrix {
         features = features.push_next(&mut matrix);
     }
+    if has_dot {
+        features = features.push_next(&mut dot);
+    }
     // SAFETY: as above. What it reports as supported is then asked for in full.
     unsafe { instance.get_physical_device_features2(physical, &mut features) };
     features.features.robust_buffer_access = vk::FALSE; // the product leaves it off; it changes the code
     let queue = [vk::DeviceQueueCreateInfo::default().queue_family_index(0).queue_priorities(&[1.0])];
     let mut extensions = vec![khr::pipeline_executable_properties::NAME.as_ptr()];
     extensions.extend(has_matrix.then_some(matrix_name.as_ptr()));
+    extensions.extend(has_dot.then_some(DotFeatures::EXTENSION.as_ptr()));
     let create = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queue)
         .enabled_extension_names(&extensions)
@@ -73,7 +82,10 @@ fn with_instance(instance: &ash::Instance, folder: &Path) -> Result<(), String> 
     let device = unsafe { instance.create_device(physical, &create, None) };
     let device = device.map_err(|e| format!("vkCreateDevice: {e}"))?;
     let query = khr::pipeline_executable_properties::Device::new(instance, &device);
-    let result = compile_all(&device, &query, folder, has_matrix);
+    let missing =
+        [(MATRIX, matrix.cooperative_matrix == vk::TRUE), (DOT, dot.float16_with_float32_sum == vk::TRUE)];
+    let missing: Vec<&str> = missing.into_iter().filter(|(_, has)| !has).map(|(needs, _)| needs).collect();
+    let result = compile_all(&device, &query, folder, &missing);
     // SAFETY: `compile_all` has destroyed all that it made from the device, and submits nothing.
     unsafe { device.destroy_device(None) };
     result
@@ -83,14 +95,14 @@ fn compile_all(
     device: &ash::Device,
     query: &khr::pipeline_executable_properties::Device,
     folder: &Path,
-    has_matrix: bool,
+    missing: &[&str],
 ) -> Result<(), String> {
     let list = std::fs::read_to_string(folder.join("list")).map_err(|e| e.to_string())?;
     for (index, line) in list.lines().enumerate() {
         let [name, buffers, params, times, needs] = line.split(' ').collect::<Vec<_>>()[..] else {
             return Err(format!("list: {line}"));
         };
-        if needs == MATRIX && !has_matrix {
+        if missing.contains(&needs) {
             continue;
         }
         let number = |word: &str| word.parse::<u32>().map_err(|e| format!("list: {line}: {e}"));
@@ -279,3 +291,33 @@ fn text(array: &[c_char]) -> String {
     let bytes: Vec<u8> = array.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+/// `VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE`, which `ash` does not have yet. `wave32-vulkan`, which is built with what
+/// this crate makes, has the same.
+#[repr(C)]
+struct DotFeatures {
+    s_type: vk::StructureType,
+    p_next: *mut c_void,
+    float16_with_float32_sum: vk::Bool32,
+    others: [vk::Bool32; 3],
+}
+
+impl DotFeatures {
+    const EXTENSION: &CStr = c"VK_VALVE_shader_mixed_float_dot_product";
+}
+
+impl Default for DotFeatures {
+    fn default() -> Self {
+        // The first structure of extension 674.
+        let s_type = vk::StructureType::from_raw(1_000_673_000);
+        Self {
+            s_type,
+            p_next: std::ptr::null_mut(),
+            float16_with_float32_sum: vk::FALSE,
+            others: [vk::FALSE; 3],
+        }
+    }
+}
+
+// SAFETY: the specification lets it follow VkPhysicalDeviceFeatures2, and it begins as every such structure does.
+unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for DotFeatures {}

@@ -45,8 +45,30 @@ pub struct Input {
     pub buffers: u32,
     /// 32-bit words of push constants.
     pub params: u32,
-    /// Does it need matrix instructions (`VK_KHR_cooperative_matrix`)?
-    pub is_matrix: bool,
+    /// What not all devices have.
+    pub needs: Needs,
+}
+
+/// Instructions that a kernel needs and not all devices have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// None.
+    Nothing,
+    /// Matrix instructions (`VK_KHR_cooperative_matrix`).
+    Matrix,
+    /// Dot products (`VK_VALVE_shader_mixed_float_dot_product`).
+    Dot,
+}
+
+impl Needs {
+    /// As the child's list says it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Matrix => driver::MATRIX,
+            Self::Dot => driver::DOT,
+        }
+    }
 }
 
 /// What the driver says of one kernel.
@@ -156,7 +178,7 @@ fn chip_of(board: &Board) -> Option<String> {
     Some(board.target().chip?.driver_name())
 }
 
-/// Compiles `inputs` as the card family `family` (see [`families`]) would; those of matrix instructions where the driver offers these.
+/// Compiles `inputs` as the card family `family` (see [`families`]) would; those that need instructions where the driver offers these.
 ///
 /// # Errors
 /// [`CompileError::Tool`] without RADV or where the child fails, with what it said; one that contains [`UNKNOWN`] where
@@ -168,7 +190,7 @@ pub fn compile(family: &str, inputs: &[Input], asked: &Asked) -> Result<Family, 
     let io = |path: &Path, e: std::io::Error| CompileError::Tool(format!("{}: {e}", path.display()));
     let mut list = String::new();
     for input in inputs {
-        let needs = if input.is_matrix { driver::MATRIX } else { "nothing" };
+        let needs = input.needs.word();
         list += &format!("{} {} {} {times} {needs}\n", input.name, input.buffers, input.params);
         let path = folder.0.join(format!("{}.spv", input.name));
         std::fs::write(&path, &input.spirv).map_err(|e| io(&path, e))?;
@@ -227,7 +249,7 @@ fn collect(folder: &Path, inputs: &[Input]) -> Result<Family, CompileError> {
     };
     let mut kernels = BTreeMap::new();
     for input in inputs {
-        if input.is_matrix && !folder.join(format!("{}.found", input.name)).exists() {
+        if input.needs != Needs::Nothing && !folder.join(format!("{}.found", input.name)).exists() {
             continue;
         }
         let numbers = |text: String| -> BTreeMap<String, u64> {

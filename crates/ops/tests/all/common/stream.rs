@@ -111,6 +111,7 @@ pub fn emulated_stream() -> Option<TestQueue> {
     let mut stream =
         vulkan(wave32_vulkan::Options { kernels: Arc::new(kernels), ..wave32_vulkan::Options::default() })?;
     stream.caps.float16_matrix = true;
+    stream.caps.float16_dot = true;
     Some(stream)
 }
 
