@@ -147,7 +147,8 @@ impl DeviceCaps {
             // v_pk_fma_f16: since Vega.
             float16_math: true,
             float16_matrix: board.target().has_matrix(),
-            float16_dot: board.target().has_dot(),
+            // Of the RX 5000 series few drivers offer them: RADV since Mesa 26, and HIP's code of these has none.
+            float16_dot: board.target().has_dot() && !wave32_cards::targets::is_rdna1(board.target().name),
             float16_rate: 2.0,
         }
     }
