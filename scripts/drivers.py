@@ -338,7 +338,7 @@ def page():
     for row in rows:
         by_mesa[f"{row['mesa']} ({row['release']})"].append(row)
     spills = [row for row in rows if spilling(row)]
-    of_matrix, of_dot = ([row for row in rows if row["kernel"] in needing(flag)] for flag in ("MATRIX=1", "DOT=1"))
+    of_matrix, of_dot = ([row for row in rows if row["kernel"] in names] for names in map(needing, ("MATRIX=1", "DOT=1")))
     return HEAD.format(
         mesas=", ".join(f"Mesa {mesa.removeprefix('Mesa ')}" for mesa in by_mesa),
         date=said["date"],

@@ -80,15 +80,15 @@ pub fn find(variant: &str, compiler: Compiler) -> Option<Rates> {
         Compiler::Other => return None,
     };
     let of = |name: &str| TABLE.get(name).and_then(|both| both[column]);
-    let known = variants::find(variant)?;
-    of(variant).or_else(|| match known.dtype {
-        DType::BF16 => of(&format!("{}_{}_f32", known.source, known.tag)),
-        _ if known.is_dot() => of(&format!(
-            "{}_{}_f16",
-            known.source,
-            known.tag.replacen('d', if known.source == "pack" { "t" } else { "h" }, 1)
-        )),
-        _ => None,
+    of(variant).or_else(|| {
+        let known = variants::find(variant)?;
+        let twin = |tag: &str, dtype: &str| of(&format!("{}_{tag}_{dtype}", known.source));
+        match known.dtype {
+            DType::BF16 => twin(&known.tag, "f32"),
+            _ if known.is_dot() && known.source == "pack" => twin("t256", "f16"),
+            _ if known.is_dot() => twin(&known.tag.replacen('d', "h", 1), "f16"),
+            _ => None,
+        }
     })
 }
 

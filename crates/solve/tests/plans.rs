@@ -3,7 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
-use wave32_params::variants;
+use wave32_params::variants::{self, Variant};
 use wave32_problem::{
     Activation, Added, ConvProblem, ConvSpec, DType, Direction, Epilogue, Factor, Layout, MatmulProblem,
     MatmulSpec, Matrices, MatrixOrder, Pass,
@@ -356,6 +356,23 @@ fn every_text_has_every_dtype_and_unique_names() {
     }
 }
 
+/// An f16 convolution of 16 images and 256 channels takes kernels of a kind if the card has instructions for them and nobody forbids these.
+fn takes_instructions(
+    caps: &DeviceCaps,
+    spec: ConvSpec,
+    is_kind: fn(&Variant) -> bool,
+    has: bool,
+    card: &str,
+) {
+    let problem = ConvProblem::new(ConvSpec { dtype: DType::F16, n: 16, c: 256, k: 256, ..spec }).unwrap();
+    for no_matrix in [false, true] {
+        let plan = plan(&problem, caps, &Policy { no_matrix, ..Policy::default() }).unwrap();
+        let names = plan.launches.iter().map(|launch| launch.kernel.as_str());
+        let takes = names.filter_map(variants::find).any(is_kind);
+        assert_eq!(takes, has && !no_matrix, "{card}: {problem}: {}", plan.config);
+    }
+}
+
 /// f16 runs on matrix instructions where a card has them and nobody forbids it, in each pass.
 #[test]
 fn f16_takes_the_matrix_instructions_of_a_card() {
@@ -364,27 +381,8 @@ fn f16_takes_the_matrix_instructions_of_a_card() {
     {
         let caps = DeviceCaps::of(wave32_cards::by_id(card).unwrap());
         for direction in Direction::ALL {
-            let [n, c, h, w, k] = [16, 256, 28, 28, 256];
-            let spec = ConvSpec {
-                direction,
-                dtype: DType::F16,
-                n,
-                c,
-                h,
-                w,
-                k,
-                r: 3,
-                s: 3,
-                pad: [1, 1],
-                ..ConvSpec::default()
-            };
-            let problem = ConvProblem::new(spec).unwrap();
-            for no_matrix in [false, true] {
-                let plan = plan(&problem, &caps, &Policy { no_matrix, ..Policy::default() }).unwrap();
-                let names = plan.launches.iter().map(|launch| launch.kernel.as_str());
-                let takes = names.filter_map(variants::find).any(variants::Variant::is_matrix);
-                assert_eq!(takes, has_matrix && !no_matrix, "{card} {}: {}", direction.name(), plan.config);
-            }
+            let spec = ConvSpec { direction, h: 28, w: 28, r: 3, s: 3, pad: [1, 1], ..ConvSpec::default() };
+            takes_instructions(&caps, spec, Variant::is_matrix, has_matrix, card);
         }
     }
 }
@@ -397,35 +395,11 @@ fn f16_takes_the_dot_products_of_a_card() {
     {
         let board = wave32_cards::by_id(card).unwrap();
         let caps = DeviceCaps { float16_dot: board.target().has_dot(), ..DeviceCaps::of(board) };
-        for (direction, taps) in
-            Direction::ALL.into_iter().flat_map(|direction| [(direction, 5), (direction, 1)])
-        {
-            let (h, w, c, k, pad) = (32, 32, 256, 256, [taps / 2; 2]);
-            let spec = ConvSpec {
-                direction,
-                dtype: DType::F16,
-                n: 16,
-                c,
-                h,
-                w,
-                k,
-                r: taps,
-                s: taps,
-                pad,
-                ..ConvSpec::default()
-            };
-            let problem = ConvProblem::new(spec).unwrap();
-            for no_matrix in [false, true] {
-                let plan = plan(&problem, &caps, &Policy { no_matrix, ..Policy::default() }).unwrap();
-                let names = plan.launches.iter().map(|launch| launch.kernel.as_str());
-                let takes = names.filter_map(variants::find).any(variants::Variant::is_dot);
-                assert_eq!(
-                    takes,
-                    has_dot && !no_matrix,
-                    "{card} {} {taps}: {}",
-                    direction.name(),
-                    plan.config
-                );
+        for direction in Direction::ALL {
+            for taps in [5, 1] {
+                let (h, w, pad) = (32, 32, [taps / 2; 2]);
+                let spec = ConvSpec { direction, h, w, r: taps, s: taps, pad, ..ConvSpec::default() };
+                takes_instructions(&caps, spec, Variant::is_dot, has_dot, card);
             }
         }
     }

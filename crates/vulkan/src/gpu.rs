@@ -99,7 +99,8 @@ impl Gpu {
         if has.float16_matrix {
             info = info.push_next(&mut matrix);
         }
-        let mut dot = MixedFloatDotProductFeatures::of_float16();
+        let mut dot =
+            MixedFloatDotProductFeatures { float16_with_float32_sum: vk::TRUE, ..Default::default() };
         if has.float16_dot {
             info = info.push_next(&mut dot);
         }

@@ -41,8 +41,8 @@ pub fn spirv(source: &Source) -> Result<Vec<u32>, CompileError> {
     shader.compile().map_err(|e| rejected(e.to_string()))
 }
 
-/// The bytes of that kernel's SPIR-V, if it is one of instructions that not all devices have, with these emulated (`EMULATED` in the sources): for tests on
-/// devices that lack them.
+/// The bytes of that kernel's SPIR-V, if it is one of instructions that not all devices have, with these emulated (`EMULATED` in the
+/// sources): for tests on devices that lack them.
 ///
 /// # Errors
 /// [`CompileError`], as [`source`] and [`spirv`].

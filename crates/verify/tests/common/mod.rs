@@ -41,7 +41,8 @@ pub fn open() -> Option<Box<dyn PlanDevice>> {
     }
 }
 
-/// The Vulkan device under test with kernels whose matrix instructions and dot products are emulated (`kernels/matrix.h`, `dot.h`); none for HIP.
+/// The Vulkan device under test with kernels whose matrix instructions and dot products are emulated (`kernels/matrix.h`, `dot.h`);
+/// none for HIP.
 pub fn open_emulated() -> Option<Runner<VulkanQueue>> {
     if name().starts_with("hip") {
         return None;

@@ -1,9 +1,13 @@
 //! The child's side: creates each pipeline on RADV's null device and writes down what it became.
 
 use ash::{khr, vk};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::time::Duration;
+
+#[path = "../../../../vulkan/src/dot.rs"]
+mod dot;
+use dot::MixedFloatDotProductFeatures;
 
 /// What `.found` says of a kernel, besides the driver's statistics.
 pub(super) const SUBGROUP_SIZE: &str = "subgroup size";
@@ -54,8 +58,9 @@ fn with_instance(instance: &ash::Instance, folder: &Path) -> Result<(), String> 
     let offered = offered.map_err(|e| format!("vkEnumerateDeviceExtensionProperties: {e}"))?;
     let matrix_name = khr::cooperative_matrix::NAME;
     let is_offered = |name| offered.iter().any(|one| one.extension_name_as_c_str() == Ok(name));
-    let (has_matrix, has_dot) = (is_offered(matrix_name), is_offered(DotFeatures::EXTENSION));
-    let mut dot = DotFeatures::default();
+    let (has_matrix, has_dot) =
+        (is_offered(matrix_name), is_offered(MixedFloatDotProductFeatures::EXTENSION));
+    let mut dot = MixedFloatDotProductFeatures::default();
     let mut features = vk::PhysicalDeviceFeatures2::default()
         .push_next(&mut v11)
         .push_next(&mut v12)
@@ -73,7 +78,7 @@ fn with_instance(instance: &ash::Instance, folder: &Path) -> Result<(), String> 
     let queue = [vk::DeviceQueueCreateInfo::default().queue_family_index(0).queue_priorities(&[1.0])];
     let mut extensions = vec![khr::pipeline_executable_properties::NAME.as_ptr()];
     extensions.extend(has_matrix.then_some(matrix_name.as_ptr()));
-    extensions.extend(has_dot.then_some(DotFeatures::EXTENSION.as_ptr()));
+    extensions.extend(has_dot.then_some(MixedFloatDotProductFeatures::EXTENSION.as_ptr()));
     let create = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queue)
         .enabled_extension_names(&extensions)
@@ -291,33 +296,3 @@ fn text(array: &[c_char]) -> String {
     let bytes: Vec<u8> = array.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
-
-/// `VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE`, which `ash` does not have yet. `wave32-vulkan`, which is built with what
-/// this crate makes, has the same.
-#[repr(C)]
-struct DotFeatures {
-    s_type: vk::StructureType,
-    p_next: *mut c_void,
-    float16_with_float32_sum: vk::Bool32,
-    others: [vk::Bool32; 3],
-}
-
-impl DotFeatures {
-    const EXTENSION: &CStr = c"VK_VALVE_shader_mixed_float_dot_product";
-}
-
-impl Default for DotFeatures {
-    fn default() -> Self {
-        // The first structure of extension 674.
-        let s_type = vk::StructureType::from_raw(1_000_673_000);
-        Self {
-            s_type,
-            p_next: std::ptr::null_mut(),
-            float16_with_float32_sum: vk::FALSE,
-            others: [vk::FALSE; 3],
-        }
-    }
-}
-
-// SAFETY: the specification lets it follow VkPhysicalDeviceFeatures2, and it begins as every such structure does.
-unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for DotFeatures {}
