@@ -80,7 +80,6 @@ def test_training_under_autocast_is_as_good_as_the_cpu(name, dtype):
     # The same batch each time: there is something to learn.
     data = [(torch.randn(8, 3, 16, 16), labels)] * 6
     exact = train(copy.deepcopy(reference), data, "cpu", None)
-    torch.wave.reset_fallbacks()
     mixed = train(copy.deepcopy(reference), data, "wave", dtype)
     # Rounding of bf16 (2^-9 an operand) over a few layers and steps of Adam, which takes signs of small gradients.
     torch.testing.assert_close(mixed, exact, rtol=0.05, atol=0.05)

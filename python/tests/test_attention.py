@@ -41,7 +41,6 @@ def test_attention(kind, grad):
     wave = copy.deepcopy(attention).to("wave")
     x = torch.randn(3, 6, 24)
     mask, padding = masks(kind, 3, 6, 4)
-    torch.wave.reset_fallbacks()
     with torch.set_grad_enabled(grad):
         for weights, average in ((True, True), (True, False), (False, True)):
             how = dict(need_weights=weights, average_attn_weights=average)
@@ -61,7 +60,6 @@ def test_encoder_layer(kind, norm_first, activation):
     wave = copy.deepcopy(layer).to("wave")
     x = torch.randn(3, 5, 16)
     mask, padding = masks(kind, 3, 5, 2)
-    torch.wave.reset_fallbacks()
     with torch.no_grad():
         expected = layer(x, src_mask=mask, src_key_padding_mask=padding)
         close(wave(x.to("wave"), src_mask=to_wave(mask), src_key_padding_mask=to_wave(padding)), expected)
@@ -78,7 +76,6 @@ def test_encoder_with_padding(nested):
     encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested).eval()
     wave = copy.deepcopy(encoder).to("wave")
     x, padding = torch.randn(2, 5, 16), torch.tensor([[0, 0, 0, 1, 1], [0] * 5]).bool()
-    torch.wave.reset_fallbacks()
     with torch.no_grad():
         expected = encoder(x, src_key_padding_mask=padding)
         found = wave(x.to("wave"), src_key_padding_mask=padding.to("wave"))
@@ -92,7 +89,6 @@ def test_whole_transformer_in_evaluation():
     wave = copy.deepcopy(model).to("wave")
     source, target = torch.randn(2, 5, 16), torch.randn(2, 4, 16)
     causal = nn.Transformer.generate_square_subsequent_mask(4)
-    torch.wave.reset_fallbacks()
     with torch.no_grad():
         expected = model(source, target, tgt_mask=causal)
         close(wave(source.to("wave"), target.to("wave"), tgt_mask=causal.to("wave")), expected)
@@ -150,7 +146,6 @@ def test_gradients(dtype, bound):
         "of keys alone": (some, None, False, torch.randn(n, heads, rows, 160)),
         "one number": ([torch.randn(1, 2, rows, 128) for _ in range(3)], None, False, torch.randn(())),
     }
-    torch.wave.reset_fallbacks()
     for name, (leaves, mask, causal, grad) in cases.items():
         leaves = [x.to(dtype).detach().requires_grad_(x.requires_grad or name != "of keys alone") for x in leaves]
         grad, mask = grad.to(dtype), mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
@@ -240,7 +235,6 @@ def dropped(leaves, mask, p, seed, device, kept=None):
 def test_dropout_and_a_masks_gradient(dtype, bound):
     n, heads, rows, keys = 2, 4, int(torch.randint(60, 140, ())), 68
     masks = [None, torch.randn(rows, keys), torch.randn(1, heads, rows, keys), torch.randn(n, 1, 1, keys)]
-    torch.wave.reset_fallbacks()
     for mask, p in zip((*masks, masks[1]), (0.3, 0.0, 0.1, 0.5, 0.7)):
         leaves = [torch.randn(n, h, length, 24).to(dtype) for h, length in ((heads, rows), (2, keys), (2, keys))]
         mask, seed = mask if mask is None else mask.to(dtype), int(torch.randint(1 << 30, ()))

@@ -64,7 +64,6 @@ def test_order(dtype):
         for one, other in zip(expected, found):
             assert torch.equal(one.nan_to_num(1e4), other.cpu().nan_to_num(1e4))
 
-    torch.wave.reset_fallbacks()
     for descending in (False, True):
         same(lambda x: torch.sort(x, dim=1, descending=descending, stable=True))
     same(lambda x: [x.topk(7, 1).values, x.topk(3, 0, largest=False).values])
@@ -165,7 +164,6 @@ def test_places():
 
 
 def test_random_choices():
-    torch.wave.reset_fallbacks()
     p = torch.randperm(1000, device="wave").cpu()
     assert torch.equal(p.sort().values, torch.arange(1000)) and not torch.equal(p, torch.arange(1000))
     weights = torch.tensor([0.0, 1.0, 3.0, 0.0, 6.0])
@@ -197,7 +195,6 @@ def test_permutations_that_their_type_does_not_hold():
 
 
 def test_outer_products_are_added_as_the_cpu_lays_them_out():
-    torch.wave.reset_fallbacks()
     y, a, b = R(4, 3).t(), R(3), R(4)
     for beta, alpha in ((1, 1), (0, 1), (0, 0.5), (0.5, 2), (2, 0)):
         for given in (y, y[:, :1], y.contiguous(), y.half(), y * math.nan if beta == 0 else y):

@@ -124,7 +124,6 @@ def test_cap_reads_units():
 
 
 def test_fallbacks_are_counted_and_right():
-    torch.wave.reset_fallbacks()
     x = torch.randn(5, 5)
     w = x.to("wave")
     values, indices = torch.mode(w, 1)
@@ -154,7 +153,6 @@ def test_fallbacks_write_in_place_out_and_lists():
 
 def test_native_kernels_can_fall_back():
     # lgamma has kernels for floats up to 32 bits: of f64 it answers NoKernel and Rust calls the CPU.
-    torch.wave.reset_fallbacks()
     x = torch.randn(6, 6, dtype=torch.float64)
     w = x.to("wave")
     assert w[:, ::2].lgamma_().data_ptr() == w.data_ptr()

@@ -9,13 +9,6 @@ import torch.nn.functional as F
 pytestmark = pytest.mark.skipif(not torch.wave.get_device_properties().has_float64, reason="the device has no f64")
 
 
-@pytest.fixture
-def without_fallbacks():
-    torch.wave.reset_fallbacks()
-    yield
-    assert torch.wave.fallbacks() == {}
-
-
 # Functions of one number, and where to try them.
 DOUBLES = {
     "exp": (-30, 30), "expm1": (-3, 3), "exp2": (-30, 30), "log": (1e-3, 1e3), "log2": (1e-3, 1e3), "log10": (1e-3, 1e3),
@@ -36,7 +29,7 @@ def close(found, expected, limit=3e-15):
 
 
 @pytest.mark.parametrize("name", DOUBLES)
-def test_functions_of_doubles(name, without_fallbacks):
+def test_functions_of_doubles(name, on_the_device):
     low, high = DOUBLES[name]
     function = getattr(torch, name)
     x = torch.rand(4099, dtype=torch.float64) * (high - low) + low
@@ -48,7 +41,7 @@ def test_functions_of_doubles(name, without_fallbacks):
     close(function(x.to("wave"), out=out), function(x), 1e-13 if name in ("erfinv", "logit", "sinc") else 3e-15)
 
 
-def test_the_gradient_of_hardswish_where_it_cancels(without_fallbacks):
+def test_the_gradient_of_hardswish_where_it_cancels(on_the_device):
     """x / 3 + 1 / 2 near its zero: what the quotient is off by is all there is."""
     for dtype in (torch.float64, torch.float32):
         x = torch.cat([torch.linspace(-1.501, -1.499, 4001, dtype=dtype), torch.linspace(-3, 3, 4001, dtype=dtype)[1:-1]])
@@ -57,7 +50,7 @@ def test_the_gradient_of_hardswish_where_it_cancels(without_fallbacks):
 
 
 @pytest.mark.parametrize("name", ["pow", "atan2", "fmod", "remainder", "floor_divide", "hypot", "xlogy", "logaddexp", "copysign"])
-def test_functions_of_two_doubles(name, without_fallbacks):
+def test_functions_of_two_doubles(name, on_the_device):
     function = getattr(torch, name)
     x = torch.randn(4099, dtype=torch.float64) * 9
     y = torch.randn(4099, dtype=torch.float64) * 3
@@ -82,7 +75,7 @@ def test_functions_of_two_doubles(name, without_fallbacks):
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations_of_doubles(name, without_fallbacks):
+def test_activations_of_doubles(name, on_the_device):
     function = getattr(F, name)
     x = torch.randn(2049, dtype=torch.float64) * 4
     weights = torch.randn(2049, dtype=torch.float64)
@@ -97,7 +90,7 @@ def test_activations_of_doubles(name, without_fallbacks):
         close(found, expected, 1e-7 if name == "hardsigmoid" else 1e-13)
 
 
-def test_sines_of_large_doubles(without_fallbacks):
+def test_sines_of_large_doubles(on_the_device):
     # Each power of two has its own bits of 2 / pi.
     x = (torch.rand(2000, dtype=torch.float64) + 1) * 2.0 ** torch.linspace(0, 1023, 2000, dtype=torch.float64).floor()
     x = torch.cat([x, torch.pi / 2 * torch.arange(1.0, 2000.0, dtype=torch.float64)])
@@ -105,7 +98,7 @@ def test_sines_of_large_doubles(without_fallbacks):
         close(function(x.to("wave")), function(x), 1e-15)
 
 
-def test_losses_of_doubles_train(without_fallbacks):
+def test_losses_of_doubles_train(on_the_device):
     torch.manual_seed(torch.initial_seed())
     x, y = torch.randn(64, 5, dtype=torch.float64), torch.rand(64, 1, dtype=torch.float64)
     made = []

@@ -7,12 +7,7 @@ import torch.nn.functional as F
 FLOAT = [torch.float32, torch.float16, torch.bfloat16]
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
-
-@pytest.fixture(autouse=True)
-def no_fallback():
-    torch.wave.reset_fallbacks()
-    yield
-    assert torch.wave.fallbacks() == {}
+pytestmark = pytest.mark.usefixtures("on_the_device")
 
 
 def same(found, expected, tolerance=None):

@@ -37,7 +37,6 @@ def test_fused_is_what_it_was():
     net = Net().eval()
     x = torch.randn(2, 3, 9, 11)
     expected = net(x)
-    torch.wave.reset_fallbacks()
     fused = wave32.fuse(net.to("wave"))
     parts = [type(module).__name__ for module in fused.modules()]
     assert "BatchNorm2d" not in parts and parts.count("ConvActivation") == 4
@@ -94,7 +93,6 @@ def test_a_residual_is_added_where_it_is_stored(dtype):
     with torch.no_grad():
         expected = net(x)
     on, x_on = net.to("wave", dtype), x.to("wave", dtype)
-    torch.wave.reset_fallbacks()
     fused = wave32.fuse(on)
     kinds = [type(module).__name__ for module in fused.modules()]
     assert kinds.count("ConvSum") == 5 and kinds.count("ConvActivation") == 5 and "add" not in fused.code
@@ -285,7 +283,6 @@ def test_training_is_what_it_was():
     assert kinds == ["BatchNorm2dActivation"] * 6
     assert type(nets["fused"].flat).__name__ == "BatchNorm1dActivation"
     assert sorted(nets["fused"].state_dict()) == sorted(net.state_dict())
-    torch.wave.reset_fallbacks()
     for name, one in nets.items():
         out = one(x.double() if name == "cpu" else x.to("wave"))
         out.square().sum().backward()

@@ -60,7 +60,6 @@ def test_activations_of_linear_layers(activation, dtype):
     kinds = [module.activation for module in fused.modules() if isinstance(module, wave32._fuse.LinearActivation)]
     assert kinds == ([name] * 3 if name is not None else [])
     bound = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 4e-2}[dtype]
-    torch.wave.reset_fallbacks()
     for shape in ((64,), (5, 64), (2, 3, 50, 64), (0, 64), (7, 40, 128)):
         x = (torch.randn(shape) * 4).to(dtype)
         x = x[..., ::2] if shape[-1] == 128 else x
@@ -91,7 +90,6 @@ def test_activations_of_group_norms(activation, dtype):
     kinds = [module.activation for module in fused.modules() if isinstance(module, wave32._fuse.GroupNormActivation)]
     assert kinds == ([name] * 3 if name in wave32._fuse._OF_NORMS else []), "the last is used twice"
     bound = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
-    torch.wave.reset_fallbacks()
     # Rows that registers hold, and longer ones.
     for shape in ((2, 12, 5, 7), (3, 12, 64, 48), (1, 12, 71, 73), (2, 12, 11), (2, 12, 3, 30, 30), (0, 12, 4, 4), (5, 12)):
         net = nn.Sequential(norms[shape[2:] != () and shape[-1] % 4], activation).eval().to(dtype)

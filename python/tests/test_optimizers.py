@@ -59,7 +59,6 @@ def test_steps(name, way):
     options = {"default": {}, "foreach": {"foreach": True}, "fused": {"fused": True}, "single": {"foreach": False}}
     starts = [torch.randn(shape) for shape in SHAPES]
     grads = [[torch.randn(shape) for shape in SHAPES] for _ in range(4)]
-    torch.wave.reset_fallbacks()
     found = steps(CASES[name], starts, grads, "wave", **options[way])
     assert torch.wave.fallbacks() == {}
     for a, b in zip(found, steps(CASES[name], starts, grads, "cpu"), strict=True):
@@ -72,7 +71,6 @@ def test_strides_of_one_element_do_not_matter(name):
     start, grads = torch.randn(6, 1, 3, 3), [torch.randn(6, 1, 3, 3) for _ in range(3)]
     ones = [start.clone().to(device).requires_grad_() for device in ("wave", "cpu")]
     optimizers = [CASES[name]([one], fused=one.device.type == "wave") for one in ones]
-    torch.wave.reset_fallbacks()
     for grad in grads:
         ones[0].grad, ones[1].grad = grad.to("wave").as_strided(grad.shape, (9, 1, 3, 1)), grad
         for optimizer in optimizers:
@@ -108,7 +106,6 @@ def test_mixed_precision_training_stays_on_the_device():
     scaler = torch.amp.GradScaler("wave")
     x, y = torch.randn(32, 12, device="wave"), torch.randint(5, (32,)).to("wave")
     losses = []
-    torch.wave.reset_fallbacks()
     for _ in range(8):
         with torch.autocast("wave", torch.float16):
             loss = torch.nn.functional.cross_entropy(net(x), y)

@@ -4,12 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-
-@pytest.fixture(autouse=True)
-def no_fallback():
-    torch.wave.reset_fallbacks()
-    yield
-    assert torch.wave.fallbacks() == {}
+pytestmark = pytest.mark.usefixtures("on_the_device")
 
 
 def test_the_seed_decides():

@@ -26,7 +26,6 @@ def same(found, expected, rtol=1e-6):
 
 @pytest.mark.parametrize("shape, dense", [((7,), ()), ((4, 5), ()), ((6,), (3,)), ((2, 3, 4), (2, 2))])
 def test_what_a_tensor_is_made_of(shape, dense):
-    torch.wave.reset_fallbacks()
     x, wave = pair(shape, dense)
     assert wave.sparse_dim() == len(shape) and wave.dense_dim() == len(dense) and wave._nnz() == 9
     assert wave.shape == x.shape and not wave.is_coalesced()
@@ -44,7 +43,6 @@ def test_what_a_tensor_is_made_of(shape, dense):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
 def test_sums_and_multiples(dtype):
-    torch.wave.reset_fallbacks()
     (x, wave), (y, other) = pair(dtype=dtype), pair(dtype=dtype)
     dense = torch.randn(4, 5).mul(8).to(dtype)
     same(wave + other, x + y)
@@ -84,7 +82,6 @@ def test_masks_by_places():
 
 def test_the_rest_runs_on_the_cpu():
     x, wave = pair()
-    torch.wave.reset_fallbacks()
     same(wave.abs(), x.abs())
     same(wave.sum(), x.sum())
     same(torch.sparse.sum(wave), torch.sparse.sum(x))

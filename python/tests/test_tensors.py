@@ -174,7 +174,6 @@ def test_set_and_storages():
 
 
 def test_printing_needs_no_fallback():
-    torch.wave.reset_fallbacks()
     x = torch.randn(3, 4)
     assert repr(x.to("wave")).replace(" ", "") == repr(x).replace(")", ",device='wave:0')").replace(" ", "")
     assert torch.wave.fallbacks() == {}
