@@ -1,5 +1,6 @@
 """`torch.wave.channels_last`: tensors that keep their channels last, and those that do not."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 LAST = torch.channels_last
 
@@ -100,3 +102,43 @@ def test_the_environment_says_it_for_a_process(value):
     environment = {**os.environ, "WAVE32_CHANNELS_LAST": value}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and done.stdout.strip() == str(value != "0"), done.stderr
+
+
+def strides(made):
+    return [None if one is None else one.stride() for one in (made if isinstance(made, tuple) else (made,))]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("sizes", [(5, 6), (3, 5, 6)])
+def test_what_traces_knows_where_results_lie(sizes, transposed, keep):
+    formats = [torch.contiguous_format, LAST if len(sizes) == 2 else torch.channels_last_3d]
+    rest = [[1] * len(sizes), [1] * len(sizes), [1] * len(sizes), transposed, [0] * len(sizes), 1]
+    laid = [[torch.randn(4, 4, *size).to("wave").contiguous(memory_format=format) for format in formats] for size in (sizes, (3,) * len(sizes))]
+    torch.wave.channels_last(keep)
+    for x in laid[0]:
+        for weight in laid[1]:
+            real = torch.ops.aten.convolution(x, weight, None, *rest)
+            back = torch.ops.aten.convolution_backward(real, x, weight, None, *rest, [True, True, False])
+            with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+                x_, weight_ = mode.from_tensor(x), mode.from_tensor(weight)
+                traced = torch.ops.aten.convolution(x_, weight_, None, *rest)
+                assert strides(traced) == strides(real)
+                assert strides(torch.ops.aten.convolution_backward(traced, x_, weight_, None, *rest, [True, True, False])) == strides(back)
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+@pytest.mark.parametrize("train", [True, False])
+def test_compiled_and_flattened(fresh_compiler, train, mode):
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(1), nn.Linear(24, 5))
+    net = net.to("wave", memory_format=LAST).train(train)
+    x = torch.randn(2, 3, 4, 5).to("wave", memory_format=LAST)
+    results = []
+    for call in (net, torch.compile(copy.deepcopy(net), mode=mode)):
+        with torch.set_grad_enabled(train):
+            for _ in range(4):
+                y = call(x)
+                grads = torch.autograd.grad(y.square().sum(), list(call.parameters())) if train else ()
+        results.append([y, *grads])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

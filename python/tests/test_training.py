@@ -11,7 +11,6 @@ from torch import nn
 NEW = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
 
 
-@pytest.mark.skipif(not NEW, reason="parameters are swapped")
 def test_a_parameter_takes_a_tensor_of_another_device():
     parameter = nn.Parameter(torch.ones(3))
     optimizer = torch.optim.SGD([parameter], 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any, NamedTuple
 
@@ -225,9 +226,13 @@ def channels_last(keep: bool | None = None) -> bool:
     """Whether tensors keep `channels_last` from now on, as PyTorch does; returns whether they did.
 
     Kernels compute with channels first, so what is kept costs copies. If not: `x.to(memory_format=torch.channels_last)` gives a
-    contiguous tensor of the device, and results of convolutions are contiguous whatever their operands are.
+    contiguous tensor of the device, and results of convolutions are contiguous whatever their operands are. Say it before
+    `torch.compile`: a compiled model expects tensors to lie as they did.
     """
-    return _native.channels_last(keep)
+    before = _native.channels_last(keep)
+    if keep not in (None, before) and (tracing := sys.modules.get("torch._subclasses.fake_tensor")):
+        tracing.FakeTensorMode.cache_clear()  # It remembers where results lay.
+    return before
 
 
 def tuned(device: Any = None) -> int:

@@ -12,6 +12,7 @@ import torch
 from wave32 import _compile
 from wave32._hooks import SETTLED, has_cuda
 from wave32._libraries import VERSION, library
+from wave32._volume import convolves_in
 
 aten = torch.ops.aten
 
@@ -78,6 +79,30 @@ def _patch_module_apply() -> None:
                 _restore_laziness(module, name)
 
     torch.nn.Module._apply = apply
+
+
+def _patch_data() -> None:
+    """`tensor.data = moved`, from another device or to it, before torch 2.15: programs that bring weights when their turn comes do so."""
+    if VERSION >= (2, 15):
+        return
+    original: Any = torch.Tensor.data
+
+    def put(self: torch.Tensor, value: torch.Tensor) -> None:
+        strided = isinstance(value, torch.Tensor) and value.layout == self.layout == torch.strided
+        kinds = {self.device.type, value.device.type} if strided else set()
+        if len(kinds) != 2 or "wave" not in kinds or "meta" in kinds or not self.is_leaf:
+            original.__set__(self, value)
+            return
+        moved: Any = torch.Tensor._make_subclass(type(self), value.detach(), self.requires_grad)
+        moved.__dict__.update(self.__dict__)
+        if self.grad is not None:
+            moved.grad = self.grad.to(value.device, value.dtype)
+        try:
+            torch.utils.swap_tensors(self, moved)
+        except RuntimeError:
+            original.__set__(self, value)  # Views or a graph hold it: torch says what it says without this device.
+
+    torch.Tensor.data = property(original.__get__, put, doc=original.__doc__)  # type: ignore[assignment]
 
 
 def _is_wave(device: Any) -> bool:
@@ -214,11 +239,29 @@ def _patch_printing() -> None:
     torch._tensor_str._tensor_str = tensor_str
 
 
+def _patch_convolutions() -> None:
+    """Where results of convolutions lie, for what traces them without computing: torch takes them as contiguous on devices that it does
+    not know, and a `view` of such a result would fail when it runs."""
+    name = "_conv_determine_backend_memory_format"
+    original = getattr(torch._C, name, None)
+    if original is None:  # Another torch.
+        return
+
+    def memory_format(x: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
+        if x.device.type != "wave" or weight.dim() not in (4, 5) or not torch.wave.channels_last():
+            return original(x, weight, backend)
+        return convolves_in(x, weight)
+
+    setattr(torch._C, name, memory_format)
+
+
 def apply() -> None:
     """Applies all of them, once."""
+    _patch_convolutions()
     _patch_printing()
     _patch_accelerator()
     _patch_module_apply()
+    _patch_data()
     _patch_storage()
     _register_sharing()
     _register_set()

@@ -72,9 +72,9 @@ def _fits(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transpo
     return True
 
 
-def _format(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
-    """Of results: channels last where an operand is."""
-    last = torch.channels_last_3d
+def convolves_in(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
+    """How results lie, of images and volumes: channels last where an operand is."""
+    last = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
     return last if last in (suggest_memory_format(x), suggest_memory_format(weight)) else torch.contiguous_format
 
 
@@ -86,11 +86,11 @@ def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilat
     if not transposed:
         seen = _slices(x, *to.along, to.outs)
         made = _volume(aten.convolution(seen, to.weight, bias, *to.rest, groups), to.batch)
-        return made.contiguous(memory_format=_format(x, weight))
+        return made.contiguous(memory_format=convolves_in(x, weight))
     made = aten.convolution(_images(x), to.weight, None, *to.rest, groups)
     made = _sum(made, to.batch, *to.along, to.outs)
     made = made if bias is None else made.add_(bias.reshape(-1, 1, 1, 1))
-    return made.contiguous(memory_format=_format(x, weight))
+    return made.contiguous(memory_format=convolves_in(x, weight))
 
 
 def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
@@ -107,9 +107,9 @@ def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride
     of_x, of_weight, _ = aten.convolution_backward(grad, seen, to.weight, None, *to.rest, groups, wanted)
     if mask[0]:
         of_x = _volume(of_x, to.batch) if transposed else _sum(of_x, to.batch, *to.along, to.depth)
-        of_x = of_x.contiguous(memory_format=_format(x, weight))
+        of_x = of_x.contiguous(memory_format=convolves_in(x, weight))
     if mask[1]:
-        of_weight = of_weight.reshape(weight.shape).contiguous(memory_format=_format(x, weight))
+        of_weight = of_weight.reshape(weight.shape).contiguous(memory_format=convolves_in(x, weight))
     return of_x, of_weight if mask[1] else None, of_bias
 
 
