@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--channels", type=int, default=128)
     parser.add_argument("--board", type=int, default=19)
     parser.add_argument("--batch", type=int, default=128, help="positions at a time")
-    parser.add_argument("--steps", type=int, default=20, help="of inference, each type")
+    parser.add_argument("--steps", type=int, default=100, help="of inference, each type")
     parser.add_argument("--train-steps", type=int, default=40)
     options = parsed(parser, blocks=4, channels=32, batch=8, steps=3, train_steps=12)
     run = Run(options)
