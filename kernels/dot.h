@@ -31,5 +31,6 @@ FN const PAIRS4& vec4_ref(const uint* base, uint i) { return element_at((const P
 #define PAIR_CELL(name, v, l) ((__attribute__((address_space(3))) uint*)name)[(v) * 4 + (l)]
 #define PAIRS4_OF(a, b) \
   PAIRS4{BITS2(HALF2_OF(a.x, b.x)), BITS2(HALF2_OF(a.y, b.y)), BITS2(HALF2_OF(a.z, b.z)), BITS2(HALF2_OF(a.w, b.w))}
-#define DOT2(a, b, c) __builtin_amdgcn_fdot2(HALF2_OF_BITS(a), HALF2_OF_BITS(b), c, false)
+// As numbers: of an element of a vector, __builtin_bit_cast of clang 19 takes the vector's first.
+#define DOT2(a, b, c) __builtin_amdgcn_fdot2(HALF2_OF_BITS((uint)(a)), HALF2_OF_BITS((uint)(b)), c, false)
 #endif

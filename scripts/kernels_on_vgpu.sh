@@ -37,7 +37,8 @@ while read -r package name program; do
     # Its findings are meant.
     vulkan/vulkan/planted) deadline=1 report=$folder/planted ;;
     vulkan/vulkan/device | vulkan/vulkan/queue | vulkan/vulkan/conformance) ;;
-    hip/verify/solvers | vulkan/verify/solvers) filter=every_kernel ;;
+    hip/verify/solvers) filter=every_kernel solvers=$program ;;
+    vulkan/verify/solvers) filter=every_kernel ;;
     # All operations are one program.
     hip/ops/* | vulkan/ops/*) deadline=1800 ;;
     hip/miopen/activation | hip/miopen/batch_norm | hip/miopen/layers | hip/miopen/plans | hip/miopen/pooling) ;;
@@ -49,10 +50,14 @@ while read -r package name program; do
     (cd "$package" && "$launcher" run --report "$report" --deadline "$deadline" "$@" -- "$program" ${filter:+"$filter"} \
         --skip launches_of_a_plan_wait_only_where_they_must --skip every_shipped_kernel_becomes_a_pipeline </dev/null)
 done <"$folder/tests"
+if [ "$route" = hip ]; then
+    # The card above has no dot products. Under Vulkan tests emulate them.
+    (cd crates/verify && "$launcher" run --card rx5500xt --report "$folder/dot.report" --deadline 600 "$@" -- \
+        "$solvers" every_kernel_of_dot_products </dev/null)
+fi
 
-# A row TEXT TAG DTYPES ... of the table is the kernels TEXT_TAG_DTYPE; those of matrix instructions and dot products, which tests emulate,
-# are for Vulkan.
-awk -v route="$route" '!/^ *(#|$)/ && (route == "vulkan" || !/ (MATRIX|DOT)=1/) { n = split($3, dtypes, ","); for (i = 1; i <= n; i++) print $1 "_" $2 "_" dtypes[i] }' \
+# A row TEXT TAG DTYPES ... of the table is the kernels TEXT_TAG_DTYPE; those of matrix instructions, which tests emulate, are for Vulkan.
+awk -v route="$route" '!/^ *(#|$)/ && (route == "vulkan" || !/ MATRIX=1/) { n = split($3, dtypes, ","); for (i = 1; i <= n; i++) print $1 "_" $2 "_" dtypes[i] }' \
     kernels/variants.txt | sort >"$folder/all"
 sort -u "$folder/launched" >"$folder/ran"
 missing=$(comm -23 "$folder/all" "$folder/ran")

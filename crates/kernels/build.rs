@@ -10,7 +10,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use wave32_cards::targets::code_of;
 use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::{Source, Target, glsl, parallel, source};
 use wave32_params::variants::{self, Variant};
@@ -180,13 +179,14 @@ impl Gfx {
     }
 
     fn build(&self, kernels: &Path, all: &[Variant], cache: &Cache) -> Result<CodeObjects, String> {
-        let sources: BTreeSet<&'static str> = self.targets.iter().map(|target| code_of(target)).collect();
-        let jobs: Vec<(&Variant, &str)> = all
-            .iter()
-            .flat_map(|v| sources.iter().map(move |&t| (v, t)))
-            .filter(|(v, t)| v.is_for(t))
-            .collect();
-        let compile = |&(variant, target): &(&Variant, &str)| {
+        let for_target =
+            |&target: &&'static str| all.iter().filter_map(move |v| Some((v.code_of(target)?, v)));
+        // What targets share is made once.
+        let mut jobs: Vec<(&'static str, &Variant)> = self.targets.iter().flat_map(for_target).collect();
+        jobs.sort_by_key(|(source, variant)| (*source, &variant.name));
+        jobs.dedup_by_key(|(source, variant)| (*source, &variant.name));
+        let sources: BTreeSet<&'static str> = jobs.iter().map(|(source, _)| *source).collect();
+        let compile = |&(target, variant): &(&str, &Variant)| {
             let source = source::source(kernels, variant, Target::Hip).map_err(|e| e.to_string())?;
             let flags = Clang::flags(&variant.name, target).join(" ");
             cache.get(&source, &[&self.clang.version, &flags], |path| {
@@ -199,7 +199,7 @@ impl Gfx {
         let objects = objects?;
         let mut built = Vec::new();
         for &source in &sources {
-            let parts = jobs.iter().zip(&objects).filter(|((_, t), _)| *t == source);
+            let parts = jobs.iter().zip(&objects).filter(|((t, _), _)| *t == source);
             let parts: Vec<PathBuf> = parts.map(|(_, object)| object.clone()).collect();
             let path = self.scratch.join(format!("{source}.elf"));
             self.clang.link(&parts, &path).map_err(|e| format!("linking for {source}: {e}"))?;

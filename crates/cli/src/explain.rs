@@ -12,7 +12,7 @@ use wave32_cards::{Board, NameError};
 use wave32_device::tuned;
 use wave32_model::{Effort, Model, ModelCard, PlanTime};
 use wave32_problem::{Problem, parse_line};
-use wave32_solve::{Compiler, DeviceCaps, Plan, Policy, explain, usual_boards};
+use wave32_solve::{DeviceCaps, Plan, Policy, explain, usual_boards};
 
 /// Shows the chain of refusals, the plan, bytes and FLOP, and the modelled time.
 #[derive(Debug, clap::Args)]
@@ -56,10 +56,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             let explanation = explain(problem, caps, &policy);
             let modelled = match (models.get(index), &explanation.chosen) {
                 (Some(model), Some((plan, _))) => {
-                    let llvms = DeviceCaps {
-                        compiler: Compiler::of(model.card().target, Compiler::Llvm),
-                        ..caps.clone()
-                    };
+                    let llvms = caps.clone().by_hip(model.card().target);
                     let llvms = wave32_solve::plan(problem, &llvms, &policy)?;
                     Some(modelled(model, target, &args.line, number, [&llvms, plan])?)
                 }

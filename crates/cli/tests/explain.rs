@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wave32_solve::{Compiler, DeviceCaps, Policy};
+use wave32_solve::{DeviceCaps, Policy};
 
 const LINE: &str = "MIOpenDriver conv -n 1 -c 16 -H 16 -W 16 -k 16 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1";
 
@@ -131,7 +131,7 @@ fn the_plan_that_is_explained_for_a_card_is_the_one_that_it_runs() {
 
         // HIP runs LLVM's code.
         let board = wave32_cards::by_id(card).expect("a card");
-        let caps = DeviceCaps { compiler: Compiler::Llvm, ..DeviceCaps::of(board) };
+        let caps = DeviceCaps::of(board).by_hip(board.target().name);
         let llvms = wave32_solve::explain(problem, &caps, &Policy::default());
         // Through text, as the command's.
         let text = serde_json::to_string(&[serde_json::json!({ "explanation": llvms })]).expect("JSON");

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use wave32_cards::sysfs::{self, Files as _, ThisMachine};
 use wave32_cards::{Board, Seen, targets};
 use wave32_device::{DeviceError, DeviceInfo, DeviceKind};
-use wave32_solve::{Compiler, DeviceCaps, usual_boards};
+use wave32_solve::{DeviceCaps, usual_boards};
 
 /// Everything that is asked of a card, once.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ fn describe(
         Some(why) if !options.allow_spoof => Some(why),
         _ if reported.is_empty() => Some("the HIP runtime does not say which gfx target it has".into()),
         _ if wave_size != 32 => Some(format!("its waves have {wave_size} lanes, the kernels are for 32")),
-        _ => options.kernels.code(&reported).err(),
+        _ => options.kernels.codes(&reported).err(),
     };
     Ok(Adapter { index, info, caps: caps(&reported, board, memory as u64, ask), target: reported, unusable })
 }
@@ -79,9 +79,9 @@ fn describe(
 ///
 /// # Errors
 /// Why there is no card, and the next step.
-pub(crate) fn code(target: &str) -> Result<&'static [u8], String> {
-    let own = wave32_kernels::code_object(target);
-    own.or_else(|missing| wave32_kernels::code_object(targets::family(target)).map_err(|_| missing)).map_err(
+pub(crate) fn codes(target: &str) -> Result<Vec<&'static [u8]>, String> {
+    let own = wave32_kernels::code_objects(target);
+    own.or_else(|missing| wave32_kernels::code_objects(targets::family(target)).map_err(|_| missing)).map_err(
         |missing| {
             format!(
                 "{missing} (nor for the generic target {}); use `--device vulkan`, or rebuild wave32 with code for it",
@@ -162,12 +162,9 @@ fn caps(
             limit(Attribute::MaxGridDimY, model.max_groups[1]),
             limit(Attribute::MaxGridDimZ, model.max_groups[2]),
         ],
-        compiler: Compiler::of(target, Compiler::Llvm),
-        // Kernels of these are for Vulkan.
-        float16_matrix: false,
-        float16_dot: targets::code_has_dot(target),
         ..rates
     }
+    .by_hip(target)
 }
 
 /// A card's rates by the runtime's numbers, where its board is not known.
@@ -222,9 +219,9 @@ mod tests {
     #[test]
     fn code_is_for_the_target_or_its_family() {
         for target in wave32_kernels::targets() {
-            assert!(code(target).is_ok(), "{target}");
+            assert!(codes(target).is_ok(), "{target}");
         }
-        let text = code("gfx1013").unwrap_err();
+        let text = codes("gfx1013").unwrap_err();
         assert!(
             text.contains("gfx1013") && text.contains("gfx10-1-generic") && text.contains("vulkan"),
             "{text}"

@@ -24,13 +24,13 @@ pub struct Kernel {
 
 /// Finds code objects, and kernels by the variant name that plans carry.
 pub trait KernelSource: Send + Sync {
-    /// The code object (ELF) for a gfx target.
+    /// The code objects (ELF) for a gfx target: a kernel is taken from the first that has it.
     ///
     /// # Errors
     /// Why there is no code for the target, in one line.
-    fn code(&self, target: &str) -> Result<Cow<'static, [u8]>, String>;
+    fn codes(&self, target: &str) -> Result<Vec<Cow<'static, [u8]>>, String>;
 
-    /// The kernel of that name, if the object for `target` has it.
+    /// The kernel of that name, if one of the objects for `target` has it.
     fn kernel(&self, target: &str, name: &str) -> Option<Kernel>;
 }
 
@@ -39,12 +39,13 @@ pub trait KernelSource: Send + Sync {
 pub struct Shipped;
 
 impl KernelSource for Shipped {
-    fn code(&self, target: &str) -> Result<Cow<'static, [u8]>, String> {
-        adapter::code(target).map(Cow::Borrowed)
+    fn codes(&self, target: &str) -> Result<Vec<Cow<'static, [u8]>>, String> {
+        adapter::codes(target).map(|codes| codes.into_iter().map(Cow::Borrowed).collect())
     }
 
     fn kernel(&self, target: &str, name: &str) -> Option<Kernel> {
-        let variant = wave32_params::variants::find(name).filter(|variant| variant.is_for(target))?;
+        let variant =
+            wave32_params::variants::find(name).filter(|variant| variant.code_of(target).is_some())?;
         Some(Kernel { threads: variant.threads, buffers: variant.buffers, params: variant.params })
     }
 }
@@ -74,16 +75,18 @@ unsafe impl Sync for Loaded {}
 /// runtime tens of milliseconds.
 static SHARED: Mutex<Vec<Weak<Loaded>>> = Mutex::new(Vec::new());
 
-/// The code object of one card, loaded when its first kernel is asked for.
-pub(crate) struct Module {
+/// The code objects of one card, each loaded when its first kernel is asked for.
+pub(crate) struct Modules {
     source: Arc<dyn KernelSource>,
-    loaded: Option<Arc<Loaded>>,
+    codes: Vec<Cow<'static, [u8]>>,
+    /// The first ones of `codes`.
+    loaded: Vec<Arc<Loaded>>,
     functions: HashMap<String, Function>,
 }
 
-impl Module {
+impl Modules {
     pub(crate) fn new(source: Arc<dyn KernelSource>) -> Self {
-        Self { source, loaded: None, functions: HashMap::new() }
+        Self { source, codes: Vec::new(), loaded: Vec::new(), functions: HashMap::new() }
     }
 
     /// The kernel of that name.
@@ -97,26 +100,33 @@ impl Module {
         if kernel.buffers as usize > MAX_ARGS || kernel.threads > gpu.adapter.caps.max_group_threads {
             return Err(unknown("takes more buffers or threads than can be passed"));
         }
-        let module = self.load(gpu)?;
         let symbol = CString::new(name).map_err(|_| unknown("does not exist"))?;
-        let mut raw = null_mut();
-        // SAFETY: writes one handle; the module is loaded and the name ends with a zero byte.
-        let answer = unsafe { (gpu.api.module_function)(&mut raw, module, symbol.as_ptr()) };
-        if answer == status::NOT_FOUND {
-            return Err(unknown("is not in the code object"));
+        if self.codes.is_empty() {
+            self.codes = self.source.codes(&target).map_err(DeviceError::Unsupported)?;
         }
-        gpu.check("hipModuleGetFunction", answer)?;
-        let function = Function { raw, kernel };
-        self.functions.insert(name.to_string(), function);
-        Ok(function)
+        for at in 0..self.codes.len() {
+            let module = self.load(gpu, at)?;
+            let mut raw = null_mut();
+            // SAFETY: writes one handle; the module is loaded and the name ends with a zero byte.
+            let answer = unsafe { (gpu.api.module_function)(&mut raw, module, symbol.as_ptr()) };
+            if answer == status::NOT_FOUND {
+                continue;
+            }
+            gpu.check("hipModuleGetFunction", answer)?;
+            let function = Function { raw, kernel };
+            self.functions.insert(name.to_string(), function);
+            return Ok(function);
+        }
+        Err(unknown("is in no code object"))
     }
 
-    fn load(&mut self, gpu: &mut Gpu) -> Result<Pointer, DeviceError> {
-        if let Some(loaded) = &self.loaded {
+    /// The object at that place of `codes`; those before it are loaded.
+    fn load(&mut self, gpu: &mut Gpu, at: usize) -> Result<Pointer, DeviceError> {
+        if let Some(loaded) = self.loaded.get(at) {
             return Ok(loaded.raw);
         }
         let target = &gpu.adapter.target;
-        let code = self.source.code(target).map_err(DeviceError::Unsupported)?;
+        let code = self.codes[at].clone();
         let key = [gpu.adapter.index as usize, gpu.api.module_load as usize, code.as_ptr() as usize];
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|other| other.strong_count() > 0);
@@ -142,7 +152,7 @@ impl Module {
             }
         };
         let raw = loaded.raw;
-        self.loaded = Some(loaded);
+        self.loaded.push(loaded);
         Ok(raw)
     }
 
@@ -151,7 +161,7 @@ impl Module {
         self.functions.clear();
         // Locked, so that nobody comes to share it while it goes.
         let _shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = self.loaded.take().and_then(Arc::into_inner) {
+        for loaded in self.loaded.drain(..).filter_map(Arc::into_inner) {
             // SAFETY: loaded by `load`, and no function of it is used any more.
             let answer = unsafe { (gpu.api.module_unload)(loaded.raw) };
             if let Err(error) = gpu.check("hipModuleUnload", answer) {

@@ -7,7 +7,7 @@
 use crate::caller::Lent;
 use crate::ffi::{DEVICE_TO_DEVICE, Pointer};
 use crate::gpu::{Event, Gpu};
-use crate::kernels::{Function, Module};
+use crate::kernels::{Function, Modules};
 use crate::memory::Memory;
 use crate::staging::Staging;
 use crate::{Options, RawStream};
@@ -42,7 +42,7 @@ struct Batch {
 /// it waits at most five seconds for work in flight; if that does not end, what it holds is leaked.
 pub struct HipQueue {
     gpu: Gpu,
-    module: ManuallyDrop<Module>,
+    modules: ManuallyDrop<Modules>,
     memory: Memory,
     staging: Staging,
     heap: Heap<Segment>,
@@ -91,7 +91,7 @@ impl HipQueue {
             separate: options.separate_blocks.then(BTreeMap::new),
             freed: Vec::new(),
             gpu,
-            module: ManuallyDrop::new(Module::new(options.kernels)),
+            modules: ManuallyDrop::new(Modules::new(options.kernels)),
             memory: Memory::new(options.memory_cap),
             staging: Staging::default(),
             heap: Heap::default(),
@@ -357,7 +357,7 @@ impl Queue for HipQueue {
 
     fn prepare(&mut self, launch: &Launch) -> Result<(), DeviceError> {
         let _current = self.gpu.enter()?;
-        let kernel = self.module.get(&mut self.gpu, &launch.kernel)?.kernel;
+        let kernel = self.modules.get(&mut self.gpu, &launch.kernel)?.kernel;
         check::launch(launch, kernel.params, kernel.buffers, &self.gpu.adapter.caps)
     }
 
@@ -370,7 +370,7 @@ impl Queue for HipQueue {
         work: Work,
     ) -> Result<(), DeviceError> {
         let _current = self.gpu.enter()?;
-        let function = self.module.get(&mut self.gpu, kernel)?;
+        let function = self.modules.get(&mut self.gpu, kernel)?;
         let first = params.first().copied();
         let shape = LaunchShape { kernel, grid, first, params: params.len(), buffers: args.len() };
         shape.check(function.kernel.params, function.kernel.buffers, &self.gpu.adapter.caps)?;
@@ -514,11 +514,11 @@ impl Drop for HipQueue {
                 self.memory.free(&mut self.gpu, segment.address, segment.bytes);
             }
             self.staging.free(&mut self.gpu);
-            self.module.unload(&mut self.gpu);
+            self.modules.unload(&mut self.gpu);
         }
         self.gpu.close();
         // SAFETY: this is the end of `self`; the module is not touched again. (A leaked one keeps its code: the runtime
         // may still read it.)
-        unsafe { ManuallyDrop::drop(&mut self.module) };
+        unsafe { ManuallyDrop::drop(&mut self.modules) };
     }
 }

@@ -225,7 +225,7 @@ fn a_queue_that_hangs_answers_within_its_deadline() {
 struct Without;
 
 impl KernelSource for Without {
-    fn code(&self, _: &str) -> Result<Cow<'static, [u8]>, String> {
+    fn codes(&self, _: &str) -> Result<Vec<Cow<'static, [u8]>>, String> {
         Err("no code here".into())
     }
 

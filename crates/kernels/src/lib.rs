@@ -9,7 +9,7 @@ pub mod sibling;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
-use wave32_cards::targets::code_of;
+use wave32_cards::targets::{code_of, dot_code_of};
 
 /// Why there is no code object for a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,24 +69,31 @@ pub fn modules() -> impl ExactSizeIterator<Item = (&'static str, &'static [u8])>
     MODULES.iter().map(|found| (found.0, module(*found)))
 }
 
-/// The code object (ELF, version 4) that holds every variant for `target`, e.g. `gfx1010`.
+/// The code objects (ELF, version 4) that hold all variants for `target`, e.g. `gfx1010`: one, and one more with dot products where the
+/// first is code of a target without them.
 ///
 /// # Errors
 /// [`Missing`] where this build has none for it, with the reason.
-pub fn code_object(target: &str) -> Result<&'static [u8], Missing> {
+pub fn code_objects(target: &str) -> Result<Vec<&'static [u8]>, Missing> {
     let missing = || Missing { target: target.to_string(), reason: LEFT_OUT };
     let target = TARGETS.iter().find(|name| **name == target).ok_or_else(missing)?;
-    let source = code_of(target);
-    let found = CODE_OBJECTS.iter().find(|(name, _)| *name == source);
-    let (_, code) = found.ok_or_else(missing)?;
+    let first = code_of(target);
+    let second = dot_code_of(target).filter(|second| *second != first);
+    let sources = [first].into_iter().chain(second);
+    sources.map(|source| code_object(source, target).ok_or_else(missing)).collect()
+}
+
+/// The code object of `source`, under the name of `target`, which runs it too.
+fn code_object(source: &'static str, target: &'static str) -> Option<&'static [u8]> {
+    let (_, code) = CODE_OBJECTS.iter().find(|(name, _)| *name == source)?;
     let code = code.bytes();
-    if source == *target {
-        return Ok(code);
+    if source == target {
+        return Some(code);
     }
     // The build embeds what siblings share once.
-    static RENAMED: Mutex<BTreeMap<&str, &[u8]>> = Mutex::new(BTreeMap::new());
+    static RENAMED: Mutex<BTreeMap<[&str; 2], &[u8]>> = Mutex::new(BTreeMap::new());
     let mut renamed = RENAMED.lock().unwrap_or_else(|e| e.into_inner());
-    Ok(renamed.entry(target).or_insert_with(|| {
+    Some(renamed.entry([source, target]).or_insert_with(|| {
         let place = room(code.len());
         place.copy_from_slice(code);
         sibling::retarget(place, source, target).expect("the build made this code object for its target");

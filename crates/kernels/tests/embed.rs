@@ -3,7 +3,7 @@
 use rand::seq::IndexedRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use wave32_cards::targets::code_of;
+use wave32_cards::targets::{self, code_of};
 use wave32_kernelc::clang::Clang;
 use wave32_kernelc::{Target, elf, source};
 use wave32_kernels::sibling;
@@ -66,15 +66,20 @@ fn every_variant_has_spirv_with_the_tables_interface() {
 #[test]
 fn every_code_object_holds_every_variant() {
     if wave32_kernels::targets().is_empty() {
-        let reason = wave32_kernels::code_object("gfx1010").expect_err("no targets, no object");
+        let reason = wave32_kernels::code_objects("gfx1010").expect_err("no targets, no object");
         println!("not checked: {reason}");
         assert!(std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(), "{reason}");
     }
     for target in wave32_kernels::targets() {
-        let bytes = wave32_kernels::code_object(target).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!((bytes[7], bytes[8]), (64, 2), "{target}: amdhsa ABI, code object v4");
-        let kernels = elf::metadata(bytes).unwrap_or_else(|e| panic!("{target}: {e}"));
-        let built: Vec<_> = variants::all().iter().filter(|v| v.is_for(target)).collect();
+        let codes = wave32_kernels::code_objects(target).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(codes.len(), 1 + usize::from(["gfx1011", "gfx1012"].contains(target)), "{target}");
+        let mut kernels = BTreeMap::new();
+        for bytes in codes {
+            assert_eq!((bytes[7], bytes[8]), (64, 2), "{target}: amdhsa ABI, code object v4");
+            assert_eq!(targets::by_elf(u32::from(bytes[48])), Some(*target));
+            kernels.extend(elf::metadata(bytes).unwrap_or_else(|e| panic!("{target}: {e}")));
+        }
+        let built: Vec<_> = variants::all().iter().filter(|v| v.code_of(target).is_some()).collect();
         assert_eq!(kernels.len(), built.len(), "{target}");
         for variant in built {
             let figures = &kernels[&variant.name];
@@ -110,7 +115,7 @@ fn siblings_are_what_clang_makes() {
         clang.link(&[object], &linked).expect("links");
         std::fs::read(linked).expect("was written")
     };
-    let built: Vec<_> = variants::all().iter().filter(|v| v.is_for("gfx1010")).collect();
+    let built: Vec<_> = variants::all().iter().filter(|v| v.code_of("gfx1010").is_some()).collect();
     for variant in built.choose_multiple(&mut rand::rng(), 3) {
         let code = made(variant, "gfx1010");
         for sibling in ["gfx1011", "gfx1012"] {
@@ -128,7 +133,7 @@ fn siblings_are_what_clang_makes() {
 
 #[test]
 fn a_missing_target_says_why() {
-    let error = wave32_kernels::code_object("gfx000").expect_err("there is no such target").to_string();
+    let error = wave32_kernels::code_objects("gfx000").expect_err("there is no such target").to_string();
     assert!(
         error.contains("gfx000") && error.len() > "no kernels for gfx000 in this build: ".len(),
         "{error}"

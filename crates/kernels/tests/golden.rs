@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::process::ExitCode;
-use wave32_cards::targets::code_of;
 use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::table::{self, Row};
 use wave32_kernelc::{CompileError, aco, parallel, readback};
@@ -38,8 +37,7 @@ fn main() -> ExitCode {
         Ok(text) => text,
         Err(e) => return fail(&[format!("{}: {e}", golden.display())]),
     };
-    // RADV compiles matrix instructions for newer chips than these.
-    let variants: Vec<&Variant> = variants::all().iter().filter(|v| !v.needs_instructions()).collect();
+    let variants: Vec<&Variant> = variants::all().iter().collect();
     let required = std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_some();
     let mut failures = Vec::new();
     for (compiler, result) in [("clang", llvm(&variants)), ("driver", radv(&variants))] {
@@ -74,16 +72,18 @@ fn llvm(variants: &[&Variant]) -> Result<Made, CompileError> {
     let io = |e: std::io::Error| CompileError::Tool(format!("{}: {e}", scratch.display()));
     std::fs::create_dir_all(&scratch).map_err(io)?;
     let read = |target: &&str| {
-        let bytes = wave32_kernels::code_object(target).map_err(|e| CompileError::Tool(e.to_string()))?;
+        let codes = wave32_kernels::code_objects(target).map_err(|e| CompileError::Tool(e.to_string()))?;
+        // That which it does not share with an older target comes last.
+        let bytes = codes.last().copied().unwrap_or_default();
         let path = scratch.join(format!("{target}.elf"));
         std::fs::write(&path, bytes).map_err(io)?;
-        let built: Vec<&Variant> = variants.iter().copied().filter(|v| v.is_for(target)).collect();
+        let built = clang::made_for(target, variants);
         readback::code_object(&clang, &path, target, &built)
     };
     let is_left_out = |target: &&str| {
         std::env::var_os("WAVE32_GFX_TARGETS").is_some() && !wave32_kernels::targets().contains(target)
     };
-    let own = clang::targets().into_iter().filter(|target| code_of(target) == *target);
+    let own = clang::targets().into_iter().filter(|target| !clang::made_for(target, variants).is_empty());
     let (sampled, whole): (Vec<&str>, Vec<&str>) = own.partition(is_left_out);
     let mut rows = Vec::new();
     for found in parallel::map(&whole, read) {
@@ -91,8 +91,7 @@ fn llvm(variants: &[&Variant]) -> Result<Made, CompileError> {
     }
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
     for &target in &sampled {
-        let chosen: Vec<&Variant> = variants.iter().copied().filter(|v| v.is_for(target)).collect();
-        let chosen = sample(&chosen, RandomState::new().hash_one(target));
+        let chosen = sample(&clang::made_for(target, variants), RandomState::new().hash_one(target));
         println!("golden: {target} is left out by WAVE32_GFX_TARGETS: {} variants compared", chosen.len());
         rows.extend(readback::llvm(&kernels, &clang, &scratch, &chosen, &[target])?);
     }
@@ -102,6 +101,8 @@ fn llvm(variants: &[&Variant]) -> Result<Made, CompileError> {
 }
 
 fn radv(variants: &[&Variant]) -> Result<Made, CompileError> {
+    // The driver of Debian 12 has none of these instructions.
+    let variants: Vec<&Variant> = variants.iter().copied().filter(|v| !v.needs_instructions()).collect();
     let spirv = |v: &&Variant| {
         let bytes = wave32_kernels::spirv(&v.name).ok_or_else(|| CompileError::ReadBack {
             what: "the embedded SPIR-V".to_string(),
@@ -127,7 +128,7 @@ fn radv(variants: &[&Variant]) -> Result<Made, CompileError> {
         made.version = version;
     }
     let from = RandomState::new().hash_one(0);
-    let (chosen, inputs) = (sample(variants, from), sample(&inputs, from));
+    let (chosen, inputs) = (sample(&variants, from), sample(&inputs, from));
     for result in parallel::map(others, |family| readback::radv_spirv(&chosen, &inputs, family)) {
         for row in result?.0 {
             let alike = Row { target: first.clone(), ..row.clone() };

@@ -34,12 +34,16 @@ impl Variant {
         *self.defines.get(name).unwrap_or_else(|| panic!("variants.txt: {} lacks {name}", self.name))
     }
 
-    /// Is it built as a code object for that gfx target? Rows with `MATRIX=1` are for Vulkan alone, those with `DOT=1` also for targets
-    /// whose code may have such instructions. Rows with `RDNA1=1` are for RDNA1 only: what convolutions do not need is compiled for the
-    /// cards that wave32 is made for, and waits for its route on the others.
-    pub fn is_for(&self, target: &str) -> bool {
+    /// The target whose code object has it for that gfx target, if one has. Rows with `MATRIX=1` are for Vulkan alone, those with
+    /// `DOT=1` also for targets with such instructions. Rows with `RDNA1=1` are for RDNA1 only: what convolutions do not need is
+    /// compiled for the cards that wave32 is made for, and waits for its route on the others.
+    pub fn code_of<'t>(&self, target: &'t str) -> Option<&'t str> {
         let is_for_cards = wave32_cards::targets::is_rdna1(target) || !self.defines.contains_key("RDNA1");
-        is_for_cards && !self.is_matrix() && (!self.is_dot() || wave32_cards::targets::code_has_dot(target))
+        match self.is_dot() {
+            _ if !is_for_cards || self.is_matrix() => None,
+            true => wave32_cards::targets::dot_code_of(target),
+            false => Some(wave32_cards::targets::code_of(target)),
+        }
     }
 
     /// Does it keep operands in f16? Others of an f16 tensor's kernels make f32 of what they load.

@@ -147,9 +147,21 @@ impl DeviceCaps {
             // v_pk_fma_f16: since Vega.
             float16_math: true,
             float16_matrix: board.target().has_matrix(),
-            // Of the RX 5000 series few drivers offer them: RADV since Mesa 26, and HIP's code of these has none.
+            // Of the RX 5000 series few drivers offer them: RADV since Mesa 26.
             float16_dot: board.target().has_dot() && !wave32_cards::targets::is_rdna1(board.target().name),
             float16_rate: 2.0,
+        }
+    }
+
+    /// Of the same card as HIP runs it: LLVM's code, without kernels of matrix instructions, which are for Vulkan, and with those of dot
+    /// products where the target has them.
+    #[must_use]
+    pub fn by_hip(self, target: &str) -> Self {
+        Self {
+            compiler: Compiler::of(target, Compiler::Llvm),
+            float16_matrix: false,
+            float16_dot: wave32_cards::targets::dot_code_of(target).is_some(),
+            ..self
         }
     }
 }

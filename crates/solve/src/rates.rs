@@ -72,7 +72,8 @@ fn read(text: &str) -> Result<HashMap<&str, [Option<Rates>; 2]>, String> {
     Ok(table)
 }
 
-/// The rates of a variant in a compiler's code. bf16 computes as f32 does, and dot products take the instructions of sums in f16.
+/// The rates of a variant in a compiler's code. bf16 computes as f32 does, and in RADV's code, of which none was simulated, dot products take
+/// the instructions of sums in f16.
 pub fn find(variant: &str, compiler: Compiler) -> Option<Rates> {
     let column = match compiler {
         Compiler::Aco => 0,
@@ -194,7 +195,10 @@ mod tests {
                 wave32_params::variants::find(variant).is_some(),
                 "{variant} is no variant; `make rates`"
             );
-            assert!(both.iter().all(Option::is_some), "{variant} lacks a compiler; `make rates`");
+            // The RADV that the model takes has no dot products.
+            let is_dot = wave32_params::variants::find(variant).is_some_and(|variant| variant.is_dot());
+            let fits = both.iter().all(Option::is_some) || (is_dot && both[1].is_some());
+            assert!(fits, "{variant} lacks a compiler; `make rates`");
         }
     }
 }

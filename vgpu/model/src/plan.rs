@@ -22,11 +22,11 @@ pub enum ModelError {
          unset or with gfx1010 in it"
     )]
     NoCode(String),
-    /// The code object is not what it should be.
+    /// A code object is not what it should be.
     #[error("the embedded code object cannot be read: {0}")]
     Object(Box<Stop>),
-    /// A launch names a kernel that the code object lacks.
-    #[error("kernel `{0}` is not in the code object")]
+    /// A launch names a kernel that no code object has.
+    #[error("kernel `{0}` is in no code object that this build has for the card")]
     Kernel(String),
     /// A launch of the plan.
     #[error("launch {index}, {kernel}: {error}")]
@@ -44,7 +44,7 @@ pub enum ModelError {
 pub struct Model {
     card: ModelCard,
     code: String,
-    object: CodeObject,
+    objects: Vec<CodeObject>,
     executor: Executor<Tensors>,
 }
 
@@ -65,19 +65,20 @@ impl PlanTime {
 }
 
 impl Model {
-    /// Reads the code object for the card's target; where the build has none, gfx1010's, which any RDNA1 card's
+    /// Reads the code objects for the card's target; where the build has none, gfx1010's, which any RDNA1 card's
     /// instruction set includes.
     ///
     /// # Errors
     /// [`ModelError::NoCode`] where this build has neither.
     pub fn new(card: ModelCard) -> Result<Self, ModelError> {
-        let mine = wave32_kernels::code_object(card.target).map(|elf| (card.target, elf));
-        let (code, elf) = mine
-            .or_else(|_| wave32_kernels::code_object("gfx1010").map(|elf| ("gfx1010", elf)))
+        let of = |target| wave32_kernels::code_objects(target).map(|elfs| (target, elfs));
+        let (code, elfs) = of(card.target)
+            .or_else(|_| of("gfx1010"))
             .map_err(|missing| ModelError::NoCode(missing.to_string()))?;
-        let object = CodeObject::parse(elf).map_err(|stop| ModelError::Object(Box::new(stop)))?;
+        let objects = elfs.into_iter().map(CodeObject::parse).collect::<Result<_, _>>();
+        let objects = objects.map_err(|stop| ModelError::Object(Box::new(stop)))?;
         let target = Target::named(code).unwrap_or_default();
-        Ok(Self { card, code: code.into(), object, executor: Executor::new(target, None) })
+        Ok(Self { card, code: code.into(), objects, executor: Executor::new(target, None) })
     }
 
     /// The card.
@@ -99,7 +100,7 @@ impl Model {
     /// See [`ModelError`].
     pub fn plan_with(&self, plan: &Plan, effort: Effort, bits: u16) -> Result<PlanTime, ModelError> {
         let mut memory = Tensors::new(bits);
-        let base = self.object.load(&mut memory.heap);
+        let bases: Vec<u64> = self.objects.iter().map(|object| object.load(&mut memory.heap)).collect();
         let tensors: Vec<(Role, u64, u64)> = Role::ALL
             .into_iter()
             .filter(|role| plan.role_bytes(*role) > 0)
@@ -108,7 +109,7 @@ impl Model {
         let dispatches = plan
             .launches
             .iter()
-            .map(|l| self.dispatch(l, base, &tensors, &mut memory))
+            .map(|l| self.dispatch(l, &bases, &tensors, &mut memory))
             .collect::<Result<Vec<_>, _>>()?;
         let ranges: Vec<(u64, u64)> = tensors.iter().map(|&(_, at, bytes)| (at, bytes)).collect();
         let mut launches = Vec::new();
@@ -126,12 +127,14 @@ impl Model {
     fn dispatch(
         &self,
         launch: &Launch,
-        base: u64,
+        bases: &[u64],
         tensors: &[(Role, u64, u64)],
         memory: &mut Tensors,
     ) -> Result<Dispatch, ModelError> {
         let unknown = || ModelError::Kernel(launch.kernel.clone());
-        let (descriptor, at) = self.object.kernels.get(&launch.kernel).ok_or_else(unknown)?;
+        let mut found = self.objects.iter().zip(bases);
+        let found = found.find_map(|(object, base)| Some((object.kernels.get(&launch.kernel)?, base)));
+        let ((descriptor, at), base) = found.ok_or_else(unknown)?;
         let threads = variants::find(&launch.kernel).ok_or_else(unknown)?.threads;
         let address = |role: Role| tensors.iter().find(|t| t.0 == role).map_or(0, |t| t.1);
         let mut arguments: Vec<u8> = Vec::new();

@@ -173,16 +173,18 @@ const OTHER_ELF: &[(u8, &str)] = &[
 ];
 
 /// The target whose code is `target`'s as well: gfx1011 and gfx1012 run all that gfx1010 does, and differ by dot products
-/// of small integers and halves only, which no kernel of theirs uses ("User Guide for AMDGPU Backend", LLVM: `gfx10-1-generic`).
+/// of small integers and halves only ("User Guide for AMDGPU Backend", LLVM: `gfx10-1-generic`); kernels with those have code of their
+/// own ([`dot_code_of`]).
 pub fn code_of(target: &str) -> &str {
     by_name(target).and_then(|target| target.code_of).unwrap_or(target)
 }
 
-/// Whether this build's code for the target may have dot products ([`Target::has_dot`]): not that which gfx1011 and gfx1012 share with
-/// gfx1010.
+/// The target whose code is `target`'s for kernels with dot products ([`Target::has_dot`]); none for a target without them, or without
+/// code. It is [`code_of`] but for gfx1011 and gfx1012, which share more than gfx1010 can run.
 #[must_use]
-pub fn code_has_dot(target: &str) -> bool {
-    by_name(code_of(target)).is_some_and(Target::has_dot)
+pub fn dot_code_of(target: &str) -> Option<&'static str> {
+    let shared = by_name(target).filter(|target| target.has_dot())?.code_of?;
+    TARGETS.iter().find(|other| other.code_of == Some(shared) && other.has_dot()).map(|other| other.name)
 }
 
 /// The target with that name.
@@ -321,11 +323,14 @@ mod tests {
         for target in TARGETS {
             assert_eq!(by_kfd(target.kfd().into()).as_deref(), Some(target.name));
             assert_eq!(by_elf(u32::from(target.elf) | 0x500), Some(target.name));
-            // What this build shares with gfx1010 has no dot products.
-            assert!(!code_has_dot(target.name) || target.has_dot(), "{}", target.name);
+            let dot = dot_code_of(target.name);
+            assert_eq!(dot.is_some(), target.has_dot() && target.code_of.is_some(), "{}", target.name);
+            assert!(dot.is_none_or(|dot| by_name(dot).is_some_and(Target::has_dot)));
             let code = target.code_of.map(|name| by_name(name).expect(name));
             assert!(code.is_none_or(|code| code.code_of == Some(code.name) && code.family == target.family));
         }
+        let dots = ["gfx1010", "gfx1011", "gfx1012", "gfx1030"].map(dot_code_of);
+        assert_eq!(dots, [None, Some("gfx1011"), Some("gfx1011"), Some("gfx1030")]);
         assert_eq!(by_name("gfx1012").map(Target::kfd), Some(100_102));
         assert_eq!((by_elf(0x52), by_elf(0)), (Some("gfx10-1-generic"), None));
     }

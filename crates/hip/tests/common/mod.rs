@@ -18,11 +18,11 @@ pub struct Fixtures {
 }
 
 impl KernelSource for Fixtures {
-    fn code(&self, target: &str) -> Result<Cow<'static, [u8]>, String> {
+    fn codes(&self, target: &str) -> Result<Vec<Cow<'static, [u8]>>, String> {
         if target == "gfx000" {
             return Err("no fixtures for gfx000".into());
         }
-        if self.real { compiled(target).map(Cow::Owned) } else { Ok(Cow::Borrowed(b"\x7fELF")) }
+        Ok(vec![if self.real { Cow::Owned(compiled(target)?) } else { Cow::Borrowed(b"\x7fELF") }])
     }
 
     fn kernel(&self, _: &str, name: &str) -> Option<Kernel> {

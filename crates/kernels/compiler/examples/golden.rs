@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wave32_cards::targets::code_of;
 use wave32_kernelc::clang::{self, Clang};
 use wave32_kernelc::table::{Row, problems, render};
 use wave32_kernelc::{CompileError, Target, aco, parallel, readback, source};
@@ -78,9 +77,7 @@ fn run(options: &Options) -> Result<bool, String> {
     // Read now rather than `variants::all()`: an edit needs no rebuild.
     let all = variants::read(&root)?;
     let only = options.only.as_deref().unwrap_or_default();
-    // RADV compiles matrix instructions for newer chips than the table's, clang none: they are Vulkan's.
-    let wanted: Vec<&Variant> =
-        all.iter().filter(|v| v.name.contains(only) && !v.needs_instructions()).collect();
+    let wanted: Vec<&Variant> = all.iter().filter(|v| v.name.contains(only)).collect();
     if wanted.is_empty() {
         return Err(format!("no variant's name contains `{only}`"));
     }
@@ -102,7 +99,12 @@ fn read_back(options: &Options, root: &Path, scratch: &Path, wanted: &[&Variant]
     let targets = if everything { known_targets(&clang, scratch)? } else { vec!["gfx1010"] };
     let families = if everything { aco::families() } else { vec!["navi10".to_string()] };
     let text = |e: CompileError| e.to_string();
-    let mut rows = readback::llvm(root, &clang, scratch, wanted, &targets).map_err(text)?;
+    let mut rows = Vec::new();
+    for target in targets {
+        let built: Vec<&Variant> = wanted.iter().copied().filter(|v| v.code_of(target).is_some()).collect();
+        rows.extend(readback::llvm(root, &clang, scratch, &built, &[target]).map_err(text)?);
+    }
+    let wanted = &for_driver(wanted);
     let radv = parallel::map(&families, |family| readback::radv(root, wanted, family));
     for result in radv {
         rows.extend(result.map_err(text)?.0);
@@ -113,15 +115,20 @@ fn read_back(options: &Options, root: &Path, scratch: &Path, wanted: &[&Variant]
     Ok(problems.is_empty())
 }
 
+/// The driver of the table has neither matrix instructions nor dot products.
+fn for_driver<'v>(wanted: &[&'v Variant]) -> Vec<&'v Variant> {
+    wanted.iter().copied().filter(|v| !v.needs_instructions()).collect()
+}
+
 /// Writes the rows of `wanted` into the table, if every gate holds.
 fn bless(root: &Path, scratch: &Path, all: &[Variant], wanted: &[&Variant]) -> Result<bool, String> {
     let path = repository().join("crates/kernels/golden/resources.tsv");
     let old = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let text = |e: CompileError| e.to_string();
     let clang = Clang::find().map_err(text)?;
-    let (mut rows, driver) = readback::radv(root, wanted, "navi10").map_err(text)?;
-    for target in known_targets(&clang, scratch)?.into_iter().filter(|target| code_of(target) == *target) {
-        let built: Vec<&Variant> = wanted.iter().copied().filter(|v| v.is_for(target)).collect();
+    let (mut rows, driver) = readback::radv(root, &for_driver(wanted), "navi10").map_err(text)?;
+    for target in known_targets(&clang, scratch)? {
+        let built = clang::made_for(target, wanted);
         rows.extend(readback::llvm(root, &clang, scratch, &built, &[target]).map_err(text)?);
     }
     let problems = problems(&rows, wanted);

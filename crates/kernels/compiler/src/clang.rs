@@ -4,11 +4,17 @@ use crate::{CompileError, Source};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use wave32_cards::targets::TARGETS;
+use wave32_params::variants::Variant;
 
 /// Targets that are tried; a clang that does not know one leaves it out.
 #[must_use]
 pub fn targets() -> Vec<&'static str> {
     TARGETS.iter().filter(|target| target.code_of.is_some()).map(|target| target.name).collect()
+}
+
+/// The variants that are compiled for that very target, not for one that it shares code with.
+pub fn made_for<'v>(target: &str, variants: &[&'v Variant]) -> Vec<&'v Variant> {
+    variants.iter().copied().filter(|v| v.code_of(target) == Some(target)).collect()
 }
 
 /// Oldest clang whose code objects v4 were tried.

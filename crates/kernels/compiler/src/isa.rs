@@ -48,6 +48,7 @@ pub fn is_fma(mnemonic: &str) -> bool {
         || name.starts_with("pk_fma_f16")
         || name.starts_with("dot2_f32_f16")
         || name.starts_with("dot2c_f32_f16")
+        || name.starts_with("dot2acc_f32_f16")
         || name.starts_with("pk_fmac_f16")
 }
 
@@ -397,6 +398,7 @@ BB2:
             "v_fma_mixlo_f16",
             "v_pk_fma_f16",
             "v_dual_fmac_f32",
+            "v_dual_dot2acc_f32_f16",
             "v_dot2_f32_f16",
             "v_mad_mix_f32",
         ] {

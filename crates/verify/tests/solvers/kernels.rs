@@ -68,11 +68,25 @@ fn every_kernel_of_products_is_right() {
     check(product_plans);
 }
 
-/// The plans of the kernels that the device has instructions for are right.
+/// The plans of kernels without dot products are right; of those of matrix instructions where the device has them.
 fn check(make_plans: fn(&DeviceCaps, KernelFilter<'_>) -> Plans) {
     let Some(mut device) = open() else { return };
-    let (has_matrix, has_dot) = (device.caps().float16_matrix, device.caps().float16_dot);
-    let plans = make_plans(device.caps(), &|v| (has_matrix || !v.is_matrix()) && (has_dot || !v.is_dot()));
+    let has_matrix = device.caps().float16_matrix;
+    let plans = make_plans(device.caps(), &|v| (has_matrix || !v.is_matrix()) && !v.is_dot());
+    all_right(device.as_mut(), &plans);
+}
+
+/// Each kernel of dot products, on a device that has them.
+#[test]
+fn every_kernel_of_dot_products_is_right() {
+    let Some(mut device) = open() else { return };
+    if !device.caps().float16_dot {
+        println!("not checked: {} has no dot products", device.info().id);
+        return;
+    }
+    let mut plans = convolution_plans(device.caps(), &Variant::is_dot);
+    plans.extend(product_plans(device.caps(), &Variant::is_dot));
+    assert!(!plans.is_empty());
     all_right(device.as_mut(), &plans);
 }
 

@@ -37,7 +37,7 @@ pub(super) fn bind(op: Opcode) -> Option<VectorFn> {
         Opcode::v_fma_mix_f32 => mix::<32>,
         Opcode::v_fma_mixlo_f16 => mix::<0>,
         Opcode::v_fma_mixhi_f16 => mix::<16>,
-        Opcode::v_dot2_f32_f16 | Opcode::v_dot2c_f32_f16 => dot::<dots::v_dot2_f32_f16, true>,
+        Opcode::v_dot2_f32_f16 | Opcode::v_dot2c_f32_f16 => dot_of_halves,
         Opcode::v_dot2_i32_i16 => dot::<dots::v_dot2_i32_i16, true>,
         Opcode::v_dot2_u32_u16 => dot::<dots::v_dot2_u32_u16, true>,
         Opcode::v_dot4_i32_i8 | Opcode::v_dot4c_i32_i8 => dot::<dots::v_dot4_i32_i8, false>,
@@ -152,14 +152,42 @@ fn mix_source(wave: &Wave, m: Mode, args: &Args, i: usize) -> Register {
     let shift = if bit(args.mods.op_sel) { 16 } else { 0 };
     if !bit(args.mods.op_sel_hi) {
         Register::of(|l| row[l] & keep ^ flip)
-    } else if m.usual::<F16>() {
-        Register::of(|l| single_of_half(row[l] >> shift & 0xffff).to_bits() & keep ^ flip)
     } else {
-        Register::of(|l| convert::<F16, F32>(m, u64::from(row[l] >> shift & 0xffff)) as u32 & keep ^ flip)
+        let singles = singles(m, |l| row[l] >> shift & 0xffff);
+        Register::of(|l| singles.0[l] & keep ^ flip)
     }
 }
 
-/// A dot product; those of 16-bit numbers choose, and of floats negate, the `HALVES` of their first two sources.
+/// The halves of lanes as singles.
+#[inline(always)]
+fn singles(m: Mode, half: impl Fn(usize) -> u32) -> Register {
+    if m.usual::<F16>() {
+        Register::of(|l| single_of_half(half(l)).to_bits())
+    } else {
+        Register::of(|l| convert::<F16, F32>(m, u64::from(half(l))) as u32)
+    }
+}
+
+/// `v_dot2_f32_f16`, as [`dots`] has it for a lane: row by row.
+fn dot_of_halves(wave: &mut Wave, args: &Args) {
+    let m = Mode::of(wave);
+    let exec = wave.exec();
+    let (x, y, z);
+    let a = row!(wave, args.src[0], Kind::U32, x);
+    let b = row!(wave, args.src[1], Kind::U32, y);
+    let mut sum = Register(*row!(wave, args.src[2], Kind::F32, z));
+    let [ha, hb] = [0, 1].map(|i| Halves::of(args, i, Kind::F16));
+    for which in 0..2 {
+        let [a, b] = [(ha, a), (hb, b)].map(|(h, row)| singles(m, |l| h.half(which, row[l])));
+        sum = each::<float::v_fma_f32>(m, exec, &a.0, &b.0, &sum.0);
+    }
+    if args.mods.clamp {
+        sum = Register(sum.0.map(|x| finished(Kind::F32, m, args, u64::from(x)) as u32));
+    }
+    blend(wave.row_mut(usize::from(args.dst)), &sum.0, exec);
+}
+
+/// A dot product of integers; those of 16 bits choose the `HALVES` of their first two sources.
 fn dot<O: Lane, const HALVES: bool>(wave: &mut Wave, args: &Args) {
     let m = Mode::of(wave);
     let exec = wave.exec();
@@ -167,8 +195,7 @@ fn dot<O: Lane, const HALVES: bool>(wave: &mut Wave, args: &Args) {
     let a = row!(wave, args.src[0], O::SRC[0], x);
     let b = row!(wave, args.src[1], O::SRC[1], y);
     let c = row!(wave, args.src[2], O::SRC[2], z);
-    let kind = if matches!(O::DST, Kind::F32) { Kind::F16 } else { Kind::I16 };
-    let [ha, hb] = [0, 1].map(|i| Halves::of(args, i, kind));
+    let [ha, hb] = [0, 1].map(|i| Halves::of(args, i, Kind::I16));
     let chosen = |h: Halves, x: u32| if HALVES { h.half(0, x) | h.half(1, x) << 16 } else { x };
     let mut out = [0; 32];
     for i in 0..32 {

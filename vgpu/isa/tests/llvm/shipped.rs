@@ -9,8 +9,8 @@ fn shipped_kernels_are_as_llvm_says() {
     }
     let mut codes = Vec::new();
     for target in ["gfx1010", "gfx1011", "gfx1012"] {
-        match wave32_kernels::code_object(target) {
-            Ok(elf) => codes.extend(code::functions(target, elf)),
+        match wave32_kernels::code_objects(target) {
+            Ok(elfs) => codes.extend(elfs.into_iter().flat_map(|elf| code::functions(target, elf))),
             Err(missing) => {
                 assert!(std::env::var_os("WAVE32_REQUIRE_COMPILERS").is_none(), "{missing}");
                 eprintln!("skipped: {missing}");

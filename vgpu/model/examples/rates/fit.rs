@@ -87,8 +87,8 @@ struct Bounds {
 /// A step of a tile's reduction, or what counts as a multiply-add elsewhere; none for what moves bytes alone.
 fn bounds(variant: &str, launch: Option<&Launch>) -> Option<Bounds> {
     let variant = variants::find(variant)?;
-    // Multiply-adds that a WGP starts in a clock; two in an instruction where f16 is packed.
-    let packed = if variant.defines.contains_key("HALF") { 2.0 } else { 1.0 };
+    // Multiply-adds that a WGP starts in a clock; two in an instruction where f16 is packed, and of dot products.
+    let packed = if variant.is_half() || variant.is_dot() { 2.0 } else { 1.0 };
     let peak = 128.0 * packed;
     match launch?.model {
         Model::Tiles { .. } => {

@@ -43,7 +43,11 @@ pub struct Options {
 impl Options {
     /// What solvers know of the card with that compiler's code.
     pub fn caps(&self, compiler: Compiler) -> DeviceCaps {
-        DeviceCaps { compiler, ..DeviceCaps::of(self.board) }
+        let caps = DeviceCaps::of(self.board);
+        if compiler == Compiler::Llvm {
+            return caps.by_hip(self.board.target().name);
+        }
+        DeviceCaps { compiler, ..caps }
     }
 
     /// The repository's root.
