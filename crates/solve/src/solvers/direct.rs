@@ -24,26 +24,19 @@ impl Solver for Direct {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        let phases = gather::phase_count(&ConvShape::new(problem, caps)?);
-        if problem.spec().direction == Direction::BackwardData && phases > MAX_PHASES {
-            let detail = format!("{phases} stride phases, takes {MAX_PHASES}");
-            return Err(Refusal::new("too-many-phases", detail));
-        }
-        Ok(())
+        gather::of_pass(&ConvShape::new(problem, caps)?, problem.spec().direction, MAX_PHASES).map(|_| ())
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
         let shape = ConvShape::new(problem, caps)?;
-        let gathers = match problem.spec().direction {
-            Direction::Forward => vec![gather::forward(&shape)],
-            Direction::BackwardData => gather::backward_data(&shape),
-            Direction::BackwardWeights => {
-                let mut best = Cheapest::new(caps);
-                taps::offer((self.name(), "taps_wrw"), &mut best, problem, caps, policy, &shape);
-                best.offer(weights(&shape, problem, caps, policy));
-                return best.plan();
-            }
-        };
+        let direction = problem.spec().direction;
+        if direction == Direction::BackwardWeights {
+            let mut best = Cheapest::new(caps);
+            taps::offer((self.name(), "taps_wrw"), &mut best, problem, caps, policy, &shape);
+            best.offer(weights(&shape, problem, caps, policy));
+            return best.plan();
+        }
+        let gathers = gather::of_pass(&shape, direction, MAX_PHASES)?;
         let mut best = Cheapest::new(caps);
         window::offer(&mut best, problem, caps, policy, &shape);
         grouped::offer(&mut best, problem, caps, policy, &shape);

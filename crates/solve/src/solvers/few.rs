@@ -24,7 +24,8 @@ impl Solver for Few {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        let (shape, gathers) = gathers(problem, caps)?;
+        let shape = ConvShape::new(problem, caps)?;
+        let gathers = gather::of_pass(&shape, problem.spec().direction, MAX_PHASES)?;
         let fits = |v: &Variant| fits(v, &gathers);
         if variants::of("few", problem.spec().dtype).any(fits)
             || patch::variants(problem, &shape, caps, &Policy::default()).next().is_some()
@@ -39,7 +40,8 @@ impl Solver for Few {
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {
-        let (shape, gathers) = gathers(problem, caps)?;
+        let shape = ConvShape::new(problem, caps)?;
+        let gathers = gather::of_pass(&shape, problem.spec().direction, MAX_PHASES)?;
         let mut best = Cheapest::new(caps);
         if problem.spec().direction == Direction::BackwardWeights {
             taps::offer((self.name(), "patch_wrw"), &mut best, problem, caps, policy, &shape);
@@ -55,23 +57,6 @@ impl Solver for Few {
         }
         best.plan()
     }
-}
-
-fn gathers(problem: &ConvProblem, caps: &DeviceCaps) -> Result<(ConvShape, Vec<Gather>), Refusal> {
-    let shape = ConvShape::new(problem, caps)?;
-    let all = match problem.spec().direction {
-        Direction::Forward => vec![gather::forward(&shape)],
-        Direction::BackwardData => {
-            let phases = gather::phase_count(&shape);
-            if phases > MAX_PHASES {
-                let detail = format!("{phases} stride phases, takes {MAX_PHASES}");
-                return Err(Refusal::new("too-many-phases", detail));
-            }
-            gather::backward_data(&shape)
-        }
-        Direction::BackwardWeights => Vec::new(),
-    };
-    Ok((shape, all))
 }
 
 /// The filters of a workgroup fit its LDS, it is made for filters of this size, and its threads have work: channels to make

@@ -5,7 +5,9 @@
 //! moves by one when i moves by the stride: a stride-1 convolution over dy with a fixed sub-filter.
 
 use super::tensors::ConvShape;
+use crate::Refusal;
 use wave32_params::{Along, Pair, Strides};
+use wave32_problem::Direction;
 
 pub use wave32_params::gather::{FLAG_BIAS, FLAG_PARTIAL, FLAG_VEC, Params as Gather};
 
@@ -47,6 +49,22 @@ impl Gathering for Gather {
             && self.w == self.jw
             && self.h * self.w == self.pixels
             && [self.pixels, s.n.0, s.c.0, self.src0].iter().all(|v| v.is_multiple_of(4))
+    }
+}
+
+/// The gathering convolutions of forward, and of backward-data where they are at most so many; none for backward-weights.
+pub fn of_pass(p: &ConvShape, direction: Direction, max_phases: u64) -> Result<Vec<Gather>, Refusal> {
+    match direction {
+        Direction::Forward => Ok(vec![forward(p)]),
+        Direction::BackwardData => {
+            let phases = phase_count(p);
+            if phases > max_phases {
+                let detail = format!("{phases} stride phases, takes {max_phases}");
+                return Err(Refusal::new("too-many-phases", detail));
+            }
+            Ok(backward_data(p))
+        }
+        Direction::BackwardWeights => Ok(Vec::new()),
     }
 }
 
@@ -121,7 +139,7 @@ fn gcd(a: i64, b: i64) -> i64 {
 }
 
 /// Phases of backward-data: the product of the strides, as far as the image has such rows and columns.
-pub fn phase_count(p: &ConvShape) -> u64 {
+fn phase_count(p: &ConvShape) -> u64 {
     u64::from(p.stride[0].min(p.h)) * u64::from(p.stride[1].min(p.w))
 }
 

@@ -111,20 +111,10 @@ pub(super) fn gathers(
     mode: Mode,
 ) -> Result<(ConvShape, Vec<Gather>), Refusal> {
     let shape = ConvShape::new(problem, caps)?;
-    let all = match problem.spec().direction {
-        Direction::Forward => vec![gather::forward(&shape)],
-        Direction::BackwardData => {
-            let phases = gather::phase_count(&shape);
-            if phases > MAX_PHASES {
-                let detail = format!("{phases} stride phases, takes {MAX_PHASES}");
-                return Err(Refusal::new("too-many-phases", detail));
-            }
-            gather::backward_data(&shape)
-        }
-        Direction::BackwardWeights => {
-            return Err(Refusal::new("direction", "backward-weights is done by igemm, gemm_1x1 and direct"));
-        }
-    };
+    if problem.spec().direction == Direction::BackwardWeights {
+        return Err(Refusal::new("direction", "backward-weights is done by igemm, gemm_1x1 and direct"));
+    }
+    let all = gather::of_pass(&shape, problem.spec().direction, MAX_PHASES)?;
     let channels = all[0].kc.max(all.last().map_or(0, |g| g.kc));
     if mode != Mode::Generic && !all.iter().all(|g| g.kc.is_multiple_of(8)) {
         let detail = format!("{channels} channels to sum over, takes multiples of 8");
