@@ -67,7 +67,7 @@ impl Clock {
 /// When a problem counts as hanging, in a part that may take so long: a hang must not look like want of time. A software
 /// driver gets more of it: it compiles a kernel when that first runs, for seconds.
 pub fn hang_after(class: Class, part: Duration) -> Duration {
-    let share = if class == Class::SoftwareDriver { 0.8 } else { 0.4 };
+    let share = if class == Class::SoftwareDriver { 0.6 } else { 0.4 };
     HANG.min(part.mul_f64(share)).max(Duration::from_millis(200))
 }
 
