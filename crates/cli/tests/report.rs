@@ -44,7 +44,7 @@ fn a_hang_and_a_lost_device_on_vulkan_are_rows_and_the_rest_goes_on() {
         let seeds = "verify seeds --device vulkan --direction fwd --dtype f32 --repeat 0 --deadline 400";
         let warmed = with_drivers().args(seeds.split(' ')).output().unwrap();
         assert!(warmed.status.success(), "{}", stderr(&warmed));
-        // Hangs take six tenths of a part. Beside other work it took all of 40 seconds, and no time was left to time a row.
+        // Of 40 seconds, hangs and other work beside this test left none to time a row.
         faults(&with_drivers, "vulkan", "60");
     }
 }

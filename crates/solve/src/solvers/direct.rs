@@ -24,7 +24,11 @@ impl Solver for Direct {
     }
 
     fn applicable(&self, problem: &ConvProblem, caps: &DeviceCaps) -> Result<(), Refusal> {
-        gather::of_pass(&ConvShape::new(problem, caps)?, problem.spec().direction, MAX_PHASES).map(|_| ())
+        let shape = ConvShape::new(problem, caps)?;
+        match problem.spec().direction {
+            Direction::BackwardData => gather::check_phases(&shape, MAX_PHASES),
+            Direction::Forward | Direction::BackwardWeights => Ok(()),
+        }
     }
 
     fn plan(&self, problem: &ConvProblem, caps: &DeviceCaps, policy: &Policy) -> Result<Plan, Refusal> {

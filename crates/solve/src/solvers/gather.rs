@@ -56,16 +56,19 @@ impl Gathering for Gather {
 pub fn of_pass(p: &ConvShape, direction: Direction, max_phases: u64) -> Result<Vec<Gather>, Refusal> {
     match direction {
         Direction::Forward => Ok(vec![forward(p)]),
-        Direction::BackwardData => {
-            let phases = phase_count(p);
-            if phases > max_phases {
-                let detail = format!("{phases} stride phases, takes {max_phases}");
-                return Err(Refusal::new("too-many-phases", detail));
-            }
-            Ok(backward_data(p))
-        }
+        Direction::BackwardData => check_phases(p, max_phases).map(|()| backward_data(p)),
         Direction::BackwardWeights => Ok(Vec::new()),
     }
+}
+
+/// Refuses backward-data of more phases: the product of the strides, as far as the image has such rows and columns.
+pub fn check_phases(p: &ConvShape, max_phases: u64) -> Result<(), Refusal> {
+    let phases = u64::from(p.stride[0].min(p.h)) * u64::from(p.stride[1].min(p.w));
+    if phases > max_phases {
+        let detail = format!("{phases} stride phases, takes {max_phases}");
+        return Err(Refusal::new("too-many-phases", detail));
+    }
+    Ok(())
 }
 
 /// The forward pass.
@@ -138,13 +141,8 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Phases of backward-data: the product of the strides, as far as the image has such rows and columns.
-fn phase_count(p: &ConvShape) -> u64 {
-    u64::from(p.stride[0].min(p.h)) * u64::from(p.stride[1].min(p.w))
-}
-
 /// Backward-data, a convolution for each phase; together they write every element of dx once.
-pub fn backward_data(p: &ConvShape) -> Vec<Gather> {
+fn backward_data(p: &ConvShape) -> Vec<Gather> {
     let mut phases = Vec::new();
     for py in 0..p.stride[0].min(p.h) {
         let v = phase(py, p.h, p.r, p.stride[0], p.pad[0], p.dilation[0]);

@@ -4,7 +4,6 @@ use crate::Options;
 use crate::sample::sample;
 use crate::times::{Asked, Times, Told};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use wave32_params::variants;
 use wave32_solve::rates::{Rates, Shape};
 use wave32_solve::{DeviceCaps, Launch, Model, SCALAR_EFFICIENCY};
@@ -62,12 +61,24 @@ pub fn main(options: &Options) -> Result<(), String> {
         counts
     });
     rows.retain(|(variant, _), _| counts[variant] == options.compilers.len());
-    let mut text = HEAD.to_string();
+    let usual = Options::root().join("crates/solve/src/rates.tsv");
+    let before = std::fs::read_to_string(&usual).map_err(|e| format!("{}: {e}", usual.display()))?;
+    // Rows that were not asked for, or are another card's, stay.
+    let mut lines: BTreeMap<(String, String), String> = BTreeMap::new();
+    for line in before.lines().filter(|line| !line.starts_with('#')) {
+        let mut cells = line.split('\t').map(str::to_string);
+        let key = cells.next().zip(cells.next()).ok_or_else(|| format!("`{line}` is no row"))?;
+        if variants::find(&key.0).is_some() {
+            lines.insert(key, line.to_string());
+        }
+    }
     for ((variant, compiler), Rates { resident, alone: [a0, a1], busy: [b0, b1] }) in rows {
         let cells = [a0, a1, b0, b1].map(rounded).join("\t");
-        writeln!(text, "{variant}\t{compiler}\t{resident}\t{cells}").map_err(|e| e.to_string())?;
+        let line = format!("{variant}\t{compiler}\t{resident}\t{cells}");
+        lines.insert((variant, compiler.to_string()), line);
     }
-    let usual = Options::root().join("crates/solve/src/rates.tsv");
+    let mut text = HEAD.to_string();
+    lines.values().for_each(|line| text.extend([line.as_str(), "\n"]));
     let path = options.out.as_ref().unwrap_or(&usual);
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
